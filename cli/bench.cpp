@@ -1,0 +1,40 @@
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/commands.h"
+
+namespace convoy::cli {
+
+void add_bench(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("bench", "Measure training");
+  command->require_subcommand(1);
+
+  auto strategies = std::make_shared<StrategyBench>();
+  auto* table = command->add_subcommand(
+      "strategies", "Train the same job with each strategy and compare speed and quality");
+  table->add_option("config", strategies->config, "TOML file of the run")->required();
+  table->add_option("--strategies", strategies->strategies, "single, dp, ddp")->delimiter(',');
+  table->add_option("--ranks", strategies->ranks, "numbers of ranks for dp and ddp")
+      ->delimiter(',');
+  table->add_option("--output", strategies->output,
+                    "folder for strategies.json, strategies.md, strategies.svg and the runs");
+  table->footer("The total batch and the number of steps are the same for all; each training is a "
+                "fresh process with one thread per rank unless --threads says otherwise.\n"
+                "Example:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
+                "--output runs/compare\n");
+  table->callback([strategies, &run] {
+    run = [strategies] { return bench_strategies(*strategies); };
+  });
+
+  auto step = std::make_shared<StepBench>();
+  auto* timing = command->add_subcommand("step", "Time steady training steps");
+  timing->add_option("config", step->config, "TOML file of the run")->required();
+  timing->add_option("--steps", step->steps, "steps to time");
+  timing->add_option("--warmup", step->warmup, "steps before that");
+  timing->add_option("--nproc", step->nproc, "ranks on this host");
+  timing->add_flag("--json", step->json, "print JSON");
+  timing->footer("Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
+  timing->callback([step, &run] { run = [step] { return bench_step(*step); }; });
+}
+
+}  // namespace convoy::cli

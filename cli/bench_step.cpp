@@ -1,0 +1,93 @@
+#include <ATen/Functions.h>
+
+#include <algorithm>
+
+#include "cli/bench.h"
+#include "cli/program.h"
+#include "cli/ranks.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/train/session_run.h"
+
+namespace convoy::cli {
+
+namespace {
+
+/// Collects the steps after the warm-up.
+class StepTimer : public train::Callback {
+ public:
+  explicit StepTimer(int64_t warmup) : warmup_(warmup) {}
+
+  void on_step(const train::StepTiming& timing) override {
+    if (timing.step > warmup_) steps_.push_back(timing);
+  }
+
+  const std::vector<train::StepTiming>& steps() const { return steps_; }
+
+ private:
+  int64_t warmup_;
+  std::vector<train::StepTiming> steps_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Json summary(const std::vector<train::StepTiming>& steps, int ranks, double peak_bytes) {
+  std::vector<double> seconds;
+  double total = 0, data = 0, comm = 0, samples = 0, tokens = 0;
+  for (const auto& step : steps) {
+    seconds.push_back(step.seconds);
+    total += step.seconds;
+    data += step.data_wait;
+    comm += step.comm_wait;
+    samples += static_cast<double>(step.samples);
+    tokens += static_cast<double>(step.local_tokens) * ranks;
+  }
+  const double typical = median(seconds);
+  const auto count = static_cast<double>(steps.size());
+  return {{"step_ms_median", typical * 1e3},
+          {"samples_per_second", samples / count / typical},
+          {"tokens_per_second", tokens / count / typical},
+          {"peak_memory_bytes", peak_bytes},
+          {"data_wait_percent", 100 * data / total},
+          {"comm_wait_percent", 100 * comm / total}};
+}
+
+}  // namespace
+
+int bench_step(const StepBench& options) {
+  if (options.steps < 1) fail<UsageError>("cli", "--steps = {}; expected at least 1", options.steps);
+  auto configured = read_config(options.config);
+  if (auto code = launch_ranks(options.nproc)) return *code;
+  auto& arguments = configured->config.training;
+  arguments.max_steps = options.warmup + options.steps;
+  arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
+  arguments.output.dir.clear();
+  auto job = train::join_job(arguments.parallel);
+  auto run = train::make_session_run(configured->config, configured->table);
+  train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job);
+  auto timer = std::make_shared<StepTimer>(options.warmup);
+  trainer.add_callback(timer);
+  auto metrics = trainer.train();
+  if (!job.is_main()) return 0;
+
+  const int processes = job.group.size();
+  auto json = summary(timer->steps(), processes, metrics.at("peak_memory_bytes_per_rank"));
+  if (options.json) {
+    fmt::print("{}\n", json.dump(2));
+    return 0;
+  }
+  fmt::print("{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {:.0f} samples/s, {:.0f} "
+             "tokens/s, peak {}, waiting for data {:.1f} %, for communication {:.1f} %\n",
+             job.strategy, job.num_ranks(), job.threads, options.steps,
+             json["step_ms_median"].get<double>(), json["samples_per_second"].get<double>(),
+             json["tokens_per_second"].get<double>(),
+             human_bytes(json["peak_memory_bytes"].get<double>()),
+             json["data_wait_percent"].get<double>(), json["comm_wait_percent"].get<double>());
+  return 0;
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,155 @@
+#include <torch/version.h>
+
+#include <filesystem>
+
+#include "cli/bench.h"
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/process.h"
+#include "convoy/report/machine.h"
+#include "convoy/report/strategies.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Trial {
+  std::string strategy;
+  int ranks = 1;
+};
+
+std::vector<Trial> trials(const StrategyBench& options) {
+  std::vector<Trial> out;
+  for (const auto& strategy : options.strategies) {
+    if (strategy != "single" && strategy != "dp" && strategy != "ddp") {
+      fail<UsageError>("cli", "--strategies has '{}'; expected single, dp or ddp", strategy);
+    }
+    if (strategy == "single") {
+      out.push_back({strategy, 1});
+      continue;
+    }
+    for (int ranks : options.ranks) {
+      if (ranks < 1) fail<UsageError>("cli", "--ranks has {}; expected at least 1", ranks);
+      if (ranks > 1) out.push_back({strategy, ranks});
+    }
+  }
+  if (out.empty()) fail<UsageError>("cli", "nothing to train; try --strategies single,ddp --ranks 2");
+  return out;
+}
+
+/// The command that trains this trial: same total batch, same steps.
+std::vector<std::string> command(const Trial& trial, const StrategyBench& options,
+                                 const train::TrainingArguments& arguments, const fs::path& folder) {
+  const int64_t total = arguments.per_device_train_batch_size;
+  if (total % trial.ranks != 0) {
+    fail<UsageError>("cli", "a batch of {} does not divide over {} ranks; try {}", total,
+                     trial.ranks, (total / trial.ranks + 1) * trial.ranks);
+  }
+  auto argv = launch::this_program();
+  argv.insert(argv.end(), {"train", options.config});
+  // What was typed for this command and is an option of the run goes along.
+  Configured scratch;
+  const auto& typed = typed_args();
+  auto rest = scratch.table.take_overrides(typed);
+  for (const auto& option : scratch.table.options()) {
+    if (option.source.empty()) continue;
+    auto value = option.toml();
+    if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+    if (option.type == "list") {
+      std::string plain;
+      for (char c : value) {
+        if (c != '[' && c != ']' && c != '"' && c != ' ') plain += c;
+      }
+      value = plain;
+    }
+    argv.push_back("--" + option.key() + "=" + value);
+  }
+  argv.push_back("--output.dir=" + folder.string());
+  argv.push_back("--output.overwrite=true");
+  argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / trial.ranks));
+  argv.push_back("--parallel.strategy=" + trial.strategy);
+  argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
+  argv.push_back(fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
+  if (trial.strategy == "ddp") argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
+  return argv;
+}
+
+report::StrategyRow result(const Trial& trial, const train::TrainingArguments& arguments,
+                           const fs::path& folder) {
+  auto path = folder / "all_results.json";
+  auto json = parse_json(read_file(path), path.string());
+  report::StrategyRow row;
+  row.strategy = trial.strategy;
+  row.ranks = trial.ranks;
+  row.threads = static_cast<int>(std::max<int64_t>(1, arguments.parallel.threads));
+  row.seconds = json.at("train_steady_seconds");
+  row.samples_per_second = json.at("train_steady_samples_per_second");
+  row.exchanges_per_step = json.at("train_exchanges_per_step");
+  row.bytes_per_step = json.at("train_bytes_per_step");
+  row.peak_memory_bytes_per_rank = static_cast<int64_t>(json.at("peak_memory_bytes_per_rank").get<double>());
+  row.loss = json.at("train_final_loss");
+  for (const auto& [key, value] : json.items()) {
+    auto at = key.find("_at_");
+    if (key.rfind("eval_", 0) != 0) continue;
+    auto name = at == std::string::npos
+                    ? key.substr(5)
+                    : key.substr(5, at - 5) + "@" + key.substr(at + 4);
+    if (at != std::string::npos || name == "loss") row.metrics[name] = value;
+  }
+  return row;
+}
+
+std::string versions_line() { return TORCH_VERSION; }
+
+}  // namespace
+
+int bench_strategies(const StrategyBench& options) {
+  auto configured = read_config(options.config);
+  const auto& arguments = configured->config.training;
+  const auto all = trials(options);
+  const bool keep = !options.output.empty();
+  const fs::path output = keep ? fs::path(options.output) : unique_folder("convoy-bench");
+  std::vector<report::StrategyRow> rows;
+  for (const auto& trial : all) {
+    auto name = fmt::format("{}-{}", trial.strategy, trial.ranks);
+    fmt::print("\n== {} on {} {} ({} of {})\n", trial.strategy, trial.ranks,
+               trial.ranks == 1 ? "rank" : "ranks", rows.size() + 1, all.size());
+    std::fflush(stdout);
+    launch::ProcessOptions process;
+    process.capture = false;
+    auto done = launch::run_process(command(trial, options, arguments, output / name), process);
+    if (!done.ok()) {
+      if (!keep) fs::remove_all(output);
+      fail<Error>("cli", "training with {} on {} ranks ended with exit code {}; its message stands "
+                  "above", trial.strategy, trial.ranks, done.exit_code);
+    }
+    rows.push_back(result(trial, arguments, output / name));
+  }
+  report::fill_speedups(rows);
+  const auto lines = report::machine_lines(report::machine_facts(), {{"torch", versions_line()}});
+  const auto table = report::strategies_table(rows);
+  fmt::print("\n");
+  for (const auto& line : lines) fmt::print("{}\n", line);
+  fmt::print("\n{}", table.to_markdown());
+  if (!keep) {
+    fs::remove_all(output);
+    return 0;
+  }
+  std::string markdown;
+  for (const auto& line : lines) markdown += line + "  \n";
+  markdown += "\n" + table.to_markdown();
+  write_file(output / "strategies.md", markdown);
+  write_file(output / "strategies.json", report::strategies_json(rows).dump(2) + "\n");
+  write_file(output / "strategies.svg",
+             report::strategies_svg(rows, "The same training, strategy by strategy",
+                                    lines.empty() ? "" : lines.front()));
+  fmt::print("\nwrote {0}/strategies.json, {0}/strategies.md and {0}/strategies.svg\n",
+             output.string());
+  return 0;
+}
+
+}  // namespace convoy::cli

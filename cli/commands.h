@@ -1,0 +1,20 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <functional>
+
+// One file per command: each adds its sub-command to the program and stores its work in `run`.
+namespace convoy::cli {
+
+using Run = std::function<int()>;
+
+void add_train(CLI::App& app, Run& run);
+void add_eval(CLI::App& app, Run& run);
+void add_predict(CLI::App& app, Run& run);
+void add_data(CLI::App& app, Run& run);
+void add_launch(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run);
+
+}  // namespace convoy::cli

@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "cli/program.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/error_file.h"
+
+namespace convoy::cli {
+
+namespace {
+
+using train::LogRecord;
+using train::Metrics;
+using train::RunInfo;
+
+template <class... Args>
+void item(const char* label, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print("  {:<15}{}\n", label, fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::string share_text(const std::vector<data::RankShare>& shares) {
+  std::vector<std::string> parts;
+  for (const auto& share : shares) {
+    if (parts.size() == 8) {
+      parts.push_back(fmt::format("... {} more ranks", shares.size() - 8));
+      break;
+    }
+    parts.push_back(fmt::format("rank {}: {} rows, {} batches", share.rank,
+                                human_count(share.rows), human_count(share.batches)));
+  }
+  return join(parts, "; ");
+}
+
+class Console : public train::Callback {
+ public:
+  explicit Console(bool quiet) : quiet_(quiet) {}
+
+  void on_train_begin(const RunInfo& info) override {
+    const auto& job = *info.job;
+    const auto& arguments = *info.arguments;
+    if (!arguments.output.dir.empty()) {
+      auto path = std::filesystem::path(arguments.output.dir) / "log.jsonl";
+      log_.open(path, info.first_step > 0 ? std::ios::app : std::ios::trunc);
+    }
+    if (quiet_) return;
+    for (const auto& warning : info.warnings) fmt::print("warning: {}\n", warning);
+    fmt::print("training\n");
+    item("strategy", "{} ({})", job.strategy, job.reason);
+    item("ranks", "{} x {} {}, {} on {}", job.num_ranks(), job.threads,
+         job.threads == 1 ? "thread" : "threads", job.devices[0].str(), launch::host_name());
+    if (job.group.size() > 1) item("collectives", "{}", job.group.engine());
+    if (!job.faster.empty()) item("hint", "{}", job.faster);
+    item("examples", "{}", human_count(info.num_examples));
+    if (!info.shares.empty() && job.group.size() > 1) item("shares", "{}", share_text(info.shares));
+    item("parameters", "{} ({} trainable)", human_count(info.num_parameters),
+         human_count(info.num_trainable_parameters));
+    item("batch", "{} per device x {} {} x {} accumulation = {} in total", info.per_device_batch,
+         job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",
+         arguments.gradient_accumulation_steps, info.total_batch);
+    if (job.num_ranks() > 1) {
+      item("note", "the total batch counts all devices: the learning rate may need tuning and "
+           "metrics may move");
+    }
+    item("steps", "{} ({} per epoch)", human_count(info.max_steps),
+         human_count(info.steps_per_epoch));
+    item("precision", "{}", arguments.bf16 ? "bf16 with fp32 master weights" : "fp32");
+    if (!arguments.output.dir.empty()) item("output", "{}", arguments.output.dir);
+    if (!info.resumed_from.empty()) {
+      item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
+    }
+    std::fflush(stdout);
+  }
+
+  void on_log(const LogRecord& r) override {
+    write(r.to_json());
+    if (quiet_) return;
+    auto width = std::to_string(r.max_steps).size();
+    fmt::print("step {:>{}}/{}  epoch {:6.2f}  loss {:8.4f}  grad {:7.3f}  lr {:.2e}  {:>7.0f} "
+               "samples/s  mem {}",
+               r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
+               r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
+    if (r.data_wait_percent >= 1) fmt::print("  data {:.0f} %", r.data_wait_percent);
+    if (r.comm_wait_percent >= 0.05) fmt::print("  comm {:.1f} %", r.comm_wait_percent);
+    if (r.step < r.max_steps) fmt::print("  left {}", human_seconds(r.seconds_left));
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+  void on_evaluate(const Metrics& metrics, int64_t step) override {
+    Json line = metrics;
+    line["step"] = step;
+    write(line);
+    if (quiet_) return;
+    fmt::print("evaluated after step {}: {}\n", step, metrics_text(metrics));
+    std::fflush(stdout);
+  }
+
+  void on_save(const std::filesystem::path& path) override {
+    if (!quiet_) fmt::print("saved {}\n", path.string());
+    std::fflush(stdout);
+  }
+
+  void on_train_end(const Metrics& metrics) override {
+    write(Json(metrics));
+    if (quiet_) return;
+    fmt::print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}\n",
+               human_seconds(metrics.at("train_runtime")),
+               metrics.at("train_samples_per_second"), metrics.at("train_final_loss"),
+               human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    std::fflush(stdout);
+  }
+
+ private:
+  void write(const Json& line) {
+    if (log_.is_open()) log_ << line.dump() << std::endl;
+  }
+
+  bool quiet_;
+  std::ofstream log_;
+};
+
+}  // namespace
+
+std::shared_ptr<train::Callback> make_console(bool quiet) {
+  return std::make_shared<Console>(quiet);
+}
+
+}  // namespace convoy::cli

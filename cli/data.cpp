@@ -1,0 +1,283 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/data/inspect.h"
+#include "convoy/data/repartition.h"
+#include "convoy/data/sessions.h"
+#include "convoy/data/synthetic.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One line on a terminal's stderr that is redrawn a few times a second and wiped at the end.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string what) : what_(std::move(what)), shown_(isatty(2)) {}
+  ~ProgressLine() { wipe(); }
+
+  ProgressFn function() {
+    return [this](int64_t done, int64_t total) { show(done, total); };
+  }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void wipe() {
+    if (drawn_) fmt::print(stderr, "\r\033[K");
+    drawn_ = false;
+  }
+
+ private:
+  void show(int64_t done, int64_t total) {
+    const double now = seconds();
+    if (!shown_ || now < next_ || total <= 0) return;
+    next_ = now + 0.2;
+    const double part = static_cast<double>(done) / static_cast<double>(total);
+    const double left = part > 0 ? now * (1 - part) / part : 0;
+    fmt::print(stderr, "\r\033[K{} {:3.0f} %  {} left", what_, 100 * part, human_seconds(left));
+    drawn_ = true;
+  }
+
+  std::string what_;
+  bool shown_;
+  bool drawn_ = false;
+  double next_ = 0.2;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+template <class... Args>
+void line(const char* label, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print("{:<11}{}\n", label, fmt::format(format, std::forward<Args>(args)...));
+}
+
+char parse_separator(const std::string& text) {
+  if (text.empty()) return 0;
+  if (text == "tab" || text == "\\t") return '\t';
+  if (text == "comma") return ',';
+  if (text == "semicolon") return ';';
+  if (text == "space") return ' ';
+  if (text.size() == 1) return text[0];
+  fail<UsageError>("data",
+                   "--separator is '{}'; expected one character, tab, comma, semicolon or "
+                   "space",
+                   text);
+}
+
+struct SessionFlags {
+  data::SessionOptions options;
+  std::string time;
+  std::string features;
+  std::string separator;
+  std::string columns;
+  std::string session = "user";
+  std::string validation = "leave-last-out";
+};
+
+int run_sessions(SessionFlags flags) {
+  data::SessionOptions& options = flags.options;
+  if (flags.session == "gap" && options.gap_seconds <= 0) {
+    fail<UsageError>("data", "--session gap needs the pause that ends a session; try --gap 1800");
+  }
+  if (flags.session == "user" && options.gap_seconds != 0) {
+    fail<UsageError>("data", "--gap has no effect on --session user; try --session gap");
+  }
+  if (options.names.empty() && !(options.names_key.empty() && options.names_value.empty())) {
+    fail<UsageError>("data", "--names-key and --names-value have no effect; try --names FILE");
+  }
+  options.columns.time = flags.time.empty() ? std::vector<std::string>{} : split(flags.time, ',');
+  options.columns.features = data::parse_features(flags.features);
+  options.table.separator = parse_separator(flags.separator);
+  if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
+  options.validation = flags.validation == "leave-last-out";
+
+  ProgressLine progress("reading");
+  const data::SessionReport report = data::make_sessions(options, progress.function());
+  progress.wipe();
+  line("events", "{}{}", human_count(report.num_events),
+       report.num_dropped_events > 0 ? fmt::format(" ({} more dropped: no user or no item)",
+                                                   human_count(report.num_dropped_events))
+                                     : "");
+  line("users", "{}", human_count(report.num_users));
+  if (options.gap_seconds > 0) line("sessions", "{}", human_count(report.num_sessions));
+  line("items", "{}{}", human_count(report.num_items),
+       options.names.empty()
+           ? ""
+           : fmt::format(" ({} with a name)", human_count(report.num_named_items)));
+  line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
+       human_count(report.num_train_rows), human_count(report.num_train_groups),
+       report.mean_train_length, human_count(report.num_short_rows), options.min_length);
+  if (options.validation) {
+    line("valid", "{} rows, {} of them with a target that training never shows",
+         human_count(report.num_valid_rows), human_count(report.num_unseen_targets));
+  }
+  for (const fs::path& file : report.files) {
+    line("wrote", "{} ({})", file.string(), human_bytes(static_cast<double>(fs::file_size(file))));
+  }
+  line("time", "{}", human_seconds(progress.seconds()));
+  return 0;
+}
+
+void add_sessions(CLI::App& app, Run& run) {
+  auto flags = std::make_shared<SessionFlags>();
+  data::SessionOptions& options = flags->options;
+  CLI::App* sub = app.add_subcommand("sessions", "Turn interactions into training sessions");
+  sub->add_option("input", options.inputs, "CSV, TSV (also .gz) or Parquet files")->required();
+  sub->add_option("-o,--output", options.output, "folder to write to")->required();
+  sub->add_option("--user", options.columns.user, "column of users [user_id, user, ...]");
+  sub->add_option("--item", options.columns.item, "column of items [item_id, item, ...]");
+  sub->add_option("--time", flags->time,
+                  "column of times [timestamp, time, ts, ...]; a,b sorts by a, then b; none keeps "
+                  "the order of the file");
+  sub->add_option("--features", flags->features,
+                  "name[:continuous|categorical][:log1p|/N|*N],...; time_delta is the pause since "
+                  "the previous event in seconds");
+  sub->add_option("--separator", flags->separator, "of a text file [guessed from its first line]");
+  sub->add_option("--columns", flags->columns, "a,b,...: column names of files without a header");
+  sub->add_option("--session", flags->session, "user: one session per user; gap: pauses cut them")
+      ->check(CLI::IsMember({"user", "gap"}))
+      ->capture_default_str();
+  sub->add_option("--gap", options.gap_seconds, "seconds of pause that end a session");
+  sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
+  sub->add_option("--min-length", options.min_length, "shorter rows are dropped")
+      ->capture_default_str();
+  sub->add_option("--row-group-size", options.row_group_size, "rows per Parquet row group")
+      ->capture_default_str();
+  sub->add_option("--validation", flags->validation, "leave-last-out or none")
+      ->check(CLI::IsMember({"leave-last-out", "none"}))
+      ->capture_default_str();
+  sub->add_option("--names", options.names, "table with titles of items");
+  sub->add_option("--names-key", options.names_key, "its column of item ids [as --item]");
+  sub->add_option("--names-value", options.names_value, "its column of titles [name, title, ...]");
+  sub->footer(
+      "Example:\n"
+      "  convoy data sessions ml-100k.inter --output ml100k \\\n"
+      "    --features rating,time_delta:log1p --names ml-100k.item --names-value movie_title");
+  sub->callback([flags, &run] { run = [flags] { return run_sessions(*flags); }; });
+}
+
+int run_synthetic(const data::SyntheticOptions& options) {
+  ProgressLine progress("writing");
+  const data::SyntheticReport report = data::make_synthetic(options, progress.function());
+  progress.wipe();
+  line("items", "{}", human_count(options.num_items));
+  line("train", "{} rows in {} row groups, mean length {:.2f}", human_count(report.num_train_rows),
+       human_count(report.num_train_groups),
+       static_cast<double>(report.num_train_events) / static_cast<double>(report.num_train_rows));
+  line("valid", "{} rows", human_count(report.num_valid_rows));
+  line("wrote", "{}", options.output.string());
+  line("time", "{}", human_seconds(progress.seconds()));
+  return 0;
+}
+
+void add_synthetic(CLI::App& app, Run& run) {
+  auto options = std::make_shared<data::SyntheticOptions>();
+  CLI::App* sub = app.add_subcommand("synthetic", "Make learnable sessions of any size");
+  sub->add_option("-o,--output", options->output, "folder to write to")->required();
+  sub->add_option("--items", options->num_items, "number of items")->capture_default_str();
+  sub->add_option("--rows", options->num_rows, "training rows")->capture_default_str();
+  sub->add_option("--valid-rows", options->num_valid_rows, "validation rows [a tenth of --rows]");
+  sub->add_option("--min-length", options->min_length, "items per row, at least")
+      ->capture_default_str();
+  sub->add_option("--max-length", options->max_length, "items per row, at most")
+      ->capture_default_str();
+  sub->add_option("--row-group-size", options->row_group_size, "rows per Parquet row group")
+      ->capture_default_str();
+  sub->add_option("--seed", options->seed, "same seed, same files")->capture_default_str();
+  sub->add_flag("--with-features", options->features, "also a category and a price per item");
+  sub->footer("Example:\n  convoy data synthetic --output synthetic --items 2000 --rows 10000");
+  sub->callback([options, &run] { run = [options] { return run_synthetic(*options); }; });
+}
+
+struct InspectFlags {
+  std::string path;
+  data::InspectOptions options;
+  bool json = false;
+};
+
+/// A folder that `convoy data sessions` made is looked at file by file.
+std::vector<std::string> parts_of(const std::string& path) {
+  std::vector<std::string> parts;
+  for (const char* name : {"train.parquet", "valid.parquet"}) {
+    std::error_code code;
+    if (fs::exists(fs::path(path) / name, code)) parts.push_back((fs::path(path) / name).string());
+  }
+  return parts.empty() ? std::vector<std::string>{path} : parts;
+}
+
+int run_inspect(const InspectFlags& flags) {
+  Json all = Json::array();
+  std::string text;
+  for (const std::string& part : parts_of(flags.path)) {
+    ProgressLine progress("reading " + part);
+    const auto report = data::inspect(part, flags.options, progress.function());
+    all.push_back(data::to_json(report));
+    text += (text.empty() ? "" : "\n") + data::to_text(report);
+  }
+  fmt::print("{}", flags.json ? all.dump(2) + "\n" : text);
+  return 0;
+}
+
+void add_inspect(CLI::App& app, Run& run) {
+  auto flags = std::make_shared<InspectFlags>();
+  CLI::App* sub =
+      app.add_subcommand("inspect", "Show what Parquet data holds and how it falls on ranks");
+  sub->add_option("path", flags->path, "a Parquet file, a folder, or a pattern in quotes")
+      ->required();
+  sub->add_option("--ranks", flags->options.ranks, "number of ranks")->capture_default_str();
+  sub->add_option("--batch-size", flags->options.batch_size, "rows of one rank's batch")
+      ->capture_default_str();
+  sub->add_flag("--json", flags->json, "print a JSON list, one object per file");
+  sub->footer("Example:\n  convoy data inspect ml100k --ranks 4");
+  sub->callback([flags, &run] { run = [flags] { return run_inspect(*flags); }; });
+}
+
+int run_repartition(const data::RepartitionOptions& options) {
+  ProgressLine progress("rewriting");
+  const data::RepartitionReport report = data::repartition(options, progress.function());
+  progress.wipe();
+  line("rows", "{}", human_count(report.num_rows));
+  line("row groups", "{} before, {} now, of {} to {} rows", human_count(report.old_groups),
+       human_count(report.new_groups), human_count(report.min_group_rows),
+       human_count(report.max_group_rows));
+  line("wrote", "{} ({}, was {})",
+       (options.output.empty() ? options.input : options.output).string(),
+       human_bytes(static_cast<double>(report.new_bytes)),
+       human_bytes(static_cast<double>(report.old_bytes)));
+  line("time", "{}", human_seconds(progress.seconds()));
+  return 0;
+}
+
+void add_repartition(CLI::App& app, Run& run) {
+  auto options = std::make_shared<data::RepartitionOptions>();
+  CLI::App* sub = app.add_subcommand("repartition", "Rewrite a Parquet file in other row groups");
+  sub->add_option("file", options->input, "Parquet file")->required();
+  sub->add_option("-o,--output", options->output, "file to write [replaces the input]");
+  CLI::Option_group* how = sub->add_option_group("how", "exactly one of");
+  how->add_option("--row-group-size", options->row_group_size, "rows per row group");
+  how->add_option("--partitions", options->partitions, "number of row groups, equal in size");
+  how->add_option("--for-ranks", options->ranks,
+                  "a multiple of this many row groups, so that each rank gets the same rows");
+  how->require_option(1);
+  sub->footer("Example:\n  convoy data repartition ml100k/train.parquet --for-ranks 4");
+  sub->callback([options, &run] { run = [options] { return run_repartition(*options); }; });
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Run& run) {
+  CLI::App* data = app.add_subcommand("data", "Prepare and look at training data");
+  data->require_subcommand(1);
+  add_sessions(*data, run);
+  add_synthetic(*data, run);
+  add_inspect(*data, run);
+  add_repartition(*data, run);
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,124 @@
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/environment.h"
+#include "convoy/launch/error_file.h"
+
+namespace {
+
+using namespace convoy;
+
+enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal = 70 };
+
+/// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
+/// threads of a broken collective must not hold the process up.
+[[noreturn]] void leave(const char* kind, const std::string& message, int code) {
+  launch::RankEnvironment environment;
+  try {
+    environment = launch::detect_environment();
+  } catch (const std::exception&) {
+  }
+  auto who = environment.world_size > 1
+                 ? fmt::format(" on rank {} of {} ({})", environment.rank, environment.world_size,
+                               launch::host_name())
+                 : "";
+  launch::write_error_file(environment, kind, message);
+  std::fflush(stdout);
+  fmt::print(stderr, "convoy: error{}: {}\n", who, message);
+  std::fflush(stderr);
+  std::_Exit(code);
+}
+
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const auto* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) out.push_back(name);
+  }
+  for (const auto* sub : app.get_subcommands({})) {
+    auto more = long_options(*sub);
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+/// Finds options that neither the command nor the configuration knows.
+void refuse_unknown(const std::vector<std::string>& args, CLI::App& app,
+                    const OptionTable& table) {
+  auto known = long_options(*app.get_subcommand(args[0]));
+  auto all = known;
+  for (const auto& option : table.options()) all.push_back(option.name);
+  for (size_t i = 1; i < args.size() && args[i] != "--"; ++i) {
+    if (args[i].rfind("--", 0) != 0) continue;
+    auto name = args[i].substr(2, args[i].find('=') == std::string::npos ? std::string::npos
+                                                                         : args[i].find('=') - 2);
+    if (std::find(known.begin(), known.end(), name) != known.end() || name == "help") continue;
+    bool dotted = name.find('.') != std::string::npos;
+    fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name,
+                     did_you_mean(name, dotted ? table.keys() : all), args[0]);
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Trains transformers on one device or many, from C++.", "convoy"};
+  app.set_version_flag("--version", std::string("convoy ") + CONVOY_VERSION);
+  app.require_subcommand(1);
+  cli::Run work;
+  cli::add_train(app, work);
+  cli::add_eval(app, work);
+  cli::add_predict(app, work);
+  cli::add_data(app, work);
+  cli::add_launch(app, work);
+  cli::add_bench(app, work);
+
+  std::vector<std::string> args(argv + 1, argv + argc);
+  cli::set_typed_args(args);
+  if (cli::takes_config(args)) {
+    cli::Configured scratch;
+    args = scratch.table.take_overrides(args);
+    refuse_unknown(args, app, scratch.table);
+  }
+  try {
+    app.parse({args.rbegin(), args.rend()});
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    fail<UsageError>("cli", "{}; see convoy {}--help", error.what(),
+                     args.empty() || args[0].rfind("-", 0) == 0 ? "" : args[0] + " ");
+  }
+  return work ? work() : kOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int code = kFailed;
+  try {
+    code = run(argc, argv);
+  } catch (const UsageError& error) {
+    leave("UsageError", error.what(), kUsage);
+  } catch (const FileError& error) {
+    leave("FileError", error.what(), kFailed);
+  } catch (const NumericError& error) {
+    leave("NumericError", error.what(), kFailed);
+  } catch (const CommunicationError& error) {
+    leave("CommunicationError", error.what(), kCommunication);
+  } catch (const InternalError& error) {
+    leave("InternalError", error.what(), kInternal);
+  } catch (const std::bad_alloc&) {
+    leave("OutOfMemory", "[memory] the machine has no memory left; try a smaller "
+          "per_device_train_batch_size with more gradient_accumulation_steps, or bf16", kFailed);
+  } catch (const std::exception& error) {
+    std::string text = error.what();
+    leave("Exception", text.substr(0, text.find('\n')), kFailed);
+  }
+  std::fflush(stdout);
+  std::fflush(stderr);
+  std::_Exit(code);
+}

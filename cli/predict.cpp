@@ -1,0 +1,106 @@
+#include <ATen/Functions.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/data/dataset.h"
+#include "convoy/data/items.h"
+#include "convoy/train/recommend.h"
+#include "convoy/train/session_run.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PredictOptions {
+  std::string folder;
+  std::string data;
+  std::string output;
+  int64_t top_k = 10;
+  int64_t rows = 0;
+  bool exclude_seen = false;
+};
+
+/// items.parquet of the run, beside the weights or in the folder above.
+data::ItemNames item_names(const fs::path& folder) {
+  for (const auto& place : {folder, folder / ".."}) {
+    if (fs::exists(place / "items.parquet")) return data::ItemNames::load(place / "items.parquet");
+  }
+  return {};
+}
+
+void show(const train::Recommendation& row, const data::ItemNames& names) {
+  fmt::print("row {}\n", row.row);
+  for (size_t i = 0; i < row.ids.size(); ++i) {
+    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, names.raw_id(row.ids[i]), row.scores[i],
+               names.name(row.ids[i]));
+  }
+}
+
+int run_predict(const PredictOptions& options) {
+  Configured configured;
+  auto run = train::open_session_run(options.folder, configured.config, configured.table);
+  auto& config = configured.config;
+  config.training.parallel = {};
+  configured.table.take_overrides(typed_args());
+  configured.table.check();
+  auto file = options.data.empty() ? config.data.valid_file() : options.data;
+  if (file.empty()) {
+    fail<UsageError>("cli", "the run names no evaluation data; try --data FILE.parquet");
+  }
+  if (options.top_k < 1) {
+    fail<UsageError>("cli", "--top-k = {}; expected at least 1", options.top_k);
+  }
+  auto names = item_names(options.folder);
+  auto job = train::join_job(config.training.parallel);
+  train::Trainer trainer(run.factory, config.training, nullptr, nullptr, job);
+  trainer.load_weights(options.folder);
+
+  std::unique_ptr<train::RecommendationWriter> writer;
+  if (!options.output.empty()) writer = train::open_writer(options.output, names);
+  int64_t done = 0;
+  train::recommend(trainer, *train::open_sessions(file, run, config.data), run.model.item_feature,
+                   options.top_k, options.exclude_seen, [&](const train::Recommendation& row) {
+                     if (options.rows > 0 && row.row >= options.rows) return;
+                     if (writer) {
+                       writer->write(row);
+                     } else {
+                       show(row, names);
+                     }
+                     ++done;
+                   });
+  if (writer) {
+    writer->finish();
+    fmt::print("wrote {} ({} rows, {} items each)\n", options.output, done, options.top_k);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Run& run) {
+  auto options = std::make_shared<PredictOptions>();
+  auto* command = app.add_subcommand("predict", "Recommend the next items of sessions");
+  command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")
+      ->required();
+  command->add_option("--data", options->data,
+                      "Parquet of sessions; default: the run's evaluation data");
+  command->add_option("--top-k", options->top_k, "items per session");
+  command->add_option("--rows", options->rows, "only the first rows; 0 = all");
+  command->add_flag("--exclude-seen", options->exclude_seen,
+                    "do not recommend what the session holds already");
+  command->add_option("--output", options->output,
+                      "write .csv, .jsonl or .parquet instead of printing");
+  command->footer("Raw ids come from items.parquet, which the run keeps beside its weights.\n"
+                  "Examples:\n  convoy predict runs/first --top-k 10 --rows 5\n"
+                  "  convoy predict runs/first --data today.parquet --output top.parquet\n");
+  command->callback([options, &run] { run = [options] { return run_predict(*options); }; });
+}
+
+}  // namespace convoy::cli

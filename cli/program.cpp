@@ -1,0 +1,50 @@
+#include "cli/program.h"
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::cli {
+
+namespace {
+
+std::vector<std::string>& stored_args() {
+  static std::vector<std::string> args;
+  return args;
+}
+
+}  // namespace
+
+const std::vector<std::string>& typed_args() { return stored_args(); }
+void set_typed_args(std::vector<std::string> args) { stored_args() = std::move(args); }
+
+bool takes_config(const std::vector<std::string>& args) {
+  const std::vector<std::string> commands{"train", "eval", "predict", "bench"};
+  return !args.empty() && std::find(commands.begin(), commands.end(), args[0]) != commands.end();
+}
+
+std::unique_ptr<Configured> read_config(const std::string& file) {
+  auto out = std::make_unique<Configured>();
+  if (!file.empty()) out->table.read_toml(file);
+  out->table.take_overrides(typed_args());
+  out->table.check();
+  return out;
+}
+
+std::string metrics_text(const train::Metrics& metrics) {
+  std::vector<std::string> parts;
+  auto show = [&](const std::string& key, const std::string& name) {
+    auto found = metrics.find(key);
+    if (found != metrics.end()) parts.push_back(fmt::format("{} {:.4f}", name, found->second));
+  };
+  show("eval_loss", "loss");
+  for (const char* kind : {"ndcg", "recall", "mrr"}) {
+    for (const char* k : {"5", "10", "20"}) {
+      show(fmt::format("eval_{}_at_{}", kind, k), fmt::format("{}@{}", kind, k));
+    }
+  }
+  return join(parts, "  ");
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/base/options.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/run_config.h"
+
+namespace convoy::cli {
+
+/// The words after the program's name, as typed.
+const std::vector<std::string>& typed_args();
+void set_typed_args(std::vector<std::string> args);
+
+/// Commands whose options may be overridden by `--section.name value` or `--name value`.
+bool takes_config(const std::vector<std::string>& args);
+
+/// A run's configuration with its option table; not to be copied, for the table points into it.
+struct Configured {
+  train::RunConfig config;
+  OptionTable table;
+
+  Configured() { config.declare(table); }
+  Configured(const Configured&) = delete;
+  Configured& operator=(const Configured&) = delete;
+};
+
+/// Reads the TOML file (if any), applies the overrides that were typed, checks the ranges.
+std::unique_ptr<Configured> read_config(const std::string& file);
+
+/// Prints the banner, a line per log record and the evaluations; also writes log.jsonl.
+std::shared_ptr<train::Callback> make_console(bool quiet);
+
+/// "eval_loss 6.12  ndcg@10 0.0312 ..." for people.
+std::string metrics_text(const train::Metrics& metrics);
+
+}  // namespace convoy::cli

@@ -1,0 +1,25 @@
+#include "cli/ranks.h"
+
+#include <cstdio>
+
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/launch/agent.h"
+#include "convoy/launch/environment.h"
+#include "convoy/launch/process.h"
+
+namespace convoy::cli {
+
+std::optional<int> launch_ranks(int64_t nproc) {
+  if (nproc < 1) fail<UsageError>("cli", "--nproc = {}; expected at least 1", nproc);
+  if (nproc == 1 || launch::detect_environment().launched()) return std::nullopt;
+  launch::LaunchOptions options;
+  options.num_ranks = static_cast<int>(nproc);
+  options.command = launch::this_program();
+  const auto& args = typed_args();
+  options.command.insert(options.command.end(), args.begin(), args.end());
+  options.say = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
+  return launch::run_ranks(options);
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,66 @@
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "cli/ranks.h"
+#include "convoy/base/error.h"
+#include "convoy/train/session_run.h"
+
+namespace convoy::cli {
+
+namespace {
+
+struct TrainOptions {
+  std::string config;
+  bool print_config = false;
+  int64_t nproc = 1;
+};
+
+int run_train(const TrainOptions& options) {
+  auto configured = read_config(options.config);
+  if (options.print_config) {
+    fmt::print("{}", configured->table.to_toml(true));
+    return 0;
+  }
+  if (auto code = launch_ranks(options.nproc)) return *code;
+  auto& config = configured->config;
+  auto job = train::join_job(config.training.parallel);
+  auto run = train::make_session_run(config, configured->table);
+  const bool quiet = config.training.output.quiet || !job.is_main();
+  train::Trainer trainer(run.factory, config.training, run.train_data, run.valid_data, job);
+  trainer.set_files(run.files);
+  trainer.add_callback(make_console(quiet));
+  trainer.train();
+  if (run.valid_data && !trainer.evaluated_last_step()) {
+    auto metrics = trainer.evaluate();
+    trainer.save_metrics("eval", metrics);
+    if (!quiet) fmt::print("evaluated: {}\n", metrics_text(metrics));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Run& run) {
+  auto options = std::make_shared<TrainOptions>();
+  auto* command = app.add_subcommand("train", "Train a model");
+  command->add_option("config", options->config, "TOML file of the run");
+  command->add_flag("--print-config", options->print_config,
+                    "print the whole configuration as TOML, with help, and stop");
+  command->add_option("--nproc", options->nproc, "start this many ranks on this host");
+  command->footer([] {
+    Configured configured;
+    return "Every option can stand in the TOML file under its [section], or on the command line as "
+           "--section.name VALUE or --name VALUE.\n" +
+           configured.table.help_text() +
+           "\nExamples:\n"
+           "  convoy train run.toml\n"
+           "  convoy train run.toml --learning_rate 1e-3 --bf16\n"
+           "  convoy train --data.path sessions --output_dir runs/first --num_train_epochs 10\n"
+           "  convoy train run.toml --nproc 2\n"
+           "  convoy launch -n 2 train run.toml\n";
+  });
+  command->callback([options, &run] { run = [options] { return run_train(*options); }; });
+}
+
+}  // namespace convoy::cli

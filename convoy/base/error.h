@@ -1,0 +1,64 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace convoy {
+
+/// Something that whoever runs the program can mend: a wrong option, a broken file, a busy port.
+/// The text reads `[room] what happened; got X, expected Y; try Z`.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A wrong option or argument.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file or a stream that cannot be read, written or understood.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Another rank failed or a collective operation did not finish.
+class CommunicationError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Numbers that make no sense: a loss that is not finite, say.
+class NumericError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A mistake in convoy itself; please report it.
+class InternalError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// Throws E with a formatted message: `fail<UsageError>("train", "batch is {}; expected more", 0)`.
+template <class E = Error, class... Args>
+[[noreturn]] void fail(const char* room, fmt::format_string<Args...> format, Args&&... args) {
+  throw E(fmt::format("[{}] {}", room, fmt::format(format, std::forward<Args>(args)...)));
+}
+
+/// Throws InternalError unless `condition` holds.
+template <class... Args>
+void internal_check(bool condition, const char* room, fmt::format_string<Args...> format,
+                    Args&&... args) {
+  if (!condition) {
+    throw InternalError(fmt::format("[{}] internal error: {}; please report it", room,
+                                    fmt::format(format, std::forward<Args>(args)...)));
+  }
+}
+
+}  // namespace convoy

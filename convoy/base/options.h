@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convoy {
+
+/// One option of a run: declared once, it gives the TOML key, the flag, the help line, the default,
+/// `--print-config` and the table in the docs.
+struct Option {
+  std::string section;
+  std::string name;
+  std::string help;
+  std::string type;     ///< "bool", "integer", "number", "text" or "list"
+  std::string initial;  ///< default, as TOML
+  std::vector<std::string> choices;
+  std::vector<std::string> aliases;
+  std::function<void(const std::string&)> parse;  ///< sets the bound variable from plain text
+  std::function<std::string()> toml;              ///< the present value, as TOML
+  std::function<void()> check;                    ///< throws UsageError on a value out of range
+  std::string source;                             ///< where the value came from; "" = default
+
+  std::string key() const { return section + "." + name; }
+
+  Option& choice(std::vector<std::string> allowed);
+  Option& alias(std::string other);
+  /// Bounds are inclusive.
+  Option& at_least(double low);
+  Option& within(double low, double high);
+
+ private:
+  friend class OptionTable;
+  std::function<double()> number_;
+};
+
+/// All options of a run, bound to the variables that hold them.
+///
+/// Values come from a TOML file (`[section] name = value`), from dotted overrides
+/// (`--train.learning_rate 1e-3`) and from plain ones (`--learning_rate 1e-3`, also with dashes).
+/// Unknown keys are UsageErrors that name the nearest known key.
+class OptionTable {
+ public:
+  Option& add(std::string section, std::string name, bool& target, std::string help);
+  Option& add(std::string section, std::string name, int64_t& target, std::string help);
+  Option& add(std::string section, std::string name, double& target, std::string help);
+  Option& add(std::string section, std::string name, std::string& target, std::string help);
+  Option& add(std::string section, std::string name, std::vector<std::string>& target,
+              std::string help);
+  Option& add(std::string section, std::string name, std::optional<int64_t>& target,
+              std::string help);
+  Option& add(std::string section, std::string name, std::optional<double>& target,
+              std::string help);
+
+  /// Sets one option; `key` is "section.name", "name" or an alias, `source` is for messages.
+  void set(std::string_view key, const std::string& value, const std::string& source);
+
+  /// Reads a TOML file. Errors carry file, line and column.
+  void read_toml(const std::filesystem::path& path);
+  void read_toml_text(std::string_view text, const std::string& where);
+
+  /// Takes every `--key value`, `--key=value` and bare boolean `--key` that names an option out of
+  /// `args`, in order, and returns what is left.
+  std::vector<std::string> take_overrides(const std::vector<std::string>& args);
+
+  /// Throws UsageError on the first value out of range.
+  void check() const;
+
+  /// The present values as a TOML file that reads back to the same.
+  std::string to_toml(bool with_help = false) const;
+
+  /// Lines for `--help`.
+  std::string help_text() const;
+
+  /// A Markdown table for the docs.
+  std::string to_markdown() const;
+
+  const Option* find(std::string_view key) const;
+  std::vector<std::string> keys() const;
+  const std::deque<Option>& options() const { return options_; }
+
+ private:
+  Option& push(std::string section, std::string name, std::string help, std::string type);
+  std::deque<Option> options_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convoy {
+
+/// The candidate that was most likely meant by `word`, or "" when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// ", did you mean 'x'?" or "" when nothing is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+std::string human_bytes(double bytes);      ///< "1.5 GiB"
+std::string human_seconds(double seconds);  ///< "1 min 20 s", "2 h 03 min", "0.25 s"
+std::string human_count(int64_t count);     ///< "1,234,567"
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string trim(std::string_view text);
+std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
+
+/// Parses the whole text as a number; false when it is anything else.
+bool parse_number(std::string_view text, int64_t& out);
+bool parse_number(std::string_view text, double& out);
+
+}  // namespace convoy

@@ -1,0 +1,47 @@
+#include "convoy/checkpoint/folder.h"
+
+#include <algorithm>
+
+#include "convoy/base/text.h"
+
+namespace convoy::checkpoint {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-";
+
+}  // namespace
+
+std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) {
+  std::vector<std::pair<int64_t, fs::path>> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run, error)) {
+    auto name = entry.path().filename().string();
+    int64_t step = 0;
+    if (name.rfind(kPrefix, 0) != 0 || !parse_number(name.substr(kPrefix.size()), step)) continue;
+    if (fs::exists(entry.path() / "trainer_state.json", error)) out.emplace_back(step, entry);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::optional<fs::path> latest_checkpoint(const fs::path& run) {
+  auto all = list_checkpoints(run);
+  if (all.empty()) return std::nullopt;
+  return all.back().second;
+}
+
+void rotate_checkpoints(const fs::path& run, int64_t keep, const fs::path& spare) {
+  auto all = list_checkpoints(run);
+  auto surplus = static_cast<int64_t>(all.size()) - keep;
+  for (const auto& [step, path] : all) {
+    if (surplus <= 0) return;
+    if (path == spare) continue;
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+    --surplus;
+  }
+}
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "convoy/comm/engine.h"
+
+namespace convoy::comm {
+
+/// Wraps any c10d backend as an Engine.
+std::shared_ptr<Engine> make_c10d_engine(const char* name,
+                                         c10::intrusive_ptr<c10d::Backend> backend);
+
+}  // namespace convoy::comm

@@ -1,0 +1,37 @@
+#include "convoy/comm/gloo/gloo_engine.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <cstdlib>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/c10d_engine.h"
+
+namespace convoy::comm {
+
+Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store) {
+  try {
+    auto options = c10d::ProcessGroupGloo::Options::create(point.timeout);
+    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+    if (point.on_loopback()) {
+      options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    } else if (interface != nullptr) {
+      options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+    } else {
+      options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+    }
+    auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>("gloo", store), point.rank, point.size, options);
+    return Group(point.rank, point.size, make_c10d_engine("gloo", backend));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::string text = error.what();
+    fail<CommunicationError>("comm", "rank {} of {} could not join the group at {}:{}: {}",
+                             point.rank, point.size, point.host, point.port,
+                             text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace convoy::comm

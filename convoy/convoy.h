@@ -1,0 +1,23 @@
+#pragma once
+
+/// The public interface of convoy.
+
+#include "convoy/base/error.h"
+#include "convoy/comm/group.h"
+#include "convoy/nn/block.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/module_block.h"
+#include "convoy/train/arguments.h"
+#include "convoy/train/batches.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy {
+
+using nn::Bundle;
+using train::Callback;
+using train::Dataset;
+using train::Trainer;
+using train::TrainingArguments;
+
+}  // namespace convoy

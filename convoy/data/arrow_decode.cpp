@@ -1,0 +1,261 @@
+#include "convoy/data/arrow_decode.h"
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+
+namespace convoy::data {
+
+namespace {
+
+using arrow::Type;
+
+/// Names the place of a mistake: column, row and file.
+struct Place {
+  const std::string& column;
+  int64_t first_row;
+  const std::filesystem::path& path;
+
+  std::string row(int64_t i) const {
+    return fmt::format("column '{}', row {} of {}", column, first_row + i, path.string());
+  }
+};
+
+bool is_fraction(Type::type id) {
+  return id == Type::FLOAT || id == Type::DOUBLE;
+}
+
+bool is_whole(Type::type id) {
+  switch (id) {
+    case Type::BOOL:
+    case Type::INT8:
+    case Type::INT16:
+    case Type::INT32:
+    case Type::INT64:
+    case Type::UINT8:
+    case Type::UINT16:
+    case Type::UINT32:
+    case Type::UINT64:
+    case Type::DATE32:
+    case Type::DATE64:
+    case Type::TIME32:
+    case Type::TIME64:
+    case Type::TIMESTAMP:
+    case Type::DURATION:
+      return true;
+    default:
+      return false;
+  }
+}
+
+const arrow::DataType& without_dictionary(const arrow::DataType& type) {
+  if (type.id() != Type::DICTIONARY) return type;
+  return *static_cast<const arrow::DictionaryType&>(type).value_type();
+}
+
+template <class ArrayType>
+void append_whole(const arrow::Array& array, std::vector<int64_t>& out) {
+  const auto& typed = static_cast<const ArrayType&>(array);
+  for (int64_t i = 0; i < array.length(); ++i) out.push_back(static_cast<int64_t>(typed.Value(i)));
+}
+
+template <class ArrayType>
+void append_fraction(const arrow::Array& array, std::vector<float>& out) {
+  const auto& typed = static_cast<const ArrayType&>(array);
+  for (int64_t i = 0; i < array.length(); ++i) out.push_back(static_cast<float>(typed.Value(i)));
+}
+
+/// Appends plain values without nulls; the caller has checked that the type is readable.
+void append_plain(const arrow::Array& array, Column& out) {
+  switch (array.type_id()) {
+    case Type::BOOL:
+      return append_whole<arrow::BooleanArray>(array, out.ints);
+    case Type::INT8:
+      return append_whole<arrow::Int8Array>(array, out.ints);
+    case Type::INT16:
+      return append_whole<arrow::Int16Array>(array, out.ints);
+    case Type::INT32:
+      return append_whole<arrow::Int32Array>(array, out.ints);
+    case Type::INT64:
+      return append_whole<arrow::Int64Array>(array, out.ints);
+    case Type::UINT8:
+      return append_whole<arrow::UInt8Array>(array, out.ints);
+    case Type::UINT16:
+      return append_whole<arrow::UInt16Array>(array, out.ints);
+    case Type::UINT32:
+      return append_whole<arrow::UInt32Array>(array, out.ints);
+    case Type::UINT64:
+      return append_whole<arrow::UInt64Array>(array, out.ints);
+    case Type::DATE32:
+      return append_whole<arrow::Date32Array>(array, out.ints);
+    case Type::DATE64:
+      return append_whole<arrow::Date64Array>(array, out.ints);
+    case Type::TIME32:
+      return append_whole<arrow::Time32Array>(array, out.ints);
+    case Type::TIME64:
+      return append_whole<arrow::Time64Array>(array, out.ints);
+    case Type::TIMESTAMP:
+      return append_whole<arrow::TimestampArray>(array, out.ints);
+    case Type::DURATION:
+      return append_whole<arrow::DurationArray>(array, out.ints);
+    case Type::FLOAT:
+      return append_fraction<arrow::FloatArray>(array, out.floats);
+    case Type::DOUBLE:
+      return append_fraction<arrow::DoubleArray>(array, out.floats);
+    default:
+      internal_check(false, "data", "cannot decode {}", array.type()->ToString());
+  }
+}
+
+void append_dictionary(const arrow::DictionaryArray& array, Column& out) {
+  const arrow::Array& words = *array.dictionary();
+  Column decoded;
+  append_plain(words, decoded);
+  for (int64_t i = 0; i < array.length(); ++i) {
+    const int64_t word = array.GetValueIndex(i);
+    internal_check(word >= 0 && word < words.length() && words.IsValid(word), "data",
+                   "dictionary entry {} of {}", word, words.length());
+    if (is_fraction(words.type_id())) {
+      out.floats.push_back(decoded.floats[word]);
+    } else {
+      out.ints.push_back(decoded.ints[word]);
+    }
+  }
+}
+
+void append_values(const arrow::Array& array, Column& out) {
+  if (array.type_id() == Type::DICTIONARY) {
+    append_dictionary(static_cast<const arrow::DictionaryArray&>(array), out);
+  } else {
+    append_plain(array, out);
+  }
+}
+
+int64_t first_null(const arrow::Array& array) {
+  int64_t i = 0;
+  while (i < array.length() && array.IsValid(i)) ++i;
+  return i;
+}
+
+/// Row of the values of which value `index` is part; `offsets` of the new rows, from 0.
+int64_t row_holding(const std::vector<int64_t>& offsets, int64_t index) {
+  return std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1;
+}
+
+template <class ListArray>
+void append_list(const ListArray& lists, const Place& place, Column& out) {
+  if (lists.null_count() > 0) {
+    fail<FileError>("data", "{} is null; expected a list; drop such rows or fill them",
+                    place.row(first_null(lists)));
+  }
+  if (lists.length() == 0) return;
+  const int64_t begin = lists.value_offset(0);
+  std::vector<int64_t> offsets = {0};
+  for (int64_t i = 0; i < lists.length(); ++i) {
+    offsets.push_back(offsets.back() + lists.value_length(i));
+  }
+  auto values = lists.values()->Slice(begin, offsets.back());
+  if (values->null_count() > 0) {
+    fail<FileError>("data", "{} holds a null; expected numbers; drop such rows or fill them",
+                    place.row(row_holding(offsets, first_null(*values))));
+  }
+  append_values(*values, out);
+  const int64_t shift = out.offsets.back();
+  for (size_t i = 1; i < offsets.size(); ++i) out.offsets.push_back(shift + offsets[i]);
+}
+
+void append_column(const arrow::Array& array, const Place& place, Column& out) {
+  const Decoding decoding = decoding_of(*array.type());
+  out.kind = decoding.kind;
+  out.is_list = decoding.is_list;
+  if (out.is_list && out.offsets.empty()) out.offsets.push_back(0);
+  switch (array.type_id()) {
+    case Type::LIST:
+      return append_list(static_cast<const arrow::ListArray&>(array), place, out);
+    case Type::LARGE_LIST:
+      return append_list(static_cast<const arrow::LargeListArray&>(array), place, out);
+    case Type::FIXED_SIZE_LIST:
+      return append_list(static_cast<const arrow::FixedSizeListArray&>(array), place, out);
+    default:
+      break;
+  }
+  if (array.null_count() > 0) {
+    fail<FileError>("data", "{} is null; expected a number; drop such rows or fill them",
+                    place.row(first_null(array)));
+  }
+  append_values(array, out);
+}
+
+void check_limit(const Column& column, int64_t first_new_row, const IdLimit& limit,
+                 const Place& place) {
+  if (column.kind != Column::Int64) return;
+  const int64_t begin = column.is_list ? column.offsets[first_new_row] : first_new_row;
+  for (auto i = static_cast<size_t>(begin); i < column.ints.size(); ++i) {
+    if (column.ints[i] >= 0 && column.ints[i] <= limit.max) continue;
+    const auto index = static_cast<int64_t>(i);
+    const int64_t row = column.is_list ? row_holding(column.offsets, index) : index;
+    fail<FileError>("data",
+                    "{} holds id {}; expected 0 to {}; mend the schema's intDomain or encode the "
+                    "column again",
+                    place.row(row - first_new_row), column.ints[i], limit.max);
+  }
+}
+
+/// All lists of a row describe the same positions.
+void check_lengths(const Rows& rows, int64_t first_new_row, int64_t first_row,
+                   const std::filesystem::path& path) {
+  const std::pair<const std::string, Column>* reference = nullptr;
+  for (const auto& named : rows.columns) {
+    if (!named.second.is_list) continue;
+    if (!reference) {
+      reference = &named;
+      continue;
+    }
+    const auto &a = reference->second.offsets, &b = named.second.offsets;
+    const auto start = static_cast<std::ptrdiff_t>(first_new_row);
+    auto differ = std::mismatch(a.begin() + start, a.end(), b.begin() + start, b.end());
+    if (differ.first == a.end()) continue;
+    const int64_t row = differ.first - a.begin() - 1;
+    fail<FileError>("data",
+                    "row {} of {} has {} values in column '{}' but {} in '{}'; expected lists of "
+                    "equal length in one row",
+                    first_row + row - first_new_row, path.string(), a[row + 1] - a[row],
+                    reference->first, b[row + 1] - b[row], named.first);
+  }
+}
+
+}  // namespace
+
+Decoding decoding_of(const arrow::DataType& type) {
+  const bool is_list = type.id() == Type::LIST || type.id() == Type::LARGE_LIST ||
+                       type.id() == Type::FIXED_SIZE_LIST;
+  const arrow::DataType& value = without_dictionary(
+      is_list ? *static_cast<const arrow::BaseListType&>(type).value_type() : type);
+  Decoding decoding;
+  decoding.is_list = is_list;
+  decoding.readable = is_fraction(value.id()) || is_whole(value.id());
+  decoding.may_overflow = value.id() == Type::UINT64;
+  decoding.kind = is_fraction(value.id()) ? Column::Float32 : Column::Int64;
+  return decoding;
+}
+
+void append_batch(const arrow::RecordBatch& batch, const Selection& selection, int64_t first_row,
+                  const std::filesystem::path& path, Rows& rows) {
+  for (const std::string& name : selection.columns) {
+    auto array = batch.GetColumnByName(name);
+    internal_check(array != nullptr, "data", "column '{}' was not read", name);
+    const Place place{name, first_row, path};
+    Column& column = rows.columns[name];
+    append_column(*array, place, column);
+    auto limit = selection.limits.find(name);
+    if (limit != selection.limits.end()) {
+      check_limit(column, rows.num_rows, limit->second, place);
+    } else if (decoding_of(*array->type()).may_overflow) {
+      check_limit(column, rows.num_rows, {}, place);
+    }
+  }
+  check_lengths(rows, rows.num_rows, first_row, path);
+  rows.num_rows += batch.num_rows();
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,30 @@
+#pragma once
+
+// Knows Arrow; for sources of this room only.
+
+#include <arrow/api.h>
+
+#include <filesystem>
+
+#include "convoy/data/columns.h"
+
+namespace convoy::data {
+
+/// How a column of an Arrow type is decoded.
+struct Decoding {
+  bool readable = false;
+  bool is_list = false;
+  bool may_overflow = false;  ///< uint64: values beyond int64 would turn negative
+  Column::Kind kind = Column::Int64;
+};
+
+/// Numbers, times, booleans, lists of them, and dictionaries of either are readable.
+Decoding decoding_of(const arrow::DataType& type);
+
+/// Appends every row of `batch` to `rows`. `first_row`: number in the file of the batch's first
+/// row, for messages. Throws FileError for a null, an id outside its limit, or lists of one row
+/// that differ in length.
+void append_batch(const arrow::RecordBatch& batch, const Selection& selection, int64_t first_row,
+                  const std::filesystem::path& path, Rows& rows);
+
+}  // namespace convoy::data

@@ -1,0 +1,225 @@
+#include "convoy/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/data/prefetch.h"
+
+namespace convoy::data {
+
+namespace {
+
+void check_options(const LoaderOptions& options) {
+  check_layout(options.layout);
+  auto at_least = [](const char* name, int64_t value, int64_t least) {
+    if (value < least) {
+      fail<UsageError>("data", "{} is {}; expected at least {}", name, value, least);
+    }
+  };
+  at_least("max_length", options.max_length, 1);
+  at_least("shuffle_window", options.shuffle_window, 0);
+  at_least("memory_budget", options.memory_budget, 0);
+  at_least("prefetch_depth", options.prefetch_depth, 1);
+}
+
+/// Descriptions of the selected columns, in the order of selection.
+std::vector<ColumnInfo> selected(const Dataset& dataset, const Selection& selection) {
+  dataset.check(selection);
+  std::vector<ColumnInfo> columns;
+  for (const std::string& name : selection.columns) {
+    columns.push_back(*std::ranges::find(dataset.columns(), name, &ColumnInfo::name));
+  }
+  return columns;
+}
+
+std::string repartition_command(const Dataset& dataset, int64_t world) {
+  std::string command;
+  for (const ParquetFile& file : dataset.files()) {
+    if (!command.empty()) command += "; ";
+    command +=
+        fmt::format("convoy data repartition {} --for-ranks {}", file.path().string(), world);
+    if (dataset.files().size() > 3) return command + "; and so on for each file";
+  }
+  return command;
+}
+
+}  // namespace
+
+struct SessionLoader::Impl {
+  Dataset dataset;
+  LoaderOptions options;
+  std::vector<ColumnInfo> columns;
+  RowSource source;
+  bool deals_groups = false;  // whole row groups to ranks
+  std::vector<std::string> warnings;
+  LoaderStats delivered;
+  std::optional<EpochOrder> order;
+  Prefetch<StepBatch> prefetch;  // last: its thread uses everything above
+
+  Impl(Dataset set, LoaderOptions opts)
+      : dataset(std::move(set)),
+        options((check_options(opts), std::move(opts))),
+        columns(selected(dataset, options.selection)),
+        source(dataset, options.selection, options.memory_budget) {
+    const int64_t world = options.layout.world, rows = dataset.num_rows();
+    if (rows == 0) fail<FileError>("data", "{} holds no rows", dataset.where());
+    if (options.every_rank_needs_rows && rows < world) {
+      fail<UsageError>("data", "{} holds {} rows for {} ranks; expected at least one row a rank",
+                       dataset.where(), rows, world);
+    }
+    choose_partition();
+    warn_about_large_groups();
+    order = make_order(0);
+    if (options.drop_last && last_sample() < options.layout.step_samples()) {
+      fail<UsageError>("data",
+                       "dropping the last step leaves none: {} gives {} full samples, a step takes "
+                       "{}; try a smaller batch or drop_last = false",
+                       dataset.where(), last_sample(), options.layout.step_samples());
+    }
+  }
+
+  void choose_partition() {
+    if (options.partition == Partition::Rows) return;
+    const int64_t world = options.layout.world, groups = dataset.num_row_groups();
+    deals_groups = groups % world == 0;
+    if (deals_groups) return;
+    warnings.push_back(fmt::format(
+        "{} has {} row groups, not a multiple of {} ranks; its rows are cut into equal parts in "
+        "memory instead. To cut the file once and for all: {}",
+        dataset.where(), groups, world, repartition_command(dataset, world)));
+  }
+
+  void warn_about_large_groups() {
+    if (source.keeps_all() || !options.shuffle) return;
+    const int64_t lane_rows = std::max<int64_t>(1, dataset.num_rows() / kLanes);
+    const int64_t largest = *std::ranges::max_element(dataset.group_rows());
+    if (largest <= 4 * lane_rows) return;
+    warnings.push_back(fmt::format(
+        "{} is read as a stream (decoded it takes more than {}) and its row groups are large (up "
+        "to {} rows), so each epoch starts slowly; smaller ones start faster: convoy data "
+        "repartition FILE --row-group-size {}",
+        dataset.where(), human_bytes(static_cast<double>(options.memory_budget)),
+        human_count(largest), lane_rows));
+  }
+
+  EpochOrder make_order(int64_t epoch) const {
+    const int64_t world = options.layout.world;
+    OrderOptions chosen{.seed = options.seed,
+                        .epoch = epoch,
+                        .shuffle = options.shuffle,
+                        .lanes = lanes_for(world),
+                        .window = options.shuffle_window};
+    if (deals_groups) return EpochOrder::by_row_groups(dataset.group_rows(), chosen, world);
+    if (options.partition == Partition::RowGroups) chosen.lanes = world;
+    return EpochOrder(dataset.group_rows(), chosen);
+  }
+
+  /// Samples that the epoch's steps take, the last one included unless dropped.
+  int64_t last_sample() const {
+    return options.drop_last ? order->num_dense_samples() : order->num_samples();
+  }
+
+  std::optional<StepBatch> make_step(int64_t s0) {
+    const int64_t step = options.layout.step_samples(), last = last_sample();
+    if (s0 >= last || (options.drop_last && s0 + step > last)) return std::nullopt;
+    StepBatch batch{s0, std::min(s0 + step, last), {}};
+    for (int64_t m = 0; m < options.layout.accumulation; ++m) {
+      CellBuilder builder(columns, options.max_length, options.truncation);
+      for (int64_t s : cell_samples(options.layout, s0, batch.end, m)) {
+        const RowRef row = source.row(s);
+        if (row.rows) builder.add(row, s - s0);
+      }
+      batch.cells.push_back(builder.finish());
+    }
+    return batch;
+  }
+};
+
+SessionLoader::SessionLoader(Dataset dataset, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options))) {}
+SessionLoader::~SessionLoader() = default;
+SessionLoader::SessionLoader(SessionLoader&&) noexcept = default;
+SessionLoader& SessionLoader::operator=(SessionLoader&&) noexcept = default;
+
+int64_t SessionLoader::num_rows() const {
+  return impl_->dataset.num_rows();
+}
+int64_t SessionLoader::num_samples() const {
+  return impl_->order->num_samples();
+}
+const std::vector<std::string>& SessionLoader::warnings() const {
+  return impl_->warnings;
+}
+
+int64_t SessionLoader::steps_per_epoch() const {
+  return data::steps_per_epoch(impl_->last_sample(), impl_->options.layout,
+                               impl_->options.drop_last);
+}
+
+std::vector<RankShare> SessionLoader::partition_summary() const {
+  const Layout& layout = impl_->options.layout;
+  const int64_t steps = steps_per_epoch();
+  const int64_t used = std::min(impl_->last_sample(), steps * layout.step_samples());
+  std::vector<RankShare> shares;
+  for (int64_t rank = 0; rank < layout.world; ++rank) {
+    int64_t rows = used / layout.world + (rank < used % layout.world);
+    if (impl_->deals_groups) rows = std::min(rows, impl_->order->lane_rows(rank));
+    shares.push_back({rank, rows, steps * layout.accumulation});
+  }
+  return shares;
+}
+
+void SessionLoader::start(int64_t epoch, int64_t s0) {
+  Impl& impl = *impl_;
+  if (s0 < 0 || s0 > impl.order->num_samples() || epoch < 0) {
+    fail<UsageError>("data", "cannot start epoch {} at sample {}; an epoch of {} has {}", epoch, s0,
+                     impl.dataset.where(), impl.order->num_samples());
+  }
+  if (impl.options.partition == Partition::RowGroups && s0 % impl.options.layout.world != 0) {
+    fail<UsageError>(
+        "data",
+        "cannot start at sample {} on {} ranks with partition row_groups; try the same "
+        "number of ranks as before, or partition rows",
+        s0, impl.options.layout.world);
+  }
+  impl.prefetch.stop();
+  impl.order = impl.make_order(epoch);
+  impl.source.start(*impl.order);
+  impl.prefetch.start(static_cast<size_t>(impl.options.prefetch_depth), [&impl, s0]() mutable {
+    auto batch = impl.make_step(s0);
+    if (batch) s0 = batch->end;
+    return batch;
+  });
+}
+
+std::optional<StepBatch> SessionLoader::next() {
+  const auto before = std::chrono::steady_clock::now();
+  auto batch = impl_->prefetch.next();
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - before;
+  LoaderStats& stats = impl_->delivered;
+  stats.wait_seconds += waited.count();
+  if (!batch) return batch;
+  for (const Cell& cell : batch->cells) {
+    stats.rows += cell.num_samples;
+    stats.short_rows += cell.short_rows;
+    stats.truncated_rows += cell.truncated_rows;
+  }
+  return batch;
+}
+
+void SessionLoader::stop() {
+  impl_->prefetch.stop();
+}
+
+LoaderStats SessionLoader::stats() const {
+  LoaderStats stats = impl_->delivered;
+  stats.decoded_rows = impl_->source.decoded_rows();
+  stats.held_bytes = impl_->source.held_bytes();
+  stats.peak_bytes = impl_->source.peak_bytes();
+  return stats;
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/data/cell.h"
+#include "convoy/data/dataset.h"
+#include "convoy/data/order.h"
+
+namespace convoy::data {
+
+/// How an epoch is shared among ranks.
+enum class Partition {
+  Rows,       ///< by rows: equal shares, the same global batches for every number of ranks
+  RowGroups,  ///< Transformers4Rec's rule: whole row groups, in contiguous blocks
+};
+
+struct LoaderOptions {
+  Selection selection;  ///< columns to read, with the limits of their ids; see select()
+  Layout layout;
+  int64_t max_length = 20;  ///< of a list; longer ones are cut
+  Truncation truncation = Truncation::KeepLast;
+  Partition partition = Partition::Rows;
+  uint64_t seed = 42;
+  bool shuffle = true;                ///< false (evaluation): rows in the order of the file
+  int64_t shuffle_window = 0;         ///< rows of one lane's window; 0: 65,536 rows over all lanes
+  bool drop_last = false;             ///< leave out a last step that is not full
+  bool every_rank_needs_rows = true;  ///< fewer rows than ranks is an error; false for evaluation
+  int64_t memory_budget = int64_t{256} << 20;  ///< bytes; larger data sets are streamed
+  int64_t prefetch_depth = 4;                  ///< steps made ahead
+};
+
+/// One step's data for one rank.
+struct StepBatch {
+  int64_t s0 = 0;           ///< first sample of the step's global batch
+  int64_t end = 0;          ///< one past its last sample; the position after the step
+  std::vector<Cell> cells;  ///< one for each micro-batch
+};
+
+/// What a rank gets in one epoch.
+struct RankShare {
+  int64_t rank = 0;
+  int64_t rows = 0;
+  int64_t batches = 0;  ///< micro-batches, equal for all ranks
+};
+
+struct LoaderStats {
+  int64_t rows = 0;            ///< delivered by next()
+  int64_t short_rows = 0;      ///< of these, rows without a target (fewer than two positions)
+  int64_t truncated_rows = 0;  ///< of these, rows cut to max_length
+  int64_t decoded_rows = 0;    ///< decoded from Parquet, ahead of delivery
+  int64_t held_bytes = 0;      ///< decoded rows in memory now
+  int64_t peak_bytes = 0;      ///< the most so far
+  double wait_seconds = 0;     ///< time that next() waited
+};
+
+/// Delivers an epoch of a data set of sessions step by step, made ahead by a background thread. One
+/// user thread; two loaders share nothing that changes.
+class SessionLoader {
+ public:
+  /// Throws FileError for files and columns, UsageError for options that make no sense.
+  SessionLoader(Dataset dataset, LoaderOptions options);
+  ~SessionLoader();
+  SessionLoader(SessionLoader&&) noexcept;
+  SessionLoader& operator=(SessionLoader&&) noexcept;
+
+  int64_t num_rows() const;
+  /// Positions of an epoch: its rows, and with Partition::RowGroups also holes.
+  int64_t num_samples() const;
+  int64_t steps_per_epoch() const;
+  /// Rows and batches of each rank in an epoch.
+  std::vector<RankShare> partition_summary() const;
+  /// Sentences for the user, made once at construction.
+  const std::vector<std::string>& warnings() const;
+
+  /// Begins an epoch at position s0 (StepBatch::end of the last step done, or 0), also while
+  /// another is under way.
+  void start(int64_t epoch, int64_t s0 = 0);
+  /// The next step of this rank, or nothing at the end of the epoch. Throws what reading threw.
+  std::optional<StepBatch> next();
+  /// Stops reading ahead.
+  void stop();
+
+  LoaderStats stats() const;
+  /// Seconds that next() has waited for data since construction.
+  double wait_seconds() const { return stats().wait_seconds; }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convoy::data

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace convoy::data {
+
+/// Lanes of the order when the number of ranks divides it.
+inline constexpr int64_t kLanes = 64;
+/// Rows that all lanes' shuffle windows hold together.
+inline constexpr int64_t kShuffleRows = 65536;
+
+/// How ranks and micro-batches share a step.
+struct Layout {
+  int64_t world = 1;              ///< W, ranks that read different data
+  int64_t rank = 0;               ///< r in [0, W)
+  int64_t accumulation = 1;       ///< A, micro-batches of a rank in one step
+  int64_t per_device_batch = 32;  ///< b, rows of a micro-batch
+
+  /// Samples of a full step: A x W x b.
+  int64_t step_samples() const { return accumulation * world * per_device_batch; }
+};
+
+/// Throws UsageError when a number of the layout makes no sense.
+void check_layout(const Layout& layout);
+
+struct OrderOptions {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  bool shuffle = true;     ///< false: sample s is row s of the data set
+  int64_t lanes = kLanes;  ///< see lanes_for()
+  int64_t window = 0;      ///< rows of a lane's shuffle window; 0: kShuffleRows / lanes
+};
+
+/// A stretch of rows [begin, end) inside one row group.
+struct Segment {
+  int64_t group = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// The order of one epoch: maps sample s in [0, num_samples()) to a row of the data set, at random
+/// access and as a pure function of (options, row-group sizes), whatever the number of ranks.
+///
+/// Shuffled: row groups are permuted and laid end to end; lane l of L owns a contiguous stretch of
+/// that sequence (lengths differ by at most one); sample s is place s / L of lane s % L; inside a
+/// lane, rows are permuted within windows. So rank r of W, W dividing L, reads W-th part of the
+/// lanes, each from front to back, holding no more than a window of each.
+class EpochOrder {
+ public:
+  /// Order by rows. `group_rows`: rows of each row group, in the order of the data set.
+  EpochOrder(std::vector<int64_t> group_rows, const OrderOptions& options);
+
+  /// Order of Transformers4Rec: row groups are dealt to `world` ranks in contiguous blocks of
+  /// equal count, lane r being rank r's rows; shuffling permutes groups inside a block and rows
+  /// inside windows. Where blocks hold unequal numbers of rows, the shorter lanes end in holes.
+  /// Throws UsageError unless `world` divides the number of row groups.
+  static EpochOrder by_row_groups(const std::vector<int64_t>& group_rows,
+                                  const OrderOptions& options, int64_t world);
+
+  /// Samples of the epoch, holes included.
+  int64_t num_samples() const { return num_samples_; }
+  /// Samples before the first hole.
+  int64_t num_dense_samples() const { return num_dense_samples_; }
+  int64_t num_rows() const { return sequence_start_.back(); }
+  int64_t num_lanes() const { return static_cast<int64_t>(lane_start_.size()) - 1; }
+  int64_t window() const { return window_; }
+
+  /// Row of the data set (counted over all row groups) that is sample s; -1 for a hole.
+  int64_t row_of(int64_t s) const;
+
+  int64_t lane_of(int64_t s) const { return s % num_lanes(); }
+  int64_t lane_rows(int64_t lane) const { return lane_start_[lane + 1] - lane_start_[lane]; }
+  /// Where lane place `place` (= s / L) is stored in the lane's unshuffled stretch: the window that
+  /// holds it is [place / window * window, + window).
+  int64_t place_in_stretch(int64_t lane, int64_t place) const;
+  /// The stretch of a lane as rows of row groups, from front to back.
+  std::vector<Segment> segments_of_lane(int64_t lane) const;
+
+ private:
+  EpochOrder() = default;
+  void lay(const std::vector<int64_t>& group_rows, std::vector<int64_t> groups);
+  void finish(const OrderOptions& options);
+
+  uint64_t key_ = 0;
+  bool shuffle_ = true;
+  int64_t window_ = 1;
+  int64_t num_samples_ = 0;
+  int64_t num_dense_samples_ = 0;
+  std::vector<int64_t> sequence_;        // row groups, in the order of the epoch
+  std::vector<int64_t> sequence_start_;  // place of each in the sequence; ends with the total
+  std::vector<int64_t> group_start_;     // first row of each row group in the data set
+  std::vector<int64_t> lane_start_;      // first place of each lane in the sequence; ends with it
+};
+
+/// Lanes for `world` ranks: 64 when `world` divides it, so that every such number of ranks sees the
+/// same order; otherwise the largest multiple of `world` below 64, or `world` itself beyond.
+int64_t lanes_for(int64_t world);
+
+/// Samples of micro-batch m of rank r in the step that takes samples [s0, end): cell c = m x W + r
+/// holds s0 + c + i x A x W for i = 0, 1, ... below end. A short last step is so spread as evenly
+/// as it divides.
+std::vector<int64_t> cell_samples(const Layout& layout, int64_t s0, int64_t end,
+                                  int64_t micro_batch);
+
+/// Steps of an epoch of `num_samples` samples; with `drop_last` only full ones.
+int64_t steps_per_epoch(int64_t num_samples, const Layout& layout, bool drop_last);
+
+}  // namespace convoy::data

@@ -1,0 +1,39 @@
+#pragma once
+
+// Internal to the room: writing Parquet through Arrow.
+
+#include <arrow/record_batch.h>
+#include <arrow/type.h>
+#include <parquet/arrow/writer.h>
+#include <parquet/types.h>
+
+#include <filesystem>
+#include <memory>
+
+namespace convoy::data {
+
+/// A Parquet file being written; errors are FileErrors that name `shown`.
+class ParquetWriter {
+ public:
+  struct Style {
+    parquet::Compression::type compression = parquet::Compression::SNAPPY;
+    bool keep_list_names = false;  ///< of lists' entries; otherwise Parquet's own, "element"
+  };
+
+  /// Writes to `file`; messages speak of `shown`, the name that the file is to have in the end.
+  ParquetWriter(const std::filesystem::path& file, std::filesystem::path shown,
+                const std::shared_ptr<arrow::Schema>& schema, const Style& style);
+  ~ParquetWriter();
+
+  void begin_row_group();
+  /// Appends to the row group; pages are encoded at once, so memory holds one encoded row group.
+  void write(const arrow::RecordBatch& batch);
+  void close();
+
+ private:
+  std::filesystem::path shown_;
+  std::shared_ptr<arrow::io::OutputStream> output_;
+  std::unique_ptr<parquet::arrow::FileWriter> writer_;
+};
+
+}  // namespace convoy::data

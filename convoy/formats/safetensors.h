@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace convoy::formats {
+
+/// One tensor of a safetensors file.
+struct SafetensorsEntry {
+  std::string dtype;  ///< "F32", "BF16", "F16", "I64", ...
+  std::vector<int64_t> shape;
+  size_t begin = 0;  ///< first byte in the data that follows the header
+  size_t end = 0;    ///< one past the last byte
+};
+
+/// Bytes of one element, 0 for a dtype that is not known.
+size_t safetensors_dtype_bytes(const std::string& dtype);
+/// The dtypes that are known, for messages.
+std::string safetensors_dtype_names();
+/// Bytes of a tensor; false when the number does not fit.
+bool safetensors_bytes(const std::string& dtype, const std::vector<int64_t>& shape, size_t& bytes);
+
+/// A safetensors file, mapped into memory and checked as a whole when opened: header within the
+/// file, known dtypes, bytes equal to shape x size, no gap, no overlap, nothing left over.
+class SafetensorsFile {
+ public:
+  using Entry = SafetensorsEntry;
+
+  /// Throws FileError that names the file and what is wrong with it.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// The tensor of that name; throws FileError with the nearest name when there is none.
+  const Entry& entry(const std::string& name) const;
+  /// Its bytes, valid while this object (or a copy) lives.
+  std::span<const std::byte> bytes(const std::string& name) const;
+
+ private:
+  void parse(std::span<const std::byte> file);
+
+  std::filesystem::path path_;
+  std::map<std::string, Entry> entries_;
+  std::map<std::string, std::string> metadata_;
+  std::shared_ptr<const void> mapping_;
+  std::span<const std::byte> data_;
+};
+
+/// A tensor to write; `data` holds `bytes` bytes in row-major order, little-endian.
+struct TensorView {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
+
+/// Writes a file that appears whole or not at all. Larger dtypes come first, then by name, and the
+/// header is padded with spaces, so that every tensor is aligned. Throws UsageError for a dtype
+/// that is not known, bytes that do not fit the shape, or a name twice; FileError when writing
+/// fails.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+}  // namespace convoy::formats

@@ -1,0 +1,242 @@
+#include "convoy/formats/schema.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+#include "convoy/base/text.h"
+
+namespace convoy::formats {
+
+namespace {
+
+/// One feature's JSON with what messages need.
+struct Node {
+  const Json& json;
+  const std::string& where;    // the file
+  const std::string& feature;  // "feature 3" or "feature 'price'"
+
+  [[noreturn]] void wrong(const std::string& what) const {
+    fail<FileError>("formats", "{} of {}: {}", feature, where, what);
+  }
+
+  const Json* get(const char* key) const {
+    auto found = json.find(key);
+    return found == json.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  Node child(const char* key) const {
+    const Json& value = *get(key);
+    if (!value.is_object()) {
+      wrong(fmt::format("'{}' is {}; expected an object", key, value.type_name()));
+    }
+    return {value, where, feature};
+  }
+
+  std::string text(const char* key) const {
+    const Json* value = get(key);
+    if (!value) return "";
+    if (!value->is_string()) {
+      wrong(fmt::format("'{}' is {}; expected a string", key, value->type_name()));
+    }
+    return value->get<std::string>();
+  }
+
+  int64_t integer(const char* key) const {
+    const Json* value = get(key);
+    int64_t number = 0;
+    if (!value) return number;
+    if (value->is_number_integer() &&
+        !(value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{INT64_MAX})) {
+      return value->get<int64_t>();
+    }
+    if (value->is_string() && parse_number(value->get<std::string>(), number)) return number;
+    wrong(fmt::format("'{}' is {}; expected a whole number, plain or quoted", key, value->dump()));
+  }
+
+  double real(const char* key) const {
+    const Json* value = get(key);
+    double number = 0;
+    if (!value) return number;
+    if (value->is_number()) return value->get<double>();
+    if (value->is_string() && parse_number(value->get<std::string>(), number)) return number;
+    wrong(fmt::format("'{}' is {}; expected a number", key, value->dump()));
+  }
+
+  bool boolean(const char* key) const {
+    const Json* value = get(key);
+    if (!value) return false;
+    if (!value->is_boolean()) {
+      wrong(fmt::format("'{}' is {}; expected true or false", key, value->dump()));
+    }
+    return value->get<bool>();
+  }
+};
+
+Feature::Type parse_type(const Node& node) {
+  const Json* value = node.get("type");
+  if (!value) node.wrong("'type' is missing; expected INT, FLOAT or BYTES");
+  if (value->is_string()) {
+    auto name = value->get<std::string>();
+    if (name == "INT") return Feature::Int;
+    if (name == "FLOAT") return Feature::Float;
+    if (name == "BYTES") return Feature::Bytes;
+  } else if (value->is_number_integer()) {  // the enum's numbers, as protobuf also allows
+    if (*value == 1) return Feature::Bytes;
+    if (*value == 2) return Feature::Int;
+    if (*value == 3) return Feature::Float;
+  }
+  node.wrong(fmt::format("type {} is not known; expected INT, FLOAT or BYTES", value->dump()));
+}
+
+template <class Domain>
+void check_domain(const Node& node, const Domain& domain) {
+  if (domain.max < domain.min) {
+    node.wrong(fmt::format("its domain is empty: max {} is below min {}", domain.max, domain.min));
+  }
+}
+
+void read_tags(const Node& node, Feature& feature) {
+  if (!node.get("annotation")) return;
+  const Node annotation = node.child("annotation");
+  const Json* tags = annotation.get("tag");
+  if (!tags) return;
+  if (!tags->is_array()) node.wrong("'annotation.tag' is not a list of strings");
+  for (const Json& tag : *tags) {
+    if (!tag.is_string()) node.wrong("'annotation.tag' is not a list of strings");
+    feature.tags.push_back(tag.get<std::string>());
+  }
+}
+
+Feature read_feature(const Json& json, const std::string& where, size_t index) {
+  std::string label = fmt::format("feature {}", index);
+  Node node{json, where, label};
+  if (!json.is_object()) node.wrong(fmt::format("it is {}; expected an object", json.type_name()));
+  Feature feature;
+  feature.name = node.text("name");
+  if (feature.name.empty()) node.wrong("it has no name");
+  label = fmt::format("feature '{}'", feature.name);
+  feature.type = parse_type(node);
+  if (node.get("valueCount")) {
+    const Node count = node.child("valueCount");
+    feature.is_list = true;
+    feature.min_length = count.integer("min");
+    feature.max_length = count.integer("max");
+    if (feature.min_length < 0 || (feature.max_length && feature.max_length < feature.min_length)) {
+      node.wrong(fmt::format("its value count makes no sense: min {}, max {}", feature.min_length,
+                             feature.max_length));
+    }
+  }
+  if (node.get("intDomain")) {
+    const Node domain = node.child("intDomain");
+    feature.int_domain = IntDomain{domain.integer("min"), domain.integer("max"),
+                                   domain.boolean("isCategorical"), domain.text("name")};
+    check_domain(node, *feature.int_domain);
+  }
+  if (node.get("floatDomain")) {
+    const Node domain = node.child("floatDomain");
+    feature.float_domain = FloatDomain{domain.real("min"), domain.real("max"), domain.text("name")};
+    check_domain(node, *feature.float_domain);
+  }
+  read_tags(node, feature);
+  if (feature.has_tag("list")) feature.is_list = true;
+  return feature;
+}
+
+nlohmann::ordered_json write_feature(const Feature& feature) {
+  constexpr const char* kTypes[] = {"INT", "FLOAT", "BYTES"};
+  nlohmann::ordered_json json;
+  json["name"] = feature.name;
+  json["type"] = kTypes[feature.type];
+  if (feature.is_list) {
+    json["valueCount"]["min"] = std::to_string(feature.min_length);
+    json["valueCount"]["max"] = std::to_string(feature.max_length);
+  }
+  if (const auto& domain = feature.int_domain) {
+    auto& out = json["intDomain"];
+    if (!domain->name.empty()) out["name"] = domain->name;
+    out["min"] = std::to_string(domain->min);
+    out["max"] = std::to_string(domain->max);
+    out["isCategorical"] = domain->is_categorical;
+  }
+  if (const auto& domain = feature.float_domain) {
+    auto& out = json["floatDomain"];
+    if (!domain->name.empty()) out["name"] = domain->name;
+    out["min"] = domain->min;
+    out["max"] = domain->max;
+  }
+  if (!feature.tags.empty()) json["annotation"]["tag"] = feature.tags;
+  return json;
+}
+
+}  // namespace
+
+bool Feature::has_tag(std::string_view tag) const {
+  return std::find(tags.begin(), tags.end(), tag) != tags.end();
+}
+
+Schema Schema::load(const std::filesystem::path& path) {
+  if (path.extension() == ".pbtxt") {
+    fail<FileError>("formats",
+                    "{} is a schema in protobuf text, which is not supported yet; convert it to "
+                    "schema.json (Transformers4Rec: schema.to_json())",
+                    path.string());
+  }
+  return from_json(read_file(path), path.string());
+}
+
+Schema Schema::from_json(std::string_view text, const std::string& where) {
+  const Json json = parse_json(text, where);
+  auto list = json.is_object() ? json.find("feature") : json.end();
+  if (!json.is_object() || list == json.end() || !list->is_array()) {
+    fail<FileError>("formats", "{} is not a schema: it has no list 'feature'; expected {}", where,
+                    R"({"feature": [{"name": ..., "type": ...}, ...]})");
+  }
+  Schema schema;
+  std::set<std::string> names;
+  for (const Json& item : *list) {
+    schema.features.push_back(read_feature(item, where, schema.features.size()));
+    const std::string& name = schema.features.back().name;
+    if (!names.insert(name).second) {
+      fail<FileError>("formats", "feature '{}' is twice in {}", name, where);
+    }
+  }
+  return schema;
+}
+
+std::string Schema::to_json() const {
+  nlohmann::ordered_json json;
+  json["feature"] = nlohmann::ordered_json::array();
+  for (const Feature& feature : features) json["feature"].push_back(write_feature(feature));
+  return json.dump(2) + "\n";
+}
+
+const Feature* Schema::find(std::string_view name) const {
+  for (const Feature& feature : features) {
+    if (feature.name == name) return &feature;
+  }
+  return nullptr;
+}
+
+const Feature& Schema::item_id() const {
+  std::vector<std::string> names;
+  const Feature* found = nullptr;
+  for (const Feature& feature : features) {
+    if (!feature.has_tag("item_id")) continue;
+    names.push_back(feature.name);
+    found = &feature;
+  }
+  if (names.size() == 1) return *found;
+  if (names.empty()) {
+    fail<FileError>("formats",
+                    "no feature of the schema has the tag 'item_id'; expected exactly one; add it "
+                    "to the annotation of the column that holds the items");
+  }
+  fail<FileError>("formats", "features {} all have the tag 'item_id'; expected exactly one",
+                  join(names));
+}
+
+}  // namespace convoy::formats

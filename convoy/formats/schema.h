@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convoy::formats {
+
+/// Range of whole numbers that a feature takes.
+struct IntDomain {
+  int64_t min = 0;
+  int64_t max = 0;
+  bool is_categorical = false;
+  std::string name;
+};
+
+/// Range of fractions that a feature takes.
+struct FloatDomain {
+  double min = 0;
+  double max = 0;
+  std::string name;
+};
+
+/// One column of a data set.
+struct Feature {
+  enum Type { Int, Float, Bytes };
+
+  std::string name;
+  Type type = Int;
+  bool is_list = false;    ///< has a value count: one list of values a row
+  int64_t min_length = 0;  ///< of the list; 0 when unknown
+  int64_t max_length = 0;  ///< of the list; 0 when unknown
+  std::optional<IntDomain> int_domain;
+  std::optional<FloatDomain> float_domain;
+  std::vector<std::string> tags;  ///< "item_id", "categorical", "list", ...
+
+  bool has_tag(std::string_view tag) const;
+};
+
+/// What the columns of a data set mean, in Transformers4Rec's `schema.json` (TensorFlow Metadata in
+/// JSON: camelCase keys, whole numbers plain or quoted).
+struct Schema {
+  std::vector<Feature> features;
+
+  /// Reads a file. Throws FileError: missing, not JSON (with the position), unknown type, empty
+  /// domain, a feature twice.
+  static Schema load(const std::filesystem::path& path);
+  /// Reads text; `where` names it in messages.
+  static Schema from_json(std::string_view text, const std::string& where);
+  /// Text that from_json reads back; int64 quoted as the format asks.
+  std::string to_json() const;
+
+  /// The feature of that name, or null.
+  const Feature* find(std::string_view name) const;
+  /// The one feature tagged `item_id`. Throws FileError when there is none or more than one.
+  const Feature& item_id() const;
+};
+
+}  // namespace convoy::formats

@@ -1,0 +1,232 @@
+#include "convoy/launch/environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/hostlist.h"
+
+namespace convoy::launch {
+namespace {
+
+/// The names under which one launcher tells its numbers.
+struct Names {
+  const char* source;
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  const char* local_world_size;
+  const char* node_rank;  ///< null where the launcher does not tell
+};
+
+constexpr Names kTorch = {"environment",      "RANK",      "WORLD_SIZE", "LOCAL_RANK",
+                          "LOCAL_WORLD_SIZE", "GROUP_RANK"};
+// OMPI_COMM_WORLD_NODE_RANK counts processes on a node, not nodes.
+constexpr Names kOpenMpi = {"MPI (Open MPI)",
+                            "OMPI_COMM_WORLD_RANK",
+                            "OMPI_COMM_WORLD_SIZE",
+                            "OMPI_COMM_WORLD_LOCAL_RANK",
+                            "OMPI_COMM_WORLD_LOCAL_SIZE",
+                            nullptr};
+constexpr Names kPmi = {"MPI (PMI)",       "PMI_RANK",        "PMI_SIZE",
+                        "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr};
+constexpr Names kMvapich = {"MPI (MVAPICH2)",
+                            "MV2_COMM_WORLD_RANK",
+                            "MV2_COMM_WORLD_SIZE",
+                            "MV2_COMM_WORLD_LOCAL_RANK",
+                            "MV2_COMM_WORLD_LOCAL_SIZE",
+                            nullptr};
+constexpr Names kSlurm = {"SLURM",         "SLURM_PROCID", "SLURM_NTASKS",
+                          "SLURM_LOCALID", nullptr,        "SLURM_NODEID"};
+
+class Reader {
+ public:
+  explicit Reader(const GetEnv& get) : get_(get) {}
+
+  std::string text(const char* name) const {
+    const char* value = name == nullptr ? nullptr : get_(name);
+    return value == nullptr ? "" : trim(value);
+  }
+
+  bool has(const char* name) const { return !text(name).empty(); }
+
+  std::optional<int> number(const char* name, int low,
+                            int high = std::numeric_limits<int>::max()) const {
+    const std::string value = text(name);
+    if (value.empty()) return std::nullopt;
+    int64_t parsed = 0;
+    if (!parse_number(value, parsed) || parsed < low || parsed > high) {
+      const std::string limit =
+          high == std::numeric_limits<int>::max() ? "" : fmt::format(" and at most {}", high);
+      fail<UsageError>("launch",
+                       "the environment variable {} is '{}'; expected a whole number of at least "
+                       "{}{}; try to unset it, or start with convoy launch",
+                       name, value, low, limit);
+    }
+    return static_cast<int>(parsed);
+  }
+
+  int needed(const char* name, int low, const char* because) const {
+    const auto value = number(name, low);
+    if (!value) {
+      fail<UsageError>(
+          "launch",
+          "the environment variable {} is missing although {} is set to '{}'; expected "
+          "both or none; try convoy launch, or unset {}",
+          name, because, text(because), because);
+    }
+    return *value;
+  }
+
+ private:
+  const GetEnv& get_;
+};
+
+void check_below(const char* name, int value, const std::string& limit_name, int limit) {
+  if (value < limit) return;
+  fail<UsageError>("launch",
+                   "the environment variable {} is {} but {} is {}; expected a rank from 0 to {}",
+                   name, value, limit_name, limit, limit - 1);
+}
+
+int divide_up(int a, int b) {
+  return a / b + (a % b != 0);
+}
+
+/// Fills the six numbers from one launcher's names.
+void read_numbers(const Reader& env, const Names& names, RankEnvironment& out) {
+  out.source = names.source;
+  out.rank = env.number(names.rank, 0).value_or(0);
+  out.world_size = env.needed(names.world_size, 1, names.rank);
+  check_below(names.rank, out.rank, names.world_size, out.world_size);
+
+  const auto local_rank = env.number(names.local_rank, 0);
+  // Ranks that nobody places are taken to share this host.
+  out.local_world_size =
+      env.number(names.local_world_size, 1).value_or(local_rank ? 0 : out.world_size);
+  if (out.local_world_size == 0) {
+    const int nodes = env.number("SLURM_NNODES", 1).value_or(1);
+    out.local_world_size = std::max(*local_rank + 1, divide_up(out.world_size, nodes));
+  }
+  const std::string local_world_name =
+      env.has(names.local_world_size) ? names.local_world_size : "the number of ranks on this host";
+  if (out.local_world_size > out.world_size) {
+    fail<UsageError>("launch",
+                     "{} is {} but {} is {}; expected no more ranks on a host than in all",
+                     local_world_name, out.local_world_size, names.world_size, out.world_size);
+  }
+  out.local_rank = local_rank.value_or(out.rank % out.local_world_size);
+  check_below(names.local_rank, out.local_rank, local_world_name, out.local_world_size);
+
+  out.num_nodes = divide_up(out.world_size, out.local_world_size);
+  out.node_rank = env.number(names.node_rank, 0).value_or(out.rank / out.local_world_size);
+}
+
+/// SLURM tells tasks per node as a list that must be looked up by node.
+void refine_slurm(const Reader& env, RankEnvironment& out) {
+  std::string tasks = env.text("SLURM_STEP_TASKS_PER_NODE");
+  if (tasks.empty()) tasks = env.text("SLURM_TASKS_PER_NODE");
+  if (tasks.empty()) return;
+  const std::vector<int> counts = expand_counts(tasks);
+  int sum = 0;
+  for (int count : counts) sum += count;
+  // A step that uses less than the job leaves the job's list behind: then the list says nothing.
+  if (sum != out.world_size) return;
+  out.num_nodes = static_cast<int>(counts.size());
+  check_below("SLURM_NODEID", out.node_rank, "the number of nodes in SLURM_TASKS_PER_NODE",
+              out.num_nodes);
+  out.local_world_size = counts[out.node_rank];
+  check_below("SLURM_LOCALID", out.local_rank, "the number of tasks on this node",
+              out.local_world_size);
+}
+
+bool inside_slurm_step(const Reader& env) {
+  const std::string job = env.text("SLURM_JOB_NAME");
+  return env.has("SLURM_PROCID") && job != "bash" && job != "interactive" &&
+         env.number("SLURM_NTASKS", 1).value_or(1) > 1;
+}
+
+/// A port that all ranks of one job know and other jobs on the host probably do not use.
+std::optional<int> port_from_job(const Reader& env) {
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID", "PMI_JOBID", "PMIX_NAMESPACE"}) {
+    const std::string value = env.text(name);
+    std::string digits;
+    std::copy_if(value.begin(), value.end(), std::back_inserter(digits),
+                 [](char c) { return c >= '0' && c <= '9'; });
+    if (digits.empty()) continue;
+    return 15000 + std::stoi(digits.substr(digits.size() - std::min<size_t>(4, digits.size())));
+  }
+  return std::nullopt;
+}
+
+void find_master(const Reader& env, RankEnvironment& out) {
+  if (const auto port = env.number("MASTER_PORT", 1, 65535)) {
+    out.master_port = *port;
+  } else {
+    out.master_port = port_from_job(env).value_or(out.master_port);
+  }
+  const std::string given = env.text("MASTER_ADDR");
+  if (!given.empty()) {
+    out.master_addr = given;
+    return;
+  }
+  if (out.num_nodes == 1) return;
+  std::string hosts = env.text("SLURM_STEP_NODELIST");
+  if (hosts.empty()) hosts = env.text("SLURM_NODELIST");
+  if (hosts.empty()) hosts = env.text("SLURM_JOB_NODELIST");
+  const auto expanded = expand_hostlist(hosts);
+  if (expanded.empty()) {
+    fail<UsageError>(
+        "launch",
+        "the environment variable MASTER_ADDR is missing; the {} ranks run on {} hosts "
+        "and must know where rank 0 is; try MASTER_ADDR=<host of rank 0>",
+        out.world_size, out.num_nodes);
+  }
+  out.master_addr = expanded.front();
+}
+
+}  // namespace
+
+RankEnvironment detect_environment(const GetEnv& get) {
+  const Reader env(get);
+  RankEnvironment out;
+  out.error_file = env.text("CONVOY_ERROR_FILE");
+  if (out.error_file.empty()) out.error_file = env.text("TORCHELASTIC_ERROR_FILE");
+  out.restart_count = env.number("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
+
+  const bool in_step = inside_slurm_step(env);
+  if (env.has("RANK")) {
+    read_numbers(env, kTorch, out);
+    if (env.text("CONVOY_LAUNCHER") == "convoy") {
+      out.source = "convoy launch";
+    } else if (env.has("TORCHELASTIC_RUN_ID")) {
+      out.source = "torchrun";
+      out.uses_agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    }
+  } else if (env.has(kOpenMpi.rank)) {
+    read_numbers(env, kOpenMpi, out);
+  } else if (env.has(kPmi.rank) && !(in_step && !env.has(kPmi.local_rank))) {
+    read_numbers(env, kPmi, out);
+  } else if (env.has(kMvapich.rank)) {
+    read_numbers(env, kMvapich, out);
+  } else if (in_step) {
+    read_numbers(env, kSlurm, out);
+    refine_slurm(env, out);
+  } else if (env.number("WORLD_SIZE", 1).value_or(1) > 1) {
+    // Taking it for a lone process would silently train WORLD_SIZE separate models.
+    env.needed("RANK", 0, "WORLD_SIZE");
+  }
+  if (out.launched()) find_master(env, out);
+  return out;
+}
+
+RankEnvironment detect_environment() {
+  return detect_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace convoy::launch {
+
+/// Which of how many processes this one is, as the program that started it said.
+/// Without a launcher it is rank 0 of 1.
+struct RankEnvironment {
+  int rank = 0;
+  int local_rank = 0;  ///< on this host
+  int world_size = 1;
+  int local_world_size = 1;
+  int node_rank = 0;
+  int num_nodes = 1;
+  std::string master_addr = "127.0.0.1";  ///< where rank 0 listens
+  int master_port = 29500;
+  /// "convoy launch", "torchrun", "environment" (RANK set by hand), "SLURM", "MPI (Open MPI)",
+  /// "MPI (PMI)", "MPI (MVAPICH2)" or "none".
+  std::string source = "none";
+  std::string error_file;  ///< where a failing rank leaves its reason, or ""
+  int restart_count = 0;
+  bool uses_agent_store =
+      false;  ///< the launcher already serves a store at master_addr:master_port
+
+  bool launched() const { return source != "none"; }
+};
+
+/// Looks up an environment variable; null when it is not set.
+using GetEnv = std::function<const char*(const char*)>;
+
+/// Reads what the launcher left in the environment, in this order: RANK (convoy launch, torchrun,
+/// by hand), Open MPI, PMI, MVAPICH2, SLURM. MASTER_ADDR and MASTER_PORT win when they are set.
+/// Throws UsageError, naming the variable, when values are missing or contradict each other.
+RankEnvironment detect_environment(const GetEnv& get);
+
+/// The same for this process.
+RankEnvironment detect_environment();
+
+}  // namespace convoy::launch

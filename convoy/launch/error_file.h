@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "convoy/launch/environment.h"
+
+namespace convoy::launch {
+
+/// Why a rank stopped, in its own words.
+struct RankError {
+  int rank = 0;
+  std::string host;
+  int64_t pid = 0;
+  double time = 0;        ///< seconds since 1970
+  std::string kind;       ///< "CommunicationError", "NumericError", ...
+  std::string error;      ///< the message
+  std::string operation;  ///< what it was doing, or ""
+};
+
+/// Leaves the reason of a failing rank where its launcher looks for it (convoy launch and torchrun
+/// both read it). Does nothing without a launcher. Never throws, for it runs while a program dies;
+/// false when the file could not be written. An earlier reason of the same process stays.
+bool write_error_file(const RankEnvironment& environment, std::string_view kind,
+                      std::string_view message, std::string_view operation = "") noexcept;
+
+/// Reads an error file, convoy's or torch's. Empty when there is none or it makes no sense.
+std::optional<RankError> read_error_file(const std::filesystem::path& path);
+
+std::string host_name();
+
+/// Seconds since 1970.
+double wall_time();
+
+}  // namespace convoy::launch

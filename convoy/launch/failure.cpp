@@ -1,0 +1,199 @@
+#include "convoy/launch/failure.h"
+
+#include <algorithm>
+#include <csignal>
+#include <tuple>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/process.h"
+
+namespace convoy::launch {
+namespace {
+
+bool lost_its_peers(const RankReport& rank) {
+  return rank.error && rank.error->kind == "CommunicationError";
+}
+
+double failure_time(const RankReport& rank) {
+  return rank.error && rank.error->time > 0 ? rank.error->time : rank.end_time;
+}
+
+/// Only a reason given before the others were told to stop can be the cause.
+bool may_be_cause(const RankReport& rank, double stop_time) {
+  return rank.end == RankEnd::kFailed ||
+         (rank.error && rank.error->time > 0 && rank.error->time <= stop_time);
+}
+
+const char* end_name(RankEnd end) {
+  switch (end) {
+    case RankEnd::kSucceeded:
+      return "succeeded";
+    case RankEnd::kFailed:
+      return "failed";
+    case RankEnd::kStopped:
+      return "stopped";
+    case RankEnd::kKilled:
+      return "killed";
+  }
+  return "failed";
+}
+
+/// What became of a rank that is not to blame.
+std::string consequence(const RankReport& rank) {
+  const std::string operation =
+      rank.error && !rank.error->operation.empty() ? " while in " + rank.error->operation : "";
+  switch (rank.end) {
+    case RankEnd::kSucceeded:
+      return "had finished";
+    case RankEnd::kFailed:
+      if (lost_its_peers(rank)) return fmt::format("lost contact with the others{}", operation);
+      return fmt::format("{}{}", rank.reason(), operation);
+    case RankEnd::kStopped:
+      return fmt::format("had to be stopped{}", operation);
+    case RankEnd::kKilled:
+      return fmt::format("did not stop when asked and had to be killed{}", operation);
+  }
+  return "";
+}
+
+std::string advice(const RankReport& rank) {
+  switch (rank.signal) {
+    case SIGKILL:
+      return "perhaps the machine ran out of memory (see `dmesg`): a smaller batch or fewer ranks; "
+             "or "
+             "somebody killed it";
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGILL:
+    case SIGFPE:
+      return "this is a crash, not a wrong option: run it as a single rank, under gdb if it "
+             "crashes "
+             "there too";
+    case SIGBUS:
+      return "perhaps shared memory or a disk is full: see `df -h /dev/shm`";
+    default:
+      break;
+  }
+  if (lost_its_peers(rank)) {
+    return "no rank gave a reason of its own: look at the last lines of each rank, and at the "
+           "network";
+  }
+  if (!rank.error && rank.log.empty()) {
+    return "its output above tells more; --log-dir DIR keeps the output of each rank apart";
+  }
+  return "";
+}
+
+/// Puts `label` in front of the first line and keeps the others aligned below it.
+std::string entry(std::string_view label, std::string_view text) {
+  std::string out = fmt::format("  {:<8}", label);
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out.append(10, ' ');
+  }
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string RankReport::reason() const {
+  if (error && error->kind.empty()) return error->error;
+  if (error && error->error.starts_with(error->kind)) return error->error;
+  if (error) return fmt::format("{}: {}", error->kind, error->error);
+  if (signal != 0) return fmt::format("was ended by {}", signal_name(signal));
+  return fmt::format("ended with exit code {}", exit_code);
+}
+
+std::string compact_ranks(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    parts.push_back(last == i ? fmt::format("{}", ranks[i])
+                              : fmt::format("{}-{}", ranks[i], ranks[last]));
+    i = last + 1;
+  }
+  return join(parts);
+}
+
+size_t find_culprit(const std::vector<RankReport>& ranks, double stop_time) {
+  const auto order = [&](const RankReport& rank) {
+    return std::tuple(!may_be_cause(rank, stop_time), lost_its_peers(rank), failure_time(rank));
+  };
+  size_t best = 0;
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (order(ranks[i]) < order(ranks[best])) best = i;
+  }
+  return best;
+}
+
+int FailureReport::exit_code() const {
+  const RankReport& rank = culprit();
+  return rank.end == RankEnd::kFailed && rank.exit_code != 0 ? rank.exit_code : 1;
+}
+
+bool FailureReport::worth_a_restart() const {
+  const RankReport& rank = culprit();
+  return !(rank.error && rank.error->kind == "UsageError") && rank.exit_code != 126 &&
+         rank.exit_code != 127;
+}
+
+std::string FailureReport::to_text() const {
+  const RankReport& rank = culprit();
+  const std::string& where = rank.error && !rank.error->host.empty() ? rank.error->host : host;
+  std::string text =
+      fmt::format("[launch] rank {} {}\n", rank.rank,
+                  ranks.size() > 1 ? "failed first, so all ranks were stopped" : "failed");
+  text += entry("where", fmt::format("rank {} of {}, host {}, process {}, after {}", rank.rank,
+                                     ranks.size(), where, rank.pid, human_seconds(rank.seconds)));
+  text += entry("why", rank.reason());
+  if (rank.error) {
+    text += entry("end", rank.signal != 0 ? signal_name(rank.signal)
+                                          : fmt::format("exit code {}", rank.exit_code));
+    if (!rank.error->operation.empty()) text += entry("while", rank.error->operation);
+  }
+  if (!rank.log_tail.empty()) {
+    text += entry(
+        "log", fmt::format("{} ends with\n| {}", rank.log.string(), join(rank.log_tail, "\n| ")));
+  }
+  std::vector<std::pair<std::string, std::vector<int>>> others;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i == first) continue;
+    const std::string what = consequence(ranks[i]);
+    auto group = std::find_if(others.begin(), others.end(),
+                              [&](const auto& other) { return other.first == what; });
+    if (group == others.end()) group = others.insert(group, {what, {}});
+    group->second.push_back(ranks[i].rank);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [what, who] : others) {
+    lines.push_back(
+        fmt::format("rank{} {} {}", who.size() > 1 ? "s" : "", compact_ranks(who), what));
+  }
+  if (!lines.empty()) text += entry("others", join(lines, "\n"));
+  if (const std::string hint = advice(rank); !hint.empty()) text += entry("try", hint);
+  return text;
+}
+
+Json FailureReport::to_json() const {
+  Json list = Json::array();
+  for (const RankReport& rank : ranks) {
+    list.push_back({{"rank", rank.rank},
+                    {"pid", rank.pid},
+                    {"end", end_name(rank.end)},
+                    {"exit_code", rank.exit_code},
+                    {"signal", rank.signal == 0 ? Json() : Json(signal_name(rank.signal))},
+                    {"seconds", rank.seconds},
+                    {"kind", rank.error ? Json(rank.error->kind) : Json()},
+                    {"error", rank.error ? Json(rank.error->error) : Json()},
+                    {"operation", rank.error ? Json(rank.error->operation) : Json()},
+                    {"log", rank.log.empty() ? Json() : Json(rank.log.string())},
+                    {"log_tail", rank.log_tail}});
+  }
+  return {{"command", command},           {"host", host},
+          {"first_rank", culprit().rank}, {"reason", culprit().reason()},
+          {"exit_code", exit_code()},     {"ranks", std::move(list)}};
+}
+
+}  // namespace convoy::launch

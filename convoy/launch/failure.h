@@ -1,0 +1,61 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/launch/error_file.h"
+
+namespace convoy::launch {
+
+enum class RankEnd {
+  kSucceeded,
+  kFailed,   ///< by itself
+  kStopped,  ///< because another rank failed
+  kKilled,   ///< the same, but it did not stop when asked
+};
+
+/// How one rank ended.
+struct RankReport {
+  int rank = 0;
+  int64_t pid = 0;
+  RankEnd end = RankEnd::kSucceeded;
+  int exit_code = 0;               ///< 128 + signal when a signal ended it
+  int signal = 0;                  ///< 0 when it exited
+  double seconds = 0;              ///< how long it ran
+  double end_time = 0;             ///< seconds since 1970
+  std::optional<RankError> error;  ///< what it said itself
+  std::filesystem::path log;       ///< its error output, or empty
+  std::vector<std::string> log_tail;
+
+  /// "NumericError: the loss is nan ...", "was ended by SIGKILL", "ended with exit code 3".
+  std::string reason() const;
+};
+
+/// Why a job failed: all its ranks and the one that is to blame.
+struct FailureReport {
+  std::string command;
+  std::string host;
+  double stop_time = 0;  ///< when the other ranks were told to stop, seconds since 1970
+  std::vector<RankReport> ranks;
+  size_t first = 0;  ///< index into ranks
+
+  const RankReport& culprit() const { return ranks.at(first); }
+  int exit_code() const;
+  /// False when starting again would end the same way: a wrong option, a missing program.
+  bool worth_a_restart() const;
+  std::string to_text() const;
+  Json to_json() const;
+};
+
+/// The index of the rank that failed first. A rank that only lost its peers (CommunicationError)
+/// is to blame only when no other has a reason of its own.
+size_t find_culprit(const std::vector<RankReport>& ranks, double stop_time);
+
+/// "0, 2-5" for 0 2 3 4 5.
+std::string compact_ranks(const std::vector<int>& ranks);
+
+}  // namespace convoy::launch

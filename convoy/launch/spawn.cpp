@@ -1,0 +1,125 @@
+#include "convoy/launch/spawn.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::launch {
+namespace {
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(candidate, ignored) &&
+        ::access(candidate.c_str(), X_OK) == 0) {
+      return candidate;
+    }
+  }
+  fail<UsageError>(
+      "launch",
+      "cannot start '{}': no such program in PATH; try ./{} if it is in this folder, or "
+      "its full path",
+      name, name);
+}
+
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& overrides) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!overrides.contains(text.substr(0, text.find('=')))) merged.push_back(text);
+  }
+  for (const auto& [name, value] : overrides) merged.push_back(name + "=" + value);
+  return merged;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+/// What the child does between fork and exec: only calls that are safe there. Returns on failure.
+void become(const char* program, char* const* argv, char* const* env, const char* folder,
+            const Command& command, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);  // it ended before the line above
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (command.stdin_fd >= 0 && ::dup2(command.stdin_fd, 0) < 0) return;
+  if (command.stdout_fd >= 0 && ::dup2(command.stdout_fd, 1) < 0) return;
+  if (command.stderr_fd >= 0 && ::dup2(command.stderr_fd, 2) < 0) return;
+  if (folder[0] != '\0' && ::chdir(folder) != 0) return;
+  ::execve(program, argv, env);
+}
+
+}  // namespace
+
+void Descriptor::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    fail<CommunicationError>("launch", "cannot make a pipe: {}; try a higher `ulimit -n`",
+                             std::strerror(errno));
+  }
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+pid_t spawn(const Command& command) {
+  if (command.argv.empty() || command.argv.front().empty()) {
+    fail<UsageError>("launch", "no program to start; expected its name and arguments");
+  }
+  const std::string program = find_program(command.argv.front());
+  const std::string folder = command.working_directory.string();
+  std::vector<std::string> argv_texts = command.argv;
+  std::vector<std::string> env_texts = merged_environment(command.env);
+  const std::vector<char*> argv = pointers(argv_texts);
+  const std::vector<char*> env = pointers(env_texts);
+  Pipe trouble = make_pipe();
+  const pid_t parent = ::getpid();
+
+  const pid_t child = ::fork();
+  if (child < 0) {
+    fail<CommunicationError>("launch", "cannot start '{}': {}; try fewer ranks", program,
+                             std::strerror(errno));
+  }
+  if (child == 0) {
+    become(program.c_str(), argv.data(), env.data(), folder.c_str(), command, parent);
+    const int reason = errno;
+    [[maybe_unused]] ssize_t written = ::write(trouble.write.get(), &reason, sizeof reason);
+    ::_exit(127);
+  }
+  trouble.write.reset();
+  int reason = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(trouble.read.get(), &reason, sizeof reason);
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof reason) {
+    ::waitpid(child, nullptr, 0);
+    fail<UsageError>("launch", "cannot start '{}': {}; expected a program that can be run{}",
+                     program, std::strerror(reason),
+                     folder.empty() ? "" : fmt::format(" from the folder {}", folder));
+  }
+  return child;
+}
+
+}  // namespace convoy::launch

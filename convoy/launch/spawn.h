@@ -1,0 +1,55 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convoy::launch {
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  int get() const { return fd_; }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+/// A pipe that started programs do not inherit.
+struct Pipe {
+  Descriptor read;
+  Descriptor write;
+};
+
+/// Throws CommunicationError when the system has no more descriptors.
+Pipe make_pipe();
+
+/// A program to be started.
+struct Command {
+  std::vector<std::string> argv;            ///< argv[0] is a path, or a name to be found in PATH
+  std::map<std::string, std::string> env;   ///< set on top of this process's environment
+  std::filesystem::path working_directory;  ///< empty: the current one
+  int stdin_fd = -1;                        ///< -1: inherited
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+};
+
+/// Starts a fresh process in a process group of its own (its id is the process's), which is killed
+/// when the starting thread ends. Throws UsageError when the program cannot be started.
+pid_t spawn(const Command& command);
+
+}  // namespace convoy::launch

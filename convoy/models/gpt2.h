@@ -1,0 +1,30 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+
+namespace convoy::models {
+
+/// Sizes and rates of a GPT-2 body; names follow Hugging Face's GPT2Config.
+struct Gpt2Config {
+  int64_t n_embd = 64;
+  int64_t n_layer = 2;
+  int64_t n_head = 4;
+  int64_t n_inner = 0;  ///< 0 = 4 x n_embd
+  int64_t n_positions = 20;
+  std::string activation_function = "gelu";  ///< gelu, gelu_new or relu
+  double resid_pdrop = 0.1;
+  double embd_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  double layer_norm_epsilon = 1e-5;
+  double initializer_range = 0.02;
+
+  int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
+  /// Throws UsageError on sizes that do not fit together.
+  void check() const;
+};
+
+/// One GPT-2 layer: bundle["hidden"] [B, T, n_embd] in and out, every other tensor passes through.
+/// Parameters are named `<prefix>.h.<index>.*` as in Hugging Face's files.
+nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index);
+
+}  // namespace convoy::models

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/nn/param.h"
+
+namespace convoy::nn {
+
+/// Named tensors that travel from block to block.
+using Bundle = std::map<std::string, at::Tensor>;
+
+enum class Mode { Train, Evaluate, Predict };
+
+/// What a block may know of the step besides its inputs. Random draws are pure functions of these.
+struct Context {
+  Mode mode = Mode::Train;
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t block = 0;
+  at::ScalarType compute_dtype = at::kFloat;
+  at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
+};
+
+/// A part of a model: maps a bundle to a bundle.
+///
+/// The first block gets the batch; the last one returns `loss` (sum over valid targets, fp32
+/// scalar) and `count` (number of valid targets, int64 scalar) when training or evaluating.
+class Block {
+ public:
+  virtual ~Block() = default;
+  virtual Bundle forward(const Bundle& in, const Context& context) = 0;
+
+  const std::string& name() const { return name_; }
+  /// Parameters in declaration order. A tied parameter appears in every block that reads it.
+  const std::vector<ParamPtr>& params() const { return params_; }
+  /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
+  virtual std::vector<at::Tensor> buffers() { return {}; }
+
+ protected:
+  explicit Block(std::string name) : name_(std::move(name)) {}
+  ParamPtr declare(ParamSpec spec) {
+    params_.push_back(std::make_shared<Param>(std::move(spec)));
+    return params_.back();
+  }
+  ParamPtr declare(ParamSpec spec, at::Tensor leaf) {
+    params_.push_back(std::make_shared<Param>(std::move(spec), std::move(leaf)));
+    return params_.back();
+  }
+  ParamPtr tie(ParamPtr param) {
+    params_.push_back(param);
+    return param;
+  }
+
+ private:
+  std::string name_;
+  std::vector<ParamPtr> params_;
+};
+
+using BlockPtr = std::shared_ptr<Block>;
+
+/// A model is a list of blocks.
+using BlockList = std::vector<BlockPtr>;
+
+}  // namespace convoy::nn

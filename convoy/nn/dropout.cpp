@@ -1,0 +1,151 @@
+#include "convoy/nn/dropout.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+
+namespace convoy::nn {
+
+namespace {
+
+// Philox on kLanes counters at a time, laid out so that the compiler can vectorise it.
+constexpr int kLanes = 16;
+constexpr int kPerDraw = 8;  // each 32-bit word gives two 16-bit uniform numbers
+constexpr int kChunk = kLanes * kPerDraw;
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+void fill_chunk(uint32_t chunk, uint32_t sample_low, uint32_t sample_high, uint32_t key_low,
+                uint32_t key_high, uint32_t threshold, float scale, float* out) {
+  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    c0[i] = chunk * kLanes + static_cast<uint32_t>(i);
+    c1[i] = sample_low;
+    c2[i] = sample_high;
+    c3[i] = 0;
+  }
+  uint32_t k0 = key_low, k1 = key_high;
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < kLanes; ++i) {
+      uint64_t a = uint64_t{0xD2511F53} * c0[i];
+      uint64_t b = uint64_t{0xCD9E8D57} * c2[i];
+      uint32_t n0 = static_cast<uint32_t>(b >> 32) ^ c1[i] ^ k0;
+      uint32_t n2 = static_cast<uint32_t>(a >> 32) ^ c3[i] ^ k1;
+      c1[i] = static_cast<uint32_t>(b);
+      c3[i] = static_cast<uint32_t>(a);
+      c0[i] = n0;
+      c2[i] = n2;
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  const uint32_t* words[4] = {c0, c1, c2, c3};
+  for (int w = 0; w < 4; ++w) {
+    for (int i = 0; i < kLanes; ++i) {
+      uint32_t word = words[w][i];
+      out[(2 * w) * kLanes + i] = (word & 0xFFFFu) >= threshold ? scale : 0.0f;
+      out[(2 * w + 1) * kLanes + i] = (word >> 16) >= threshold ? scale : 0.0f;
+    }
+  }
+}
+
+/// One row's stream of mask values, read in ascending order of position.
+class RowStream {
+ public:
+  RowStream(uint64_t key, uint64_t sample, double rate)
+      : key_(key),
+        sample_(sample),
+        threshold_(static_cast<uint32_t>(std::lround(rate * 65536.0))),
+        scale_(static_cast<float>(65536.0 / (65536.0 - threshold_))) {}
+
+  /// Copies positions [begin, begin + count) to `out`.
+  void read(int64_t begin, int64_t count, float* out) {
+    for (int64_t at = begin; at < begin + count;) {
+      int64_t chunk = at / kChunk;
+      int64_t offset = at % kChunk;
+      int64_t length = std::min(kChunk - offset, begin + count - at);
+      if (length == kChunk) {
+        fill(chunk, out);
+      } else {
+        if (chunk != held_) fill(held_ = chunk, values_.data());
+        std::copy_n(values_.data() + offset, length, out);
+      }
+      out += length;
+      at += length;
+    }
+  }
+
+ private:
+  void fill(int64_t chunk, float* out) const {
+    fill_chunk(static_cast<uint32_t>(chunk), static_cast<uint32_t>(sample_),
+               static_cast<uint32_t>(sample_ >> 32), static_cast<uint32_t>(key_),
+               static_cast<uint32_t>(key_ >> 32), threshold_, scale_, out);
+  }
+
+  uint64_t key_;
+  uint64_t sample_;
+  uint32_t threshold_;
+  float scale_;
+  int64_t held_ = -1;
+  std::array<float, kChunk> values_;
+};
+
+}  // namespace
+
+at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
+                        at::IntArrayRef extents) {
+  const int64_t rows = sizes[0];
+  internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
+                 "dropout of {} rows without as many sample indices", rows);
+  auto mask = at::empty(sizes, at::kFloat);
+  auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  const int64_t* sample = samples.data_ptr<int64_t>();
+  float* out = mask.data_ptr<float>();
+
+  // A row's elements lie in lines along the last dimension; `starts` holds each line's position.
+  auto inner = sizes.slice(1);
+  auto bounds = extents.empty() ? inner : extents;
+  const int64_t line = inner.empty() ? 1 : inner.back();
+  std::vector<int64_t> starts{0};
+  for (size_t dim = 0; dim + 1 < inner.size(); ++dim) {
+    std::vector<int64_t> next;
+    for (int64_t start : starts) {
+      for (int64_t i = 0; i < inner[dim]; ++i) next.push_back((start + i) * bounds[dim + 1]);
+    }
+    starts = std::move(next);
+  }
+
+  uint64_t key = mix64(context.seed);
+  for (int64_t part : {context.step, context.block, site}) {
+    key = hash_combine(key, static_cast<uint64_t>(part));
+  }
+  const int64_t row_size = static_cast<int64_t>(starts.size()) * line;
+  at::parallel_for(0, rows, 1 + 32768 / (row_size + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      RowStream stream(key, static_cast<uint64_t>(sample[row]), rate);
+      float* to = out + row * row_size;
+      for (int64_t start : starts) {
+        stream.read(start, line, to);
+        to += line;
+      }
+    }
+  });
+  return mask;
+}
+
+at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
+                   at::IntArrayRef extents) {
+  if (rate == 0 || context.mode != Mode::Train) return x;
+  auto mask = dropout_mask(x.sizes(), rate, context, site, extents);
+  return x * mask.to(x.device(), x.scalar_type());
+}
+
+}  // namespace convoy::nn

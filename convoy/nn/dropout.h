@@ -1,0 +1,21 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+
+namespace convoy::nn {
+
+/// Inverted dropout whose mask is a pure function of (seed, step, block, site) and of each
+/// element's own coordinates: the row's index in the step's global batch and its place in the row.
+/// Every way of cutting the batch over devices and micro-batches draws the same mask.
+///
+/// x [rows, ...]; context.samples [rows]. Identity unless training with `rate` > 0.
+/// `extents` bounds the sizes of the dimensions after the first where those vary with padding
+/// (all but the outermost of them must be given alike for every batch); default: x's own sizes.
+at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
+                   at::IntArrayRef extents = {});
+
+/// The mask itself: 0 or 1 / (1 - rate), fp32, shape `sizes`.
+at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
+                        at::IntArrayRef extents = {});
+
+}  // namespace convoy::nn

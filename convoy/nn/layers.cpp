@@ -1,0 +1,166 @@
+#include "convoy/nn/layers.h"
+
+#include <ATen/Functions.h>
+
+#include <cmath>
+#include <limits>
+
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/node.h"
+
+namespace convoy::nn {
+
+namespace {
+
+at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
+  if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
+                  bool in_first) {
+  const auto& w = weight->value();
+  at::Tensor out;
+  at::Tensor input;
+  {
+    at::NoGradGuard no_grad;
+    input = rows_of(x.detach()).to(w.scalar_type());
+    auto matrix = in_first ? w : w.t();
+    auto flat = bias ? at::addmm(bias->value(), input, matrix) : at::mm(input, matrix);
+    auto shape = x.sizes().vec();
+    shape.back() = flat.size(-1);
+    out = flat.view(shape);
+  }
+  bool wants_grad = x.requires_grad();
+  auto x_dtype = x.scalar_type();
+  return with_backward(
+      out, {x}, [=, shape = x.sizes().vec()](const at::Tensor& grad) -> std::vector<at::Tensor> {
+        auto g = rows_of(grad);
+        weight->add_grad(g.scalar_type(), [&](at::Tensor& to) {
+          if (in_first) {
+            at::mm_out(to, input.t(), g);
+          } else {
+            at::mm_out(to, g.t(), input);
+          }
+        });
+        add_bias_grad(bias, g);
+        if (!wants_grad) return {at::Tensor()};
+        auto back = at::mm(g, in_first ? weight->value().t() : weight->value());
+        return {back.view(shape).to(x_dtype)};
+      });
+}
+
+at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding) {
+  at::Tensor out;
+  {
+    at::NoGradGuard no_grad;
+    out = at::embedding(table->value(), ids).to(at::kFloat);
+  }
+  return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    table->add_grad(at::embedding_dense_backward(grad, ids, table->spec().shape[0],
+                                                 padding ? 0 : -1, false));
+    return {};
+  });
+}
+
+at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
+  const int64_t length = x.size(1);
+  at::Tensor out;
+  {
+    at::NoGradGuard no_grad;
+    out = x.detach() + table->value().narrow(0, 0, length);
+  }
+  return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    table->add_grad(at::kFloat, [&](at::Tensor& to) {
+      to.zero_();
+      to.narrow(0, 0, length).copy_(grad.sum(0, false, at::kFloat));
+    });
+    return {grad};
+  });
+}
+
+at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
+                      double epsilon) {
+  const auto x_dtype = x.scalar_type();
+  const std::vector<int64_t> normalized{x.size(-1)};
+  at::Tensor out, mean, rstd, input;
+  {
+    at::NoGradGuard no_grad;
+    input = x.detach().to(at::kFloat);
+    std::tie(out, mean, rstd) =
+        at::native_layer_norm(input, normalized, weight->value().to(at::kFloat),
+                              bias->value().to(at::kFloat), epsilon);
+  }
+  return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    auto [back, weight_grad, bias_grad] = at::native_layer_norm_backward(
+        grad.to(at::kFloat).contiguous(), input, normalized, mean, rstd,
+        weight->value().to(at::kFloat), bias->value().to(at::kFloat), {true, true, true});
+    weight->add_grad(weight_grad);
+    bias->add_grad(bias_grad);
+    return {back.to(x_dtype)};
+  });
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            double dropout_rate, int64_t max_length, const Context& context,
+                            int64_t site) {
+  if (dropout_rate == 0 || context.mode != Mode::Train) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  }
+  const int64_t length = q.size(2);
+  auto future = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
+  auto scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
+  scores = scores.masked_fill(future, -std::numeric_limits<float>::infinity());
+  auto probabilities = at::softmax(scores, -1, at::kFloat);
+  probabilities = dropout(probabilities, dropout_rate, context, site,
+                          {q.size(1), max_length, max_length});
+  return at::matmul(probabilities.to(v.scalar_type()), v);
+}
+
+at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table,
+                              const at::Tensor& targets, double temperature) {
+  const int64_t num_items = table->spec().shape[0] - 1;
+  const auto dtype = table->value().scalar_type();
+  const bool wants_slope = at::GradMode::is_enabled();
+  at::Tensor loss, slope, input;
+  {
+    at::NoGradGuard no_grad;
+    input = h.detach().to(dtype);
+    auto items = table->value().narrow(0, 1, num_items);
+    auto scores = at::mm(input, items.t()).to(at::kFloat);
+    if (temperature != 1) scores.div_(temperature);
+    auto columns = (targets - 1).unsqueeze(1);
+    auto log_probabilities = at::log_softmax(scores, 1);
+    loss = log_probabilities.gather(1, columns).sum().neg();
+    if (wants_slope) {
+      // The log-probabilities' memory becomes the slope: softmax minus one-hot.
+      slope = log_probabilities.exp_();
+      slope.scatter_add_(1, columns, at::full_like(columns, -1, slope.options()));
+    }
+  }
+  const auto h_dtype = h.scalar_type();
+  return with_backward(loss, {h}, [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
+    slope.mul_(grad / temperature);
+    auto g = slope.to(dtype);
+    table->add_grad(dtype, [&](at::Tensor& to) {
+      to.narrow(0, 0, 1).zero_();
+      auto items = to.narrow(0, 1, num_items);
+      at::mm_out(items, g.t(), input);
+    });
+    auto back = at::mm(g, table->value().narrow(0, 1, num_items));
+    return {back.to(h_dtype)};
+  });
+}
+
+at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature) {
+  at::NoGradGuard no_grad;
+  const auto& weights = table->value();
+  auto items = weights.narrow(0, 1, weights.size(0) - 1);
+  auto scores = at::mm(h.to(weights.scalar_type()), items.t()).to(at::kFloat);
+  return temperature == 1 ? scores : scores.div_(temperature);
+}
+
+}  // namespace convoy::nn

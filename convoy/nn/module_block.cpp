@@ -1,0 +1,66 @@
+#include "convoy/nn/module_block.h"
+
+#include <ATen/autocast_mode.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy::nn {
+
+namespace {
+
+/// Runs opaque modules in `dtype` by torch's autocast; does nothing in fp32.
+class Autocast {
+ public:
+  Autocast(at::DeviceType device, at::ScalarType dtype)
+      : device_(device), active_(dtype != at::kFloat) {
+    if (!active_) return;
+    before_ = at::autocast::is_autocast_enabled(device);
+    at::autocast::set_autocast_enabled(device, true);
+    at::autocast::set_autocast_dtype(device, dtype);
+    at::autocast::increment_nesting();
+  }
+  ~Autocast() {
+    if (!active_) return;
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(device_, before_);
+  }
+
+ private:
+  at::DeviceType device_;
+  bool active_;
+  bool before_ = false;
+};
+
+}  // namespace
+
+ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
+                         std::string name)
+    : Block(std::move(name)), module_(std::move(module)), forward_(std::move(forward)) {
+  for (const auto& item : module_->named_parameters()) {
+    const auto& leaf = item.value();
+    if (leaf.scalar_type() != at::kFloat) {
+      fail<UsageError>("nn", "parameter {} of the module is {}; expected fp32; try module->to("
+                       "torch::kFloat)", item.key(), c10::toString(leaf.scalar_type()));
+    }
+    ParamSpec spec{item.key(), leaf.sizes().vec(), Init::given()};
+    spec.decay = leaf.dim() > 1;
+    spec.trainable = leaf.requires_grad();
+    // The same weight used twice in a module is one parameter; named_parameters() lists it once.
+    declare(std::move(spec), leaf);
+  }
+}
+
+Bundle ModuleBlock::forward(const Bundle& in, const Context& context) {
+  module_->train(context.mode == Mode::Train);
+  auto device = params().empty() ? at::kCPU : params()[0]->value().device().type();
+  Autocast autocast(device, context.compute_dtype);
+  return forward_(in, context);
+}
+
+std::vector<at::Tensor> ModuleBlock::buffers() {
+  std::vector<at::Tensor> out;
+  for (const auto& buffer : module_->buffers()) out.push_back(buffer);
+  return out;
+}
+
+}  // namespace convoy::nn

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <utility>
+
+#include "convoy/nn/block.h"
+
+namespace convoy::nn {
+
+/// A user's own torch::nn::Module as one block. Its parameters move into an arena; autograd's own
+/// accumulation fills their gradients.
+class ModuleBlock : public Block {
+ public:
+  using Forward = std::function<Bundle(const Bundle& in, const Context& context)>;
+
+  /// `forward` runs the module on a batch and returns at least `loss`, the *sum* over the batch's
+  /// targets, and `count`, their number.
+  ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
+              std::string name = "model");
+
+  Bundle forward(const Bundle& in, const Context& context) override;
+  std::vector<at::Tensor> buffers() override;
+  const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  Forward forward_;
+};
+
+/// Shorthand: `module_model(std::make_shared<Net>(), [](Net& net, const Bundle& batch) {...})`.
+template <class Module, class F>
+BlockList module_model(std::shared_ptr<Module> module, F forward) {
+  return {std::make_shared<ModuleBlock>(
+      module, [module, forward](const Bundle& in, const Context&) { return forward(*module, in); })};
+}
+
+}  // namespace convoy::nn

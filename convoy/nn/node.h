@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <vector>
+
+namespace convoy::nn {
+
+/// Makes `output` (computed without autograd) the result of a differentiable operation of `inputs`.
+///
+/// `backward` receives the gradient of `output` and returns one gradient per input (undefined ones
+/// are fine). It runs even when no input needs a gradient, since parameters take theirs in it.
+/// It must not hold `output` itself, only `output.detach()`.
+at::Tensor with_backward(
+    at::Tensor output, const std::vector<at::Tensor>& inputs,
+    std::function<std::vector<at::Tensor>(const at::Tensor& grad)> backward);
+
+}  // namespace convoy::nn

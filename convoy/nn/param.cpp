@@ -1,0 +1,85 @@
+#include "convoy/nn/param.h"
+
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+
+namespace convoy::nn {
+
+int64_t ParamSpec::num_elements() const {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  return count;
+}
+
+const at::Tensor& Param::value() const {
+  internal_check(value_.defined(), "nn", "parameter {} has no memory yet", spec_.name);
+  return value_;
+}
+
+void Param::bind_value(at::Tensor value) {
+  value_ = std::move(value);
+  if (leaf_.defined()) leaf_.set_data(value_);
+}
+
+void Param::bind_grad(at::Tensor grad) {
+  grad_ = std::move(grad);
+  grad_written_ = leaf_.defined();
+  if (leaf_.defined()) leaf_.mutable_grad() = grad_.zero_();
+}
+
+void Param::add_grad(const at::Tensor& contribution) {
+  if (!spec_.trainable) return;
+  at::NoGradGuard no_grad;
+  if (grad_written_) {
+    grad_.add_(contribution);
+  } else {
+    grad_.copy_(contribution);
+    grad_written_ = true;
+  }
+}
+
+void Param::add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write) {
+  if (!spec_.trainable) return;
+  at::NoGradGuard no_grad;
+  if (!grad_written_ && grad_.scalar_type() == dtype) {
+    write(grad_);
+    grad_written_ = true;
+    return;
+  }
+  auto contribution = at::empty(spec_.shape, grad_.options().dtype(dtype));
+  write(contribution);
+  add_grad(contribution);
+}
+
+void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out) {
+  const uint64_t key = hash_combine(mix64(seed), hash_text(spec.name));
+  const int64_t count = out.numel();
+  switch (spec.init.kind) {
+    case Init::Kind::Given:
+      return;
+    case Init::Kind::Zeros:
+      out.zero_();
+      return;
+    case Init::Kind::Ones:
+      out.fill_(1);
+      return;
+    case Init::Kind::Normal:
+    case Init::Kind::Uniform: {
+      auto host = at::empty({count}, at::kFloat);
+      float* values = host.data_ptr<float>();
+      const double scale = spec.init.scale;
+      const bool normal = spec.init.kind == Init::Kind::Normal;
+      for (int64_t i = 0; i < count; ++i) {
+        auto at = static_cast<uint64_t>(i);
+        values[i] = static_cast<float>(normal ? scale * normal01(key, at)
+                                              : scale * (2 * uniform01(key, at) - 1));
+      }
+      out.copy_(host.view(out.sizes()));
+      return;
+    }
+  }
+}
+
+}  // namespace convoy::nn

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace convoy::nn {
+
+/// How a parameter starts: a function of (seed, parameter name, global element index), so every
+/// layout of ranks draws the same weights.
+struct Init {
+  enum class Kind { Zeros, Ones, Normal, Uniform, Given };
+  Kind kind = Kind::Zeros;
+  double scale = 0;  ///< standard deviation (Normal) or half width (Uniform)
+
+  /// Values that the parameter's leaf already holds (a user's own module).
+  static Init given() { return {Kind::Given, 0}; }
+  static Init zeros() { return {Kind::Zeros, 0}; }
+  static Init ones() { return {Kind::Ones, 0}; }
+  static Init normal(double deviation) { return {Kind::Normal, deviation}; }
+  static Init uniform(double half_width) { return {Kind::Uniform, half_width}; }
+};
+
+/// What a block says of a parameter before any memory exists.
+struct ParamSpec {
+  std::string name;            ///< global name, as in `model.safetensors`
+  std::vector<int64_t> shape;  ///< global shape
+  Init init;
+  bool decay = true;      ///< weight decay applies
+  bool trainable = true;  ///< frozen parameters own no gradient and no optimizer state
+  int64_t split_dim = -1;  ///< dimension that tensor parallelism may split; -1 = none
+
+  int64_t num_elements() const;
+};
+
+/// A parameter: a spec, the memory an arena binds to it, and the sink for its gradient.
+///
+/// Layers keep a handle to the Param, never to its tensors, so that an arena may move or release
+/// the memory between uses. A layer's backward adds each finished contribution to the gradient
+/// here; autograd never sees the weight as a leaf.
+class Param {
+ public:
+  explicit Param(ParamSpec spec) : spec_(std::move(spec)) {}
+  /// A parameter of an opaque module: autograd accumulates into `leaf`, whose memory is ours.
+  Param(ParamSpec spec, at::Tensor leaf) : spec_(std::move(spec)), leaf_(std::move(leaf)) {}
+
+  const ParamSpec& spec() const { return spec_; }
+
+  /// The compute weight, in the compute dtype. Throws InternalError before an arena is bound.
+  const at::Tensor& value() const;
+
+  /// Adds one contribution to the gradient of the micro-batch under way.
+  void add_grad(const at::Tensor& contribution);
+
+  /// Same, for a product that can be written in place: `write(out)` fills `out` (shape of the
+  /// parameter, dtype `dtype`). The first contribution goes straight into the gradient's memory.
+  void add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write);
+
+  /// True once a contribution arrived since the last bind_grad().
+  bool grad_written() const { return grad_written_; }
+  const at::Tensor& grad() const { return grad_; }
+
+  const at::Tensor& leaf() const { return leaf_; }
+  void bind_value(at::Tensor value);
+  /// Where the next micro-batch's gradient goes; its old content does not matter.
+  void bind_grad(at::Tensor grad);
+
+ private:
+  ParamSpec spec_;
+  at::Tensor leaf_;
+  at::Tensor value_;
+  at::Tensor grad_;
+  bool grad_written_ = false;
+};
+
+using ParamPtr = std::shared_ptr<Param>;
+
+/// Fills `out` (fp32, contiguous, the parameter's global shape) with its initial values.
+void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out);
+
+}  // namespace convoy::nn

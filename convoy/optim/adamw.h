@@ -1,0 +1,29 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+namespace convoy::optim {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+};
+
+/// Flat slices that share a weight decay; index i of each list belongs together.
+struct Slices {
+  std::vector<at::Tensor> weights;  ///< fp32 masters, updated in place
+  std::vector<at::Tensor> grads;
+  std::vector<at::Tensor> first_moments;
+  std::vector<at::Tensor> second_moments;
+};
+
+/// One AdamW update (Loshchilov and Hutter, 2019) by torch's fused kernel.
+/// `step` counts from 1; gradients are divided by `grad_divisor` on the way.
+void adamw_step(const Slices& slices, const AdamWOptions& options, double learning_rate,
+                double weight_decay, int64_t step, double grad_divisor);
+
+}  // namespace convoy::optim

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace convoy::optim {
+
+/// Hugging Face's learning-rate schedules: names, shapes and warm-up.
+struct LrSchedule {
+  std::string type = "linear";
+  double peak = 5e-5;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 0;
+
+  /// The learning rate of optimizer step `step`, counted from 0.
+  double at(int64_t step) const;
+};
+
+/// linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup, inverse_sqrt.
+const std::vector<std::string>& lr_schedule_types();
+
+}  // namespace convoy::optim

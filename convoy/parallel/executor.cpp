@@ -1,0 +1,259 @@
+#include "convoy/parallel/executor.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "convoy/base/error.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Op;
+
+double seconds_now() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+/// Cuts the graph: tensors that carry a gradient become leaves.
+nn::Bundle detached(const nn::Bundle& bundle) {
+  nn::Bundle out;
+  for (const auto& [name, tensor] : bundle) {
+    out[name] = tensor.requires_grad() ? tensor.detach().requires_grad_(true) : tensor;
+  }
+  return out;
+}
+
+const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
+  auto it = bundle.find(name);
+  if (it == bundle.end()) {
+    fail<UsageError>("parallel", "the model's last block returned no '{}'; expected 'loss' (sum "
+                     "over targets) and 'count' (their number)", name);
+  }
+  return it->second;
+}
+
+}  // namespace
+
+struct Executor::Pass {
+  const std::vector<MicroBatch>& micro_batches;
+  const StepInput& input;
+  const OptimizerOptions& optimizer;
+  std::vector<std::vector<nn::Bundle>> ins, outs;  // [micro-batch][block]
+  std::vector<at::Tensor> scratch;                 // [unit], defined while one is in use
+  std::vector<int64_t> bound;                      // [unit] micro-batch its gradient is bound to
+  std::vector<comm::Group::Handle> handles;
+  StepResult result;
+  double divisor = 1;
+};
+
+Executor::Executor(nn::BlockList blocks, Arena& arena, comm::Group group,
+                   at::ScalarType compute_dtype, std::vector<std::vector<int64_t>> buckets,
+                   bool updates_weights)
+    : blocks_(std::move(blocks)),
+      arena_(arena),
+      group_(std::move(group)),
+      compute_dtype_(compute_dtype),
+      buckets_(std::move(buckets)),
+      updates_weights_(updates_weights) {}
+
+StepResult Executor::run(const schedule::Program& program,
+                         const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         const OptimizerOptions& optimizer) {
+  const size_t num_units = arena_.units().size();
+  Pass pass{micro_batches, input, optimizer, {}, {}, {}, {}, {}, {}, 1};
+  pass.ins.assign(micro_batches.size(), std::vector<nn::Bundle>(blocks_.size()));
+  pass.outs = pass.ins;
+  pass.scratch.resize(num_units);
+  pass.bound.assign(num_units, -1);
+  for (const auto& i : program) {
+    switch (i.op) {
+      case Op::Load:
+        pass.ins[static_cast<size_t>(i.micro_batch)][0] =
+            micro_batches.at(static_cast<size_t>(i.micro_batch)).inputs;
+        break;
+      case Op::Forward:
+        forward_block(pass, i.block, i.micro_batch);
+        break;
+      case Op::Loss: {
+        if (micro_batches[static_cast<size_t>(i.micro_batch)].empty()) break;
+        const auto& out = pass.outs[static_cast<size_t>(i.micro_batch)].back();
+        pass.result.loss_sum += required(out, "loss").item<double>();
+        pass.result.count += required(out, "count").item<double>();
+        break;
+      }
+      case Op::Backward:
+        backward_block(pass, i.block, i.micro_batch);
+        break;
+      case Op::Accumulate:
+        accumulate(pass, i.unit, i.micro_batch);
+        break;
+      case Op::Reduce:
+        start_reduce(pass, i.unit);
+        break;
+      case Op::ReduceLoss:
+        reduce_loss(pass);
+        break;
+      case Op::Clip:
+        clip(pass);
+        break;
+      case Op::OptimizerStep:
+        optimizer_step(pass);
+        break;
+    }
+  }
+  return pass.result;
+}
+
+void Executor::forward_block(Pass& pass, int64_t block, int64_t m) {
+  if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
+  auto b = static_cast<size_t>(block);
+  auto& ins = pass.ins[static_cast<size_t>(m)];
+  auto& outs = pass.outs[static_cast<size_t>(m)];
+  if (b > 0) ins[b] = detached(outs[b - 1]);
+  nn::Context context{nn::Mode::Train, pass.input.seed, pass.input.step, block, compute_dtype_,
+                      pass.micro_batches[static_cast<size_t>(m)].samples};
+  outs[b] = blocks_[b]->forward(ins[b], context);
+}
+
+void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
+  auto b = static_cast<size_t>(block);
+  auto& ins = pass.ins[static_cast<size_t>(m)];
+  auto& outs = pass.outs[static_cast<size_t>(m)];
+  for (int64_t unit : arena_.table().units_of_block[b]) {
+    auto u = static_cast<size_t>(unit);
+    if (pass.bound[u] == m) continue;
+    pass.bound[u] = m;
+    const auto& layout = arena_.units()[u];
+    if (m > 0) pass.scratch[u] = at::zeros({layout.end - layout.begin}, arena_.grads().options());
+    arena_.bind_grads(unit, pass.scratch[u]);
+  }
+  if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
+  std::vector<at::Tensor> roots, grads;
+  if (b + 1 == blocks_.size()) {
+    roots.push_back(required(outs[b], "loss"));
+    grads.push_back(at::ones_like(roots.back()));
+  } else {
+    for (const auto& [name, leaf] : ins[b + 1]) {
+      if (!leaf.requires_grad() || !leaf.grad().defined()) continue;
+      roots.push_back(outs[b].at(name));
+      grads.push_back(leaf.grad());
+    }
+    ins[b + 1].clear();
+  }
+  if (!roots.empty() && roots[0].requires_grad()) torch::autograd::backward(roots, grads);
+  outs[b].clear();
+}
+
+void Executor::accumulate(Pass& pass, int64_t unit, int64_t m) {
+  at::NoGradGuard no_grad;
+  auto u = static_cast<size_t>(unit);
+  const auto& layout = arena_.units()[u];
+  for (const auto& slot : layout.slots) {
+    if (!slot.param->grad_written()) {
+      auto grad = slot.param->grad();
+      grad.zero_();
+    }
+  }
+  if (m == 0) return;
+  arena_.grads().narrow(0, layout.begin, layout.end - layout.begin).add_(pass.scratch[u]);
+  pass.scratch[u] = at::Tensor();
+}
+
+void Executor::start_reduce(Pass& pass, int64_t bucket) {
+  if (group_.size() == 1) return;
+  const auto& units = buckets_[static_cast<size_t>(bucket)];
+  int64_t begin = arena_.units()[static_cast<size_t>(units.front())].begin;
+  int64_t end = arena_.units()[static_cast<size_t>(units.back())].end;
+  double start = seconds_now();
+  pass.handles.push_back(group_.start_all_reduce(arena_.grads().narrow(0, begin, end - begin),
+                                                 comm::ReduceOp::Sum,
+                                                 fmt::format("reduce bucket {}", bucket)));
+  pass.result.wait_seconds += seconds_now() - start;
+}
+
+void Executor::reduce_loss(Pass& pass) {
+  auto& result = pass.result;
+  auto totals = at::zeros({2 + group_.size()}, at::kDouble);
+  auto* values = totals.data_ptr<double>();
+  values[0] = result.loss_sum;
+  values[1] = result.count;
+  values[2 + group_.rank()] = std::isfinite(result.loss_sum) ? 0 : 1;
+  double start = seconds_now();
+  group_.all_reduce(totals, comm::ReduceOp::Sum, "reduce loss");
+  result.wait_seconds += seconds_now() - start;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (values[2 + rank] == 0) continue;
+    for (auto& handle : pass.handles) handle.wait();
+    fail<NumericError>("train", "the loss of step {} is not finite on rank {}; got {}; try a lower "
+                       "learning_rate, max_grad_norm, or look for NaN in the data",
+                       pass.input.step + 1, rank,
+                       rank == group_.rank() ? fmt::format("{}", result.loss_sum) : "nan or inf");
+  }
+  result.loss_sum = values[0];
+  result.count = values[1];
+}
+
+void Executor::clip(Pass& pass) {
+  double start = seconds_now();
+  for (auto& handle : pass.handles) handle.wait();
+  pass.result.wait_seconds += seconds_now() - start;
+  if (!updates_weights_) return;
+  const double count = std::max(1.0, pass.result.count);
+  double squares = 0;
+  for (const auto& unit : arena_.units()) {
+    auto grad = arena_.grads().narrow(0, unit.begin, unit.end - unit.begin);
+    auto norm = at::linalg_vector_norm(grad).item<double>();
+    squares += norm * norm;
+  }
+  const double norm = std::sqrt(squares) / count;
+  pass.result.grad_norm = norm;
+  if (!std::isfinite(norm)) {
+    fail<NumericError>("train", "the gradient of step {} is not finite on rank {}; got a norm of "
+                       "{}; try a lower learning_rate or look for extreme values in the data",
+                       pass.input.step + 1, group_.rank(), norm);
+  }
+  const double limit = pass.optimizer.max_grad_norm;
+  const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+  pass.divisor = count / scale;
+}
+
+void Executor::optimizer_step(Pass& pass) {
+  if (!updates_weights_) return;
+  optim::Slices decayed, plain;
+  auto add = [&](optim::Slices& to, int64_t begin, int64_t end) {
+    if (begin == end) return;
+    auto part = [&](at::Tensor& flat) { return flat.narrow(0, begin, end - begin); };
+    to.weights.push_back(part(arena_.masters()));
+    to.grads.push_back(part(arena_.grads()));
+    to.first_moments.push_back(part(arena_.first_moments()));
+    to.second_moments.push_back(part(arena_.second_moments()));
+  };
+  for (const auto& unit : arena_.units()) {
+    add(decayed, unit.begin, unit.decay_end);
+    add(plain, unit.decay_end, unit.end);
+  }
+  const auto& options = pass.optimizer.adamw;
+  const int64_t count = pass.input.step + 1;
+  const double rate = pass.input.learning_rate;
+  optim::adamw_step(decayed, options, rate, options.weight_decay, count, pass.divisor);
+  optim::adamw_step(plain, options, rate, 0, count, pass.divisor);
+  arena_.publish_weights();
+}
+
+nn::Bundle Executor::forward(const MicroBatch& batch, nn::Mode mode) {
+  if (batch.empty()) return {};
+  at::NoGradGuard no_grad;
+  nn::Bundle bundle = batch.inputs;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    nn::Context context{mode, 0, 0, static_cast<int64_t>(b), compute_dtype_, batch.samples};
+    bundle = blocks_[b]->forward(bundle, context);
+  }
+  return bundle;
+}
+
+}  // namespace convoy::parallel

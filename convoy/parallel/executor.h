@@ -1,0 +1,77 @@
+#pragma once
+
+#include <vector>
+
+#include "convoy/comm/group.h"
+#include "convoy/nn/block.h"
+#include "convoy/optim/adamw.h"
+#include "convoy/parallel/arena.h"
+#include "convoy/schedule/program.h"
+
+namespace convoy::parallel {
+
+/// The rows that one device computes at once. A short last batch may leave a device without any.
+struct MicroBatch {
+  nn::Bundle inputs;
+  at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
+
+  bool empty() const { return !samples.defined() || samples.numel() == 0; }
+};
+
+struct OptimizerOptions {
+  optim::AdamWOptions adamw;
+  double max_grad_norm = 1.0;  ///< 0 = no clipping
+};
+
+/// What a step is given.
+struct StepInput {
+  uint64_t seed = 0;
+  int64_t step = 0;  ///< optimizer steps done before this one
+  double learning_rate = 0;
+};
+
+/// What a step yields, summed over all data-parallel ranks.
+struct StepResult {
+  double loss_sum = 0;
+  double count = 0;      ///< valid targets
+  double grad_norm = 0;  ///< of the mean loss, before clipping
+  double wait_seconds = 0;  ///< communication that computation did not hide, this rank
+
+  double loss() const { return count > 0 ? loss_sum / count : 0; }
+};
+
+/// Runs step programs on one replica. Blocks are cut apart: each block's inputs are detached and
+/// the executor carries the gradients from block to block.
+class Executor {
+ public:
+  /// `updates_weights`: false for replicas that share the weights of another one.
+  Executor(nn::BlockList blocks, Arena& arena, comm::Group group, at::ScalarType compute_dtype,
+           std::vector<std::vector<int64_t>> buckets, bool updates_weights);
+
+  /// Throws NumericError naming step and rank when a loss or the norm is not finite.
+  StepResult run(const schedule::Program& program, const std::vector<MicroBatch>& micro_batches,
+                 const StepInput& input, const OptimizerOptions& optimizer);
+
+  /// The last block's bundle, without autograd.
+  nn::Bundle forward(const MicroBatch& batch, nn::Mode mode);
+
+ private:
+  struct Pass;  // what a step keeps between its instructions
+
+  void forward_block(Pass& pass, int64_t block, int64_t m);
+  void backward_block(Pass& pass, int64_t block, int64_t m);
+  void accumulate(Pass& pass, int64_t unit, int64_t m);
+  void start_reduce(Pass& pass, int64_t bucket);
+  void reduce_loss(Pass& pass);
+  void clip(Pass& pass);
+  void optimizer_step(Pass& pass);
+
+  nn::BlockList blocks_;
+  Arena& arena_;
+  comm::Group group_;
+  at::ScalarType compute_dtype_;
+  std::vector<std::vector<int64_t>> buckets_;
+  bool updates_weights_;
+};
+
+}  // namespace convoy::parallel

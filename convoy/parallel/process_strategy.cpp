@@ -1,0 +1,44 @@
+#include "convoy/base/error.h"
+#include "convoy/parallel/strategy.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+class ProcessStrategy : public Strategy {
+ public:
+  ProcessStrategy(const ModelFactory& factory, comm::Group group, const ReplicaOptions& options)
+      : replica_(factory(), std::move(group), options) {
+    replica_.broadcast_model();
+  }
+
+  int num_ranks() const override { return replica_.group().size(); }
+  int first_rank() const override { return replica_.group().rank(); }
+  int num_local_ranks() const override { return 1; }
+
+  StepResult step(const std::vector<std::vector<MicroBatch>>& cells, const StepInput& input,
+                  const OptimizerOptions& optimizer) override {
+    return replica_.step(cells.at(0), input, optimizer);
+  }
+
+  std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
+                                  nn::Mode mode) override {
+    return {replica_.forward(batches.at(0), mode)};
+  }
+
+  Replica& main() override { return replica_; }
+  const comm::Group& processes() const override { return replica_.group(); }
+  comm::Traffic traffic() const override { return replica_.group().traffic(); }
+
+ private:
+  Replica replica_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, comm::Group group,
+                                                const ReplicaOptions& options) {
+  return std::make_unique<ProcessStrategy>(factory, std::move(group), options);
+}
+
+}  // namespace convoy::parallel

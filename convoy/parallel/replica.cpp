@@ -1,0 +1,65 @@
+#include "convoy/parallel/replica.h"
+
+#include <ATen/Functions.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy::parallel {
+
+Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& options,
+                 Replica* share_weights_with)
+    : blocks_(std::move(blocks)),
+      group_(std::move(group)),
+      options_(options),
+      arena_(blocks_, {options.device, options.bf16 ? at::kBFloat16 : at::kFloat},
+             share_weights_with != nullptr ? &share_weights_with->arena_ : nullptr),
+      buckets_(schedule::make_buckets(arena_.table(), options.bucket_bytes)),
+      program_(schedule::data_parallel_program(arena_.table(), buckets_,
+                                               options.num_micro_batches)) {
+  schedule::check(program_, arena_.table(), buckets_, options.num_micro_batches);
+  const bool owns_weights = share_weights_with == nullptr;
+  if (owns_weights) {
+    arena_.initialize(options.seed);
+    arena_.first_moments() = at::zeros_like(arena_.masters());
+    arena_.second_moments() = at::zeros_like(arena_.masters());
+  }
+  executor_ = std::make_unique<Executor>(blocks_, arena_, group_,
+                                         options.bf16 ? at::kBFloat16 : at::kFloat, buckets_,
+                                         owns_weights);
+}
+
+StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         const OptimizerOptions& optimizer) {
+  broadcast_buffers();
+  return executor_->run(program_, micro_batches, input, optimizer);
+}
+
+std::vector<at::Tensor> Replica::buffers() const {
+  std::vector<at::Tensor> out;
+  for (const auto& block : blocks_) {
+    for (auto& buffer : block->buffers()) out.push_back(buffer);
+  }
+  return out;
+}
+
+void Replica::broadcast_buffers() {
+  if (group_.size() == 1) return;
+  at::NoGradGuard no_grad;
+  for (auto& buffer : buffers()) {
+    auto copy = buffer.detach().contiguous();
+    group_.broadcast(copy, 0, "broadcast buffers");
+    if (!copy.is_same(buffer)) buffer.copy_(copy);
+  }
+}
+
+void Replica::broadcast_model() {
+  if (group_.size() == 1) return;
+  group_.broadcast(arena_.masters(), 0, "broadcast weights");
+  if (arena_.frozen_values().numel() > 0) {
+    group_.broadcast(arena_.frozen_values(), 0, "broadcast frozen weights");
+  }
+  broadcast_buffers();
+  arena_.publish_weights();
+}
+
+}  // namespace convoy::parallel

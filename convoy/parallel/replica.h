@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "convoy/parallel/executor.h"
+
+namespace convoy::parallel {
+
+/// Makes a model's blocks; called once per replica.
+using ModelFactory = std::function<nn::BlockList()>;
+
+struct ReplicaOptions {
+  at::Device device = at::kCPU;
+  bool bf16 = false;
+  int64_t num_micro_batches = 1;
+  int64_t bucket_bytes = 25 << 20;
+  uint64_t seed = 42;
+};
+
+/// A whole model on one device: blocks, arena, step program, executor.
+class Replica {
+ public:
+  /// `share_weights_with`: a replica on the same device whose weights this one uses.
+  Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& options,
+          Replica* share_weights_with = nullptr);
+
+  StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                  const OptimizerOptions& optimizer);
+  nn::Bundle forward(const MicroBatch& batch, nn::Mode mode) {
+    return executor_->forward(batch, mode);
+  }
+
+  Arena& arena() { return arena_; }
+  const comm::Group& group() const { return group_; }
+  const schedule::Program& program() const { return program_; }
+  size_t num_buckets() const { return buckets_.size(); }
+
+  /// Gives all ranks rank 0's weights and buffers.
+  void broadcast_model();
+
+ private:
+  std::vector<at::Tensor> buffers() const;
+  void broadcast_buffers();
+
+  nn::BlockList blocks_;
+  comm::Group group_;
+  ReplicaOptions options_;
+  Arena arena_;
+  std::vector<std::vector<int64_t>> buckets_;
+  schedule::Program program_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace convoy::parallel

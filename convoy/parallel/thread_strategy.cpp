@@ -1,0 +1,80 @@
+#include <ATen/Parallel.h>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/thread/thread_engine.h"
+#include "convoy/parallel/strategy.h"
+#include "convoy/parallel/workers.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+constexpr std::chrono::minutes kTimeout{30};
+
+class ThreadStrategy : public Strategy {
+ public:
+  ThreadStrategy(const ModelFactory& factory, const std::vector<at::Device>& devices,
+                 const ReplicaOptions& options, int threads)
+      : groups_(comm::make_thread_groups(static_cast<int>(devices.size()), kTimeout)),
+        workers_(static_cast<int>(devices.size()),
+                 [threads](int) { at::set_num_threads(threads); }) {
+    for (size_t r = 0; r < devices.size(); ++r) {
+      auto own = options;
+      own.device = devices[r];
+      Replica* shared = nullptr;
+      for (size_t before = 0; before < r && shared == nullptr; ++before) {
+        if (devices[before] == devices[r]) shared = replicas_[before].get();
+      }
+      replicas_.push_back(std::make_unique<Replica>(factory(), groups_[r], own, shared));
+    }
+    each([&](int r) { replicas_[static_cast<size_t>(r)]->broadcast_model(); });
+  }
+
+  int num_ranks() const override { return static_cast<int>(replicas_.size()); }
+  int first_rank() const override { return 0; }
+  int num_local_ranks() const override { return num_ranks(); }
+
+  StepResult step(const std::vector<std::vector<MicroBatch>>& cells, const StepInput& input,
+                  const OptimizerOptions& optimizer) override {
+    std::vector<StepResult> results(replicas_.size());
+    each([&](int r) {
+      auto i = static_cast<size_t>(r);
+      results[i] = replicas_[i]->step(cells.at(i), input, optimizer);
+    });
+    return results[0];
+  }
+
+  std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
+                                  nn::Mode mode) override {
+    std::vector<nn::Bundle> out(replicas_.size());
+    each([&](int r) {
+      auto i = static_cast<size_t>(r);
+      out[i] = replicas_[i]->forward(batches.at(i), mode);
+    });
+    return out;
+  }
+
+  Replica& main() override { return *replicas_[0]; }
+  const comm::Group& processes() const override { return alone_; }
+  comm::Traffic traffic() const override { return groups_[0].traffic(); }
+
+ private:
+  void each(const std::function<void(int)>& work) {
+    workers_.run(work, [this] { groups_[0].abort("another replica failed"); });
+  }
+
+  std::vector<comm::Group> groups_;
+  comm::Group alone_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  Workers workers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_thread_strategy(const ModelFactory& factory,
+                                               const std::vector<at::Device>& devices,
+                                               const ReplicaOptions& options, int threads) {
+  return std::make_unique<ThreadStrategy>(factory, devices, options, threads);
+}
+
+}  // namespace convoy::parallel

@@ -1,0 +1,64 @@
+#include "convoy/parallel/workers.h"
+
+#include "convoy/base/error.h"
+
+namespace convoy::parallel {
+
+Workers::Workers(int count, std::function<void(int)> prepare) : prepare_(std::move(prepare)) {
+  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { loop(i); });
+}
+
+Workers::~Workers() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  start_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+void Workers::run(const std::function<void(int)>& work, const std::function<void()>& on_error) {
+  std::unique_lock lock(mutex_);
+  work_ = &work;
+  on_error_ = &on_error;
+  errors_.clear();
+  running_ = static_cast<int>(threads_.size());
+  ++round_;
+  start_.notify_all();
+  done_.wait(lock, [this] { return running_ == 0; });
+  std::exception_ptr consequence;
+  for (auto& error : errors_) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError&) {
+      if (!consequence) consequence = error;
+    }
+  }
+  if (consequence) std::rethrow_exception(consequence);
+}
+
+void Workers::loop(int index) {
+  prepare_(index);
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    start_.wait(lock, [&] { return stop_ || round_ != seen; });
+    if (stop_) return;
+    seen = round_;
+    const auto* work = work_;
+    const auto* on_error = on_error_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      (*work)(index);
+    } catch (...) {
+      error = std::current_exception();
+      (*on_error)();
+    }
+    lock.lock();
+    if (error) errors_.push_back(error);
+    if (--running_ == 0) done_.notify_all();
+  }
+}
+
+}  // namespace convoy::parallel

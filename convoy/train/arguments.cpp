@@ -1,0 +1,110 @@
+#include "convoy/train/arguments.h"
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/optim/lr_schedule.h"
+
+namespace convoy::train {
+
+namespace {
+
+const std::vector<std::string> kWhen{"no", "steps", "epoch"};
+
+}  // namespace
+
+void TrainingArguments::declare(OptionTable& t) {
+  const char* s = "train";
+  t.add(s, "num_train_epochs", num_train_epochs, "passes over the training data").at_least(0);
+  t.add(s, "max_steps", max_steps, "optimizer steps; -1 = by num_train_epochs").at_least(-1);
+  t.add(s, "per_device_train_batch_size", per_device_train_batch_size,
+        "rows per device and micro-batch")
+      .at_least(1)
+      .alias("per_gpu_train_batch_size");
+  t.add(s, "per_device_eval_batch_size", per_device_eval_batch_size,
+        "rows per device in evaluation and prediction")
+      .at_least(1)
+      .alias("per_gpu_eval_batch_size");
+  t.add(s, "gradient_accumulation_steps", gradient_accumulation_steps,
+        "micro-batches per optimizer step")
+      .at_least(1);
+  t.add(s, "learning_rate", learning_rate, "peak learning rate of AdamW").at_least(0);
+  t.add(s, "weight_decay", weight_decay, "decay of all but biases and normalisation weights")
+      .at_least(0);
+  t.add(s, "adam_beta1", adam_beta1, "AdamW's first decay rate").within(0, 1);
+  t.add(s, "adam_beta2", adam_beta2, "AdamW's second decay rate").within(0, 1);
+  t.add(s, "adam_epsilon", adam_epsilon, "AdamW's epsilon").at_least(0);
+  t.add(s, "max_grad_norm", max_grad_norm, "clip the gradient to this norm; 0 = never")
+      .at_least(0);
+  t.add(s, "lr_scheduler_type", lr_scheduler_type, "how the learning rate changes")
+      .choice(optim::lr_schedule_types());
+  t.add(s, "warmup_ratio", warmup_ratio, "part of the steps in which the rate rises")
+      .within(0, 1);
+  t.add(s, "warmup_steps", warmup_steps, "steps in which the rate rises; wins over warmup_ratio")
+      .at_least(0);
+  t.add(s, "bf16", bf16, "compute in bfloat16 with fp32 master weights (also on CPU)");
+  t.add(s, "seed", seed, "seed of weights, dropout and data order").at_least(0);
+  t.add(s, "data_seed", data_seed, "seed of the data order; none = seed").at_least(0);
+  t.add(s, "dataloader_drop_last", dataloader_drop_last, "leave out a last batch that is short");
+  t.add(s, "logging_strategy", logging_strategy, "when to log").choice(kWhen);
+  t.add(s, "logging_steps", logging_steps, "log every N steps; below 1: part of all steps")
+      .at_least(1e-9);
+  t.add(s, "logging_first_step", logging_first_step, "log the first step as well");
+  t.add(s, "eval_strategy", eval_strategy, "when to evaluate")
+      .choice(kWhen)
+      .alias("evaluation_strategy");
+  t.add(s, "eval_steps", eval_steps, "evaluate every N steps; below 1: part of all steps; none = "
+        "logging_steps")
+      .at_least(1e-9);
+  t.add(s, "eval_on_start", eval_on_start, "evaluate before the first step");
+  t.add(s, "save_strategy", save_strategy, "when to save a checkpoint").choice(kWhen);
+  t.add(s, "save_steps", save_steps, "save every N steps; below 1: part of all steps")
+      .at_least(1e-9);
+  t.add(s, "save_total_limit", save_total_limit, "checkpoints to keep; none = all").at_least(1);
+  t.add(s, "resume_from_checkpoint", resume_from_checkpoint,
+        "folder of a checkpoint, or 'latest' for the newest in output.dir");
+  t.add(s, "top_ks", top_ks, "cut-offs of NDCG, Recall and MRR");
+
+  s = "parallel";
+  t.add(s, "strategy", parallel.strategy, "auto, one device, DataParallel, or "
+        "DistributedDataParallel")
+      .choice({"auto", "single", "dp", "ddp"});
+  t.add(s, "replicas", parallel.replicas, "DataParallel replicas on CPU; 0 = one").at_least(0);
+  t.add(s, "dp_batch", parallel.dp_batch,
+        "batch size options count rows per device, or in total over DataParallel's devices")
+      .choice({"per_device", "total"});
+  t.add(s, "backend", parallel.backend, "what carries collectives between processes")
+      .choice({"auto", "gloo", "nccl"})
+      .alias("ddp_backend");
+  t.add(s, "threads", parallel.threads, "threads per rank inside operations; 0 = OMP_NUM_THREADS "
+        "or the cores shared out")
+      .at_least(0);
+  t.add(s, "bucket_cap_mb", parallel.bucket_cap_mb, "gradients are summed in pieces of this size")
+      .at_least(0)
+      .alias("ddp_bucket_cap_mb");
+  t.add(s, "timeout", parallel.timeout, "seconds after which a collective gives up")
+      .at_least(1)
+      .alias("ddp_timeout");
+  t.add(s, "device", parallel.device, "where to compute").choice({"auto", "cpu", "cuda"});
+
+  s = "output";
+  t.add(s, "dir", output.dir, "folder of the run: checkpoints, model, results")
+      .alias("output_dir");
+  t.add(s, "overwrite", output.overwrite, "replace a run that output.dir holds already")
+      .alias("overwrite_output_dir");
+  t.add(s, "quiet", output.quiet, "print errors only");
+}
+
+std::vector<int64_t> TrainingArguments::top_k_values() const {
+  std::vector<int64_t> out;
+  for (const auto& text : top_ks) {
+    int64_t k = 0;
+    if (!parse_number(text, k) || k < 1) {
+      fail<UsageError>("config", "train.top_ks has '{}'; expected whole numbers of at least 1",
+                       text);
+    }
+    out.push_back(k);
+  }
+  return out;
+}
+
+}  // namespace convoy::train

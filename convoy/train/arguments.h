@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/options.h"
+
+namespace convoy::train {
+
+/// `[parallel]`: how the work is spread.
+struct ParallelArguments {
+  std::string strategy = "auto";  ///< auto, single, dp or ddp
+  int64_t replicas = 0;           ///< DataParallel replicas on CPU; 0 = one
+  std::string dp_batch = "per_device";
+  std::string backend = "auto";
+  int64_t threads = 0;  ///< intra-op threads per rank; 0 = automatic
+  int64_t bucket_cap_mb = 25;
+  int64_t timeout = 100;
+  std::string device = "auto";
+};
+
+/// `[output]`: what is written and printed.
+struct OutputArguments {
+  std::string dir;
+  bool overwrite = false;
+  bool quiet = false;
+};
+
+/// `[train]`: Hugging Face's TrainingArguments by their known names and defaults.
+struct TrainingArguments {
+  double num_train_epochs = 3;
+  int64_t max_steps = -1;
+  int64_t per_device_train_batch_size = 8;
+  int64_t per_device_eval_batch_size = 8;
+  int64_t gradient_accumulation_steps = 1;
+  double learning_rate = 5e-5;
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;
+  std::string lr_scheduler_type = "linear";
+  double warmup_ratio = 0;
+  int64_t warmup_steps = 0;
+  bool bf16 = false;
+  int64_t seed = 42;
+  std::optional<int64_t> data_seed;
+  bool dataloader_drop_last = false;
+  std::string logging_strategy = "steps";
+  double logging_steps = 500;
+  bool logging_first_step = false;
+  std::string eval_strategy = "no";
+  std::optional<double> eval_steps;
+  bool eval_on_start = false;
+  std::string save_strategy = "steps";
+  double save_steps = 500;
+  std::optional<int64_t> save_total_limit;
+  std::string resume_from_checkpoint;
+  std::vector<std::string> top_ks{"5", "10", "20"};
+
+  ParallelArguments parallel;
+  OutputArguments output;
+
+  /// Declares every option of the sections train, parallel and output.
+  void declare(OptionTable& table);
+
+  /// The cut-offs of the ranking metrics. Throws UsageError on one that is no positive number.
+  std::vector<int64_t> top_k_values() const;
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/data/loader.h"
+#include "convoy/parallel/executor.h"
+
+namespace convoy::train {
+
+/// What a stream of batches is asked for.
+struct StreamOptions {
+  data::Layout layout;
+  uint64_t seed = 42;
+  bool shuffle = true;
+  bool drop_last = false;
+  bool every_rank_needs_rows = true;
+};
+
+/// One step's batches of this process.
+struct StepCells {
+  int64_t s0 = 0;   ///< first sample of the step's global batch
+  int64_t end = 0;  ///< one past the last: the position after the step
+  std::vector<parallel::MicroBatch> cells;  ///< layout.accumulation of them
+  std::vector<int64_t> num_samples;         ///< rows of each cell that are samples
+};
+
+/// An epoch, step by step.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  virtual int64_t num_rows() const = 0;
+  virtual int64_t steps_per_epoch() const = 0;
+  virtual void start(int64_t epoch, int64_t s0) = 0;
+  virtual std::optional<StepCells> next() = 0;
+  /// Seconds that next() has waited for data so far.
+  virtual double wait_seconds() const { return 0; }
+  virtual std::vector<data::RankShare> partition_summary() const { return {}; }
+  virtual std::vector<std::string> warnings() const { return {}; }
+};
+
+/// A set of samples from which a Trainer draws.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::unique_ptr<BatchStream> open(const StreamOptions& options) const = 0;
+};
+
+/// Samples at random access: `batch(rows)` makes the bundle of those rows, each tensor with one
+/// entry per row in its first dimension. Order, ranks and resuming are taken care of.
+std::shared_ptr<Dataset> make_map_dataset(
+    int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch);
+
+/// Sessions in Parquet.
+std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options);
+
+}  // namespace convoy::train

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/data/loader.h"
+#include "convoy/train/job.h"
+
+namespace convoy::train {
+
+/// What a run is about to do.
+struct RunInfo {
+  const Job* job = nullptr;
+  const TrainingArguments* arguments = nullptr;
+  int64_t num_examples = 0;
+  int64_t num_parameters = 0;
+  int64_t num_trainable_parameters = 0;
+  int64_t per_device_batch = 0;
+  int64_t total_batch = 0;  ///< rows per optimizer step: devices x accumulation x per device
+  int64_t steps_per_epoch = 0;
+  int64_t max_steps = 0;
+  int64_t first_step = 0;  ///< above 0 when resuming
+  std::string resumed_from;
+  std::vector<data::RankShare> shares;  ///< rows and batches of each rank
+  std::vector<std::string> warnings;
+};
+
+/// A log line: what Hugging Face's Trainer logs, and how fast it goes.
+struct LogRecord {
+  int64_t step = 0;
+  int64_t max_steps = 0;
+  double epoch = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double samples_per_second = 0;   ///< over all ranks
+  double data_wait_percent = 0;    ///< of the time, waiting for data
+  double comm_wait_percent = 0;    ///< of the time, in communication that was not hidden
+  int64_t memory_bytes = 0;        ///< of this process now
+  double seconds_left = 0;
+
+  Json to_json() const;
+};
+
+/// One optimizer step, timed on this process.
+struct StepTiming {
+  int64_t step = 0;
+  double seconds = 0;       ///< since the step before ended, data loading included
+  double data_wait = 0;     ///< of these, waiting for data
+  double comm_wait = 0;     ///< of these, in communication that was not hidden
+  int64_t samples = 0;      ///< over all ranks
+  int64_t local_tokens = 0; ///< valid positions on this process
+};
+
+using Metrics = std::map<std::string, double>;
+
+/// Watches a run. Called on the main rank only.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual void on_train_begin(const RunInfo&) {}
+  virtual void on_step(const StepTiming&) {}
+  virtual void on_log(const LogRecord&) {}
+  virtual void on_evaluate(const Metrics&, int64_t /*step*/) {}
+  virtual void on_save(const std::filesystem::path&) {}
+  virtual void on_train_end(const Metrics&) {}
+};
+
+/// Resident and peak memory of this process, in bytes.
+int64_t resident_bytes();
+int64_t peak_resident_bytes();
+
+}  // namespace convoy::train

@@ -1,0 +1,67 @@
+#include <ATen/Functions.h>
+
+#include <chrono>
+
+#include "convoy/base/error.h"
+#include "convoy/train/metrics.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::train {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+}  // namespace
+
+Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
+  const auto began = std::chrono::steady_clock::now();
+  auto stream = data.open(stream_options(false));
+  stream->start(0, 0);
+  RankingMetrics ranking(arguments_.top_k_values());
+  auto totals = at::zeros({2}, at::kDouble);  // loss sum, targets
+  auto* sums = totals.data_ptr<double>();
+  int64_t steps = 0;
+  while (auto step = stream->next()) {
+    auto outputs = strategy_->forward(step->cells, nn::Mode::Evaluate);
+    for (const auto& out : outputs) {
+      if (out.empty()) continue;
+      sums[0] += out.at("loss").item<double>();
+      sums[1] += out.at("count").item<double>();
+      if (auto ranks = out.find("target_rank"); ranks != out.end()) ranking.add(ranks->second);
+    }
+    ++steps;
+  }
+  const auto& group = strategy_->processes();
+  group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
+  ranking.reduce(group);
+  if (sums[1] == 0) {
+    fail<UsageError>("train", "no row of the evaluation data has a target; expected sessions of at "
+                     "least two items");
+  }
+  Metrics metrics = ranking.values(prefix);
+  const double seconds = seconds_since(began);
+  metrics[prefix + "loss"] = sums[0] / sums[1];
+  metrics[prefix + "runtime"] = seconds;
+  metrics[prefix + "samples"] = static_cast<double>(stream->num_rows());
+  metrics[prefix + "samples_per_second"] = static_cast<double>(stream->num_rows()) / seconds;
+  metrics[prefix + "steps_per_second"] = static_cast<double>(steps) / seconds;
+  return metrics;
+}
+
+void Trainer::predict(const Dataset& data, const UsePrediction& use) {
+  if (strategy_->num_ranks() > 1) {
+    fail<UsageError>("train", "prediction runs on one device; got {} ranks",
+                     strategy_->num_ranks());
+  }
+  auto stream = data.open(stream_options(false));
+  stream->start(0, 0);
+  while (auto step = stream->next()) {
+    auto out = strategy_->forward(step->cells, nn::Mode::Predict);
+    use(step->cells.at(0), out.at(0), step->end - step->s0, step->s0);
+  }
+}
+
+}  // namespace convoy::train

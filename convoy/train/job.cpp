@@ -1,0 +1,130 @@
+#include "convoy/train/job.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/gloo/gloo_engine.h"
+#include "convoy/comm/store.h"
+
+namespace convoy::train {
+
+namespace {
+
+int threads_per_rank(int64_t asked, int ranks_on_host) {
+  if (asked > 0) return static_cast<int>(asked);
+  int64_t from_environment = 0;
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text != nullptr && parse_number(text, from_environment) && from_environment > 0) {
+    return static_cast<int>(from_environment);
+  }
+  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::max(1, cores / std::max(1, ranks_on_host));
+}
+
+std::string launch_hint(size_t ranks) {
+  return fmt::format("DistributedDataParallel, a process per device, is usually faster: convoy "
+                     "launch -n {} train ...", ranks);
+}
+
+}  // namespace
+
+Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
+             const std::vector<at::Device>& visible) {
+  Job job;
+  job.environment = environment;
+  const auto& wanted = arguments.strategy;
+  const bool cuda = visible.at(0).is_cuda();
+  const int world = environment.world_size;
+
+  if (world > 1) {
+    if (wanted == "dp" && environment.num_nodes > 1) {
+      fail<UsageError>("parallel", "strategy = dp works inside one process and cannot span {} "
+                       "nodes; try strategy = ddp", environment.num_nodes);
+    }
+    if (wanted == "dp" || wanted == "single") {
+      fail<UsageError>("parallel", "strategy = {} is one process, but {} started {} ranks; try "
+                       "strategy = ddp, or start one process", wanted, environment.source, world);
+    }
+    if (arguments.replicas > 1) {
+      fail<UsageError>("parallel", "replicas = {} is for DataParallel in one process, but {} "
+                       "started {} ranks; try leaving one of the two out", arguments.replicas,
+                       environment.source, world);
+    }
+    auto devices_here = static_cast<int>(visible.size());
+    if (cuda && environment.local_world_size > devices_here) {
+      fail<UsageError>("parallel", "{} ranks on this host need as many GPUs; got {} visible; try "
+                       "-n {} or --device cpu", environment.local_world_size, devices_here,
+                       devices_here);
+    }
+    job.strategy = "ddp";
+    job.reason = fmt::format("{} started {} ranks", environment.source, world);
+    job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank)] : visible[0]};
+    job.threads = threads_per_rank(arguments.threads, environment.local_world_size);
+    return job;
+  }
+
+  if (wanted == "ddp" && !environment.launched()) {
+    fail<UsageError>("parallel", "strategy = ddp needs a process per device; got one process; try "
+                     "convoy launch -n 2 train ..., or convoy train --nproc 2");
+  }
+  const size_t replicas = cuda ? visible.size() : static_cast<size_t>(arguments.replicas);
+  if (cuda && arguments.replicas > static_cast<int64_t>(visible.size())) {
+    fail<UsageError>("parallel", "replicas = {} need as many GPUs; got {} visible; try "
+                     "CUDA_VISIBLE_DEVICES or fewer replicas", arguments.replicas, visible.size());
+  }
+  const bool several = cuda ? replicas > 1 && arguments.replicas != 1 : replicas > 1;
+  if (wanted == "dp" || (wanted == "auto" && several)) {
+    size_t count = arguments.replicas > 0 ? static_cast<size_t>(arguments.replicas)
+                                          : std::max<size_t>(1, cuda ? visible.size() : 2);
+    job.strategy = "dp";
+    job.reason = wanted == "dp" ? "strategy = dp was asked for"
+                 : cuda         ? fmt::format("{} GPUs are visible and no launcher set ranks",
+                                              visible.size())
+                                : fmt::format("replicas = {} was asked for", count);
+    job.faster = launch_hint(count);
+    for (size_t r = 0; r < count; ++r) job.devices.push_back(cuda ? visible[r] : visible[0]);
+  } else {
+    job.strategy = wanted == "ddp" ? "ddp" : "single";
+    job.reason = wanted == "auto" ? "one device is visible and no launcher set ranks"
+                                  : fmt::format("strategy = {} was asked for", wanted);
+    job.devices = {visible[0]};
+    if (several) job.faster = launch_hint(replicas);
+  }
+  job.threads = threads_per_rank(arguments.threads, static_cast<int>(job.devices.size()));
+  return job;
+}
+
+std::vector<at::Device> visible_devices(const std::string& choice) {
+  if (choice == "cuda") {
+    fail<UsageError>("parallel", "device = cuda was asked for, but this build computes on CPU "
+                     "only; try --device cpu");
+  }
+  return {at::kCPU};
+}
+
+Job join_job(const ParallelArguments& arguments) {
+  auto job = plan_job(arguments, launch::detect_environment(),
+                      visible_devices(arguments.device));
+  at::set_num_threads(job.threads);
+  const auto& env = job.environment;
+  if (env.world_size > 1) {
+    if (arguments.backend == "nccl" && job.devices[0].is_cpu()) {
+      fail<UsageError>("parallel", "backend = nccl needs GPUs; got CPU; try backend = gloo");
+    }
+    comm::MeetingPoint point;
+    point.rank = env.rank;
+    point.size = env.world_size;
+    point.host = env.master_addr;
+    point.port = env.master_port;
+    point.agent_hosts_store = env.uses_agent_store;
+    point.timeout = std::chrono::seconds(arguments.timeout);
+    job.group = comm::make_gloo_group(point, comm::open_store(point));
+  }
+  return job;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/launch/environment.h"
+#include "convoy/parallel/strategy.h"
+#include "convoy/train/arguments.h"
+
+namespace convoy::train {
+
+/// How this process takes part in a run: which strategy, why, on which devices, with whom.
+struct Job {
+  launch::RankEnvironment environment;
+  std::string strategy;  ///< single, dp or ddp
+  std::string reason;    ///< why it was chosen
+  std::string faster;    ///< what would be faster, or ""
+  std::vector<at::Device> devices;  ///< of this process; more than one only with dp
+  int threads = 1;                  ///< intra-op threads per rank
+  comm::Group group;                ///< the processes
+
+  bool is_main() const { return environment.rank == 0; }
+  int num_ranks() const {
+    return strategy == "dp" ? static_cast<int>(devices.size()) : group.size();
+  }
+};
+
+/// Decides on a strategy without talking to anyone. Throws UsageError when the arguments, the
+/// launcher and the devices do not fit together.
+Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
+             const std::vector<at::Device>& visible_devices);
+
+/// plan_job() for this process, then meets the other ranks.
+Job join_job(const ParallelArguments& arguments);
+
+/// Devices that `choice` (auto, cpu, cuda) allows here, CUDA_VISIBLE_DEVICES respected.
+std::vector<at::Device> visible_devices(const std::string& choice);
+
+}  // namespace convoy::train

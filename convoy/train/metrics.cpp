@@ -1,0 +1,53 @@
+#include "convoy/train/metrics.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace convoy::train {
+
+RankingMetrics::RankingMetrics(std::vector<int64_t> top_ks) : top_ks_(std::move(top_ks)) {
+  int64_t largest = 0;
+  for (int64_t k : top_ks_) largest = std::max(largest, k);
+  histogram_ = at::zeros({largest + 1}, at::kLong);
+}
+
+void RankingMetrics::add(const at::Tensor& ranks) {
+  auto host = ranks.to(at::kCPU, at::kLong).contiguous();
+  auto* counts = histogram_.data_ptr<int64_t>();
+  const auto* values = host.data_ptr<int64_t>();
+  counts[0] += host.numel();
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    if (values[i] >= 1 && values[i] < histogram_.numel()) ++counts[values[i]];
+  }
+}
+
+void RankingMetrics::reduce(const comm::Group& group) {
+  group.all_reduce(histogram_, comm::ReduceOp::Sum, "reduce metrics");
+}
+
+int64_t RankingMetrics::count() const { return histogram_[0].item<int64_t>(); }
+
+std::map<std::string, double> RankingMetrics::values(const std::string& prefix) const {
+  std::map<std::string, double> out;
+  const auto* counts = histogram_.data_ptr<int64_t>();
+  if (counts[0] == 0) return out;
+  const auto rows = static_cast<double>(counts[0]);
+  for (int64_t k : top_ks_) {
+    double ndcg = 0, recall = 0, mrr = 0;
+    for (int64_t r = 1; r <= k; ++r) {
+      auto hits = static_cast<double>(counts[r]);
+      ndcg += hits / std::log2(static_cast<double>(r) + 1);
+      recall += hits;
+      mrr += hits / static_cast<double>(r);
+    }
+    out[fmt::format("{}ndcg_at_{}", prefix, k)] = ndcg / rows;
+    out[fmt::format("{}recall_at_{}", prefix, k)] = recall / rows;
+    out[fmt::format("{}mrr_at_{}", prefix, k)] = mrr / rows;
+  }
+  return out;
+}
+
+}  // namespace convoy::train

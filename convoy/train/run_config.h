@@ -1,0 +1,61 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "convoy/train/arguments.h"
+
+namespace convoy::train {
+
+/// `[model]`: the model's family and sizes.
+struct ModelArguments {
+  std::string family = "session";
+  int64_t d_model = 64;
+  int64_t n_layer = 2;
+  int64_t n_head = 4;
+  int64_t n_inner = 0;
+  double dropout = 0.1;
+  std::string activation = "gelu";
+  double layer_norm_epsilon = 1e-5;
+  double initializer_range = 0.02;
+  int64_t item_embedding_dim = 0;
+  int64_t embedding_dim = 0;
+  std::string aggregation = "concat";
+  int64_t continuous_projection = 0;
+  double temperature = 1.0;
+};
+
+/// `[data]`: what is read, and how.
+struct DataArguments {
+  std::string path;
+  std::string train;
+  std::string valid;
+  std::string schema;
+  std::vector<std::string> features;
+  int64_t max_length = 20;
+  std::string truncation = "keep_last";
+  std::string partition = "rows";
+  int64_t shuffle_window = 0;
+  int64_t memory_budget_mb = 256;
+  int64_t prefetch_depth = 4;
+
+  /// The files that are meant: `train`, or train.parquet in `path`, and so on; "" when there is
+  /// neither.
+  std::string train_file() const;
+  std::string valid_file() const;
+  std::string schema_file() const;
+  /// items.parquet beside the schema, or "".
+  std::string items_file() const;
+};
+
+/// Everything a run is told: the TOML file's sections model, data, train, parallel and output.
+struct RunConfig {
+  ModelArguments model;
+  DataArguments data;
+  TrainingArguments training;
+
+  void declare(OptionTable& table);
+};
+
+}  // namespace convoy::train

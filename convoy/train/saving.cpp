@@ -1,0 +1,135 @@
+#include <fstream>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::train {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "trainer_state.json";
+
+void copy_into(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  if (error) {
+    fail<FileError>("train", "cannot copy {} to {}: {}", from.string(), to.string(),
+                    error.message());
+  }
+}
+
+}  // namespace
+
+void Trainer::check_output() {
+  const auto& output = arguments_.output;
+  if (output.dir.empty()) return;
+  const fs::path dir = output.dir;
+  std::error_code error;
+  if (fs::exists(dir, error) && !fs::is_directory(dir, error)) {
+    fail<UsageError>("train", "output.dir = {} is a file; expected a folder", dir.string());
+  }
+  const bool holds_run = fs::exists(dir / kWeights, error) || fs::exists(dir / kState, error) ||
+                         checkpoint::latest_checkpoint(dir).has_value();
+  if (holds_run && !output.overwrite && arguments_.resume_from_checkpoint.empty()) {
+    fail<UsageError>("train", "output.dir = {} already holds a run; try --resume_from_checkpoint "
+                     "latest, --overwrite_output_dir, or another folder", dir.string());
+  }
+  job_.group.barrier("check output folder");
+  if (!job_.is_main()) return;
+  if (output.overwrite && arguments_.resume_from_checkpoint.empty()) {
+    for (const auto& [step, path] : checkpoint::list_checkpoints(dir)) fs::remove_all(path, error);
+    for (const char* old : {"all_results.json", "train_results.json", "eval_results.json"}) {
+      fs::remove(dir / old, error);
+    }
+  }
+  // Finds out now, not after hours, whether the folder can be written.
+  write_file(dir / ".writable", "");
+  fs::remove(dir / ".writable", error);
+}
+
+void Trainer::resume() {
+  auto from = arguments_.resume_from_checkpoint;
+  if (from.empty() || from == "false" || from == "False") return;
+  fs::path folder = from;
+  if (from == "latest" || from == "true" || from == "True") {
+    auto latest = checkpoint::latest_checkpoint(arguments_.output.dir);
+    if (!latest) {
+      fail<UsageError>("train", "there is no checkpoint in {}; expected a folder checkpoint-<step>; "
+                       "try without --resume_from_checkpoint", arguments_.output.dir);
+    }
+    folder = *latest;
+  }
+  auto path = folder / kState;
+  auto saved = TrainerState::from_json(parse_json(read_file(path), path.string()), path.string());
+  auto& arena = strategy_->main().arena();
+  checkpoint::load_weights(folder / kWeights, arena);
+  checkpoint::load_optimizer(folder / kOptimizer, arena);
+  if (saved.num_rows != state_.num_rows || saved.data_seed != state_.data_seed) {
+    fail<UsageError>("train", "{} was made with {} rows and data seed {}; got {} rows and data "
+                     "seed {}; try the same data and seed, or start anew", folder.string(),
+                     saved.num_rows, saved.data_seed, state_.num_rows, state_.data_seed);
+  }
+  auto fresh = state_;
+  state_ = saved;
+  state_.max_steps = fresh.max_steps;
+  state_.num_train_epochs = fresh.num_train_epochs;
+  state_.step_samples = fresh.step_samples;
+  resumed_from_ = folder.string();
+}
+
+void Trainer::save_model_files(const fs::path& folder) {
+  if (!files_.config.is_null()) write_file(folder / "config.json", files_.config.dump(2) + "\n");
+  for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
+  for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
+  checkpoint::save_weights(folder / kWeights, strategy_->main().arena());
+}
+
+void Trainer::save_checkpoint() {
+  if (arguments_.output.dir.empty()) return;
+  const fs::path run = arguments_.output.dir;
+  if (job_.is_main()) {
+    const auto final_path = run / fmt::format("checkpoint-{}", state_.global_step);
+    AtomicFolder folder(final_path);
+    save_model_files(folder.temporary());
+    checkpoint::save_optimizer(folder.temporary() / kOptimizer, strategy_->main().arena());
+    write_file(folder.temporary() / kState, state_.to_json().dump(2) + "\n");
+    folder.commit();
+    if (arguments_.save_total_limit) {
+      checkpoint::rotate_checkpoints(run, *arguments_.save_total_limit, final_path);
+    }
+    notify([&](Callback& callback) { callback.on_save(final_path); });
+  }
+  job_.group.barrier("save checkpoint");
+}
+
+void Trainer::save_model() {
+  if (arguments_.output.dir.empty()) return;
+  const fs::path run = arguments_.output.dir;
+  if (job_.is_main()) {
+    save_model_files(run);
+    write_file(run / kState, state_.to_json().dump(2) + "\n");
+  }
+  job_.group.barrier("save model");
+}
+
+void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
+  if (arguments_.output.dir.empty() || !job_.is_main()) return;
+  const fs::path run = arguments_.output.dir;
+  write_file(run / (split + "_results.json"), Json(metrics).dump(4) + "\n");
+  const auto all_path = run / "all_results.json";
+  Json all = fs::exists(all_path) ? parse_json(read_file(all_path), all_path.string()) : Json();
+  all.update(Json(metrics));
+  write_file(all_path, all.dump(4) + "\n");
+}
+
+void Trainer::load_weights(const fs::path& folder) {
+  checkpoint::load_weights(folder / kWeights, strategy_->main().arena());
+}
+
+}  // namespace convoy::train

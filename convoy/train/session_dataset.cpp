@@ -1,0 +1,92 @@
+#include <ATen/Functions.h>
+
+#include <utility>
+
+#include "convoy/train/batches.h"
+
+namespace convoy::train {
+
+namespace {
+
+/// A tensor over the vector's own memory: no copy.
+template <class T>
+at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
+  auto* keeper = new std::vector<T>(std::move(values));
+  return at::from_blob(keeper->data(), shape, [keeper](void*) { delete keeper; },
+                       c10::CppTypeToScalarType<T>::value);
+}
+
+parallel::MicroBatch to_tensors(data::Cell&& cell) {
+  parallel::MicroBatch out;
+  for (auto& [name, column] : cell.columns) {
+    std::vector<int64_t> shape{cell.rows};
+    if (column.is_list) shape.push_back(cell.length);
+    out.inputs[name] = column.kind == data::Column::Int64 ? adopt(std::move(column.ints), shape)
+                                                          : adopt(std::move(column.floats), shape);
+  }
+  out.inputs["lengths"] = adopt(std::move(cell.lengths), {cell.rows});
+  out.samples = adopt(std::move(cell.sample_offset), {cell.rows});
+  return out;
+}
+
+class SessionStream : public BatchStream {
+ public:
+  explicit SessionStream(data::SessionLoader loader) : loader_(std::move(loader)) {}
+
+  int64_t num_rows() const override { return loader_.num_rows(); }
+  int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
+  void start(int64_t epoch, int64_t s0) override { loader_.start(epoch, s0); }
+
+  std::optional<StepCells> next() override {
+    auto batch = loader_.next();
+    if (!batch) return std::nullopt;
+    StepCells step;
+    step.s0 = batch->s0;
+    step.end = batch->end;
+    for (auto& cell : batch->cells) {
+      step.num_samples.push_back(cell.num_samples);
+      step.cells.push_back(cell.num_samples == 0 ? parallel::MicroBatch()
+                                                 : to_tensors(std::move(cell)));
+    }
+    return step;
+  }
+
+  double wait_seconds() const override { return loader_.wait_seconds(); }
+  std::vector<data::RankShare> partition_summary() const override {
+    return loader_.partition_summary();
+  }
+  std::vector<std::string> warnings() const override { return loader_.warnings(); }
+
+ private:
+  data::SessionLoader loader_;
+};
+
+class SessionDataset : public Dataset {
+ public:
+  SessionDataset(data::Dataset dataset, data::LoaderOptions options)
+      : dataset_(std::move(dataset)), options_(std::move(options)) {}
+
+  std::unique_ptr<BatchStream> open(const StreamOptions& options) const override {
+    auto own = options_;
+    own.layout = options.layout;
+    own.seed = options.seed;
+    own.shuffle = options.shuffle;
+    own.drop_last = options.drop_last;
+    own.every_rank_needs_rows = options.every_rank_needs_rows;
+    if (!options.shuffle) own.partition = data::Partition::Rows;
+    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own));
+  }
+
+ private:
+  data::Dataset dataset_;
+  data::LoaderOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset,
+                                              data::LoaderOptions options) {
+  return std::make_shared<SessionDataset>(std::move(dataset), std::move(options));
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,132 @@
+#include "convoy/train/session_run.h"
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/data/dataset.h"
+
+namespace convoy::train {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool usable(const formats::Feature& feature) {
+  return feature.is_list && (feature.has_tag("categorical") || feature.has_tag("continuous"));
+}
+
+std::vector<std::string> feature_names(const formats::Schema& schema,
+                                       const std::vector<std::string>& wanted,
+                                       const std::string& where) {
+  std::vector<std::string> known, chosen;
+  for (const auto& feature : schema.features) {
+    known.push_back(feature.name);
+    if (usable(feature)) chosen.push_back(feature.name);
+  }
+  if (wanted.empty()) return chosen;
+  for (const auto& name : wanted) {
+    if (schema.find(name) == nullptr) {
+      fail<UsageError>("data", "data.features has '{}', which {} does not name; got {}{}", name,
+                       where, join(known), did_you_mean(name, known));
+    }
+  }
+  return wanted;
+}
+
+models::SessionConfig model_config(const RunConfig& config, const formats::Schema& schema) {
+  const auto& m = config.model;
+  models::SessionConfig model;
+  model.item_feature = schema.item_id().name;
+  auto names = feature_names(schema, config.data.features, config.data.schema_file());
+  if (std::find(names.begin(), names.end(), model.item_feature) == names.end()) {
+    names.push_back(model.item_feature);
+  }
+  for (const auto& name : names) {
+    const auto& feature = *schema.find(name);
+    models::SessionFeature out;
+    out.name = name;
+    out.categorical = feature.type == formats::Feature::Int &&
+                      (feature.has_tag("categorical") || name == model.item_feature);
+    if (out.categorical) {
+      if (!feature.int_domain) {
+        fail<FileError>("data", "feature '{}' in {} has no intDomain; expected its largest id",
+                        name, config.data.schema_file());
+      }
+      out.cardinality = feature.int_domain->max + 1;
+      out.dim = name == model.item_feature ? m.item_embedding_dim : m.embedding_dim;
+    }
+    model.features.push_back(out);
+  }
+  model.aggregation = m.aggregation;
+  model.continuous_projection = m.continuous_projection;
+  model.temperature = m.temperature;
+  model.body.n_embd = m.d_model;
+  model.body.n_layer = m.n_layer;
+  model.body.n_head = m.n_head;
+  model.body.n_inner = m.n_inner;
+  model.body.n_positions = config.data.max_length;
+  model.body.activation_function = m.activation;
+  model.body.resid_pdrop = model.body.embd_pdrop = model.body.attn_pdrop = m.dropout;
+  model.body.layer_norm_epsilon = m.layer_norm_epsilon;
+  model.body.initializer_range = m.initializer_range;
+  model.check();
+  return model;
+}
+
+}  // namespace
+
+std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRun& run,
+                                       const DataArguments& data) {
+  data::LoaderOptions options;
+  std::vector<std::string> columns;
+  for (const auto& feature : run.model.features) columns.push_back(feature.name);
+  options.selection = data::select(run.schema, columns);
+  options.max_length = data.max_length;
+  options.truncation = data.truncation == "keep_last" ? data::Truncation::KeepLast
+                                                      : data::Truncation::KeepFirst;
+  options.partition =
+      data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
+  options.shuffle_window = data.shuffle_window;
+  options.memory_budget = data.memory_budget_mb << 20;
+  options.prefetch_depth = data.prefetch_depth;
+  data::Dataset dataset(where);
+  dataset.check(options.selection);
+  return make_session_dataset(std::move(dataset), options);
+}
+
+SessionRun make_session_run(const RunConfig& config, const OptionTable& table) {
+  const auto& data = config.data;
+  if (data.train_file().empty()) {
+    fail<UsageError>("data", "there is no training data; expected data.path or data.train; try "
+                     "--data.path FOLDER");
+  }
+  SessionRun run;
+  run.schema = formats::Schema::load(data.schema_file());
+  run.model = model_config(config, run.schema);
+  run.factory = [model = run.model] { return models::make_session_model(model); };
+  run.train_data = open_sessions(data.train_file(), run, data);
+  if (auto valid = data.valid_file(); !valid.empty()) {
+    run.valid_data = open_sessions(valid, run, data);
+  }
+  run.files.config = run.model.to_json();
+  run.files.texts["schema.json"] = run.schema.to_json();
+  run.files.texts["run.toml"] = table.to_toml();
+  if (auto items = data.items_file(); !items.empty()) run.files.copies.push_back(items);
+  return run;
+}
+
+SessionRun open_session_run(const fs::path& folder, RunConfig& config, OptionTable& table) {
+  if (!fs::exists(folder / "config.json")) {
+    fail<UsageError>("train", "{} holds no trained model; expected config.json and "
+                     "model.safetensors, as in the output.dir of convoy train", folder.string());
+  }
+  auto path = (folder / "config.json").string();
+  SessionRun run;
+  run.model = models::SessionConfig::from_json(parse_json(read_file(path), path), path);
+  run.schema = formats::Schema::load(folder / "schema.json");
+  run.factory = [model = run.model] { return models::make_session_model(model); };
+  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
+  config.data.max_length = run.model.body.n_positions;
+  return run;
+}
+
+}  // namespace convoy::train

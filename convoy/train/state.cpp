@@ -1,0 +1,47 @@
+#include "convoy/train/state.h"
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+
+Json TrainerState::to_json() const {
+  return {{"global_step", global_step},
+          {"max_steps", max_steps},
+          {"num_train_epochs", num_train_epochs},
+          {"epoch", epoch()},
+          {"epoch_index", epoch_index},
+          {"epoch_position", epoch_position},
+          {"num_rows", num_rows},
+          {"step_samples", step_samples},
+          {"data_seed", data_seed},
+          {"logged_loss_sum", logged_loss_sum},
+          {"logged_steps", logged_steps},
+          {"total_loss_sum", total_loss_sum},
+          {"is_local_process_zero", true},
+          {"is_world_process_zero", true},
+          {"log_history", log_history}};
+}
+
+TrainerState TrainerState::from_json(const Json& json, const std::string& where) {
+  TrainerState state;
+  try {
+    json.at("global_step").get_to(state.global_step);
+    json.at("max_steps").get_to(state.max_steps);
+    json.at("num_train_epochs").get_to(state.num_train_epochs);
+    json.at("epoch_index").get_to(state.epoch_index);
+    json.at("epoch_position").get_to(state.epoch_position);
+    json.at("num_rows").get_to(state.num_rows);
+    json.at("step_samples").get_to(state.step_samples);
+    json.at("data_seed").get_to(state.data_seed);
+    json.at("logged_loss_sum").get_to(state.logged_loss_sum);
+    json.at("logged_steps").get_to(state.logged_steps);
+    json.at("total_loss_sum").get_to(state.total_loss_sum);
+    state.log_history = json.at("log_history");
+  } catch (const Json::exception& error) {
+    fail<FileError>("train", "{} is not a state that training can resume from: {}", where,
+                    error.what());
+  }
+  return state;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/base/json.h"
+
+namespace convoy::train {
+
+/// Where a run stands: `trainer_state.json`, by Hugging Face's keys, with what exact resuming needs.
+struct TrainerState {
+  int64_t global_step = 0;
+  int64_t max_steps = 0;
+  double num_train_epochs = 0;
+  int64_t epoch_index = 0;     ///< the epoch under way
+  int64_t epoch_position = 0;  ///< its next sample
+  int64_t num_rows = 0;        ///< of the training data
+  int64_t step_samples = 0;    ///< of a full step over all ranks
+  uint64_t data_seed = 0;
+  // Sums over the steps since the last log line and since the start.
+  double logged_loss_sum = 0;
+  int64_t logged_steps = 0;
+  double total_loss_sum = 0;
+  Json log_history = Json::array();
+
+  /// Epochs done, as a fraction.
+  double epoch() const {
+    return num_rows > 0 ? static_cast<double>(epoch_index) +
+                              static_cast<double>(epoch_position) / static_cast<double>(num_rows)
+                        : 0;
+  }
+
+  Json to_json() const;
+  static TrainerState from_json(const Json& json, const std::string& where);
+};
+
+}  // namespace convoy::train

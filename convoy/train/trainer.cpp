@@ -1,0 +1,283 @@
+#include "convoy/train/trainer.h"
+
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/optim/lr_schedule.h"
+#include "convoy/train/clock.h"
+
+namespace convoy::train {
+
+namespace {
+
+parallel::MicroBatch moved(const parallel::MicroBatch& batch, at::Device device) {
+  if (device.is_cpu()) return batch;
+  auto out = batch;
+  for (auto& [name, tensor] : out.inputs) tensor = tensor.to(device, /*non_blocking=*/true);
+  return out;
+}
+
+int64_t num_tokens(const std::vector<parallel::MicroBatch>& cells) {
+  int64_t count = 0;
+  for (const auto& cell : cells) {
+    auto lengths = cell.inputs.find("lengths");
+    if (lengths != cell.inputs.end()) count += lengths->second.sum().item<int64_t>();
+  }
+  return count;
+}
+
+/// The loss of the last log line.
+double final_loss(const Json& history) {
+  for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
+    if (entry->contains("loss")) return entry->at("loss");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
+                 std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data)
+    : Trainer(std::move(factory), arguments, std::move(train_data), std::move(eval_data),
+              join_job(arguments.parallel)) {}
+
+Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
+                 std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job)
+    : arguments_(std::move(arguments)),
+      train_data_(std::move(train_data)),
+      eval_data_(std::move(eval_data)),
+      job_(std::move(job)) {
+  OptionTable table;
+  arguments_.declare(table);
+  table.check();
+  parallel::ReplicaOptions options;
+  options.device = job_.devices.at(0);
+  options.bf16 = arguments_.bf16;
+  options.num_micro_batches = arguments_.gradient_accumulation_steps;
+  options.bucket_bytes = arguments_.parallel.bucket_cap_mb << 20;
+  options.seed = static_cast<uint64_t>(arguments_.seed);
+  strategy_ = job_.strategy == "dp"
+                  ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads)
+                  : parallel::make_process_strategy(factory, job_.group, options);
+}
+
+Trainer::~Trainer() = default;
+
+int64_t Trainer::per_device(int64_t configured) const {
+  if (job_.strategy != "dp" || arguments_.parallel.dp_batch != "total") return configured;
+  const auto devices = static_cast<int64_t>(job_.devices.size());
+  if (configured % devices != 0) {
+    fail<UsageError>("train", "a total batch of {} does not divide over {} devices; try {}",
+                     configured, devices, (configured / devices + 1) * devices);
+  }
+  return configured / devices;
+}
+
+StreamOptions Trainer::stream_options(bool training) const {
+  StreamOptions options;
+  // DataParallel reads the batches of all its devices as one stream, cell by cell.
+  options.layout.world = strategy_->processes().size();
+  options.layout.rank = strategy_->processes().rank();
+  options.layout.accumulation =
+      (training ? arguments_.gradient_accumulation_steps : 1) * strategy_->num_local_ranks();
+  options.layout.per_device_batch = per_device(training ? arguments_.per_device_train_batch_size
+                                                        : arguments_.per_device_eval_batch_size);
+  options.seed = static_cast<uint64_t>(arguments_.data_seed.value_or(arguments_.seed));
+  options.shuffle = training;
+  options.drop_last = training && arguments_.dataloader_drop_last;
+  options.every_rank_needs_rows = training;
+  return options;
+}
+
+int64_t Trainer::every(double value) const {
+  double steps = value < 1 ? std::ceil(value * static_cast<double>(state_.max_steps)) : value;
+  return std::max<int64_t>(1, static_cast<int64_t>(steps));
+}
+
+void Trainer::prepare() {
+  stream_ = train_data_->open(stream_options(true));
+  const int64_t per_epoch = std::max<int64_t>(1, stream_->steps_per_epoch());
+  if (stream_->steps_per_epoch() == 0) {
+    fail<UsageError>("train", "an epoch of {} rows has no full batch of {} rows and "
+                     "dataloader_drop_last leaves the rest out; try a smaller batch size",
+                     stream_->num_rows(), stream_options(true).layout.step_samples());
+  }
+  state_ = {};
+  state_.num_rows = stream_->num_rows();
+  state_.step_samples = stream_options(true).layout.step_samples();
+  state_.data_seed = stream_options(true).seed;
+  if (arguments_.max_steps > 0) {
+    state_.max_steps = arguments_.max_steps;
+    state_.num_train_epochs = std::ceil(static_cast<double>(arguments_.max_steps) /
+                                        static_cast<double>(per_epoch));
+  } else {
+    state_.num_train_epochs = arguments_.num_train_epochs;
+    state_.max_steps = static_cast<int64_t>(
+        std::ceil(arguments_.num_train_epochs * static_cast<double>(per_epoch)));
+  }
+  check_output();
+  resume();
+
+  RunInfo info;
+  info.job = &job_;
+  info.arguments = &arguments_;
+  info.num_examples = state_.num_rows;
+  info.num_parameters = strategy_->main().arena().num_parameters();
+  info.num_trainable_parameters = strategy_->main().arena().num_trainable_parameters();
+  info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
+  info.total_batch = state_.step_samples;
+  info.steps_per_epoch = per_epoch;
+  info.max_steps = state_.max_steps;
+  info.first_step = state_.global_step;
+  info.resumed_from = resumed_from_;
+  info.shares = stream_->partition_summary();
+  info.warnings = stream_->warnings();
+  notify([&](Callback& callback) { callback.on_train_begin(info); });
+}
+
+double Trainer::learning_rate(int64_t step) const {
+  optim::LrSchedule schedule;
+  schedule.type = arguments_.lr_scheduler_type;
+  schedule.peak = arguments_.learning_rate;
+  schedule.total_steps = state_.max_steps;
+  schedule.warmup_steps =
+      arguments_.warmup_steps > 0
+          ? arguments_.warmup_steps
+          : static_cast<int64_t>(std::ceil(arguments_.warmup_ratio *
+                                           static_cast<double>(state_.max_steps)));
+  return schedule.at(step);
+}
+
+void Trainer::add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps) {
+  const auto now = strategy_->traffic();
+  const auto each = static_cast<double>(std::max<int64_t>(1, steps));
+  metrics["train_exchanges_per_step"] = static_cast<double>(now.exchanges - before.exchanges) / each;
+  metrics["train_bytes_per_step"] = static_cast<double>(now.bytes - before.bytes) / each;
+  auto peak = at::full({1}, peak_resident_bytes(), at::kLong);
+  job_.group.all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
+  metrics["peak_memory_bytes_per_rank"] = peak.item<double>();
+}
+
+void Trainer::train_step(StepCells cells, Clock& clock) {
+  const int64_t tokens = callbacks_.empty() ? 0 : num_tokens(cells.cells);
+  const auto local = static_cast<size_t>(strategy_->num_local_ranks());
+  std::vector<std::vector<parallel::MicroBatch>> split(local);
+  for (size_t c = 0; c < cells.cells.size(); ++c) {
+    split[c % local].push_back(moved(cells.cells[c], job_.devices[c % local]));
+  }
+  parallel::StepInput input;
+  input.seed = static_cast<uint64_t>(arguments_.seed);
+  input.step = state_.global_step;
+  input.learning_rate = learning_rate(state_.global_step);
+  parallel::OptimizerOptions optimizer;
+  optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
+                     arguments_.weight_decay};
+  optimizer.max_grad_norm = arguments_.max_grad_norm;
+  last_ = strategy_->step(split, input, optimizer);
+  ++state_.global_step;
+  state_.epoch_position = cells.end;
+  state_.logged_loss_sum += last_.loss();
+  ++state_.logged_steps;
+  state_.total_loss_sum += last_.loss();
+  clock.add_step(cells.end - cells.s0, last_.wait_seconds);
+  StepTiming timing = clock.timing(stream_->wait_seconds());
+  timing.step = state_.global_step;
+  timing.samples = cells.end - cells.s0;
+  timing.comm_wait = last_.wait_seconds;
+  timing.local_tokens = tokens;
+  notify([&](Callback& callback) { callback.on_step(timing); });
+}
+
+void Trainer::log(Clock& clock) {
+  if (state_.logged_steps == 0) return;
+  LogRecord record;
+  record.step = state_.global_step;
+  record.max_steps = state_.max_steps;
+  record.epoch = state_.epoch();
+  record.loss = state_.logged_loss_sum / static_cast<double>(state_.logged_steps);
+  record.grad_norm = last_.grad_norm;
+  record.learning_rate = learning_rate(state_.global_step - 1);
+  record.memory_bytes = resident_bytes();
+  clock.fill(record, stream_->wait_seconds());
+  state_.log_history.push_back({{"loss", record.loss},
+                                {"grad_norm", record.grad_norm},
+                                {"learning_rate", record.learning_rate},
+                                {"epoch", record.epoch},
+                                {"step", record.step}});
+  state_.logged_loss_sum = 0;
+  state_.logged_steps = 0;
+  notify([&](Callback& callback) { callback.on_log(record); });
+}
+
+void Trainer::after_step(bool epoch_end, Clock& clock) {
+  const bool last = state_.global_step >= state_.max_steps;
+  auto due = [&](const std::string& when, double steps) {
+    if (when == "steps") return state_.global_step % every(steps) == 0;
+    return when == "epoch" && (epoch_end || last);
+  };
+  const bool first = arguments_.logging_first_step && state_.global_step == 1;
+  if (first || due(arguments_.logging_strategy, arguments_.logging_steps)) log(clock);
+  if (eval_data_ && due(arguments_.eval_strategy,
+                        arguments_.eval_steps.value_or(arguments_.logging_steps))) {
+    clock.pause();
+    eval_metrics_ = evaluate();
+    evaluated_step_ = state_.global_step;
+    notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
+    Json entry = eval_metrics_;
+    entry["epoch"] = state_.epoch();
+    entry["step"] = state_.global_step;
+    state_.log_history.push_back(entry);
+    clock.resume();
+  }
+  if (due(arguments_.save_strategy, arguments_.save_steps)) {
+    clock.pause();
+    save_checkpoint();
+    clock.resume();
+  }
+}
+
+Metrics Trainer::train() {
+  if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
+  prepare();
+  Clock clock(state_);
+  const auto traffic_before = strategy_->traffic();
+  if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
+    eval_metrics_ = evaluate();
+    notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
+  }
+  clock.start();
+  while (state_.global_step < state_.max_steps) {
+    stream_->start(state_.epoch_index, state_.epoch_position);
+    auto cells = stream_->next();
+    while (cells && state_.global_step < state_.max_steps) {
+      train_step(std::move(*cells), clock);
+      const bool more = state_.global_step < state_.max_steps;
+      if (more) cells = stream_->next();
+      const bool epoch_end = more && !cells;
+      if (epoch_end) {
+        ++state_.epoch_index;
+        state_.epoch_position = 0;
+      }
+      after_step(epoch_end, clock);
+    }
+    if (!cells && state_.epoch_position > 0) {  // resumed exactly at the end of an epoch
+      ++state_.epoch_index;
+      state_.epoch_position = 0;
+    }
+  }
+  log(clock);
+  Metrics metrics = clock.summary(state_);
+  metrics["epoch"] = state_.epoch();
+  metrics["train_final_loss"] = final_loss(state_.log_history);
+  add_traffic(metrics, traffic_before, state_.global_step - clock.first_step);
+  save_model();
+  save_metrics("train", metrics);
+  if (!eval_metrics_.empty()) save_metrics("eval", eval_metrics_);
+  notify([&](Callback& callback) { callback.on_train_end(metrics); });
+  return metrics;
+}
+
+}  // namespace convoy::train

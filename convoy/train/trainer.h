@@ -1,0 +1,107 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "convoy/train/batches.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/job.h"
+#include "convoy/train/state.h"
+
+namespace convoy::train {
+
+/// Files that every checkpoint carries beside weights and state.
+struct ModelFiles {
+  Json config;                                ///< `config.json`
+  std::map<std::string, std::string> texts;   ///< small files: name -> content
+  std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
+};
+
+/// Trains a model on a data set: single device, DataParallel or DistributedDataParallel, as the
+/// arguments and the environment say. The same program serves every rank.
+///
+///     convoy::Trainer trainer(factory, arguments, train_data, eval_data);
+///     auto metrics = trainer.train();
+///
+/// `factory` makes the model's blocks and is called once per replica. The Trainer spreads the
+/// work itself: a model that is wrapped already must not be given to it.
+class Trainer {
+ public:
+  Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
+          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data = nullptr);
+  /// With a job joined before.
+  Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
+          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job);
+  ~Trainer();
+
+  void set_files(ModelFiles files) { files_ = std::move(files); }
+  void add_callback(std::shared_ptr<Callback> callback) {
+    callbacks_.push_back(std::move(callback));
+  }
+
+  /// Returns Hugging Face's train metrics: train_runtime, train_samples_per_second,
+  /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics.
+  Metrics train();
+
+  /// eval_loss, ranking metrics when the model yields ranks, eval_runtime and rates.
+  Metrics evaluate() { return evaluate(*eval_data_, "eval_"); }
+  Metrics evaluate(const Dataset& data, const std::string& prefix);
+
+  /// Receives a batch of `data`, what the last block made of it, how many of its rows are samples,
+  /// and the first of them.
+  using UsePrediction = std::function<void(const parallel::MicroBatch& batch, const nn::Bundle& out,
+                                           int64_t num_samples, int64_t first)>;
+  /// Runs the model over `data` in order, on one device.
+  void predict(const Dataset& data, const UsePrediction& use);
+
+  /// Writes `<split>_results.json` and merges into `all_results.json`, as Hugging Face's does.
+  void save_metrics(const std::string& split, const Metrics& metrics);
+
+  /// Reads the weights of a run's or checkpoint's `model.safetensors`.
+  void load_weights(const std::filesystem::path& folder);
+
+  const Job& job() const { return job_; }
+  const TrainerState& state() const { return state_; }
+  /// The last evaluation during train() was after the last step.
+  bool evaluated_last_step() const { return evaluated_step_ == state_.global_step; }
+  parallel::Strategy& strategy() { return *strategy_; }
+
+ private:
+  struct Clock;
+
+  void prepare();
+  void check_output();
+  void resume();
+  StreamOptions stream_options(bool training) const;
+  void train_step(StepCells cells, Clock& clock);
+  void log(Clock& clock);
+  void after_step(bool epoch_end, Clock& clock);
+  void save_checkpoint();
+  void save_model();
+  void save_model_files(const std::filesystem::path& folder);
+  void add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps);
+  double learning_rate(int64_t step) const;
+  int64_t per_device(int64_t configured) const;
+  int64_t every(double value) const;
+  template <class F>
+  void notify(F call) {
+    if (!job_.is_main()) return;
+    for (auto& callback : callbacks_) call(*callback);
+  }
+
+  TrainingArguments arguments_;
+  std::shared_ptr<Dataset> train_data_, eval_data_;
+  Job job_;
+  std::unique_ptr<parallel::Strategy> strategy_;
+  ModelFiles files_;
+  std::vector<std::shared_ptr<Callback>> callbacks_;
+  std::unique_ptr<BatchStream> stream_;
+  TrainerState state_;
+  parallel::StepResult last_;
+  std::string resumed_from_;
+  Metrics eval_metrics_;
+  int64_t evaluated_step_ = -1;
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DataCommand : public ::testing::Test {
+ protected:
+  void SetUp() override { folder_ = unique_folder("convoy-test"); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// Runs `convoy data <arguments>` inside the private folder; output_ gets stdout and stderr.
+  int run(const std::string& arguments) {
+    const std::string command = "cd " + folder_.string() + " && " + CONVOY_BINARY_DIR +
+                                "/bin/convoy data " + arguments + " 2>&1 < /dev/null";
+    output_.clear();
+    FILE* pipe = popen(command.c_str(), "r");
+    if (!pipe) return -1;
+    std::array<char, 4096> buffer;
+    while (size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) {
+      output_.append(buffer.data(), got);
+    }
+    return WEXITSTATUS(pclose(pipe));
+  }
+
+  void expect(const std::string& part) const {
+    EXPECT_NE(output_.find(part), std::string::npos) << part << "\nis not in:\n" << output_;
+  }
+
+  fs::path folder_;
+  std::string output_;
+};
+
+TEST_F(DataCommand, SessionsThenInspectThenRepartition) {
+  std::string text = "user_id\titem_id\trating\ttimestamp\n";
+  for (int user = 0; user < 9; ++user) {
+    for (int t = 0; t < 6; ++t) {
+      text += std::to_string(user) + "\t" + std::to_string(100 + t) + "\t3\t" + std::to_string(t) +
+              "\n";
+    }
+  }
+  write_file(folder_ / "events.tsv", text);
+  ASSERT_EQ(run("sessions events.tsv --output out --features rating,time_delta:log1p "
+                "--row-group-size 5"),
+            0)
+      << output_;
+  expect("events     54\n");
+  expect("items      6\n");
+  expect("train      9 rows in 2 row groups, mean length 5.00");
+  expect("valid      9 rows, 9 of them with a target that training never shows");
+  expect("wrote      out/train.parquet");
+
+  ASSERT_EQ(run("inspect out --ranks 3"), 0) << output_;
+  expect("out/train.parquet\n  rows         9\n");
+  expect("out/valid.parquet\n");
+  expect("try `convoy data repartition out/train.parquet --for-ranks 3`");
+
+  ASSERT_EQ(run("repartition out/train.parquet --for-ranks 3"), 0) << output_;
+  expect("row groups 2 before, 3 now, of 3 to 3 rows");
+  ASSERT_EQ(run("inspect out/train.parquet --ranks 3 --json"), 0) << output_;
+  const Json report = parse_json(output_, "output");
+  EXPECT_EQ(report[0]["ranks"][2]["by_row_groups"]["rows"], 3);
+  EXPECT_TRUE(report[0]["advice"].empty());
+}
+
+TEST_F(DataCommand, Synthetic) {
+  ASSERT_EQ(run("synthetic --output syn --items 30 --rows 40"), 0) << output_;
+  expect("train      40 rows in 1 row groups");
+  EXPECT_TRUE(fs::exists(folder_ / "syn/items.parquet"));
+}
+
+TEST_F(DataCommand, EveryHelpHasAnExample) {
+  for (const char* command : {"sessions", "synthetic", "inspect", "repartition"}) {
+    ASSERT_EQ(run(std::string(command) + " --help"), 0) << output_;
+    expect(std::string("convoy data ") + command + " ");
+  }
+}
+
+TEST_F(DataCommand, MistakesAreOneLineAndAnExitCode) {
+  write_file(folder_ / "events.csv", "user,item,time\nu,a,1\n");
+  EXPECT_NE(run("sessions events.csv --output out --item itme"), 0);
+  expect("column 'itme' is missing in events.csv; did you mean 'item'? it has user, item, time");
+  EXPECT_NE(run("sessions events.csv --output out --session gap"), 0);
+  expect("try --gap 1800");
+  EXPECT_NE(run("sessions events.csv --output out --gap 5"), 0);
+  expect("--gap has no effect on --session user");
+  EXPECT_NE(run("inspect nothing.parquet"), 0);
+  expect("nothing.parquet");
+  EXPECT_NE(run("repartition events.csv --for-ranks 2 --partitions 2"), 0);
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <parquet/arrow/writer.h>
+
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convoy::data::testing {
+
+/// What `work` says when it throws.
+template <class Work>
+std::string message_of(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+using Named = std::pair<std::string, std::shared_ptr<arrow::Array>>;
+
+inline void ok(const arrow::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.ToString());
+}
+
+/// An array of numbers from an Arrow builder: numbers<arrow::Int64Builder>({1, 2}).
+template <class Builder, class Value = typename Builder::value_type>
+std::shared_ptr<arrow::Array> numbers(const std::vector<Value>& values) {
+  Builder builder;
+  for (Value value : values) ok(builder.Append(value));
+  return builder.Finish().ValueOrDie();
+}
+
+template <class Builder, class List = arrow::ListBuilder,
+          class Value = typename Builder::value_type>
+std::shared_ptr<arrow::Array> lists(const std::vector<std::vector<Value>>& rows) {
+  auto values = std::make_shared<Builder>();
+  List builder(arrow::default_memory_pool(), values);
+  for (const auto& row : rows) {
+    ok(builder.Append());
+    for (Value value : row) ok(values->Append(value));
+  }
+  return builder.Finish().ValueOrDie();
+}
+
+inline std::shared_ptr<arrow::Array> ints(const std::vector<int64_t>& values) {
+  return numbers<arrow::Int64Builder>(values);
+}
+inline std::shared_ptr<arrow::Array> int_lists(const std::vector<std::vector<int64_t>>& rows) {
+  return lists<arrow::Int64Builder>(rows);
+}
+inline std::shared_ptr<arrow::Array> float_lists(const std::vector<std::vector<float>>& rows) {
+  return lists<arrow::FloatBuilder>(rows);
+}
+
+/// Writes columns as a Parquet file whose row groups hold `row_group_size` rows.
+inline void write_parquet(const std::filesystem::path& path, const std::vector<Named>& columns,
+                          int64_t row_group_size = 1 << 20) {
+  std::vector<std::shared_ptr<arrow::Field>> fields;
+  std::vector<std::shared_ptr<arrow::Array>> arrays;
+  for (const auto& [name, array] : columns) {
+    fields.push_back(arrow::field(name, array->type()));
+    arrays.push_back(array);
+  }
+  auto table = arrow::Table::Make(arrow::schema(fields), arrays);
+  auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
+  auto keep_types = parquet::ArrowWriterProperties::Builder().store_schema()->build();
+  ok(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, row_group_size,
+                                parquet::default_writer_properties(), keep_types));
+  ok(out->Close());
+}
+
+}  // namespace convoy::data::testing
+
+/// Expects `statement` to throw an error whose message contains `part`.
+#define EXPECT_MESSAGE(statement, part)                                                 \
+  do {                                                                                  \
+    const std::string message = convoy::data::testing::message_of([&] { statement; });  \
+    EXPECT_NE(message.find(part), std::string::npos) << "the message was: " << message; \
+  } while (false)

@@ -1,0 +1,122 @@
+#include "convoy/formats/schema.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::formats {
+namespace {
+
+constexpr const char* kExample = R"({
+  "feature": [
+    {"name": "sess_pid_seq", "type": "INT", "valueCount": {"min": "2", "max": "185"},
+     "intDomain": {"name": "sess_pid_seq", "min": "1", "max": "390000", "isCategorical": true},
+     "annotation": {"tag": ["item_id", "list", "categorical", "item"]}},
+    {"name": "price", "type": "FLOAT", "valueCount": {"min": 2, "max": 20},
+     "floatDomain": {"min": -2.5, "max": 5}, "annotation": {"tag": ["continuous", "list"]}},
+    {"name": "user", "type": "BYTES"}
+  ]
+})";
+
+template <class Work>
+std::string message_of(Work&& work) {
+  try {
+    work();
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// What reading one feature with this JSON says.
+std::string message_of_feature(const std::string& feature) {
+  return message_of([&] { Schema::from_json("{\"feature\": [" + feature + "]}", "s.json"); });
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+void expect_example(const Schema& schema) {
+  ASSERT_EQ(schema.features.size(), 3u);
+  const Feature& item = schema.item_id();
+  EXPECT_EQ(item.name, "sess_pid_seq");
+  EXPECT_EQ(item.type, Feature::Int);
+  EXPECT_TRUE(item.is_list);
+  EXPECT_EQ(item.min_length, 2);
+  EXPECT_EQ(item.max_length, 185);
+  ASSERT_TRUE(item.int_domain);
+  EXPECT_EQ(item.int_domain->min, 1);
+  EXPECT_EQ(item.int_domain->max, 390000);
+  EXPECT_TRUE(item.int_domain->is_categorical);
+  EXPECT_TRUE(item.has_tag("categorical"));
+  EXPECT_FALSE(item.has_tag("continuous"));
+  const Feature* price = schema.find("price");
+  ASSERT_TRUE(price && price->float_domain);
+  EXPECT_EQ(price->max_length, 20);
+  EXPECT_EQ(price->float_domain->min, -2.5);
+  EXPECT_EQ(schema.features[2].type, Feature::Bytes);
+  EXPECT_FALSE(schema.features[2].is_list);
+  EXPECT_EQ(schema.find("nothing"), nullptr);
+}
+
+TEST(Schema, ReadsPlainAndQuotedNumbers) {
+  expect_example(Schema::from_json(kExample, "test"));
+}
+
+TEST(Schema, ReadsBackWhatItWrites) {
+  const std::string text = Schema::from_json(kExample, "test").to_json();
+  EXPECT_HAS(text, "\"max\": \"390000\"");
+  expect_example(Schema::from_json(text, "written"));
+}
+
+TEST(Schema, LoadsAFile) {
+  const auto folder = unique_folder("convoy-schema-test");
+  write_file(folder / "schema.json", kExample);
+  expect_example(Schema::load(folder / "schema.json"));
+  EXPECT_HAS(message_of([&] { Schema::load(folder / "other.json"); }), "other.json");
+  EXPECT_HAS(message_of([&] { Schema::load(folder / "schema.pbtxt"); }), "not supported yet");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Schema, SaysWhatIsWrong) {
+  EXPECT_HAS(message_of([] { Schema::from_json("{\"feature\": [}", "s.json"); }), "s.json");
+  EXPECT_HAS(message_of([] { Schema::from_json("{\"feature\": [}", "s.json"); }), "byte 14");
+  EXPECT_HAS(message_of([] { Schema::from_json("[]", "s.json"); }), "is not a schema");
+  EXPECT_HAS(message_of([] { Schema::from_json("{\"feature\": 1}", "s.json"); }),
+             "is not a schema");
+  EXPECT_HAS(message_of_feature("3"), "feature 0 of s.json: it is number");
+  EXPECT_HAS(message_of_feature(R"({"type": "INT"})"), "has no name");
+  EXPECT_HAS(message_of_feature(R"({"name": "a"})"), "'type' is missing");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "TEXT"})"),
+             "feature 'a' of s.json: type \"TEXT\" is not known");
+  EXPECT_HAS(
+      message_of_feature(R"({"name": "a", "type": "INT", "intDomain": {"min": 5, "max": "4"}})"),
+      "max 4 is below min 5");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "INT", "intDomain": {"max": "many"}})"),
+             "expected a whole number");
+  EXPECT_HAS(message_of_feature(
+                 R"({"name": "a", "type": "INT", "intDomain": {"max": 99999999999999999999}})"),
+             "expected a whole number");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "INT", "intDomain": 4})"),
+             "expected an object");
+  EXPECT_HAS(
+      message_of_feature(R"({"name": "a", "type": "INT", "intDomain": {"isCategorical": "yes"}})"),
+      "expected true or false");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "INT", "valueCount": {"min": -1}})"),
+             "makes no sense");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "INT", "annotation": {"tag": [1]}})"),
+             "not a list of strings");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "INT"}, {"name": "a", "type": "INT"})"),
+             "feature 'a' is twice");
+}
+
+TEST(Schema, WantsExactlyOneItemId) {
+  Schema schema = Schema::from_json(kExample, "test");
+  schema.features[1].tags.push_back("item_id");
+  EXPECT_HAS(message_of([&] { schema.item_id(); }), "sess_pid_seq, price all have the tag");
+  schema.features.erase(schema.features.begin(), schema.features.begin() + 2);
+  EXPECT_HAS(message_of([&] { schema.item_id(); }), "no feature of the schema");
+}
+
+}  // namespace
+}  // namespace convoy::formats

@@ -1,0 +1,38 @@
+#include "convoy/launch/devices.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::launch {
+namespace {
+
+TEST(Devices, CountsGpusAsCudaWould) {
+  const auto dev = unique_folder("devices-test");
+  EXPECT_EQ(count_gpus(nullptr, dev / "missing"), 0);
+  for (const char* name : {"nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"}) {
+    write_file(dev / name, "");
+  }
+  EXPECT_EQ(count_gpus(nullptr, dev), 3);
+  EXPECT_EQ(count_gpus("", dev), 0);
+  EXPECT_EQ(count_gpus("2", dev), 1);
+  EXPECT_EQ(count_gpus("0, 2", dev), 2);
+  EXPECT_EQ(count_gpus("1,-1,0", dev), 1);
+  EXPECT_EQ(count_gpus("0,7,1", dev), 1);
+  EXPECT_EQ(count_gpus("NoDevFiles", dev), 0);
+  EXPECT_EQ(count_gpus("GPU-8f3c,GPU-11aa", dev), 2);
+  std::filesystem::remove_all(dev);
+}
+
+TEST(Devices, ReadsTheNumberOfRanks) {
+  EXPECT_EQ(resolve_num_ranks("3"), 3);
+  EXPECT_GE(resolve_num_ranks("cpu"), 1);
+  EXPECT_GE(resolve_num_ranks("auto"), 1);
+  for (const char* text : {"0", "-1", "two", "", "2.5", "99999"}) {
+    EXPECT_THROW(resolve_num_ranks(text), UsageError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::launch

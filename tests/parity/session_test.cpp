@@ -1,0 +1,102 @@
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convoy/formats/safetensors.h"
+#include "convoy/models/session.h"
+#include "convoy/optim/lr_schedule.h"
+#include "convoy/parallel/replica.h"
+
+// The fixtures hold what PyTorch and Hugging Face's GPT-2 computed from the same weights and data;
+// make_fixtures.py beside them wrote them.
+namespace convoy {
+namespace {
+
+constexpr int64_t kSteps = 20;
+
+at::Tensor tensor(const formats::SafetensorsFile& file, const std::string& name) {
+  const auto& entry = file.entry(name);
+  auto dtype = entry.dtype == "I64" ? at::kLong : entry.dtype == "F64" ? at::kDouble : at::kFloat;
+  auto* data = const_cast<std::byte*>(file.bytes(name).data());
+  return at::from_blob(data, entry.shape, dtype).clone();
+}
+
+class SessionParity : public testing::TestWithParam<const char*> {
+ protected:
+  SessionParity()
+      : file_(std::string(CONVOY_SOURCE_DIR) + "/tests/parity/session_" + GetParam() +
+              ".safetensors") {
+    models::SessionConfig config;
+    config.item_feature = "item_id-list";
+    config.features = {{"item_id-list", true, 60, 0}};
+    config.body.n_embd = 16;
+    config.body.n_positions = 9;
+    config.body.activation_function = GetParam();
+    config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = 0;
+    replica_ = std::make_unique<parallel::Replica>(models::make_session_model(config),
+                                                   comm::Group(), parallel::ReplicaOptions{});
+    size_t loaded = 0;
+    for (const auto& slot : replica_->arena().all_slots()) {
+      auto value = replica_->arena().value_of(slot.param->spec().name);
+      value.copy_(tensor(file_, "weight." + slot.param->spec().name));
+      ++loaded;
+    }
+    EXPECT_EQ(loaded, 28u);
+  }
+
+  parallel::MicroBatch batch(int64_t step) {
+    auto ids = tensor(file_, fmt::format("ids.{}", step));
+    return {{{"item_id-list", ids}, {"lengths", tensor(file_, fmt::format("lengths.{}", step))}},
+            at::arange(ids.size(0), at::kLong)};
+  }
+
+  parallel::StepResult step(int64_t index) {
+    optim::LrSchedule schedule{"linear", 1e-2, 0, kSteps};
+    parallel::OptimizerOptions optimizer;
+    optimizer.adamw.weight_decay = 0.05;
+    return replica_->step({batch(index)}, {0, index, schedule.at(index)}, optimizer);
+  }
+
+  formats::SafetensorsFile file_;
+  std::unique_ptr<parallel::Replica> replica_;
+};
+
+TEST_P(SessionParity, FirstLossAndEveryGradient) {
+  auto expected = tensor(file_, "losses")[0].item<double>();
+  auto result = step(0);
+  EXPECT_NEAR(result.loss() / expected, 1, 1e-6);
+  EXPECT_NEAR(result.grad_norm / tensor(file_, "norms")[0].item<double>(), 1, 1e-5);
+  // The fused optimizer leaves gradients divided by count / clip: undo the clipping only.
+  const double clip = std::min(1.0, 1.0 / (result.grad_norm + 1e-6));
+  auto& arena = replica_->arena();
+  for (const auto& unit : arena.units()) {
+    double block_squares = 0;
+    for (const auto& slot : unit.slots) {
+      auto theirs = tensor(file_, "grad." + slot.param->spec().name);
+      block_squares += theirs.square().sum().item<double>();
+    }
+    const double floor = 1e-3 * std::sqrt(block_squares);
+    for (const auto& slot : unit.slots) {
+      auto theirs = tensor(file_, "grad." + slot.param->spec().name).to(at::kDouble);
+      auto ours = parallel::Arena::view(arena.grads(), slot).to(at::kDouble) / clip;
+      auto excess = (ours - theirs).abs() / theirs.abs().clamp_min(floor);
+      EXPECT_LE(excess.max().item<double>(), 1e-5) << slot.param->spec().name;
+    }
+  }
+}
+
+TEST_P(SessionParity, TwentyAdamWSteps) {
+  auto losses = tensor(file_, "losses");
+  auto norms = tensor(file_, "norms");
+  for (int64_t i = 0; i < kSteps; ++i) {
+    auto result = step(i);
+    EXPECT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;
+    EXPECT_NEAR(result.grad_norm / norms[i].item<double>(), 1, 1e-3) << "step " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Activations, SessionParity, testing::Values("gelu", "gelu_new"));
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,154 @@
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "convoy/comm/gloo/gloo_engine.h"
+#include "convoy/comm/store.h"
+#include "convoy/models/session.h"
+#include "tests/train/testing.h"
+
+// One device that accumulates, DataParallel and DistributedDataParallel are the same computation.
+namespace convoy::train {
+namespace {
+
+constexpr int64_t kSteps = 100;
+
+models::SessionConfig model_config(double dropout) {
+  models::SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, 120, 0}, {"kind", true, 7, 8}, {"price", false, 0, 0}};
+  config.body.n_embd = 24;
+  config.body.n_head = 3;
+  config.body.n_layer = 2;
+  config.body.n_positions = 12;
+  config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = dropout;
+  return config;
+}
+
+TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
+  TrainingArguments out;
+  out.per_device_train_batch_size = per_device;
+  out.gradient_accumulation_steps = accumulation;
+  out.max_steps = kSteps;
+  out.learning_rate = 5e-3;
+  out.weight_decay = 0.01;
+  out.warmup_steps = 5;
+  out.logging_steps = 1;
+  out.save_strategy = "no";
+  return out;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  at::Tensor weights;
+};
+
+Outcome train(const TrainingArguments& arguments, Job job, double dropout) {
+  at::set_num_threads(1);
+  auto config = model_config(dropout);
+  Trainer trainer([config] { return models::make_session_model(config); }, arguments,
+                  random_sessions(203, 120, 12), nullptr, job);
+  auto recorder = std::make_shared<Recorder>();
+  trainer.add_callback(recorder);
+  trainer.train();
+  return {recorder->losses, recorder->norms, trainer.strategy().main().arena().masters().clone()};
+}
+
+Job one_device() {
+  Job job;
+  job.strategy = "single";
+  job.devices = {at::kCPU};
+  return job;
+}
+
+Job replicas(int count) {
+  Job job;
+  job.strategy = "dp";
+  job.devices.assign(static_cast<size_t>(count), at::kCPU);
+  return job;
+}
+
+/// Two ranks over Gloo, as threads of this process.
+Outcome train_ddp(const TrainingArguments& arguments, double dropout, int port) {
+  std::vector<Outcome> outcomes(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      comm::MeetingPoint point;
+      point.rank = rank;
+      point.size = 2;
+      point.port = port;
+      Job job = one_device();
+      job.strategy = "ddp";
+      job.environment.rank = rank;
+      job.environment.world_size = 2;
+      job.group = comm::make_gloo_group(point, comm::open_store(point));
+      outcomes[static_cast<size_t>(rank)] = train(arguments, job, dropout);
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_TRUE(at::equal(outcomes[0].weights, outcomes[1].weights)) << "the ranks drifted apart";
+  return outcomes[0];
+}
+
+void expect_same_bits(const Outcome& a, const Outcome& b) {
+  ASSERT_EQ(a.losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(b.losses.size(), static_cast<size_t>(kSteps));
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    ASSERT_EQ(a.losses[i], b.losses[i]) << "loss of step " << i + 1;
+    ASSERT_EQ(a.norms[i], b.norms[i]) << "norm of step " << i + 1;
+  }
+  EXPECT_TRUE(at::equal(a.weights, b.weights));
+}
+
+TEST(Strategies, DataParallelEqualsAccumulationBitForBit) {
+  expect_same_bits(train(arguments(10, 2), one_device(), 0.2),
+                   train(arguments(10, 1), replicas(2), 0.2));
+}
+
+TEST(Strategies, DistributedDataParallelEqualsAccumulationBitForBit) {
+  expect_same_bits(train(arguments(10, 2), one_device(), 0.2),
+                   train_ddp(arguments(10, 1), 0.2, free_port()));
+}
+
+TEST(Strategies, SmallBucketsChangeNothing) {
+  auto small = arguments(10, 1);
+  small.parallel.bucket_cap_mb = 0;  // a collective per unit
+  expect_same_bits(train(arguments(10, 1), replicas(2), 0.2), train(small, replicas(2), 0.2));
+}
+
+TEST(Strategies, FourReplicasEqualFourMicroBatchesBitForBit) {
+  expect_same_bits(train(arguments(5, 4), one_device(), 0.1),
+                   train(arguments(5, 1), replicas(4), 0.1));
+}
+
+TEST(Strategies, AccumulationEqualsTheWholeBatchClosely) {
+  auto whole = train(arguments(20, 1), one_device(), 0.2);
+  auto halves = train(arguments(10, 2), one_device(), 0.2);
+  EXPECT_NEAR(halves.losses[0] / whole.losses[0], 1, 1e-6);
+  EXPECT_NEAR(halves.norms[0] / whole.norms[0], 1, 1e-6);
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    EXPECT_NEAR(halves.losses[i] / whole.losses[i], 1, 1e-4) << "step " << i + 1;
+  }
+}
+
+TEST(Strategies, ItLearns) {
+  auto outcome = train(arguments(20, 1), one_device(), 0.1);
+  EXPECT_LT(outcome.losses.back(), 0.9 * outcome.losses.front());
+}
+
+TEST(Strategies, Bf16StaysNearFp32) {
+  auto exact = train(arguments(20, 1), one_device(), 0);
+  auto rounded_arguments = arguments(20, 1);
+  rounded_arguments.bf16 = true;
+  auto rounded = train(rounded_arguments, one_device(), 0);
+  EXPECT_NE(rounded.losses[1], exact.losses[1]) << "bf16 changed nothing";
+  for (size_t i = 0; i < exact.losses.size(); ++i) {
+    EXPECT_NEAR(rounded.losses[i] / exact.losses[i], 1, 0.03) << "step " << i + 1;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::train

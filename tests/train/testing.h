@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/Functions.h>
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "convoy/base/random.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::train {
+
+/// Sessions of 2 to `max_length` items that follow a rule, with two more features.
+inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int64_t max_length) {
+  return make_map_dataset(rows, [=](const std::vector<int64_t>& wanted) {
+    std::vector<int64_t> lengths;
+    for (int64_t row : wanted) {
+      lengths.push_back(2 + static_cast<int64_t>(mix64(static_cast<uint64_t>(row)) %
+                                                 static_cast<uint64_t>(max_length - 1)));
+    }
+    const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    const auto count = static_cast<int64_t>(wanted.size());
+    auto ids = at::zeros({count, longest}, at::kLong);
+    auto kinds = at::zeros({count, longest}, at::kLong);
+    auto prices = at::zeros({count, longest});
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t id = 1 + wanted[static_cast<size_t>(i)] % (items - 1);
+      for (int64_t t = 0; t < lengths[static_cast<size_t>(i)]; ++t) {
+        ids[i][t] = id;
+        kinds[i][t] = 1 + id % 6;
+        prices[i][t] = 0.01 * static_cast<double>(id);
+        id = 1 + (7 * id + 3) % (items - 1);
+      }
+    }
+    return nn::Bundle{{"items", ids}, {"kind", kinds}, {"price", prices},
+                      {"lengths", at::tensor(lengths, at::kLong)}};
+  });
+}
+
+/// Keeps what was logged.
+class Recorder : public Callback {
+ public:
+  void on_log(const LogRecord& record) override {
+    losses.push_back(record.loss);
+    norms.push_back(record.grad_norm);
+  }
+  std::vector<double> losses, norms;
+};
+
+inline int free_port() {
+  int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  socklen_t size = sizeof address;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+}  // namespace convoy::train
