@@ -1,8 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 
 #include "cli/commands.h"
+#include "cli/launch.h"
 #include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -83,7 +84,8 @@ int run(int argc, char** argv) {
     refuse_unknown(args, app, scratch.table);
   }
   try {
-    app.parse({args.rbegin(), args.rend()});
+    args = cli::keep_double_dash(std::move(args));
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::CallForVersion& version) {

@@ -10,14 +10,21 @@
 #include "convoy/train/arguments.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/callback.h"
+#include "convoy/train/own_loop.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy {
 
 using nn::Bundle;
+using nn::module_model;
 using train::Callback;
+using train::DataParallel;
 using train::Dataset;
+using train::DistributedDataParallel;
+using train::make_map_dataset;
+using train::spawn;
 using train::Trainer;
 using train::TrainingArguments;
+using train::world;
 
 }  // namespace convoy

@@ -49,7 +49,7 @@ void write_items(const fs::path& file, const fs::path& shown, const std::vector<
       std::any_of(items.begin(), items.end(), [](const Item& item) { return !item.name.empty(); });
   if (named) fields.push_back(arrow::field("name", arrow::utf8()));
   auto schema = arrow::schema(fields);
-  ParquetWriter writer(file, shown, schema, {});
+  ParquetWriter writer(file, shown, schema);
   for (size_t begin = 0; begin < items.size(); begin += kRowsPerGroup) {
     writer.begin_row_group();
     const size_t end = std::min(items.size(), begin + kRowsPerGroup);

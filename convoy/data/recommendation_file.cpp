@@ -25,7 +25,7 @@ std::shared_ptr<arrow::Schema> file_schema() {
 
 struct RecommendationFile::Impl {
   explicit Impl(const std::filesystem::path& path)
-      : shown(path), file(path), writer(file.temporary(), path, file_schema()) {}
+      : shown(path), file(path), writer(file.temporary(), path, file_schema(), {}) {}
 
   void flush() {
     if (rows.length() == 0) return;

@@ -29,7 +29,8 @@ void checked(const std::filesystem::path& file, F&& f) {
 }  // namespace
 
 ParquetWriter::ParquetWriter(const std::filesystem::path& file, std::filesystem::path shown,
-                             const std::shared_ptr<arrow::Schema>& schema, const Style& style)
+                             const std::shared_ptr<arrow::Schema>& schema,
+                             const ParquetStyle& style)
     : shown_(std::move(shown)) {
   checked(shown_, [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(output_, arrow::io::FileOutputStream::Open(file.string()));

@@ -12,17 +12,17 @@
 
 namespace convoy::data {
 
+struct ParquetStyle {
+  parquet::Compression::type compression = parquet::Compression::SNAPPY;
+  bool keep_list_names = false;  ///< of lists' entries; otherwise Parquet's own, "element"
+};
+
 /// A Parquet file being written; errors are FileErrors that name `shown`.
 class ParquetWriter {
  public:
-  struct Style {
-    parquet::Compression::type compression = parquet::Compression::SNAPPY;
-    bool keep_list_names = false;  ///< of lists' entries; otherwise Parquet's own, "element"
-  };
-
   /// Writes to `file`; messages speak of `shown`, the name that the file is to have in the end.
   ParquetWriter(const std::filesystem::path& file, std::filesystem::path shown,
-                const std::shared_ptr<arrow::Schema>& schema, const Style& style);
+                const std::shared_ptr<arrow::Schema>& schema, const ParquetStyle& style = {});
   ~ParquetWriter();
 
   void begin_row_group();

@@ -45,7 +45,7 @@ struct SessionWriter::Impl {
       : columns(std::move(lists)),
         row_group_size(group_size),
         schema(schema_of(columns)),
-        writer(file, shown, schema, {}),
+        writer(file, shown, schema),
         ints(columns.size()),
         floats(columns.size()) {}
 

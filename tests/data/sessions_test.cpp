@@ -1,5 +1,6 @@
 #include "convoy/data/sessions.h"
 
+#include <arrow/util/compression.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -191,6 +192,23 @@ TEST(Sessions, ReadsParquetAndDropsRowsWithoutIds) {
   EXPECT_EQ(report.num_items, 2);
   EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"), (IntRows{{1, 2}}));
   EXPECT_EQ(ItemNames::load(folder / "out/items.parquet").raw_id(1), "9");
+}
+
+TEST(Sessions, ReadsGzip) {
+  Folder folder;
+  const std::string text = "user,item,time\nu,a,1\nu,b,2\nu,a,3\n";
+  auto codec = arrow::util::Codec::Create(arrow::Compression::GZIP).ValueOrDie();
+  std::string packed(1000, '\0');
+  const int64_t size =
+      codec
+          ->Compress(static_cast<int64_t>(text.size()),
+                     reinterpret_cast<const uint8_t*>(text.data()),
+                     static_cast<int64_t>(packed.size()), reinterpret_cast<uint8_t*>(packed.data()))
+          .ValueOrDie();
+  SessionOptions options;
+  options.inputs = {folder.write("e.csv.gz", packed.substr(0, static_cast<size_t>(size)))};
+  options.output = folder / "out";
+  EXPECT_EQ(make_sessions(options).num_events, 3);
 }
 
 TEST(Sessions, SeveralFilesAndFilesWithoutHeader) {

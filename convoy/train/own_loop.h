@@ -1,0 +1,82 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "convoy/comm/group.h"
+#include "convoy/train/gradient_reducer.h"
+#include "convoy/train/module_replicas.h"
+
+// For programs with a training loop of their own.
+namespace convoy::train {
+
+/// The group of all ranks of this job, joined at the first call: what the launcher's environment
+/// says (convoy launch, torchrun, SLURM, MPI), or one rank without a launcher.
+const comm::Group& world();
+
+/// Runs `function` in `num_ranks` fresh processes of this program that find each other through
+/// world(), and returns the exit code of the first that failed, or 0. What the program does before
+/// spawn() happens in every rank too: call it early in main() and return its value.
+int spawn(int num_ranks, const std::function<void()>& function);
+
+/// Averages a module's gradients over the ranks while backward runs, as PyTorch's wrapper of the
+/// same name does. Weights and buffers start equal to rank 0's; buffers follow it at each forward.
+///
+///     convoy::DistributedDataParallel<Net> model(std::make_shared<Net>());
+///     auto loss = model.forward(x).mean();
+///     loss.backward();      // gradients are averaged when this returns
+///     optimizer.step();
+template <class Module>
+class DistributedDataParallel {
+ public:
+  explicit DistributedDataParallel(std::shared_ptr<Module> module,
+                                   const comm::Group& group = world(),
+                                   int64_t bucket_bytes = 25 << 20)
+      : module_(std::move(module)), reducer_(*module_, group, bucket_bytes) {}
+
+  template <class... Args>
+  auto forward(Args&&... args) {
+    reducer_.before_forward();
+    return module_->forward(std::forward<Args>(args)...);
+  }
+
+  /// While the guard lives, backward adds up gradients on this rank only.
+  [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
+
+  Module* operator->() { return module_.get(); }
+  const std::shared_ptr<Module>& module() const { return module_; }
+
+ private:
+  std::shared_ptr<Module> module_;
+  GradientReducer reducer_;
+};
+
+/// Splits the first dimension of the input over replicas of the module, a thread each, in one
+/// process; gradients arrive in the module itself. The module must be a torch::nn::Cloneable.
+/// DistributedDataParallel is usually faster and spans hosts.
+template <class Module>
+class DataParallel {
+ public:
+  /// `devices`: one replica each; the first holds the module. {CPU, CPU}: two threads.
+  DataParallel(std::shared_ptr<Module> module, std::vector<at::Device> devices)
+      : module_(std::move(module)),
+        replicas_(module_, std::move(devices),
+                  [](torch::nn::Module& replica, const at::Tensor& input) {
+                    return dynamic_cast<Module&>(replica).forward(input);
+                  }) {}
+
+  at::Tensor forward(const at::Tensor& input) { return replicas_.forward(input); }
+
+  Module* operator->() { return module_.get(); }
+  const std::shared_ptr<Module>& module() const { return module_; }
+
+ private:
+  std::shared_ptr<Module> module_;
+  ModuleReplicas replicas_;
+};
+
+}  // namespace convoy::train

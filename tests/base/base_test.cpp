@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+#include "convoy/base/random.h"
+#include "convoy/base/text.h"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Random, PhiloxMatchesThePublishedVectors) {
+  // Known answers of Random123's kat_vectors for philox4x32-10.
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Random, PermutationsAreBijections) {
+  for (uint64_t n : {1, 2, 3, 5, 16, 17, 100, 1000, 4097}) {
+    Permutation permutation(n, 99);
+    std::set<uint64_t> seen;
+    for (uint64_t i = 0; i < n; ++i) {
+      ASSERT_LT(permutation(i), n);
+      seen.insert(permutation(i));
+    }
+    EXPECT_EQ(seen.size(), n);
+  }
+  EXPECT_NE(Permutation(1000, 1)(5), Permutation(1000, 2)(5));
+}
+
+TEST(Random, NormalHasMeanZeroAndDeviationOne) {
+  double sum = 0, squares = 0;
+  constexpr int kCount = 20000;
+  for (int i = 0; i < kCount; ++i) {
+    double x = normal01(7, static_cast<uint64_t>(i));
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / kCount, 0, 0.03);
+  EXPECT_NEAR(squares / kCount, 1, 0.04);
+}
+
+TEST(Files, AppearWholeOrNotAtAll) {
+  auto folder = unique_folder("convoy-test");
+  auto path = folder / "deep" / "file.txt";
+  write_file(path, "first");
+  {
+    AtomicFile file(path);
+    std::ofstream(file.temporary()) << "half";
+    EXPECT_EQ(read_file(path), "first");
+  }
+  EXPECT_EQ(read_file(path), "first");
+  int entries = 0;
+  for (const auto& entry : fs::directory_iterator(path.parent_path())) entries += entry.exists();
+  EXPECT_EQ(entries, 1) << "a temporary file stayed behind";
+  {
+    AtomicFolder made(folder / "run");
+    write_file(made.temporary() / "a", "1");
+    EXPECT_FALSE(fs::exists(folder / "run"));
+    made.commit();
+  }
+  EXPECT_EQ(read_file(folder / "run" / "a"), "1");
+  {
+    AtomicFolder again(folder / "run");
+    write_file(again.temporary() / "b", "2");
+    again.commit();
+  }
+  EXPECT_FALSE(fs::exists(folder / "run" / "a"));
+  fs::remove_all(folder);
+}
+
+TEST(Files, ErrorsNameThePath) {
+  try {
+    read_file("/nowhere/at/all");
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot read /nowhere/at/all: No such file"),
+              std::string::npos);
+  }
+  EXPECT_THROW(read_file("/tmp"), FileError);
+  EXPECT_THROW(write_file("/proc/nope/file", "x"), FileError);
+  EXPECT_THROW(write_file("/dev/full/x", "x"), FileError);
+}
+
+TEST(Text, Numbers) {
+  int64_t whole = 0;
+  double number = 0;
+  EXPECT_TRUE(parse_number("-12", whole) && whole == -12);
+  EXPECT_TRUE(parse_number("1e-3", number) && number == 1e-3);
+  for (const char* bad : {"", "12x", "1.5", " 3", "999999999999999999999"}) {
+    EXPECT_FALSE(parse_number(bad, whole)) << bad;
+  }
+}
+
+TEST(Text, ForPeople) {
+  EXPECT_EQ(human_bytes(512), "512 B");
+  EXPECT_EQ(human_bytes(1536.0 * 1024 * 1024), "1.50 GiB");
+  EXPECT_EQ(human_seconds(80), "1 min 20 s");
+  EXPECT_EQ(human_seconds(7380), "2 h 03 min");
+  EXPECT_EQ(human_count(1234567), "1,234,567");
+  EXPECT_EQ(human_count(-100), "-100");
+  EXPECT_EQ(nearest("lerning_rate", {"learning_rate", "weight_decay"}), "learning_rate");
+  EXPECT_EQ(nearest("zzz", {"learning_rate"}), "");
+  EXPECT_EQ(split("a,,b", ','), (std::vector<std::string>{"a", "", "b"}));
+  EXPECT_EQ(trim("  x y\n"), "x y");
+}
+
+TEST(Json, ErrorsNameTheFileAndThePlace) {
+  try {
+    parse_json("{\"a\": }", "schema.json");
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_NE(std::string(error.what()).find("schema.json is not valid JSON"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("byte 7"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace convoy

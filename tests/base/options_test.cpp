@@ -1,0 +1,99 @@
+#include "convoy/base/options.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy {
+namespace {
+
+struct Bound {
+  bool bf16 = false;
+  int64_t batch = 8;
+  double rate = 5e-5;
+  std::string schedule = "linear";
+  std::vector<std::string> features;
+  std::optional<int64_t> limit;
+  OptionTable table;
+
+  Bound() {
+    table.add("train", "bf16", bf16, "half precision");
+    table.add("train", "batch_size", batch, "rows").at_least(1).alias("bs");
+    table.add("train", "learning_rate", rate, "step size").within(0, 10);
+    table.add("train", "lr_scheduler_type", schedule, "shape").choice({"linear", "cosine"});
+    table.add("data", "features", features, "columns");
+    table.add("train", "save_total_limit", limit, "checkpoints");
+  }
+
+  std::string error(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST(Options, TomlSetsValuesAndPrintsBack) {
+  Bound a, b;
+  a.table.read_toml_text(
+      "[train]\nbf16 = true\nbatch_size = 16\nlearning_rate = 1e-3\nsave_total_limit = 2\n"
+      "[data]\nfeatures = ['x', \"y z\"]\n",
+      "a.toml");
+  EXPECT_TRUE(a.bf16);
+  EXPECT_EQ(a.batch, 16);
+  EXPECT_DOUBLE_EQ(a.rate, 1e-3);
+  EXPECT_EQ(a.features, (std::vector<std::string>{"x", "y z"}));
+  EXPECT_EQ(a.limit, 2);
+  b.table.read_toml_text(a.table.to_toml(true), "printed");
+  EXPECT_EQ(b.table.to_toml(), a.table.to_toml());
+}
+
+TEST(Options, OverridesTakeEverySpelling) {
+  Bound o;
+  auto rest = o.table.take_overrides({"train", "--train.learning_rate", "1e-3", "run.toml",
+                                      "--bf16", "--bs=4", "--save-total-limit", "none", "--other",
+                                      "x", "--", "--bf16", "false"});
+  EXPECT_DOUBLE_EQ(o.rate, 1e-3);
+  EXPECT_TRUE(o.bf16);
+  EXPECT_EQ(o.batch, 4);
+  EXPECT_FALSE(o.limit.has_value());
+  EXPECT_EQ(rest, (std::vector<std::string>{"train", "run.toml", "--other", "x", "--", "--bf16",
+                                            "false"}));
+  o.table.take_overrides({"--bf16", "False"});
+  EXPECT_FALSE(o.bf16);
+}
+
+TEST(Options, ErrorsNameOptionPlaceAndRemedy) {
+  Bound o;
+  auto toml = [&](const char* text) {
+    return o.error([&] { o.table.read_toml_text(text, "run.toml"); });
+  };
+  EXPECT_NE(toml("[train]\nlerning_rate = 1").find("did you mean 'train.learning_rate'?"),
+            std::string::npos);
+  EXPECT_NE(toml("[trian]\nbf16 = true").find("unknown section [trian]"), std::string::npos);
+  EXPECT_NE(toml("[trian]\nbf16 = true").find("did you mean 'train'?"), std::string::npos);
+  EXPECT_NE(toml("[train]\nbatch_size = 'many'").find("train.batch_size = 'many' is not a whole"),
+            std::string::npos);
+  EXPECT_NE(toml("[train]\nbatch_size = 'many'").find("run.toml line 2"), std::string::npos);
+  EXPECT_NE(toml("[train\n").find("run.toml line 1"), std::string::npos);
+  EXPECT_NE(toml("bf16 = true").find("outside a section"), std::string::npos);
+  EXPECT_NE(toml("[train]\nlr_scheduler_type = 'cosin'").find("expected one of linear, cosine"),
+            std::string::npos);
+  EXPECT_NE(o.error([&] { o.table.take_overrides({"--learning_rate"}); }).find("needs a value"),
+            std::string::npos);
+  EXPECT_NE(o.error([&] { o.table.take_overrides({"--bf16=maybe"}); }).find("not a boolean"),
+            std::string::npos);
+  o.batch = 0;
+  EXPECT_NE(o.error([&] { o.table.check(); }).find("train.batch_size = 0 is out of range"),
+            std::string::npos);
+}
+
+TEST(Options, DeclaringTwiceIsAMistake) {
+  Bound o;
+  EXPECT_THROW(o.table.add("train", "bf16", o.bf16, ""), InternalError);
+}
+
+}  // namespace
+}  // namespace convoy

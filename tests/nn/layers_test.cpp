@@ -1,0 +1,144 @@
+#include "convoy/nn/layers.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+// Each layer against plain autograd on the same numbers.
+namespace convoy::nn {
+namespace {
+
+ParamPtr param(const at::Tensor& value) {
+  auto made = std::make_shared<Param>(ParamSpec{"p", value.sizes().vec(), Init::zeros()});
+  made->bind_value(value);
+  made->bind_grad(at::full_like(value, 77));  // old content must not matter
+  return made;
+}
+
+void backward(const at::Tensor& loss) { torch::autograd::backward({loss}, {}); }
+
+void expect_close(const at::Tensor& a, const at::Tensor& b) {
+  ASSERT_EQ(a.sizes(), b.sizes());
+  EXPECT_TRUE(at::allclose(a, b, 1e-5, 1e-6)) << (a - b).abs().max().item<double>();
+}
+
+TEST(Layers, LinearInBothLayouts) {
+  for (bool in_first : {true, false}) {
+    auto w = at::randn(in_first ? at::IntArrayRef{5, 3} : at::IntArrayRef{3, 5});
+    auto b = at::randn({3});
+    auto x = at::randn({2, 4, 5}).requires_grad_(true);
+    auto probe = at::randn({2, 4, 3});
+    auto weight = param(w.clone()), bias = param(b.clone());
+    backward((linear(x, weight, bias, in_first) * probe).sum());
+
+    auto x2 = x.detach().clone().requires_grad_(true);
+    auto w2 = w.clone().requires_grad_(true), b2 = b.clone().requires_grad_(true);
+    backward(((at::matmul(x2, in_first ? w2 : w2.t()) + b2) * probe).sum());
+    expect_close(weight->grad(), w2.grad());
+    expect_close(bias->grad(), b2.grad());
+    expect_close(x.grad(), x2.grad());
+  }
+}
+
+TEST(Layers, GradientsOfTwoUsesAddUp) {
+  auto weight = param(at::randn({3, 3}));
+  auto x = at::randn({4, 3});
+  backward((linear(linear(x, weight, nullptr, true), weight, nullptr, true)).sum());
+  auto w2 = weight->value().clone().requires_grad_(true);
+  backward(at::mm(at::mm(x, w2), w2).sum());
+  expect_close(weight->grad(), w2.grad());
+}
+
+TEST(Layers, EmbeddingSkipsPadding) {
+  auto table = param(at::randn({6, 4}));
+  auto ids = at::tensor({1, 2, 0, 2}, at::kLong).view({2, 2});
+  backward(embedding(ids, table, true).sum());
+  auto expected = at::zeros({6, 4});
+  expected[1] += 1;
+  expected[2] += 2;
+  expect_close(table->grad(), expected);
+}
+
+TEST(Layers, LayerNorm) {
+  auto x = at::randn({3, 8}).requires_grad_(true);
+  auto w = at::randn({8}), b = at::randn({8}), probe = at::randn({3, 8});
+  auto weight = param(w.clone()), bias = param(b.clone());
+  backward((layer_norm(x, weight, bias, 1e-5) * probe).sum());
+  auto x2 = x.detach().clone().requires_grad_(true);
+  auto w2 = w.clone().requires_grad_(true), b2 = b.clone().requires_grad_(true);
+  backward((at::layer_norm(x2, {8}, w2, b2, 1e-5) * probe).sum());
+  expect_close(weight->grad(), w2.grad());
+  expect_close(bias->grad(), b2.grad());
+  expect_close(x.grad(), x2.grad());
+}
+
+TEST(Layers, PositionsBeyondTheSequenceGetNoGradient) {
+  auto table = param(at::randn({6, 4}));
+  auto x = at::randn({2, 3, 4}).requires_grad_(true);
+  backward(add_positions(x, table).sum());
+  expect_close(table->grad().narrow(0, 0, 3), at::full({3, 4}, 2.0));
+  expect_close(table->grad().narrow(0, 3, 3), at::zeros({3, 4}));
+}
+
+TEST(Layers, AttentionIsCausalOnBothPaths) {
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  auto q = at::randn({2, 2, 5, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
+  auto k2 = k.clone(), v2 = v.clone();
+  k2.select(2, 4).fill_(9);
+  v2.select(2, 4).fill_(9);
+  for (double rate : {0.0, 0.4}) {
+    auto a = causal_attention(q, k, v, rate, 5, context, 0);
+    auto b = causal_attention(q, k2, v2, rate, 5, context, 0);
+    expect_close(a.narrow(2, 0, 4), b.narrow(2, 0, 4));
+    EXPECT_FALSE(at::allclose(a.select(2, 4), b.select(2, 4)));
+  }
+  // A rate near zero takes the composed path and must agree with the fused one.
+  expect_close(causal_attention(q, k, v, 0.0, 5, context, 0),
+               causal_attention(q, k, v, 1e-9, 5, context, 0));
+}
+
+TEST(Layers, CrossEntropyLeavesPaddingOut) {
+  const double temperature = 0.7;
+  auto h = at::randn({5, 4}).requires_grad_(true);
+  auto e = at::randn({9, 4});
+  auto targets = at::tensor({1, 8, 3, 3, 5}, at::kLong);
+  auto table = param(e.clone());
+  auto loss = tied_cross_entropy(h, table, targets, temperature);
+  backward(loss * 2);
+  auto h2 = h.detach().clone().requires_grad_(true);
+  auto e2 = e.clone().requires_grad_(true);
+  auto scores = at::mm(h2, e2.narrow(0, 1, 8).t()) / temperature;
+  auto expected = at::cross_entropy_loss(scores, targets - 1, {}, at::Reduction::Sum);
+  backward(expected * 2);
+  expect_close(loss, expected);
+  expect_close(h.grad(), h2.grad());
+  expect_close(table->grad(), e2.grad());
+  expect_close(tied_scores(h.detach(), table, temperature), scores.detach());
+}
+
+TEST(Layers, NoTargetsGiveZeroLossAndGradient) {
+  auto table = param(at::randn({9, 4}));
+  auto h = at::randn({0, 4}).requires_grad_(true);
+  auto loss = tied_cross_entropy(h, table, at::zeros({0}, at::kLong), 1);
+  backward(loss);
+  EXPECT_EQ(loss.item<float>(), 0);
+  expect_close(table->grad(), at::zeros({9, 4}));
+}
+
+TEST(Layers, InitialValuesAreAFunctionOfSeedNameAndIndex) {
+  ParamSpec spec{"a", {50, 20}, Init::normal(0.5)};
+  auto a = at::empty({50, 20}), b = at::empty({50, 20});
+  initialize(spec, 1, a);
+  initialize(spec, 1, b);
+  EXPECT_TRUE(at::equal(a, b));
+  EXPECT_NEAR(a.std().item<double>(), 0.5, 0.03);
+  initialize(spec, 2, b);
+  EXPECT_FALSE(at::equal(a, b));
+  spec.name = "b";
+  initialize(spec, 1, b);
+  EXPECT_FALSE(at::equal(a, b));
+}
+
+}  // namespace
+}  // namespace convoy::nn

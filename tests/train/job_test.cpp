@@ -1,0 +1,77 @@
+#include "convoy/train/job.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+namespace {
+
+launch::RankEnvironment ranks(int world, int nodes = 1) {
+  launch::RankEnvironment env;
+  env.world_size = world;
+  env.local_world_size = world / nodes;
+  env.num_nodes = nodes;
+  env.source = "torchrun";
+  return env;
+}
+
+std::vector<at::Device> gpus(int count) {
+  std::vector<at::Device> out;
+  for (int i = 0; i < count; ++i) out.emplace_back(at::kCUDA, static_cast<c10::DeviceIndex>(i));
+  return out;
+}
+
+std::string refusal(const ParallelArguments& arguments, const launch::RankEnvironment& env,
+                    const std::vector<at::Device>& devices) {
+  try {
+    plan_job(arguments, env, devices);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+const std::vector<at::Device> kCpu{at::kCPU};
+
+TEST(Job, AutoFollowsLauncherAndDevices) {
+  ParallelArguments automatic;
+  EXPECT_EQ(plan_job(automatic, {}, kCpu).strategy, "single");
+  EXPECT_EQ(plan_job(automatic, ranks(4), kCpu).strategy, "ddp");
+  EXPECT_EQ(plan_job(automatic, {}, gpus(1)).strategy, "single");
+  auto dp = plan_job(automatic, {}, gpus(4));
+  EXPECT_EQ(dp.strategy, "dp");
+  EXPECT_EQ(dp.devices.size(), 4u);
+  EXPECT_NE(dp.reason.find("4 GPUs are visible and no launcher set ranks"), std::string::npos);
+  EXPECT_NE(dp.faster.find("convoy launch -n 4"), std::string::npos);
+  automatic.replicas = 2;
+  EXPECT_EQ(plan_job(automatic, {}, kCpu).devices.size(), 2u);
+}
+
+TEST(Job, DdpTakesTheLocalDevice) {
+  auto env = ranks(8, 2);
+  env.local_rank = 3;
+  EXPECT_EQ(plan_job({}, env, gpus(4)).devices[0], at::Device(at::kCUDA, 3));
+}
+
+TEST(Job, MisfitsAreRefusedWithTheReason) {
+  ParallelArguments dp;
+  dp.strategy = "dp";
+  EXPECT_NE(refusal(dp, ranks(8, 2), kCpu).find("cannot span 2 nodes; try strategy = ddp"),
+            std::string::npos);
+  EXPECT_NE(refusal(dp, ranks(2), kCpu).find("torchrun started 2 ranks"), std::string::npos);
+  ParallelArguments ddp;
+  ddp.strategy = "ddp";
+  EXPECT_NE(refusal(ddp, {}, kCpu).find("convoy launch -n 2"), std::string::npos);
+  EXPECT_EQ(refusal(ddp, ranks(2), kCpu), "accepted");
+  EXPECT_NE(refusal({}, ranks(4), gpus(2)).find("4 ranks on this host need as many GPUs; got 2"),
+            std::string::npos);
+  ParallelArguments many;
+  many.replicas = 3;
+  EXPECT_NE(refusal(many, {}, gpus(2)).find("got 2 visible"), std::string::npos);
+  EXPECT_NE(refusal(many, ranks(2), kCpu).find("replicas = 3 is for DataParallel"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::train

@@ -1,0 +1,245 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/formats/safetensors.h"
+#include "convoy/models/session.h"
+#include "tests/train/testing.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+parallel::ModelFactory tiny_model(double dropout = 0.1) {
+  models::SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, 50, 0}};
+  config.body.n_embd = 8;
+  config.body.n_head = 2;
+  config.body.n_layer = 1;
+  config.body.n_positions = 8;
+  config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = dropout;
+  return [config] { return models::make_session_model(config); };
+}
+
+class TrainerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    folder_ = unique_folder("convoy-trainer");
+    job_.strategy = "single";
+    job_.devices = {at::kCPU};
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  TrainingArguments arguments(const std::string& name) {
+    TrainingArguments out;
+    out.per_device_train_batch_size = 8;
+    out.per_device_eval_batch_size = 16;
+    out.num_train_epochs = 2;
+    out.learning_rate = 1e-2;
+    out.logging_steps = 1;
+    out.save_strategy = "no";
+    out.output.dir = (folder_ / name).string();
+    return out;
+  }
+
+  std::string error_of(const TrainingArguments& arguments,
+                       std::shared_ptr<Dataset> data = random_sessions(45, 50, 8)) {
+    try {
+      Trainer(tiny_model(), arguments, data, nullptr, job_).train();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  static void expect_in(const std::string& part, const std::string& text) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+
+  fs::path folder_;
+  Job job_;
+  std::shared_ptr<Dataset> data_ = random_sessions(45, 50, 8);
+};
+
+TEST_F(TrainerTest, CountsStepsAsHuggingFaceDoes) {
+  auto recorder = std::make_shared<Recorder>();
+  Trainer trainer(tiny_model(), arguments("a"), data_, nullptr, job_);
+  trainer.add_callback(recorder);
+  auto metrics = trainer.train();
+  EXPECT_EQ(trainer.state().global_step, 12);  // ceil(45 / 8) steps, twice
+  EXPECT_DOUBLE_EQ(metrics.at("epoch"), 2);
+  EXPECT_EQ(recorder->losses.size(), 12u);
+  for (const char* file : {"model.safetensors", "trainer_state.json", "all_results.json",
+                           "train_results.json"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "a" / file)) << file;
+  }
+}
+
+TEST_F(TrainerTest, EveryRowOnceAnEpochAlsoWithAShortLastBatch) {
+  std::map<int64_t, int> seen;
+  auto counting = make_map_dataset(45, [&](const std::vector<int64_t>& rows) {
+    for (int64_t row : rows) ++seen[row];
+    const auto count = static_cast<int64_t>(rows.size());
+    return nn::Bundle{{"items", at::ones({count, 3}, at::kLong)},
+                      {"lengths", at::full({count}, 3, at::kLong)}};
+  });
+  auto args = arguments("a");
+  args.gradient_accumulation_steps = 2;
+  Trainer(tiny_model(), args, counting, nullptr, job_).train();
+  EXPECT_EQ(seen.size(), 45u);
+  for (const auto& [row, times] : seen) EXPECT_EQ(times, 2) << row;
+}
+
+TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
+  auto run = [&](const std::string& name, const std::function<void(TrainingArguments&)>& change) {
+    auto args = arguments(name);
+    change(args);
+    Trainer trainer(tiny_model(), args, data_, nullptr, job_);
+    trainer.train();
+    return trainer.strategy().main().arena().masters().clone();
+  };
+  auto whole = run("whole", [](auto& a) { a.save_strategy = "steps", a.save_steps = 4; });
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "whole").size(), 3u);
+  for (const char* step : {"checkpoint-4", "checkpoint-8"}) {
+    auto from = folder_ / "whole" / step;
+    auto resumed = run(step, [&](auto& a) { a.resume_from_checkpoint = from.string(); });
+    EXPECT_TRUE(at::equal(whole, resumed)) << step;
+  }
+  auto state = [&](const char* name) {
+    return parse_json(read_file(folder_ / name / "trainer_state.json"), name);
+  };
+  EXPECT_EQ(state("whole")["log_history"], state("checkpoint-8")["log_history"]);
+}
+
+TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {
+  auto args = arguments("one");
+  args.save_strategy = "steps";
+  args.save_steps = 4;
+  Trainer first(tiny_model(), args, data_, nullptr, job_);
+  first.train();
+  auto again = arguments("two");
+  again.per_device_train_batch_size = 4;
+  again.resume_from_checkpoint = (folder_ / "one" / "checkpoint-4").string();
+  Job dp = job_;
+  dp.strategy = "dp";
+  dp.devices = {at::kCPU, at::kCPU};
+  Trainer second(tiny_model(), again, data_, nullptr, dp);
+  second.train();
+  auto a = first.strategy().main().arena().masters();
+  auto b = second.strategy().main().arena().masters();
+  EXPECT_TRUE(at::allclose(a, b, 1e-3, 1e-5)) << (a - b).abs().max().item<double>();
+}
+
+TEST_F(TrainerTest, KeepsTheNewestCheckpoints) {
+  auto args = arguments("a");
+  args.save_strategy = "steps";
+  args.save_steps = 0.25;  // a ratio of 12 steps
+  args.save_total_limit = 2;
+  Trainer(tiny_model(), args, data_, nullptr, job_).train();
+  auto left = checkpoint::list_checkpoints(folder_ / "a");
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].first, 9);
+  EXPECT_EQ(left[1].first, 12);
+  formats::SafetensorsFile weights(left[1].second / "model.safetensors");
+  EXPECT_EQ(weights.entry("transformer.h.0.attn.c_attn.weight").shape,
+            (std::vector<int64_t>{8, 24}));
+  formats::SafetensorsFile moments(left[1].second / "optimizer.safetensors");
+  EXPECT_EQ(moments.entry("exp_avg.embeddings.items.weight").shape, (std::vector<int64_t>{50, 8}));
+}
+
+TEST_F(TrainerTest, EvaluationDoesNotDependOnTheBatchSizeOrReplicas) {
+  auto metrics = [&](int64_t batch, int replicas) {
+    auto args = arguments("");
+    args.output.dir.clear();
+    args.per_device_eval_batch_size = batch;
+    Job job = job_;
+    if (replicas > 1) job.strategy = "dp";
+    job.devices.assign(static_cast<size_t>(replicas), at::kCPU);
+    Trainer trainer(tiny_model(), args, nullptr, nullptr, job);
+    return trainer.evaluate(*random_sessions(101, 50, 8), "eval_");
+  };
+  auto one = metrics(16, 1), odd = metrics(7, 1), two = metrics(16, 2);
+  EXPECT_EQ(one.at("eval_samples"), 101);
+  for (const char* key : {"eval_ndcg_at_10", "eval_recall_at_20", "eval_mrr_at_5"}) {
+    EXPECT_EQ(one.at(key), odd.at(key)) << key;
+    EXPECT_EQ(one.at(key), two.at(key)) << key;
+  }
+  EXPECT_NEAR(one.at("eval_loss"), two.at("eval_loss"), 1e-5);
+  EXPECT_GT(one.at("eval_recall_at_20"), 0.1);
+}
+
+TEST_F(TrainerTest, AFolderThatHoldsARunIsRefused) {
+  Trainer(tiny_model(), arguments("a"), data_, nullptr, job_).train();
+  expect_in("already holds a run; try --resume_from_checkpoint latest", error_of(arguments("a")));
+  auto args = arguments("a");
+  args.output.overwrite = true;
+  EXPECT_EQ(error_of(args), "no error");
+  std::ofstream(folder_ / "file") << "x";
+  expect_in("is a file; expected a folder", error_of(arguments("file")));
+}
+
+TEST_F(TrainerTest, AFolderThatCannotBeWrittenIsFoundAtTheStart) {
+  auto args = arguments("");
+  args.output.dir = "/proc/convoy-run";
+  expect_in("/proc/convoy-run", error_of(args));
+}
+
+TEST_F(TrainerTest, ACheckpointThatDoesNotFitIsRefused) {
+  auto args = arguments("a");
+  args.resume_from_checkpoint = "latest";
+  expect_in("there is no checkpoint in", error_of(args));
+  auto saving = arguments("b");
+  saving.save_strategy = "epoch";
+  Trainer(tiny_model(), saving, data_, nullptr, job_).train();
+  args.resume_from_checkpoint = (folder_ / "b" / "checkpoint-6").string();
+  expect_in("was made with 45 rows", error_of(args, random_sessions(46, 50, 8)));
+  auto broken = folder_ / "b" / "checkpoint-6" / "model.safetensors";
+  fs::resize_file(broken, 100);
+  expect_in("model.safetensors", error_of(args));
+}
+
+TEST_F(TrainerTest, ALossThatIsNotANumberStopsAndNamesTheStep) {
+  models::SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, 50, 0}, {"price", false, 0, 0}};
+  config.body.n_embd = 8;
+  config.body.n_positions = 8;
+  auto poisoned = make_map_dataset(40, [](const std::vector<int64_t>& rows) {
+    const auto count = static_cast<int64_t>(rows.size());
+    return nn::Bundle{{"items", at::ones({count, 3}, at::kLong)},
+                      {"price", at::full({count, 3}, NAN)},
+                      {"lengths", at::full({count}, 3, at::kLong)}};
+  });
+  try {
+    Trainer([config] { return models::make_session_model(config); }, arguments("nan"), poisoned,
+            nullptr, job_)
+        .train();
+    FAIL();
+  } catch (const NumericError& error) {
+    expect_in("the loss of step 1 is not finite on rank 0", error.what());
+  }
+}
+
+TEST_F(TrainerTest, ImpossibleSettingsAreExplained) {
+  auto args = arguments("a");
+  args.per_device_train_batch_size = 0;
+  expect_in("train.per_device_train_batch_size = 0 is out of range", error_of(args));
+  args = arguments("b");
+  args.per_device_train_batch_size = 64;
+  args.dataloader_drop_last = true;
+  expect_in("has no full batch", error_of(args));
+  expect_in("the data set is empty", error_of(arguments("c"), random_sessions(0, 50, 8)));
+}
+
+}  // namespace
+}  // namespace convoy::train
