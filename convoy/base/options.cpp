@@ -210,6 +210,16 @@ const Option* OptionTable::find(std::string_view key) const {
   return nullptr;
 }
 
+std::vector<std::string> OptionTable::sections() const {
+  std::vector<std::string> out;
+  for (const auto& option : options_) {
+    if (std::find(out.begin(), out.end(), option.section) == out.end()) {
+      out.push_back(option.section);
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> OptionTable::keys() const {
   std::vector<std::string> out;
   for (const auto& option : options_) out.push_back(option.key());
@@ -278,14 +288,13 @@ void OptionTable::check() const {
 
 std::string OptionTable::to_toml(bool with_help) const {
   std::string out;
-  std::string section;
-  for (const auto& option : options_) {
-    if (option.section != section) {
-      section = option.section;
-      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
+  for (const auto& section : sections()) {
+    out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
+    for (const auto& option : options_) {
+      if (option.section != section) continue;
+      if (with_help) out += fmt::format("# {}\n", option.help);
+      out += fmt::format("{} = {}\n", option.name, option.toml());
     }
-    if (with_help) out += fmt::format("# {}\n", option.help);
-    out += fmt::format("{} = {}\n", option.name, option.toml());
   }
   return out;
 }

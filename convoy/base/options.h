@@ -82,6 +82,7 @@ class OptionTable {
 
   const Option* find(std::string_view key) const;
   std::vector<std::string> keys() const;
+  std::vector<std::string> sections() const;
   const std::deque<Option>& options() const { return options_; }
 
  private:

@@ -12,6 +12,7 @@ void check(const Program& program, const ModelTable& table,
   using Cell = std::pair<int64_t, int64_t>;  // (block or unit, micro-batch)
   std::set<Cell> forward, backward, accumulated;
   std::set<int64_t> loaded, lost, reduced;
+  int64_t loss_reductions = 0, clips = 0;
   auto require = [](bool condition, const Instruction& i, const char* what) {
     internal_check(condition, "schedule", "'{}' {}", to_text(i), what);
   };
@@ -51,9 +52,12 @@ void check(const Program& program, const ModelTable& table,
         break;
       case Op::ReduceLoss:
         require(static_cast<int64_t>(lost.size()) == num_micro_batches, i, "comes too early");
+        require(++loss_reductions == 1, i, "comes twice");
         break;
       case Op::Clip:
         require(reduced.size() == buckets.size(), i, "comes before all reductions");
+        require(loss_reductions == 1, i, "comes before the loss is reduced");
+        require(++clips == 1, i, "comes twice");
         break;
       case Op::OptimizerStep:
         require(&i == &program.back() && program.size() > 1 &&
