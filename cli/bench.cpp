@@ -18,13 +18,13 @@ void add_bench(CLI::App& app, Run& run) {
       ->delimiter(',');
   table->add_option("--output", strategies->output,
                     "folder for strategies.json, strategies.md, strategies.svg and the runs");
-  table->footer("The total batch and the number of steps are the same for all; each training is a "
-                "fresh process with one thread per rank unless --threads says otherwise.\n"
-                "Example:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
-                "--output runs/compare\n");
-  table->callback([strategies, &run] {
-    run = [strategies] { return bench_strategies(*strategies); };
-  });
+  table->footer(
+      "The total batch and the number of steps are the same for all; each training is a "
+      "fresh process with one thread per rank unless --threads says otherwise.\n"
+      "Example:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
+      "--output runs/compare\n");
+  table->callback(
+      [strategies, &run] { run = [strategies] { return bench_strategies(*strategies); }; });
 
   auto step = std::make_shared<StepBench>();
   auto* timing = command->add_subcommand("step", "Time steady training steps");
@@ -33,7 +33,8 @@ void add_bench(CLI::App& app, Run& run) {
   timing->add_option("--warmup", step->warmup, "steps before that");
   timing->add_option("--nproc", step->nproc, "ranks on this host");
   timing->add_flag("--json", step->json, "print JSON");
-  timing->footer("Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
+  timing->footer(
+      "Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
   timing->callback([step, &run] { run = [step] { return bench_step(*step); }; });
 }
 

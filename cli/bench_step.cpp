@@ -59,7 +59,8 @@ Json summary(const std::vector<train::StepTiming>& steps, int ranks, double peak
 }  // namespace
 
 int bench_step(const StepBench& options) {
-  if (options.steps < 1) fail<UsageError>("cli", "--steps = {}; expected at least 1", options.steps);
+  if (options.steps < 1)
+    fail<UsageError>("cli", "--steps = {}; expected at least 1", options.steps);
   auto configured = read_config(options.config);
   if (auto code = launch_ranks(options.nproc)) return *code;
   auto& arguments = configured->config.training;
@@ -80,13 +81,13 @@ int bench_step(const StepBench& options) {
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  fmt::print("{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {:.0f} samples/s, {:.0f} "
-             "tokens/s, peak {}, waiting for data {:.1f} %, for communication {:.1f} %\n",
-             job.strategy, job.num_ranks(), job.threads, options.steps,
-             json["step_ms_median"].get<double>(), json["samples_per_second"].get<double>(),
-             json["tokens_per_second"].get<double>(),
-             human_bytes(json["peak_memory_bytes"].get<double>()),
-             json["data_wait_percent"].get<double>(), json["comm_wait_percent"].get<double>());
+  fmt::print(
+      "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {:.0f} samples/s, {:.0f} "
+      "tokens/s, peak {}, waiting for data {:.1f} %, for communication {:.1f} %\n",
+      job.strategy, job.num_ranks(), job.threads, options.steps,
+      json["step_ms_median"].get<double>(), json["samples_per_second"].get<double>(),
+      json["tokens_per_second"].get<double>(), human_bytes(json["peak_memory_bytes"].get<double>()),
+      json["data_wait_percent"].get<double>(), json["comm_wait_percent"].get<double>());
   return 0;
 }
 

@@ -37,13 +37,15 @@ std::vector<Trial> trials(const StrategyBench& options) {
       if (ranks > 1) out.push_back({strategy, ranks});
     }
   }
-  if (out.empty()) fail<UsageError>("cli", "nothing to train; try --strategies single,ddp --ranks 2");
+  if (out.empty())
+    fail<UsageError>("cli", "nothing to train; try --strategies single,ddp --ranks 2");
   return out;
 }
 
 /// The command that trains this trial: same total batch, same steps.
 std::vector<std::string> command(const Trial& trial, const StrategyBench& options,
-                                 const train::TrainingArguments& arguments, const fs::path& folder) {
+                                 const train::TrainingArguments& arguments,
+                                 const fs::path& folder) {
   const int64_t total = arguments.per_device_train_batch_size;
   if (total % trial.ranks != 0) {
     fail<UsageError>("cli", "a batch of {} does not divide over {} ranks; try {}", total,
@@ -73,7 +75,8 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / trial.ranks));
   argv.push_back("--parallel.strategy=" + trial.strategy);
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
-  argv.push_back(fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
+  argv.push_back(
+      fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
   if (trial.strategy == "ddp") argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
   return argv;
 }
@@ -90,20 +93,22 @@ report::StrategyRow result(const Trial& trial, const train::TrainingArguments& a
   row.samples_per_second = json.at("train_steady_samples_per_second");
   row.exchanges_per_step = json.at("train_exchanges_per_step");
   row.bytes_per_step = json.at("train_bytes_per_step");
-  row.peak_memory_bytes_per_rank = static_cast<int64_t>(json.at("peak_memory_bytes_per_rank").get<double>());
+  row.peak_memory_bytes_per_rank =
+      static_cast<int64_t>(json.at("peak_memory_bytes_per_rank").get<double>());
   row.loss = json.at("train_final_loss");
   for (const auto& [key, value] : json.items()) {
     auto at = key.find("_at_");
     if (key.rfind("eval_", 0) != 0) continue;
-    auto name = at == std::string::npos
-                    ? key.substr(5)
-                    : key.substr(5, at - 5) + "@" + key.substr(at + 4);
+    auto name =
+        at == std::string::npos ? key.substr(5) : key.substr(5, at - 5) + "@" + key.substr(at + 4);
     if (at != std::string::npos || name == "loss") row.metrics[name] = value;
   }
   return row;
 }
 
-std::string versions_line() { return TORCH_VERSION; }
+std::string versions_line() {
+  return TORCH_VERSION;
+}
 
 }  // namespace
 
@@ -124,8 +129,10 @@ int bench_strategies(const StrategyBench& options) {
     auto done = launch::run_process(command(trial, options, arguments, output / name), process);
     if (!done.ok()) {
       if (!keep) fs::remove_all(output);
-      fail<Error>("cli", "training with {} on {} ranks ended with exit code {}; its message stands "
-                  "above", trial.strategy, trial.ranks, done.exit_code);
+      fail<Error>("cli",
+                  "training with {} on {} ranks ended with exit code {}; its message stands "
+                  "above",
+                  trial.strategy, trial.ranks, done.exit_code);
     }
     rows.push_back(result(trial, arguments, output / name));
   }

@@ -28,8 +28,8 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
       parts.push_back(fmt::format("... {} more ranks", shares.size() - 8));
       break;
     }
-    parts.push_back(fmt::format("rank {}: {} rows, {} batches", share.rank,
-                                human_count(share.rows), human_count(share.batches)));
+    parts.push_back(fmt::format("rank {}: {} rows, {} batches", share.rank, human_count(share.rows),
+                                human_count(share.batches)));
   }
   return join(parts, "; ");
 }
@@ -61,7 +61,8 @@ class Console : public train::Callback {
          job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",
          arguments.gradient_accumulation_steps, info.total_batch);
     if (job.num_ranks() > 1) {
-      item("note", "the total batch counts all devices: the learning rate may need tuning and "
+      item("note",
+           "the total batch counts all devices: the learning rate may need tuning and "
            "metrics may move");
     }
     item("steps", "{} ({} per epoch)", human_count(info.max_steps),
@@ -78,10 +79,11 @@ class Console : public train::Callback {
     write(r.to_json());
     if (quiet_) return;
     auto width = std::to_string(r.max_steps).size();
-    fmt::print("step {:>{}}/{}  epoch {:6.2f}  loss {:8.4f}  grad {:7.3f}  lr {:.2e}  {:>7.0f} "
-               "samples/s  mem {}",
-               r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
-               r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
+    fmt::print(
+        "step {:>{}}/{}  epoch {:6.2f}  loss {:8.4f}  grad {:7.3f}  lr {:.2e}  {:>7.0f} "
+        "samples/s  mem {}",
+        r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
+        r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
     if (r.data_wait_percent >= 1) fmt::print("  data {:.0f} %", r.data_wait_percent);
     if (r.comm_wait_percent >= 0.05) fmt::print("  comm {:.1f} %", r.comm_wait_percent);
     if (r.step < r.max_steps) fmt::print("  left {}", human_seconds(r.seconds_left));
@@ -107,8 +109,8 @@ class Console : public train::Callback {
     write(Json(metrics));
     if (quiet_) return;
     fmt::print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}\n",
-               human_seconds(metrics.at("train_runtime")),
-               metrics.at("train_samples_per_second"), metrics.at("train_final_loss"),
+               human_seconds(metrics.at("train_runtime")), metrics.at("train_samples_per_second"),
+               metrics.at("train_final_loss"),
                human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     std::fflush(stdout);
   }

@@ -24,10 +24,9 @@ enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal 
     environment = launch::detect_environment();
   } catch (const std::exception&) {
   }
-  auto who = environment.world_size > 1
-                 ? fmt::format(" on rank {} of {} ({})", environment.rank, environment.world_size,
-                               launch::host_name())
-                 : "";
+  auto who = environment.world_size > 1 ? fmt::format(" on rank {} of {} ({})", environment.rank,
+                                                      environment.world_size, launch::host_name())
+                                        : "";
   launch::write_error_file(environment, kind, message);
   std::fflush(stdout);
   fmt::print(stderr, "convoy: error{}: {}\n", who, message);
@@ -48,15 +47,14 @@ std::vector<std::string> long_options(const CLI::App& app) {
 }
 
 /// Finds options that neither the command nor the configuration knows.
-void refuse_unknown(const std::vector<std::string>& args, CLI::App& app,
-                    const OptionTable& table) {
+void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const OptionTable& table) {
   auto known = long_options(*app.get_subcommand(args[0]));
   auto all = known;
   for (const auto& option : table.options()) all.push_back(option.name);
   for (size_t i = 1; i < args.size() && args[i] != "--"; ++i) {
     if (args[i].rfind("--", 0) != 0) continue;
-    auto name = args[i].substr(2, args[i].find('=') == std::string::npos ? std::string::npos
-                                                                         : args[i].find('=') - 2);
+    auto name = args[i].substr(
+        2, args[i].find('=') == std::string::npos ? std::string::npos : args[i].find('=') - 2);
     if (std::find(known.begin(), known.end(), name) != known.end() || name == "help") continue;
     bool dotted = name.find('.') != std::string::npos;
     fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name,
@@ -114,8 +112,10 @@ int main(int argc, char** argv) {
   } catch (const InternalError& error) {
     leave("InternalError", error.what(), kInternal);
   } catch (const std::bad_alloc&) {
-    leave("OutOfMemory", "[memory] the machine has no memory left; try a smaller "
-          "per_device_train_batch_size with more gradient_accumulation_steps, or bf16", kFailed);
+    leave("OutOfMemory",
+          "[memory] the machine has no memory left; try a smaller "
+          "per_device_train_batch_size with more gradient_accumulation_steps, or bf16",
+          kFailed);
   } catch (const std::exception& error) {
     std::string text = error.what();
     leave("Exception", text.substr(0, text.find('\n')), kFailed);

@@ -97,9 +97,10 @@ void add_predict(CLI::App& app, Run& run) {
                     "do not recommend what the session holds already");
   command->add_option("--output", options->output,
                       "write .csv, .jsonl or .parquet instead of printing");
-  command->footer("Raw ids come from items.parquet, which the run keeps beside its weights.\n"
-                  "Examples:\n  convoy predict runs/first --top-k 10 --rows 5\n"
-                  "  convoy predict runs/first --data today.parquet --output top.parquet\n");
+  command->footer(
+      "Raw ids come from items.parquet, which the run keeps beside its weights.\n"
+      "Examples:\n  convoy predict runs/first --top-k 10 --rows 5\n"
+      "  convoy predict runs/first --data today.parquet --output top.parquet\n");
   command->callback([options, &run] { run = [options] { return run_predict(*options); }; });
 }
 

@@ -16,8 +16,12 @@ std::vector<std::string>& stored_args() {
 
 }  // namespace
 
-const std::vector<std::string>& typed_args() { return stored_args(); }
-void set_typed_args(std::vector<std::string> args) { stored_args() = std::move(args); }
+const std::vector<std::string>& typed_args() {
+  return stored_args();
+}
+void set_typed_args(std::vector<std::string> args) {
+  stored_args() = std::move(args);
+}
 
 bool takes_config(const std::vector<std::string>& args) {
   const std::vector<std::string> commands{"train", "eval", "predict", "bench"};

@@ -15,12 +15,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string reason() { return std::strerror(errno); }
+std::string reason() {
+  return std::strerror(errno);
+}
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail<FileError>("files", "cannot create folder {}: {}", folder.string(), error.message());
+  if (error)
+    fail<FileError>("files", "cannot create folder {}: {}", folder.string(), error.message());
 }
 
 void sync_path(const fs::path& path, bool folder) {

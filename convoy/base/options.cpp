@@ -82,7 +82,9 @@ Option& Option::alias(std::string other) {
   return *this;
 }
 
-Option& Option::at_least(double low) { return within(low, HUGE_VAL); }
+Option& Option::at_least(double low) {
+  return within(low, HUGE_VAL);
+}
 
 Option& Option::within(double low, double high) {
   auto earlier = std::move(check);
@@ -122,8 +124,7 @@ Option& OptionTable::add(std::string section, std::string name, bool& target, st
   return o;
 }
 
-Option& OptionTable::add(std::string section, std::string name, int64_t& target,
-                         std::string help) {
+Option& OptionTable::add(std::string section, std::string name, int64_t& target, std::string help) {
   auto& o = push(std::move(section), std::move(name), std::move(help), "integer");
   o.parse = [&o, &target](const std::string& text) {
     target = parse_value<int64_t>(o, text, kInteger);
@@ -134,8 +135,7 @@ Option& OptionTable::add(std::string section, std::string name, int64_t& target,
   return o;
 }
 
-Option& OptionTable::add(std::string section, std::string name, double& target,
-                         std::string help) {
+Option& OptionTable::add(std::string section, std::string name, double& target, std::string help) {
   auto& o = push(std::move(section), std::move(name), std::move(help), "number");
   o.parse = [&o, &target](const std::string& text) {
     target = parse_value<double>(o, text, kNumber);
@@ -324,8 +324,8 @@ std::string OptionTable::to_markdown() const {
                          section);
     }
     auto type = option.choices.empty() ? option.type : join(option.choices, ", ");
-    out += fmt::format("| `{}` | {} | `{}` | {} |\n", option.name, type, option.initial,
-                       option.help);
+    out +=
+        fmt::format("| `{}` | {} | `{}` | {} |\n", option.name, type, option.initial, option.help);
   }
   return out;
 }

@@ -26,8 +26,10 @@ std::string plain(const toml::node& node, const std::string& key, const std::str
     for (const auto& item : *array) items.push_back(plain(item, key, where));
     return join(items, ",");
   }
-  fail<UsageError>("config", "{} has a value of an unsupported kind in {}; expected a number, "
-                   "text, true, false or a list", key, position(where, node.source()));
+  fail<UsageError>("config",
+                   "{} has a value of an unsupported kind in {}; expected a number, "
+                   "text, true, false or a list",
+                   key, position(where, node.source()));
 }
 
 }  // namespace
@@ -51,8 +53,10 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
     std::string section(name.str());
     const auto* body = node.as_table();
     if (body == nullptr) {
-      fail<UsageError>("config", "'{}' in {} stands outside a section; expected it under one of "
-                       "[{}]", section, position(where, node.source()), join(sections, "], ["));
+      fail<UsageError>("config",
+                       "'{}' in {} stands outside a section; expected it under one of "
+                       "[{}]",
+                       section, position(where, node.source()), join(sections, "], ["));
     }
     if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
       fail<UsageError>("config", "unknown section [{}] in {}; expected one of [{}]{}", section,

@@ -28,7 +28,9 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-constexpr uint64_t hash_combine(uint64_t a, uint64_t b) { return mix64(a ^ mix64(b)); }
+constexpr uint64_t hash_combine(uint64_t a, uint64_t b) {
+  return mix64(a ^ mix64(b));
+}
 
 /// A hash of text that is the same on every machine and in every run.
 constexpr uint64_t hash_text(std::string_view text) {

@@ -110,7 +110,11 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
-bool parse_number(std::string_view text, int64_t& out) { return parse_whole(text, out); }
-bool parse_number(std::string_view text, double& out) { return parse_whole(text, out); }
+bool parse_number(std::string_view text, int64_t& out) {
+  return parse_whole(text, out);
+}
+bool parse_number(std::string_view text, double& out) {
+  return parse_whole(text, out);
+}
 
 }  // namespace convoy

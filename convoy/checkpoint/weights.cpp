@@ -83,10 +83,10 @@ void read(const std::filesystem::path& path, const std::vector<Place>& places) {
   }
   if (!wrong.empty()) {
     const size_t shown = std::min<size_t>(wrong.size(), 5);
-    fail<FileError>("checkpoint", "{} does not fit the model: {}{}", path.string(),
-                    fmt::join(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown),
-                              "; "),
-                    shown < wrong.size() ? fmt::format("; and {} more", wrong.size() - shown) : "");
+    fail<FileError>(
+        "checkpoint", "{} does not fit the model: {}{}", path.string(),
+        fmt::join(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
+        shown < wrong.size() ? fmt::format("; and {} more", wrong.size() - shown) : "");
   }
   at::NoGradGuard no_grad;
   for (const auto& place : places) {

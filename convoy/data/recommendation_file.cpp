@@ -30,10 +30,10 @@ struct RecommendationFile::Impl {
   void flush() {
     if (rows.length() == 0) return;
     const int64_t count = rows.length();
-    arrow::ArrayVector columns{
-        arrow_value(rows.Finish(), shown), arrow_value(ranks.Finish(), shown),
-        arrow_value(ids.Finish(), shown), arrow_value(scores.Finish(), shown),
-        arrow_value(names.Finish(), shown)};
+    arrow::ArrayVector columns{arrow_value(rows.Finish(), shown),
+                               arrow_value(ranks.Finish(), shown), arrow_value(ids.Finish(), shown),
+                               arrow_value(scores.Finish(), shown),
+                               arrow_value(names.Finish(), shown)};
     writer.begin_row_group();
     writer.write(*arrow::RecordBatch::Make(file_schema(), count, columns));
   }

@@ -17,7 +17,7 @@ void remember(int signal) {
 SignalCatcher::SignalCatcher() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     pending[kSignals[i]] = 0;
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = remember;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(kSignals[i], nullptr, &before_[i]);

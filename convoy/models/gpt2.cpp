@@ -63,8 +63,8 @@ class Gpt2Layer : public nn::Block {
     auto normed = nn::layer_norm(x, ln_2_weight_, ln_2_bias_, config_.layer_norm_epsilon);
     auto inner = nn::linear(normed, fc_weight_, fc_bias_, true);
     const auto& kind = config_.activation_function;
-    auto active = kind == "relu" ? at::relu(inner)
-                                 : at::gelu(inner, kind == "gelu_new" ? "tanh" : "none");
+    auto active =
+        kind == "relu" ? at::relu(inner) : at::gelu(inner, kind == "gelu_new" ? "tanh" : "none");
     return nn::linear(active, out_weight_, out_bias_, true);
   }
 
@@ -90,8 +90,10 @@ class Gpt2Layer : public nn::Block {
 
 void Gpt2Config::check() const {
   if (n_head < 1 || n_embd % n_head != 0) {
-    fail<UsageError>("models", "d_model = {} does not divide into n_head = {} heads; try n_head = "
-                     "{}", n_embd, n_head, n_embd % 4 == 0 ? 4 : 1);
+    fail<UsageError>("models",
+                     "d_model = {} does not divide into n_head = {} heads; try n_head = "
+                     "{}",
+                     n_embd, n_head, n_embd % 4 == 0 ? 4 : 1);
   }
   if (activation_function != "gelu" && activation_function != "gelu_new" &&
       activation_function != "relu") {

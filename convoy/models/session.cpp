@@ -27,9 +27,9 @@ class SessionInput : public nn::Block {
     for (const auto& feature : config_.features) {
       if (feature.categorical) {
         int64_t dim = feature.dim > 0 ? feature.dim : D;
-        tables_[feature.name] =
-            declare({fmt::format("embeddings.{}.weight", feature.name),
-                     {feature.cardinality, dim}, Init::normal(config.body.initializer_range)});
+        tables_[feature.name] = declare({fmt::format("embeddings.{}.weight", feature.name),
+                                         {feature.cardinality, dim},
+                                         Init::normal(config.body.initializer_range)});
         width += dim;
       } else {
         ++num_continuous;
@@ -43,7 +43,8 @@ class SessionInput : public nn::Block {
     if (config.aggregation == "concat" && width != D) {
       projection_ = dense("input_projection", width, D);
     }
-    positions_ = declare({"transformer.wpe.weight", {config.body.n_positions, D},
+    positions_ = declare({"transformer.wpe.weight",
+                          {config.body.n_positions, D},
                           Init::normal(config.body.initializer_range)});
   }
 
@@ -70,9 +71,8 @@ class SessionInput : public nn::Block {
     }
     if (projection_.weight) x = apply(projection_, x).to(at::kFloat);
     x = nn::dropout(nn::add_positions(x, positions_), config_.body.embd_pdrop, context, 0);
-    return {{"hidden", x},
-            {"item_ids", in.at(config_.item_feature)},
-            {"lengths", in.at("lengths")}};
+    return {
+        {"hidden", x}, {"item_ids", in.at(config_.item_feature)}, {"lengths", in.at("lengths")}};
   }
 
  private:
@@ -81,8 +81,8 @@ class SessionInput : public nn::Block {
   };
 
   Dense dense(const std::string& name, int64_t in, int64_t out) {
-    auto weight = declare({name + ".weight", {out, in},
-                           Init::normal(config_.body.initializer_range)});
+    auto weight =
+        declare({name + ".weight", {out, in}, Init::normal(config_.body.initializer_range)});
     nn::ParamSpec bias{name + ".bias", {out}, Init::zeros()};
     bias.decay = false;
     return {weight, declare(std::move(bias))};
@@ -110,8 +110,8 @@ class SessionHead : public nn::Block {
     norm_bias_ = declare(std::move(bias));
     const int64_t item_dim = item_table->spec().shape[1];
     if (item_dim != D) {
-      output_projection_ = declare({"output_projection.weight", {item_dim, D},
-                                    Init::normal(config.body.initializer_range)});
+      output_projection_ = declare(
+          {"output_projection.weight", {item_dim, D}, Init::normal(config.body.initializer_range)});
     }
     items_ = tie(item_table);
   }
@@ -138,8 +138,7 @@ class SessionHead : public nn::Block {
     auto targets = ids.reshape({-1}).index_select(0, at_position + 1);
     auto h = states(x, at_position);
     auto loss = nn::tied_cross_entropy(h, items_, targets, config_.temperature);
-    nn::Bundle out{{"loss", loss},
-                   {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
+    nn::Bundle out{{"loss", loss}, {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (context.mode == Mode::Evaluate) {
       auto scores = nn::tied_scores(h, items_, config_.temperature);
       auto own = scores.gather(1, (targets - 1).unsqueeze(1));
@@ -176,8 +175,10 @@ void SessionConfig::check() const {
                      item_feature);
   }
   if (item().cardinality < 2) {
-    fail<UsageError>("models", "the item feature '{}' has {} ids; expected at least one besides "
-                     "padding", item_feature, item().cardinality);
+    fail<UsageError>("models",
+                     "the item feature '{}' has {} ids; expected at least one besides "
+                     "padding",
+                     item_feature, item().cardinality);
   }
   if (aggregation != "concat" && aggregation != "sum") {
     fail<UsageError>("models", "aggregation '{}' is unknown; expected concat or sum", aggregation);
@@ -185,9 +186,10 @@ void SessionConfig::check() const {
   if (aggregation == "sum") {
     for (const auto& feature : features) {
       if (feature.categorical && feature.dim > 0 && feature.dim != body.n_embd) {
-        fail<UsageError>("models", "aggregation = sum needs every feature as wide as d_model = {};"
-                         " got {} with {}; try aggregation = concat", body.n_embd, feature.name,
-                         feature.dim);
+        fail<UsageError>("models",
+                         "aggregation = sum needs every feature as wide as d_model = {};"
+                         " got {} with {}; try aggregation = concat",
+                         body.n_embd, feature.name, feature.dim);
       }
     }
   }

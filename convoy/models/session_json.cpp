@@ -42,8 +42,8 @@ SessionConfig SessionConfig::from_json(const Json& json, const std::string& wher
     }
     json.at("item_feature").get_to(config.item_feature);
     for (const auto& item : json.at("features")) {
-      config.features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality"),
-                                 item.at("dim")});
+      config.features.push_back(
+          {item.at("name"), item.at("categorical"), item.at("cardinality"), item.at("dim")});
     }
     json.at("aggregation").get_to(config.aggregation);
     json.at("continuous_projection").get_to(config.continuous_projection);

@@ -12,7 +12,9 @@ namespace convoy::nn {
 
 namespace {
 
-at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+at::Tensor rows_of(const at::Tensor& x) {
+  return x.reshape({-1, x.size(-1)});
+}
 
 void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
   if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
@@ -60,8 +62,8 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding)
     out = at::embedding(table->value(), ids).to(at::kFloat);
   }
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    table->add_grad(at::embedding_dense_backward(grad, ids, table->spec().shape[0],
-                                                 padding ? 0 : -1, false));
+    table->add_grad(
+        at::embedding_dense_backward(grad, ids, table->spec().shape[0], padding ? 0 : -1, false));
     return {};
   });
 }
@@ -90,9 +92,8 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
   {
     at::NoGradGuard no_grad;
     input = x.detach().to(at::kFloat);
-    std::tie(out, mean, rstd) =
-        at::native_layer_norm(input, normalized, weight->value().to(at::kFloat),
-                              bias->value().to(at::kFloat), epsilon);
+    std::tie(out, mean, rstd) = at::native_layer_norm(
+        input, normalized, weight->value().to(at::kFloat), bias->value().to(at::kFloat), epsilon);
   }
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto [back, weight_grad, bias_grad] = at::native_layer_norm_backward(
@@ -115,13 +116,13 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   auto scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
   scores = scores.masked_fill(future, -std::numeric_limits<float>::infinity());
   auto probabilities = at::softmax(scores, -1, at::kFloat);
-  probabilities = dropout(probabilities, dropout_rate, context, site,
-                          {q.size(1), max_length, max_length});
+  probabilities =
+      dropout(probabilities, dropout_rate, context, site, {q.size(1), max_length, max_length});
   return at::matmul(probabilities.to(v.scalar_type()), v);
 }
 
-at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table,
-                              const at::Tensor& targets, double temperature) {
+at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                              double temperature) {
   const int64_t num_items = table->spec().shape[0] - 1;
   const auto dtype = table->value().scalar_type();
   const bool wants_slope = at::GradMode::is_enabled();

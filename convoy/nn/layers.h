@@ -6,9 +6,9 @@
 namespace convoy::nn {
 
 /// x [..., in] times the parameter, plus an optional bias [out].
-/// `weight` is [in, out] as in GPT-2's Conv1D when `in_first`, else [out, in] as in torch::nn::Linear.
-at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
-                  bool in_first);
+/// `weight` is [in, out] as in GPT-2's Conv1D when `in_first`, else [out, in] as in
+/// torch::nn::Linear.
+at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
 
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
 /// Ids must be in range: loaders check them against the schema.
@@ -30,8 +30,8 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 /// Sum over N rows of the cross-entropy of h [N, D] against rows 1..V-1 of `table` [V, D]:
 /// id 0 (padding) is not in the softmax. targets [N] int64 in 1..V-1. fp32 scalar.
-at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table,
-                              const at::Tensor& targets, double temperature);
+at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                              double temperature);
 
 /// Scores [N, V-1] fp32 of ids 1..V-1 (column c is id c + 1), without autograd.
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature);

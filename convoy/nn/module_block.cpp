@@ -39,8 +39,10 @@ ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forw
   for (const auto& item : module_->named_parameters()) {
     const auto& leaf = item.value();
     if (leaf.scalar_type() != at::kFloat) {
-      fail<UsageError>("nn", "parameter {} of the module is {}; expected fp32; try module->to("
-                       "torch::kFloat)", item.key(), c10::toString(leaf.scalar_type()));
+      fail<UsageError>("nn",
+                       "parameter {} of the module is {}; expected fp32; try module->to("
+                       "torch::kFloat)",
+                       item.key(), c10::toString(leaf.scalar_type()));
     }
     ParamSpec spec{item.key(), leaf.sizes().vec(), Init::given()};
     spec.decay = leaf.dim() > 1;

@@ -33,7 +33,8 @@ class ModuleBlock : public Block {
 template <class Module, class F>
 BlockList module_model(std::shared_ptr<Module> module, F forward) {
   return {std::make_shared<ModuleBlock>(
-      module, [module, forward](const Bundle& in, const Context&) { return forward(*module, in); })};
+      module,
+      [module, forward](const Bundle& in, const Context&) { return forward(*module, in); })};
 }
 
 }  // namespace convoy::nn

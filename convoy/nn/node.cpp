@@ -49,8 +49,7 @@ at::Tensor with_backward(at::Tensor output, const std::vector<at::Tensor>& input
   torch::autograd::edge_list edges;
   for (const auto& input : inputs) {
     bool wanted = input.defined() && input.requires_grad();
-    edges.push_back(wanted ? torch::autograd::impl::gradient_edge(input)
-                           : torch::autograd::Edge());
+    edges.push_back(wanted ? torch::autograd::impl::gradient_edge(input) : torch::autograd::Edge());
   }
   using Pointer = decltype(torch::autograd::Edge::function);
   torch::autograd::create_gradient_edge(

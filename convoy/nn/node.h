@@ -13,8 +13,7 @@ namespace convoy::nn {
 /// `backward` receives the gradient of `output` and returns one gradient per input (undefined ones
 /// are fine). It runs even when no input needs a gradient, since parameters take theirs in it.
 /// It must not hold `output` itself, only `output.detach()`.
-at::Tensor with_backward(
-    at::Tensor output, const std::vector<at::Tensor>& inputs,
-    std::function<std::vector<at::Tensor>(const at::Tensor& grad)> backward);
+at::Tensor with_backward(at::Tensor output, const std::vector<at::Tensor>& inputs,
+                         std::function<std::vector<at::Tensor>(const at::Tensor& grad)> backward);
 
 }  // namespace convoy::nn

@@ -11,7 +11,9 @@ namespace convoy::parallel {
 
 namespace {
 
-int64_t aligned(int64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned(int64_t offset) {
+  return (offset + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 /// Appends parameters from `offset` on and returns where the next may start.
 int64_t place(std::vector<Slot>& slots, const std::vector<nn::ParamPtr>& params, int64_t offset) {
@@ -27,9 +29,14 @@ int64_t place(std::vector<Slot>& slots, const std::vector<nn::ParamPtr>& params,
 Arena::Arena(const nn::BlockList& blocks, ArenaOptions options, const Arena* share_weights_with)
     : options_(options) {
   lay_out(blocks);
-  const int64_t count = units_.empty() ? 0 : std::max_element(units_.begin(), units_.end(),
-      [](const Unit& a, const Unit& b) { return a.end < b.end; })->end;
-  const int64_t frozen = frozen_.empty() ? 0 : aligned(frozen_.back().begin + frozen_.back().length);
+  const int64_t count =
+      units_.empty()
+          ? 0
+          : std::max_element(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
+              return a.end < b.end;
+            })->end;
+  const int64_t frozen =
+      frozen_.empty() ? 0 : aligned(frozen_.back().begin + frozen_.back().length);
   auto fp32 = at::TensorOptions().dtype(at::kFloat).device(options.device);
   grads_ = at::zeros({count}, fp32);
   if (share_weights_with != nullptr) {

@@ -31,8 +31,10 @@ nn::Bundle detached(const nn::Bundle& bundle) {
 const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
   auto it = bundle.find(name);
   if (it == bundle.end()) {
-    fail<UsageError>("parallel", "the model's last block returned no '{}'; expected 'loss' (sum "
-                     "over targets) and 'count' (their number)", name);
+    fail<UsageError>("parallel",
+                     "the model's last block returned no '{}'; expected 'loss' (sum "
+                     "over targets) and 'count' (their number)",
+                     name);
   }
   return it->second;
 }
@@ -115,8 +117,9 @@ void Executor::forward_block(Pass& pass, int64_t block, int64_t m) {
   auto& ins = pass.ins[static_cast<size_t>(m)];
   auto& outs = pass.outs[static_cast<size_t>(m)];
   if (b > 0) ins[b] = detached(outs[b - 1]);
-  nn::Context context{nn::Mode::Train, pass.input.seed, pass.input.step, block, compute_dtype_,
-                      pass.micro_batches[static_cast<size_t>(m)].samples};
+  nn::Context context{nn::Mode::Train, pass.input.seed,
+                      pass.input.step, block,
+                      compute_dtype_,  pass.micro_batches[static_cast<size_t>(m)].samples};
   outs[b] = blocks_[b]->forward(ins[b], context);
 }
 
@@ -189,7 +192,8 @@ void Executor::reduce_loss(Pass& pass) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (values[2 + rank] == 0) continue;
     for (auto& handle : pass.handles) handle.wait();
-    fail<NumericError>("train", "the loss of step {} is not finite on rank {}; got {}; try a lower "
+    fail<NumericError>("train",
+                       "the loss of step {} is not finite on rank {}; got {}; try a lower "
                        "learning_rate, max_grad_norm, or look for NaN in the data",
                        pass.input.step + 1, rank,
                        rank == group_.rank() ? fmt::format("{}", result.loss_sum) : "nan or inf");
@@ -213,7 +217,8 @@ void Executor::clip(Pass& pass) {
   const double norm = std::sqrt(squares) / count;
   pass.result.grad_norm = norm;
   if (!std::isfinite(norm)) {
-    fail<NumericError>("train", "the gradient of step {} is not finite on rank {}; got a norm of "
+    fail<NumericError>("train",
+                       "the gradient of step {} is not finite on rank {}; got a norm of "
                        "{}; try a lower learning_rate or look for extreme values in the data",
                        pass.input.step + 1, group_.rank(), norm);
   }

@@ -33,8 +33,8 @@ struct StepInput {
 /// What a step yields, summed over all data-parallel ranks.
 struct StepResult {
   double loss_sum = 0;
-  double count = 0;      ///< valid targets
-  double grad_norm = 0;  ///< of the mean loss, before clipping
+  double count = 0;         ///< valid targets
+  double grad_norm = 0;     ///< of the mean loss, before clipping
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }

@@ -21,8 +21,7 @@ class ProcessStrategy : public Strategy {
     return replica_.step(cells.at(0), input, optimizer);
   }
 
-  std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
-                                  nn::Mode mode) override {
+  std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches, nn::Mode mode) override {
     return {replica_.forward(batches.at(0), mode)};
   }
 

@@ -14,8 +14,8 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
       arena_(blocks_, {options.device, options.bf16 ? at::kBFloat16 : at::kFloat},
              share_weights_with != nullptr ? &share_weights_with->arena_ : nullptr),
       buckets_(schedule::make_buckets(arena_.table(), options.bucket_bytes)),
-      program_(schedule::data_parallel_program(arena_.table(), buckets_,
-                                               options.num_micro_batches)) {
+      program_(
+          schedule::data_parallel_program(arena_.table(), buckets_, options.num_micro_batches)) {
   schedule::check(program_, arena_.table(), buckets_, options.num_micro_batches);
   const bool owns_weights = share_weights_with == nullptr;
   if (owns_weights) {
@@ -23,9 +23,8 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
     arena_.first_moments() = at::zeros_like(arena_.masters());
     arena_.second_moments() = at::zeros_like(arena_.masters());
   }
-  executor_ = std::make_unique<Executor>(blocks_, arena_, group_,
-                                         options.bf16 ? at::kBFloat16 : at::kFloat, buckets_,
-                                         owns_weights);
+  executor_ = std::make_unique<Executor>(
+      blocks_, arena_, group_, options.bf16 ? at::kBFloat16 : at::kFloat, buckets_, owns_weights);
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,

@@ -19,8 +19,8 @@ class Strategy {
   virtual int num_local_ranks() const = 0;
 
   /// cells[local rank][micro-batch]. Returns totals over all ranks.
-  virtual StepResult step(const std::vector<std::vector<MicroBatch>>& cells,
-                          const StepInput& input, const OptimizerOptions& optimizer) = 0;
+  virtual StepResult step(const std::vector<std::vector<MicroBatch>>& cells, const StepInput& input,
+                          const OptimizerOptions& optimizer) = 0;
   /// One batch per local rank; the last blocks' bundles.
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
                                           nn::Mode mode) = 0;

@@ -44,8 +44,7 @@ class ThreadStrategy : public Strategy {
     return results[0];
   }
 
-  std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
-                                  nn::Mode mode) override {
+  std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches, nn::Mode mode) override {
     std::vector<nn::Bundle> out(replicas_.size());
     each([&](int r) {
       auto i = static_cast<size_t>(r);

@@ -43,7 +43,7 @@ MachineFacts machine_facts() {
   facts.cpu = value_in("/proc/cpuinfo", "model name", ':');
   if (facts.cpu.empty()) facts.cpu = fmt::format("unknown {}", name.machine);
   facts.cores = usable_cores();
-  struct sysinfo info {};
+  struct sysinfo info{};
   if (::sysinfo(&info) == 0) {
     facts.memory_bytes = static_cast<int64_t>(info.totalram) * static_cast<int64_t>(info.mem_unit);
   }

@@ -33,12 +33,10 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "adam_beta1", adam_beta1, "AdamW's first decay rate").within(0, 1);
   t.add(s, "adam_beta2", adam_beta2, "AdamW's second decay rate").within(0, 1);
   t.add(s, "adam_epsilon", adam_epsilon, "AdamW's epsilon").at_least(0);
-  t.add(s, "max_grad_norm", max_grad_norm, "clip the gradient to this norm; 0 = never")
-      .at_least(0);
+  t.add(s, "max_grad_norm", max_grad_norm, "clip the gradient to this norm; 0 = never").at_least(0);
   t.add(s, "lr_scheduler_type", lr_scheduler_type, "how the learning rate changes")
       .choice(optim::lr_schedule_types());
-  t.add(s, "warmup_ratio", warmup_ratio, "part of the steps in which the rate rises")
-      .within(0, 1);
+  t.add(s, "warmup_ratio", warmup_ratio, "part of the steps in which the rate rises").within(0, 1);
   t.add(s, "warmup_steps", warmup_steps, "steps in which the rate rises; wins over warmup_ratio")
       .at_least(0);
   t.add(s, "bf16", bf16, "compute in bfloat16 with fp32 master weights (also on CPU)");
@@ -52,7 +50,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "eval_strategy", eval_strategy, "when to evaluate")
       .choice(kWhen)
       .alias("evaluation_strategy");
-  t.add(s, "eval_steps", eval_steps, "evaluate every N steps; below 1: part of all steps; none = "
+  t.add(s, "eval_steps", eval_steps,
+        "evaluate every N steps; below 1: part of all steps; none = "
         "logging_steps")
       .at_least(1e-9);
   t.add(s, "eval_on_start", eval_on_start, "evaluate before the first step");
@@ -65,7 +64,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "top_ks", top_ks, "cut-offs of NDCG, Recall and MRR");
 
   s = "parallel";
-  t.add(s, "strategy", parallel.strategy, "auto, one device, DataParallel, or "
+  t.add(s, "strategy", parallel.strategy,
+        "auto, one device, DataParallel, or "
         "DistributedDataParallel")
       .choice({"auto", "single", "dp", "ddp"});
   t.add(s, "replicas", parallel.replicas, "DataParallel replicas on CPU; 0 = one").at_least(0);
@@ -75,7 +75,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "backend", parallel.backend, "what carries collectives between processes")
       .choice({"auto", "gloo", "nccl"})
       .alias("ddp_backend");
-  t.add(s, "threads", parallel.threads, "threads per rank inside operations; 0 = OMP_NUM_THREADS "
+  t.add(s, "threads", parallel.threads,
+        "threads per rank inside operations; 0 = OMP_NUM_THREADS "
         "or the cores shared out")
       .at_least(0);
   t.add(s, "bucket_cap_mb", parallel.bucket_cap_mb, "gradients are summed in pieces of this size")
@@ -87,8 +88,7 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "device", parallel.device, "where to compute").choice({"auto", "cpu", "cuda"});
 
   s = "output";
-  t.add(s, "dir", output.dir, "folder of the run: checkpoints, model, results")
-      .alias("output_dir");
+  t.add(s, "dir", output.dir, "folder of the run: checkpoints, model, results").alias("output_dir");
   t.add(s, "overwrite", output.overwrite, "replace a run that output.dir holds already")
       .alias("overwrite_output_dir");
   t.add(s, "quiet", output.quiet, "print errors only");

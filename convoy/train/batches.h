@@ -22,8 +22,8 @@ struct StreamOptions {
 
 /// One step's batches of this process.
 struct StepCells {
-  int64_t s0 = 0;   ///< first sample of the step's global batch
-  int64_t end = 0;  ///< one past the last: the position after the step
+  int64_t s0 = 0;                           ///< first sample of the step's global batch
+  int64_t end = 0;                          ///< one past the last: the position after the step
   std::vector<parallel::MicroBatch> cells;  ///< layout.accumulation of them
   std::vector<int64_t> num_samples;         ///< rows of each cell that are samples
 };

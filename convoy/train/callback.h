@@ -37,10 +37,10 @@ struct LogRecord {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double samples_per_second = 0;   ///< over all ranks
-  double data_wait_percent = 0;    ///< of the time, waiting for data
-  double comm_wait_percent = 0;    ///< of the time, in communication that was not hidden
-  int64_t memory_bytes = 0;        ///< of this process now
+  double samples_per_second = 0;  ///< over all ranks
+  double data_wait_percent = 0;   ///< of the time, waiting for data
+  double comm_wait_percent = 0;   ///< of the time, in communication that was not hidden
+  int64_t memory_bytes = 0;       ///< of this process now
   double seconds_left = 0;
 
   Json to_json() const;
@@ -49,11 +49,11 @@ struct LogRecord {
 /// One optimizer step, timed on this process.
 struct StepTiming {
   int64_t step = 0;
-  double seconds = 0;       ///< since the step before ended, data loading included
-  double data_wait = 0;     ///< of these, waiting for data
-  double comm_wait = 0;     ///< of these, in communication that was not hidden
-  int64_t samples = 0;      ///< over all ranks
-  int64_t local_tokens = 0; ///< valid positions on this process
+  double seconds = 0;        ///< since the step before ended, data loading included
+  double data_wait = 0;      ///< of these, waiting for data
+  double comm_wait = 0;      ///< of these, in communication that was not hidden
+  int64_t samples = 0;       ///< over all ranks
+  int64_t local_tokens = 0;  ///< valid positions on this process
 };
 
 using Metrics = std::map<std::string, double>;

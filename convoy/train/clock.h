@@ -34,8 +34,8 @@ struct Trainer::Clock {
     record.data_wait_percent = 100 * (data_wait_so_far - data_wait) / span;
     record.comm_wait_percent = 100 * comm_wait / span;
     const auto done = static_cast<double>(record.step - first_step);
-    record.seconds_left = now / std::max(1.0, done) *
-                          static_cast<double>(record.max_steps - record.step);
+    record.seconds_left =
+        now / std::max(1.0, done) * static_cast<double>(record.max_steps - record.step);
     line_began = now;
     samples = 0;
     comm_wait = 0;

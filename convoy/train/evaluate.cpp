@@ -38,7 +38,8 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
   ranking.reduce(group);
   if (sums[1] == 0) {
-    fail<UsageError>("train", "no row of the evaluation data has a target; expected sessions of at "
+    fail<UsageError>("train",
+                     "no row of the evaluation data has a target; expected sessions of at "
                      "least two items");
   }
   Metrics metrics = ranking.values(prefix);

@@ -108,9 +108,9 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
   int64_t filled = bucket_bytes;
   for (const auto& param : params) {
     if (!param.requires_grad()) continue;
-    const bool other_kind = !impl_->buckets.empty() &&
-                            impl_->buckets.back().params[0].options().type_equal(param.options()) ==
-                                false;
+    const bool other_kind =
+        !impl_->buckets.empty() &&
+        impl_->buckets.back().params[0].options().type_equal(param.options()) == false;
     if (filled >= bucket_bytes || other_kind) {
       impl_->buckets.emplace_back();
       filled = 0;
@@ -128,10 +128,10 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
     for (const auto& param : bucket.params) {
       bucket.views.push_back(bucket.flat.narrow(0, offset, param.numel()).view(param.sizes()));
       offset += param.numel();
-      torch::autograd::impl::set_post_acc_grad_hooks(
-          param, std::make_unique<ReadyHook>([self, b] {
-            if (auto here = self.lock()) here->ready(b, self);
-          }));
+      torch::autograd::impl::set_post_acc_grad_hooks(param, std::make_unique<ReadyHook>([self, b] {
+                                                       if (auto here = self.lock())
+                                                         here->ready(b, self);
+                                                     }));
     }
   }
 }
@@ -143,6 +143,8 @@ void GradientReducer::before_forward() {
   for (auto& buffer : impl_->buffers) impl_->group.broadcast(buffer, 0, "broadcast buffers");
 }
 
-GradientReducer::NoSync GradientReducer::no_sync() { return NoSync(&impl_->sync); }
+GradientReducer::NoSync GradientReducer::no_sync() {
+  return NoSync(&impl_->sync);
+}
 
 }  // namespace convoy::train

@@ -26,8 +26,10 @@ int threads_per_rank(int64_t asked, int ranks_on_host) {
 }
 
 std::string launch_hint(size_t ranks) {
-  return fmt::format("DistributedDataParallel, a process per device, is usually faster: convoy "
-                     "launch -n {} train ...", ranks);
+  return fmt::format(
+      "DistributedDataParallel, a process per device, is usually faster: convoy "
+      "launch -n {} train ...",
+      ranks);
 }
 
 }  // namespace
@@ -42,23 +44,29 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 
   if (world > 1) {
     if (wanted == "dp" && environment.num_nodes > 1) {
-      fail<UsageError>("parallel", "strategy = dp works inside one process and cannot span {} "
-                       "nodes; try strategy = ddp", environment.num_nodes);
+      fail<UsageError>("parallel",
+                       "strategy = dp works inside one process and cannot span {} "
+                       "nodes; try strategy = ddp",
+                       environment.num_nodes);
     }
     if (wanted == "dp" || wanted == "single") {
-      fail<UsageError>("parallel", "strategy = {} is one process, but {} started {} ranks; try "
-                       "strategy = ddp, or start one process", wanted, environment.source, world);
+      fail<UsageError>("parallel",
+                       "strategy = {} is one process, but {} started {} ranks; try "
+                       "strategy = ddp, or start one process",
+                       wanted, environment.source, world);
     }
     if (arguments.replicas > 1) {
-      fail<UsageError>("parallel", "replicas = {} is for DataParallel in one process, but {} "
-                       "started {} ranks; try leaving one of the two out", arguments.replicas,
-                       environment.source, world);
+      fail<UsageError>("parallel",
+                       "replicas = {} is for DataParallel in one process, but {} "
+                       "started {} ranks; try leaving one of the two out",
+                       arguments.replicas, environment.source, world);
     }
     auto devices_here = static_cast<int>(visible.size());
     if (cuda && environment.local_world_size > devices_here) {
-      fail<UsageError>("parallel", "{} ranks on this host need as many GPUs; got {} visible; try "
-                       "-n {} or --device cpu", environment.local_world_size, devices_here,
-                       devices_here);
+      fail<UsageError>("parallel",
+                       "{} ranks on this host need as many GPUs; got {} visible; try "
+                       "-n {} or --device cpu",
+                       environment.local_world_size, devices_here, devices_here);
     }
     job.strategy = "ddp";
     job.reason = fmt::format("{} started {} ranks", environment.source, world);
@@ -68,13 +76,16 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
   }
 
   if (wanted == "ddp" && !environment.launched()) {
-    fail<UsageError>("parallel", "strategy = ddp needs a process per device; got one process; try "
+    fail<UsageError>("parallel",
+                     "strategy = ddp needs a process per device; got one process; try "
                      "convoy launch -n 2 train ..., or convoy train --nproc 2");
   }
   const size_t replicas = cuda ? visible.size() : static_cast<size_t>(arguments.replicas);
   if (cuda && arguments.replicas > static_cast<int64_t>(visible.size())) {
-    fail<UsageError>("parallel", "replicas = {} need as many GPUs; got {} visible; try "
-                     "CUDA_VISIBLE_DEVICES or fewer replicas", arguments.replicas, visible.size());
+    fail<UsageError>("parallel",
+                     "replicas = {} need as many GPUs; got {} visible; try "
+                     "CUDA_VISIBLE_DEVICES or fewer replicas",
+                     arguments.replicas, visible.size());
   }
   const bool several = cuda ? replicas > 1 && arguments.replicas != 1 : replicas > 1;
   if (wanted == "dp" || (wanted == "auto" && several)) {
@@ -82,9 +93,9 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                                           : std::max<size_t>(1, cuda ? visible.size() : 2);
     job.strategy = "dp";
     job.reason = wanted == "dp" ? "strategy = dp was asked for"
-                 : cuda         ? fmt::format("{} GPUs are visible and no launcher set ranks",
-                                              visible.size())
-                                : fmt::format("replicas = {} was asked for", count);
+                 : cuda
+                     ? fmt::format("{} GPUs are visible and no launcher set ranks", visible.size())
+                     : fmt::format("replicas = {} was asked for", count);
     job.faster = launch_hint(count);
     for (size_t r = 0; r < count; ++r) job.devices.push_back(cuda ? visible[r] : visible[0]);
   } else {
@@ -100,15 +111,15 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 
 std::vector<at::Device> visible_devices(const std::string& choice) {
   if (choice == "cuda") {
-    fail<UsageError>("parallel", "device = cuda was asked for, but this build computes on CPU "
+    fail<UsageError>("parallel",
+                     "device = cuda was asked for, but this build computes on CPU "
                      "only; try --device cpu");
   }
   return {at::kCPU};
 }
 
 Job join_job(const ParallelArguments& arguments) {
-  auto job = plan_job(arguments, launch::detect_environment(),
-                      visible_devices(arguments.device));
+  auto job = plan_job(arguments, launch::detect_environment(), visible_devices(arguments.device));
   at::set_num_threads(job.threads);
   const auto& env = job.environment;
   if (env.world_size > 1) {

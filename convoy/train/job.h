@@ -12,9 +12,9 @@ namespace convoy::train {
 /// How this process takes part in a run: which strategy, why, on which devices, with whom.
 struct Job {
   launch::RankEnvironment environment;
-  std::string strategy;  ///< single, dp or ddp
-  std::string reason;    ///< why it was chosen
-  std::string faster;    ///< what would be faster, or ""
+  std::string strategy;             ///< single, dp or ddp
+  std::string reason;               ///< why it was chosen
+  std::string faster;               ///< what would be faster, or ""
   std::vector<at::Device> devices;  ///< of this process; more than one only with dp
   int threads = 1;                  ///< intra-op threads per rank
   comm::Group group;                ///< the processes

@@ -17,8 +17,10 @@ class MapStream : public BatchStream {
     data::check_layout(options_.layout);
     if (num_rows_ < 1) fail<UsageError>("data", "the data set is empty; expected at least one row");
     if (options_.every_rank_needs_rows && num_rows_ < options_.layout.world) {
-      fail<UsageError>("data", "{} ranks share {} rows; expected at least one row per rank; try "
-                       "fewer ranks", options_.layout.world, num_rows_);
+      fail<UsageError>("data",
+                       "{} ranks share {} rows; expected at least one row per rank; try "
+                       "fewer ranks",
+                       options_.layout.world, num_rows_);
     }
   }
 

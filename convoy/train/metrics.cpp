@@ -28,7 +28,9 @@ void RankingMetrics::reduce(const comm::Group& group) {
   group.all_reduce(histogram_, comm::ReduceOp::Sum, "reduce metrics");
 }
 
-int64_t RankingMetrics::count() const { return histogram_[0].item<int64_t>(); }
+int64_t RankingMetrics::count() const {
+  return histogram_[0].item<int64_t>();
+}
 
 std::map<std::string, double> RankingMetrics::values(const std::string& prefix) const {
   std::map<std::string, double> out;

@@ -20,8 +20,10 @@ ModuleReplicas::ModuleReplicas(std::shared_ptr<torch::nn::Module> module,
     try {
       replicas_.push_back(module_->clone(device));
     } catch (const c10::Error& error) {
-      fail<UsageError>("train", "the module cannot be replicated: {}; expected a class derived from "
-                       "torch::nn::Cloneable", error.what_without_backtrace());
+      fail<UsageError>("train",
+                       "the module cannot be replicated: {}; expected a class derived from "
+                       "torch::nn::Cloneable",
+                       error.what_without_backtrace());
     }
   }
   const int threads = std::max(1, at::get_num_threads() / static_cast<int>(devices_.size()));

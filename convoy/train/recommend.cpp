@@ -118,8 +118,10 @@ std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& f
   if (ending == ".csv" || ending == ".jsonl") {
     return std::make_unique<TextWriter>(file, names, ending == ".jsonl");
   }
-  fail<UsageError>("train", "cannot write recommendations to {}; expected a name that ends in "
-                   ".csv, .jsonl or .parquet", file.string());
+  fail<UsageError>("train",
+                   "cannot write recommendations to {}; expected a name that ends in "
+                   ".csv, .jsonl or .parquet",
+                   file.string());
 }
 
 }  // namespace convoy::train

@@ -12,7 +12,9 @@ std::string or_in(const std::string& given, const std::string& folder, const cha
 
 }  // namespace
 
-std::string DataArguments::train_file() const { return or_in(train, path, "train.parquet"); }
+std::string DataArguments::train_file() const {
+  return or_in(train, path, "train.parquet");
+}
 
 std::string DataArguments::valid_file() const {
   if (!valid.empty()) return valid;
@@ -39,15 +41,15 @@ void RunConfig::declare(OptionTable& t) {
   t.add(s, "d_model", model.d_model, "width of the body").at_least(1).alias("n_embd");
   t.add(s, "n_layer", model.n_layer, "layers of the body").at_least(0);
   t.add(s, "n_head", model.n_head, "attention heads").at_least(1);
-  t.add(s, "n_inner", model.n_inner, "width of the feed-forward part; 0 = 4 x d_model")
-      .at_least(0);
+  t.add(s, "n_inner", model.n_inner, "width of the feed-forward part; 0 = 4 x d_model").at_least(0);
   t.add(s, "dropout", model.dropout, "rate on embeddings, attention and residuals").within(0, 0.99);
   t.add(s, "activation", model.activation, "of the feed-forward part")
       .choice({"gelu", "gelu_new", "relu"});
   t.add(s, "layer_norm_epsilon", model.layer_norm_epsilon, "added to the variance").at_least(0);
   t.add(s, "initializer_range", model.initializer_range, "standard deviation of initial weights")
       .at_least(0);
-  t.add(s, "item_embedding_dim", model.item_embedding_dim, "width of the item embedding; 0 = "
+  t.add(s, "item_embedding_dim", model.item_embedding_dim,
+        "width of the item embedding; 0 = "
         "d_model")
       .at_least(0);
   t.add(s, "embedding_dim", model.embedding_dim, "width of other embeddings; 0 = d_model")
@@ -61,24 +63,26 @@ void RunConfig::declare(OptionTable& t) {
 
   s = "data";
   t.add(s, "path", data.path, "folder with train.parquet, valid.parquet, schema.json");
-  t.add(s, "train", data.train, "training Parquet: file, folder or pattern")
-      .alias("train_file");
+  t.add(s, "train", data.train, "training Parquet: file, folder or pattern").alias("train_file");
   t.add(s, "valid", data.valid, "evaluation Parquet: file, folder or pattern")
       .alias("validation_file");
   t.add(s, "schema", data.schema, "schema.json in Transformers4Rec's form");
-  t.add(s, "features", data.features, "columns to use; none = every categorical or continuous list "
+  t.add(s, "features", data.features,
+        "columns to use; none = every categorical or continuous list "
         "column of the schema");
   t.add(s, "max_length", data.max_length, "longest session; longer ones are cut")
       .at_least(2)
       .alias("max_sequence_length");
   t.add(s, "truncation", data.truncation, "which end of a long session stays")
       .choice({"keep_last", "keep_first"});
-  t.add(s, "partition", data.partition, "share by rows, or by whole row groups as Transformers4Rec "
+  t.add(s, "partition", data.partition,
+        "share by rows, or by whole row groups as Transformers4Rec "
         "does")
       .choice({"rows", "row_groups"});
   t.add(s, "shuffle_window", data.shuffle_window, "rows that a lane shuffles at once; 0 = 1024")
       .at_least(0);
-  t.add(s, "memory_budget_mb", data.memory_budget_mb, "decoded data kept in memory; larger data "
+  t.add(s, "memory_budget_mb", data.memory_budget_mb,
+        "decoded data kept in memory; larger data "
         "is streamed")
       .at_least(1);
   t.add(s, "prefetch_depth", data.prefetch_depth, "steps that are read ahead").within(1, 1024);

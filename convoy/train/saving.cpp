@@ -37,8 +37,10 @@ void Trainer::check_output() {
   const bool holds_run = fs::exists(dir / kWeights, error) || fs::exists(dir / kState, error) ||
                          checkpoint::latest_checkpoint(dir).has_value();
   if (holds_run && !output.overwrite && arguments_.resume_from_checkpoint.empty()) {
-    fail<UsageError>("train", "output.dir = {} already holds a run; try --resume_from_checkpoint "
-                     "latest, --overwrite_output_dir, or another folder", dir.string());
+    fail<UsageError>("train",
+                     "output.dir = {} already holds a run; try --resume_from_checkpoint "
+                     "latest, --overwrite_output_dir, or another folder",
+                     dir.string());
   }
   job_.group.barrier("check output folder");
   if (!job_.is_main()) return;
@@ -60,8 +62,10 @@ void Trainer::resume() {
   if (from == "latest" || from == "true" || from == "True") {
     auto latest = checkpoint::latest_checkpoint(arguments_.output.dir);
     if (!latest) {
-      fail<UsageError>("train", "there is no checkpoint in {}; expected a folder checkpoint-<step>; "
-                       "try without --resume_from_checkpoint", arguments_.output.dir);
+      fail<UsageError>("train",
+                       "there is no checkpoint in {}; expected a folder checkpoint-<step>; "
+                       "try without --resume_from_checkpoint",
+                       arguments_.output.dir);
     }
     folder = *latest;
   }
@@ -71,9 +75,11 @@ void Trainer::resume() {
   checkpoint::load_weights(folder / kWeights, arena);
   checkpoint::load_optimizer(folder / kOptimizer, arena);
   if (saved.num_rows != state_.num_rows || saved.data_seed != state_.data_seed) {
-    fail<UsageError>("train", "{} was made with {} rows and data seed {}; got {} rows and data "
-                     "seed {}; try the same data and seed, or start anew", folder.string(),
-                     saved.num_rows, saved.data_seed, state_.num_rows, state_.data_seed);
+    fail<UsageError>("train",
+                     "{} was made with {} rows and data seed {}; got {} rows and data "
+                     "seed {}; try the same data and seed, or start anew",
+                     folder.string(), saved.num_rows, saved.data_seed, state_.num_rows,
+                     state_.data_seed);
   }
   auto fresh = state_;
   state_ = saved;

@@ -12,8 +12,9 @@ namespace {
 template <class T>
 at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
   auto* keeper = new std::vector<T>(std::move(values));
-  return at::from_blob(keeper->data(), shape, [keeper](void*) { delete keeper; },
-                       c10::CppTypeToScalarType<T>::value);
+  return at::from_blob(
+      keeper->data(), shape, [keeper](void*) { delete keeper; },
+      c10::CppTypeToScalarType<T>::value);
 }
 
 parallel::MicroBatch to_tensors(data::Cell&& cell) {
@@ -84,8 +85,7 @@ class SessionDataset : public Dataset {
 
 }  // namespace
 
-std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset,
-                                              data::LoaderOptions options) {
+std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options) {
   return std::make_shared<SessionDataset>(std::move(dataset), std::move(options));
 }
 

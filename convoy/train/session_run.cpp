@@ -81,10 +81,9 @@ std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRu
   for (const auto& feature : run.model.features) columns.push_back(feature.name);
   options.selection = data::select(run.schema, columns);
   options.max_length = data.max_length;
-  options.truncation = data.truncation == "keep_last" ? data::Truncation::KeepLast
-                                                      : data::Truncation::KeepFirst;
-  options.partition =
-      data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
+  options.truncation =
+      data.truncation == "keep_last" ? data::Truncation::KeepLast : data::Truncation::KeepFirst;
+  options.partition = data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
   options.shuffle_window = data.shuffle_window;
   options.memory_budget = data.memory_budget_mb << 20;
   options.prefetch_depth = data.prefetch_depth;
@@ -96,7 +95,8 @@ std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRu
 SessionRun make_session_run(const RunConfig& config, const OptionTable& table) {
   const auto& data = config.data;
   if (data.train_file().empty()) {
-    fail<UsageError>("data", "there is no training data; expected data.path or data.train; try "
+    fail<UsageError>("data",
+                     "there is no training data; expected data.path or data.train; try "
                      "--data.path FOLDER");
   }
   SessionRun run;
@@ -116,8 +116,10 @@ SessionRun make_session_run(const RunConfig& config, const OptionTable& table) {
 
 SessionRun open_session_run(const fs::path& folder, RunConfig& config, OptionTable& table) {
   if (!fs::exists(folder / "config.json")) {
-    fail<UsageError>("train", "{} holds no trained model; expected config.json and "
-                     "model.safetensors, as in the output.dir of convoy train", folder.string());
+    fail<UsageError>("train",
+                     "{} holds no trained model; expected config.json and "
+                     "model.safetensors, as in the output.dir of convoy train",
+                     folder.string());
   }
   auto path = (folder / "config.json").string();
   SessionRun run;

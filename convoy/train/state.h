@@ -7,7 +7,8 @@
 
 namespace convoy::train {
 
-/// Where a run stands: `trainer_state.json`, by Hugging Face's keys, with what exact resuming needs.
+/// Where a run stands: `trainer_state.json`, by Hugging Face's keys, with what exact resuming
+/// needs.
 struct TrainerState {
   int64_t global_step = 0;
   int64_t max_steps = 0;

@@ -101,7 +101,8 @@ void Trainer::prepare() {
   stream_ = train_data_->open(stream_options(true));
   const int64_t per_epoch = std::max<int64_t>(1, stream_->steps_per_epoch());
   if (stream_->steps_per_epoch() == 0) {
-    fail<UsageError>("train", "an epoch of {} rows has no full batch of {} rows and "
+    fail<UsageError>("train",
+                     "an epoch of {} rows has no full batch of {} rows and "
                      "dataloader_drop_last leaves the rest out; try a smaller batch size",
                      stream_->num_rows(), stream_options(true).layout.step_samples());
   }
@@ -111,8 +112,8 @@ void Trainer::prepare() {
   state_.data_seed = stream_options(true).seed;
   if (arguments_.max_steps > 0) {
     state_.max_steps = arguments_.max_steps;
-    state_.num_train_epochs = std::ceil(static_cast<double>(arguments_.max_steps) /
-                                        static_cast<double>(per_epoch));
+    state_.num_train_epochs =
+        std::ceil(static_cast<double>(arguments_.max_steps) / static_cast<double>(per_epoch));
   } else {
     state_.num_train_epochs = arguments_.num_train_epochs;
     state_.max_steps = static_cast<int64_t>(
@@ -146,15 +147,16 @@ double Trainer::learning_rate(int64_t step) const {
   schedule.warmup_steps =
       arguments_.warmup_steps > 0
           ? arguments_.warmup_steps
-          : static_cast<int64_t>(std::ceil(arguments_.warmup_ratio *
-                                           static_cast<double>(state_.max_steps)));
+          : static_cast<int64_t>(
+                std::ceil(arguments_.warmup_ratio * static_cast<double>(state_.max_steps)));
   return schedule.at(step);
 }
 
 void Trainer::add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps) {
   const auto now = strategy_->traffic();
   const auto each = static_cast<double>(std::max<int64_t>(1, steps));
-  metrics["train_exchanges_per_step"] = static_cast<double>(now.exchanges - before.exchanges) / each;
+  metrics["train_exchanges_per_step"] =
+      static_cast<double>(now.exchanges - before.exchanges) / each;
   metrics["train_bytes_per_step"] = static_cast<double>(now.bytes - before.bytes) / each;
   auto peak = at::full({1}, peak_resident_bytes(), at::kLong);
   job_.group.all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
@@ -220,8 +222,8 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
   };
   const bool first = arguments_.logging_first_step && state_.global_step == 1;
   if (first || due(arguments_.logging_strategy, arguments_.logging_steps)) log(clock);
-  if (eval_data_ && due(arguments_.eval_strategy,
-                        arguments_.eval_steps.value_or(arguments_.logging_steps))) {
+  if (eval_data_ &&
+      due(arguments_.eval_strategy, arguments_.eval_steps.value_or(arguments_.logging_steps))) {
     clock.pause();
     eval_metrics_ = evaluate();
     evaluated_step_ = state_.global_step;

@@ -14,7 +14,8 @@ void run_ranks(int size, const std::function<void(Group)>& work,
                std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   auto groups = make_thread_groups(size, timeout);
   std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) threads.emplace_back([&, r] { work(groups[static_cast<size_t>(r)]); });
+  for (int r = 0; r < size; ++r)
+    threads.emplace_back([&, r] { work(groups[static_cast<size_t>(r)]); });
   for (auto& thread : threads) thread.join();
 }
 

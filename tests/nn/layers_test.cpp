@@ -15,7 +15,9 @@ ParamPtr param(const at::Tensor& value) {
   return made;
 }
 
-void backward(const at::Tensor& loss) { torch::autograd::backward({loss}, {}); }
+void backward(const at::Tensor& loss) {
+  torch::autograd::backward({loss}, {});
+}
 
 void expect_close(const at::Tensor& a, const at::Tensor& b) {
   ASSERT_EQ(a.sizes(), b.sizes());

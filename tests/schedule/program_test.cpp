@@ -8,7 +8,9 @@ namespace convoy::schedule {
 namespace {
 
 // Three blocks; unit 1 (a tied embedding) is read by the first and the last.
-ModelTable tied() { return {{{0, 1}, {2}, {3, 1}}, {100, 4000, 200, 50}}; }
+ModelTable tied() {
+  return {{{0, 1}, {2}, {3, 1}}, {100, 4000, 200, 50}};
+}
 
 TEST(Program, ATiedUnitIsReducedAfterItsLastReader) {
   auto table = tied();

@@ -22,7 +22,9 @@ TEST(Metrics, ByHand) {
   EXPECT_EQ(metrics.count(), 5);
 }
 
-TEST(Metrics, NothingGivesNothing) { EXPECT_TRUE(RankingMetrics({10}).values("x").empty()); }
+TEST(Metrics, NothingGivesNothing) {
+  EXPECT_TRUE(RankingMetrics({10}).values("x").empty());
+}
 
 TEST(Metrics, OneRowWorks) {
   RankingMetrics metrics({1});

@@ -32,7 +32,9 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
         id = 1 + (7 * id + 3) % (items - 1);
       }
     }
-    return nn::Bundle{{"items", ids}, {"kind", kinds}, {"price", prices},
+    return nn::Bundle{{"items", ids},
+                      {"kind", kinds},
+                      {"price", prices},
                       {"lengths", at::tensor(lengths, at::kLong)}};
   });
 }

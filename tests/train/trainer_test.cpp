@@ -79,8 +79,8 @@ TEST_F(TrainerTest, CountsStepsAsHuggingFaceDoes) {
   EXPECT_EQ(trainer.state().global_step, 12);  // ceil(45 / 8) steps, twice
   EXPECT_DOUBLE_EQ(metrics.at("epoch"), 2);
   EXPECT_EQ(recorder->losses.size(), 12u);
-  for (const char* file : {"model.safetensors", "trainer_state.json", "all_results.json",
-                           "train_results.json"}) {
+  for (const char* file :
+       {"model.safetensors", "trainer_state.json", "all_results.json", "train_results.json"}) {
     EXPECT_TRUE(fs::exists(folder_ / "a" / file)) << file;
   }
 }
