@@ -56,8 +56,9 @@ def main(folder):
         torch.manual_seed(0)
         model = Session(activation).float()
         with torch.no_grad():  # away from the special points of fresh weights
+            model.items.weight.mul_(0.1)
             for _, value in model.named():
-                value.add_(0.1 * torch.randn_like(value))
+                value.add_(0.02 * torch.randn_like(value))
         named = dict(model.named())
         out = {"weight." + name: value.detach().clone() for name, value in named.items()}
         no_decay = [v for n, v in named.items() if ".ln_" in n or n.endswith("bias")]

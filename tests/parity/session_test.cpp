@@ -76,7 +76,8 @@ TEST_P(SessionParity, FirstLossAndEveryGradient) {
       auto theirs = tensor(file_, "grad." + slot.param->spec().name);
       block_squares += theirs.square().sum().item<double>();
     }
-    const double floor = 1e-3 * std::sqrt(block_squares);
+    // Below 1e-2 of the block's norm both sides' own fp32 rounding exceeds 1e-5 of the element.
+    const double floor = 1e-2 * std::sqrt(block_squares);
     for (const auto& slot : unit.slots) {
       auto theirs = tensor(file_, "grad." + slot.param->spec().name).to(at::kDouble);
       auto ours = parallel::Arena::view(arena.grads(), slot).to(at::kDouble) / clip;
