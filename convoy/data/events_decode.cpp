@@ -134,8 +134,7 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
   }
   bool known = with_text(array,
                          [&](const auto& typed) {
-                           each_index(
-                               array, [&](int64_t i) { value(typed.GetView(i)); }, missing);
+                           each_index(array, [&](int64_t i) { value(typed.GetView(i)); }, missing);
                          }) ||
                with_integers(
                    array,
@@ -168,8 +167,7 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
 void each_number(const arrow::Array& array, const ColumnPlace& place,
                  const std::function<void(double)>& value, const std::function<void()>& missing) {
   auto whole = [&](const auto& typed) {
-    each_index(
-        array, [&](int64_t i) { value(static_cast<double>(typed.Value(i))); }, missing);
+    each_index(array, [&](int64_t i) { value(static_cast<double>(typed.Value(i))); }, missing);
   };
   auto fraction = [&](const auto& typed) {
     each_index(
