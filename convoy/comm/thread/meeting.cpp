@@ -11,12 +11,12 @@ Meeting::Meeting(int size, std::chrono::milliseconds timeout)
   for (auto& items : items_) items.assign(static_cast<size_t>(size), nullptr);
 }
 
-std::vector<void*> Meeting::exchange(int rank, void* item, const std::string& label) {
+std::vector<Meeting::Item> Meeting::exchange(int rank, Item item, const std::string& label) {
   std::unique_lock lock(mutex_);
   const uint64_t round = round_;
   auto& items = items_[round % 2];
   if (aborted_) fail<CommunicationError>("comm", "'{}' was stopped: {}", label, reason_);
-  items[static_cast<size_t>(rank)] = item;
+  items[static_cast<size_t>(rank)] = std::move(item);
   labels_[static_cast<size_t>(rank)] = label;
   if (++num_here_ == size_) {
     num_here_ = 0;

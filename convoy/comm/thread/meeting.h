@@ -4,21 +4,25 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace convoy::comm {
 
-/// A barrier for the threads of a group at which each leaves a pointer for the others.
-/// Every wait can be aborted and ends after the timeout. Knows nothing of torch.
+/// A barrier for the threads of a group at which each leaves an item for the others.
+/// Every wait can be aborted and ends after the timeout. Knows nothing of torch. Items are shared,
+/// so that they live while any thread reads them, also when their owner fails and leaves.
 class Meeting {
  public:
+  using Item = std::shared_ptr<const void>;
+
   Meeting(int size, std::chrono::milliseconds timeout);
 
   /// Leaves `item` and returns, when all are there, the items of all ranks.
   /// Throws CommunicationError naming `label` and who is missing, on abort or timeout.
-  std::vector<void*> exchange(int rank, void* item, const std::string& label);
+  std::vector<Item> exchange(int rank, Item item, const std::string& label);
 
   /// Waits until all ranks are here.
   void barrier(int rank, const std::string& label) { exchange(rank, nullptr, label); }
@@ -30,7 +34,7 @@ class Meeting {
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::vector<void*> items_[2];  // of the meeting under way and of the one before
+  std::vector<Item> items_[2];  // of the meeting under way and of the one before
   std::vector<std::string> labels_;
   int num_here_ = 0;
   std::atomic<uint64_t> round_{0};

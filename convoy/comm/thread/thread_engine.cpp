@@ -26,7 +26,7 @@ class ThreadEngine : public Engine {
                                    const std::string& label) override {
     at::NoGradGuard no_grad;
     auto flat = tensor.view({-1});
-    auto all = meeting_->exchange(rank_, &flat, label);
+    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), label);
     const int64_t count = flat.numel();
     const int64_t begin = count * rank_ / size_;
     const int64_t length = count * (rank_ + 1) / size_ - begin;
@@ -48,7 +48,7 @@ class ThreadEngine : public Engine {
   std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const std::string& label) override {
     at::NoGradGuard no_grad;
     auto flat = tensor.view({-1});
-    auto all = meeting_->exchange(rank_, &flat, label);
+    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), label);
     const auto& source = peer(all, root, flat.numel(), label);
     if (rank_ != root && source.data_ptr() != flat.data_ptr()) flat.copy_(source);
     meeting_->barrier(rank_, label);
@@ -58,7 +58,7 @@ class ThreadEngine : public Engine {
   std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in,
                                    const std::string& label) override {
     at::NoGradGuard no_grad;
-    auto all = meeting_->exchange(rank_, &in, label);
+    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(in), label);
     for (int r = 0; r < size_; ++r) out[r].copy_(peer(all, r, in.numel(), label));
     meeting_->barrier(rank_, label);
     return std::make_shared<Done>();
@@ -67,9 +67,9 @@ class ThreadEngine : public Engine {
   void abort(const std::string& reason) override { meeting_->abort(reason); }
 
  private:
-  const at::Tensor& peer(const std::vector<void*>& all, int r, int64_t count,
+  const at::Tensor& peer(const std::vector<Meeting::Item>& all, int r, int64_t count,
                          const std::string& label) const {
-    const auto& tensor = *static_cast<at::Tensor*>(all[static_cast<size_t>(r)]);
+    const auto& tensor = *static_cast<const at::Tensor*>(all[static_cast<size_t>(r)].get());
     if (tensor.numel() != count) {
       meeting_->abort(fmt::format("'{}' has different sizes on the ranks", label));
       fail<CommunicationError>("comm", "'{}' has {} elements on rank {} and {} on rank {}", label,
