@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
+#include "convoy/train/console.h"
 #include "convoy/train/session_run.h"
 
 namespace convoy::cli {
@@ -37,7 +38,8 @@ int run_eval(const EvalOptions& options) {
   if (options.json) {
     fmt::print("{}\n", Json(metrics).dump(2));
   } else {
-    fmt::print("{}: {:.0f} rows, {}\n", file, metrics.at("eval_samples"), metrics_text(metrics));
+    fmt::print("{}: {:.0f} rows, {}\n", file, metrics.at("eval_samples"),
+               train::metrics_text(metrics));
   }
   return 0;
 }

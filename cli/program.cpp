@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
 
 namespace convoy::cli {
 
@@ -34,21 +33,6 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   out->table.take_overrides(typed_args());
   out->table.check();
   return out;
-}
-
-std::string metrics_text(const train::Metrics& metrics) {
-  std::vector<std::string> parts;
-  auto show = [&](const std::string& key, const std::string& name) {
-    auto found = metrics.find(key);
-    if (found != metrics.end()) parts.push_back(fmt::format("{} {:.4f}", name, found->second));
-  };
-  show("eval_loss", "loss");
-  for (const char* kind : {"ndcg", "recall", "mrr"}) {
-    for (const char* k : {"5", "10", "20"}) {
-      show(fmt::format("eval_{}_at_{}", kind, k), fmt::format("{}@{}", kind, k));
-    }
-  }
-  return join(parts, "  ");
 }
 
 }  // namespace convoy::cli

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "convoy/base/options.h"
-#include "convoy/train/callback.h"
 #include "convoy/train/run_config.h"
 
 namespace convoy::cli {
@@ -29,11 +28,5 @@ struct Configured {
 
 /// Reads the TOML file (if any), applies the overrides that were typed, checks the ranges.
 std::unique_ptr<Configured> read_config(const std::string& file);
-
-/// Prints the banner, a line per log record and the evaluations; also writes log.jsonl.
-std::shared_ptr<train::Callback> make_console(bool quiet);
-
-/// "eval_loss 6.12  ndcg@10 0.0312 ..." for people.
-std::string metrics_text(const train::Metrics& metrics);
 
 }  // namespace convoy::cli

@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
+#include "convoy/train/console.h"
 #include "convoy/train/session_run.h"
 
 namespace convoy::cli {
@@ -26,15 +27,15 @@ int run_train(const TrainOptions& options) {
   auto& config = configured->config;
   auto job = train::join_job(config.training.parallel);
   auto run = train::make_session_run(config, configured->table);
-  const bool quiet = config.training.output.quiet || !job.is_main();
   train::Trainer trainer(run.factory, config.training, run.train_data, run.valid_data, job);
   trainer.set_files(run.files);
-  trainer.add_callback(make_console(quiet));
   trainer.train();
   if (run.valid_data && !trainer.evaluated_last_step()) {
     auto metrics = trainer.evaluate();
     trainer.save_metrics("eval", metrics);
-    if (!quiet) fmt::print("evaluated: {}\n", metrics_text(metrics));
+    if (job.is_main() && !config.training.output.quiet) {
+      fmt::print("evaluated: {}\n", train::metrics_text(metrics));
+    }
   }
   return 0;
 }

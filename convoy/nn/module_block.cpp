@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 
 #include "convoy/base/error.h"
+#include "convoy/nn/wrapped.h"
 
 namespace convoy::nn {
 
@@ -36,6 +37,7 @@ class Autocast {
 ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
                          std::string name)
     : Block(std::move(name)), module_(std::move(module)), forward_(std::move(forward)) {
+  check_not_wrapped(*module_);
   for (const auto& item : module_->named_parameters()) {
     const auto& leaf = item.value();
     if (leaf.scalar_type() != at::kFloat) {

@@ -32,6 +32,9 @@ class ModuleBlock : public Block {
 /// Shorthand: `module_model(std::make_shared<Net>(), [](Net& net, const Bundle& batch) {...})`.
 template <class Module, class F>
 BlockList module_model(std::shared_ptr<Module> module, F forward) {
+  static_assert(std::is_base_of_v<torch::nn::Module, Module>,
+                "give the module itself, not DataParallel or DistributedDataParallel of it: the "
+                "Trainer spreads the work");
   return {std::make_shared<ModuleBlock>(
       module,
       [module, forward](const Bundle& in, const Context&) { return forward(*module, in); })};

@@ -1,5 +1,7 @@
 #include "convoy/train/arguments.h"
 
+#include <cstdlib>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/optim/lr_schedule.h"
@@ -92,6 +94,21 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "overwrite", output.overwrite, "replace a run that output.dir holds already")
       .alias("overwrite_output_dir");
   t.add(s, "quiet", output.quiet, "print errors only");
+}
+
+void TrainingArguments::read_command_line(int argc, char** argv) {
+  OptionTable table;
+  declare(table);
+  const auto rest = table.take_overrides({argv + 1, argv + argc});
+  for (const auto& word : rest) {
+    if (word == "--help" || word == "-h") {
+      fmt::print("{}", table.help_text());
+      std::exit(0);
+    }
+    if (word.rfind("--", 0) == 0) table.set(word.substr(2), "", "the command line");
+    fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
+  }
+  table.check();
 }
 
 std::vector<int64_t> TrainingArguments::top_k_values() const {

@@ -66,6 +66,11 @@ struct TrainingArguments {
   /// Declares every option of the sections train, parallel and output.
   void declare(OptionTable& table);
 
+  /// Takes `--train.learning_rate 1e-3`, `--learning_rate 1e-3` and the like from a program's
+  /// command line; `--help` prints them all and ends the program. Throws UsageError on anything
+  /// else.
+  void read_command_line(int argc, char** argv);
+
   /// The cut-offs of the ranking metrics. Throws UsageError on one that is no positive number.
   std::vector<int64_t> top_k_values() const;
 };

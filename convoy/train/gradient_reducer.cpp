@@ -126,7 +126,9 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
     int64_t offset = 0;
     std::weak_ptr<Impl> self = impl_;
     for (const auto& param : bucket.params) {
-      bucket.views.push_back(bucket.flat.narrow(0, offset, param.numel()).view(param.sizes()));
+      // No view to autograd: optimizers may detach or zero gradients in place.
+      bucket.views.push_back(
+          bucket.flat.narrow(0, offset, param.numel()).view(param.sizes()).variable_data());
       offset += param.numel();
       torch::autograd::impl::set_post_acc_grad_hooks(param, std::make_unique<ReadyHook>([self, b] {
                                                        if (auto here = self.lock())

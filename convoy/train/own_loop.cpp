@@ -1,5 +1,7 @@
 #include "convoy/train/own_loop.h"
 
+#include <c10/util/Exception.h>
+
 #include <fstream>
 #include <iterator>
 
@@ -31,13 +33,15 @@ const comm::Group& world() {
   return group;
 }
 
-int spawn(int num_ranks, const std::function<void()>& function) {
+void spawn(int num_ranks, const std::function<void()>& function) {
   if (num_ranks < 1) fail<UsageError>("train", "spawn of {} ranks; expected at least 1", num_ranks);
   const auto environment = launch::detect_environment();
   if (environment.launched()) {
     try {
-      function();
-      return 0;
+      return function();
+    } catch (const c10::Error& error) {
+      launch::write_error_file(environment, "c10::Error", error.what_without_backtrace());
+      throw;
     } catch (const std::exception& error) {
       launch::write_error_file(environment, "Exception", error.what());
       throw;
@@ -49,9 +53,7 @@ int spawn(int num_ranks, const std::function<void()>& function) {
   for (auto& word : own_arguments()) options.command.push_back(std::move(word));
   std::string report;
   options.say = [&](std::string_view text) { (report += text) += '\n'; };
-  const int code = launch::run_ranks(options);
-  if (code != 0) throw CommunicationError(report);
-  return code;
+  if (launch::run_ranks(options) != 0) throw CommunicationError(report);
 }
 
 }  // namespace convoy::train

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
+#include "convoy/nn/wrapped.h"
 #include "convoy/train/gradient_reducer.h"
 #include "convoy/train/module_replicas.h"
 
@@ -19,9 +20,9 @@ namespace convoy::train {
 const comm::Group& world();
 
 /// Runs `function` in `num_ranks` fresh processes of this program that find each other through
-/// world(), and returns the exit code of the first that failed, or 0. What the program does before
-/// spawn() happens in every rank too: call it early in main() and return its value.
-int spawn(int num_ranks, const std::function<void()>& function);
+/// world(). Throws CommunicationError with the report of the first rank that failed. What the
+/// program does before spawn() happens in every rank too: call it early in main().
+void spawn(int num_ranks, const std::function<void()>& function);
 
 /// Averages a module's gradients over the ranks while backward runs, as PyTorch's wrapper of the
 /// same name does. Weights and buffers start equal to rank 0's; buffers follow it at each forward.
@@ -36,7 +37,9 @@ class DistributedDataParallel {
   explicit DistributedDataParallel(std::shared_ptr<Module> module,
                                    const comm::Group& group = world(),
                                    int64_t bucket_bytes = 25 << 20)
-      : module_(std::move(module)), reducer_(*module_, group, bucket_bytes) {}
+      : module_(std::move(module)),
+        mark_(nn::mark_wrapped(*module_, "DistributedDataParallel")),
+        reducer_(*module_, group, bucket_bytes) {}
 
   template <class... Args>
   auto forward(Args&&... args) {
@@ -52,6 +55,7 @@ class DistributedDataParallel {
 
  private:
   std::shared_ptr<Module> module_;
+  std::shared_ptr<void> mark_;
   GradientReducer reducer_;
 };
 
@@ -64,6 +68,7 @@ class DataParallel {
   /// `devices`: one replica each; the first holds the module. {CPU, CPU}: two threads.
   DataParallel(std::shared_ptr<Module> module, std::vector<at::Device> devices)
       : module_(std::move(module)),
+        mark_(nn::mark_wrapped(*module_, "DataParallel")),
         replicas_(module_, std::move(devices),
                   [](torch::nn::Module& replica, const at::Tensor& input) {
                     return dynamic_cast<Module&>(replica).forward(input);
@@ -76,6 +81,7 @@ class DataParallel {
 
  private:
   std::shared_ptr<Module> module_;
+  std::shared_ptr<void> mark_;
   ModuleReplicas replicas_;
 };
 

@@ -8,6 +8,7 @@
 #include "convoy/base/files.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/train/clock.h"
+#include "convoy/train/console.h"
 
 namespace convoy::train {
 
@@ -53,6 +54,7 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   OptionTable table;
   arguments_.declare(table);
   table.check();
+  add_callback(make_console(arguments_.output.quiet));
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
   options.bf16 = arguments_.bf16;

@@ -37,6 +37,7 @@ TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
   out.warmup_steps = 5;
   out.logging_steps = 1;
   out.save_strategy = "no";
+  out.output.quiet = true;
   return out;
 }
 

@@ -48,6 +48,7 @@ class TrainerTest : public testing::Test {
     out.learning_rate = 1e-2;
     out.logging_steps = 1;
     out.save_strategy = "no";
+    out.output.quiet = true;
     out.output.dir = (folder_ / name).string();
     return out;
   }

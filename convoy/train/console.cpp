@@ -1,20 +1,16 @@
-#include <fmt/format.h>
+#include "convoy/train/console.h"
 
 #include <cstdio>
 #include <fstream>
+#include <set>
 
-#include "cli/program.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
 
-namespace convoy::cli {
+namespace convoy::train {
 
 namespace {
-
-using train::LogRecord;
-using train::Metrics;
-using train::RunInfo;
 
 template <class... Args>
 void item(const char* label, fmt::format_string<Args...> format, Args&&... args) {
@@ -34,7 +30,7 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
   return join(parts, "; ");
 }
 
-class Console : public train::Callback {
+class Console : public Callback {
  public:
   explicit Console(bool quiet) : quiet_(quiet) {}
 
@@ -126,8 +122,25 @@ class Console : public train::Callback {
 
 }  // namespace
 
-std::shared_ptr<train::Callback> make_console(bool quiet) {
+std::string metrics_text(const Metrics& metrics) {
+  std::vector<std::string> parts;
+  auto show = [&](const std::string& key, const std::string& name) {
+    parts.push_back(fmt::format("{} {:.4f}", name, metrics.at(key)));
+  };
+  if (metrics.count("eval_loss")) show("eval_loss", "loss");
+  for (std::string kind : {"ndcg", "recall", "mrr"}) {
+    const std::string prefix = "eval_" + kind + "_at_";
+    std::set<int> cutoffs;
+    for (const auto& [key, value] : metrics) {
+      if (key.rfind(prefix, 0) == 0) cutoffs.insert(std::stoi(key.substr(prefix.size())));
+    }
+    for (int k : cutoffs) show(prefix + std::to_string(k), fmt::format("{}@{}", kind, k));
+  }
+  return join(parts, "  ");
+}
+
+std::shared_ptr<Callback> make_console(bool quiet) {
   return std::make_shared<Console>(quiet);
 }
 
-}  // namespace convoy::cli
+}  // namespace convoy::train
