@@ -1,0 +1,189 @@
+#include "convoy/train/own_loop.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/thread/thread_engine.h"
+#include "convoy/nn/module_block.h"
+
+namespace convoy::train {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// With a layer that only even calls use, and running statistics.
+struct NetImpl : torch::nn::Cloneable<NetImpl> {
+  torch::nn::Linear in{nullptr}, out{nullptr}, rare{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  bool use_rare = true;
+
+  NetImpl() { reset(); }
+  void reset() override {
+    in = register_module("in", torch::nn::Linear(4, 6));
+    out = register_module("out", torch::nn::Linear(6, 1));
+    rare = register_module("rare", torch::nn::Linear(6, 1));
+    norm = register_module(
+        "norm", torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(6).track_running_stats(true)));
+  }
+  at::Tensor body(const at::Tensor& x) { return torch::tanh(in(x)); }
+  at::Tensor forward(const at::Tensor& x) {
+    auto h = body(x);
+    return use_rare ? out(h) + rare(h) : out(h);
+  }
+};
+
+std::shared_ptr<NetImpl> make_net(int seed) {
+  torch::manual_seed(seed);
+  return std::make_shared<NetImpl>();
+}
+
+at::Tensor rows() {
+  torch::manual_seed(9);
+  return torch::randn({8, 4});
+}
+
+std::vector<at::Tensor> gradients(torch::nn::Module& module) {
+  std::vector<at::Tensor> out;
+  for (const auto& param : module.parameters()) {
+    out.push_back(param.grad().defined() ? param.grad().clone() : at::zeros_like(param));
+  }
+  return out;
+}
+
+void expect_close(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(at::allclose(a[i], b[i], 1e-5, 1e-7)) << i << "\n" << a[i] << "\n" << b[i];
+  }
+}
+
+void run_ranks(int size, const std::function<void(comm::Group)>& work) {
+  auto groups = comm::make_thread_groups(size, 20s);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r)
+    threads.emplace_back([&, r] { work(groups[static_cast<size_t>(r)]); });
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
+  auto x = rows();
+  auto alone = make_net(1);
+  alone->forward(x).square().mean().backward();
+  auto expected = gradients(*alone);
+  std::vector<std::shared_ptr<NetImpl>> nets{make_net(1),
+                                             make_net(2)};  // made equal by the wrapper
+  run_ranks(2, [&](comm::Group group) {
+    auto net = nets[static_cast<size_t>(group.rank())];
+    DistributedDataParallel<NetImpl> model(net, group, /*bucket_bytes=*/64);
+    model.forward(x.narrow(0, 4 * group.rank(), 4)).square().mean().backward();
+    expect_close(gradients(*net), expected);
+    EXPECT_GT(group.traffic().exchanges, 2);
+  });
+}
+
+TEST(DistributedDataParallel, NoSyncAddsUpUntilTheNextSync) {
+  auto x = rows();
+  auto alone = make_net(1);
+  alone->forward(x).square().mean().backward();
+  auto expected = gradients(*alone);
+  std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(1)};
+  run_ranks(2, [&](comm::Group group) {
+    auto net = nets[static_cast<size_t>(group.rank())];
+    DistributedDataParallel<NetImpl> model(net, group);
+    const auto before = group.traffic().exchanges;
+    auto part = [&](int i) { return x.narrow(0, 4 * group.rank() + 2 * i, 2); };
+    {
+      auto guard = model.no_sync();
+      (model.forward(part(0)).square().mean() / 2).backward();
+    }
+    const auto buffers = static_cast<int64_t>(net->buffers().size());
+    EXPECT_EQ(group.traffic().exchanges - before, buffers);  // no gradient travelled
+    (model.forward(part(1)).square().mean() / 2).backward();
+    expect_close(gradients(*net), expected);
+  });
+}
+
+TEST(DistributedDataParallel, ParametersWithoutGradientAreFine) {
+  auto x = rows();
+  std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(1)};
+  nets[1]->use_rare = false;  // on one rank only
+  auto alone = make_net(1);
+  auto half = alone->forward(x.narrow(0, 0, 4)).square().mean();
+  alone->use_rare = false;
+  ((half + alone->forward(x.narrow(0, 4, 4)).square().mean()) / 2).backward();
+  auto expected = gradients(*alone);
+  run_ranks(2, [&](comm::Group group) {
+    auto net = nets[static_cast<size_t>(group.rank())];
+    DistributedDataParallel<NetImpl> model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      for (auto& param : net->parameters()) param.mutable_grad().reset();
+      model.forward(x.narrow(0, 4 * group.rank(), 4)).square().mean().backward();
+      expect_close(gradients(*net), expected);
+    }
+  });
+}
+
+TEST(DistributedDataParallel, BuffersFollowRankZero) {
+  std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(2)};
+  run_ranks(2, [&](comm::Group group) {
+    auto net = nets[static_cast<size_t>(group.rank())];
+    net->norm->running_mean.fill_(group.rank() + 1.0);
+    DistributedDataParallel<NetImpl> model(net, group);
+    model.forward(rows());
+    EXPECT_TRUE((net->norm->running_mean == 1).all().item<bool>());
+  });
+}
+
+TEST(DataParallel, OutputsAndGradientsAreThoseOfTheModule) {
+  for (int64_t count : {8, 5, 1}) {
+    auto x = rows().narrow(0, 0, count);
+    auto alone = make_net(1);
+    auto expected = alone->forward(x);
+    expected.square().mean().backward();
+    DataParallel<NetImpl> model(make_net(1), {at::kCPU, at::kCPU});
+    auto out = model.forward(x);
+    EXPECT_TRUE(at::allclose(out, expected));
+    out.square().mean().backward();
+    expect_close(gradients(*model.module()), gradients(*alone));
+  }
+}
+
+TEST(DataParallel, ReplicasFollowTheWeights) {
+  DataParallel<NetImpl> model(make_net(1), {at::kCPU, at::kCPU});
+  auto before = model.forward(rows());
+  {
+    at::NoGradGuard no_grad;
+    for (auto& param : model->parameters()) param.mul_(2);
+  }
+  EXPECT_TRUE(at::allclose(model.forward(rows()), model->forward(rows())));
+  EXPECT_FALSE(at::allclose(model.forward(rows()), before));
+}
+
+TEST(Wrappers, AModuleIsWrappedOnce) {
+  auto net = make_net(1);
+  auto message = [&](auto&& make) -> std::string {
+    try {
+      make();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  auto trainer_model = [&] {
+    nn::module_model(net, [](NetImpl&, const nn::Bundle& in) { return in; });
+  };
+  {
+    DistributedDataParallel<NetImpl> wrapped(net, comm::Group());
+    EXPECT_NE(message(trainer_model).find("wrapped in DistributedDataParallel already"),
+              std::string::npos);
+    EXPECT_NE(message([&] { DataParallel<NetImpl>(net, {at::kCPU}); }).find("reduced twice"),
+              std::string::npos);
+  }
+  EXPECT_EQ(message(trainer_model), "");
+}
+
+}  // namespace
+}  // namespace convoy::train
