@@ -190,6 +190,13 @@ void ParquetFile::check(const Selection& selection) const {
       fail<FileError>("data", "column '{}' of {} is {}; expected numbers or lists of numbers",
                       wanted, impl_->path.string(), impl_->columns[index].type);
     }
+    if (selection.limits.count(wanted) && impl_->columns[index].kind != Column::Int64) {
+      fail<FileError>(
+          "data",
+          "column '{}' of {} is {}; the schema says that it holds ids, so whole numbers "
+          "were expected; mend the schema or encode the column again",
+          wanted, impl_->path.string(), impl_->columns[index].type);
+    }
   }
   if (selection.columns.empty()) {
     fail<UsageError>("data", "no column of {} is selected; it has {}", impl_->path.string(),

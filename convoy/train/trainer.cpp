@@ -236,7 +236,9 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
     state_.log_history.push_back(entry);
     clock.resume();
   }
-  if (due(arguments_.save_strategy, arguments_.save_steps)) {
+  // A run that saves also saves its end, so that more steps can follow.
+  const bool end = last && arguments_.save_strategy != "no";
+  if (end || due(arguments_.save_strategy, arguments_.save_steps)) {
     clock.pause();
     save_checkpoint();
     clock.resume();

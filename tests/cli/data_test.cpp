@@ -1,44 +1,11 @@
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <string>
-
-#include "convoy/base/files.h"
-#include "convoy/base/json.h"
+#include "tests/cli/command_testing.h"
 
 namespace convoy {
 namespace {
 
-namespace fs = std::filesystem;
-
-class DataCommand : public ::testing::Test {
+class DataCommand : public CommandTest {
  protected:
-  void SetUp() override { folder_ = unique_folder("convoy-test"); }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  /// Runs `convoy data <arguments>` inside the private folder; output_ gets stdout and stderr.
-  int run(const std::string& arguments) {
-    const std::string command = "cd " + folder_.string() + " && " + CONVOY_BINARY_DIR +
-                                "/bin/convoy data " + arguments + " 2>&1 < /dev/null";
-    output_.clear();
-    FILE* pipe = popen(command.c_str(), "r");
-    if (!pipe) return -1;
-    std::array<char, 4096> buffer;
-    while (size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) {
-      output_.append(buffer.data(), got);
-    }
-    return WEXITSTATUS(pclose(pipe));
-  }
-
-  void expect(const std::string& part) const {
-    EXPECT_NE(output_.find(part), std::string::npos) << part << "\nis not in:\n" << output_;
-  }
-
-  fs::path folder_;
-  std::string output_;
+  int run(const std::string& arguments) { return CommandTest::run("data " + arguments); }
 };
 
 TEST_F(DataCommand, SessionsThenInspectThenRepartition) {

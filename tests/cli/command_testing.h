@@ -1,0 +1,62 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+
+namespace convoy {
+
+namespace fs = std::filesystem;
+
+/// Runs the program as a person would, in a private folder.
+class CommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override { folder_ = unique_folder("convoy-test"); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// Runs shell words in the folder; $convoy is the program. output_ gets stdout and stderr.
+  int shell(const std::string& words) {
+    const std::string command = "cd " + folder_.string() + " && convoy=" + CONVOY_BINARY_DIR +
+                                "/bin/convoy; exec 2>&1 < /dev/null; " + words;
+    output_.clear();
+    FILE* pipe = popen(command.c_str(), "r");
+    if (!pipe) return -1;
+    std::array<char, 4096> buffer;
+    while (size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) {
+      output_.append(buffer.data(), got);
+    }
+    return WEXITSTATUS(pclose(pipe));
+  }
+
+  int run(const std::string& arguments) { return shell("$convoy " + arguments); }
+
+  void expect(const std::string& part) const {
+    EXPECT_NE(output_.find(part), std::string::npos) << part << "\nis not in:\n" << output_;
+  }
+
+  Json json(const std::string& file) const { return parse_json(read_file(folder_ / file), file); }
+
+  /// Learnable sessions in `syn`.
+  void make_sessions(int rows = 60) {
+    ASSERT_EQ(run("data synthetic --output syn --items 30 --rows " + std::to_string(rows)), 0)
+        << output_;
+  }
+
+  fs::path folder_;
+  std::string output_;
+};
+
+/// A model that trains in no time.
+inline const std::string kTiny =
+    " --data.path syn --d_model 8 --n_layer 1 --n_head 2 --dropout 0.1 "
+    "--per_device_train_batch_size 8 --per_device_eval_batch_size 16 --logging_steps 1 "
+    "--threads 1 ";
+
+}  // namespace convoy

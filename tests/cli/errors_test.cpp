@@ -1,0 +1,139 @@
+#include <unistd.h>
+
+#include "tests/cli/command_testing.h"
+#include "tests/data/parquet_testing.h"
+
+// What goes wrong at a person's hands ends in one line that says what to do.
+namespace convoy {
+namespace {
+
+class Errors : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    make_sessions();
+  }
+
+  /// Trains with more arguments and expects failure with `part` in one line.
+  void refused(const std::string& arguments, const std::string& part) {
+    EXPECT_NE(run("train" + kTiny + "--max_steps 4 " + arguments), 0) << arguments;
+    expect("convoy: error");
+    expect(part);
+    EXPECT_EQ(output_.find("terminate called"), std::string::npos) << output_;
+    EXPECT_EQ(output_.find("frame #"), std::string::npos) << output_;
+  }
+
+  void write_train(const std::vector<data::testing::Named>& columns) {
+    data::testing::write_parquet(folder_ / "syn/train.parquet", columns);
+  }
+};
+
+TEST_F(Errors, MissingEmptyAndTruncatedParquet) {
+  const auto file = folder_ / "syn/train.parquet";
+  const auto good = read_file(file);
+  refused("--data.train nothere.parquet", "nothere.parquet");
+  write_file(file, "");
+  refused("", "syn/train.parquet is empty (0 bytes); expected a Parquet file");
+  write_file(file, good.substr(0, good.size() / 2));
+  refused("", "syn/train.parquet is cut short");
+  write_file(file, "user,item\n1,2\n");
+  refused("", "syn/train.parquet");
+  refused("--data.path nowhere", "cannot read nowhere/schema.json");
+}
+
+TEST_F(Errors, MissingColumnWrongTypeAndIdBeyondTheSchema) {
+  using namespace data::testing;
+  write_train({{"item_idx-list", int_lists({{1, 2, 3}, {4, 5}})}});
+  refused("",
+          "column 'item_id-list' is missing in syn/train.parquet, did you mean 'item_idx-list'?");
+  write_train({{"item_id-list", float_lists({{1, 2, 3}, {4, 5}})}});
+  refused(
+      "",
+      "column 'item_id-list' of syn/train.parquet is list<element: float>; the schema says that it "
+      "holds ids");
+  write_train({{"item_id-list", int_lists({{1, 2, 3}, {4, 5}, {6, 31}})}});
+  refused("", "column 'item_id-list', row 2 of syn/train.parquet holds id 31; expected 0 to 30");
+}
+
+TEST_F(Errors, UnknownOptions) {
+  refused("--learning_rat 1", "unknown option --learning_rat, did you mean 'learning_rate'?");
+  refused("--train.lr_scheduler linear", "did you mean 'train.lr_scheduler_type'?");
+  refused("--strategy tp", "expected one of auto, single, dp, ddp");
+  refused("--bf16 --max_steps many", "train.max_steps = 'many'");
+  write_file(folder_ / "run.toml", "[train]\nlearning_rate = 1e-3\nwarmup = 3\n");
+  refused("run.toml", "unknown option 'train.warmup' in run.toml line 3");
+  write_file(folder_ / "run.toml", "[train\n");
+  refused("run.toml", "run.toml line 1");
+  refused("nothere.toml", "cannot read nothere.toml");
+}
+
+TEST_F(Errors, ImpossibleBatchAndDegrees) {
+  refused("--per_device_train_batch_size 0", "expected at least 1");
+  refused("--gradient_accumulation_steps 0", "expected at least 1");
+  refused("--n_head 3", "d_model = 8 does not divide into n_head = 3 heads; try n_head = 4");
+  refused("--strategy ddp", "try convoy launch -n 2 train ..., or convoy train --nproc 2");
+  refused("--strategy dp --replicas 3 --dp_batch total", "does not divide over 3 devices; try 9");
+  refused("--max_length 0", "max_length = 0");
+  refused("--dropout 1.5", "dropout = 1.5");
+  refused("--nproc 0", "--nproc = 0; expected at least 1");
+}
+
+TEST_F(Errors, MoreRanksThanRows) {
+  using namespace data::testing;
+  write_train({{"item_id-list", int_lists({{1, 2, 3}})}});
+  refused("--nproc 2", "syn/train.parquet holds 1 rows for 2 ranks");
+}
+
+TEST_F(Errors, AFolderThatHoldsARunIsKept) {
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --output_dir out"), 0) << output_;
+  const auto before = read_file(folder_ / "out/model.safetensors");
+  refused("--output_dir out", "output.dir = out already holds a run; try");
+  EXPECT_EQ(read_file(folder_ / "out/model.safetensors"), before);
+  EXPECT_EQ(run("train" + kTiny + "--max_steps 3 --output_dir out --overwrite_output_dir"), 0)
+      << output_;
+  EXPECT_NE(read_file(folder_ / "out/model.safetensors"), before);
+}
+
+TEST_F(Errors, AnUnwritableFolderIsFoundBeforeTraining) {
+  write_file(folder_ / "file", "");
+  refused("--output_dir file/out", "file/out");
+  EXPECT_EQ(output_.find("step 1/4"), std::string::npos);
+}
+
+TEST_F(Errors, AFullDiskKeepsTheLastGoodCheckpoint) {
+  const auto common = "train" + kTiny + "--save_steps 2 --output_dir out ";
+  ASSERT_EQ(run(common + "--max_steps 2"), 0) << output_;
+  const auto good = read_file(folder_ / "out/checkpoint-2/model.safetensors");
+  // A limit on the size of files fails writes in the middle, as a full disk does.
+  EXPECT_NE(shell("trap '' XFSZ; ulimit -f 4; $convoy " + common +
+                  "--max_steps 6 --resume_from_checkpoint latest"),
+            0);
+  expect("cannot write out/");
+  expect("File too large");
+  EXPECT_EQ(read_file(folder_ / "out/checkpoint-2/model.safetensors"), good);
+  EXPECT_FALSE(fs::exists(folder_ / "out/checkpoint-4"));
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  }
+  ASSERT_EQ(run(common + "--max_steps 6 --resume_from_checkpoint latest"), 0) << output_;
+  expect("resumed        from out/checkpoint-2 at step 2");
+}
+
+TEST_F(Errors, ALossThatIsNotANumberNamesStepAndRank) {
+  refused("--learning_rate 1e30 --max_steps 30",
+          "the loss of step 2 is not finite on rank 0; got nan");
+  refused("--learning_rate 1e30 --max_steps 30 --nproc 2", "is not finite on rank");
+}
+
+TEST_F(Errors, EvalAndPredictNeedARun) {
+  EXPECT_NE(run("eval nowhere"), 0);
+  expect("convoy: error");
+  expect("nowhere");
+  EXPECT_NE(run("predict syn"), 0);
+  expect("syn");
+  EXPECT_NE(run("trian"), 0);
+  expect("convoy: error");
+}
+
+}  // namespace
+}  // namespace convoy
