@@ -7,9 +7,11 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/data/popularity.h"
 #include "convoy/launch/process.h"
 #include "convoy/report/machine.h"
 #include "convoy/report/strategies.h"
+#include "convoy/train/session_run.h"
 
 namespace convoy::cli {
 
@@ -106,8 +108,19 @@ report::StrategyRow result(const Trial& trial, const train::TrainingArguments& a
   return row;
 }
 
-std::string versions_line() {
-  return TORCH_VERSION;
+/// What one list of the most popular items for everyone gets on the same evaluation data: a model
+/// must do better. "" without evaluation data.
+std::string popularity_line(const Configured& configured) {
+  const auto& config = configured.config;
+  if (config.data.valid_file().empty()) return "";
+  const auto run = train::make_session_run(config, configured.table);
+  const auto& items = run.model.item_feature;
+  const auto counts = data::count_items(data::Dataset(config.data.train_file()), items,
+                                        run.schema.find(items)->int_domain->max);
+  const auto report =
+      data::popularity_baseline(counts, data::Dataset(config.data.valid_file()), items, {10});
+  return fmt::format("popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
+                     report.ndcg.at(0), report.recall.at(0));
 }
 
 }  // namespace
@@ -137,18 +150,19 @@ int bench_strategies(const StrategyBench& options) {
     rows.push_back(result(trial, arguments, output / name));
   }
   report::fill_speedups(rows);
-  const auto lines = report::machine_lines(report::machine_facts(), {{"torch", versions_line()}});
+  const auto lines = report::machine_lines(report::machine_facts(), {{"torch", TORCH_VERSION}});
   const auto table = report::strategies_table(rows);
   fmt::print("\n");
   for (const auto& line : lines) fmt::print("{}\n", line);
-  fmt::print("\n{}", table.to_markdown());
+  const auto baseline = popularity_line(*configured);
+  fmt::print("\n{}\n{}\n", table.to_markdown(), baseline);
   if (!keep) {
     fs::remove_all(output);
     return 0;
   }
   std::string markdown;
   for (const auto& line : lines) markdown += line + "  \n";
-  markdown += "\n" + table.to_markdown();
+  markdown += "\n" + table.to_markdown() + "\n" + baseline + "\n";
   write_file(output / "strategies.md", markdown);
   write_file(output / "strategies.json", report::strategies_json(rows).dump(2) + "\n");
   write_file(output / "strategies.svg",

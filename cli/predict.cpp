@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -36,7 +37,11 @@ data::ItemNames item_names(const fs::path& folder) {
 }
 
 void show(const train::Recommendation& row, const data::ItemNames& names) {
-  fmt::print("row {}\n", row.row);
+  constexpr size_t kShown = 3;
+  std::vector<std::string> before;
+  const size_t start = row.session.size() - std::min(kShown, row.session.size());
+  for (size_t i = start; i < row.session.size(); ++i) before.push_back(names.label(row.session[i]));
+  fmt::print("row {}, after {}{}\n", row.row, start > 0 ? "... " : "", fmt::join(before, " | "));
   for (size_t i = 0; i < row.ids.size(); ++i) {
     fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, names.raw_id(row.ids[i]), row.scores[i],
                names.name(row.ids[i]));

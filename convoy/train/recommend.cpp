@@ -27,9 +27,14 @@ void recommend(Trainer& trainer, const Dataset& data, const std::string& item_fe
     auto [best, columns] = scores.topk(k, 1);
     auto values = best.to(at::kCPU).contiguous();
     auto ids = (columns + 1).to(at::kCPU).contiguous();
+    auto sessions = batch.inputs.at(item_feature).to(at::kCPU).contiguous();
     for (int64_t i = 0; i < num_samples; ++i) {
       Recommendation row;
       row.row = first + i;
+      for (int64_t t = 0; t < sessions.size(1); ++t) {
+        const int64_t id = sessions.data_ptr<int64_t>()[i * sessions.size(1) + t];
+        if (id != 0) row.session.push_back(id);
+      }
       for (int64_t j = 0; j < k; ++j) {
         float score = values.data_ptr<float>()[i * k + j];
         if (std::isinf(score)) break;

@@ -13,7 +13,8 @@ namespace convoy::train {
 
 /// The best next items of one session, best first.
 struct Recommendation {
-  int64_t row = 0;  ///< of the data
+  int64_t row = 0;               ///< of the data
+  std::vector<int64_t> session;  ///< what it is recommended after, oldest first
   std::vector<int64_t> ids;
   std::vector<float> scores;
 };
