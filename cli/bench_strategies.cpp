@@ -119,8 +119,9 @@ std::string popularity_line(const Configured& configured) {
                                         run.schema.find(items)->int_domain->max);
   const auto report =
       data::popularity_baseline(counts, data::Dataset(config.data.valid_file()), items, {10});
-  return fmt::format("popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
-                     report.ndcg.at(0), report.recall.at(0));
+  return fmt::format(
+      "popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
+      report.ndcg.at(0), report.recall.at(0));
 }
 
 }  // namespace

@@ -324,8 +324,10 @@ std::string OptionTable::to_markdown() const {
                          section);
     }
     auto type = option.choices.empty() ? option.type : join(option.choices, ", ");
-    out +=
-        fmt::format("| `{}` | {} | `{}` | {} |\n", option.name, type, option.initial, option.help);
+    auto aliases =
+        option.aliases.empty() ? "" : fmt::format(" (`{}`)", fmt::join(option.aliases, "`, `"));
+    out += fmt::format("| `{}`{} | {} | `{}` | {} |\n", option.name, aliases, type, option.initial,
+                       option.help);
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #include <sstream>
 #define TOML_EXCEPTIONS 1
+#define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 #include "convoy/base/error.h"

@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "convoy/base/files.h"
+#include "convoy/train/run_config.h"
+
+namespace convoy::train {
+namespace {
+
+/// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
+TEST(OptionsPage, IsWhatTheProgramKnows) {
+  RunConfig config;
+  OptionTable table;
+  config.declare(table);
+  const auto page =
+      "# Options\n\nKeys of the TOML file by section. On the command line `--section.name VALUE` "
+      "and "
+      "`--name VALUE` are\nthe same; aliases are in brackets.\n" +
+      table.to_markdown();
+  const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
+  if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);
+  EXPECT_EQ(read_file(file), page)
+      << "try CONVOY_UPDATE_DOCS=1 build/tests/test_train --gtest_filter=OptionsPage.*";
+}
+
+}  // namespace
+}  // namespace convoy::train
