@@ -70,21 +70,28 @@ TEST_P(SessionParity, FirstLossAndEveryGradient) {
   // The fused optimizer leaves gradients divided by count / clip: undo the clipping only.
   const double clip = std::min(1.0, 1.0 / (result.grad_norm + 1e-6));
   auto& arena = replica_->arena();
+  double ours = 0, torch = 0;  // the largest relative errors
   for (const auto& unit : arena.units()) {
     double block_squares = 0;
     for (const auto& slot : unit.slots) {
-      auto theirs = tensor(file_, "grad." + slot.param->spec().name);
-      block_squares += theirs.square().sum().item<double>();
+      auto exact = tensor(file_, "grad." + slot.param->spec().name);
+      block_squares += exact.square().sum().item<double>();
     }
-    // Below 1e-2 of the block's norm both sides' own fp32 rounding exceeds 1e-5 of the element.
-    const double floor = 1e-2 * std::sqrt(block_squares);
+    const double floor = 1e-3 * std::sqrt(block_squares);
     for (const auto& slot : unit.slots) {
-      auto theirs = tensor(file_, "grad." + slot.param->spec().name).to(at::kDouble);
-      auto ours = parallel::Arena::view(arena.grads(), slot).to(at::kDouble) / clip;
-      auto excess = (ours - theirs).abs() / theirs.abs().clamp_min(floor);
-      EXPECT_LE(excess.max().item<double>(), 1e-5) << slot.param->spec().name;
+      const auto& name = slot.param->spec().name;
+      auto exact = tensor(file_, "grad." + name);
+      auto error = [&](const at::Tensor& gradient) {
+        auto excess = (gradient.to(at::kDouble) - exact).abs() / exact.abs().clamp_min(floor);
+        return excess.max().item<double>();
+      };
+      ours = std::max(ours, error(parallel::Arena::view(arena.grads(), slot) / clip));
+      torch = std::max(torch, error(tensor(file_, "rounded." + name)));
     }
   }
+  // PyTorch's own fp32 gradients miss the exact ones by up to 2e-5 here: no fp32 sum does better.
+  EXPECT_LT(torch, 2e-5);
+  EXPECT_LE(ours, std::max(1e-5, 1.25 * torch));
 }
 
 TEST_P(SessionParity, TwentyAdamWSteps) {
