@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <functional>
+#include <map>
 #include <set>
 
 #include "convoy/base/error.h"
@@ -14,16 +15,20 @@ namespace convoy::checkpoint {
 namespace {
 
 using parallel::Arena;
-using parallel::Slot;
+using parallel::Replica;
 
-/// A named place in memory where a tensor of a file belongs.
-struct Place {
-  std::string name;
-  at::Tensor tensor;
-};
+/// Safetensors' names of the dtypes that a checkpoint may hold.
+const std::map<std::string, at::ScalarType> kDtypes{
+    {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}, {"F64", at::kDouble},
+    {"I64", at::kLong},  {"I32", at::kInt},  {"I16", at::kShort},     {"I8", at::kChar},
+    {"U8", at::kByte},   {"BOOL", at::kBool}};
 
-std::vector<Place> weight_places(Arena& arena) {
-  std::vector<Place> places;
+/// Where the tensors of a file belong.
+using Places = std::vector<nn::NamedTensor>;
+
+Places weight_places(Replica& model) {
+  auto& arena = model.arena();
+  Places places = model.buffers();
   for (const auto& slot : arena.all_slots()) {
     auto& flat = slot.param->spec().trainable ? arena.masters() : arena.frozen_values();
     places.push_back({slot.param->spec().name, Arena::view(flat, slot)});
@@ -31,8 +36,9 @@ std::vector<Place> weight_places(Arena& arena) {
   return places;
 }
 
-std::vector<Place> moment_places(Arena& arena) {
-  std::vector<Place> places;
+Places moment_places(Replica& model) {
+  auto& arena = model.arena();
+  Places places;
   for (const auto& unit : arena.units()) {
     for (const auto& slot : unit.slots) {
       const auto& name = slot.param->spec().name;
@@ -43,27 +49,34 @@ std::vector<Place> moment_places(Arena& arena) {
   return places;
 }
 
-void write(const std::filesystem::path& path, const std::vector<Place>& places) {
+std::string name_of(at::ScalarType dtype, const std::string& tensor) {
+  for (const auto& [name, known] : kDtypes) {
+    if (known == dtype) return name;
+  }
+  fail<UsageError>("checkpoint", "{} is {}; a checkpoint holds real numbers and whole numbers only",
+                   tensor, c10::toString(dtype));
+}
+
+void write(const std::filesystem::path& path, const Places& places) {
   std::vector<at::Tensor> host;
   std::vector<formats::TensorView> views;
   for (const auto& place : places) {
     host.push_back(place.tensor.to(at::kCPU).contiguous());
     const auto& tensor = host.back();
-    views.push_back({place.name, "F32", tensor.sizes().vec(), tensor.data_ptr(), tensor.nbytes()});
+    views.push_back({place.name, name_of(tensor.scalar_type(), place.name), tensor.sizes().vec(),
+                     tensor.data_ptr(), tensor.nbytes()});
   }
   formats::write_safetensors(path, views);
 }
 
 at::ScalarType dtype_of(const std::string& name, const std::filesystem::path& path) {
-  if (name == "F32") return at::kFloat;
-  if (name == "F16") return at::kHalf;
-  if (name == "BF16") return at::kBFloat16;
-  if (name == "F64") return at::kDouble;
-  fail<FileError>("checkpoint", "{} holds weights of dtype {}; expected F32, F16, BF16 or F64",
+  auto found = kDtypes.find(name);
+  if (found != kDtypes.end()) return found->second;
+  fail<FileError>("checkpoint", "{} holds tensors of dtype {}; expected real or whole numbers",
                   path.string(), name);
 }
 
-void read(const std::filesystem::path& path, const std::vector<Place>& places) {
+void read(const std::filesystem::path& path, const Places& places) {
   formats::SafetensorsFile file(path);
   std::vector<std::string> wrong;
   std::set<std::string> known;
@@ -100,21 +113,21 @@ void read(const std::filesystem::path& path, const std::vector<Place>& places) {
 
 }  // namespace
 
-void save_weights(const std::filesystem::path& path, Arena& arena) {
-  write(path, weight_places(arena));
+void save_weights(const std::filesystem::path& path, Replica& model) {
+  write(path, weight_places(model));
 }
 
-void load_weights(const std::filesystem::path& path, Arena& arena) {
-  read(path, weight_places(arena));
-  arena.publish_weights();
+void load_weights(const std::filesystem::path& path, Replica& model) {
+  read(path, weight_places(model));
+  model.arena().publish_weights();
 }
 
-void save_optimizer(const std::filesystem::path& path, Arena& arena) {
-  write(path, moment_places(arena));
+void save_optimizer(const std::filesystem::path& path, Replica& model) {
+  write(path, moment_places(model));
 }
 
-void load_optimizer(const std::filesystem::path& path, Arena& arena) {
-  read(path, moment_places(arena));
+void load_optimizer(const std::filesystem::path& path, Replica& model) {
+  read(path, moment_places(model));
 }
 
 }  // namespace convoy::checkpoint

@@ -26,6 +26,12 @@ struct Context {
   at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
 };
 
+/// A tensor with its global name, as in `model.safetensors`.
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
 /// A part of a model: maps a bundle to a bundle.
 ///
 /// The first block gets the batch; the last one returns `loss` (sum over valid targets, fp32
@@ -39,7 +45,7 @@ class Block {
   /// Parameters in declaration order. A tied parameter appears in every block that reads it.
   const std::vector<ParamPtr>& params() const { return params_; }
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
-  virtual std::vector<at::Tensor> buffers() { return {}; }
+  virtual std::vector<NamedTensor> buffers() { return {}; }
 
  protected:
   explicit Block(std::string name) : name_(std::move(name)) {}

@@ -61,9 +61,9 @@ Bundle ModuleBlock::forward(const Bundle& in, const Context& context) {
   return forward_(in, context);
 }
 
-std::vector<at::Tensor> ModuleBlock::buffers() {
-  std::vector<at::Tensor> out;
-  for (const auto& buffer : module_->buffers()) out.push_back(buffer);
+std::vector<NamedTensor> ModuleBlock::buffers() {
+  std::vector<NamedTensor> out;
+  for (const auto& item : module_->named_buffers()) out.push_back({item.key(), item.value()});
   return out;
 }
 

@@ -21,7 +21,7 @@ class ModuleBlock : public Block {
               std::string name = "model");
 
   Bundle forward(const Bundle& in, const Context& context) override;
-  std::vector<at::Tensor> buffers() override;
+  std::vector<NamedTensor> buffers() override;
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
  private:

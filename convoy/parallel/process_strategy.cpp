@@ -26,6 +26,10 @@ class ProcessStrategy : public Strategy {
   }
 
   Replica& main() override { return replica_; }
+  void share_model() override {
+    replica_.broadcast_model();
+    replica_.broadcast_moments();
+  }
   const comm::Group& processes() const override { return replica_.group(); }
   comm::Traffic traffic() const override { return replica_.group().traffic(); }
 

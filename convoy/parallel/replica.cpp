@@ -22,19 +22,24 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
     arena_.initialize(options.seed);
     arena_.first_moments() = at::zeros_like(arena_.masters());
     arena_.second_moments() = at::zeros_like(arena_.masters());
+  } else {
+    arena_.first_moments() = share_weights_with->arena_.first_moments();
+    arena_.second_moments() = share_weights_with->arena_.second_moments();
   }
+  for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ = std::make_unique<Executor>(
       blocks_, arena_, group_, options.bf16 ? at::kBFloat16 : at::kFloat, buckets_, owns_weights);
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
-  broadcast_buffers();
-  return executor_->run(program_, micro_batches, input, optimizer);
+  auto result = executor_->run(program_, micro_batches, input, optimizer);
+  broadcast_buffers();  // each rank saw other samples; evaluation and checkpoints need one truth
+  return result;
 }
 
-std::vector<at::Tensor> Replica::buffers() const {
-  std::vector<at::Tensor> out;
+std::vector<nn::NamedTensor> Replica::buffers() const {
+  std::vector<nn::NamedTensor> out;
   for (const auto& block : blocks_) {
     for (auto& buffer : block->buffers()) out.push_back(buffer);
   }
@@ -45,9 +50,9 @@ void Replica::broadcast_buffers() {
   if (group_.size() == 1) return;
   at::NoGradGuard no_grad;
   for (auto& buffer : buffers()) {
-    auto copy = buffer.detach().contiguous();
-    group_.broadcast(copy, 0, "broadcast buffers");
-    if (!copy.is_same(buffer)) buffer.copy_(copy);
+    auto copy = buffer.tensor.detach().contiguous();
+    group_.broadcast(copy, 0, "broadcast buffer " + buffer.name);
+    if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
   }
 }
 
@@ -59,6 +64,12 @@ void Replica::broadcast_model() {
   }
   broadcast_buffers();
   arena_.publish_weights();
+}
+
+void Replica::broadcast_moments() {
+  if (group_.size() == 1) return;
+  group_.broadcast(arena_.first_moments(), 0, "broadcast first moments");
+  group_.broadcast(arena_.second_moments(), 0, "broadcast second moments");
 }
 
 }  // namespace convoy::parallel

@@ -36,11 +36,15 @@ class Replica {
   const schedule::Program& program() const { return program_; }
   size_t num_buckets() const { return buckets_.size(); }
 
+  /// Tensors without gradient that belong to the model's state.
+  std::vector<nn::NamedTensor> buffers() const;
+
   /// Gives all ranks rank 0's weights and buffers.
   void broadcast_model();
+  /// Gives all ranks rank 0's optimizer moments.
+  void broadcast_moments();
 
  private:
-  std::vector<at::Tensor> buffers() const;
   void broadcast_buffers();
 
   nn::BlockList blocks_;

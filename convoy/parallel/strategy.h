@@ -27,6 +27,8 @@ class Strategy {
 
   /// The replica whose weights are saved.
   virtual Replica& main() = 0;
+  /// Gives all ranks the main replica's weights, moments and buffers: after loading them.
+  virtual void share_model() = 0;
   /// Ranks in different processes; size 1 when this process is alone.
   virtual const comm::Group& processes() const = 0;
   /// Exchanges and bytes so far of this process's (or, within one process, of one) rank.

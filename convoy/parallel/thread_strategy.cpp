@@ -54,6 +54,12 @@ class ThreadStrategy : public Strategy {
   }
 
   Replica& main() override { return *replicas_[0]; }
+  void share_model() override {
+    each([&](int r) {
+      replicas_[static_cast<size_t>(r)]->broadcast_model();
+      replicas_[static_cast<size_t>(r)]->broadcast_moments();
+    });
+  }
   const comm::Group& processes() const override { return alone_; }
   comm::Traffic traffic() const override { return groups_[0].traffic(); }
 

@@ -71,9 +71,9 @@ void Trainer::resume() {
   }
   auto path = folder / kState;
   auto saved = TrainerState::from_json(parse_json(read_file(path), path.string()), path.string());
-  auto& arena = strategy_->main().arena();
-  checkpoint::load_weights(folder / kWeights, arena);
-  checkpoint::load_optimizer(folder / kOptimizer, arena);
+  checkpoint::load_weights(folder / kWeights, strategy_->main());
+  checkpoint::load_optimizer(folder / kOptimizer, strategy_->main());
+  strategy_->share_model();
   if (saved.num_rows != state_.num_rows || saved.data_seed != state_.data_seed) {
     fail<UsageError>("train",
                      "{} was made with {} rows and data seed {}; got {} rows and data "
@@ -93,7 +93,7 @@ void Trainer::save_model_files(const fs::path& folder) {
   if (!files_.config.is_null()) write_file(folder / "config.json", files_.config.dump(2) + "\n");
   for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
   for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
-  checkpoint::save_weights(folder / kWeights, strategy_->main().arena());
+  checkpoint::save_weights(folder / kWeights, strategy_->main());
 }
 
 void Trainer::save_checkpoint() {
@@ -103,7 +103,7 @@ void Trainer::save_checkpoint() {
     const auto final_path = run / fmt::format("checkpoint-{}", state_.global_step);
     AtomicFolder folder(final_path);
     save_model_files(folder.temporary());
-    checkpoint::save_optimizer(folder.temporary() / kOptimizer, strategy_->main().arena());
+    checkpoint::save_optimizer(folder.temporary() / kOptimizer, strategy_->main());
     write_file(folder.temporary() / kState, state_.to_json().dump(2) + "\n");
     folder.commit();
     if (arguments_.save_total_limit) {
@@ -135,7 +135,8 @@ void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
 }
 
 void Trainer::load_weights(const fs::path& folder) {
-  checkpoint::load_weights(folder / kWeights, strategy_->main().arena());
+  checkpoint::load_weights(folder / kWeights, strategy_->main());
+  strategy_->share_model();
 }
 
 }  // namespace convoy::train

@@ -2,10 +2,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
-#include "convoy/comm/gloo/gloo_engine.h"
-#include "convoy/comm/store.h"
 #include "convoy/models/session.h"
 #include "tests/train/testing.h"
 
@@ -57,39 +53,11 @@ Outcome train(const TrainingArguments& arguments, Job job, double dropout) {
   return {recorder->losses, recorder->norms, trainer.strategy().main().arena().masters().clone()};
 }
 
-Job one_device() {
-  Job job;
-  job.strategy = "single";
-  job.devices = {at::kCPU};
-  return job;
-}
-
-Job replicas(int count) {
-  Job job;
-  job.strategy = "dp";
-  job.devices.assign(static_cast<size_t>(count), at::kCPU);
-  return job;
-}
-
-/// Two ranks over Gloo, as threads of this process.
-Outcome train_ddp(const TrainingArguments& arguments, double dropout, int port) {
+Outcome train_ddp(const TrainingArguments& arguments, double dropout) {
   std::vector<Outcome> outcomes(2);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      comm::MeetingPoint point;
-      point.rank = rank;
-      point.size = 2;
-      point.port = port;
-      Job job = one_device();
-      job.strategy = "ddp";
-      job.environment.rank = rank;
-      job.environment.world_size = 2;
-      job.group = comm::make_gloo_group(point, comm::open_store(point));
-      outcomes[static_cast<size_t>(rank)] = train(arguments, job, dropout);
-    });
-  }
-  for (auto& rank : ranks) rank.join();
+  run_two_ranks([&](const Job& job) {
+    outcomes[static_cast<size_t>(job.environment.rank)] = train(arguments, job, dropout);
+  });
   EXPECT_TRUE(at::equal(outcomes[0].weights, outcomes[1].weights)) << "the ranks drifted apart";
   return outcomes[0];
 }
@@ -110,8 +78,7 @@ TEST(Strategies, DataParallelEqualsAccumulationBitForBit) {
 }
 
 TEST(Strategies, DistributedDataParallelEqualsAccumulationBitForBit) {
-  expect_same_bits(train(arguments(10, 2), one_device(), 0.2),
-                   train_ddp(arguments(10, 1), 0.2, free_port()));
+  expect_same_bits(train(arguments(10, 2), one_device(), 0.2), train_ddp(arguments(10, 1), 0.2));
 }
 
 TEST(Strategies, SmallBucketsChangeNothing) {

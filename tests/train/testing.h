@@ -5,7 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "convoy/base/random.h"
+#include "convoy/comm/gloo/gloo_engine.h"
+#include "convoy/comm/store.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
@@ -59,6 +63,41 @@ inline int free_port() {
   ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
   ::close(fd);
   return ntohs(address.sin_port);
+}
+
+inline Job one_device() {
+  Job job;
+  job.strategy = "single";
+  job.devices = {at::kCPU};
+  return job;
+}
+
+inline Job replicas(int count) {
+  Job job;
+  job.strategy = "dp";
+  job.devices.assign(static_cast<size_t>(count), at::kCPU);
+  return job;
+}
+
+/// Runs `work(job)` as two ranks over Gloo, threads of this process.
+inline void run_two_ranks(const std::function<void(const Job&)>& work) {
+  const int port = free_port();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      comm::MeetingPoint point;
+      point.rank = rank;
+      point.size = 2;
+      point.port = port;
+      Job job = one_device();
+      job.strategy = "ddp";
+      job.environment.rank = rank;
+      job.environment.world_size = 2;
+      job.group = comm::make_gloo_group(point, comm::open_store(point));
+      work(job);
+    });
+  }
+  for (auto& rank : ranks) rank.join();
 }
 
 }  // namespace convoy::train

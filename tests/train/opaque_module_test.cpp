@@ -1,0 +1,153 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "convoy/base/files.h"
+#include "convoy/formats/safetensors.h"
+#include "convoy/nn/module_block.h"
+#include "tests/train/testing.h"
+
+// A user's own torch::nn::Module under the Trainer.
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// With running statistics, a frozen layer, and one that is never used.
+struct Net : torch::nn::Module {
+  torch::nn::Linear in{6, 12}, out{12, 3}, frozen{6, 12}, unused{2, 2};
+  torch::nn::BatchNorm1d norm{nullptr};
+
+  explicit Net(bool with_norm) {
+    register_module("in", in);
+    register_module("out", out);
+    register_module("frozen", frozen);
+    register_module("unused", unused);
+    if (with_norm) norm = register_module("norm", torch::nn::BatchNorm1d(12));
+    for (auto& param : frozen->parameters()) param.set_requires_grad(false);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    auto h = in(x) + frozen(x);
+    return out(torch::tanh(norm ? norm(h) : h));
+  }
+};
+
+nn::Bundle loss(Net& net, const nn::Bundle& batch) {
+  auto scores = net.forward(batch.at("x"));
+  auto sum = torch::nn::functional::cross_entropy(
+      scores, batch.at("y"),
+      torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  return {{"loss", sum}, {"count", torch::tensor(batch.at("y").numel())}};
+}
+
+parallel::ModelFactory model(bool with_norm, std::shared_ptr<Net>* keep = nullptr) {
+  return [=] {
+    static std::mutex generator;  // torch's own, shared by the ranks that are threads here
+    std::lock_guard lock(generator);
+    torch::manual_seed(5);
+    auto net = std::make_shared<Net>(with_norm);
+    if (keep && !*keep) *keep = net;
+    return nn::module_model(net, loss);
+  };
+}
+
+std::shared_ptr<Dataset> points() {
+  torch::manual_seed(3);
+  auto x = torch::randn({90, 6});
+  auto y = x.narrow(1, 0, 3).argmax(1);
+  return make_map_dataset(90, [=](const std::vector<int64_t>& rows) {
+    auto index = torch::tensor(rows, torch::kLong);
+    return nn::Bundle{{"x", x.index_select(0, index)}, {"y", y.index_select(0, index)}};
+  });
+}
+
+class OpaqueModule : public testing::Test {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    folder_ = unique_folder("convoy-opaque");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  TrainingArguments arguments(int64_t per_device, int64_t accumulation = 1) {
+    TrainingArguments out;
+    out.per_device_train_batch_size = per_device;
+    out.per_device_eval_batch_size = 30;
+    out.gradient_accumulation_steps = accumulation;
+    out.num_train_epochs = 4;
+    out.learning_rate = 0.05;
+    out.logging_steps = 1;
+    out.save_strategy = "no";
+    out.output.quiet = true;
+    return out;
+  }
+
+  std::vector<double> losses(bool with_norm, const TrainingArguments& arguments, const Job& job) {
+    Trainer trainer(model(with_norm), arguments, data_, nullptr, job);
+    auto recorder = std::make_shared<Recorder>();
+    trainer.add_callback(recorder);
+    trainer.train();
+    return recorder->losses;
+  }
+
+  fs::path folder_;
+  std::shared_ptr<Dataset> data_ = points();
+};
+
+TEST_F(OpaqueModule, EveryStrategyGivesTheSameBits) {
+  auto single = losses(false, arguments(8, 2), one_device());
+  EXPECT_LT(single.back(), 0.5 * single.front());
+  EXPECT_EQ(losses(false, arguments(8), replicas(2)), single);
+  std::vector<double> ddp;
+  run_two_ranks([&](const Job& job) {
+    auto mine = losses(false, arguments(8), job);
+    if (job.is_main()) ddp = mine;
+  });
+  EXPECT_EQ(ddp, single);
+}
+
+TEST_F(OpaqueModule, BuffersAreKeptInStepAndSaved) {
+  auto dp = losses(true, arguments(8), replicas(2));
+  std::vector<double> ddp;
+  std::vector<std::shared_ptr<Net>> nets(2);
+  std::vector<double> evaluated(2);
+  run_two_ranks([&](const Job& job) {
+    const auto rank = static_cast<size_t>(job.environment.rank);
+    auto own = arguments(8);
+    own.output.dir = (folder_ / "run").string();
+    Trainer trainer(model(true, &nets[rank]), own, data_, data_, job);
+    auto recorder = std::make_shared<Recorder>();
+    trainer.add_callback(recorder);
+    trainer.train();
+    if (job.is_main()) ddp = recorder->losses;
+    evaluated[rank] = trainer.evaluate().at("eval_loss");
+  });
+  EXPECT_EQ(ddp, dp);  // batch statistics are those of each half, in both
+  EXPECT_TRUE(at::equal(nets[0]->norm->running_mean, nets[1]->norm->running_mean));
+  EXPECT_EQ(nets[0]->norm->num_batches_tracked.item<int64_t>(), 24);
+
+  formats::SafetensorsFile file((folder_ / "run/model.safetensors").string());
+  EXPECT_EQ(file.entry("norm.num_batches_tracked").dtype, "I64");
+  std::shared_ptr<Net> net;
+  Trainer later(model(true, &net), arguments(8), nullptr, data_, one_device());
+  later.load_weights(folder_ / "run");
+  EXPECT_TRUE(at::equal(net->norm->running_var, nets[0]->norm->running_var));
+  EXPECT_NEAR(later.evaluate().at("eval_loss"), evaluated[0], 1e-6);
+}
+
+TEST_F(OpaqueModule, FrozenAndUnusedParametersKeepTheirValues) {
+  std::shared_ptr<Net> net;
+  Trainer trainer(model(false, &net), arguments(16), data_, nullptr, one_device());
+  auto frozen = net->frozen->weight.clone(), unused = net->unused->weight.clone();
+  auto used = net->in->weight.clone();
+  trainer.train();
+  EXPECT_TRUE(at::equal(net->frozen->weight, frozen));
+  EXPECT_TRUE(at::equal(net->unused->weight, unused));
+  EXPECT_FALSE(at::equal(net->in->weight, used));
+}
+
+}  // namespace
+}  // namespace convoy::train
