@@ -1,6 +1,9 @@
 #include <signal.h>
 
 #include <chrono>
+#include <map>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "convoy/base/text.h"
@@ -61,53 +64,119 @@ TEST_F(Ranks, EvaluationIsTheSameOnTwoRanks) {
   EXPECT_DOUBLE_EQ(one["eval_ndcg_at_10"], two["eval_ndcg_at_10"]);
 }
 
-class Death : public Ranks, public ::testing::WithParamInterface<const char*> {};
+/// A training that goes on until it is killed.
+class Endless : public Ranks {
+ protected:
+  void start(const std::string& how) {
+    const auto train = "$convoy " + std::string(how == "launch" ? "launch -n 2 " : "") + "train" +
+                       kTiny + "--max_steps 1000000 --save_strategy no --output_dir out" +
+                       (how == "nproc" ? " --nproc 2" : "");
+    job_ = std::thread([this, command = how == "torchrun" ? torchrun(train) : train] {
+      status_ = shell(command);
+    });
+    const auto log = folder_ / "out/log.jsonl";  // filled once steps are made
+    for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > 1000); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    find_processes();
+  }
+
+  void TearDown() override {
+    for (const auto& [pid, rank] : processes_) kill(pid, SIGKILL);
+    if (job_.joinable()) job_.join();
+    CommandTest::TearDown();
+  }
+
+  /// The ranks' processes; pid -> rank.
+  void find_processes() {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      int64_t pid = 0;
+      if (!parse_number(entry.path().filename().string(), pid)) continue;
+      try {
+        if (fs::read_symlink(entry.path() / "cwd") != folder_) continue;
+        const auto environment = '\0' + read_file(entry.path() / "environ");
+        for (int rank = 0; rank < 2; ++rank) {
+          const auto word = std::string("\0RANK=", 6) + std::to_string(rank) + '\0';
+          if (environment.find(word) != std::string::npos) {
+            processes_[static_cast<pid_t>(pid)] = rank;
+          }
+        }
+      } catch (const std::exception&) {
+        continue;  // it ended meanwhile
+      }
+    }
+    ASSERT_EQ(processes_.size(), 2) << output_;
+  }
+
+  std::thread job_;
+  int status_ = 0;
+  std::map<pid_t, int> processes_;
+};
+
+class Death : public Endless, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(Death, OfOneRankStopsAllWithinSeconds) {
-  const std::string start = GetParam();
-  const auto common = "$convoy " + std::string(start == "launch" ? "launch -n 2 " : "") + "train" +
-                      kTiny + "--max_steps 1000000 --save_strategy no --output_dir out" +
-                      (start == "nproc" ? " --nproc 2" : "");
-  const auto command = start == "torchrun" ? torchrun(common) : common;
-  int status = 0;
-  std::thread job([&] { status = shell(command); });
-  // Once steps are logged, kill rank 1.
-  const auto log = folder_ / "out/log.jsonl";
-  for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > 1000); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  pid_t victim = 0;
-  std::vector<pid_t> ranks;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    int64_t pid = 0;
-    if (!parse_number(entry.path().filename().string(), pid)) continue;
-    std::string words, environment;
-    try {
-      if (fs::read_symlink(entry.path() / "cwd") != folder_) continue;
-      environment = read_file(entry.path() / "environ");
-    } catch (const std::exception&) {
-      continue;
-    }
-    if (environment.find(std::string("\0RANK=", 6)) == std::string::npos) continue;
-    ranks.push_back(static_cast<pid_t>(pid));
-    if (environment.find(std::string("\0RANK=1\0", 8)) != std::string::npos) {
-      victim = static_cast<pid_t>(pid);
-    }
-  }
-  ASSERT_NE(victim, 0) << "no rank 1 was found";
+  const std::string how = GetParam();
+  start(how);
   const auto killed = std::chrono::steady_clock::now();
-  kill(victim, SIGKILL);
-  job.join();
+  for (const auto& [pid, rank] : processes_) {
+    if (rank == 1) kill(pid, SIGKILL);
+  }
+  job_.join();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - killed;
   EXPECT_LT(took.count(), 10);
-  EXPECT_NE(status, 0);
-  if (start == "torchrun") {
+  EXPECT_NE(status_, 0);
+  if (how == "torchrun") {
     expect("convoy: error on rank 0 of 2");
   } else {
     expect("rank 1");
     expect("SIGKILL");
   }
-  for (pid_t rank : ranks) EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " is left";
+  for (const auto& [pid, rank] : processes_)
+    EXPECT_NE(kill(pid, 0), 0) << "rank " << rank << " is left";
+  processes_.clear();
+}
+
+/// Local addresses, as in /proc/net/tcp, of the sockets on which a process listens.
+std::vector<std::string> listening(pid_t pid) {
+  std::set<std::string> own;
+  const auto folder = fs::path("/proc") / std::to_string(pid);
+  for (const auto& entry : fs::directory_iterator(folder / "fd")) {
+    std::error_code gone;
+    const auto target = fs::read_symlink(entry.path(), gone).string();
+    if (target.rfind("socket:[", 0) == 0) own.insert(target.substr(8, target.size() - 9));
+  }
+  std::vector<std::string> out;
+  for (const char* table : {"net/tcp", "net/tcp6", "net/udp", "net/udp6"}) {
+    std::istringstream lines(read_file(folder / table));
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      std::istringstream words(line);
+      std::string slot, local, remote, state, skip, inode;
+      words >> slot >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) words >> skip;
+      words >> inode;
+      const bool waits = state == "0A" || state == "07";
+      if (waits && own.count(inode)) out.push_back(local);
+    }
+  }
+  return out;
+}
+
+TEST_F(Endless, NothingListensBeyondLoopback) {
+  start("launch");
+  size_t found = 0;
+  for (const auto& [pid, rank] : processes_) {
+    for (const auto& address : listening(pid)) {
+      ++found;
+      const bool loopback = address.rfind("0100007F:", 0) == 0 ||
+                            address.rfind("00000000000000000000000001000000:", 0) == 0 ||
+                            address.rfind("0000000000000000FFFF00000100007F:", 0) == 0;
+      EXPECT_TRUE(loopback) << "rank " << rank << " listens on " << address;
+    }
+  }
+  EXPECT_GT(found, 0) << "the check found no socket at all";
 }
 
 INSTANTIATE_TEST_SUITE_P(Started, Death, ::testing::Values("launch", "nproc", "torchrun"));
