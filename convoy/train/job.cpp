@@ -7,8 +7,11 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/cuda.h"
 #include "convoy/comm/gloo/gloo_engine.h"
+#include "convoy/comm/nccl/nccl_engine.h"
 #include "convoy/comm/store.h"
+#include "convoy/launch/devices.h"
 
 namespace convoy::train {
 
@@ -62,15 +65,18 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                        arguments.replicas, environment.source, world);
     }
     auto devices_here = static_cast<int>(visible.size());
-    if (cuda && environment.local_world_size > devices_here) {
+    // Gloo goes through the host, so with it ranks may share a GPU.
+    const bool may_share = arguments.backend == "gloo";
+    if (cuda && environment.local_world_size > devices_here && !may_share) {
       fail<UsageError>("parallel",
                        "{} ranks on this host need as many GPUs; got {} visible; try "
-                       "-n {} or --device cpu",
+                       "-n {}, --device cpu, or --backend gloo to share them",
                        environment.local_world_size, devices_here, devices_here);
     }
     job.strategy = "ddp";
     job.reason = fmt::format("{} started {} ranks", environment.source, world);
-    job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank)] : visible[0]};
+    job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]
+                        : visible[0]};
     job.threads = threads_per_rank(arguments.threads, environment.local_world_size);
     return job;
   }
@@ -110,10 +116,19 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 }
 
 std::vector<at::Device> visible_devices(const std::string& choice) {
+  if (choice == "cpu") return {at::kCPU};
+  std::string why = "there is no GPU here, or CUDA_VISIBLE_DEVICES hides it";
+  if (launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) {
+    const auto& cuda = comm::open_cuda();
+    std::vector<at::Device> devices;
+    for (int i = 0; i < cuda.num_devices; ++i) {
+      devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+    }
+    if (!devices.empty()) return devices;
+    why = cuda.why_none;
+  }
   if (choice == "cuda") {
-    fail<UsageError>("parallel",
-                     "device = cuda was asked for, but this build computes on CPU "
-                     "only; try --device cpu");
+    fail<UsageError>("parallel", "device = cuda was asked for, but {}; try --device cpu", why);
   }
   return {at::kCPU};
 }
@@ -133,7 +148,11 @@ Job join_job(const ParallelArguments& arguments) {
     point.port = env.master_port;
     point.agent_hosts_store = env.uses_agent_store;
     point.timeout = std::chrono::seconds(arguments.timeout);
-    job.group = comm::make_gloo_group(point, comm::open_store(point));
+    auto store = comm::open_store(point);
+    const bool nccl = arguments.backend == "nccl" ||
+                      (arguments.backend == "auto" && job.devices[0].is_cuda() && comm::has_nccl());
+    job.group = nccl ? comm::make_nccl_group(point, store, job.devices[0])
+                     : comm::make_gloo_group(point, store);
   }
   return job;
 }

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/c10d_engine.h"
+#include "convoy/comm/staged_engine.h"
 
 namespace convoy::comm {
 
@@ -23,7 +24,8 @@ Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::
     }
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store), point.rank, point.size, options);
-    return Group(point.rank, point.size, make_c10d_engine("gloo", backend));
+    return Group(point.rank, point.size,
+                 make_staged_engine(make_c10d_engine("gloo", backend), at::kCPU));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

@@ -5,7 +5,7 @@
 
 namespace convoy::comm {
 
-/// A group over Gloo, for processes that compute on CPU. On one host it uses the loopback
+/// A group over Gloo; tensors of a GPU travel through the host. On one host it uses the loopback
 /// interface only; else GLOO_SOCKET_IFNAME or the interface of this host's name.
 Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store);
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace convoy::comm {
+
+/// What torch can do with the GPUs of this machine.
+struct Cuda {
+  int num_devices =
+      0;  ///< that CUDA_VISIBLE_DEVICES leaves; 0 without GPU, driver or torch's CUDA library
+  std::string why_none;
+};
+
+/// Opens torch's CUDA library, which a program without a GPU never loads. Once per process, before
+/// anything else asks torch for CUDA.
+const Cuda& open_cuda();
+
+/// The folder of the program or library that holds this code: plugins lie there or in ../lib.
+std::filesystem::path own_folder();
+
+}  // namespace convoy::comm

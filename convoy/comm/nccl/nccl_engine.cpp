@@ -1,0 +1,67 @@
+#include "convoy/comm/nccl/nccl_engine.h"
+
+#include <dlfcn.h>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/c10d_engine.h"
+#include "convoy/comm/cuda.h"
+#include "convoy/comm/nccl/plugin.h"
+#include "convoy/comm/staged_engine.h"
+
+namespace convoy::comm {
+
+namespace {
+
+struct Plugin {
+  MakeNcclBackend make = nullptr;
+  std::string why;
+};
+
+Plugin open() {
+  Plugin plugin;
+  for (const auto& folder : {own_folder(), own_folder() / "../lib"}) {
+    const auto file = folder / "libconvoy_nccl.so";
+    if (!std::filesystem::exists(file)) continue;
+    void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      plugin.why = ::dlerror();
+      return plugin;
+    }
+    plugin.make = reinterpret_cast<MakeNcclBackend>(::dlsym(library, kMakeNcclBackend));
+    if (plugin.make == nullptr) plugin.why = file.string() + " is of another version";
+    return plugin;
+  }
+  plugin.why = "there is no libconvoy_nccl.so in " + own_folder().string() +
+               "; it is built where the NVIDIA wheels are: try ./dev build --gpu";
+  return plugin;
+}
+
+const Plugin& plugin() {
+  static const Plugin opened = open();
+  return opened;
+}
+
+}  // namespace
+
+bool has_nccl(std::string* why) {
+  if (why != nullptr) *why = plugin().why;
+  return plugin().make != nullptr;
+}
+
+Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                      at::Device device) {
+  std::string why;
+  if (!has_nccl(&why)) fail<UsageError>("comm", "backend = nccl cannot be used: {}", why);
+  try {
+    c10::intrusive_ptr<c10d::Backend> backend;
+    plugin().make({store, point.rank, point.size, point.timeout}, backend);
+    return Group(point.rank, point.size,
+                 make_staged_engine(make_c10d_engine("nccl", backend), device));
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    fail<CommunicationError>("comm", "rank {} of {} could not join the NCCL group: {}", point.rank,
+                             point.size, text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace convoy::comm

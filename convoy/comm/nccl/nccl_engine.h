@@ -1,0 +1,17 @@
+#pragma once
+
+#include "convoy/comm/group.h"
+#include "convoy/comm/store.h"
+
+namespace convoy::comm {
+
+/// Whether the NCCL plugin (libconvoy_nccl.so) lies beside the program and can be opened; else
+/// `why` says what is missing.
+bool has_nccl(std::string* why = nullptr);
+
+/// A group over NCCL for processes that compute on a GPU of their own each.
+/// Throws UsageError without the plugin.
+Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                      at::Device device);
+
+}  // namespace convoy::comm

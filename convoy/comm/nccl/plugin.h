@@ -1,0 +1,21 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+
+// What libconvoy_nccl.so offers. It is a library of its own because it needs CUDA at load time.
+namespace convoy::comm {
+
+struct NcclMeeting {
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank;
+  int size;
+  std::chrono::milliseconds timeout;
+};
+
+using MakeNcclBackend = void (*)(const NcclMeeting&, c10::intrusive_ptr<c10d::Backend>&);
+inline constexpr const char* kMakeNcclBackend = "convoy_make_nccl_backend_1";
+
+}  // namespace convoy::comm

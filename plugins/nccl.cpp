@@ -1,0 +1,14 @@
+#define USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "convoy/comm/nccl/plugin.h"
+
+extern "C" __attribute__((visibility("default"))) void convoy_make_nccl_backend_1(
+    const convoy::comm::NcclMeeting& meeting, c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = meeting.timeout;
+  backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+      c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store), meeting.rank, meeting.size,
+      options);
+}
