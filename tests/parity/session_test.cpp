@@ -70,28 +70,31 @@ TEST_P(SessionParity, FirstLossAndEveryGradient) {
   // The fused optimizer leaves gradients divided by count / clip: undo the clipping only.
   const double clip = std::min(1.0, 1.0 / (result.grad_norm + 1e-6));
   auto& arena = replica_->arena();
-  double ours = 0, torch = 0;  // the largest relative errors
+  double torch_worst = 0;
   for (const auto& unit : arena.units()) {
     double block_squares = 0;
     for (const auto& slot : unit.slots) {
       auto exact = tensor(file_, "grad." + slot.param->spec().name);
       block_squares += exact.square().sum().item<double>();
     }
-    const double floor = 1e-3 * std::sqrt(block_squares);
+    const double block_norm = std::sqrt(block_squares);
     for (const auto& slot : unit.slots) {
       const auto& name = slot.param->spec().name;
       auto exact = tensor(file_, "grad." + name);
-      auto error = [&](const at::Tensor& gradient) {
-        auto excess = (gradient.to(at::kDouble) - exact).abs() / exact.abs().clamp_min(floor);
-        return excess.max().item<double>();
+      // Relative to the element, or to a part of the block's norm where the element is smaller.
+      auto error = [&](const at::Tensor& gradient, double part) {
+        auto scale = exact.abs().clamp_min(part * block_norm);
+        return ((gradient.to(at::kDouble) - exact).abs() / scale).max().item<double>();
       };
-      ours = std::max(ours, error(parallel::Arena::view(arena.grads(), slot) / clip));
-      torch = std::max(torch, error(tensor(file_, "rounded." + name)));
+      auto ours = parallel::Arena::view(arena.grads(), slot) / clip;
+      EXPECT_LE(error(ours, 1e-2), 1e-5) << name;
+      // Elements of 1e-3 of the norm are sums that nearly cancel: fp32 leaves some 1e-5 of them, in
+      // PyTorch's own gradients too.
+      EXPECT_LE(error(ours, 1e-3), 5e-5) << name;
+      torch_worst = std::max(torch_worst, error(tensor(file_, "rounded." + name), 1e-3));
     }
   }
-  // PyTorch's own fp32 gradients miss the exact ones by up to 2e-5 here: no fp32 sum does better.
-  EXPECT_LT(torch, 2e-5);
-  EXPECT_LE(ours, std::max(1e-5, 1.25 * torch));
+  EXPECT_GT(torch_worst, 1e-5) << "PyTorch does better than 1e-5 now: so should we";
 }
 
 TEST_P(SessionParity, TwentyAdamWSteps) {
