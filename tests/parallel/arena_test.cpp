@@ -1,0 +1,122 @@
+#include "convoy/parallel/arena.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "convoy/models/session.h"
+#include "convoy/parallel/replica.h"
+
+namespace convoy::parallel {
+namespace {
+
+models::SessionConfig config() {
+  models::SessionConfig out;
+  out.item_feature = "items";
+  out.features = {{"items", true, 37, 0}};
+  out.body.n_embd = 12;
+  out.body.n_head = 3;
+  out.body.n_layer = 2;
+  out.body.n_positions = 7;
+  out.body.resid_pdrop = out.body.embd_pdrop = out.body.attn_pdrop = 0.1;
+  return out;
+}
+
+MicroBatch batch() {
+  auto ids = at::tensor({1, 2, 3, 4, 5, 0, 6, 7, 0, 8, 9, 10}, at::kLong).view({3, 4});
+  return {{{"items", ids}, {"lengths", at::tensor({4, 1, 4}, at::kLong)}},
+          at::arange(3, at::kLong)};
+}
+
+TEST(Arena, EveryParameterHasItsOwnAlignedPlace) {
+  auto blocks = models::make_session_model(config());
+  Arena arena(blocks, {}, nullptr);
+  std::set<std::string> names;
+  std::vector<bool> taken(static_cast<size_t>(arena.num_elements()));
+  int64_t total = 0;
+  for (const auto& unit : arena.units()) {
+    EXPECT_EQ(unit.begin % kAlignment, 0);
+    EXPECT_EQ(unit.decay_end % kAlignment, 0);
+    for (const auto& slot : unit.slots) {
+      const auto& spec = slot.param->spec();
+      EXPECT_TRUE(names.insert(spec.name).second) << spec.name << " twice";
+      EXPECT_EQ(slot.begin % kAlignment, 0) << spec.name;
+      EXPECT_EQ(slot.length, spec.num_elements());
+      EXPECT_EQ(spec.decay, slot.begin < unit.decay_end) << spec.name;
+      EXPECT_LE(slot.begin + slot.length, unit.end);
+      for (int64_t i = slot.begin; i < slot.begin + slot.length; ++i) {
+        EXPECT_FALSE(taken[static_cast<size_t>(i)]) << spec.name;
+        taken[static_cast<size_t>(i)] = true;
+      }
+      total += slot.length;
+      EXPECT_EQ(slot.param->value().data_ptr(), arena.value_of(spec.name).data_ptr());
+    }
+  }
+  EXPECT_EQ(total, arena.num_parameters());
+}
+
+TEST(Arena, TheTiedEmbeddingIsAUnitReadByTwoBlocks) {
+  auto blocks = models::make_session_model(config());
+  Arena arena(blocks, {}, nullptr);
+  const auto& table = arena.table();
+  int readers = 0;
+  for (int64_t b = 0; b < table.num_blocks(); ++b) {
+    for (int64_t unit : table.units_of_block[static_cast<size_t>(b)]) {
+      readers += arena.units()[static_cast<size_t>(unit)].slots[0].param->spec().name ==
+                 "embeddings.items.weight";
+    }
+  }
+  EXPECT_EQ(readers, 2);
+}
+
+TEST(Arena, Bf16KeepsMastersBeside) {
+  auto blocks = models::make_session_model(config());
+  Arena arena(blocks, {at::kCPU, at::kBFloat16}, nullptr);
+  arena.initialize(1);
+  for (const auto& slot : arena.all_slots()) {
+    EXPECT_EQ(slot.param->value().scalar_type(), at::kBFloat16);
+    auto master = arena.value_of(slot.param->spec().name);
+    EXPECT_EQ(master.scalar_type(), at::kFloat);
+    EXPECT_TRUE(at::equal(slot.param->value(), master.to(at::kBFloat16)));
+  }
+}
+
+TEST(Replica, TheStepIsTheGradientOfTheMeanLoss) {
+  // Against the derivative of the loss along the gradient, by central differences in the weights.
+  auto session = config();
+  Replica replica(models::make_session_model(session), comm::Group(), ReplicaOptions{});
+  auto before = replica.arena().masters().clone();
+  OptimizerOptions still;
+  still.max_grad_norm = 0;
+  const StepInput input{7, 0, /*learning_rate=*/0.0};
+  const auto result = replica.step({batch()}, input, still);
+  EXPECT_TRUE(at::equal(replica.arena().masters(), before)) << "a learning rate of 0 moved weights";
+  EXPECT_EQ(result.count, 6);
+  auto direction = replica.arena().grads().clone();
+  direction /= direction.norm();
+  auto loss_at = [&](double distance) {
+    replica.arena().masters().copy_(before + distance * direction);
+    return replica.step({batch()}, input, still).loss();
+  };
+  const double h = 2e-2;
+  const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
+  EXPECT_NEAR(slope / result.grad_norm, 1, 1e-2);  // dropout's masks are the same at every visit
+}
+
+TEST(Replica, AnEmptyMicroBatchAddsNothing) {
+  Replica one(models::make_session_model(config()), comm::Group(), ReplicaOptions{});
+  ReplicaOptions two_micro_batches;
+  two_micro_batches.num_micro_batches = 2;
+  Replica two(models::make_session_model(config()), comm::Group(), two_micro_batches);
+  const StepInput input{7, 0, 1e-2};
+  const auto a = one.step({batch()}, input, {});
+  const auto b = two.step({batch(), MicroBatch()}, input, {});
+  EXPECT_EQ(a.loss_sum, b.loss_sum);
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_TRUE(at::equal(one.arena().masters(), two.arena().masters()));
+}
+
+}  // namespace
+}  // namespace convoy::parallel
