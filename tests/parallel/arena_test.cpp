@@ -24,7 +24,7 @@ models::SessionConfig config() {
 }
 
 MicroBatch batch() {
-  auto ids = at::tensor({1, 2, 3, 4, 5, 0, 6, 7, 0, 8, 9, 10}, at::kLong).view({3, 4});
+  auto ids = at::tensor({1, 2, 3, 4, 5, 0, 0, 0, 7, 8, 9, 10}, at::kLong).view({3, 4});
   return {{{"items", ids}, {"lengths", at::tensor({4, 1, 4}, at::kLong)}},
           at::arange(3, at::kLong)};
 }
@@ -99,7 +99,7 @@ TEST(Replica, TheStepIsTheGradientOfTheMeanLoss) {
     replica.arena().masters().copy_(before + distance * direction);
     return replica.step({batch()}, input, still).loss();
   };
-  const double h = 2e-2;
+  const double h = 2e-3;
   const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
   EXPECT_NEAR(slope / result.grad_norm, 1, 1e-2);  // dropout's masks are the same at every visit
 }
