@@ -67,6 +67,7 @@ int bench_step(const StepBench& options) {
   arguments.max_steps = options.warmup + options.steps;
   arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
   arguments.output.dir.clear();
+  arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
   auto job = train::join_job(arguments.parallel);
   auto run = train::make_session_run(configured->config, configured->table);

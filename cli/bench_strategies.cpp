@@ -75,6 +75,7 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back("--output.dir=" + folder.string());
   argv.push_back("--output.overwrite=true");
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / trial.ranks));
+  argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + trial.strategy);
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(

@@ -53,6 +53,7 @@ int run_predict(const PredictOptions& options) {
   auto run = train::open_session_run(options.folder, configured.config, configured.table);
   auto& config = configured.config;
   config.training.parallel = {};
+  config.training.parallel.strategy = "single";
   configured.table.take_overrides(typed_args());
   configured.table.check();
   auto file = options.data.empty() ? config.data.valid_file() : options.data;

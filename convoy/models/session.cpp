@@ -142,7 +142,9 @@ class SessionHead : public nn::Block {
     if (context.mode == Mode::Evaluate) {
       auto scores = nn::tied_scores(h, items_, config_.temperature);
       auto own = scores.gather(1, (targets - 1).unsqueeze(1));
-      out["target_rank"] = (scores > own).sum(1) + 1;
+      // Not (scores > own): a score that is no number must not look like a hit.
+      out["target_rank"] =
+          (scores <= own).logical_not().sum(1) + 1 - (own <= own).logical_not().sum(1);
     }
     return out;
   }

@@ -158,9 +158,10 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
 
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature) {
   at::NoGradGuard no_grad;
-  const auto& weights = table->value();
+  // In fp32 whatever the weights' dtype: rounded scores tie, and ties would flatter the ranking.
+  auto weights = table->value().to(at::kFloat);
   auto items = weights.narrow(0, 1, weights.size(0) - 1);
-  auto scores = at::mm(h.to(weights.scalar_type()), items.t()).to(at::kFloat);
+  auto scores = at::mm(h.to(at::kFloat), items.t());
   return temperature == 1 ? scores : scores.div_(temperature);
 }
 

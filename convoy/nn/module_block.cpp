@@ -2,6 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <set>
+
 #include "convoy/base/error.h"
 #include "convoy/nn/wrapped.h"
 
@@ -38,8 +40,10 @@ ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forw
                          std::string name)
     : Block(std::move(name)), module_(std::move(module)), forward_(std::move(forward)) {
   check_not_wrapped(*module_);
+  std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& item : module_->named_parameters()) {
     const auto& leaf = item.value();
+    if (!known.insert(leaf.unsafeGetTensorImpl()).second) continue;
     if (leaf.scalar_type() != at::kFloat) {
       fail<UsageError>("nn",
                        "parameter {} of the module is {}; expected fp32; try module->to("
@@ -49,7 +53,6 @@ ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forw
     ParamSpec spec{item.key(), leaf.sizes().vec(), Init::given()};
     spec.decay = leaf.dim() > 1;
     spec.trainable = leaf.requires_grad();
-    // The same weight used twice in a module is one parameter; named_parameters() lists it once.
     declare(std::move(spec), leaf);
   }
 }

@@ -52,7 +52,7 @@ Arena::Arena(const nn::BlockList& blocks, ArenaOptions options, const Arena* sha
                    : at::zeros({count}, fp32.dtype(options.compute_dtype));
     frozen_values_ = at::zeros({frozen}, fp32);
   }
-  bind_values();
+  bind_values(share_weights_with == nullptr);
   for (int64_t unit = 0; unit < static_cast<int64_t>(units_.size()); ++unit) bind_grads(unit, {});
 }
 
@@ -119,18 +119,18 @@ void Arena::lay_out(const nn::BlockList& blocks) {
   place(frozen_, frozen, 0);
 }
 
-void Arena::bind_values() {
+void Arena::bind_values(bool own_weights) {
   for (const auto& unit : units_) {
     for (const auto& slot : unit.slots) {
       auto& from = slot.param->leaf().defined() ? masters_ : weights_;
       auto home = view(from, slot);
-      if (slot.param->leaf().defined()) home.copy_(slot.param->leaf().detach());
+      if (own_weights && slot.param->leaf().defined()) home.copy_(slot.param->leaf().detach());
       slot.param->bind_value(home);
     }
   }
   for (const auto& slot : frozen_) {
     auto home = view(frozen_values_, slot);
-    if (slot.param->leaf().defined()) home.copy_(slot.param->leaf().detach());
+    if (own_weights && slot.param->leaf().defined()) home.copy_(slot.param->leaf().detach());
     slot.param->bind_value(home);
   }
 }

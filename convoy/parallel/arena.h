@@ -79,7 +79,7 @@ class Arena {
 
  private:
   void lay_out(const nn::BlockList& blocks);
-  void bind_values();
+  void bind_values(bool own_weights);
 
   ArenaOptions options_;
   std::vector<Unit> units_;

@@ -250,6 +250,12 @@ void Executor::optimizer_step(Pass& pass) {
   arena_.publish_weights();
 }
 
+MicroBatch to_device(MicroBatch batch, at::Device device) {
+  if (device.is_cpu()) return batch;
+  for (auto& [name, tensor] : batch.inputs) tensor = tensor.to(device, /*non_blocking=*/true);
+  return batch;
+}
+
 nn::Bundle Executor::forward(const MicroBatch& batch, nn::Mode mode) {
   if (batch.empty()) return {};
   at::NoGradGuard no_grad;

@@ -13,7 +13,7 @@ namespace convoy::parallel {
 /// The rows that one device computes at once. A short last batch may leave a device without any.
 struct MicroBatch {
   nn::Bundle inputs;
-  at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
+  at::Tensor samples;  ///< [rows] int64 on the host: index of each row in the step's global batch
 
   bool empty() const { return !samples.defined() || samples.numel() == 0; }
 };
@@ -39,6 +39,9 @@ struct StepResult {
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }
 };
+
+/// The batch with its inputs on `device`.
+MicroBatch to_device(MicroBatch batch, at::Device device);
 
 /// Runs step programs on one replica. Blocks are cut apart: each block's inputs are detached and
 /// the executor carries the gradients from block to block.

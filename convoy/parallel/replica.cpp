@@ -33,7 +33,9 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
-  auto result = executor_->run(program_, micro_batches, input, optimizer);
+  std::vector<MicroBatch> here;
+  for (const auto& batch : micro_batches) here.push_back(to_device(batch, options_.device));
+  auto result = executor_->run(program_, here, input, optimizer);
   broadcast_buffers();  // each rank saw other samples; evaluation and checkpoints need one truth
   return result;
 }

@@ -28,7 +28,7 @@ class Replica {
   StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer);
   nn::Bundle forward(const MicroBatch& batch, nn::Mode mode) {
-    return executor_->forward(batch, mode);
+    return executor_->forward(to_device(batch, options_.device), mode);
   }
 
   Arena& arena() { return arena_; }

@@ -1,5 +1,7 @@
 #include <ATen/Parallel.h>
 
+#include <map>
+
 #include "convoy/base/error.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/parallel/strategy.h"
@@ -25,7 +27,9 @@ class ThreadStrategy : public Strategy {
       for (size_t before = 0; before < r && shared == nullptr; ++before) {
         if (devices[before] == devices[r]) shared = replicas_[before].get();
       }
-      replicas_.push_back(std::make_unique<Replica>(factory(), groups_[r], own, shared));
+      auto blocks = factory();
+      check_own(blocks);
+      replicas_.push_back(std::make_unique<Replica>(std::move(blocks), groups_[r], own, shared));
     }
     each([&](int r) { replicas_[static_cast<size_t>(r)]->broadcast_model(); });
   }
@@ -64,10 +68,27 @@ class ThreadStrategy : public Strategy {
   comm::Traffic traffic() const override { return groups_[0].traffic(); }
 
  private:
+  /// Threads that share a module would mix up their gradients.
+  void check_own(const nn::BlockList& blocks) {
+    for (const auto& block : blocks) {
+      for (const auto& param : block->params()) {
+        const auto* leaf = param->leaf().unsafeGetTensorImpl();
+        if (!param->leaf().defined() ||
+            leaves_.insert({leaf, block.get()}).first->second == block.get()) {
+          continue;
+        }
+        fail<UsageError>("parallel",
+                         "the model factory returned the same module twice; DataParallel needs one "
+                         "for each replica: make the module inside the factory");
+      }
+    }
+  }
+
   void each(const std::function<void(int)>& work) {
     workers_.run(work, [this] { groups_[0].abort("another replica failed"); });
   }
 
+  std::map<const void*, const nn::Block*> leaves_;
   std::vector<comm::Group> groups_;
   comm::Group alone_;
   std::vector<std::unique_ptr<Replica>> replicas_;

@@ -16,6 +16,11 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
 
 }  // namespace
 
+Metrics Trainer::evaluate() {
+  if (!eval_data_) fail<UsageError>("train", "there is no evaluation data; got none");
+  return evaluate(*eval_data_, "eval_");
+}
+
 Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   const auto began = std::chrono::steady_clock::now();
   auto stream = data.open(stream_options(false));

@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "convoy/base/error.h"
 
@@ -32,7 +34,10 @@ struct GradientReducer::Impl {
   bool sync = true;
   bool backward_under_way = false;
 
+  std::mutex mutex;  // hooks run on one thread per device
+
   void ready(size_t index, const std::weak_ptr<Impl>& self) {
+    std::lock_guard lock(mutex);
     if (!sync || group.size() == 1) return;
     if (!backward_under_way) begin(self);
     auto& bucket = buckets[index];
@@ -49,6 +54,14 @@ struct GradientReducer::Impl {
     torch::autograd::Engine::get_default_engine().queue_callback([self] {
       if (auto here = self.lock()) here->finish();
     });
+  }
+
+  /// After a backward that threw: its collectives are finished, its sums forgotten.
+  void give_up() {
+    if (!backward_under_way) return;
+    backward_under_way = false;
+    while (next < buckets.size()) start(next++);
+    for (auto& bucket : buckets) bucket.handle.wait();
   }
 
   void start_full() {
@@ -106,11 +119,13 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
   auto params = module.parameters();
   std::reverse(params.begin(), params.end());
   int64_t filled = bucket_bytes;
+  std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& param : params) {
-    if (!param.requires_grad()) continue;
+    if (!param.requires_grad() || !known.insert(param.unsafeGetTensorImpl()).second) continue;
     const bool other_kind =
         !impl_->buckets.empty() &&
-        impl_->buckets.back().params[0].options().type_equal(param.options()) == false;
+        (!impl_->buckets.back().params[0].options().type_equal(param.options()) ||
+         impl_->buckets.back().params[0].device() != param.device());
     if (filled >= bucket_bytes || other_kind) {
       impl_->buckets.emplace_back();
       filled = 0;
@@ -142,6 +157,7 @@ GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::before_forward() {
   at::NoGradGuard no_grad;
+  impl_->give_up();
   for (auto& buffer : impl_->buffers) impl_->group.broadcast(buffer, 0, "broadcast buffers");
 }
 

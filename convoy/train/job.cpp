@@ -66,7 +66,10 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
     }
     auto devices_here = static_cast<int>(visible.size());
     // Gloo goes through the host, so with it ranks may share a GPU.
-    const bool may_share = arguments.backend == "gloo";
+    // A scheduler that binds one GPU to each task shows each rank only its own.
+    const bool bound = devices_here == 1 && environment.source != "convoy launch" &&
+                       std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+    const bool may_share = arguments.backend == "gloo" || bound;
     if (cuda && environment.local_world_size > devices_here && !may_share) {
       fail<UsageError>("parallel",
                        "{} ranks on this host need as many GPUs; got {} visible; try "

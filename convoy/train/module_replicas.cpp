@@ -44,13 +44,16 @@ void ModuleReplicas::follow_weights() {
       } else {
         target.data().copy_(from[i]);
       }
+      target.set_requires_grad(from[i].requires_grad());
     }
   };
   for (size_t r = 0; r < replicas_.size(); ++r) {
     pairwise(module_->parameters(), replicas_[r]->parameters(), devices_[r], true);
     // The first replica keeps the module's own running statistics up to date.
     pairwise(module_->buffers(), replicas_[r]->buffers(), devices_[r], r == 0);
-    replicas_[r]->train(module_->is_training());
+    // Parents come first, and train() reaches down: each module's own flag is set last.
+    const auto modules = module_->modules(), copies = replicas_[r]->modules();
+    for (size_t m = 0; m < modules.size(); ++m) copies[m]->train(modules[m]->is_training());
   }
 }
 
@@ -77,6 +80,10 @@ void ModuleReplicas::collect_gradients(size_t num_used) {
 at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
   follow_weights();
   auto chunks = at::tensor_split(input.detach(), static_cast<int64_t>(replicas_.size()), 0);
+  const bool wants_input_grad = at::GradMode::is_enabled() && input.requires_grad();
+  for (size_t r = 0; r < chunks.size(); ++r) {
+    chunks[r] = chunks[r].to(devices_[r]).detach().set_requires_grad(wants_input_grad);
+  }
   std::vector<at::Tensor> outputs(chunks.size());
   const bool grad = at::GradMode::is_enabled();
   workers_->run(
@@ -84,7 +91,7 @@ at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
         auto r = static_cast<size_t>(index);
         if (chunks[r].size(0) == 0) return;
         at::AutoGradMode mode(grad);
-        outputs[r] = forward_(*replicas_[r], chunks[r].to(devices_[r]));
+        outputs[r] = forward_(*replicas_[r], chunks[r]);
       },
       [] {});
   size_t used = 0;
@@ -93,23 +100,37 @@ at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
     joined.push_back(outputs[used].detach().to(devices_[0]));
   }
   auto out = at::cat(joined, 0);
-  return nn::with_backward(out, {}, [this, outputs, used](const at::Tensor& gradient) {
+  std::vector<at::Tensor> inputs;
+  if (wants_input_grad) inputs.push_back(input);
+  return nn::with_backward(out, inputs, [=, this](const at::Tensor& gradient) {
     std::vector<at::Tensor> parts;
     int64_t row = 0;
     for (size_t r = 0; r < used; ++r) {
       parts.push_back(gradient.narrow(0, row, outputs[r].size(0)).to(devices_[r]));
       row += outputs[r].size(0);
     }
-    workers_->run(
-        [&](int index) {
-          auto r = static_cast<size_t>(index);
-          if (r < used && outputs[r].requires_grad()) {
-            torch::autograd::backward({outputs[r]}, {parts[r]});
-          }
-        },
-        [] {});
+    if (devices_[0].is_cuda()) {
+      // This is one of autograd's own device threads: it must serve the replicas' graphs itself.
+      torch::autograd::backward({outputs.begin(), outputs.begin() + static_cast<int64_t>(used)},
+                                parts);
+    } else {
+      workers_->run(
+          [&](int index) {
+            auto r = static_cast<size_t>(index);
+            if (r < used && outputs[r].requires_grad()) {
+              torch::autograd::backward({outputs[r]}, {parts[r]});
+            }
+          },
+          [] {});
+    }
     collect_gradients(used);
-    return std::vector<at::Tensor>{};
+    if (!wants_input_grad) return std::vector<at::Tensor>{};
+    std::vector<at::Tensor> input_grads;
+    for (size_t r = 0; r < used; ++r) {
+      const auto& grad = chunks[r].grad();
+      input_grads.push_back((grad.defined() ? grad : at::zeros_like(chunks[r])).to(input.device()));
+    }
+    return std::vector<at::Tensor>{at::cat(input_grads, 0)};
   });
 }
 

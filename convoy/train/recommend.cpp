@@ -20,7 +20,8 @@ void recommend(Trainer& trainer, const Dataset& data, const std::string& item_fe
     if (exclude_seen) {
       // Column c is id c + 1; padding (id 0) falls on a column that is cut off again.
       auto wide = at::cat({scores.new_zeros({scores.size(0), 1}), scores}, 1);
-      wide.scatter_(1, batch.inputs.at(item_feature), -std::numeric_limits<float>::infinity());
+      wide.scatter_(1, batch.inputs.at(item_feature).to(wide.device()),
+                    -std::numeric_limits<float>::infinity());
       scores = wide.narrow(1, 1, scores.size(1));
     }
     const int64_t k = std::min(top_k, scores.size(1));

@@ -17,10 +17,24 @@ constexpr const char* kState = "trainer_state.json";
 
 void copy_into(const fs::path& from, const fs::path& to) {
   std::error_code error;
-  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  if (fs::equivalent(from, to, error)) return;
+  AtomicFile file(to);
+  fs::copy_file(from, file.temporary(), fs::copy_options::overwrite_existing, error);
   if (error) {
     fail<FileError>("train", "cannot copy {} to {}: {}", from.string(), to.string(),
                     error.message());
+  }
+  file.commit();
+}
+
+/// What a process that was killed while saving left behind.
+void remove_leftovers(const fs::path& dir) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    const auto name = entry.path().filename().string();
+    if (name.rfind(".checkpoint-", 0) == 0 && name.find(".tmp") != std::string::npos) {
+      fs::remove_all(entry.path(), error);
+    }
   }
 }
 
@@ -52,14 +66,15 @@ void Trainer::check_output() {
   }
   // Finds out now, not after hours, whether the folder can be written.
   write_file(dir / ".writable", "");
+  remove_leftovers(dir);
   fs::remove(dir / ".writable", error);
 }
 
 void Trainer::resume() {
   auto from = arguments_.resume_from_checkpoint;
-  if (from.empty() || from == "false" || from == "False") return;
+  if (from.empty()) return;
   fs::path folder = from;
-  if (from == "latest" || from == "true" || from == "True") {
+  if (from == "latest") {
     auto latest = checkpoint::latest_checkpoint(arguments_.output.dir);
     if (!latest) {
       fail<UsageError>("train",
@@ -81,11 +96,20 @@ void Trainer::resume() {
                      folder.string(), saved.num_rows, saved.data_seed, state_.num_rows,
                      state_.data_seed);
   }
+  if (saved.epoch_position > 0 && saved.data_order != state_.data_order) {
+    fail<UsageError>(
+        "train",
+        "{} stands in mid-epoch, and its order of samples ({}) is not this run's ({}); try the "
+        "same data.shuffle_window and data.partition and a number of ranks that divides "
+        "64, or resume from the end of an epoch",
+        folder.string(), saved.data_order, state_.data_order);
+  }
   auto fresh = state_;
   state_ = saved;
   state_.max_steps = fresh.max_steps;
   state_.num_train_epochs = fresh.num_train_epochs;
   state_.step_samples = fresh.step_samples;
+  state_.data_order = fresh.data_order;
   resumed_from_ = folder.string();
 }
 

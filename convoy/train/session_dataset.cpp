@@ -32,7 +32,8 @@ parallel::MicroBatch to_tensors(data::Cell&& cell) {
 
 class SessionStream : public BatchStream {
  public:
-  explicit SessionStream(data::SessionLoader loader) : loader_(std::move(loader)) {}
+  SessionStream(data::SessionLoader loader, std::string order)
+      : loader_(std::move(loader)), order_(std::move(order)) {}
 
   int64_t num_rows() const override { return loader_.num_rows(); }
   int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
@@ -56,10 +57,12 @@ class SessionStream : public BatchStream {
   std::vector<data::RankShare> partition_summary() const override {
     return loader_.partition_summary();
   }
+  std::string order() const override { return order_; }
   std::vector<std::string> warnings() const override { return loader_.warnings(); }
 
  private:
   data::SessionLoader loader_;
+  std::string order_;
 };
 
 class SessionDataset : public Dataset {
@@ -75,7 +78,12 @@ class SessionDataset : public Dataset {
     own.drop_last = options.drop_last;
     own.every_rank_needs_rows = options.every_rank_needs_rows;
     if (!options.shuffle) own.partition = data::Partition::Rows;
-    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own));
+    const auto world = own.layout.world;
+    const auto order =
+        own.partition == data::Partition::Rows
+            ? fmt::format("{} lanes, shuffle_window {}", data::lanes_for(world), own.shuffle_window)
+            : fmt::format("row groups of {} ranks", world);
+    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), order);
   }
 
  private:

@@ -18,6 +18,7 @@ struct TrainerState {
   int64_t num_rows = 0;        ///< of the training data
   int64_t step_samples = 0;    ///< of a full step over all ranks
   uint64_t data_seed = 0;
+  std::string data_order;  ///< what else the order of an epoch's samples depends on
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;
   int64_t logged_steps = 0;

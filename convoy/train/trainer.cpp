@@ -14,13 +14,6 @@ namespace convoy::train {
 
 namespace {
 
-parallel::MicroBatch moved(const parallel::MicroBatch& batch, at::Device device) {
-  if (device.is_cpu()) return batch;
-  auto out = batch;
-  for (auto& [name, tensor] : out.inputs) tensor = tensor.to(device, /*non_blocking=*/true);
-  return out;
-}
-
 int64_t num_tokens(const std::vector<parallel::MicroBatch>& cells) {
   int64_t count = 0;
   for (const auto& cell : cells) {
@@ -54,7 +47,14 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   OptionTable table;
   arguments_.declare(table);
   table.check();
+  auto& from = arguments_.resume_from_checkpoint;
+  if (from == "false" || from == "False") from.clear();
+  if (from == "true" || from == "True") from = "latest";
   add_callback(make_console(arguments_.output.quiet));
+  // Errors now rather than at the first evaluation.
+  arguments_.top_k_values();
+  per_device(arguments_.per_device_train_batch_size);
+  if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
   options.bf16 = arguments_.bf16;
@@ -112,6 +112,7 @@ void Trainer::prepare() {
   state_.num_rows = stream_->num_rows();
   state_.step_samples = stream_options(true).layout.step_samples();
   state_.data_seed = stream_options(true).seed;
+  state_.data_order = stream_->order();
   if (arguments_.max_steps > 0) {
     state_.max_steps = arguments_.max_steps;
     state_.num_train_epochs =
@@ -170,7 +171,7 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
   for (size_t c = 0; c < cells.cells.size(); ++c) {
-    split[c % local].push_back(moved(cells.cells[c], job_.devices[c % local]));
+    split[c % local].push_back(std::move(cells.cells[c]));
   }
   parallel::StepInput input;
   input.seed = static_cast<uint64_t>(arguments_.seed);

@@ -45,7 +45,8 @@ class Trainer {
   Metrics train();
 
   /// eval_loss, ranking metrics when the model yields ranks, eval_runtime and rates.
-  Metrics evaluate() { return evaluate(*eval_data_, "eval_"); }
+  /// Throws UsageError without evaluation data.
+  Metrics evaluate();
   Metrics evaluate(const Dataset& data, const std::string& prefix);
 
   /// Receives a batch of `data`, what the last block made of it, how many of its rows are samples,

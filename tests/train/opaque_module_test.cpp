@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/formats/safetensors.h"
 #include "convoy/nn/module_block.h"
@@ -136,6 +137,18 @@ TEST_F(OpaqueModule, BuffersAreKeptInStepAndSaved) {
   later.load_weights(folder_ / "run");
   EXPECT_TRUE(at::equal(net->norm->running_var, nets[0]->norm->running_var));
   EXPECT_NEAR(later.evaluate().at("eval_loss"), evaluated[0], 1e-6);
+}
+
+TEST_F(OpaqueModule, DataParallelNeedsAModuleForEachReplica) {
+  auto shared = std::make_shared<Net>(false);
+  try {
+    Trainer([=] { return nn::module_model(shared, loss); }, arguments(8), data_, nullptr,
+            replicas(2));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("make the module inside the factory"),
+              std::string::npos);
+  }
 }
 
 TEST_F(OpaqueModule, FrozenAndUnusedParametersKeepTheirValues) {

@@ -30,7 +30,7 @@ struct NetImpl : torch::nn::Cloneable<NetImpl> {
   }
   at::Tensor body(const at::Tensor& x) { return torch::tanh(in(x)); }
   at::Tensor forward(const at::Tensor& x) {
-    auto h = body(x);
+    auto h = norm->is_training() ? body(x) : norm(body(x));
     return use_rare ? out(h) + rare(h) : out(h);
   }
 };
@@ -149,6 +149,22 @@ TEST(DataParallel, OutputsAndGradientsAreThoseOfTheModule) {
     out.square().mean().backward();
     expect_close(gradients(*model.module()), gradients(*alone));
   }
+}
+
+TEST(DataParallel, FrozenParametersInputGradientsAndModesAreKept) {
+  auto alone = make_net(1);
+  auto net = make_net(1);
+  for (auto* module : {alone.get(), net.get()}) module->in->weight.set_requires_grad(false);
+  auto x = rows().requires_grad_(), y = rows().requires_grad_();
+  alone->forward(x).square().mean().backward();
+  DataParallel<NetImpl> model(net, {at::kCPU, at::kCPU});
+  net->train();
+  net->norm->eval();
+  auto mean = net->norm->running_mean.clone();
+  model.forward(y).square().mean().backward();
+  EXPECT_FALSE(net->in->weight.grad().defined());
+  EXPECT_TRUE(at::allclose(x.grad(), y.grad()));
+  EXPECT_TRUE(at::equal(net->norm->running_mean, mean));
 }
 
 TEST(DataParallel, ReplicasFollowTheWeights) {
