@@ -70,7 +70,7 @@ int bench_step(const StepBench& options) {
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
   auto job = train::join_job(arguments.parallel);
-  auto run = train::make_session_run(configured->config, configured->table);
+  auto run = train::make_session_run(configured->config);
   train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job);
   auto timer = std::make_shared<StepTimer>(options.warmup);
   trainer.add_callback(timer);

@@ -114,7 +114,7 @@ report::StrategyRow result(const Trial& trial, const train::TrainingArguments& a
 std::string popularity_line(const Configured& configured) {
   const auto& config = configured.config;
   if (config.data.valid_file().empty()) return "";
-  const auto run = train::make_session_run(config, configured.table);
+  const auto run = train::make_session_run(config);
   const auto& items = run.model.item_feature;
   const auto counts = data::count_items(data::Dataset(config.data.train_file()), items,
                                         run.schema.find(items)->int_domain->max);

@@ -81,6 +81,13 @@ int run(int argc, char** argv) {
     args = scratch.table.take_overrides(args);
     refuse_unknown(args, app, scratch.table);
   }
+  std::vector<std::string> commands;
+  for (const auto* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  const bool names_one = !args.empty() && args[0].rfind("-", 0) != 0;
+  if (names_one && std::find(commands.begin(), commands.end(), args[0]) == commands.end()) {
+    fail<UsageError>("cli", "unknown command '{}'{}; expected one of {}", args[0],
+                     did_you_mean(args[0], commands), join(commands));
+  }
   try {
     args = cli::keep_double_dash(std::move(args));
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));

@@ -26,7 +26,7 @@ int run_train(const TrainOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   auto& config = configured->config;
   auto job = train::join_job(config.training.parallel);
-  auto run = train::make_session_run(config, configured->table);
+  auto run = train::make_session_run(config);
   train::Trainer trainer(run.factory, config.training, run.train_data, run.valid_data, job);
   trainer.set_files(run.files);
   trainer.train();

@@ -138,7 +138,12 @@ Option& OptionTable::add(std::string section, std::string name, int64_t& target,
 Option& OptionTable::add(std::string section, std::string name, double& target, std::string help) {
   auto& o = push(std::move(section), std::move(name), std::move(help), "number");
   o.parse = [&o, &target](const std::string& text) {
-    target = parse_value<double>(o, text, kNumber);
+    const auto value = parse_value<double>(o, text, kNumber);
+    if (!std::isfinite(value)) {
+      fail<UsageError>("config", "{} = {} is not finite; write for instance 0.001 or 1e-3", o.key(),
+                       text);
+    }
+    target = value;
   };
   o.toml = [&target] { return number_text(target); };
   o.number_ = [&target] { return target; };
@@ -160,8 +165,16 @@ Option& OptionTable::add(std::string section, std::string name, std::vector<std:
   auto& o = push(std::move(section), std::move(name), std::move(help), "list");
   o.parse = [&target](const std::string& text) {
     target.clear();
-    for (const auto& part : split(text, ',')) {
-      if (auto item = trim(part); !item.empty()) target.push_back(item);
+    auto plain = trim(text);  // 5,10 or [5, 10]
+    if (plain.size() >= 2 && plain.front() == '[' && plain.back() == ']') {
+      plain = plain.substr(1, plain.size() - 2);
+    }
+    for (const auto& part : split(plain, ',')) {
+      auto item = trim(part);
+      if (item.size() >= 2 && item.front() == '"' && item.back() == '"') {
+        item = item.substr(1, item.size() - 2);
+      }
+      if (!item.empty()) target.push_back(std::string(item));
     }
   };
   o.toml = [&target] {
@@ -307,7 +320,9 @@ std::string OptionTable::help_text() const {
       section = option.section;
       out += fmt::format("\n[{}]\n", section);
     }
-    auto flag = fmt::format("--{} {}", option.name, option.type == "bool" ? "" : option.type);
+    auto flag = "--" + option.name;
+    for (const auto& alias : option.aliases) flag += ", --" + alias;
+    if (option.type != "bool") flag += option.type == "list" ? " A,B,..." : " " + option.type;
     auto more = option.choices.empty() ? "" : fmt::format(" ({})", fmt::join(option.choices, "|"));
     out += fmt::format("  {:<42} {}{} [{}]\n", flag, option.help, more, option.initial);
   }

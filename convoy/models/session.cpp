@@ -120,8 +120,9 @@ class SessionHead : public nn::Block {
     const auto& x = in.at("hidden");
     const auto& ids = in.at("item_ids");
     const int64_t T = ids.size(1);
-    auto lengths = in.at("lengths");
-    auto row_start = at::arange(ids.size(0), lengths.options()) * T;
+    // Up to the last item: a row may end in padding.
+    auto lengths = ((ids != 0) * at::arange(1, T + 1, ids.options())).amax(1);
+    auto row_start = at::arange(ids.size(0), ids.options()) * T;
     if (context.mode == Mode::Predict) {
       auto last = row_start + (lengths - 1).clamp_min(0);
       return {{"scores", nn::tied_scores(states(x, last), items_, config_.temperature)}};
@@ -142,9 +143,13 @@ class SessionHead : public nn::Block {
     if (context.mode == Mode::Evaluate) {
       auto scores = nn::tied_scores(h, items_, config_.temperature);
       auto own = scores.gather(1, (targets - 1).unsqueeze(1));
-      // Not (scores > own): a score that is no number must not look like a hit.
-      out["target_rank"] =
-          (scores <= own).logical_not().sum(1) + 1 - (own <= own).logical_not().sum(1);
+      // Equal scores rank by id. Not (scores > own): a score that is no number must not look like a
+      // hit.
+      auto better = (scores <= own).logical_not();
+      auto columns = at::arange(scores.size(1), targets.options());
+      auto before = (scores == own).logical_and_(columns < (targets - 1).unsqueeze(1));
+      auto own_is_nan = own.isnan().sum(1);
+      out["target_rank"] = better.sum(1) + before.sum(1) + 1 - own_is_nan;
     }
     return out;
   }

@@ -70,7 +70,9 @@ void TrainingArguments::declare(OptionTable& t) {
         "auto, one device, DataParallel, or "
         "DistributedDataParallel")
       .choice({"auto", "single", "dp", "ddp"});
-  t.add(s, "replicas", parallel.replicas, "DataParallel replicas on CPU; 0 = one").at_least(0);
+  t.add(s, "replicas", parallel.replicas,
+        "DataParallel replicas on CPU; 0 = two with strategy dp, else one")
+      .at_least(0);
   t.add(s, "dp_batch", parallel.dp_batch,
         "batch size options count rows per device, or in total over DataParallel's devices")
       .choice({"per_device", "total"});

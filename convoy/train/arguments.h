@@ -12,7 +12,7 @@ namespace convoy::train {
 /// `[parallel]`: how the work is spread.
 struct ParallelArguments {
   std::string strategy = "auto";  ///< auto, single, dp or ddp
-  int64_t replicas = 0;           ///< DataParallel replicas on CPU; 0 = one
+  int64_t replicas = 0;  ///< DataParallel replicas on CPU; 0 = two with strategy dp, else one
   std::string dp_batch = "per_device";
   std::string backend = "auto";
   int64_t threads = 0;  ///< intra-op threads per rank; 0 = automatic

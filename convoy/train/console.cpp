@@ -64,7 +64,9 @@ class Console : public Callback {
     item("steps", "{} ({} per epoch)", human_count(info.max_steps),
          human_count(info.steps_per_epoch));
     item("precision", "{}", arguments.bf16 ? "bf16 with fp32 master weights" : "fp32");
-    if (!arguments.output.dir.empty()) item("output", "{}", arguments.output.dir);
+    item("output", "{}",
+         arguments.output.dir.empty() ? "nothing is kept; try --output_dir DIR"
+                                      : arguments.output.dir);
     if (!info.resumed_from.empty()) {
       item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
     }

@@ -89,6 +89,11 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                      "strategy = ddp needs a process per device; got one process; try "
                      "convoy launch -n 2 train ..., or convoy train --nproc 2");
   }
+  if (wanted == "single" && arguments.replicas > 1) {
+    fail<UsageError>("parallel",
+                     "strategy = single is one device, but replicas = {}; try strategy = dp",
+                     arguments.replicas);
+  }
   const size_t replicas = cuda ? visible.size() : static_cast<size_t>(arguments.replicas);
   if (cuda && arguments.replicas > static_cast<int64_t>(visible.size())) {
     fail<UsageError>("parallel",
@@ -140,10 +145,10 @@ Job join_job(const ParallelArguments& arguments) {
   auto job = plan_job(arguments, launch::detect_environment(), visible_devices(arguments.device));
   at::set_num_threads(job.threads);
   const auto& env = job.environment;
+  if (arguments.backend == "nccl" && job.devices[0].is_cpu()) {
+    fail<UsageError>("parallel", "backend = nccl needs GPUs; got CPU; try backend = gloo");
+  }
   if (env.world_size > 1) {
-    if (arguments.backend == "nccl" && job.devices[0].is_cpu()) {
-      fail<UsageError>("parallel", "backend = nccl needs GPUs; got CPU; try backend = gloo");
-    }
     comm::MeetingPoint point;
     point.rank = env.rank;
     point.size = env.world_size;

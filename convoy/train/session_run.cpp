@@ -92,7 +92,24 @@ std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRu
   return make_session_dataset(std::move(dataset), options);
 }
 
-SessionRun make_session_run(const RunConfig& config, const OptionTable& table) {
+namespace {
+
+/// The configuration as a run keeps it: usable from any folder, and for a new run.
+std::string kept_config(RunConfig config) {
+  OptionTable table;
+  config.declare(table);
+  for (auto* path :
+       {&config.data.path, &config.data.train, &config.data.valid, &config.data.schema}) {
+    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
+  }
+  config.training.resume_from_checkpoint.clear();
+  config.training.output.overwrite = false;
+  return table.to_toml();
+}
+
+}  // namespace
+
+SessionRun make_session_run(const RunConfig& config) {
   const auto& data = config.data;
   if (data.train_file().empty()) {
     fail<UsageError>("data",
@@ -109,7 +126,7 @@ SessionRun make_session_run(const RunConfig& config, const OptionTable& table) {
   }
   run.files.config = run.model.to_json();
   run.files.texts["schema.json"] = run.schema.to_json();
-  run.files.texts["run.toml"] = table.to_toml();
+  run.files.texts["run.toml"] = kept_config(config);
   if (auto items = data.items_file(); !items.empty()) run.files.copies.push_back(items);
   return run;
 }

@@ -20,7 +20,7 @@ struct SessionRun {
 };
 
 /// Throws UsageError and FileError that name the option or the file.
-SessionRun make_session_run(const RunConfig& config, const OptionTable& table);
+SessionRun make_session_run(const RunConfig& config);
 
 /// A model that was trained before, from its output folder or one of its checkpoints: reads
 /// config.json, schema.json and run.toml into `config`.

@@ -55,6 +55,11 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   arguments_.top_k_values();
   per_device(arguments_.per_device_train_batch_size);
   if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
+  if (train_data_ && !eval_data_ && arguments_.eval_strategy != "no") {
+    fail<UsageError>("train",
+                     "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE",
+                     arguments_.eval_strategy);
+  }
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
   options.bf16 = arguments_.bf16;
@@ -139,6 +144,12 @@ void Trainer::prepare() {
   info.resumed_from = resumed_from_;
   info.shares = stream_->partition_summary();
   info.warnings = stream_->warnings();
+  if (state_.global_step >= state_.max_steps) {
+    info.warnings.push_back(fmt::format(
+        "nothing is left to train: {} stands at step {} of {}; try more num_train_epochs or "
+        "max_steps",
+        resumed_from_, state_.global_step, state_.max_steps));
+  }
   notify([&](Callback& callback) { callback.on_train_begin(info); });
 }
 
@@ -249,6 +260,7 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
 Metrics Trainer::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
   prepare();
+  const bool nothing_left = state_.global_step >= state_.max_steps;
   Clock clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
@@ -280,6 +292,7 @@ Metrics Trainer::train() {
   metrics["epoch"] = state_.epoch();
   metrics["train_final_loss"] = final_loss(state_.log_history);
   add_traffic(metrics, traffic_before, state_.global_step - clock.first_step);
+  if (nothing_left) return metrics;  // what stands in the folder is the run's
   save_model();
   save_metrics("train", metrics);
   if (!eval_metrics_.empty()) save_metrics("eval", eval_metrics_);

@@ -78,6 +78,15 @@ TEST_F(Errors, ImpossibleBatchAndDegrees) {
   refused("--nproc 0", "--nproc = 0; expected at least 1");
 }
 
+TEST_F(Errors, OptionsThatWouldHaveNoEffect) {
+  refused("--strategy single --replicas 2", "try strategy = dp");
+  refused("--backend nccl", "backend = nccl needs GPUs");
+  refused("--top_ks 5,none", "train.top_ks has 'none'");
+  refused("--learning_rate inf", "train.learning_rate = inf is not finite");
+  fs::remove(folder_ / "syn/valid.parquet");
+  refused("--eval_strategy epoch", "eval_strategy = epoch needs evaluation data");
+}
+
 TEST_F(Errors, MoreRanksThanRows) {
   using namespace data::testing;
   write_train({{"item_id-list", int_lists({{1, 2, 3}})}});
@@ -132,7 +141,7 @@ TEST_F(Errors, EvalAndPredictNeedARun) {
   EXPECT_NE(run("predict syn"), 0);
   expect("syn");
   EXPECT_NE(run("trian"), 0);
-  expect("convoy: error");
+  expect("unknown command 'trian', did you mean 'train'?");
 }
 
 }  // namespace

@@ -144,6 +144,48 @@ TEST_F(TrainCommand, AnInterruptedRunGoesOnToTheSameModel) {
             read_file(folder_ / "whole/model.safetensors"));
 }
 
+TEST_F(TrainCommand, AFinishedRunIsLeftAsItIs) {
+  make_sessions();
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir out"), 0) << output_;
+  const auto before = read_file(folder_ / "out/train_results.json");
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir out --resume_from_checkpoint latest"),
+            0);
+  expect("nothing is left to train: out/checkpoint-4 stands at step 4 of 4");
+  EXPECT_EQ(read_file(folder_ / "out/train_results.json"), before);
+  // The run's own configuration starts a new run, from any folder.
+  ASSERT_EQ(shell("cd / && $convoy train " + (folder_ / "out/run.toml").string() +
+                  " --max_steps 2 --output_dir " + (folder_ / "again").string()),
+            0)
+      << output_;
+  expect("step 2/2");
+  ASSERT_EQ(shell("cd / && $convoy eval " + (folder_ / "out").string()), 0) << output_;
+}
+
+TEST_F(TrainCommand, RowsThatEndInPaddingAreEvaluatedUpToTheirLastItem) {
+  make_sessions();
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --output_dir out"), 0) << output_;
+  auto recall = [&](const std::vector<std::vector<int64_t>>& rows) {
+    data::testing::write_parquet(folder_ / "rows.parquet",
+                                 {{"item_id-list", data::testing::int_lists(rows)}});
+    EXPECT_EQ(run("eval out --data rows.parquet --json"), 0) << output_;
+    return parse_json(output_, "output")["eval_loss"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(recall({{1, 2, 0, 0}, {0, 0}, {4, 5, 6}}), recall({{1, 2}, {4, 5, 6}}));
+}
+
+TEST_F(TrainCommand, EqualScoresAreNoHits) {
+  make_sessions(200);
+  ASSERT_EQ(run("train" + kTiny +
+                "--max_steps 1 --learning_rate 0 --initializer_range 0 "
+                "--output_dir out --top_ks [1,30]"),
+            0)
+      << output_;
+  ASSERT_EQ(run("eval out --json"), 0) << output_;
+  const auto metrics = parse_json(output_, "output");
+  EXPECT_LT(metrics["eval_recall_at_1"], 0.5);
+  EXPECT_EQ(metrics["eval_recall_at_30"], 1);
+}
+
 TEST_F(TrainCommand, EvaluationAndSavingByEpochAndByRatio) {
   make_sessions();
   ASSERT_EQ(run("train" + kTiny +
