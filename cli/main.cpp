@@ -62,6 +62,28 @@ void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const O
   }
 }
 
+/// The command and sub-command that was typed, each with a space behind it. Refuses unknown ones.
+std::string named_command(CLI::App& app, const std::vector<std::string>& typed) {
+  std::string words;
+  const CLI::App* at = &app;
+  for (const auto& word : typed) {
+    std::vector<std::string> known;
+    const CLI::App* next = nullptr;
+    for (const auto* below : at->get_subcommands({})) {
+      known.push_back(below->get_name());
+      if (below->get_name() == word) next = below;
+    }
+    if (known.empty() || word.rfind("-", 0) == 0) break;
+    if (next == nullptr) {
+      fail<UsageError>("cli", "unknown command '{}{}'{}; expected one of {}", words, word,
+                       did_you_mean(word, known), join(known));
+    }
+    words += word + " ";
+    at = next;
+  }
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Trains transformers on one device or many, from C++.", "convoy"};
   app.set_version_flag("--version", std::string("convoy ") + CONVOY_VERSION);
@@ -81,13 +103,7 @@ int run(int argc, char** argv) {
     args = scratch.table.take_overrides(args);
     refuse_unknown(args, app, scratch.table);
   }
-  std::vector<std::string> commands;
-  for (const auto* command : app.get_subcommands({})) commands.push_back(command->get_name());
-  const bool names_one = !args.empty() && args[0].rfind("-", 0) != 0;
-  if (names_one && std::find(commands.begin(), commands.end(), args[0]) == commands.end()) {
-    fail<UsageError>("cli", "unknown command '{}'{}; expected one of {}", args[0],
-                     did_you_mean(args[0], commands), join(commands));
-  }
+  const auto command = named_command(app, cli::typed_args());
   try {
     args = cli::keep_double_dash(std::move(args));
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
@@ -96,8 +112,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
-    fail<UsageError>("cli", "{}; see convoy {}--help", error.what(),
-                     args.empty() || args[0].rfind("-", 0) == 0 ? "" : args[0] + " ");
+    fail<UsageError>("cli", "{}; see convoy {}--help", error.what(), command);
   }
   return work ? work() : kOk;
 }

@@ -14,7 +14,9 @@ std::filesystem::path folder_of(const void* address) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return ".";
   std::error_code failed;
-  auto path = std::filesystem::canonical(info.dli_fname, failed);
+  // A program that was found in PATH is known by its bare name only.
+  std::filesystem::path path = info.dli_fname;
+  path = std::filesystem::canonical(path.has_parent_path() ? path : "/proc/self/exe", failed);
   return failed ? std::filesystem::path(".") : path.parent_path();
 }
 

@@ -3,6 +3,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/data/dataset.h"
 
 namespace convoy::train {
@@ -133,10 +134,13 @@ SessionRun make_session_run(const RunConfig& config) {
 
 SessionRun open_session_run(const fs::path& folder, RunConfig& config, OptionTable& table) {
   if (!fs::exists(folder / "config.json")) {
-    fail<UsageError>("train",
-                     "{} holds no trained model; expected config.json and "
-                     "model.safetensors, as in the output.dir of convoy train",
-                     folder.string());
+    const auto latest = checkpoint::latest_checkpoint(folder);
+    fail<UsageError>(
+        "train",
+        "{} holds no trained model; expected config.json and model.safetensors, as in the "
+        "output.dir of convoy train{}",
+        folder.string(),
+        latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
   }
   auto path = (folder / "config.json").string();
   SessionRun run;
