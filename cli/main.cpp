@@ -70,6 +70,7 @@ std::string named_command(CLI::App& app, const std::vector<std::string>& typed) 
     std::vector<std::string> known;
     const CLI::App* next = nullptr;
     for (const auto* below : at->get_subcommands({})) {
+      if (below->get_name().empty()) continue;  // a group of options
       known.push_back(below->get_name());
       if (below->get_name() == word) next = below;
     }

@@ -160,7 +160,8 @@ TEST_F(Agent, KeepsAndPassesOnOutput) {
     lines.push_back(fmt::format("{} {} {}", rank, is_error, line));
   };
   EXPECT_EQ(run("echo one; printf 'a\\rb\\rtwo\\n'; printf unfinished; echo bad $RANK >&2; "
-                "[ $RANK = 1 ] && exit 9; exit 0"),
+                "[ $RANK = 0 ] && { touch $D/done; exit 0; }; "
+                "until [ -e $D/done ]; do sleep 0.02; done; sleep 0.5; exit 9"),
             9);
   for (const char* expected : {"0 false one", "1 false one", "0 false two", "1 false unfinished",
                                "0 true bad 0", "1 true bad 1"}) {
