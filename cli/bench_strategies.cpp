@@ -63,13 +63,6 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
     if (option.source.empty()) continue;
     auto value = option.toml();
     if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
-    if (option.type == "list") {
-      std::string plain;
-      for (char c : value) {
-        if (c != '[' && c != ']' && c != '"' && c != ' ') plain += c;
-      }
-      value = plain;
-    }
     argv.push_back("--" + option.key() + "=" + value);
   }
   argv.push_back("--output.dir=" + folder.string());

@@ -140,8 +140,7 @@ int main(int argc, char** argv) {
           "per_device_train_batch_size with more gradient_accumulation_steps, or bf16",
           kFailed);
   } catch (const std::exception& error) {
-    std::string text = error.what();
-    leave("Exception", text.substr(0, text.find('\n')), kFailed);
+    leave("Exception", first_line(error.what()), kFailed);
   }
   std::fflush(stdout);
   std::fflush(stderr);

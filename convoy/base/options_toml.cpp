@@ -46,10 +46,7 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
   } catch (const toml::parse_error& error) {
     fail<UsageError>("config", "{}: {}", position(where, error.source()), error.description());
   }
-  std::vector<std::string> sections;
-  for (const auto& option : options_) {
-    if (sections.empty() || sections.back() != option.section) sections.push_back(option.section);
-  }
+  const auto known = sections();
   for (const auto& [name, node] : table) {
     std::string section(name.str());
     const auto* body = node.as_table();
@@ -57,12 +54,12 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
       fail<UsageError>("config",
                        "'{}' in {} stands outside a section; expected it under one of "
                        "[{}]",
-                       section, position(where, node.source()), join(sections, "], ["));
+                       section, position(where, node.source()), join(known, "], ["));
     }
-    if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
+    if (std::find(known.begin(), known.end(), section) == known.end()) {
       fail<UsageError>("config", "unknown section [{}] in {}; expected one of [{}]{}", section,
-                       position(where, node.source()), join(sections, "], ["),
-                       did_you_mean(section, sections));
+                       position(where, node.source()), join(known, "], ["),
+                       did_you_mean(section, known));
     }
     for (const auto& [option, value] : *body) {
       auto key = section + "." + std::string(option.str());

@@ -110,6 +110,10 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 bool parse_number(std::string_view text, int64_t& out) {
   return parse_whole(text, out);
 }

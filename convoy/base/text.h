@@ -19,6 +19,7 @@ std::string human_count(int64_t count);     ///< "1,234,567"
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string trim(std::string_view text);
+std::string first_line(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
 /// Parses the whole text as a number; false when it is anything else.

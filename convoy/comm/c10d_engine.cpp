@@ -1,16 +1,15 @@
 #include "convoy/comm/c10d_engine.h"
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::comm {
 
 namespace {
 
 [[noreturn]] void rethrow(const std::string& label, const std::exception& error) {
-  std::string text = error.what();
-  text = text.substr(0, text.find('\n'));
   fail<CommunicationError>("comm", "'{}' did not finish: {}; another rank may have failed", label,
-                           text);
+                           first_line(error.what()));
 }
 
 class C10dWork : public Work {

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::comm {
 
@@ -32,8 +33,7 @@ Cuda open() {
   try {
     cuda.num_devices = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    cuda.why_none = text.substr(0, text.find('\n'));
+    cuda.why_none = first_line(error.what());
   }
   if (cuda.num_devices == 0 && cuda.why_none.empty()) {
     cuda.why_none = "torch sees no GPU: is the driver there, and is CUDA_VISIBLE_DEVICES right?";

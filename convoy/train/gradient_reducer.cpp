@@ -58,7 +58,11 @@ struct GradientReducer::Impl {
 
   /// After a backward that threw: its collectives are finished, its sums forgotten.
   void give_up() {
-    if (!backward_under_way) return;
+    if (backward_under_way) complete();
+  }
+
+  /// Starts the collectives that are left, and waits for all.
+  void complete() {
     backward_under_way = false;
     while (next < buckets.size()) start(next++);
     for (auto& bucket : buckets) bucket.handle.wait();
@@ -86,13 +90,9 @@ struct GradientReducer::Impl {
   }
 
   void finish() {
-    backward_under_way = false;
-    while (next < buckets.size()) start(next++);
+    complete();
     at::NoGradGuard no_grad;
-    for (auto& bucket : buckets) {
-      bucket.handle.wait();
-      bucket.flat.div_(group.size());
-    }
+    for (auto& bucket : buckets) bucket.flat.div_(group.size());
   }
 };
 

@@ -24,6 +24,23 @@ const comm::Group& world();
 /// program does before spawn() happens in every rank too: call it early in main().
 void spawn(int num_ranks, const std::function<void()>& function);
 
+/// A module whose work a wrapper spreads; it cannot be wrapped again meanwhile.
+template <class Module>
+class WrappedModule {
+ public:
+  Module* operator->() { return module_.get(); }
+  const std::shared_ptr<Module>& module() const { return module_; }
+
+ protected:
+  WrappedModule(std::shared_ptr<Module> module, const char* wrapper)
+      : module_(std::move(module)), mark_(nn::mark_wrapped(*module_, wrapper)) {}
+
+  std::shared_ptr<Module> module_;
+
+ private:
+  std::shared_ptr<void> mark_;
+};
+
 /// Averages a module's gradients over the ranks while backward runs, as PyTorch's wrapper of the
 /// same name does. Weights and buffers start equal to rank 0's; buffers follow it at each forward.
 ///
@@ -32,30 +49,24 @@ void spawn(int num_ranks, const std::function<void()>& function);
 ///     loss.backward();      // gradients are averaged when this returns
 ///     optimizer.step();
 template <class Module>
-class DistributedDataParallel {
+class DistributedDataParallel : public WrappedModule<Module> {
  public:
   explicit DistributedDataParallel(std::shared_ptr<Module> module,
                                    const comm::Group& group = world(),
                                    int64_t bucket_bytes = 25 << 20)
-      : module_(std::move(module)),
-        mark_(nn::mark_wrapped(*module_, "DistributedDataParallel")),
-        reducer_(*module_, group, bucket_bytes) {}
+      : WrappedModule<Module>(std::move(module), "DistributedDataParallel"),
+        reducer_(*this->module_, group, bucket_bytes) {}
 
   template <class... Args>
   auto forward(Args&&... args) {
     reducer_.before_forward();
-    return module_->forward(std::forward<Args>(args)...);
+    return this->module_->forward(std::forward<Args>(args)...);
   }
 
   /// While the guard lives, backward adds up gradients on this rank only.
   [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
-  Module* operator->() { return module_.get(); }
-  const std::shared_ptr<Module>& module() const { return module_; }
-
  private:
-  std::shared_ptr<Module> module_;
-  std::shared_ptr<void> mark_;
   GradientReducer reducer_;
 };
 
@@ -63,25 +74,19 @@ class DistributedDataParallel {
 /// process; gradients arrive in the module itself. The module must be a torch::nn::Cloneable.
 /// DistributedDataParallel is usually faster and spans hosts.
 template <class Module>
-class DataParallel {
+class DataParallel : public WrappedModule<Module> {
  public:
   /// `devices`: one replica each; the first holds the module. {CPU, CPU}: two threads.
   DataParallel(std::shared_ptr<Module> module, std::vector<at::Device> devices)
-      : module_(std::move(module)),
-        mark_(nn::mark_wrapped(*module_, "DataParallel")),
-        replicas_(module_, std::move(devices),
+      : WrappedModule<Module>(std::move(module), "DataParallel"),
+        replicas_(this->module_, std::move(devices),
                   [](torch::nn::Module& replica, const at::Tensor& input) {
                     return dynamic_cast<Module&>(replica).forward(input);
                   }) {}
 
   at::Tensor forward(const at::Tensor& input) { return replicas_.forward(input); }
 
-  Module* operator->() { return module_.get(); }
-  const std::shared_ptr<Module>& module() const { return module_; }
-
  private:
-  std::shared_ptr<Module> module_;
-  std::shared_ptr<void> mark_;
   ModuleReplicas replicas_;
 };
 

@@ -2,46 +2,21 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {
 namespace {
 
-/// Ranks as threads over Gloo; rank 0 chooses the port.
-void run_ranks(int size, int port, const std::function<void(Group)>& work,
-               std::chrono::seconds timeout = std::chrono::seconds(20)) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      MeetingPoint point;
-      point.rank = rank;
-      point.size = size;
-      point.port = port;
-      point.timeout = timeout;
-      work(make_gloo_group(point, open_store(point)));
-    });
-  }
-  for (auto& thread : threads) thread.join();
-}
-
 TEST(GlooEngine, Collectives) {
   for (int size : {2, 3}) {
-    run_ranks(size, 21300 + getpid() % 5000 + size, [size](Group group) {
+    run_gloo_ranks(size, [size](Group group) {
       EXPECT_EQ(group.engine(), std::string("gloo"));
       for (int64_t count : {1, 7, 1000}) {
-        auto t = at::full({count}, group.rank() + 1, at::kFloat);
-        group.all_reduce(t, ReduceOp::Sum, "sum");
-        EXPECT_TRUE((t == size * (size + 1) / 2).all().item<bool>());
-        auto m = at::full({count}, group.rank() + 1, at::kLong);
-        group.all_reduce(m, ReduceOp::Max, "max");
-        EXPECT_TRUE((m == size).all().item<bool>());
-        auto b = at::full({count}, group.rank(), at::kFloat);
-        group.broadcast(b, size - 1, "broadcast");
-        EXPECT_TRUE((b == size - 1).all().item<bool>());
+        expect_collectives(group, count);
       }
       auto first = at::ones({100});
       auto second = at::ones({50});
@@ -58,8 +33,8 @@ TEST(GlooEngine, Collectives) {
 }
 
 TEST(GlooEngine, AMissingRankEndsTheWaitWithTheLabel) {
-  run_ranks(
-      2, 26500 + getpid() % 5000,
+  run_gloo_ranks(
+      2,
       [](Group group) {
         if (group.rank() == 1) {
           std::this_thread::sleep_for(std::chrono::seconds(3));

@@ -6,32 +6,16 @@
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {
 namespace {
 
-void run_ranks(int size, const std::function<void(Group)>& work,
-               std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  auto groups = make_thread_groups(size, timeout);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r)
-    threads.emplace_back([&, r] { work(groups[static_cast<size_t>(r)]); });
-  for (auto& thread : threads) thread.join();
-}
-
 TEST(ThreadEngine, Collectives) {
   for (int size : {2, 3, 4}) {
-    run_ranks(size, [size](Group group) {
+    run_thread_ranks(size, [size](Group group) {
       for (int64_t count : {0, 1, 7, 1000}) {
-        auto t = at::full({count}, group.rank() + 1, at::kFloat);
-        group.all_reduce(t, ReduceOp::Sum, "sum");
-        EXPECT_TRUE((t == size * (size + 1) / 2).all().item<bool>());
-        auto m = at::full({count}, group.rank() + 1, at::kLong);
-        group.all_reduce(m, ReduceOp::Max, "max");
-        EXPECT_TRUE((m == size).all().item<bool>());
-        auto b = at::full({count}, group.rank(), at::kFloat);
-        group.broadcast(b, size - 1, "broadcast");
-        EXPECT_TRUE((b == size - 1).all().item<bool>());
+        expect_collectives(group, count);
       }
       auto all = group.all_gather(at::tensor({group.rank(), 5}, at::kLong), "gather");
       EXPECT_EQ(all.sizes(), (std::vector<int64_t>{size, 2}));
@@ -45,7 +29,7 @@ TEST(ThreadEngine, SumsInRankOrderWhateverTheTiming) {
   // In another order these floats give another sum.
   const std::vector<float> values{1e8f, 1.0f, -1e8f, 1.0f};
   for (int round = 0; round < 20; ++round) {
-    run_ranks(4, [&](Group group) {
+    run_thread_ranks(4, [&](Group group) {
       std::this_thread::sleep_for(std::chrono::microseconds(97 * ((group.rank() + round) % 4)));
       auto t = at::full({3}, values[static_cast<size_t>(group.rank())]);
       group.all_reduce(t, ReduceOp::Sum, "sum");
@@ -55,7 +39,7 @@ TEST(ThreadEngine, SumsInRankOrderWhateverTheTiming) {
 }
 
 TEST(ThreadEngine, AMissingRankIsNamed) {
-  run_ranks(
+  run_thread_ranks(
       2,
       [](Group group) {
         if (group.rank() == 1) return;
@@ -72,7 +56,7 @@ TEST(ThreadEngine, AMissingRankIsNamed) {
 }
 
 TEST(ThreadEngine, AbortWakesEveryone) {
-  run_ranks(3, [](Group group) {
+  run_thread_ranks(3, [](Group group) {
     if (group.rank() == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       group.abort("replica 2 failed");
@@ -88,7 +72,7 @@ TEST(ThreadEngine, AbortWakesEveryone) {
 }
 
 TEST(ThreadEngine, DifferentSizesAreRefused) {
-  run_ranks(2, [](Group group) {
+  run_thread_ranks(2, [](Group group) {
     auto t = at::zeros({group.rank() + 3});
     EXPECT_THROW(group.all_reduce(t, ReduceOp::Sum, "grads"), CommunicationError);
   });

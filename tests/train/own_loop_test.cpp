@@ -3,16 +3,12 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
-#include <thread>
-
 #include "convoy/base/error.h"
-#include "convoy/comm/thread/thread_engine.h"
 #include "convoy/nn/module_block.h"
+#include "tests/comm/ranks_testing.h"
 
 namespace convoy::train {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// With a layer that only even calls use, and running statistics.
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
@@ -60,14 +56,6 @@ void expect_close(const std::vector<at::Tensor>& a, const std::vector<at::Tensor
   }
 }
 
-void run_ranks(int size, const std::function<void(comm::Group)>& work) {
-  auto groups = comm::make_thread_groups(size, 20s);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r)
-    threads.emplace_back([&, r] { work(groups[static_cast<size_t>(r)]); });
-  for (auto& thread : threads) thread.join();
-}
-
 TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
   auto x = rows();
   auto alone = make_net(1);
@@ -75,7 +63,7 @@ TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
   auto expected = gradients(*alone);
   std::vector<std::shared_ptr<NetImpl>> nets{make_net(1),
                                              make_net(2)};  // made equal by the wrapper
-  run_ranks(2, [&](comm::Group group) {
+  comm::run_thread_ranks(2, [&](comm::Group group) {
     auto net = nets[static_cast<size_t>(group.rank())];
     DistributedDataParallel<NetImpl> model(net, group, /*bucket_bytes=*/64);
     model.forward(x.narrow(0, 4 * group.rank(), 4)).square().mean().backward();
@@ -90,7 +78,7 @@ TEST(DistributedDataParallel, NoSyncAddsUpUntilTheNextSync) {
   alone->forward(x).square().mean().backward();
   auto expected = gradients(*alone);
   std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(1)};
-  run_ranks(2, [&](comm::Group group) {
+  comm::run_thread_ranks(2, [&](comm::Group group) {
     auto net = nets[static_cast<size_t>(group.rank())];
     DistributedDataParallel<NetImpl> model(net, group);
     const auto before = group.traffic().exchanges;
@@ -115,7 +103,7 @@ TEST(DistributedDataParallel, ParametersWithoutGradientAreFine) {
   alone->use_rare = false;
   ((half + alone->forward(x.narrow(0, 4, 4)).square().mean()) / 2).backward();
   auto expected = gradients(*alone);
-  run_ranks(2, [&](comm::Group group) {
+  comm::run_thread_ranks(2, [&](comm::Group group) {
     auto net = nets[static_cast<size_t>(group.rank())];
     DistributedDataParallel<NetImpl> model(net, group);
     for (int step = 0; step < 3; ++step) {
@@ -128,7 +116,7 @@ TEST(DistributedDataParallel, ParametersWithoutGradientAreFine) {
 
 TEST(DistributedDataParallel, BuffersFollowRankZero) {
   std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(2)};
-  run_ranks(2, [&](comm::Group group) {
+  comm::run_thread_ranks(2, [&](comm::Group group) {
     auto net = nets[static_cast<size_t>(group.rank())];
     net->norm->running_mean.fill_(group.rank() + 1.0);
     DistributedDataParallel<NetImpl> model(net, group);

@@ -1,16 +1,10 @@
 #pragma once
 
 #include <ATen/Functions.h>
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <thread>
 
 #include "convoy/base/random.h"
-#include "convoy/comm/gloo/gloo_engine.h"
-#include "convoy/comm/store.h"
 #include "convoy/train/trainer.h"
+#include "tests/comm/ranks_testing.h"
 
 namespace convoy::train {
 
@@ -53,18 +47,6 @@ class Recorder : public Callback {
   std::vector<double> losses, norms;
 };
 
-inline int free_port() {
-  int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
 inline Job one_device() {
   Job job;
   job.strategy = "single";
@@ -81,23 +63,14 @@ inline Job replicas(int count) {
 
 /// Runs `work(job)` as two ranks over Gloo, threads of this process.
 inline void run_two_ranks(const std::function<void(const Job&)>& work) {
-  const int port = free_port();
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      comm::MeetingPoint point;
-      point.rank = rank;
-      point.size = 2;
-      point.port = port;
-      Job job = one_device();
-      job.strategy = "ddp";
-      job.environment.rank = rank;
-      job.environment.world_size = 2;
-      job.group = comm::make_gloo_group(point, comm::open_store(point));
-      work(job);
-    });
-  }
-  for (auto& rank : ranks) rank.join();
+  comm::run_gloo_ranks(2, [&](comm::Group group) {
+    Job job = one_device();
+    job.strategy = "ddp";
+    job.environment.rank = group.rank();
+    job.environment.world_size = group.size();
+    job.group = group;
+    work(job);
+  });
 }
 
 }  // namespace convoy::train

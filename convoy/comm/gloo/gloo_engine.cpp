@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/comm/c10d_engine.h"
 #include "convoy/comm/staged_engine.h"
 
@@ -29,10 +30,9 @@ Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    std::string text = error.what();
     fail<CommunicationError>("comm", "rank {} of {} could not join the group at {}:{}: {}",
                              point.rank, point.size, point.host, point.port,
-                             text.substr(0, text.find('\n')));
+                             first_line(error.what()));
   }
 }
 

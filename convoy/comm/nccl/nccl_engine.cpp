@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/comm/c10d_engine.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/nccl/plugin.h"
@@ -58,9 +59,8 @@ Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::
     return Group(point.rank, point.size,
                  make_staged_engine(make_c10d_engine("nccl", backend), device));
   } catch (const std::exception& error) {
-    const std::string text = error.what();
     fail<CommunicationError>("comm", "rank {} of {} could not join the NCCL group: {}", point.rank,
-                             point.size, text.substr(0, text.find('\n')));
+                             point.size, first_line(error.what()));
   }
 }
 
