@@ -1,6 +1,7 @@
 #include "convoy/comm/group.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 
 #include "convoy/base/error.h"
 
@@ -14,22 +15,24 @@ Group::Group(int rank, int size, std::shared_ptr<Engine> engine)
   internal_check(rank >= 0 && rank < size, "comm", "rank {} of {}", rank, size);
 }
 
-void Group::count(const at::Tensor& tensor) const {
+template <class Start>
+Group::Handle Group::begin(const at::Tensor& tensor, const std::string& label,
+                           const Start& start) const {
   ++traffic_->exchanges;
   traffic_->bytes += static_cast<int64_t>(tensor.nbytes());
+  const Range range([&] { return fmt::format("start: {}, {} bytes", label, tensor.nbytes()); });
+  return Handle(start(), label);
 }
 
 Group::Handle Group::start_all_reduce(at::Tensor tensor, ReduceOp op,
                                       const std::string& label) const {
   if (!engine_) return {};
-  count(tensor);
-  return Handle(engine_->all_reduce(std::move(tensor), op, label));
+  return begin(tensor, label, [&] { return engine_->all_reduce(tensor, op, label); });
 }
 
 void Group::broadcast(at::Tensor tensor, int root, const std::string& label) const {
   if (!engine_) return;
-  count(tensor);
-  engine_->broadcast(std::move(tensor), root, label)->wait();
+  begin(tensor, label, [&] { return engine_->broadcast(tensor, root, label); }).wait();
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label) const {
@@ -41,8 +44,9 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label)
     out[0].copy_(in);
     return out;
   }
-  count(in);
-  engine_->all_gather(out.view({size_, -1}), in.view({-1}), label)->wait();
+  begin(in, label, [&] {
+    return engine_->all_gather(out.view({size_, -1}), in.view({-1}), label);
+  }).wait();
   return out;
 }
 

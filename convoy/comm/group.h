@@ -1,6 +1,7 @@
 #pragma once
 
 #include "convoy/comm/engine.h"
+#include "convoy/comm/range.h"
 
 namespace convoy::comm {
 
@@ -25,14 +26,18 @@ class Group {
   class Handle {
    public:
     Handle() = default;
-    explicit Handle(std::shared_ptr<Work> work) : work_(std::move(work)) {}
+    Handle(std::shared_ptr<Work> work, std::string label)
+        : work_(std::move(work)), label_(std::move(label)) {}
     void wait() {
-      if (work_) work_->wait();
+      if (!work_) return;
+      const Range range([&] { return "wait: " + label_; });
+      work_->wait();
       work_.reset();
     }
 
    private:
     std::shared_ptr<Work> work_;
+    std::string label_;
   };
 
   /// In place. Starts now; the result is there after Handle::wait().
@@ -50,7 +55,9 @@ class Group {
   Traffic traffic() const { return traffic_ ? *traffic_ : Traffic{}; }
 
  private:
-  void count(const at::Tensor& tensor) const;
+  /// Counts the exchange and starts it, each in its range of the trace.
+  template <class Start>
+  Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start) const;
 
   int rank_ = 0;
   int size_ = 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 

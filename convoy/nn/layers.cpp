@@ -121,41 +121,6 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::matmul(probabilities.to(v.scalar_type()), v);
 }
 
-at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                              double temperature) {
-  const int64_t num_items = table->spec().shape[0] - 1;
-  const auto dtype = table->value().scalar_type();
-  const bool wants_slope = at::GradMode::is_enabled();
-  at::Tensor loss, slope, input;
-  {
-    at::NoGradGuard no_grad;
-    input = h.detach().to(dtype);
-    auto items = table->value().narrow(0, 1, num_items);
-    auto scores = at::mm(input, items.t()).to(at::kFloat);
-    if (temperature != 1) scores.div_(temperature);
-    auto columns = (targets - 1).unsqueeze(1);
-    auto log_probabilities = at::log_softmax(scores, 1);
-    loss = log_probabilities.gather(1, columns).sum().neg();
-    if (wants_slope) {
-      // The log-probabilities' memory becomes the slope: softmax minus one-hot.
-      slope = log_probabilities.exp_();
-      slope.scatter_add_(1, columns, at::full_like(columns, -1, slope.options()));
-    }
-  }
-  const auto h_dtype = h.scalar_type();
-  return with_backward(loss, {h}, [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
-    slope.mul_(grad / temperature);
-    auto g = slope.to(dtype);
-    table->add_grad(dtype, [&](at::Tensor& to) {
-      to.narrow(0, 0, 1).zero_();
-      auto items = to.narrow(0, 1, num_items);
-      at::mm_out(items, g.t(), input);
-    });
-    auto back = at::mm(g, table->value().narrow(0, 1, num_items));
-    return {back.to(h_dtype)};
-  });
-}
-
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature) {
   at::NoGradGuard no_grad;
   // In fp32 whatever the weights' dtype: rounded scores tie, and ties would flatter the ranking.

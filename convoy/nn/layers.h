@@ -28,11 +28,6 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             double dropout, int64_t max_length, const Context& context,
                             int64_t site);
 
-/// Sum over N rows of the cross-entropy of h [N, D] against rows 1..V-1 of `table` [V, D]:
-/// id 0 (padding) is not in the softmax. targets [N] int64 in 1..V-1. fp32 scalar.
-at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                              double temperature);
-
 /// Scores [N, V-1] fp32 of ids 1..V-1 (column c is id c + 1), without autograd.
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature);
 

@@ -73,6 +73,7 @@ StepResult Executor::run(const schedule::Program& program,
   pass.scratch.resize(num_units);
   pass.bound.assign(num_units, -1);
   for (const auto& i : program) {
+    const comm::Range range([&] { return schedule::to_text(i); });
     switch (i.op) {
       case Op::Load:
         pass.ins[static_cast<size_t>(i.micro_batch)][0] =

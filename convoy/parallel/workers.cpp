@@ -1,5 +1,7 @@
 #include "convoy/parallel/workers.h"
 
+#include <ATen/ThreadLocalState.h>
+
 #include "convoy/base/error.h"
 
 namespace convoy::parallel {
@@ -19,7 +21,13 @@ Workers::~Workers() {
 
 void Workers::run(const std::function<void(int)>& work, const std::function<void()>& on_error) {
   std::unique_lock lock(mutex_);
-  work_ = &work;
+  // The threads see what the caller's thread sees: grad mode, a running profiler.
+  const at::ThreadLocalState caller;
+  const std::function<void(int)> like_caller = [&](int index) {
+    const at::ThreadLocalStateGuard guard(caller);
+    work(index);
+  };
+  work_ = &like_caller;
   on_error_ = &on_error;
   errors_.clear();
   running_ = static_cast<int>(threads_.size());

@@ -96,6 +96,10 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "overwrite", output.overwrite, "replace a run that output.dir holds already")
       .alias("overwrite_output_dir");
   t.add(s, "quiet", output.quiet, "print errors only");
+  t.add(s, "trace", output.trace,
+        "write some steps as a Chrome trace to this file, for ui.perfetto.dev; other ranks add "
+        ".rankN");
+  t.add(s, "trace_steps", output.trace_steps, "steps to trace, after three of warm-up").at_least(1);
 }
 
 void TrainingArguments::read_command_line(int argc, char** argv) {

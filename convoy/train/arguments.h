@@ -26,6 +26,8 @@ struct OutputArguments {
   std::string dir;
   bool overwrite = false;
   bool quiet = false;
+  std::string trace;
+  int64_t trace_steps = 3;
 };
 
 /// `[train]`: Hugging Face's TrainingArguments by their known names and defaults.

@@ -14,6 +14,8 @@ namespace convoy::train {
 
 namespace {
 
+constexpr int64_t kTraceWarmup = 3;  // steps
+
 int64_t num_tokens(const std::vector<parallel::MicroBatch>& cells) {
   int64_t count = 0;
   for (const auto& cell : cells) {
@@ -192,7 +194,9 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
                      arguments_.weight_decay};
   optimizer.max_grad_norm = arguments_.max_grad_norm;
+  trace_.begin_step();
   last_ = strategy_->step(split, input, optimizer);
+  trace_.end_step();
   ++state_.global_step;
   state_.epoch_position = cells.end;
   state_.logged_loss_sum += last_.loss();
@@ -267,6 +271,9 @@ Metrics Trainer::train() {
     eval_metrics_ = evaluate();
     notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
   }
+  trace_ = Trace(arguments_.output.trace, job_.environment.rank,
+                 state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
+                 arguments_.output.trace_steps);
   clock.start();
   while (state_.global_step < state_.max_steps) {
     stream_->start(state_.epoch_index, state_.epoch_position);
@@ -287,6 +294,7 @@ Metrics Trainer::train() {
       state_.epoch_position = 0;
     }
   }
+  trace_.finish();
   log(clock);
   Metrics metrics = clock.summary(state_);
   metrics["epoch"] = state_.epoch();

@@ -8,6 +8,7 @@
 #include "convoy/train/callback.h"
 #include "convoy/train/job.h"
 #include "convoy/train/state.h"
+#include "convoy/train/trace.h"
 
 namespace convoy::train {
 
@@ -99,6 +100,7 @@ class Trainer {
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::unique_ptr<BatchStream> stream_;
   TrainerState state_;
+  Trace trace_;
   parallel::StepResult last_;
   std::string resumed_from_;
   Metrics eval_metrics_;

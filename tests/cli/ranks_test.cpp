@@ -54,6 +54,25 @@ TEST_F(Ranks, EveryWayToStartThemGivesTheSameBits) {
   }
 }
 
+TEST_F(Ranks, ATraceShowsInstructionsAndCollectivesOfEachRank) {
+  const auto train = "train" + kTiny + "--max_steps 8 --save_strategy no --trace_steps 2 ";
+  ASSERT_EQ(run(train + "--nproc 2 --output_dir out --trace traces/t.json"), 0) << output_;
+  ASSERT_EQ(run(train + "--strategy dp --replicas 2 --output_dir dp --trace dp.json"), 0);
+  for (const auto& [file, threads] : std::map<std::string, int>{
+           {"traces/t.json", 1}, {"traces/t.rank1.json", 1}, {"dp.json", 2}}) {
+    std::map<std::string, int> times;
+    const auto trace = json(file);
+    for (const auto& event : trace["traceEvents"]) {
+      if (event.value("ph", "") == "X") ++times[event["name"].get<std::string>()];
+    }
+    for (const char* name : {"forward block 0, micro-batch 0", "reduce bucket 0", "optimizer step",
+                             "wait: reduce bucket 0", "wait: reduce loss"}) {
+      EXPECT_EQ(times[name], 2 * threads) << name << " in " << file;
+    }
+    EXPECT_GT(times["aten::mm"], 0) << file;
+  }
+}
+
 TEST_F(Ranks, EvaluationIsTheSameOnTwoRanks) {
   ASSERT_EQ(run("train" + kTiny + "--max_steps 12 --output_dir out"), 0) << output_;
   ASSERT_EQ(run("eval out --json"), 0) << output_;

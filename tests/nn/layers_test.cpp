@@ -2,27 +2,12 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
+
+#include "tests/nn/testing.h"
 
 // Each layer against plain autograd on the same numbers.
 namespace convoy::nn {
 namespace {
-
-ParamPtr param(const at::Tensor& value) {
-  auto made = std::make_shared<Param>(ParamSpec{"p", value.sizes().vec(), Init::zeros()});
-  made->bind_value(value);
-  made->bind_grad(at::full_like(value, 77));  // old content must not matter
-  return made;
-}
-
-void backward(const at::Tensor& loss) {
-  torch::autograd::backward({loss}, {});
-}
-
-void expect_close(const at::Tensor& a, const at::Tensor& b) {
-  ASSERT_EQ(a.sizes(), b.sizes());
-  EXPECT_TRUE(at::allclose(a, b, 1e-5, 1e-6)) << (a - b).abs().max().item<double>();
-}
 
 TEST(Layers, LinearInBothLayouts) {
   for (bool in_first : {true, false}) {
@@ -98,34 +83,6 @@ TEST(Layers, AttentionIsCausalOnBothPaths) {
   // A rate near zero takes the composed path and must agree with the fused one.
   expect_close(causal_attention(q, k, v, 0.0, 5, context, 0),
                causal_attention(q, k, v, 1e-9, 5, context, 0));
-}
-
-TEST(Layers, CrossEntropyLeavesPaddingOut) {
-  const double temperature = 0.7;
-  auto h = at::randn({5, 4}).requires_grad_(true);
-  auto e = at::randn({9, 4});
-  auto targets = at::tensor({1, 8, 3, 3, 5}, at::kLong);
-  auto table = param(e.clone());
-  auto loss = tied_cross_entropy(h, table, targets, temperature);
-  backward(loss * 2);
-  auto h2 = h.detach().clone().requires_grad_(true);
-  auto e2 = e.clone().requires_grad_(true);
-  auto scores = at::mm(h2, e2.narrow(0, 1, 8).t()) / temperature;
-  auto expected = at::cross_entropy_loss(scores, targets - 1, {}, at::Reduction::Sum);
-  backward(expected * 2);
-  expect_close(loss, expected);
-  expect_close(h.grad(), h2.grad());
-  expect_close(table->grad(), e2.grad());
-  expect_close(tied_scores(h.detach(), table, temperature), scores.detach());
-}
-
-TEST(Layers, NoTargetsGiveZeroLossAndGradient) {
-  auto table = param(at::randn({9, 4}));
-  auto h = at::randn({0, 4}).requires_grad_(true);
-  auto loss = tied_cross_entropy(h, table, at::zeros({0}, at::kLong), 1);
-  backward(loss);
-  EXPECT_EQ(loss.item<float>(), 0);
-  expect_close(table->grad(), at::zeros({9, 4}));
 }
 
 TEST(Layers, InitialValuesAreAFunctionOfSeedNameAndIndex) {

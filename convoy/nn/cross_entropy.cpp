@@ -1,0 +1,180 @@
+#include "convoy/nn/cross_entropy.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "convoy/nn/node.h"
+
+namespace convoy::nn {
+
+namespace {
+
+// Rows of scores in memory at once: enough for the products to be worth it, not more than the
+// large bound, and not fewer than fill the small one.
+constexpr int64_t kRows = 512;
+constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
+
+int64_t rows_at_once(int64_t num_items) {
+  const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(1, std::clamp(kRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
+}
+
+constexpr int kLanes = 16;
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+
+/// x becomes e^x for x <= 0, within 2 units in the last place; NaN stays NaN. Below -87: e^-87.
+[[gnu::always_inline]] inline void exponentiate(Floats& x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 x 2^23: adding it leaves a whole number below
+  const Floats lowest = Floats{} - 87.0f;
+  x = x < lowest ? lowest : x;
+  const Floats shifted = x * 1.44269504f + kRound;
+  Ints power, bits;
+  std::memcpy(&power, &shifted, sizeof(power));
+  const Floats n = shifted - kRound;
+  const Floats r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  std::memcpy(&bits, &p, sizeof(bits));
+  bits += power << 23;
+  std::memcpy(&x, &bits, sizeof(x));
+}
+
+/// A row of `count` scores becomes softmax(score / temperature) minus one at `column`; returns its
+/// cross-entropy.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+float slope_of_row(float* row, int64_t count, int64_t column, float inverse_temperature) {
+  const float own = row[column] * inverse_temperature;
+  const int64_t whole = count / kLanes * kLanes;
+  const auto rest = static_cast<size_t>(count - whole) * sizeof(float);
+  Floats tail = Floats{} - HUGE_VALF;
+  std::memcpy(&tail, row + whole, rest);
+  Floats largest = tail;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    Floats x;
+    std::memcpy(&x, row + i, sizeof(x));
+    largest = x > largest ? x : largest;
+  }
+  float top = largest[0];
+  for (int lane = 1; lane < kLanes; ++lane) top = std::max(top, largest[lane]);
+  top *= inverse_temperature;
+
+  Floats sums{};
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    Floats x;
+    std::memcpy(&x, row + i, sizeof(x));
+    x = x * inverse_temperature - top;
+    exponentiate(x);
+    std::memcpy(row + i, &x, sizeof(x));
+    sums += x;
+  }
+  tail = tail * inverse_temperature - top;
+  exponentiate(tail);
+  double sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  for (int lane = 0; lane < count - whole; ++lane) sum += tail[lane];
+
+  const auto scale = static_cast<float>(1 / sum);
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    Floats x;
+    std::memcpy(&x, row + i, sizeof(x));
+    x *= scale;
+    std::memcpy(row + i, &x, sizeof(x));
+  }
+  tail *= scale;
+  std::memcpy(row + whole, &tail, rest);
+  row[column] -= 1;
+  return static_cast<float>(std::log(sum)) + (top - own);
+}
+
+at::Tensor host_slope(at::Tensor& scores, const at::Tensor& columns, double temperature) {
+  const int64_t rows = scores.size(0), count = scores.size(1);
+  auto losses = at::empty({rows}, scores.options());
+  auto* values = scores.data_ptr<float>();
+  auto* loss = losses.data_ptr<float>();
+  auto held = columns.contiguous();
+  const auto* column = held.data_ptr<int64_t>();
+  const auto inverse = static_cast<float>(1 / temperature);
+  at::parallel_for(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      loss[i] = slope_of_row(values + i * count, count, column[i], inverse);
+    }
+  });
+  return losses;
+}
+
+}  // namespace
+
+at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double temperature) {
+  at::NoGradGuard no_grad;
+  if (scores.device().is_cpu()) return host_slope(scores, columns, temperature);
+  auto at_column = columns.unsqueeze(1);
+  auto log_probabilities = at::log_softmax(scores.div_(temperature), 1);
+  auto losses = log_probabilities.gather(1, at_column).squeeze(1).neg();
+  at::exp_out(scores, log_probabilities);
+  scores.scatter_add_(1, at_column, at::full_like(at_column, -1, scores.options()));
+  return losses;
+}
+
+at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                              double temperature) {
+  const int64_t num_items = table->spec().shape[0] - 1;
+  const auto dtype = table->value().scalar_type();
+  const bool wants_slope = at::GradMode::is_enabled();
+  at::Tensor loss, h_grad, table_grad;
+  {
+    at::NoGradGuard no_grad;
+    auto input = h.detach().to(dtype);
+    auto items = table->value().narrow(0, 1, num_items);
+    auto columns = targets - 1;
+    const int64_t num_rows = h.size(0);
+    const int64_t piece = rows_at_once(num_items);
+    auto fp32 = input.options().dtype(at::kFloat);
+    loss = at::zeros({}, fp32);
+    if (wants_slope) {
+      h_grad = at::empty({num_rows, input.size(1)}, fp32);
+      table_grad = at::zeros({num_items, input.size(1)}, fp32);
+    }
+    auto buffer = at::empty({std::min(piece, num_rows), num_items}, input.options());
+    for (int64_t begin = 0; begin < num_rows; begin += piece) {
+      const int64_t rows = std::min(piece, num_rows - begin);
+      auto part = input.narrow(0, begin, rows);
+      auto scores = buffer.narrow(0, 0, rows);
+      at::mm_out(scores, part, items.t());
+      auto slope = scores.to(at::kFloat);
+      loss += softmax_slope(slope, columns.narrow(0, begin, rows), temperature).sum();
+      if (!wants_slope) continue;
+      auto back = h_grad.narrow(0, begin, rows);
+      if (dtype == at::kFloat) {
+        at::mm_out(back, slope, items);
+        table_grad.addmm_(slope.t(), part);
+      } else {
+        auto rounded = slope.to(dtype);
+        back.copy_(at::mm(rounded, items));
+        table_grad.add_(at::mm(rounded.t(), part));
+      }
+    }
+  }
+  const auto h_dtype = h.scalar_type();
+  return with_backward(loss, {h}, [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
+    auto scale = grad / temperature;
+    table->add_grad(at::kFloat, [&](at::Tensor& to) {
+      to.narrow(0, 0, 1).zero_();
+      auto rows = to.narrow(0, 1, num_items);
+      at::mul_out(rows, table_grad, scale);
+    });
+    return {h_grad.mul_(scale).to(h_dtype)};
+  });
+}
+
+}  // namespace convoy::nn

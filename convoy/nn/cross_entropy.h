@@ -1,0 +1,21 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+
+// Shapes: N positions with a target, D model width, V vocabulary with padding.
+namespace convoy::nn {
+
+/// Sum over N rows of the cross-entropy of h [N, D] against rows 1..V-1 of `table` [V, D]:
+/// id 0 (padding) is not in the softmax. targets [N] int64 in 1..V-1. fp32 scalar.
+///
+/// The scores exist for a few rows at a time only, about a cache's worth: where autograd is on, a
+/// piece's loss and gradients are computed while it is there, so backward only hands them over.
+/// Memory is one gradient of `table` and one of `h`, never N x V.
+at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                              double temperature);
+
+/// Turns rows of scores [N, C] fp32, contiguous, into the slope of their summed cross-entropy,
+/// softmax minus one-hot of `columns` [N] int64, in place. Returns the losses [N] in fp32.
+at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double temperature);
+
+}  // namespace convoy::nn

@@ -1,0 +1,101 @@
+#include "convoy/nn/cross_entropy.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convoy/nn/layers.h"
+#include "tests/nn/testing.h"
+
+namespace convoy::nn {
+namespace {
+
+/// Loss, gradient of h, gradient of the table by torch's own operations in `dtype`.
+std::vector<at::Tensor> by_torch(const at::Tensor& h, const at::Tensor& table,
+                                 const at::Tensor& targets, double temperature,
+                                 at::ScalarType dtype) {
+  auto h2 = h.detach().to(dtype, false, /*copy=*/true).requires_grad_(true);
+  auto e2 = table.to(dtype, false, /*copy=*/true).requires_grad_(true);
+  auto scores = at::mm(h2, e2.narrow(0, 1, e2.size(0) - 1).t()) / temperature;
+  auto loss = at::cross_entropy_loss(scores, targets - 1, {}, at::Reduction::Sum);
+  backward(loss * 2);
+  return {loss.detach(), h2.grad(), e2.grad()};
+}
+
+double error_of(const at::Tensor& got, const at::Tensor& exact) {
+  return ((got - exact).abs().max() / exact.abs().max()).item<double>();
+}
+
+/// No further from the exact loss and gradients than twice torch in fp32.
+void expect_like_torch(int64_t rows, int64_t num_ids, double temperature) {
+  SCOPED_TRACE(testing::Message() << rows << " rows, " << num_ids << " ids");
+  auto h = at::randn({rows, 4}).requires_grad_(true);
+  auto e = at::randn({num_ids, 4});
+  auto targets = at::randint(1, num_ids, {rows}, at::kLong);
+  auto table = param(e.clone());
+  auto loss = tied_cross_entropy(h, table, targets, temperature);
+  backward(loss * 2);
+  const auto exact = by_torch(h, e, targets, temperature, at::kDouble);
+  const auto fp32 = by_torch(h, e, targets, temperature, at::kFloat);
+  const std::vector<at::Tensor> ours{loss.detach(), h.grad(), table->grad()};
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_LE(error_of(ours[i], exact[i]), 2 * error_of(fp32[i], exact[i]) + 2e-7) << i;
+  }
+  at::NoGradGuard no_grad;
+  EXPECT_EQ(tied_cross_entropy(h, table, targets, temperature).item<float>(), loss.item<float>());
+  auto scores = at::mm(h, e.narrow(0, 1, num_ids - 1).t()) / temperature;
+  expect_close(tied_scores(h.detach(), table, temperature), scores);
+}
+
+TEST(CrossEntropy, IsTorchsWithoutThePaddingIdWhateverThePieces) {
+  expect_like_torch(5, 9, 0.7);
+  expect_like_torch(5, 17, 1.0);       // one whole vector of scores
+  expect_like_torch(1300, 2500, 1.0);  // three pieces, the last one short
+}
+
+TEST(CrossEntropy, BuffersNoMoreThanAPieceOfTheScores) {
+  // 40 rows of 2 million scores would take 320 MB; pieces take at most 128 MiB.
+  auto table = param(at::randn({2000001, 1}));
+  auto h = at::randn({40, 1});
+  at::NoGradGuard no_grad;
+  auto loss = tied_cross_entropy(h, table, at::ones({40}, at::kLong), 1);
+  auto scores = at::mm(h, table->value().narrow(0, 1, 2000000).t());
+  auto expected = (at::logsumexp(scores, 1) - scores.select(1, 0)).sum();
+  EXPECT_NEAR(loss.item<double>() / expected.item<double>(), 1, 1e-5);
+}
+
+TEST(CrossEntropy, NoTargetsGiveZeroLossAndGradient) {
+  auto table = param(at::randn({9, 4}));
+  auto h = at::randn({0, 4}).requires_grad_(true);
+  auto loss = tied_cross_entropy(h, table, at::zeros({0}, at::kLong), 1);
+  backward(loss);
+  EXPECT_EQ(loss.item<float>(), 0);
+  expect_close(table->grad(), at::zeros({9, 4}));
+}
+
+TEST(CrossEntropy, SlopeIsExactOverTheWholeRangeOfScores) {
+  auto scores = at::linspace(-80, 60, 37).repeat({2, 1}).contiguous();
+  auto columns = at::tensor({36, 0}, at::kLong);
+  auto exact = at::softmax(scores.to(at::kDouble), 1);
+  auto losses = softmax_slope(scores, columns, 1);
+  EXPECT_NEAR(losses[1].item<double>(), -std::log(exact[1][0].item<double>()), 1e-5);
+  exact[0][36] -= 1;
+  exact[1][0] -= 1;
+  auto error = ((scores - exact).abs() / exact.abs().clamp_min(1e-30)).masked_select(exact > 0);
+  EXPECT_LT(error.max().item<double>(), 1e-5);  // what fp32 makes of a difference of 140
+}
+
+TEST(CrossEntropy, ANumberThatIsNoneShowsInTheLoss) {
+  for (double bad : {std::nan(""), HUGE_VAL}) {
+    for (int64_t at : {int64_t{3}, int64_t{18}}) {  // in the vectors and in the rest
+      auto scores = at::zeros({1, 20});
+      scores[0][at] = bad;
+      EXPECT_FALSE(
+          std::isfinite(softmax_slope(scores, at::zeros({1}, at::kLong), 1).item<double>()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convoy::nn
