@@ -31,6 +31,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   auto out = std::make_unique<Configured>();
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
+  out->config.apply_parity(out->table);
   out->table.check();
   return out;
 }

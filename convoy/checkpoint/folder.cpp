@@ -32,12 +32,12 @@ std::optional<fs::path> latest_checkpoint(const fs::path& run) {
   return all.back().second;
 }
 
-void rotate_checkpoints(const fs::path& run, int64_t keep, const fs::path& spare) {
+void rotate_checkpoints(const fs::path& run, int64_t keep, const std::vector<fs::path>& spare) {
   auto all = list_checkpoints(run);
   auto surplus = static_cast<int64_t>(all.size()) - keep;
   for (const auto& [step, path] : all) {
     if (surplus <= 0) return;
-    if (path == spare) continue;
+    if (std::find(spare.begin(), spare.end(), path) != spare.end()) continue;
     std::error_code ignored;
     fs::remove_all(path, ignored);
     --surplus;

@@ -14,8 +14,8 @@ std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(
 
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
-/// Removes the oldest checkpoints until `keep` are left; never removes `spare`.
+/// Removes the oldest checkpoints until `keep` are left; never removes one of `spare`.
 void rotate_checkpoints(const std::filesystem::path& run, int64_t keep,
-                        const std::filesystem::path& spare = {});
+                        const std::vector<std::filesystem::path>& spare = {});
 
 }  // namespace convoy::checkpoint

@@ -1,10 +1,8 @@
-#include "convoy/models/gpt2.h"
-
 #include <ATen/Functions.h>
 
 #include <cmath>
 
-#include "convoy/base/error.h"
+#include "convoy/models/body.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 
@@ -18,7 +16,7 @@ using nn::ParamPtr;
 
 class Gpt2Layer : public nn::Block {
  public:
-  Gpt2Layer(const Gpt2Config& config, const std::string& prefix, int64_t index)
+  Gpt2Layer(const BodyConfig& config, const std::string& prefix, int64_t index)
       : Block(fmt::format("{}.h.{}", prefix, index)), config_(config) {
     const int64_t D = config.n_embd;
     const int64_t F = config.inner();
@@ -54,17 +52,17 @@ class Gpt2Layer : public nn::Block {
     auto normed = nn::layer_norm(x, ln_1_weight_, ln_1_bias_, config_.layer_norm_epsilon);
     auto qkv = nn::linear(normed, attn_weight_, attn_bias_, true).split(D, 2);
     auto heads = [&](const at::Tensor& t) { return t.view({B, T, H, D / H}).transpose(1, 2); };
-    auto mixed = nn::causal_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]),
-                                      config_.attn_pdrop, config_.n_positions, context, 0);
+    nn::AttentionOptions options;
+    options.dropout = config_.attn_pdrop;
+    options.max_length = config_.n_positions;
+    auto mixed = nn::attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options, context);
     return nn::linear(mixed.transpose(1, 2).reshape({B, T, D}), proj_weight_, proj_bias_, true);
   }
 
   at::Tensor feed_forward(const at::Tensor& x) const {
     auto normed = nn::layer_norm(x, ln_2_weight_, ln_2_bias_, config_.layer_norm_epsilon);
     auto inner = nn::linear(normed, fc_weight_, fc_bias_, true);
-    const auto& kind = config_.activation_function;
-    auto active =
-        kind == "relu" ? at::relu(inner) : at::gelu(inner, kind == "gelu_new" ? "tanh" : "none");
+    auto active = activate(config_.activation_function, inner);
     return nn::linear(active, out_weight_, out_bias_, true);
   }
 
@@ -81,28 +79,14 @@ class Gpt2Layer : public nn::Block {
     return declare(std::move(spec));
   }
 
-  Gpt2Config config_;
+  BodyConfig config_;
   ParamPtr ln_1_weight_, ln_1_bias_, attn_weight_, attn_bias_, proj_weight_, proj_bias_;
   ParamPtr ln_2_weight_, ln_2_bias_, fc_weight_, fc_bias_, out_weight_, out_bias_;
 };
 
 }  // namespace
 
-void Gpt2Config::check() const {
-  if (n_head < 1 || n_embd % n_head != 0) {
-    fail<UsageError>("models",
-                     "d_model = {} does not divide into n_head = {} heads; try n_head = "
-                     "{}",
-                     n_embd, n_head, n_embd % 4 == 0 ? 4 : 1);
-  }
-  if (activation_function != "gelu" && activation_function != "gelu_new" &&
-      activation_function != "relu") {
-    fail<UsageError>("models", "activation '{}' is unknown; expected gelu, gelu_new or relu",
-                     activation_function);
-  }
-}
-
-nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index) {
+nn::BlockPtr make_gpt2_layer(const BodyConfig& config, const std::string& prefix, int64_t index) {
   return std::make_shared<Gpt2Layer>(config, prefix, index);
 }
 

@@ -18,6 +18,12 @@ Json SessionConfig::to_json() const {
           {"aggregation", aggregation},
           {"continuous_projection", continuous_projection},
           {"temperature", temperature},
+          {"masking", masking},
+          {"mlm_probability", mlm_probability},
+          {"embedding_initializer_range", embedding_initializer_range},
+          {"score_padding", score_padding},
+          {"attend_padding", attend_padding},
+          {"body", body.type},
           {"tie_word_embeddings", true},
           {"n_embd", body.n_embd},
           {"n_layer", body.n_layer},
@@ -48,7 +54,13 @@ SessionConfig SessionConfig::from_json(const Json& json, const std::string& wher
     json.at("aggregation").get_to(config.aggregation);
     json.at("continuous_projection").get_to(config.continuous_projection);
     json.at("temperature").get_to(config.temperature);
+    json.at("masking").get_to(config.masking);
+    json.at("mlm_probability").get_to(config.mlm_probability);
+    json.at("embedding_initializer_range").get_to(config.embedding_initializer_range);
+    json.at("score_padding").get_to(config.score_padding);
+    json.at("attend_padding").get_to(config.attend_padding);
     auto& body = config.body;
+    json.at("body").get_to(body.type);
     json.at("n_embd").get_to(body.n_embd);
     json.at("n_layer").get_to(body.n_layer);
     json.at("n_head").get_to(body.n_head);

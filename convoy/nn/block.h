@@ -32,6 +32,16 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+/// Weight [out, in] and bias [out], as in torch::nn::Linear.
+struct DenseParams {
+  ParamPtr weight, bias;
+};
+
+/// Weight and bias [D] of a layer normalisation.
+struct NormParams {
+  ParamPtr weight, bias;
+};
+
 /// A part of a model: maps a bundle to a bundle.
 ///
 /// The first block gets the batch; the last one returns `loss` (sum over valid targets, fp32
@@ -57,6 +67,10 @@ class Block {
     params_.push_back(std::make_shared<Param>(std::move(spec), std::move(leaf)));
     return params_.back();
   }
+  /// `<name>.weight` normal with `deviation`, `<name>.bias` zero and without decay.
+  DenseParams declare_dense(const std::string& name, int64_t in, int64_t out, double deviation);
+  /// `<name>.weight` one, `<name>.bias` zero, both without decay.
+  NormParams declare_norm(const std::string& name, int64_t size);
   ParamPtr tie(ParamPtr param) {
     params_.push_back(param);
     return param;

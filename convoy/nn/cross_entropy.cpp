@@ -127,16 +127,17 @@ at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double te
 }
 
 at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                              double temperature) {
-  const int64_t num_items = table->spec().shape[0] - 1;
-  const auto dtype = table->value().scalar_type();
+                              double temperature, int64_t first_id) {
+  const int64_t num_items = table->spec().shape[0] - first_id;
+  const auto table_dtype = table->value().scalar_type();
+  const auto dtype = table_dtype == at::kHalf ? at::kFloat : table_dtype;
   const bool wants_slope = at::GradMode::is_enabled();
   at::Tensor loss, h_grad, table_grad;
   {
     at::NoGradGuard no_grad;
     auto input = h.detach().to(dtype);
-    auto items = table->value().narrow(0, 1, num_items);
-    auto columns = targets - 1;
+    auto items = table->value().narrow(0, first_id, num_items).to(dtype);
+    auto columns = targets - first_id;
     const int64_t num_rows = h.size(0);
     const int64_t piece = rows_at_once(num_items);
     auto fp32 = input.options().dtype(at::kFloat);
@@ -169,8 +170,8 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
   return with_backward(loss, {h}, [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
     auto scale = grad / temperature;
     table->add_grad(at::kFloat, [&](at::Tensor& to) {
-      to.narrow(0, 0, 1).zero_();
-      auto rows = to.narrow(0, 1, num_items);
+      to.narrow(0, 0, first_id).zero_();
+      auto rows = to.narrow(0, first_id, num_items);
       at::mul_out(rows, table_grad, scale);
     });
     return {h_grad.mul_(scale).to(h_dtype)};

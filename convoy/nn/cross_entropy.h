@@ -5,14 +5,16 @@
 // Shapes: N positions with a target, D model width, V vocabulary with padding.
 namespace convoy::nn {
 
-/// Sum over N rows of the cross-entropy of h [N, D] against rows 1..V-1 of `table` [V, D]:
-/// id 0 (padding) is not in the softmax. targets [N] int64 in 1..V-1. fp32 scalar.
+/// Sum over N rows of the cross-entropy of h [N, D] against rows first_id..V-1 of `table` [V, D]:
+/// by default id 0 (padding) is not in the softmax. targets [N] int64 in first_id..V-1. fp32
+/// scalar. Products are in the table's dtype, but fp16 tables in fp32: slopes of a softmax over
+/// many items are below what fp16 can hold.
 ///
 /// The scores exist for a few rows at a time only, about a cache's worth: where autograd is on, a
 /// piece's loss and gradients are computed while it is there, so backward only hands them over.
 /// Memory is one gradient of `table` and one of `h`, never N x V.
 at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                              double temperature);
+                              double temperature, int64_t first_id = 1);
 
 /// Turns rows of scores [N, C] fp32, contiguous, into the slope of their summed cross-entropy,
 /// softmax minus one-hot of `columns` [N] int64, in place. Returns the losses [N] in fp32.

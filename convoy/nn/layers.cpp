@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "convoy/base/error.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/node.h"
 
@@ -105,27 +107,47 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
   });
 }
 
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            double dropout_rate, int64_t max_length, const Context& context,
-                            int64_t site) {
-  if (dropout_rate == 0 || context.mode != Mode::Train) {
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement) {
+  auto rows = mask.unsqueeze(2);
+  at::Tensor out;
+  {
+    at::NoGradGuard no_grad;
+    out = at::where(rows, replacement->value().to(x.scalar_type()), x.detach());
+  }
+  return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    replacement->add_grad((grad * rows).sum({0, 1}, false, at::kFloat));
+    return {grad.masked_fill(rows, 0)};
+  });
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const Context& context) {
+  std::optional<at::Tensor> seen;
+  if (options.key_mask.defined()) seen = options.key_mask.unsqueeze(1).unsqueeze(1);
+  internal_check(!seen || !options.causal, "nn", "causal attention takes no key mask");
+  if (options.dropout == 0 || context.mode != Mode::Train) {
+    return at::scaled_dot_product_attention(q, k, v, seen, 0.0, options.causal);
   }
   const int64_t length = q.size(2);
-  auto future = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
   auto scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
-  scores = scores.masked_fill(future, -std::numeric_limits<float>::infinity());
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  if (options.causal) {
+    auto future = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
+    scores = scores.masked_fill(future, kNever);
+  }
+  if (seen) scores = scores.masked_fill(~*seen, kNever);
   auto probabilities = at::softmax(scores, -1, at::kFloat);
-  probabilities =
-      dropout(probabilities, dropout_rate, context, site, {q.size(1), max_length, max_length});
+  probabilities = dropout(probabilities, options.dropout, context, options.site,
+                          {q.size(1), options.max_length, options.max_length});
   return at::matmul(probabilities.to(v.scalar_type()), v);
 }
 
-at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature) {
+at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
+                       int64_t first_id) {
   at::NoGradGuard no_grad;
   // In fp32 whatever the weights' dtype: rounded scores tie, and ties would flatter the ranking.
   auto weights = table->value().to(at::kFloat);
-  auto items = weights.narrow(0, 1, weights.size(0) - 1);
+  auto items = weights.narrow(0, first_id, weights.size(0) - first_id);
   auto scores = at::mm(h.to(at::kFloat), items.t());
   return temperature == 1 ? scores : scores.div_(temperature);
 }

@@ -10,6 +10,10 @@ namespace convoy::nn {
 /// torch::nn::Linear.
 at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
 
+inline at::Tensor linear(const at::Tensor& x, const DenseParams& dense) {
+  return linear(x, dense.weight, dense.bias, false);
+}
+
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
 /// Ids must be in range: loaders check them against the schema.
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding);
@@ -21,14 +25,29 @@ at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);
 at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
                       double epsilon);
 
-/// Causal self-attention of q, k, v [B, H, T, D/H]; dropout on the probabilities when
-/// `dropout` > 0 (composed path), else the fused kernel. `site` numbers the random draws;
-/// `max_length` >= T is the model's longest sequence, by which draws are addressed.
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            double dropout, int64_t max_length, const Context& context,
-                            int64_t site);
+inline at::Tensor layer_norm(const at::Tensor& x, const NormParams& norm, double epsilon) {
+  return layer_norm(x, norm.weight, norm.bias, epsilon);
+}
 
-/// Scores [N, V-1] fp32 of ids 1..V-1 (column c is id c + 1), without autograd.
-at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature);
+/// x [B, T, D] with the rows where `mask` [B, T] bool is true replaced by `replacement` [D].
+at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement);
+
+struct AttentionOptions {
+  bool causal = true;      ///< a position sees itself and those before
+  at::Tensor key_mask;     ///< [B, T] bool, not with causal: positions that may be looked at
+  double dropout = 0;      ///< rate on the probabilities
+  int64_t max_length = 0;  ///< >= T: the model's longest sequence, by which draws are addressed
+  int64_t site = 0;        ///< numbers the random draws
+};
+
+/// Self-attention of q, k, v [B, H, T, D/H]: torch's fused kernel, or where dropout is on the
+/// composed path.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const Context& context);
+
+/// Scores [N, V - first_id] fp32 of ids first_id..V-1 (column c is id c + first_id), without
+/// autograd.
+at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
+                       int64_t first_id = 1);
 
 }  // namespace convoy::nn

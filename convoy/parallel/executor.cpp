@@ -140,7 +140,7 @@ void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
   std::vector<at::Tensor> roots, grads;
   if (b + 1 == blocks_.size()) {
     roots.push_back(required(outs[b], "loss"));
-    grads.push_back(at::ones_like(roots.back()));
+    grads.push_back(at::full_like(roots.back(), pass.input.loss_scale));
   } else {
     for (const auto& [name, leaf] : ins[b + 1]) {
       if (!leaf.requires_grad() || !leaf.grad().defined()) continue;
@@ -192,12 +192,16 @@ void Executor::reduce_loss(Pass& pass) {
   result.wait_seconds += seconds_now() - start;
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (values[2 + rank] == 0) continue;
+    result.skipped = pass.input.loss_scale > 1;
+    if (result.skipped) break;
     for (auto& handle : pass.handles) handle.wait();
     fail<NumericError>("train",
                        "the loss of step {} is not finite on rank {}; got {}; try a lower "
                        "learning_rate, max_grad_norm, or look for NaN in the data",
                        pass.input.step + 1, rank,
-                       rank == group_.rank() ? fmt::format("{}", result.loss_sum) : "nan or inf");
+                       rank != group_.rank()         ? "nan or inf"
+                       : std::isnan(result.loss_sum) ? "nan"
+                                                     : fmt::format("{}", result.loss_sum));
   }
   result.loss_sum = values[0];
   result.count = values[1];
@@ -215,8 +219,10 @@ void Executor::clip(Pass& pass) {
     auto norm = at::linalg_vector_norm(grad).item<double>();
     squares += norm * norm;
   }
-  const double norm = std::sqrt(squares) / count;
+  const double norm = std::sqrt(squares) / count / pass.input.loss_scale;
   pass.result.grad_norm = norm;
+  if (!std::isfinite(norm) && pass.input.loss_scale > 1) pass.result.skipped = true;
+  if (pass.result.skipped) return;
   if (!std::isfinite(norm)) {
     fail<NumericError>("train",
                        "the gradient of step {} is not finite on rank {}; got a norm of "
@@ -225,11 +231,11 @@ void Executor::clip(Pass& pass) {
   }
   const double limit = pass.optimizer.max_grad_norm;
   const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
-  pass.divisor = count / scale;
+  pass.divisor = count * pass.input.loss_scale / scale;
 }
 
 void Executor::optimizer_step(Pass& pass) {
-  if (!updates_weights_) return;
+  if (!updates_weights_ || pass.result.skipped) return;
   optim::Slices decayed, plain;
   auto add = [&](optim::Slices& to, int64_t begin, int64_t end) {
     if (begin == end) return;
@@ -244,7 +250,7 @@ void Executor::optimizer_step(Pass& pass) {
     add(plain, unit.decay_end, unit.end);
   }
   const auto& options = pass.optimizer.adamw;
-  const int64_t count = pass.input.step + 1;
+  const int64_t count = pass.input.updates + 1;
   const double rate = pass.input.learning_rate;
   optim::adamw_step(decayed, options, rate, options.weight_decay, count, pass.divisor);
   optim::adamw_step(plain, options, rate, 0, count, pass.divisor);

@@ -28,6 +28,8 @@ struct StepInput {
   uint64_t seed = 0;
   int64_t step = 0;  ///< optimizer steps done before this one
   double learning_rate = 0;
+  int64_t updates = 0;    ///< optimizer updates done before this one: steps that were not skipped
+  double loss_scale = 1;  ///< a power of two; above 1 a gradient that overflows skips the update
 };
 
 /// What a step yields, summed over all data-parallel ranks.
@@ -35,6 +37,7 @@ struct StepResult {
   double loss_sum = 0;
   double count = 0;         ///< valid targets
   double grad_norm = 0;     ///< of the mean loss, before clipping
+  bool skipped = false;     ///< the gradient overflowed and no weight was changed
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }
@@ -51,7 +54,8 @@ class Executor {
   Executor(nn::BlockList blocks, Arena& arena, comm::Group group, at::ScalarType compute_dtype,
            std::vector<std::vector<int64_t>> buckets, bool updates_weights);
 
-  /// Throws NumericError naming step and rank when a loss or the norm is not finite.
+  /// Throws NumericError naming step and rank when a loss or the norm is not finite and no loss
+  /// scale was in use.
   StepResult run(const schedule::Program& program, const std::vector<MicroBatch>& micro_batches,
                  const StepInput& input, const OptimizerOptions& optimizer);
 

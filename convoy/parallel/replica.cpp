@@ -11,7 +11,7 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
     : blocks_(std::move(blocks)),
       group_(std::move(group)),
       options_(options),
-      arena_(blocks_, {options.device, options.bf16 ? at::kBFloat16 : at::kFloat},
+      arena_(blocks_, {options.device, options.compute_dtype},
              share_weights_with != nullptr ? &share_weights_with->arena_ : nullptr),
       buckets_(schedule::make_buckets(arena_.table(), options.bucket_bytes)),
       program_(
@@ -27,8 +27,8 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
     arena_.second_moments() = share_weights_with->arena_.second_moments();
   }
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
-  executor_ = std::make_unique<Executor>(
-      blocks_, arena_, group_, options.bf16 ? at::kBFloat16 : at::kFloat, buckets_, owns_weights);
+  executor_ = std::make_unique<Executor>(blocks_, arena_, group_, options.compute_dtype, buckets_,
+                                         owns_weights);
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,

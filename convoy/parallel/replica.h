@@ -12,7 +12,7 @@ using ModelFactory = std::function<nn::BlockList()>;
 
 struct ReplicaOptions {
   at::Device device = at::kCPU;
-  bool bf16 = false;
+  at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
   int64_t num_micro_batches = 1;
   int64_t bucket_bytes = 25 << 20;
   uint64_t seed = 42;

@@ -42,6 +42,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "warmup_steps", warmup_steps, "steps in which the rate rises; wins over warmup_ratio")
       .at_least(0);
   t.add(s, "bf16", bf16, "compute in bfloat16 with fp32 master weights (also on CPU)");
+  t.add(s, "fp16", fp16,
+        "compute in half precision with fp32 master weights and a dynamic loss scale");
   t.add(s, "seed", seed, "seed of weights, dropout and data order").at_least(0);
   t.add(s, "data_seed", data_seed, "seed of the data order; none = seed").at_least(0);
   t.add(s, "dataloader_drop_last", dataloader_drop_last, "leave out a last batch that is short");
@@ -63,7 +65,26 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "save_total_limit", save_total_limit, "checkpoints to keep; none = all").at_least(1);
   t.add(s, "resume_from_checkpoint", resume_from_checkpoint,
         "folder of a checkpoint, or 'latest' for the newest in output.dir");
+  t.add(s, "report_to", report_to, "who else gets the log").choice({"none", "tensorboard"});
+  t.add(s, "logging_dir", logging_dir,
+        "folder of TensorBoard's events; none = runs/ in output.dir");
+  t.add(s, "load_best_model_at_end", load_best_model_at_end,
+        "end with the weights of the best evaluation; each better one is saved");
+  t.add(s, "metric_for_best_model", metric_for_best_model,
+        "metric of the evaluation that decides, such as ndcg_at_10; none = loss");
+  t.add(s, "greater_is_better", greater_is_better,
+        "whether more of that metric is better; auto = unless it is a loss")
+      .choice({"auto", "true", "false"});
+  t.add(s, "early_stopping_patience", early_stopping_patience,
+        "stop after this many evaluations in a row without a better one; 0 = never")
+      .at_least(0);
+  t.add(s, "early_stopping_threshold", early_stopping_threshold,
+        "an evaluation counts as better only by more than this")
+      .at_least(0);
   t.add(s, "top_ks", top_ks, "cut-offs of NDCG, Recall and MRR");
+  t.add(s, "metric_names", metric_names,
+        "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
+      .choice({"plain", "transformers4rec"});
 
   s = "parallel";
   t.add(s, "strategy", parallel.strategy,

@@ -47,6 +47,7 @@ struct TrainingArguments {
   double warmup_ratio = 0;
   int64_t warmup_steps = 0;
   bool bf16 = false;
+  bool fp16 = false;
   int64_t seed = 42;
   std::optional<int64_t> data_seed;
   bool dataloader_drop_last = false;
@@ -60,7 +61,15 @@ struct TrainingArguments {
   double save_steps = 500;
   std::optional<int64_t> save_total_limit;
   std::string resume_from_checkpoint;
+  std::string report_to = "none";
+  std::string logging_dir;
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model;
+  std::string greater_is_better = "auto";
+  int64_t early_stopping_patience = 0;
+  double early_stopping_threshold = 0;
   std::vector<std::string> top_ks{"5", "10", "20"};
+  std::string metric_names = "plain";
 
   ParallelArguments parallel;
   OutputArguments output;

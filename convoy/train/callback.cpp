@@ -7,15 +7,20 @@
 namespace convoy::train {
 
 Json LogRecord::to_json() const {
-  return {{"step", step},
-          {"epoch", epoch},
-          {"loss", loss},
-          {"grad_norm", grad_norm},
-          {"learning_rate", learning_rate},
-          {"samples_per_second", samples_per_second},
-          {"data_wait_percent", data_wait_percent},
-          {"comm_wait_percent", comm_wait_percent},
-          {"memory_bytes", memory_bytes}};
+  Json json{{"step", step},
+            {"epoch", epoch},
+            {"loss", loss},
+            {"grad_norm", grad_norm},
+            {"learning_rate", learning_rate},
+            {"samples_per_second", samples_per_second},
+            {"data_wait_percent", data_wait_percent},
+            {"comm_wait_percent", comm_wait_percent},
+            {"memory_bytes", memory_bytes}};
+  if (loss_scale > 0) {
+    json["loss_scale"] = loss_scale;
+    json["skipped_steps"] = skipped_steps;
+  }
+  return json;
 }
 
 int64_t resident_bytes() {

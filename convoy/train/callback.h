@@ -40,6 +40,8 @@ struct LogRecord {
   double samples_per_second = 0;  ///< over all ranks
   double data_wait_percent = 0;   ///< of the time, waiting for data
   double comm_wait_percent = 0;   ///< of the time, in communication that was not hidden
+  double loss_scale = 0;          ///< of fp16; 0 = not in use
+  int64_t skipped_steps = 0;      ///< so far, because a gradient overflowed fp16
   int64_t memory_bytes = 0;       ///< of this process now
   double seconds_left = 0;
 
@@ -67,6 +69,8 @@ class Callback {
   virtual void on_log(const LogRecord&) {}
   virtual void on_evaluate(const Metrics&, int64_t /*step*/) {}
   virtual void on_save(const std::filesystem::path&) {}
+  /// Something the user should know: training stopped early, the best model was loaded.
+  virtual void on_message(const std::string&) {}
   virtual void on_train_end(const Metrics&) {}
 };
 

@@ -63,7 +63,10 @@ class Console : public Callback {
     }
     item("steps", "{} ({} per epoch)", human_count(info.max_steps),
          human_count(info.steps_per_epoch));
-    item("precision", "{}", arguments.bf16 ? "bf16 with fp32 master weights" : "fp32");
+    item("precision", "{}",
+         arguments.bf16   ? "bf16 with fp32 master weights"
+         : arguments.fp16 ? "fp16 with fp32 master weights and a loss scale"
+                          : "fp32");
     item("output", "{}",
          arguments.output.dir.empty() ? "nothing is kept; try --output_dir DIR"
                                       : arguments.output.dir);
@@ -84,6 +87,8 @@ class Console : public Callback {
         r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
     if (r.data_wait_percent >= 1) fmt::print("  data {:.0f} %", r.data_wait_percent);
     if (r.comm_wait_percent >= 0.05) fmt::print("  comm {:.1f} %", r.comm_wait_percent);
+    if (r.loss_scale > 0) fmt::print("  scale {:g}", r.loss_scale);
+    if (r.skipped_steps > 0) fmt::print("  skipped {}", r.skipped_steps);
     if (r.step < r.max_steps) fmt::print("  left {}", human_seconds(r.seconds_left));
     fmt::print("\n");
     std::fflush(stdout);
@@ -100,6 +105,12 @@ class Console : public Callback {
 
   void on_save(const std::filesystem::path& path) override {
     if (!quiet_) fmt::print("saved {}\n", path.string());
+    std::fflush(stdout);
+  }
+
+  void on_message(const std::string& text) override {
+    write({{"message", text}});
+    if (!quiet_) fmt::print("{}\n", text);
     std::fflush(stdout);
   }
 

@@ -48,6 +48,7 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
                      "least two items");
   }
   Metrics metrics = ranking.values(prefix);
+  if (arguments_.metric_names == "transformers4rec") add_transformers4rec_names(metrics, prefix);
   const double seconds = seconds_since(began);
   metrics[prefix + "loss"] = sums[0] / sums[1];
   metrics[prefix + "runtime"] = seconds;

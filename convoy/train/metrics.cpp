@@ -52,4 +52,14 @@ std::map<std::string, double> RankingMetrics::values(const std::string& prefix) 
   return out;
 }
 
+void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix) {
+  const std::map<std::string, double> plain = metrics;
+  for (const auto& [key, value] : plain) {
+    if (key.rfind(prefix, 0) != 0 || key.find("_at_") == std::string::npos) continue;
+    auto name = key.substr(prefix.size());
+    if (name.rfind("mrr", 0) == 0) name = "avg_precision" + name.substr(3);
+    metrics[prefix + "/next-item/" + name] = value;
+  }
+}
+
 }  // namespace convoy::train

@@ -30,4 +30,8 @@ class RankingMetrics {
   at::Tensor histogram_;  // [0] = rows, [r] = rows whose answer has rank r
 };
 
+/// The ranking metrics once more, by the names that Transformers4Rec gives them: with one right
+/// answer its average precision is MRR.
+void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix);
+
 }  // namespace convoy::train

@@ -55,10 +55,25 @@ void RunConfig::declare(OptionTable& t) {
   t.add(s, "embedding_dim", model.embedding_dim, "width of other embeddings; 0 = d_model")
       .at_least(0);
   t.add(s, "aggregation", model.aggregation, "how features become one input")
-      .choice({"concat", "sum"});
+      .choice({"concat", "element-wise-sum", "element-wise-sum-item-multi"});
   t.add(s, "continuous_projection", model.continuous_projection,
         "width that continuous features are projected to; 0 = d_model")
       .at_least(0);
+  t.add(s, "body", model.body, "transformer layers: causal, or looking at both sides")
+      .choice({"gpt2", "bert"});
+  t.add(s, "masking", model.masking,
+        "predict each next item (clm), or hidden items (mlm); auto = what the body can do")
+      .choice({"auto", "clm", "mlm"});
+  t.add(s, "mlm_probability", model.mlm_probability, "part of the items that mlm hides")
+      .within(0.01, 0.99);
+  t.add(s, "embedding_initializer_range", model.embedding_initializer_range,
+        "standard deviation of initial embeddings")
+      .at_least(0);
+  t.add(s, "score_padding", model.score_padding, "the padding id 0 competes with the items");
+  t.add(s, "attend_padding", model.attend_padding, "bert bodies look at padding, too");
+  t.add(s, "parity", model.parity,
+        "set every option that you do not set to what another program does")
+      .choice({"none", "transformers4rec"});
   t.add(s, "temperature", model.temperature, "scores are divided by it").at_least(1e-6);
 
   s = "data";
@@ -88,6 +103,27 @@ void RunConfig::declare(OptionTable& t) {
   t.add(s, "prefetch_depth", data.prefetch_depth, "steps that are read ahead").within(1, 1024);
 
   training.declare(t);
+}
+
+void RunConfig::apply_parity(OptionTable& table) const {
+  if (model.parity != "transformers4rec") return;
+  std::vector<std::pair<const char*, const char*>> quirks{
+      {"model.dropout", "0.3"},
+      {"model.initializer_range", "0.01"},
+      {"model.embedding_initializer_range", "0.05"},
+      {"model.score_padding", "true"},
+      {"data.truncation", "keep_first"},
+      {"train.metric_names", "transformers4rec"},
+  };
+  if (model.body == "bert") {  // its config's dropout and width do not reach Hugging Face's BERT
+    quirks[0].second = "0.1";
+    quirks.insert(quirks.end(), {{"model.n_inner", "3072"},
+                                 {"model.layer_norm_epsilon", "0.03"},
+                                 {"model.attend_padding", "true"}});
+  }
+  for (const auto& [key, value] : quirks) {
+    if (table.find(key)->source.empty()) table.set(key, value, "parity = transformers4rec");
+  }
 }
 
 }  // namespace convoy::train

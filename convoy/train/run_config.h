@@ -24,6 +24,13 @@ struct ModelArguments {
   std::string aggregation = "concat";
   int64_t continuous_projection = 0;
   double temperature = 1.0;
+  std::string body = "gpt2";
+  std::string masking = "auto";
+  double mlm_probability = 0.15;
+  double embedding_initializer_range = 0.02;
+  bool score_padding = false;
+  bool attend_padding = false;
+  std::string parity = "none";
 };
 
 /// `[data]`: what is read, and how.
@@ -56,6 +63,10 @@ struct RunConfig {
   TrainingArguments training;
 
   void declare(OptionTable& table);
+
+  /// With model.parity, sets the options of `table` (declared by this object) that nobody has set
+  /// to what the other program does.
+  void apply_parity(OptionTable& table) const;
 };
 
 }  // namespace convoy::train

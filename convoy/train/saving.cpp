@@ -120,18 +120,24 @@ void Trainer::save_model_files(const fs::path& folder) {
   checkpoint::save_weights(folder / kWeights, strategy_->main());
 }
 
+fs::path Trainer::checkpoint_path(int64_t step) const {
+  return fs::path(arguments_.output.dir) / fmt::format("checkpoint-{}", step);
+}
+
 void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   if (job_.is_main()) {
-    const auto final_path = run / fmt::format("checkpoint-{}", state_.global_step);
+    const auto final_path = checkpoint_path(state_.global_step);
     AtomicFolder folder(final_path);
     save_model_files(folder.temporary());
     checkpoint::save_optimizer(folder.temporary() / kOptimizer, strategy_->main());
     write_file(folder.temporary() / kState, state_.to_json().dump(2) + "\n");
     folder.commit();
     if (arguments_.save_total_limit) {
-      checkpoint::rotate_checkpoints(run, *arguments_.save_total_limit, final_path);
+      std::vector<fs::path> spare{final_path};
+      if (arguments_.load_best_model_at_end) spare.push_back(checkpoint_path(state_.best_step));
+      checkpoint::rotate_checkpoints(run, *arguments_.save_total_limit, spare);
     }
     notify([&](Callback& callback) { callback.on_save(final_path); });
   }
@@ -156,6 +162,22 @@ void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
   Json all = fs::exists(all_path) ? parse_json(read_file(all_path), all_path.string()) : Json();
   all.update(Json(metrics));
   write_file(all_path, all.dump(4) + "\n");
+}
+
+void Trainer::load_best_model() {
+  if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
+  if (state_.best_step != state_.global_step) load_weights(checkpoint_path(state_.best_step));
+  for (const auto& entry : state_.log_history) {
+    if (!entry.contains("eval_loss") || entry.at("step") != state_.best_step) continue;
+    eval_metrics_ = entry.get<Metrics>();
+    eval_metrics_.erase("step");
+    eval_metrics_.erase("epoch");
+  }
+  evaluated_step_ = state_.global_step;
+  notify([&](Callback& callback) {
+    callback.on_message(fmt::format("the model is the best one, of step {}: {} {:.4f}",
+                                    state_.best_step, best_.metric(), state_.best_metric));
+  });
 }
 
 void Trainer::load_weights(const fs::path& folder) {

@@ -64,7 +64,13 @@ models::SessionConfig model_config(const RunConfig& config, const formats::Schem
   model.body.n_layer = m.n_layer;
   model.body.n_head = m.n_head;
   model.body.n_inner = m.n_inner;
-  model.body.n_positions = config.data.max_length;
+  model.body.type = m.body;
+  model.masking = m.masking != "auto" ? m.masking : m.body == "bert" ? "mlm" : "clm";
+  model.mlm_probability = m.mlm_probability;
+  model.embedding_initializer_range = m.embedding_initializer_range;
+  model.score_padding = m.score_padding;
+  model.attend_padding = m.attend_padding;
+  model.set_max_length(config.data.max_length);
   model.body.activation_function = m.activation;
   model.body.resid_pdrop = model.body.embd_pdrop = model.body.attn_pdrop = m.dropout;
   model.body.layer_norm_epsilon = m.layer_norm_epsilon;
@@ -148,7 +154,7 @@ SessionRun open_session_run(const fs::path& folder, RunConfig& config, OptionTab
   run.schema = formats::Schema::load(folder / "schema.json");
   run.factory = [model = run.model] { return models::make_session_model(model); };
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
-  config.data.max_length = run.model.body.n_positions;
+  config.data.max_length = run.model.max_length();
   return run;
 }
 

@@ -18,6 +18,14 @@ Json TrainerState::to_json() const {
           {"logged_loss_sum", logged_loss_sum},
           {"logged_steps", logged_steps},
           {"total_loss_sum", total_loss_sum},
+          {"loss_scale", loss_scale.value},
+          {"loss_scale_good_steps", loss_scale.good_steps},
+          {"skipped_steps", skipped_steps},
+          {"best_metric", best_step < 0 ? Json() : Json(best_metric)},
+          {"best_global_step", best_step},
+          {"best_model_checkpoint",
+           best_step < 0 ? Json() : Json(fmt::format("checkpoint-{}", best_step))},
+          {"evaluations_without_better", evaluations_without_better},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
           {"log_history", log_history}};
@@ -38,6 +46,12 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     json.at("logged_loss_sum").get_to(state.logged_loss_sum);
     json.at("logged_steps").get_to(state.logged_steps);
     json.at("total_loss_sum").get_to(state.total_loss_sum);
+    json.at("loss_scale").get_to(state.loss_scale.value);
+    json.at("loss_scale_good_steps").get_to(state.loss_scale.good_steps);
+    json.at("skipped_steps").get_to(state.skipped_steps);
+    json.at("best_global_step").get_to(state.best_step);
+    if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);
+    json.at("evaluations_without_better").get_to(state.evaluations_without_better);
     state.log_history = json.at("log_history");
   } catch (const Json::exception& error) {
     fail<FileError>("train", "{} is not a state that training can resume from: {}", where,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convoy/base/json.h"
+#include "convoy/optim/loss_scale.h"
 
 namespace convoy::train {
 
@@ -23,6 +24,13 @@ struct TrainerState {
   double logged_loss_sum = 0;
   int64_t logged_steps = 0;
   double total_loss_sum = 0;
+  // The loss scale of fp16, and the steps that an overflow made it skip.
+  optim::LossScale loss_scale;
+  int64_t skipped_steps = 0;
+  // The best evaluation so far: its metric and step (-1 = none yet), and those since.
+  double best_metric = 0;
+  int64_t best_step = -1;
+  int64_t evaluations_without_better = 0;
   Json log_history = Json::array();
 
   /// Epochs done, as a fraction.

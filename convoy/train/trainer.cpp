@@ -9,6 +9,7 @@
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/train/clock.h"
 #include "convoy/train/console.h"
+#include "convoy/train/tensorboard.h"
 
 namespace convoy::train {
 
@@ -23,6 +24,13 @@ int64_t num_tokens(const std::vector<parallel::MicroBatch>& cells) {
     if (lengths != cell.inputs.end()) count += lengths->second.sum().item<int64_t>();
   }
   return count;
+}
+
+std::filesystem::path events_folder(const TrainingArguments& arguments) {
+  if (!arguments.logging_dir.empty()) return arguments.logging_dir;
+  if (!arguments.output.dir.empty()) return std::filesystem::path(arguments.output.dir) / "runs";
+  fail<UsageError>(
+      "train", "report_to = tensorboard needs a folder; try --logging_dir DIR or --output_dir DIR");
 }
 
 /// The loss of the last log line.
@@ -45,7 +53,8 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
     : arguments_(std::move(arguments)),
       train_data_(std::move(train_data)),
       eval_data_(std::move(eval_data)),
-      job_(std::move(job)) {
+      job_(std::move(job)),
+      best_(arguments_) {
   OptionTable table;
   arguments_.declare(table);
   table.check();
@@ -62,9 +71,25 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
                      "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE",
                      arguments_.eval_strategy);
   }
+  if (arguments_.bf16 && arguments_.fp16) {
+    fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
+  }
+  if ((arguments_.load_best_model_at_end || arguments_.early_stopping_patience > 0) &&
+      train_data_ && arguments_.eval_strategy == "no") {
+    fail<UsageError>(
+        "train", "{} needs evaluations; try --eval_strategy epoch",
+        arguments_.load_best_model_at_end ? "load_best_model_at_end" : "early_stopping_patience");
+  }
+  if (arguments_.load_best_model_at_end && train_data_ && arguments_.output.dir.empty()) {
+    fail<UsageError>("train", "load_best_model_at_end keeps checkpoints; try --output_dir DIR");
+  }
+  if (arguments_.report_to == "tensorboard")
+    add_callback(make_tensorboard(events_folder(arguments_)));
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
-  options.bf16 = arguments_.bf16;
+  options.compute_dtype = arguments_.bf16   ? at::kBFloat16
+                          : arguments_.fp16 ? at::kHalf
+                                            : at::kFloat;
   options.num_micro_batches = arguments_.gradient_accumulation_steps;
   options.bucket_bytes = arguments_.parallel.bucket_cap_mb << 20;
   options.seed = static_cast<uint64_t>(arguments_.seed);
@@ -189,7 +214,9 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   parallel::StepInput input;
   input.seed = static_cast<uint64_t>(arguments_.seed);
   input.step = state_.global_step;
-  input.learning_rate = learning_rate(state_.global_step);
+  input.updates = state_.global_step - state_.skipped_steps;
+  input.learning_rate = learning_rate(input.updates);
+  if (arguments_.fp16) input.loss_scale = state_.loss_scale.value;
   parallel::OptimizerOptions optimizer;
   optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
                      arguments_.weight_decay};
@@ -199,9 +226,12 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   trace_.end_step();
   ++state_.global_step;
   state_.epoch_position = cells.end;
-  state_.logged_loss_sum += last_.loss();
-  ++state_.logged_steps;
-  state_.total_loss_sum += last_.loss();
+  if (arguments_.fp16) update_loss_scale();
+  if (!last_.skipped) {
+    state_.logged_loss_sum += last_.loss();
+    ++state_.logged_steps;
+    state_.total_loss_sum += last_.loss();
+  }
   clock.add_step(cells.end - cells.s0, last_.wait_seconds);
   StepTiming timing = clock.timing(stream_->wait_seconds());
   timing.step = state_.global_step;
@@ -209,6 +239,17 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   timing.comm_wait = last_.wait_seconds;
   timing.local_tokens = tokens;
   notify([&](Callback& callback) { callback.on_step(timing); });
+}
+
+void Trainer::update_loss_scale() {
+  state_.loss_scale.update(last_.skipped);
+  state_.skipped_steps += last_.skipped;
+  if (state_.loss_scale.value < 1) {
+    fail<NumericError>("train",
+                       "the gradient of step {} is not finite whatever the loss scale; try bf16, a "
+                       "lower learning_rate, or look for NaN in the data",
+                       state_.global_step);
+  }
 }
 
 void Trainer::log(Clock& clock) {
@@ -219,7 +260,10 @@ void Trainer::log(Clock& clock) {
   record.epoch = state_.epoch();
   record.loss = state_.logged_loss_sum / static_cast<double>(state_.logged_steps);
   record.grad_norm = last_.grad_norm;
-  record.learning_rate = learning_rate(state_.global_step - 1);
+  record.learning_rate =
+      learning_rate(std::max<int64_t>(0, state_.global_step - state_.skipped_steps - 1));
+  if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
+  record.skipped_steps = state_.skipped_steps;
   record.memory_bytes = resident_bytes();
   clock.fill(record, stream_->wait_seconds());
   state_.log_history.push_back({{"loss", record.loss},
@@ -233,7 +277,8 @@ void Trainer::log(Clock& clock) {
 }
 
 void Trainer::after_step(bool epoch_end, Clock& clock) {
-  const bool last = state_.global_step >= state_.max_steps;
+  bool last = state_.global_step >= state_.max_steps;
+  bool better = false;
   auto due = [&](const std::string& when, double steps) {
     if (when == "steps") return state_.global_step % every(steps) == 0;
     return when == "epoch" && (epoch_end || last);
@@ -243,28 +288,46 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
   if (eval_data_ &&
       due(arguments_.eval_strategy, arguments_.eval_steps.value_or(arguments_.logging_steps))) {
     clock.pause();
-    eval_metrics_ = evaluate();
-    evaluated_step_ = state_.global_step;
-    notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
-    Json entry = eval_metrics_;
-    entry["epoch"] = state_.epoch();
-    entry["step"] = state_.global_step;
-    state_.log_history.push_back(entry);
+    better = evaluate_now();
+    last = ended();
     clock.resume();
   }
   // A run that saves also saves its end, so that more steps can follow.
   const bool end = last && arguments_.save_strategy != "no";
-  if (end || due(arguments_.save_strategy, arguments_.save_steps)) {
+  if (end || due(arguments_.save_strategy, arguments_.save_steps) ||
+      (better && arguments_.load_best_model_at_end)) {
     clock.pause();
     save_checkpoint();
     clock.resume();
   }
 }
 
+/// Evaluates during training; true when it is the best so far.
+bool Trainer::evaluate_now() {
+  eval_metrics_ = evaluate();
+  evaluated_step_ = state_.global_step;
+  notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
+  Json entry = eval_metrics_;
+  entry["epoch"] = state_.epoch();
+  entry["step"] = state_.global_step;
+  state_.log_history.push_back(entry);
+  const bool better = best_.update(eval_metrics_, state_);
+  stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
+  if (stopped_early_) {
+    notify([&](Callback& callback) {
+      callback.on_message(fmt::format(
+          "stopping early: no better {} in {} evaluations, the best was {:.4f} at step {}",
+          best_.metric(), state_.evaluations_without_better, state_.best_metric, state_.best_step));
+    });
+  }
+  return better;
+}
+
 Metrics Trainer::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
   prepare();
-  const bool nothing_left = state_.global_step >= state_.max_steps;
+  stopped_early_ = false;
+  const bool nothing_left = ended();
   Clock clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
@@ -275,10 +338,10 @@ Metrics Trainer::train() {
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
   clock.start();
-  while (state_.global_step < state_.max_steps) {
+  while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);
     auto cells = stream_->next();
-    while (cells && state_.global_step < state_.max_steps) {
+    while (cells && !ended()) {
       train_step(std::move(*cells), clock);
       const bool more = state_.global_step < state_.max_steps;
       if (more) cells = stream_->next();
@@ -301,6 +364,7 @@ Metrics Trainer::train() {
   metrics["train_final_loss"] = final_loss(state_.log_history);
   add_traffic(metrics, traffic_before, state_.global_step - clock.first_step);
   if (nothing_left) return metrics;  // what stands in the folder is the run's
+  load_best_model();
   save_model();
   save_metrics("train", metrics);
   if (!eval_metrics_.empty()) save_metrics("eval", eval_metrics_);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/train/batches.h"
+#include "convoy/train/best_model.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/job.h"
 #include "convoy/train/state.h"
@@ -77,8 +78,13 @@ class Trainer {
   void resume();
   StreamOptions stream_options(bool training) const;
   void train_step(StepCells cells, Clock& clock);
+  void update_loss_scale();
   void log(Clock& clock);
   void after_step(bool epoch_end, Clock& clock);
+  bool evaluate_now();
+  void load_best_model();
+  bool ended() const { return stopped_early_ || state_.global_step >= state_.max_steps; }
+  std::filesystem::path checkpoint_path(int64_t step) const;
   void save_checkpoint();
   void save_model();
   void save_model_files(const std::filesystem::path& folder);
@@ -105,6 +111,8 @@ class Trainer {
   std::string resumed_from_;
   Metrics eval_metrics_;
   int64_t evaluated_step_ = -1;
+  BestModel best_;
+  bool stopped_early_ = false;
 };
 
 }  // namespace convoy::train

@@ -67,6 +67,13 @@ TEST(Layers, PositionsBeyondTheSequenceGetNoGradient) {
   expect_close(table->grad().narrow(0, 3, 3), at::zeros({3, 4}));
 }
 
+AttentionOptions attention_options(double rate) {
+  AttentionOptions options;
+  options.dropout = rate;
+  options.max_length = 5;
+  return options;
+}
+
 TEST(Layers, AttentionIsCausalOnBothPaths) {
   Context context;
   context.samples = at::arange(2, at::kLong);
@@ -75,14 +82,49 @@ TEST(Layers, AttentionIsCausalOnBothPaths) {
   k2.select(2, 4).fill_(9);
   v2.select(2, 4).fill_(9);
   for (double rate : {0.0, 0.4}) {
-    auto a = causal_attention(q, k, v, rate, 5, context, 0);
-    auto b = causal_attention(q, k2, v2, rate, 5, context, 0);
+    auto a = attention(q, k, v, attention_options(rate), context);
+    auto b = attention(q, k2, v2, attention_options(rate), context);
     expect_close(a.narrow(2, 0, 4), b.narrow(2, 0, 4));
     EXPECT_FALSE(at::allclose(a.select(2, 4), b.select(2, 4)));
   }
   // A rate near zero takes the composed path and must agree with the fused one.
-  expect_close(causal_attention(q, k, v, 0.0, 5, context, 0),
-               causal_attention(q, k, v, 1e-9, 5, context, 0));
+  expect_close(attention(q, k, v, attention_options(0), context),
+               attention(q, k, v, attention_options(1e-9), context));
+}
+
+TEST(Layers, AttentionSeesWhatTheKeyMaskLeaves) {
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  auto q = at::randn({2, 2, 5, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
+  auto mask = at::ones({2, 5}, at::kBool);
+  mask[1][4] = false;
+  for (double rate : {0.0, 1e-9}) {
+    auto options = attention_options(rate);
+    options.causal = false;
+    options.key_mask = mask;
+    auto out = attention(q, k, v, options, context);
+    options.key_mask = at::Tensor();
+    expect_close(out[0], attention(q, k, v, options, context)[0]);
+    auto short_q = q.slice(0, 1), short_k = k.slice(0, 1).narrow(2, 0, 4);
+    context.samples = at::arange(1, at::kLong);
+    auto scores = at::softmax(at::matmul(short_q, short_k.transpose(2, 3)) / 2, -1);
+    expect_close(out.slice(0, 1), at::matmul(scores, v.slice(0, 1).narrow(2, 0, 4)));
+    context.samples = at::arange(2, at::kLong);
+  }
+}
+
+TEST(Layers, ReplacedRowsGiveTheirGradientToTheReplacement) {
+  auto x = at::randn({2, 3, 4}).requires_grad_(true);
+  auto mask = at::zeros({2, 3}, at::kBool);
+  mask[0][1] = mask[1][2] = true;
+  auto e = param(at::randn({4}));
+  auto probe = at::randn({2, 3, 4});
+  auto out = replace_rows(x, mask, e);
+  expect_close(out[0][1], e->value());
+  expect_close(out[0][2], x[0][2]);
+  backward((out * probe).sum());
+  expect_close(e->grad(), probe[0][1] + probe[1][2]);
+  expect_close(x.grad(), probe * ~mask.unsqueeze(2));
 }
 
 TEST(Layers, InitialValuesAreAFunctionOfSeedNameAndIndex) {

@@ -8,8 +8,8 @@
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/parallel/replica.h"
 
-// The fixtures hold what PyTorch and Hugging Face's GPT-2 computed from the same weights and data;
-// make_fixtures.py beside them wrote them.
+// The fixtures hold what PyTorch and Hugging Face's GPT-2 and BERT computed from the same weights
+// and data; make_fixtures.py beside them wrote them.
 namespace convoy {
 namespace {
 
@@ -32,7 +32,14 @@ class SessionParity : public testing::TestWithParam<const char*> {
     config.features = {{"item_id-list", true, 60, 0}};
     config.body.n_embd = 16;
     config.body.n_positions = 9;
-    config.body.activation_function = GetParam();
+    if (GetParam() == std::string("bert")) {
+      config.body.type = "bert";
+      config.masking = "mlm";
+      config.mlm_probability = 0.3;
+      config.set_max_length(9);
+    } else {
+      config.body.activation_function = GetParam();
+    }
     config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = 0;
     replica_ = std::make_unique<parallel::Replica>(models::make_session_model(config),
                                                    comm::Group(), parallel::ReplicaOptions{});
@@ -42,7 +49,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
       value.copy_(tensor(file_, "weight." + slot.param->spec().name));
       ++loaded;
     }
-    EXPECT_EQ(loaded, 28u);
+    EXPECT_EQ(loaded, config.masks_items() ? 38u : 28u);
   }
 
   parallel::MicroBatch batch(int64_t step) {
@@ -55,7 +62,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
     optim::LrSchedule schedule{"linear", 1e-2, 0, kSteps};
     parallel::OptimizerOptions optimizer;
     optimizer.adamw.weight_decay = 0.05;
-    return replica_->step({batch(index)}, {0, index, schedule.at(index)}, optimizer);
+    return replica_->step({batch(index)}, {0, index, schedule.at(index), index}, optimizer);
   }
 
   formats::SafetensorsFile file_;
@@ -107,7 +114,7 @@ TEST_P(SessionParity, TwentyAdamWSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Activations, SessionParity, testing::Values("gelu", "gelu_new"));
+INSTANTIATE_TEST_SUITE_P(Bodies, SessionParity, testing::Values("gelu", "gelu_new", "bert"));
 
 }  // namespace
 }  // namespace convoy

@@ -11,14 +11,16 @@ namespace {
 
 constexpr int64_t kSteps = 100;
 
-models::SessionConfig model_config(double dropout) {
+models::SessionConfig model_config(double dropout, const std::string& body) {
   models::SessionConfig config;
   config.item_feature = "items";
   config.features = {{"items", true, 120, 0}, {"kind", true, 7, 8}, {"price", false, 0, 0}};
   config.body.n_embd = 24;
   config.body.n_head = 3;
   config.body.n_layer = 2;
-  config.body.n_positions = 12;
+  config.body.type = body;
+  if (body == "bert") config.masking = "mlm";
+  config.set_max_length(12);
   config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = dropout;
   return config;
 }
@@ -39,18 +41,21 @@ TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
 
 struct Outcome {
   std::vector<double> losses, norms;
+  int64_t skipped_steps = 0;
   at::Tensor weights;
 };
 
-Outcome train(const TrainingArguments& arguments, Job job, double dropout) {
+Outcome train(const TrainingArguments& arguments, Job job, double dropout,
+              const std::string& body = "gpt2") {
   at::set_num_threads(1);
-  auto config = model_config(dropout);
+  auto config = model_config(dropout, body);
   Trainer trainer([config] { return models::make_session_model(config); }, arguments,
                   random_sessions(203, 120, 12), nullptr, job);
   auto recorder = std::make_shared<Recorder>();
   trainer.add_callback(recorder);
   trainer.train();
-  return {recorder->losses, recorder->norms, trainer.strategy().main().arena().masters().clone()};
+  return {recorder->losses, recorder->norms, trainer.state().skipped_steps,
+          trainer.strategy().main().arena().masters().clone()};
 }
 
 Outcome train_ddp(const TrainingArguments& arguments, double dropout) {
@@ -81,6 +86,12 @@ TEST(Strategies, DistributedDataParallelEqualsAccumulationBitForBit) {
   expect_same_bits(train(arguments(10, 2), one_device(), 0.2), train_ddp(arguments(10, 1), 0.2));
 }
 
+TEST(Strategies, MaskedItemTrainingIsTheSameInEveryLayout) {
+  const auto expected = train(arguments(10, 2), one_device(), 0.2, "bert");
+  expect_same_bits(expected, train(arguments(10, 1), replicas(2), 0.2, "bert"));
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+}
+
 TEST(Strategies, SmallBucketsChangeNothing) {
   auto small = arguments(10, 1);
   small.parallel.bucket_cap_mb = 0;  // a collective per unit
@@ -105,6 +116,21 @@ TEST(Strategies, AccumulationEqualsTheWholeBatchClosely) {
 TEST(Strategies, ItLearns) {
   auto outcome = train(arguments(20, 1), one_device(), 0.1);
   EXPECT_LT(outcome.losses.back(), 0.9 * outcome.losses.front());
+}
+
+TEST(Strategies, Fp16SkipsOverflowsAndStaysNearFp32) {
+  auto exact = train(arguments(10, 2), one_device(), 0);
+  auto rounded_arguments = arguments(10, 1);
+  rounded_arguments.fp16 = true;
+  auto rounded = train(rounded_arguments, replicas(2), 0);
+  EXPECT_GT(rounded.skipped_steps, 0) << "a scale of 65536 must overflow here";
+  EXPECT_LT(rounded.skipped_steps, 12);
+  // Skipped steps see the batch and change nothing, so the curve lags by as many updates.
+  EXPECT_NEAR(rounded.losses.back() / exact.losses.back(), 1, 0.1);
+  rounded_arguments.gradient_accumulation_steps = 2;
+  auto alone = train(rounded_arguments, one_device(), 0);
+  EXPECT_EQ(alone.skipped_steps, rounded.skipped_steps);
+  EXPECT_TRUE(at::equal(alone.weights, rounded.weights));
 }
 
 TEST(Strategies, Bf16StaysNearFp32) {

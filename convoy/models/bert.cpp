@@ -1,0 +1,70 @@
+#include <ATen/Functions.h>
+
+#include "convoy/models/body.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+
+// Shapes: B rows, T positions, D = n_embd, H = n_head, F = inner width.
+namespace convoy::models {
+
+namespace {
+
+class BertLayer : public nn::Block {
+ public:
+  BertLayer(const BodyConfig& config, const std::string& prefix, int64_t index)
+      : Block(fmt::format("{}.encoder.layer.{}", prefix, index)), config_(config) {
+    const int64_t D = config.n_embd, F = config.inner();
+    query_ = dense("attention.self.query", D, D);
+    key_ = dense("attention.self.key", D, D);
+    value_ = dense("attention.self.value", D, D);
+    mixed_ = dense("attention.output.dense", D, D);
+    mixed_norm_ = declare_norm(name() + ".attention.output.LayerNorm", D);
+    inner_ = dense("intermediate.dense", D, F);
+    out_ = dense("output.dense", F, D);
+    out_norm_ = declare_norm(name() + ".output.LayerNorm", D);
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    auto x = in.at("hidden");
+    auto attended = nn::linear(attention(x, in, context), mixed_);
+    attended = nn::dropout(attended, config_.resid_pdrop, context, 1);
+    x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_epsilon);
+    auto fed = nn::linear(activate(config_.activation_function, nn::linear(x, inner_)), out_);
+    fed = nn::dropout(fed, config_.resid_pdrop, context, 2);
+    auto out = in;
+    out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_epsilon);
+    return out;
+  }
+
+ private:
+  at::Tensor attention(const at::Tensor& x, const nn::Bundle& in, const nn::Context& context) {
+    const int64_t B = x.size(0), T = x.size(1), D = config_.n_embd, H = config_.n_head;
+    auto heads = [&](const nn::DenseParams& dense) {
+      return nn::linear(x, dense).view({B, T, H, D / H}).transpose(1, 2);
+    };
+    nn::AttentionOptions options;
+    options.causal = false;
+    if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
+    options.dropout = config_.attn_pdrop;
+    options.max_length = config_.n_positions;
+    return nn::attention(heads(query_), heads(key_), heads(value_), options, context)
+        .transpose(1, 2)
+        .reshape({B, T, D});
+  }
+
+  nn::DenseParams dense(const char* leaf, int64_t in, int64_t out) {
+    return declare_dense(name() + "." + leaf, in, out, config_.initializer_range);
+  }
+
+  BodyConfig config_;
+  nn::DenseParams query_, key_, value_, mixed_, inner_, out_;
+  nn::NormParams mixed_norm_, out_norm_;
+};
+
+}  // namespace
+
+nn::BlockPtr make_bert_layer(const BodyConfig& config, const std::string& prefix, int64_t index) {
+  return std::make_shared<BertLayer>(config, prefix, index);
+}
+
+}  // namespace convoy::models

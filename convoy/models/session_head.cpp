@@ -1,0 +1,83 @@
+#include "convoy/models/session_head.h"
+
+#include <ATen/Functions.h>
+
+#include "convoy/models/masking.h"
+#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/layers.h"
+
+// Shapes: B rows, T positions, D = n_embd, V = number of item ids with padding, N = targets.
+namespace convoy::models {
+
+using nn::Mode;
+
+SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table)
+    : Block("head"), config_(config), first_id_(config.score_padding ? 0 : 1) {
+  const int64_t D = config.body.n_embd;
+  if (config.body.type == "gpt2") norm_ = declare_norm("transformer.ln_f", D);
+  const int64_t item_dim = item_table->spec().shape[1];
+  if (item_dim != D) {
+    output_projection_ = declare({"output_projection.weight",
+                                  {item_dim, D},
+                                  nn::Init::normal(config.body.initializer_range)});
+  }
+  items_ = tie(item_table);
+}
+
+nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
+  const auto& x = in.at("hidden");
+  if (context.mode == Mode::Predict) {
+    auto h = states(x, targets_of(in, context.mode).positions);
+    return {{"scores", nn::tied_scores(h, items_, config_.temperature)}};
+  }
+  const auto targets = targets_of(in, context.mode);
+  auto h = states(x, targets.positions);
+  nn::Bundle out{
+      {"loss", nn::tied_cross_entropy(h, items_, targets.items, config_.temperature, first_id_)},
+      {"count", at::scalar_tensor(targets.items.numel(), at::kLong)}};
+  if (context.mode == Mode::Evaluate) out["target_rank"] = ranks(h, targets.items);
+  return out;
+}
+
+SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in, Mode mode) const {
+  const auto& ids = in.at("item_ids");
+  auto flat = ids.reshape({-1});
+  if (config_.masks_items()) {
+    auto positions = in.at("mask").reshape({-1}).nonzero().squeeze(1);
+    return {positions, flat.index_select(0, positions)};
+  }
+  const int64_t T = ids.size(1);
+  auto row_start = at::arange(ids.size(0), ids.options()) * T;
+  if (mode == Mode::Predict) return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
+  at::Tensor positions;
+  if (mode == Mode::Train) {
+    auto has_successor = at::zeros_like(ids, ids.options().dtype(at::kBool));
+    if (T > 1) has_successor.narrow(1, 0, T - 1).copy_(ids.narrow(1, 1, T - 1) != 0);
+    positions = has_successor.view({-1}).nonzero().squeeze(1);
+  } else {
+    auto lengths = session_lengths(ids);
+    positions = (row_start + lengths - 2).index_select(0, (lengths > 1).nonzero().squeeze(1));
+  }
+  return {positions, flat.index_select(0, positions + 1)};
+}
+
+at::Tensor SessionHead::states(const at::Tensor& x, const at::Tensor& positions) const {
+  auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
+  if (norm_.weight) h = nn::layer_norm(h, norm_, config_.body.layer_norm_epsilon);
+  return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
+}
+
+at::Tensor SessionHead::ranks(const at::Tensor& h, const at::Tensor& items) const {
+  auto scores = nn::tied_scores(h, items_, config_.temperature, first_id_);
+  auto column = (items - first_id_).unsqueeze(1);
+  auto own = scores.gather(1, column);
+  // Equal scores rank by id. Not (scores > own): a score that is no number must not look like a
+  // hit.
+  auto better = (scores <= own).logical_not();
+  auto columns = at::arange(scores.size(1), items.options());
+  auto before = (scores == own).logical_and_(columns < column);
+  auto own_is_nan = own.isnan().sum(1);
+  return better.sum(1) + before.sum(1) + 1 - own_is_nan;
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,26 @@
+#include "convoy/nn/block.h"
+
+namespace convoy::nn {
+
+namespace {
+
+ParamSpec without_decay(std::string name, int64_t size, Init init) {
+  ParamSpec spec{std::move(name), {size}, init};
+  spec.decay = false;
+  return spec;
+}
+
+}  // namespace
+
+DenseParams Block::declare_dense(const std::string& name, int64_t in, int64_t out,
+                                 double deviation) {
+  auto weight = declare({name + ".weight", {out, in}, Init::normal(deviation)});
+  return {weight, declare(without_decay(name + ".bias", out, Init::zeros()))};
+}
+
+NormParams Block::declare_norm(const std::string& name, int64_t size) {
+  auto weight = declare(without_decay(name + ".weight", size, Init::ones()));
+  return {weight, declare(without_decay(name + ".bias", size, Init::zeros()))};
+}
+
+}  // namespace convoy::nn

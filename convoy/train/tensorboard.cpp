@@ -1,0 +1,48 @@
+#include "convoy/train/tensorboard.h"
+
+#include <optional>
+
+#include "convoy/formats/tensorboard.h"
+
+namespace convoy::train {
+
+namespace {
+
+class Tensorboard : public Callback {
+ public:
+  explicit Tensorboard(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void on_train_begin(const RunInfo&) override { writer_.emplace(folder_); }
+
+  void on_log(const LogRecord& record) override {
+    Metrics values;
+    const Json json = record.to_json();
+    for (const auto& [key, value] : json.items()) {
+      if (key != "step") values["train/" + key] = value.get<double>();
+    }
+    writer_->add_scalars(values, record.step);
+  }
+
+  void on_evaluate(const Metrics& metrics, int64_t step) override {
+    if (!writer_) return;
+    constexpr std::string_view kPrefix = "eval_";
+    Metrics values;
+    for (const auto& [key, value] : metrics) {
+      const bool plain = key.rfind(kPrefix, 0) != 0;
+      values[plain ? "eval/" + key : "eval/" + key.substr(kPrefix.size())] = value;
+    }
+    writer_->add_scalars(values, step);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::optional<formats::TensorboardWriter> writer_;
+};
+
+}  // namespace
+
+std::shared_ptr<Callback> make_tensorboard(std::filesystem::path folder) {
+  return std::make_shared<Tensorboard>(std::move(folder));
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,153 @@
+#include "convoy/models/session.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "tests/nn/testing.h"
+
+namespace convoy::models {
+namespace {
+
+SessionConfig config_of(const std::string& body, const std::string& aggregation = "concat") {
+  SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, 30, 0}, {"kind", true, 5, 0}, {"price", false, 0, 0}};
+  config.aggregation = aggregation;
+  config.body.type = body;
+  if (body == "bert") config.masking = "mlm";
+  config.body.n_embd = 8;
+  config.body.n_head = 2;
+  config.set_max_length(6);
+  return config;
+}
+
+/// A model with memory of its own, ready to run.
+class Model {
+ public:
+  explicit Model(const SessionConfig& config) : blocks_(make_session_model(config)) {
+    for (auto& block : blocks_) {
+      for (auto& param : block->params()) {
+        auto value = at::empty(param->spec().shape);
+        nn::initialize(param->spec(), 1, value);
+        param->bind_value(value);
+        params_[param->spec().name] = value;
+      }
+    }
+  }
+
+  nn::Bundle run(nn::Bundle bundle, nn::Mode mode) const {
+    at::NoGradGuard no_grad;
+    nn::Context context;
+    context.mode = mode;
+    context.samples = at::arange(bundle.at("items").size(0), at::kLong);
+    for (const auto& block : blocks_) bundle = block->forward(bundle, context);
+    return bundle;
+  }
+
+  std::map<std::string, at::Tensor> params_;
+
+ private:
+  nn::BlockList blocks_;
+};
+
+nn::Bundle columns(const std::vector<std::vector<int64_t>>& sessions) {
+  size_t longest = 1;
+  for (const auto& items : sessions) longest = std::max(longest, items.size());
+  const auto rows = static_cast<int64_t>(sessions.size()), T = static_cast<int64_t>(longest);
+  auto ids = at::zeros({rows, T}, at::kLong), lengths = at::zeros({rows}, at::kLong);
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto& items = sessions[static_cast<size_t>(i)];
+    lengths[i] = static_cast<int64_t>(items.size());
+    for (size_t t = 0; t < items.size(); ++t) ids[i][static_cast<int64_t>(t)] = items[t];
+  }
+  return {{"items", ids}, {"kind", ids % 5}, {"price", ids * 0.1}, {"lengths", lengths}};
+}
+
+class SessionBody : public testing::TestWithParam<const char*> {};
+
+TEST_P(SessionBody, EvaluationRanksAsPredictionWithoutTheLastItem) {
+  const Model model(config_of(GetParam()));
+  const auto whole = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}}), nn::Mode::Evaluate);
+  const auto cut = model.run(columns({{3, 9}, {7, 2, 11, 12, 5}}), nn::Mode::Predict);
+  ASSERT_EQ(whole.at("target_rank").numel(), 2) << "a session of one has no target";
+  const std::vector<int64_t> target{4, 1};
+  for (int64_t row = 0; row < 2; ++row) {
+    const auto scores = cut.at("scores")[row];
+    const auto own = scores[target[static_cast<size_t>(row)] - 1];
+    EXPECT_EQ(whole.at("target_rank")[row].item<int64_t>(),
+              1 + (scores > own).sum().item<int64_t>());
+  }
+}
+
+TEST_P(SessionBody, PaddingIsNotLookedAt) {
+  const Model model(config_of(GetParam()));
+  const auto alone = model.run(columns({{3, 9, 4}}), nn::Mode::Predict).at("scores")[0];
+  const auto beside = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}}), nn::Mode::Predict);
+  nn::expect_close(beside.at("scores")[0], alone);
+}
+
+TEST_P(SessionBody, OddSessionsGiveNumbers) {
+  const Model model(config_of(GetParam()));
+  for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate}) {
+    const auto out = model.run(columns({{}, {6}, {1, 1, 1, 1}}), mode);
+    EXPECT_TRUE(out.at("loss").isfinite().item<bool>());
+    EXPECT_GT(out.at("count").item<int64_t>(), 0);
+  }
+  const auto scores = model.run(columns({{}, {6}}), nn::Mode::Predict).at("scores");
+  EXPECT_EQ(scores.sizes(), (std::vector<int64_t>{2, 29}));
+  EXPECT_TRUE(scores.isfinite().all().item<bool>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody, testing::Values("gpt2", "bert"));
+
+TEST(Session, ElementWiseAggregations) {
+  // Without layers, and with ids that differ in one feature, the join shows in the scores.
+  auto hidden = [](const std::string& aggregation) {
+    auto config = config_of("gpt2", aggregation);
+    config.body.n_layer = 0;
+    Model model(config);
+    auto table = [&](const char* name) { return model.params_.at(name); };
+    auto item = table("embeddings.items.weight")[9], kind = table("embeddings.kind.weight")[4];
+    auto price = at::relu(table("continuous_projection.weight").select(1, 0) * 0.9f +
+                          table("continuous_projection.bias"));
+    auto joined = aggregation == "element-wise-sum" ? item + kind + price : item * (kind + price);
+    auto x = (joined + table("transformer.wpe.weight")[0]).unsqueeze(0);
+    auto h = at::layer_norm(x, {8}, table("transformer.ln_f.weight"),
+                            table("transformer.ln_f.bias"), config.body.layer_norm_epsilon);
+    auto expected = at::mm(h, table("embeddings.items.weight").slice(0, 1).t());
+    nn::expect_close(model.run(columns({{9}}), nn::Mode::Predict).at("scores"), expected);
+  };
+  hidden("element-wise-sum");
+  hidden("element-wise-sum-item-multi");
+}
+
+TEST(Session, PaddingCompetesOnlyWhenAsked) {
+  auto config = config_of("gpt2");
+  const auto bundle = columns({{3, 9, 4}});
+  const auto plain = Model(config).run(bundle, nn::Mode::Evaluate).at("loss").item<double>();
+  config.score_padding = true;
+  const auto with = Model(config).run(bundle, nn::Mode::Evaluate).at("loss").item<double>();
+  EXPECT_GT(with, plain);
+  EXPECT_EQ(Model(config).run(bundle, nn::Mode::Predict).at("scores").size(1), 29);
+}
+
+TEST(Session, ConfigSurvivesItsJson) {
+  auto config = config_of("bert", "element-wise-sum");
+  config.score_padding = config.attend_padding = true;
+  config.mlm_probability = 0.25;
+  const auto json = config.to_json();
+  EXPECT_EQ(SessionConfig::from_json(json, "x").to_json(), json);
+}
+
+TEST(Session, BodiesAndMaskingsThatDoNotFitAreRefused) {
+  auto config = config_of("gpt2");
+  config.masking = "mlm";
+  EXPECT_THROW(make_session_model(config), UsageError);
+  config = config_of("bert", "element-wise-sum");
+  config.continuous_projection = 4;
+  EXPECT_THROW(make_session_model(config), UsageError);
+}
+
+}  // namespace
+}  // namespace convoy::models
