@@ -11,6 +11,8 @@ Json parse_json(std::string_view text, const std::string& where) {
     fail<FileError>("json", "{} is not valid JSON: {} (byte {})", where,
                     std::string(error.what()).substr(std::string(error.what()).find(']') + 2),
                     error.byte);
+  } catch (const Json::exception& error) {  // a number beyond every double
+    fail<FileError>("json", "{} is not valid JSON: {}", where, error.what());
   }
 }
 

@@ -22,6 +22,11 @@ std::string trim(std::string_view text);
 std::string first_line(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// The bytes of the UTF-8 character (RFC 3629) at the front; 0 when it is broken.
+size_t utf8_length(std::string_view text);
+/// Whether the bytes are well-formed UTF-8.
+bool is_utf8(std::string_view bytes);
+
 /// Parses the whole text as a number; false when it is anything else.
 bool parse_number(std::string_view text, int64_t& out);
 bool parse_number(std::string_view text, double& out);

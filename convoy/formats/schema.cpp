@@ -8,6 +8,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/formats/pbtxt.h"
 
 namespace convoy::formats {
 
@@ -172,24 +173,7 @@ nlohmann::ordered_json write_feature(const Feature& feature) {
   return json;
 }
 
-}  // namespace
-
-bool Feature::has_tag(std::string_view tag) const {
-  return std::find(tags.begin(), tags.end(), tag) != tags.end();
-}
-
-Schema Schema::load(const std::filesystem::path& path) {
-  if (path.extension() == ".pbtxt") {
-    fail<FileError>("formats",
-                    "{} is a schema in protobuf text, which is not supported yet; convert it to "
-                    "schema.json (Transformers4Rec: schema.to_json())",
-                    path.string());
-  }
-  return from_json(read_file(path), path.string());
-}
-
-Schema Schema::from_json(std::string_view text, const std::string& where) {
-  const Json json = parse_json(text, where);
+Schema read_schema(const Json& json, const std::string& where) {
   auto list = json.is_object() ? json.find("feature") : json.end();
   if (!json.is_object() || list == json.end() || !list->is_array()) {
     fail<FileError>("formats", "{} is not a schema: it has no list 'feature'; expected {}", where,
@@ -205,6 +189,49 @@ Schema Schema::from_json(std::string_view text, const std::string& where) {
     }
   }
   return schema;
+}
+
+/// Protobuf text without its message types gives every field as a list; only features and tags are
+/// lists in a schema.
+Json with_single_fields(const Json& message, const std::string& where) {
+  Json out = Json::object();
+  for (const auto& [name, values] : message.items()) {
+    Json plain = Json::array();
+    for (const Json& value : values) {
+      plain.push_back(value.is_object() ? with_single_fields(value, where) : value);
+    }
+    if (name == "feature" || name == "tag") {
+      out[name] = std::move(plain);
+    } else if (plain.size() == 1) {
+      out[name] = std::move(plain[0]);
+    } else if (name != "extraMetadata") {
+      fail<FileError>("formats", "{}: a message has '{}' {} times; expected once", where, name,
+                      plain.size());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool Feature::has_tag(std::string_view tag) const {
+  return std::find(tags.begin(), tags.end(), tag) != tags.end();
+}
+
+Schema Schema::load(const std::filesystem::path& path) {
+  const auto text = read_file(path);
+  return path.extension() == ".pbtxt" ? from_pbtxt(text, path.string())
+                                      : from_json(text, path.string());
+}
+
+Schema Schema::from_pbtxt(std::string_view text, const std::string& where) {
+  Json json = with_single_fields(parse_pbtxt(text, where), where);
+  if (!json.contains("feature")) fail<FileError>("formats", "{} names no feature", where);
+  return read_schema(json, where);
+}
+
+Schema Schema::from_json(std::string_view text, const std::string& where) {
+  return read_schema(parse_json(text, where), where);
 }
 
 std::string Schema::to_json() const {

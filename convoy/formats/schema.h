@@ -40,16 +40,18 @@ struct Feature {
   bool has_tag(std::string_view tag) const;
 };
 
-/// What the columns of a data set mean, in Transformers4Rec's `schema.json` (TensorFlow Metadata in
-/// JSON: camelCase keys, whole numbers plain or quoted).
+/// What the columns of a data set mean, in Transformers4Rec's forms: `schema.json` (TensorFlow
+/// Metadata in JSON: camelCase keys, whole numbers plain or quoted) and `schema.pbtxt` (the same as
+/// protobuf text).
 struct Schema {
   std::vector<Feature> features;
 
-  /// Reads a file. Throws FileError: missing, not JSON (with the position), unknown type, empty
-  /// domain, a feature twice.
+  /// Reads a file, `.pbtxt` as protobuf text, any other as JSON. Throws FileError: missing, not
+  /// JSON or text (with the position), unknown type, empty domain, a feature twice.
   static Schema load(const std::filesystem::path& path);
   /// Reads text; `where` names it in messages.
   static Schema from_json(std::string_view text, const std::string& where);
+  static Schema from_pbtxt(std::string_view text, const std::string& where);
   /// Text that from_json reads back; int64 quoted as the format asks.
   std::string to_json() const;
 

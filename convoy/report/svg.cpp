@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/text.h"
 #include "convoy/report/table.h"
 
 namespace convoy::report {
@@ -35,19 +36,9 @@ const char* anchor_name(Anchor anchor) {
 /// The bytes of the UTF-8 character at the front; 0 when it is broken or XML forbids it.
 size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
-  if (first < 0x80) return first >= 0x20 || first == '\n' || first == '\t' ? 1 : 0;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 0;
-  if (length == 0 || first > 0xF4 || text.size() < length) return 0;
-  char32_t code = first & (0x7F >> length);
-  for (size_t i = 1; i < length; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xC0) != 0x80) return 0;
-    code = code << 6 | (byte & 0x3F);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool forbidden =
-      (code >= 0xD800 && code <= 0xDFFF) || code == 0xFFFE || code == 0xFFFF || code > 0x10FFFF;
-  return overlong || forbidden ? 0 : length;
+  const bool control = first < 0x20 && first != '\n' && first != '\t';
+  const bool no_character = text.starts_with("\uFFFE") || text.starts_with("\uFFFF");
+  return control || no_character ? 0 : utf8_length(text);
 }
 
 }  // namespace

@@ -23,11 +23,14 @@ std::string DataArguments::valid_file() const {
 }
 
 std::string DataArguments::schema_file() const {
-  if (schema.empty() && path.empty() && !train.empty()) {
-    auto beside = fs::is_directory(train) ? fs::path(train) : fs::path(train).parent_path();
-    return (beside / "schema.json").string();
+  if (!schema.empty()) return schema;
+  auto folder = fs::path(path);
+  if (path.empty()) {
+    if (train.empty()) return "";
+    folder = fs::is_directory(train) ? fs::path(train) : fs::path(train).parent_path();
   }
-  return or_in(schema, path, "schema.json");
+  const bool as_text = !fs::exists(folder / "schema.json") && fs::exists(folder / "schema.pbtxt");
+  return (folder / (as_text ? "schema.pbtxt" : "schema.json")).string();
 }
 
 std::string DataArguments::items_file() const {
@@ -77,11 +80,12 @@ void RunConfig::declare(OptionTable& t) {
   t.add(s, "temperature", model.temperature, "scores are divided by it").at_least(1e-6);
 
   s = "data";
-  t.add(s, "path", data.path, "folder with train.parquet, valid.parquet, schema.json");
+  t.add(s, "path", data.path,
+        "folder with train.parquet, valid.parquet, schema.json or schema.pbtxt");
   t.add(s, "train", data.train, "training Parquet: file, folder or pattern").alias("train_file");
   t.add(s, "valid", data.valid, "evaluation Parquet: file, folder or pattern")
       .alias("validation_file");
-  t.add(s, "schema", data.schema, "schema.json in Transformers4Rec's form");
+  t.add(s, "schema", data.schema, "schema in Transformers4Rec's form, schema.json or schema.pbtxt");
   t.add(s, "features", data.features,
         "columns to use; none = every categorical or continuous list "
         "column of the schema");

@@ -124,5 +124,15 @@ TEST(Json, ErrorsNameTheFileAndThePlace) {
   }
 }
 
+TEST(Text, Utf8) {
+  for (const char* good : {"", "a", "\u00e9", "\u20ac", "\U0001F600", "\u007f", "\U0010ffff"}) {
+    EXPECT_TRUE(is_utf8(good)) << good;
+  }
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80",
+                          "\xf4\x90\x80\x80", "\xff", "a\xe2\x82", "\xf8\x88\x80\x80\x80"}) {
+    EXPECT_FALSE(is_utf8(bad));
+  }
+}
+
 }  // namespace
 }  // namespace convoy

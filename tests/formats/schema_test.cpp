@@ -19,6 +19,27 @@ constexpr const char* kExample = R"({
   ]
 })";
 
+// The same as protobuf text, in more than one of its spellings.
+constexpr const char* kExampleText = R"(# what TensorFlow Metadata writes
+feature {
+  name: "sess_pid_seq"
+  type: INT
+  value_count {
+    min: 2
+    max: 185
+  }
+  int_domain { name: 'sess_' "pid_seq" min: 1, max: 390000; is_categorical: true }
+  annotation {
+    tag: "item_id"
+    tag: ["list", "categorical", "item"]
+    extra_metadata { [type.googleapis.com/google.protobuf.Struct] { fields { key: "x" } } }
+  }
+}
+feature: < name: "price" type: FLOAT value_count { min: 2 max: 20 }
+  float_domain { min: -2.5f max: 5 } annotation { tag: "continuous" tag: "list" } >
+feature { name: "us\145\x72" type: BYTES }
+)";
+
 template <class Work>
 std::string message_of(Work&& work) {
   try {
@@ -74,8 +95,26 @@ TEST(Schema, LoadsAFile) {
   write_file(folder / "schema.json", kExample);
   expect_example(Schema::load(folder / "schema.json"));
   EXPECT_HAS(message_of([&] { Schema::load(folder / "other.json"); }), "other.json");
-  EXPECT_HAS(message_of([&] { Schema::load(folder / "schema.pbtxt"); }), "not supported yet");
+  write_file(folder / "schema.pbtxt", kExampleText);
+  expect_example(Schema::load(folder / "schema.pbtxt"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Schema, SaysWhereProtobufTextIsWrong) {
+  auto message = [](const std::string& text) {
+    return message_of([&] { Schema::from_pbtxt(text, "s.pbtxt"); });
+  };
+  EXPECT_HAS(message("feature {\n  name: \"a\n}"), "s.pbtxt:2:11: a string runs over the end");
+  EXPECT_HAS(message("feature {\n  name \"a\" }"), "s.pbtxt:2:8: expected : or {");
+  EXPECT_HAS(message("feature { name: \"a\""), "the text ends before a '}'");
+  EXPECT_HAS(message("feature { name: \"a\\377\" }"), "a string is not UTF-8");
+  EXPECT_HAS(message("feature { } }"), "s.pbtxt:1:13: '}'");
+  EXPECT_HAS(message("feature { name: \"a\" name: \"b\" }"), "has 'name' 2 times");
+  EXPECT_HAS(message("feature { name: \"a\" }"), "'type' is missing");
+  EXPECT_HAS(message(""), "names no feature");
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "a{";
+  EXPECT_HAS(message(deep), "lie in each other");
 }
 
 TEST(Schema, SaysWhatIsWrong) {
