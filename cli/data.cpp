@@ -104,6 +104,11 @@ int run_sessions(SessionFlags flags) {
        report.num_dropped_events > 0 ? fmt::format(" ({} more dropped: no user or no item)",
                                                    human_count(report.num_dropped_events))
                                      : "");
+  if (report.num_duplicates > 0) {
+    line("duplicates", "{} with the user, item and time of another{}",
+         human_count(report.num_duplicates),
+         options.drop_duplicates ? ", dropped" : ", kept; --drop-duplicates leaves them out");
+  }
   line("users", "{}", human_count(report.num_users));
   if (options.gap_seconds > 0) line("sessions", "{}", human_count(report.num_sessions));
   line("items", "{}{}", human_count(report.num_items),
@@ -145,6 +150,8 @@ void add_sessions(CLI::App& app, Run& run) {
       ->capture_default_str();
   sub->add_option("--gap", options.gap_seconds, "seconds of pause that end a session");
   sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
+  sub->add_flag("--drop-duplicates", options.drop_duplicates,
+                "of events alike in user, item and time keep the first");
   sub->add_option("--min-length", options.min_length, "shorter rows are dropped")
       ->capture_default_str();
   sub->add_option("--row-group-size", options.row_group_size, "rows per Parquet row group")

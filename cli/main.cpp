@@ -16,6 +16,21 @@ using namespace convoy;
 
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal = 70 };
 
+std::string out_of_memory(const std::string& details) {
+  return fmt::format(
+      "[memory] the device has no memory left; try a smaller per_device_train_batch_size with more "
+      "gradient_accumulation_steps, or bf16{}{}",
+      details.empty() ? "" : "; torch says: ", details);
+}
+
+/// Whether torch failed to get memory: it throws one type for everything.
+bool tells_of_memory(std::string_view message) {
+  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory"}) {
+    if (message.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 /// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
 /// threads of a broken collective must not hold the process up.
 [[noreturn]] void leave(const char* kind, const std::string& message, int code) {
@@ -135,12 +150,11 @@ int main(int argc, char** argv) {
   } catch (const InternalError& error) {
     leave("InternalError", error.what(), kInternal);
   } catch (const std::bad_alloc&) {
-    leave("OutOfMemory",
-          "[memory] the machine has no memory left; try a smaller "
-          "per_device_train_batch_size with more gradient_accumulation_steps, or bf16",
-          kFailed);
+    leave("OutOfMemory", out_of_memory(""), kFailed);
   } catch (const std::exception& error) {
-    leave("Exception", first_line(error.what()), kFailed);
+    const auto line = first_line(error.what());
+    if (tells_of_memory(line)) leave("OutOfMemory", out_of_memory(line), kFailed);
+    leave("Exception", line, kFailed);
   }
   std::fflush(stdout);
   std::fflush(stderr);

@@ -25,19 +25,6 @@ bool is_none(const std::string& text) {
   return text == "none" || text == "None" || text == "null" || text.empty();
 }
 
-std::string toml_text(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
 std::string number_text(double value) {
   auto text = fmt::format("{}", value);
   bool plain = text.find_first_not_of("-0123456789") == std::string::npos;
@@ -47,6 +34,43 @@ std::string number_text(double value) {
 std::string underscored(std::string_view key) {
   std::string out(key);
   std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+/// The text between double quotes that begins at `at`, as toml_text() writes it; `at` moves behind
+/// it.
+std::string unquote(std::string_view text, size_t& at) {
+  std::string out;
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\' && at + 5 < text.size() && text[at + 1] == 'u') {
+      out += static_cast<char>(std::stoi(std::string(text.substr(at + 2, 4)), nullptr, 16));
+      at += 5;
+    } else {
+      if (text[at] == '\\' && at + 1 < text.size()) ++at;
+      out += text[at];
+    }
+  }
+  ++at;
+  return out;
+}
+
+/// 5,10 or [5, 10] or ["a,b", "c"].
+std::vector<std::string> parse_list(const std::string& text) {
+  auto plain = trim(text);
+  if (plain.size() >= 2 && plain.front() == '[' && plain.back() == ']') {
+    plain = plain.substr(1, plain.size() - 2);
+  }
+  std::vector<std::string> out;
+  for (size_t at = 0; at < plain.size(); ++at) {
+    if (plain[at] == ' ' || plain[at] == ',') continue;
+    if (plain[at] == '"') {
+      out.push_back(unquote(plain, at));
+      continue;
+    }
+    const size_t end = std::min(plain.find(',', at), plain.size());
+    out.push_back(trim(plain.substr(at, end - at)));
+    at = end;
+  }
   return out;
 }
 
@@ -163,20 +187,7 @@ Option& OptionTable::add(std::string section, std::string name, std::string& tar
 Option& OptionTable::add(std::string section, std::string name, std::vector<std::string>& target,
                          std::string help) {
   auto& o = push(std::move(section), std::move(name), std::move(help), "list");
-  o.parse = [&target](const std::string& text) {
-    target.clear();
-    auto plain = trim(text);  // 5,10 or [5, 10]
-    if (plain.size() >= 2 && plain.front() == '[' && plain.back() == ']') {
-      plain = plain.substr(1, plain.size() - 2);
-    }
-    for (const auto& part : split(plain, ',')) {
-      auto item = trim(part);
-      if (item.size() >= 2 && item.front() == '"' && item.back() == '"') {
-        item = item.substr(1, item.size() - 2);
-      }
-      if (!item.empty()) target.push_back(std::string(item));
-    }
-  };
+  o.parse = [&target](const std::string& text) { target = parse_list(text); };
   o.toml = [&target] {
     std::vector<std::string> items;
     for (const auto& item : target) items.push_back(toml_text(item));

@@ -114,6 +114,21 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
+std::string toml_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (code < 0x20 || code == 0x7f) {
+      out += fmt::format("\\u{:04X}", code);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
 size_t utf8_length(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text.front());

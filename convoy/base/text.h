@@ -22,6 +22,9 @@ std::string trim(std::string_view text);
 std::string first_line(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// As a basic string of TOML, in double quotes.
+std::string toml_text(std::string_view text);
+
 /// The bytes of the UTF-8 character (RFC 3629) at the front; 0 when it is broken.
 size_t utf8_length(std::string_view text);
 /// Whether the bytes are well-formed UTF-8.

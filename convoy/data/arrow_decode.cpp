@@ -1,6 +1,7 @@
 #include "convoy/data/arrow_decode.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "convoy/base/error.h"
 
@@ -201,6 +202,18 @@ void check_limit(const Column& column, int64_t first_new_row, const IdLimit& lim
   }
 }
 
+void check_finite(const Column& column, int64_t first_new_row, const Place& place) {
+  if (column.kind != Column::Float32) return;
+  const int64_t begin = column.is_list ? column.offsets[first_new_row] : first_new_row;
+  for (auto i = static_cast<size_t>(begin); i < column.floats.size(); ++i) {
+    if (std::isfinite(column.floats[i])) continue;
+    const auto index = static_cast<int64_t>(i);
+    const int64_t row = column.is_list ? row_holding(column.offsets, index) : index;
+    fail<FileError>("data", "{} holds {}; expected finite numbers; drop such rows or fill them",
+                    place.row(row - first_new_row), column.floats[i]);
+  }
+}
+
 /// All lists of a row describe the same positions.
 void check_lengths(const Rows& rows, int64_t first_new_row, int64_t first_row,
                    const std::filesystem::path& path) {
@@ -247,6 +260,7 @@ void append_batch(const arrow::RecordBatch& batch, const Selection& selection, i
     const Place place{name, first_row, path};
     Column& column = rows.columns[name];
     append_column(*array, place, column);
+    check_finite(column, rows.num_rows, place);
     auto limit = selection.limits.find(name);
     if (limit != selection.limits.end()) {
       check_limit(column, rows.num_rows, limit->second, place);

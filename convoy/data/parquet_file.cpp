@@ -6,6 +6,7 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -66,6 +67,7 @@ void check_magic(const fs::path& path) {
 
 struct ParquetFile::Impl {
   fs::path path;
+  struct stat opened{};
   std::shared_ptr<arrow::io::ReadableFile> file;
   std::shared_ptr<parquet::FileMetaData> metadata;
   std::vector<ColumnInfo> columns;
@@ -86,6 +88,26 @@ struct ParquetFile::Impl {
     check_status(builder.Open(file, properties, metadata), path);
     builder.memory_pool(arrow::system_memory_pool())->properties(arrow_properties);
     return take(builder.Build(), path);
+  }
+
+  struct stat status_now() const {
+    struct stat out{};
+    fstat(file->file_descriptor(), &out);
+    return out;
+  }
+
+  /// The footer says where everything lies: once the file has changed that is no longer true. A
+  /// file that was replaced stays readable as it was.
+  void check_unchanged() const {
+    const auto now = status_now();
+    if (now.st_size == opened.st_size && now.st_mtim.tv_sec == opened.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == opened.st_mtim.tv_nsec) {
+      return;
+    }
+    fail<FileError>("data",
+                    "{} was written to while it was in use; start again, and replace files by "
+                    "renaming instead",
+                    path.string());
   }
 
   /// Values of a column in a row group, as the footer says.
@@ -128,6 +150,7 @@ ParquetFile::ParquetFile(fs::path path) {
   impl->file_bytes = static_cast<int64_t>(fs::file_size(impl->path));
   impl->file = take(arrow::io::ReadableFile::Open(impl->path.string(), arrow::system_memory_pool()),
                     impl->path);
+  impl->opened = impl->status_now();
   guarded(impl->path, [&] {
     auto reader = impl->open();
     impl->metadata = reader->parquet_reader()->metadata();
@@ -225,6 +248,7 @@ Rows ParquetFile::read(int64_t group, const Selection& selection) const {
 std::unique_ptr<RowStream> ParquetFile::stream(std::vector<Segment> segments,
                                                const Selection& selection) const {
   check(selection);
+  impl_->check_unchanged();
   std::vector<int> leaves;
   for (const std::string& name : selection.columns) leaves.push_back(impl_->leaves.at(name));
   return guarded(impl_->path, [&]() -> std::unique_ptr<RowStream> {

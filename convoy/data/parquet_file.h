@@ -60,8 +60,9 @@ class ParquetFile {
   /// selected column is there and readable.
   void check(const Selection& selection) const;
 
-  /// Decodes a whole row group. Throws FileError for nulls, for lists of one row that differ in
-  /// length, and for ids outside their limit, naming column, row, value and file.
+  /// Decodes a whole row group. Throws FileError for nulls, for fractions that are not finite, for
+  /// lists of one row that differ in length, and for ids outside their limit, naming column, row,
+  /// value and file; and when the file was written to since it was opened.
   Rows read(int64_t group, const Selection& selection) const;
 
   /// Decodes stretches of row groups one after the other.

@@ -239,12 +239,13 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   if (options.gap_seconds > 0 && events.times.empty()) {
     fail<UsageError>("data", "--session gap needs times; got --time none");
   }
-  const SessionOrder order = order_sessions(events, options.gap_seconds);
+  SessionOrder order = order_sessions(events, options.gap_seconds);
+  SessionReport report;
+  report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
+  report.num_duplicates = find_duplicates(events, order, options.drop_duplicates);
+  report.num_events = static_cast<int64_t>(order.events.size());
   time_delta.add(events, order);
 
-  SessionReport report;
-  report.num_events = static_cast<int64_t>(order.events.size());
-  report.num_dropped_events = events.num_events - report.num_events;
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
   Vocabulary items = make_vocabulary(events.item, order, options.validation);

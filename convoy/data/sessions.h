@@ -23,7 +23,8 @@ struct SessionOptions {
   int64_t max_length = 20;
   int64_t min_length = 2;  ///< shorter rows are dropped
   int64_t row_group_size = 500;
-  bool validation = true;  ///< leave the last event of each session out of training
+  bool drop_duplicates = false;  ///< of events alike in user, item and time keep the first
+  bool validation = true;        ///< leave the last event of each session out of training
 
   std::filesystem::path names;  ///< optional table of titles
   std::string names_key;        ///< its column of raw item ids; "" = the usual names
@@ -34,6 +35,7 @@ struct SessionOptions {
 struct SessionReport {
   int64_t num_events = 0;
   int64_t num_dropped_events = 0;  ///< without a user or an item
+  int64_t num_duplicates = 0;      ///< events with user, item and time of an earlier one
   int64_t num_users = 0;
   int64_t num_sessions = 0;
   int64_t num_items = 0;

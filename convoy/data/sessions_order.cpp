@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace convoy::data {
 namespace {
@@ -55,6 +56,31 @@ SessionOrder order_sessions(const Events& events, double gap_seconds) {
     out.sessions.push_back({out.num_users, first, end});
   }
   return out;
+}
+
+int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out) {
+  if (events.times.empty()) return 0;
+  int64_t found = 0;
+  std::vector<int64_t> kept;
+  for (Session& session : order.sessions) {
+    const auto begin = static_cast<int64_t>(kept.size());
+    std::set<int32_t> at_this_time;
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      const int64_t event = order.events[static_cast<size_t>(i)];
+      if (i > session.begin && earlier(events, order.events[static_cast<size_t>(i - 1)], event)) {
+        at_this_time.clear();
+      }
+      const bool fresh = at_this_time.insert(events.item.codes[static_cast<size_t>(event)]).second;
+      if (fresh) kept.push_back(event);
+      found += !fresh;
+    }
+    if (take_out) {
+      session.begin = begin;
+      session.end = static_cast<int64_t>(kept.size());
+    }
+  }
+  if (take_out) order.events = std::move(kept);
+  return found;
 }
 
 Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last) {

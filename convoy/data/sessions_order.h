@@ -27,6 +27,10 @@ struct SessionOrder {
 /// Sorts by (user, time) and cuts at pauses longer than `gap_seconds` (0: never).
 SessionOrder order_sessions(const Events& events, double gap_seconds);
 
+/// Finds events with the user, the item and the time of an earlier one (none where there are no
+/// times) and, if told so, takes them out. Returns their number.
+int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out);
+
 /// Ids of the values of a column: by falling count in training, ties in raw order.
 struct Vocabulary {
   std::vector<int64_t> ids;  ///< by code

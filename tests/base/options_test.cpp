@@ -35,6 +35,31 @@ struct Bound {
   }
 };
 
+TEST(Options, ItemsOfListsMayHoldCommasAndQuotes) {
+  Bound o;
+  o.table.read_toml_text("[data]\nfeatures = [\"a,b\", 'say \"x\"', \"\\t\", \"\"]\n", "run.toml");
+  const std::vector<std::string> expected{"a,b", "say \"x\"", "\t", ""};
+  EXPECT_EQ(o.features, expected);
+  Bound again;
+  again.table.read_toml_text(o.table.to_toml(), "again");
+  EXPECT_EQ(again.features, expected);
+  again.table.set("features", "5, 10", "the command line");
+  EXPECT_EQ(again.features, (std::vector<std::string>{"5", "10"}));
+}
+
+TEST(Options, LettersBeyondAsciiStandInQuotes) {
+  Bound o;
+  EXPECT_NO_THROW(o.table.read_toml_text("# caf\u00e9 \"\n[train]\nbf16 = true # '\n", "run.toml"));
+  try {
+    o.table.read_toml_text("[train]\n\nbf16 = \u00e9\n", "run.toml");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("run.toml line 3 column 8"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(o.table.read_toml_text("[train]\nbf16 = \"\xff\"\n", "run.toml"), UsageError);
+}
+
 TEST(Options, TomlSetsValuesAndPrintsBack) {
   Bound a, b;
   a.table.read_toml_text(

@@ -61,8 +61,10 @@ inline std::shared_ptr<arrow::Array> float_lists(const std::vector<std::vector<f
 }
 
 /// Writes columns as a Parquet file whose row groups hold `row_group_size` rows.
-inline void write_parquet(const std::filesystem::path& path, const std::vector<Named>& columns,
-                          int64_t row_group_size = 1 << 20) {
+inline void write_parquet(
+    const std::filesystem::path& path, const std::vector<Named>& columns,
+    int64_t row_group_size = 1 << 20,
+    std::shared_ptr<parquet::WriterProperties> properties = parquet::default_writer_properties()) {
   std::vector<std::shared_ptr<arrow::Field>> fields;
   std::vector<std::shared_ptr<arrow::Array>> arrays;
   for (const auto& [name, array] : columns) {
@@ -73,7 +75,7 @@ inline void write_parquet(const std::filesystem::path& path, const std::vector<N
   auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
   auto keep_types = parquet::ArrowWriterProperties::Builder().store_schema()->build();
   ok(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, row_group_size,
-                                parquet::default_writer_properties(), keep_types));
+                                std::move(properties), keep_types));
   ok(out->Close());
 }
 

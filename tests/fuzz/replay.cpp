@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -63,13 +64,27 @@ std::string mutated(std::string text, const std::vector<std::string>& corpus, Ra
   return text;
 }
 
+std::string current;
+
+/// Keeps the input at hand; returns where.
+std::string keep_input() {
+  const auto file = std::filesystem::temp_directory_path() / "convoy-fuzz-input";
+  convoy::write_file(file, current);
+  return file.string();
+}
+
+void on_crash(int signal) {
+  std::signal(signal, SIG_DFL);
+  fmt::print(stderr, "signal {} from the input kept in {}\n", signal, keep_input());
+  std::raise(signal);
+}
+
 void run(const std::string& text) {
+  current = text;
   try {
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
   } catch (const std::exception& error) {
-    const auto file = std::filesystem::temp_directory_path() / "convoy-fuzz-input";
-    convoy::write_file(file, text);
-    fmt::print(stderr, "{}\nfrom the input kept in {}\n", error.what(), file.string());
+    fmt::print(stderr, "{}\nfrom the input kept in {}\n", error.what(), keep_input());
     std::exit(1);
   }
 }
@@ -77,6 +92,7 @@ void run(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGBUS}) std::signal(signal, on_crash);
   std::vector<std::string> corpus;
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
     corpus.push_back(convoy::read_file(entry.path()));
