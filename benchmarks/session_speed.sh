@@ -5,9 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/session_speed.sh PYTHON [ROUNDS]} ROUNDS=${2:-3}
-export OMP_NUM_THREADS=1
-convoy=build/bin/convoy
-median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+source benchmarks/common.sh
 
 printf '| items | ranks | convoy | PyTorch | ratio |\n|--:|--:|--:|--:|--:|\n'
 for size in 2k:2000:1 2k:2000:2 50k:50000:1; do
@@ -17,10 +15,10 @@ for size in 2k:2000:1 2k:2000:2 50k:50000:1; do
   ours=() theirs=()
   for ((round = 0; round < ROUNDS; ++round)); do
     ours+=("$($convoy bench step examples/session_rec/bench_$name.toml --steps 30 --nproc "$ranks" --json |
-      sed -n 's/.*"samples_per_second": \([0-9]*\).*/\1/p')")
+      field samples_per_second)")
     theirs+=("$("$PYTHON" benchmarks/peers/session.py --items "$items" --ranks "$ranks" 2>/dev/null)")
   done
-  a=$(printf '%s\n' "${ours[@]}" | median) b=$(printf '%s\n' "${theirs[@]}" | median)
+  a=$(median "${ours[@]}") b=$(median "${theirs[@]}")
   awk -v i="$items" -v r="$ranks" -v a="$a" -v b="$b" \
     'BEGIN { printf "| %d | %d | %d samples/s | %d samples/s | %.2fx |\n", i, r, a, b, a / b }'
 done

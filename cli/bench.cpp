@@ -35,6 +35,17 @@ void add_bench(CLI::App& app, Run& run) {
   timing->add_flag("--json", step->json, "print JSON");
   timing->footer(
       "Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
+  auto loader = std::make_shared<LoaderBench>();
+  auto* loading = command->add_subcommand("loader", "Read the training data without training");
+  loading->add_option("config", loader->config, "TOML file of the run")->required();
+  loading->add_option("--epochs", loader->epochs, "times to read all of it [3]");
+  loading->add_flag("--json", loader->json, "print JSON");
+  loading->footer(
+      "Rows per second that one rank's loader delivers as padded batches: compare with the "
+      "samples/s "
+      "of convoy bench step.\n"
+      "Example:\n  convoy bench loader run.toml --data.memory_budget_mb 1\n");
+  loading->callback([loader, &run] { run = [loader] { return bench_loader(*loader); }; });
   timing->callback([step, &run] { run = [step] { return bench_step(*step); }; });
 }
 

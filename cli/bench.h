@@ -27,4 +27,13 @@ struct StepBench {
 /// `convoy bench step`.
 int bench_step(const StepBench& options);
 
+struct LoaderBench {
+  std::string config;
+  int64_t epochs = 3;
+  bool json = false;
+};
+
+/// `convoy bench loader`.
+int bench_loader(const LoaderBench& options);
+
 }  // namespace convoy::cli

@@ -221,6 +221,16 @@ TEST_F(TrainCommand, BenchStepSpeaksJson) {
   EXPECT_LT(report["comm_wait_percent"], 1);
 }
 
+TEST_F(TrainCommand, BenchLoaderReadsAllRows) {
+  make_sessions(200);
+  write_file(folder_ / "run.toml", "");
+  ASSERT_EQ(run("bench loader run.toml --data.path syn --epochs 2 --json"), 0) << output_;
+  const auto result = parse_json(output_, "output");
+  EXPECT_EQ(result["rows"], 400);
+  EXPECT_GT(result["rows_per_second"].get<double>(), 1000);
+  EXPECT_EQ(run("bench loader run.toml --data.path syn --epochs 0"), 2);
+}
+
 TEST_F(TrainCommand, BenchStrategiesComparesThree) {
   make_sessions();
   write_file(folder_ / "run.toml", "");

@@ -1,0 +1,21 @@
+# What the benchmark scripts share; sourced from the root of the repository.
+export OMP_NUM_THREADS=1
+convoy=build/bin/convoy
+
+median() { printf '%s\n' "$@" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+
+# A whole number from JSON on stdin.
+field() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
+
+# Makes data/SET/sessions unless it is there.
+sessions() { # ml-100k or flights
+  [[ -e data/$1/sessions/schema.json ]] && return 0
+  ./dev data "$1" >/dev/null
+  case $1 in
+    ml-100k) $convoy data sessions data/ml-100k/ml-100k.inter --output data/ml-100k/sessions ;;
+    flights)
+      $convoy data sessions data/flights/flights.csv --output data/flights/sessions --user tailnum --item dest \
+        --time time_hour,dep_time --features dep_delay:/60,distance:/1000
+      ;;
+  esac >/dev/null
+}
