@@ -5,6 +5,7 @@
 #include "convoy/models/masking.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/ranking.h"
 
 // Shapes: B rows, T positions, D = n_embd, V = number of item ids with padding, N = targets.
 namespace convoy::models {
@@ -35,7 +36,9 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   nn::Bundle out{
       {"loss", nn::tied_cross_entropy(h, items_, targets.items, config_.temperature, first_id_)},
       {"count", at::scalar_tensor(targets.items.numel(), at::kLong)}};
-  if (context.mode == Mode::Evaluate) out["target_rank"] = ranks(h, targets.items);
+  if (context.mode == Mode::Evaluate) {
+    out["target_rank"] = nn::tied_ranks(h, items_, targets.items, first_id_);
+  }
   return out;
 }
 
@@ -65,19 +68,6 @@ at::Tensor SessionHead::states(const at::Tensor& x, const at::Tensor& positions)
   auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
   if (norm_.weight) h = nn::layer_norm(h, norm_, config_.body.layer_norm_epsilon);
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
-}
-
-at::Tensor SessionHead::ranks(const at::Tensor& h, const at::Tensor& items) const {
-  auto scores = nn::tied_scores(h, items_, config_.temperature, first_id_);
-  auto column = (items - first_id_).unsqueeze(1);
-  auto own = scores.gather(1, column);
-  // Equal scores rank by id. Not (scores > own): a score that is no number must not look like a
-  // hit.
-  auto better = (scores <= own).logical_not();
-  auto columns = at::arange(scores.size(1), items.options());
-  auto before = (scores == own).logical_and_(columns < column);
-  auto own_is_nan = own.isnan().sum(1);
-  return better.sum(1) + before.sum(1) + 1 - own_is_nan;
 }
 
 }  // namespace convoy::models

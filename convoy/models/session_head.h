@@ -18,7 +18,6 @@ class SessionHead : public nn::Block {
   };
   Targets targets_of(const nn::Bundle& in, nn::Mode mode) const;
   at::Tensor states(const at::Tensor& x, const at::Tensor& positions) const;
-  at::Tensor ranks(const at::Tensor& h, const at::Tensor& items) const;
 
   SessionConfig config_;
   nn::NormParams norm_;  // gpt2 ends in one

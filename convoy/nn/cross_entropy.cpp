@@ -18,11 +18,6 @@ namespace {
 constexpr int64_t kRows = 512;
 constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
 
-int64_t rows_at_once(int64_t num_items) {
-  const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
-  return std::max<int64_t>(1, std::clamp(kRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
-}
-
 constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
@@ -115,6 +110,11 @@ at::Tensor host_slope(at::Tensor& scores, const at::Tensor& columns, double temp
 
 }  // namespace
 
+int64_t score_rows_at_once(int64_t num_items) {
+  const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(1, std::clamp(kRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
+}
+
 at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double temperature) {
   at::NoGradGuard no_grad;
   if (scores.device().is_cpu()) return host_slope(scores, columns, temperature);
@@ -139,7 +139,7 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
     auto items = table->value().narrow(0, first_id, num_items).to(dtype);
     auto columns = targets - first_id;
     const int64_t num_rows = h.size(0);
-    const int64_t piece = rows_at_once(num_items);
+    const int64_t piece = score_rows_at_once(num_items);
     auto fp32 = input.options().dtype(at::kFloat);
     loss = at::zeros({}, fp32);
     if (wants_slope) {

@@ -16,6 +16,9 @@ namespace convoy::nn {
 at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                               double temperature, int64_t first_id = 1);
 
+/// How many rows of scores over `num_items` items are worth having in memory at once.
+int64_t score_rows_at_once(int64_t num_items);
+
 /// Turns rows of scores [N, C] fp32, contiguous, into the slope of their summed cross-entropy,
 /// softmax minus one-hot of `columns` [N] int64, in place. Returns the losses [N] in fp32.
 at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double temperature);

@@ -142,14 +142,4 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::matmul(probabilities.to(v.scalar_type()), v);
 }
 
-at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
-                       int64_t first_id) {
-  at::NoGradGuard no_grad;
-  // In fp32 whatever the weights' dtype: rounded scores tie, and ties would flatter the ranking.
-  auto weights = table->value().to(at::kFloat);
-  auto items = weights.narrow(0, first_id, weights.size(0) - first_id);
-  auto scores = at::mm(h.to(at::kFloat), items.t());
-  return temperature == 1 ? scores : scores.div_(temperature);
-}
-
 }  // namespace convoy::nn

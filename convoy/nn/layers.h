@@ -2,7 +2,7 @@
 
 #include "convoy/nn/block.h"
 
-// Shapes: B rows, T positions, D model width, H heads, V vocabulary, N positions with a target.
+// Shapes: B rows, T positions, D model width, H heads, V vocabulary.
 namespace convoy::nn {
 
 /// x [..., in] times the parameter, plus an optional bias [out].
@@ -44,10 +44,5 @@ struct AttentionOptions {
 /// composed path.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
-
-/// Scores [N, V - first_id] fp32 of ids first_id..V-1 (column c is id c + first_id), without
-/// autograd.
-at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
-                       int64_t first_id = 1);
 
 }  // namespace convoy::nn

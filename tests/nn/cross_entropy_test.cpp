@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "convoy/nn/layers.h"
+#include "convoy/nn/ranking.h"
 #include "tests/nn/testing.h"
 
 namespace convoy::nn {
@@ -63,6 +63,24 @@ TEST(CrossEntropy, BuffersNoMoreThanAPieceOfTheScores) {
   auto scores = at::mm(h, table->value().narrow(0, 1, 2000000).t());
   auto expected = (at::logsumexp(scores, 1) - scores.select(1, 0)).sum();
   EXPECT_NEAR(loss.item<double>() / expected.item<double>(), 1, 1e-5);
+}
+
+TEST(Ranking, CountsWhatIsBetterAndBreaksTiesById) {
+  auto table = param(at::tensor({9., 1., 3., 2., 3., NAN}, at::kFloat).view({6, 1}));
+  auto h = at::ones({4, 1});
+  auto ranks = tied_ranks(h, table, at::tensor({2, 4, 1, 5}, at::kLong));
+  EXPECT_TRUE(at::equal(ranks, at::tensor({2, 3, 5, 5}, at::kLong))) << ranks;
+  EXPECT_EQ(tied_ranks(h.narrow(0, 0, 1), table, at::tensor({2}, at::kLong), 0).item<int64_t>(), 3);
+  EXPECT_EQ(tied_ranks(h.narrow(0, 0, 0), table, at::empty({0}, at::kLong)).numel(), 0);
+}
+
+TEST(Ranking, PiecesChangeNothing) {
+  auto table = param(at::randn({2500, 3}));
+  auto h = at::randn({1300, 3});
+  auto targets = at::randint(1, 2500, {1300}, at::kLong);
+  auto scores = tied_scores(h, table, 1);
+  auto own = scores.gather(1, (targets - 1).unsqueeze(1));
+  EXPECT_TRUE(at::equal(tied_ranks(h, table, targets), 1 + (scores > own).sum(1)));
 }
 
 TEST(CrossEntropy, NoTargetsGiveZeroLossAndGradient) {

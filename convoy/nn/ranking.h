@@ -1,0 +1,19 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+
+// Shapes: N rows, D model width, V vocabulary with padding.
+namespace convoy::nn {
+
+/// Scores [N, V - first_id] of ids first_id..V-1 by `table` [V, D] (column c is id c + first_id),
+/// without autograd. In fp32 whatever the dtypes: rounded scores tie, and ties flatter a ranking.
+at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
+                       int64_t first_id = 1);
+
+/// Rank [N] int64 of each target's score among the ids first_id..V-1: 1 = best. Equal scores rank
+/// by id. A score that is no number counts as better than every target. Scores exist for a few rows
+/// at a time only.
+at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                      int64_t first_id = 1);
+
+}  // namespace convoy::nn
