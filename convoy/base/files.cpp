@@ -48,10 +48,13 @@ void rename_and_sync(const fs::path& from, const fs::path& to) {
   sync_path(to.has_parent_path() ? to.parent_path() : fs::path("."), true);
 }
 
+constexpr std::string_view kUnfinished = ".tmp";
+
 /// A hidden neighbour of `path`, unique to this process.
 fs::path neighbour(const fs::path& path) {
   auto clean = path.has_filename() ? path : path.parent_path();
-  return clean.parent_path() / fmt::format(".{}.{}.tmp", clean.filename().string(), ::getpid());
+  return clean.parent_path() /
+         fmt::format(".{}.{}{}", clean.filename().string(), ::getpid(), kUnfinished);
 }
 
 }  // namespace
@@ -126,6 +129,17 @@ void AtomicFolder::commit() {
   committed_ = true;
   std::error_code ignored;
   if (!old.empty()) fs::remove_all(old, ignored);
+}
+
+void remove_unfinished(const fs::path& folder, std::string_view prefix) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(fmt::format(".{}", prefix)) &&
+        name.find(kUnfinished) != std::string::npos) {
+      fs::remove_all(entry.path(), error);
+    }
+  }
 }
 
 fs::path unique_folder(std::string_view prefix) {

@@ -51,6 +51,10 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
+/// Removes what processes that were killed left of AtomicFiles and AtomicFolders in `folder` whose
+/// final names begin with `prefix`. Others must not be writing there.
+void remove_unfinished(const std::filesystem::path& folder, std::string_view prefix);
+
 /// Makes a new folder that only its owner can enter, in the system's temporary place.
 std::filesystem::path unique_folder(std::string_view prefix);
 

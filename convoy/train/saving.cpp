@@ -27,17 +27,6 @@ void copy_into(const fs::path& from, const fs::path& to) {
   file.commit();
 }
 
-/// What a process that was killed while saving left behind.
-void remove_leftovers(const fs::path& dir) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
-    const auto name = entry.path().filename().string();
-    if (name.rfind(".checkpoint-", 0) == 0 && name.find(".tmp") != std::string::npos) {
-      fs::remove_all(entry.path(), error);
-    }
-  }
-}
-
 }  // namespace
 
 void Trainer::check_output() {
@@ -66,7 +55,7 @@ void Trainer::check_output() {
   }
   // Finds out now, not after hours, whether the folder can be written.
   write_file(dir / ".writable", "");
-  remove_leftovers(dir);
+  remove_unfinished(dir, "checkpoint-");
   fs::remove(dir / ".writable", error);
 }
 

@@ -9,75 +9,16 @@
 #include <thread>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "convoy/base/random.h"
-#include "tests/data/parquet_testing.h"
+#include "tests/data/loader_testing.h"
 
 namespace convoy::data {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::float_lists;
 using testing::int_lists;
 using testing::ints;
 using testing::write_parquet;
-
-/// Ids of the rows in a step of one rank, by sample.
-using Samples = std::map<int64_t, int64_t>;
-
-class LoaderTest : public ::testing::Test {
- protected:
-  ~LoaderTest() override { fs::remove_all(folder_); }
-
-  /// Row i has id i and 1 + i % 6 items i, i + 1, ...
-  std::string write_rows(int64_t num_rows, int64_t group_size) {
-    std::vector<int64_t> ids;
-    std::vector<std::vector<int64_t>> items;
-    std::vector<std::vector<float>> prices;
-    for (int64_t i = 0; i < num_rows; ++i) {
-      ids.push_back(i);
-      std::vector<int64_t> list(static_cast<size_t>(1 + i % 6));
-      std::iota(list.begin(), list.end(), i);
-      prices.emplace_back(list.begin(), list.end());
-      items.push_back(std::move(list));
-    }
-    const fs::path path = folder_ / "rows.parquet";
-    write_parquet(path,
-                  {{"id", ints(ids)}, {"item", int_lists(items)}, {"price", float_lists(prices)}},
-                  group_size);
-    return path.string();
-  }
-
-  static LoaderOptions options(Layout layout = {}) {
-    LoaderOptions options;
-    options.selection.columns = {"id", "item", "price"};
-    options.layout = layout;
-    return options;
-  }
-
-  static Samples samples_of(const StepBatch& batch) {
-    Samples samples;
-    for (const Cell& cell : batch.cells) {
-      for (int64_t row = 0; row < cell.num_samples; ++row) {
-        const bool fresh =
-            samples.emplace(batch.s0 + cell.sample_offset[row], cell.columns.at("id").ints[row])
-                .second;
-        EXPECT_TRUE(fresh) << "a sample came twice";
-      }
-    }
-    return samples;
-  }
-
-  /// All steps of an epoch, from s0.
-  static std::vector<Samples> run(SessionLoader& loader, int64_t epoch, int64_t s0 = 0) {
-    std::vector<Samples> steps;
-    loader.start(epoch, s0);
-    while (auto batch = loader.next()) steps.push_back(samples_of(*batch));
-    return steps;
-  }
-
-  const fs::path folder_ = unique_folder("convoy-loader-test");
-};
 
 TEST_F(LoaderTest, PadsOnTheRightToTheLongestOfTheCell) {
   write_parquet(folder_ / "x.parquet", {{"id", ints({5, 6, 7})},
@@ -285,77 +226,6 @@ TEST_F(LoaderTest, LargerDataIsStreamedInBoundedMemory) {
   EXPECT_GT(loader.stats().peak_bytes, 0);
   // Each of 64 lanes passes over at most one row group to reach its start.
   EXPECT_LT(loader.stats().decoded_rows, kRows + 2 * 64 * 500);
-}
-
-TEST_F(LoaderTest, WholeRowGroupsGoToRanks) {
-  const Dataset dataset(write_rows(400, 100));
-  std::set<int64_t> all;
-  for (int64_t rank = 0; rank < 2; ++rank) {
-    auto chosen = options({2, rank, 1, 16});
-    chosen.partition = Partition::RowGroups;
-    SessionLoader loader(dataset, chosen);
-    EXPECT_TRUE(loader.warnings().empty());
-    for (const Samples& step : run(loader, 0)) {
-      for (const auto& [sample, id] : step) {
-        EXPECT_EQ(id / 200, rank);
-        all.insert(id);
-      }
-    }
-    EXPECT_MESSAGE(loader.start(0, 33), "cannot start at sample 33 on 2 ranks");
-  }
-  EXPECT_EQ(all.size(), 400u);
-}
-
-TEST_F(LoaderTest, UnequalRowGroupsStillGiveEqualBatches) {
-  const Dataset dataset(write_rows(150, 100));  // groups of 100 and 50 rows
-  std::vector<int64_t> rows, batches;
-  for (int64_t rank = 0; rank < 2; ++rank) {
-    auto chosen = options({2, rank, 2, 10});
-    chosen.partition = Partition::RowGroups;
-    SessionLoader loader(dataset, chosen);
-    int64_t count = 0, steps = 0;
-    for (const Samples& step : run(loader, 0)) {
-      count += std::ssize(step);
-      ++steps;
-    }
-    rows.push_back(count);
-    batches.push_back(steps * 2);
-    const auto shares = loader.partition_summary();
-    ASSERT_EQ(shares.size(), 2u);
-    EXPECT_EQ(shares[rank].rows, count);
-    EXPECT_EQ(shares[rank].batches, steps * 2);
-  }
-  EXPECT_EQ(rows, (std::vector<int64_t>{100, 50}));
-  EXPECT_EQ(batches, (std::vector<int64_t>{10, 10}));
-}
-
-TEST_F(LoaderTest, RowGroupsThatDoNotDivideAreCutInMemory) {
-  const std::string path = write_rows(100, 40);  // 3 row groups
-  auto chosen = options({2, 0, 1, 10});
-  chosen.partition = Partition::RowGroups;
-  SessionLoader loader(Dataset(path), chosen);
-  ASSERT_EQ(loader.warnings().size(), 1u);
-  EXPECT_NE(loader.warnings()[0].find("has 3 row groups, not a multiple of 2 ranks"),
-            std::string::npos);
-  EXPECT_NE(loader.warnings()[0].find("convoy data repartition " + path + " --for-ranks 2"),
-            std::string::npos);
-  EXPECT_EQ(loader.partition_summary()[0].rows, 50);
-  EXPECT_EQ(loader.partition_summary()[1].rows, 50);
-}
-
-TEST_F(LoaderTest, PartitionSummaryCountsWhatIsDelivered) {
-  const Dataset dataset(write_rows(101, 30));
-  for (bool drop_last : {false, true}) {
-    for (int64_t rank = 0; rank < 4; ++rank) {
-      auto chosen = options({4, rank, 1, 8});
-      chosen.drop_last = drop_last;
-      SessionLoader loader(dataset, chosen);
-      const RankShare share = loader.partition_summary()[rank];
-      const auto steps = run(loader, 0);
-      EXPECT_EQ(share.batches, std::ssize(steps));
-      EXPECT_EQ(share.rows, loader.stats().rows);
-    }
-  }
 }
 
 TEST_F(LoaderTest, ErrorsOfTheThreadReachTheCaller) {
