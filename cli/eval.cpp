@@ -26,7 +26,7 @@ int run_eval(const EvalOptions& options) {
   config.training.parallel = {};  // how it was trained does not matter now
   configured.table.take_overrides(typed_args());
   configured.table.check();
-  auto file = options.data.empty() ? config.data.valid_file() : options.data;
+  auto file = options.data.empty() ? config.data.valid_file() : train::valid_in(options.data);
   if (file.empty()) {
     fail<UsageError>("cli", "the run names no evaluation data; try --data FILE.parquet");
   }

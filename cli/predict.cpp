@@ -56,7 +56,8 @@ int run_predict(const PredictOptions& options) {
   config.training.parallel.strategy = "single";
   configured.table.take_overrides(typed_args());
   configured.table.check();
-  auto file = options.data.empty() ? config.data.valid_file() : options.data;
+  auto file = options.data.empty() ? config.data.valid_file() : train::valid_in(options.data);
+  config.data.truncation = "keep_last";  // what follows a session follows its end
   if (file.empty()) {
     fail<UsageError>("cli", "the run names no evaluation data; try --data FILE.parquet");
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <sstream>
 #define TOML_EXCEPTIONS 1
 #define TOML_HEADER_ONLY 1
@@ -61,6 +62,7 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
     fail<UsageError>("config", "{}: {}", position(where, error.source()), error.description());
   }
   const auto known = sections();
+  std::map<const Option*, std::string> given;
   for (const auto& [name, node] : table) {
     std::string section(name.str());
     const auto* body = node.as_table();
@@ -78,6 +80,13 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
     for (const auto& [option, value] : *body) {
       auto key = section + "." + std::string(option.str());
       auto at = position(where, value.source());
+      if (const auto* target = find(key)) {
+        const auto [before, fresh] = given.emplace(target, key);
+        if (!fresh) {
+          fail<UsageError>("config", "{} names one option twice: {} and {}", where, before->second,
+                           key);
+        }
+      }
       set(key, plain(value, key, at), at);
     }
   }

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<formats::Schema> schema_beside(const Dataset& data) {
-  const fs::path path = data.files().front().path().parent_path() / "schema.json";
+  const fs::path path = formats::schema_in(data.files().front().path().parent_path());
   std::error_code code;
   if (!fs::exists(path, code)) return std::nullopt;
   return formats::Schema::load(path);

@@ -239,6 +239,9 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   if (options.gap_seconds > 0 && events.times.empty()) {
     fail<UsageError>("data", "--session gap needs times; got --time none");
   }
+  if (options.drop_duplicates && events.times.empty()) {
+    fail<UsageError>("data", "--drop-duplicates compares times; got --time none");
+  }
   SessionOrder order = order_sessions(events, options.gap_seconds);
   SessionReport report;
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());

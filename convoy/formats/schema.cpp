@@ -266,4 +266,9 @@ const Feature& Schema::item_id() const {
                   join(names));
 }
 
+std::filesystem::path schema_in(const std::filesystem::path& folder) {
+  const auto json = folder / "schema.json", text = folder / "schema.pbtxt";
+  return !std::filesystem::exists(json) && std::filesystem::exists(text) ? text : json;
+}
+
 }  // namespace convoy::formats

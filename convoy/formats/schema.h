@@ -61,4 +61,8 @@ struct Schema {
   const Feature& item_id() const;
 };
 
+/// The schema in a folder of data: `schema.json`, else `schema.pbtxt`; `schema.json` when there is
+/// neither.
+std::filesystem::path schema_in(const std::filesystem::path& folder);
+
 }  // namespace convoy::formats

@@ -9,7 +9,8 @@ namespace convoy::models {
 
 namespace {
 
-constexpr uint64_t kSite = 0x6d61736b;  // keeps these draws apart from those of dropout
+constexpr uint64_t kSite = 0x6d61736b;           // keeps these draws apart from those of dropout
+constexpr uint64_t kChoice = uint64_t{1} << 40;  // counter of a row's choice, beyond all positions
 
 }  // namespace
 
@@ -49,7 +50,7 @@ at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Co
     if (places.size() < 2) {
       for (int64_t t : places) out[t] = false;
     } else if (hidden == 0 || hidden == places.size()) {
-      const double draw = uniform01(key, static_cast<uint64_t>(length));
+      const double draw = uniform01(key, kChoice);
       const auto chosen = static_cast<size_t>(draw * static_cast<double>(places.size()));
       auto& one = out[places[std::min(chosen, places.size() - 1)]];
       one = !one;

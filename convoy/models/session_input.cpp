@@ -18,11 +18,12 @@ using nn::Mode;
 
 constexpr double kMaskedItemRange = 0.001;
 
-/// The columns with one more position, of padding.
-nn::Bundle with_one_more(const nn::Bundle& in) {
+/// The columns with padding up to `length` positions.
+nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
   nn::Bundle out;
   for (const auto& [name, column] : in) {
-    out[name] = column.dim() == 2 ? at::constant_pad_nd(column, {0, 1}, 0) : column;
+    out[name] =
+        column.dim() == 2 ? at::constant_pad_nd(column, {0, length - column.size(1)}, 0) : column;
   }
   return out;
 }
@@ -71,7 +72,11 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
 
 nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& context) {
   const bool appends = config_.masks_items() && context.mode == Mode::Predict;
-  const auto in = appends ? with_one_more(columns) : columns;
+  // Padding that is attended to must not depend on what else is in the batch.
+  const int64_t length = config_.attend_padding && config_.masks_items()
+                             ? config_.max_length()
+                             : columns.at(config_.item_feature).size(1);
+  const auto in = padded_to(columns, length + appends);
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
   auto x = aggregate(in);

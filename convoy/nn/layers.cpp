@@ -115,7 +115,7 @@ at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const Param
     out = at::where(rows, replacement->value().to(x.scalar_type()), x.detach());
   }
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    replacement->add_grad((grad * rows).sum({0, 1}, false, at::kFloat));
+    replacement->add_grad((grad * rows).sum(at::IntArrayRef{0, 1}, false, at::kFloat));
     return {grad.masked_fill(rows, 0)};
   });
 }

@@ -17,7 +17,7 @@ const std::vector<std::string> kWhen{"no", "steps", "epoch"};
 void TrainingArguments::declare(OptionTable& t) {
   const char* s = "train";
   t.add(s, "num_train_epochs", num_train_epochs, "passes over the training data").at_least(0);
-  t.add(s, "max_steps", max_steps, "optimizer steps; -1 = by num_train_epochs").at_least(-1);
+  t.add(s, "max_steps", max_steps, "optimizer steps; 0 or -1 = by num_train_epochs").at_least(-1);
   t.add(s, "per_device_train_batch_size", per_device_train_batch_size,
         "rows per device and micro-batch")
       .at_least(1)
@@ -136,6 +136,38 @@ void TrainingArguments::read_command_line(int argc, char** argv) {
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
   }
   table.check();
+}
+
+void TrainingArguments::check(bool trains, bool evaluates) {
+  OptionTable table;
+  declare(table);
+  table.check();
+  top_k_values();
+  if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
+  if (report_to == "tensorboard") events_folder();
+  if (report_to == "none" && !logging_dir.empty()) {
+    fail<UsageError>("train", "logging_dir has no effect; try --report_to tensorboard");
+  }
+  if (!trains) return;
+  if (!evaluates && eval_strategy != "no") {
+    fail<UsageError>("train",
+                     "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE",
+                     eval_strategy);
+  }
+  if ((load_best_model_at_end || early_stopping_patience > 0) && eval_strategy == "no") {
+    fail<UsageError>("train", "{} needs evaluations; try --eval_strategy epoch",
+                     load_best_model_at_end ? "load_best_model_at_end" : "early_stopping_patience");
+  }
+  if (load_best_model_at_end && output.dir.empty()) {
+    fail<UsageError>("train", "load_best_model_at_end keeps checkpoints; try --output_dir DIR");
+  }
+}
+
+std::filesystem::path TrainingArguments::events_folder() const {
+  if (!logging_dir.empty()) return logging_dir;
+  if (!output.dir.empty()) return std::filesystem::path(output.dir) / "runs";
+  fail<UsageError>(
+      "train", "report_to = tensorboard needs a folder; try --logging_dir DIR or --output_dir DIR");
 }
 
 std::vector<int64_t> TrainingArguments::top_k_values() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -81,6 +82,14 @@ struct TrainingArguments {
   /// command line; `--help` prints them all and ends the program. Throws UsageError on anything
   /// else.
   void read_command_line(int argc, char** argv);
+
+  /// Throws UsageError on a value out of range, and on options that do not fit together or with
+  /// what there is: training data, evaluation data.
+  void check(bool trains, bool evaluates);
+
+  /// Where TensorBoard's events go: logging_dir, or `runs` in output.dir. Throws UsageError when
+  /// neither is given.
+  std::filesystem::path events_folder() const;
 
   /// The cut-offs of the ranking metrics. Throws UsageError on one that is no positive number.
   std::vector<int64_t> top_k_values() const;

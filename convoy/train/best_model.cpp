@@ -34,12 +34,27 @@ bool BestModel::update(const Metrics& metrics, TrainerState& state) const {
       std::isfinite(value) && (state.best_step < 0 || (gain > 0 && gain > threshold_));
   if (better) {
     state.best_metric = value;
+    state.best_metric_name = full_name();
+    state.best_model_checkpoint.clear();
     state.best_step = state.global_step;
     state.evaluations_without_better = 0;
   } else {
     ++state.evaluations_without_better;
   }
   return better;
+}
+
+std::string BestModel::full_name() const {
+  return metric_ + (greater_is_better_ ? ", greater is better" : ", less is better");
+}
+
+bool BestModel::forget_other_metric(TrainerState& state) const {
+  if (state.best_step < 0 || state.best_metric_name == full_name()) return false;
+  state.best_step = -1;
+  state.best_metric_name.clear();
+  state.best_model_checkpoint.clear();
+  state.evaluations_without_better = 0;
+  return true;
 }
 
 bool BestModel::out_of_patience(const TrainerState& state) const {

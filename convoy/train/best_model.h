@@ -18,8 +18,12 @@ class BestModel {
   /// lacks the metric.
   bool update(const Metrics& metrics, TrainerState& state) const;
   bool out_of_patience(const TrainerState& state) const;
+  /// Forgets a best evaluation by another metric or direction; true when it did.
+  bool forget_other_metric(TrainerState& state) const;
 
   const std::string& metric() const { return metric_; }
+  /// With its direction, as the state keeps it.
+  std::string full_name() const;
 
  private:
   double value_of(const Metrics& metrics) const;

@@ -58,6 +58,25 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   return metrics;
 }
 
+/// Evaluates during training; true when it is the best so far.
+bool Trainer::evaluate_now() {
+  eval_metrics_ = evaluate();
+  evaluated_step_ = state_.global_step;
+  notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
+  Json entry = eval_metrics_;
+  entry["epoch"] = state_.epoch();
+  entry["step"] = state_.global_step;
+  state_.log_history.push_back(entry);
+  const bool better = best_.update(eval_metrics_, state_);
+  stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
+  if (stopped_early_) {
+    say(fmt::format(
+        "stopping early: no better {} in {} evaluations, the best was {:.4f} at step {}",
+        best_.metric(), state_.evaluations_without_better, state_.best_metric, state_.best_step));
+  }
+  return better;
+}
+
 void Trainer::predict(const Dataset& data, const UsePrediction& use) {
   if (strategy_->num_ranks() > 1) {
     fail<UsageError>("train", "prediction runs on one device; got {} ranks",

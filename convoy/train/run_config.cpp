@@ -1,5 +1,7 @@
 #include "convoy/train/run_config.h"
 
+#include "convoy/formats/schema.h"
+
 namespace convoy::train {
 namespace fs = std::filesystem;
 
@@ -11,6 +13,11 @@ std::string or_in(const std::string& given, const std::string& folder, const cha
 }
 
 }  // namespace
+
+std::string valid_in(const std::string& where) {
+  const auto file = fs::path(where) / "valid.parquet";
+  return fs::exists(file) ? file.string() : where;
+}
 
 std::string DataArguments::train_file() const {
   return or_in(train, path, "train.parquet");
@@ -29,8 +36,7 @@ std::string DataArguments::schema_file() const {
     if (train.empty()) return "";
     folder = fs::is_directory(train) ? fs::path(train) : fs::path(train).parent_path();
   }
-  const bool as_text = !fs::exists(folder / "schema.json") && fs::exists(folder / "schema.pbtxt");
-  return (folder / (as_text ? "schema.pbtxt" : "schema.json")).string();
+  return formats::schema_in(folder).string();
 }
 
 std::string DataArguments::items_file() const {

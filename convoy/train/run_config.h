@@ -56,6 +56,9 @@ struct DataArguments {
   std::string items_file() const;
 };
 
+/// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
+std::string valid_in(const std::string& where);
+
 /// Everything a run is told: the TOML file's sections model, data, train, parallel and output.
 struct RunConfig {
   ModelArguments model;

@@ -2,6 +2,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/train/trainer.h"
@@ -25,6 +26,15 @@ void copy_into(const fs::path& from, const fs::path& to) {
                     error.message());
   }
   file.commit();
+}
+
+/// Curves of the run that is replaced would lie over the new ones.
+void remove_events(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("events.out.tfevents.")) fs::remove(entry.path(), error);
+  }
 }
 
 }  // namespace
@@ -52,6 +62,7 @@ void Trainer::check_output() {
     for (const char* old : {"all_results.json", "train_results.json", "eval_results.json"}) {
       fs::remove(dir / old, error);
     }
+    if (arguments_.report_to == "tensorboard") remove_events(arguments_.events_folder());
   }
   // Finds out now, not after hours, whether the folder can be written.
   write_file(dir / ".writable", "");
@@ -75,6 +86,7 @@ void Trainer::resume() {
   }
   auto path = folder / kState;
   auto saved = TrainerState::from_json(parse_json(read_file(path), path.string()), path.string());
+  check_same_model(folder);
   checkpoint::load_weights(folder / kWeights, strategy_->main());
   checkpoint::load_optimizer(folder / kOptimizer, strategy_->main());
   strategy_->share_model();
@@ -93,6 +105,15 @@ void Trainer::resume() {
         "64, or resume from the end of an epoch",
         folder.string(), saved.data_order, state_.data_order);
   }
+  if (const auto& best = saved.best_model_checkpoint;
+      !best.empty() && !fs::exists(best)) {  // it moved with its run
+    const auto beside = folder / ".." / fs::path(saved.best_model_checkpoint).filename();
+    saved.best_model_checkpoint = beside.lexically_normal().string();
+  }
+  if (best_.forget_other_metric(saved)) {
+    say(fmt::format("warning: {} counted another metric; the best evaluation starts anew with {}",
+                    folder.string(), best_.full_name()));
+  }
   auto fresh = state_;
   state_ = saved;
   state_.max_steps = fresh.max_steps;
@@ -100,6 +121,28 @@ void Trainer::resume() {
   state_.step_samples = fresh.step_samples;
   state_.data_order = fresh.data_order;
   resumed_from_ = folder.string();
+}
+
+bool Trainer::holds_model() const {
+  return !arguments_.output.dir.empty() && fs::exists(fs::path(arguments_.output.dir) / kWeights);
+}
+
+void Trainer::check_same_model(const fs::path& checkpoint) const {
+  const auto path = checkpoint / "config.json";
+  if (files_.config.is_null() || !fs::exists(path)) return;
+  const auto saved = parse_json(read_file(path), path.string());
+  std::vector<std::string> different;
+  for (const auto& [key, value] : files_.config.items()) {
+    if (!saved.contains(key)) {
+      different.push_back(fmt::format("{} = {}, which it does not name", key, value.dump()));
+    } else if (saved.at(key) != value) {
+      different.push_back(
+          fmt::format("{} = {} instead of {}", key, value.dump(), saved[key].dump()));
+    }
+  }
+  if (different.empty()) return;
+  fail<UsageError>("train", "{} holds another model: this run has {}; try the same [model] options",
+                   checkpoint.string(), join(different));
 }
 
 void Trainer::save_model_files(const fs::path& folder) {
@@ -116,8 +159,9 @@ fs::path Trainer::checkpoint_path(int64_t step) const {
 void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
+  const auto final_path = checkpoint_path(state_.global_step);
+  if (state_.best_step == state_.global_step) state_.best_model_checkpoint = final_path.string();
   if (job_.is_main()) {
-    const auto final_path = checkpoint_path(state_.global_step);
     AtomicFolder folder(final_path);
     save_model_files(folder.temporary());
     checkpoint::save_optimizer(folder.temporary() / kOptimizer, strategy_->main());
@@ -125,7 +169,7 @@ void Trainer::save_checkpoint() {
     folder.commit();
     if (arguments_.save_total_limit) {
       std::vector<fs::path> spare{final_path};
-      if (arguments_.load_best_model_at_end) spare.push_back(checkpoint_path(state_.best_step));
+      if (arguments_.load_best_model_at_end) spare.push_back(state_.best_model_checkpoint);
       checkpoint::rotate_checkpoints(run, *arguments_.save_total_limit, spare);
     }
     notify([&](Callback& callback) { callback.on_save(final_path); });
@@ -155,7 +199,17 @@ void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
 
 void Trainer::load_best_model() {
   if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
-  if (state_.best_step != state_.global_step) load_weights(checkpoint_path(state_.best_step));
+  const fs::path best = state_.best_model_checkpoint;
+  if (state_.best_step != state_.global_step) {
+    if (best.empty() || !fs::exists(best / kWeights)) {
+      say(
+          fmt::format("warning: the checkpoint of the best step {} is not there ({}): the model is "
+                      "that of the last step",
+                      state_.best_step, best.empty() ? "never saved" : best.string()));
+      return;
+    }
+    load_weights(best);
+  }
   for (const auto& entry : state_.log_history) {
     if (!entry.contains("eval_loss") || entry.at("step") != state_.best_step) continue;
     eval_metrics_ = entry.get<Metrics>();
@@ -163,10 +217,8 @@ void Trainer::load_best_model() {
     eval_metrics_.erase("epoch");
   }
   evaluated_step_ = state_.global_step;
-  notify([&](Callback& callback) {
-    callback.on_message(fmt::format("the model is the best one, of step {}: {} {:.4f}",
-                                    state_.best_step, best_.metric(), state_.best_metric));
-  });
+  say(fmt::format("the model is the best one, of step {}: {} {:.4f}", state_.best_step,
+                  best_.metric(), state_.best_metric));
 }
 
 void Trainer::load_weights(const fs::path& folder) {

@@ -5,6 +5,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/data/dataset.h"
+#include "convoy/train/metrics.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
@@ -25,9 +26,18 @@ std::vector<std::string> feature_names(const formats::Schema& schema,
   }
   if (wanted.empty()) return chosen;
   for (const auto& name : wanted) {
+    if (std::count(wanted.begin(), wanted.end(), name) > 1) {
+      fail<UsageError>("data", "data.features has '{}' twice", name);
+    }
     if (schema.find(name) == nullptr) {
       fail<UsageError>("data", "data.features has '{}', which {} does not name; got {}{}", name,
                        where, join(known), did_you_mean(name, known));
+    }
+    if (!schema.find(name)->is_list) {
+      fail<UsageError>("data",
+                       "data.features has '{}', which is no list column in {}: it has one value a "
+                       "session; expected some of {}",
+                       name, where, join(chosen));
     }
   }
   return wanted;
@@ -116,8 +126,30 @@ std::string kept_config(RunConfig config) {
 
 }  // namespace
 
+/// The metrics that an evaluation of sessions will have.
+void check_best_metric(const TrainingArguments& arguments) {
+  auto wanted = arguments.metric_for_best_model;
+  if (wanted.empty()) return;
+  if (auto at = wanted.find('@'); at != std::string::npos) wanted.replace(at, 1, "_at_");
+  Metrics metrics{{"eval_loss", 0}};
+  for (const int64_t k : arguments.top_k_values()) {
+    for (const char* kind : {"ndcg", "recall", "mrr"}) {
+      metrics[fmt::format("eval_{}_at_{}", kind, k)] = 0;
+    }
+  }
+  if (arguments.metric_names == "transformers4rec") add_transformers4rec_names(metrics, "eval_");
+  std::vector<std::string> known;
+  for (const auto& [name, value] : metrics) {
+    known.push_back(name.substr(5));
+    if (wanted == name || wanted == known.back()) return;
+  }
+  fail<UsageError>("train", "metric_for_best_model = {} is not among the metrics {}{}",
+                   arguments.metric_for_best_model, join(known), did_you_mean(wanted, known));
+}
+
 SessionRun make_session_run(const RunConfig& config) {
   const auto& data = config.data;
+  check_best_metric(config.training);
   if (data.train_file().empty()) {
     fail<UsageError>("data",
                      "there is no training data; expected data.path or data.train; try "

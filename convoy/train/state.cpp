@@ -23,8 +23,9 @@ Json TrainerState::to_json() const {
           {"skipped_steps", skipped_steps},
           {"best_metric", best_step < 0 ? Json() : Json(best_metric)},
           {"best_global_step", best_step},
+          {"best_metric_name", best_metric_name},
           {"best_model_checkpoint",
-           best_step < 0 ? Json() : Json(fmt::format("checkpoint-{}", best_step))},
+           best_model_checkpoint.empty() ? Json() : Json(best_model_checkpoint)},
           {"evaluations_without_better", evaluations_without_better},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
@@ -51,6 +52,9 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     json.at("skipped_steps").get_to(state.skipped_steps);
     json.at("best_global_step").get_to(state.best_step);
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);
+    json.at("best_metric_name").get_to(state.best_metric_name);
+    const auto& saved = json.at("best_model_checkpoint");
+    if (!saved.is_null()) saved.get_to(state.best_model_checkpoint);
     json.at("evaluations_without_better").get_to(state.evaluations_without_better);
     state.log_history = json.at("log_history");
   } catch (const Json::exception& error) {

@@ -27,8 +27,11 @@ struct TrainerState {
   // The loss scale of fp16, and the steps that an overflow made it skip.
   optim::LossScale loss_scale;
   int64_t skipped_steps = 0;
-  // The best evaluation so far: its metric and step (-1 = none yet), and those since.
+  // The best evaluation so far: which metric, its value, its step (-1 = none yet), where its
+  // checkpoint is if one was saved, and the evaluations since.
+  std::string best_metric_name;
   double best_metric = 0;
+  std::string best_model_checkpoint;
   int64_t best_step = -1;
   int64_t evaluations_without_better = 0;
   Json log_history = Json::array();

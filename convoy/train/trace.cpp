@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
 namespace convoy::train {
@@ -32,6 +33,11 @@ Trace::Trace(fs::path path, int rank, int64_t skip, int64_t num_steps) {
     path.replace_extension();
     path += fmt::format(".rank{}{}", rank, extension);
   }
+  if (fs::is_directory(path)) {
+    fail<UsageError>("train", "output.trace = {} is a folder; expected a file", path.string());
+  }
+  write_file(path.string() + ".writable", "");  // finds out now
+  fs::remove(path.string() + ".writable");
   recording_ = std::make_unique<Recording>(Recording{std::move(path), skip, num_steps});
 }
 
@@ -49,18 +55,20 @@ void Trace::begin_step() {
   recording_->running = true;
 }
 
-void Trace::end_step() {
-  if (recording_ && recording_->step >= recording_->skip + recording_->num_steps) finish();
+bool Trace::end_step() {
+  return recording_ && recording_->step >= recording_->skip + recording_->num_steps;
 }
 
-void Trace::finish() {
-  if (!recording_) return;
-  if (recording_->running) {
-    AtomicFile file(recording_->path);
+fs::path Trace::finish() {
+  fs::path written;
+  if (recording_ && recording_->running) {
+    written = recording_->path;
+    AtomicFile file(written);
     profiler::disableProfiler()->save(file.temporary().string());
     file.commit();
   }
   recording_.reset();
+  return written;
 }
 
 }  // namespace convoy::train

@@ -14,17 +14,18 @@ class Trace {
   /// No trace.
   Trace();
   /// Writes `path`, on other ranks than 0 with `.rank<N>` before the extension: `num_steps` steps
-  /// after the first `skip` ones.
+  /// after the first `skip` ones. Throws FileError when it cannot be written there.
   Trace(std::filesystem::path path, int rank, int64_t skip, int64_t num_steps);
   ~Trace();
   Trace(Trace&&) noexcept;
   Trace& operator=(Trace&&) noexcept;
 
-  /// Around each step. The file is written when the last step to record ends, or training does.
+  /// Around each step; true when the last step to record has ended.
   void begin_step();
-  void end_step();
-  /// Writes what was recorded so far. Throws FileError.
-  void finish();
+  bool end_step();
+  /// Writes what was recorded so far and returns the file; empty when there was nothing. Throws
+  /// FileError.
+  std::filesystem::path finish();
 
  private:
   struct Recording;

@@ -26,13 +26,6 @@ int64_t num_tokens(const std::vector<parallel::MicroBatch>& cells) {
   return count;
 }
 
-std::filesystem::path events_folder(const TrainingArguments& arguments) {
-  if (!arguments.logging_dir.empty()) return arguments.logging_dir;
-  if (!arguments.output.dir.empty()) return std::filesystem::path(arguments.output.dir) / "runs";
-  fail<UsageError>(
-      "train", "report_to = tensorboard needs a folder; try --logging_dir DIR or --output_dir DIR");
-}
-
 /// The loss of the last log line.
 double final_loss(const Json& history) {
   for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
@@ -55,36 +48,17 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
       eval_data_(std::move(eval_data)),
       job_(std::move(job)),
       best_(arguments_) {
-  OptionTable table;
-  arguments_.declare(table);
-  table.check();
   auto& from = arguments_.resume_from_checkpoint;
   if (from == "false" || from == "False") from.clear();
   if (from == "true" || from == "True") from = "latest";
   add_callback(make_console(arguments_.output.quiet));
   // Errors now rather than at the first evaluation.
-  arguments_.top_k_values();
+  arguments_.check(train_data_ != nullptr, eval_data_ != nullptr);
   per_device(arguments_.per_device_train_batch_size);
   if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
-  if (train_data_ && !eval_data_ && arguments_.eval_strategy != "no") {
-    fail<UsageError>("train",
-                     "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE",
-                     arguments_.eval_strategy);
+  if (arguments_.report_to == "tensorboard") {
+    add_callback(make_tensorboard(arguments_.events_folder()));
   }
-  if (arguments_.bf16 && arguments_.fp16) {
-    fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
-  }
-  if ((arguments_.load_best_model_at_end || arguments_.early_stopping_patience > 0) &&
-      train_data_ && arguments_.eval_strategy == "no") {
-    fail<UsageError>(
-        "train", "{} needs evaluations; try --eval_strategy epoch",
-        arguments_.load_best_model_at_end ? "load_best_model_at_end" : "early_stopping_patience");
-  }
-  if (arguments_.load_best_model_at_end && train_data_ && arguments_.output.dir.empty()) {
-    fail<UsageError>("train", "load_best_model_at_end keeps checkpoints; try --output_dir DIR");
-  }
-  if (arguments_.report_to == "tensorboard")
-    add_callback(make_tensorboard(events_folder(arguments_)));
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
   options.compute_dtype = arguments_.bf16   ? at::kBFloat16
@@ -171,11 +145,19 @@ void Trainer::prepare() {
   info.resumed_from = resumed_from_;
   info.shares = stream_->partition_summary();
   info.warnings = stream_->warnings();
-  if (state_.global_step >= state_.max_steps) {
-    info.warnings.push_back(fmt::format(
-        "nothing is left to train: {} stands at step {} of {}; try more num_train_epochs or "
-        "max_steps",
-        resumed_from_, state_.global_step, state_.max_steps));
+  stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
+  if (ended()) {
+    info.warnings.push_back(
+        fmt::format("nothing is left to train: {} stands at step {} of {}{}; try more {}",
+                    resumed_from_.empty() ? "the run" : resumed_from_, state_.global_step,
+                    state_.max_steps, stopped_early_ ? ", where it stopped early" : "",
+                    stopped_early_ ? "early_stopping_patience" : "num_train_epochs or max_steps"));
+  }
+  // What is wrong with the evaluation data should show now.
+  if (eval_data_) {
+    auto first = eval_data_->open(stream_options(false));
+    first->start(0, 0);
+    first->next();
   }
   notify([&](Callback& callback) { callback.on_train_begin(info); });
 }
@@ -223,7 +205,8 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   optimizer.max_grad_norm = arguments_.max_grad_norm;
   trace_.begin_step();
   last_ = strategy_->step(split, input, optimizer);
-  trace_.end_step();
+  if (trace_.end_step()) finish_trace();
+  num_targets_ += last_.count;
   ++state_.global_step;
   state_.epoch_position = cells.end;
   if (arguments_.fp16) update_loss_scale();
@@ -302,31 +285,22 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
   }
 }
 
-/// Evaluates during training; true when it is the best so far.
-bool Trainer::evaluate_now() {
-  eval_metrics_ = evaluate();
-  evaluated_step_ = state_.global_step;
-  notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
-  Json entry = eval_metrics_;
-  entry["epoch"] = state_.epoch();
-  entry["step"] = state_.global_step;
-  state_.log_history.push_back(entry);
-  const bool better = best_.update(eval_metrics_, state_);
-  stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
-  if (stopped_early_) {
-    notify([&](Callback& callback) {
-      callback.on_message(fmt::format(
-          "stopping early: no better {} in {} evaluations, the best was {:.4f} at step {}",
-          best_.metric(), state_.evaluations_without_better, state_.best_metric, state_.best_step));
-    });
+void Trainer::finish_trace() {
+  if (const auto file = trace_.finish(); !file.empty()) {
+    say(fmt::format("wrote the trace {}; ui.perfetto.dev shows it", file.string()));
   }
-  return better;
+}
+
+void Trainer::check_targets() const {
+  if (num_targets_ > 0) return;
+  fail<UsageError>("train",
+                   "no row of the training data has a target; expected sessions of at least two "
+                   "items");
 }
 
 Metrics Trainer::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
   prepare();
-  stopped_early_ = false;
   const bool nothing_left = ended();
   Clock clock(state_);
   const auto traffic_before = strategy_->traffic();
@@ -349,6 +323,7 @@ Metrics Trainer::train() {
       if (epoch_end) {
         ++state_.epoch_index;
         state_.epoch_position = 0;
+        check_targets();
       }
       after_step(epoch_end, clock);
     }
@@ -357,13 +332,17 @@ Metrics Trainer::train() {
       state_.epoch_position = 0;
     }
   }
-  trace_.finish();
+  finish_trace();
   log(clock);
+  if (!nothing_left) check_targets();
   Metrics metrics = clock.summary(state_);
   metrics["epoch"] = state_.epoch();
   metrics["train_final_loss"] = final_loss(state_.log_history);
   add_traffic(metrics, traffic_before, state_.global_step - clock.first_step);
-  if (nothing_left) return metrics;  // what stands in the folder is the run's
+  if (nothing_left && holds_model()) {  // the run's own, with the results of its evaluation
+    evaluated_step_ = state_.global_step;
+    return metrics;
+  }
   load_best_model();
   save_model();
   save_metrics("train", metrics);

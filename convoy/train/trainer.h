@@ -83,15 +83,22 @@ class Trainer {
   void after_step(bool epoch_end, Clock& clock);
   bool evaluate_now();
   void load_best_model();
+  void finish_trace();
+  void check_targets() const;
+  bool holds_model() const;
   bool ended() const { return stopped_early_ || state_.global_step >= state_.max_steps; }
   std::filesystem::path checkpoint_path(int64_t step) const;
   void save_checkpoint();
   void save_model();
+  void check_same_model(const std::filesystem::path& checkpoint) const;
   void save_model_files(const std::filesystem::path& folder);
   void add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps);
   double learning_rate(int64_t step) const;
   int64_t per_device(int64_t configured) const;
   int64_t every(double value) const;
+  void say(const std::string& text) {
+    notify([&](Callback& callback) { callback.on_message(text); });
+  }
   template <class F>
   void notify(F call) {
     if (!job_.is_main()) return;
@@ -113,6 +120,7 @@ class Trainer {
   int64_t evaluated_step_ = -1;
   BestModel best_;
   bool stopped_early_ = false;
+  double num_targets_ = 0;  // of all steps of this call
 };
 
 }  // namespace convoy::train

@@ -47,6 +47,57 @@ TEST_F(HardInputs, EventsOutOfOrderTwiceAndInEveryScript) {
   }
 }
 
+TEST_F(HardInputs, WhatCannotTrainSaysSoAtTheStart) {
+  make_sessions();
+  const auto train = "train" + kTiny + "--max_steps 5 ";
+  EXPECT_EQ(run(train + "--features user_id"), 2);
+  expect("'user_id', which is no list column");
+  EXPECT_EQ(run(train + "--features item_id-list,item_id-list"), 2);
+  expect("'item_id-list' twice");
+  EXPECT_EQ(run(train + "--trace ."), 2);
+  expect("output.trace = . is a folder");
+  EXPECT_EQ(run(train + "--trace /proc/none/t.json"), 1);
+  EXPECT_EQ(run(train + "--logging_dir events"), 2);
+  expect("logging_dir has no effect; try --report_to tensorboard");
+  write_file(folder_ / "run.toml", "[model]\nd_model = 8\nn_embd = 16\n");
+  EXPECT_EQ(run("train run.toml --data.path syn"), 2);
+  expect("names one option twice: model.d_model and model.n_embd");
+  // Sessions of one item have nothing to predict.
+  write_file(folder_ / "ones.csv", "user,item,time\n1,5,1\n2,6,1\n3,7,1\n");
+  ASSERT_EQ(run("data sessions ones.csv --user user --item item --time time --output ones "
+                "--min-length 1 --validation none"),
+            0)
+      << output_;
+  EXPECT_EQ(run("train --data.path ones --threads 1 --num_train_epochs 2"), 2);
+  expect("no row of the training data has a target");
+  EXPECT_EQ(run("data sessions ones.csv --user user --item item --time none --output no "
+                "--min-length 1 --validation none --drop-duplicates"),
+            2);
+  expect("--drop-duplicates compares times");
+}
+
+TEST_F(HardInputs, AFolderInTransformers4RecsFormTrainsFromProtobufText) {
+  make_sessions();
+  const auto schema = json("syn/schema.json");
+  std::string text;
+  for (const auto& feature : schema["feature"]) {
+    const auto& domain = feature["intDomain"];
+    text += "feature { name: " + feature["name"].dump() + " type: INT ";
+    if (feature.contains("valueCount")) text += "value_count { min: 2 max: 20 } ";
+    text += "int_domain { min: 0 max: " + domain["max"].get<std::string>() +
+            " is_categorical: true } annotation {";
+    for (const auto& tag : feature["annotation"]["tag"]) text += " tag: " + tag.dump();
+    text += " } }\n";
+  }
+  write_file(folder_ / "syn/schema.pbtxt", text);
+  fs::remove(folder_ / "syn/schema.json");
+  ASSERT_EQ(run("data inspect syn/train.parquet"), 0) << output_;
+  expect("item_id");
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 3 --output_dir out"), 0) << output_;
+  ASSERT_EQ(run("eval out --data syn"), 0) << output_;
+  expect("syn/valid.parquet");
+}
+
 TEST_F(HardInputs, WithoutMemoryTheErrorSaysWhatToTry) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes all addresses";

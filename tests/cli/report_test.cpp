@@ -64,7 +64,7 @@ TEST_F(Report, EarlyStoppingEndsWithTheBestModel) {
   EXPECT_EQ(last, best + 2 * 15) << "two epochs of 15 steps after the best";
   expect("the model is the best one, of step " + std::to_string(best));
   const auto checkpoint = "out/checkpoint-" + std::to_string(best);
-  EXPECT_EQ(state["best_model_checkpoint"], "checkpoint-" + std::to_string(best));
+  EXPECT_EQ(state["best_model_checkpoint"], checkpoint);
   EXPECT_EQ(read_file(folder_ / "out/model.safetensors"),
             read_file(folder_ / checkpoint / "model.safetensors"));
   EXPECT_TRUE(fs::exists(folder_ / ("out/checkpoint-" + std::to_string(last)) / "config.json"))
@@ -76,13 +76,61 @@ TEST_F(Report, EarlyStoppingEndsWithTheBestModel) {
               state["best_metric"].get<double>(), 1e-6);
 }
 
+TEST_F(Report, TheBestModelIsFoundWhereverTheRunGoesOn) {
+  const auto common = "train" + kTiny +
+                      "--max_steps 12 --eval_strategy steps --eval_steps 3 --save_steps 6 "
+                      "--load_best_model_at_end --learning_rate 0.3 ";
+  // Against the grain, so that the best is an early one.
+  const std::string backwards = "--metric_for_best_model loss --greater_is_better true ";
+  ASSERT_EQ(run(common + backwards + "--output_dir a"), 0) << output_;
+  const auto best = json("a/trainer_state.json")["best_global_step"].get<int64_t>();
+  ASSERT_LT(best, 12);
+  ASSERT_EQ(run(common + backwards +
+                "--output_dir b --resume_from_checkpoint a/checkpoint-12 "
+                "--max_steps 15 --learning_rate 0"),
+            0)
+      << output_;
+  expect("the model is the best one, of step " + std::to_string(best));
+  EXPECT_EQ(read_file(folder_ / "a/model.safetensors"), read_file(folder_ / "b/model.safetensors"));
+  // Another metric: what was best by the old one does not count.
+  ASSERT_EQ(run(common + "--metric_for_best_model ndcg_at_10 --output_dir c --max_steps 15 "
+                         "--resume_from_checkpoint a/checkpoint-12"),
+            0)
+      << output_;
+  expect("counted another metric; the best evaluation starts anew");
+  EXPECT_LE(json("c/trainer_state.json")["best_metric"].get<double>(), 1);
+  // A checkpoint that somebody removed.
+  fs::remove_all(folder_ / ("a/checkpoint-" + std::to_string(best)));
+  ASSERT_EQ(run(common + backwards +
+                "--output_dir d --resume_from_checkpoint a/checkpoint-12 "
+                "--max_steps 15 --learning_rate 0"),
+            0)
+      << output_;
+  expect("the model is that of the last step");
+  EXPECT_TRUE(fs::exists(folder_ / "d/model.safetensors"));
+}
+
+TEST_F(Report, AnotherModelIsNotResumed) {
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir a"), 0) << output_;
+  EXPECT_EQ(run("train" + kTiny +
+                "--max_steps 8 --n_head 4 --temperature 2 --output_dir b "
+                "--resume_from_checkpoint a/checkpoint-4"),
+            2);
+  expect(
+      "holds another model: this run has n_head = 4 instead of 2, temperature = 2.0 instead of "
+      "1.0");
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir a --resume_from_checkpoint latest"),
+            0);
+  expect("nothing is left to train: a/checkpoint-4 stands at step 4 of 4");
+}
+
 TEST_F(Report, AMetricThatIsNotThereIsNamed) {
   EXPECT_EQ(run("train" + kTiny +
                 "--max_steps 2 --eval_strategy steps --eval_steps 1 "
                 "--metric_for_best_model ndgc_at_10 --load_best_model_at_end --output_dir out"),
             2);
   expect("metric_for_best_model = ndgc_at_10 is not among the metrics");
-  expect("eval_ndcg_at_10");
+  expect("did you mean 'ndcg_at_10'?");
   EXPECT_EQ(run("train" + kTiny + "--load_best_model_at_end --output_dir out2"), 2);
   expect("load_best_model_at_end needs evaluations; try --eval_strategy epoch");
 }

@@ -39,6 +39,12 @@ TEST(Masking, IsAFunctionOfTheSampleAndTheStep) {
   EXPECT_TRUE(at::equal(part[0], all[4]));
   EXPECT_TRUE(at::equal(part[1], all[1]));
   EXPECT_FALSE(at::equal(all[0], all[1]));
+  for (double probability : {0.001, 0.3, 0.999}) {  // padding of the batch does not matter
+    auto narrow = training_mask(ids, probability, context_of(at::arange(6, at::kLong)));
+    auto padded = at::constant_pad_nd(ids, {0, 7}, 0);
+    auto wide = training_mask(padded, probability, context_of(at::arange(6, at::kLong)));
+    EXPECT_TRUE(at::equal(wide.narrow(1, 0, 20), narrow)) << probability;
+  }
   EXPECT_FALSE(at::equal(all, training_mask(ids, 0.3, context_of(at::arange(6, at::kLong), 1))));
 }
 

@@ -87,6 +87,15 @@ TEST_P(SessionBody, PaddingIsNotLookedAt) {
   nn::expect_close(beside.at("scores")[0], alone);
 }
 
+TEST(Session, AttendedPaddingDoesNotDependOnTheBatch) {
+  auto config = config_of("bert");
+  config.attend_padding = true;
+  const Model model(config);
+  const auto alone = model.run(columns({{3, 9, 4}}), nn::Mode::Predict).at("scores")[0];
+  const auto beside = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}}), nn::Mode::Predict);
+  nn::expect_close(beside.at("scores")[0], alone);
+}
+
 TEST_P(SessionBody, OddSessionsGiveNumbers) {
   const Model model(config_of(GetParam()));
   for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate}) {

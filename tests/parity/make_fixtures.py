@@ -77,7 +77,7 @@ def hidden_items(ids, step, probability=0.3, seed=0):
         if len(places) < 2:
             continue
         if len(hidden) in (0, len(places)):
-            one = places[int(uniform01(key, ids.shape[1]) * len(places))]
+            one = places[int(uniform01(key, 1 << 40) * len(places))]
             hidden = [t for t in places if (t in hidden) != (t == one)]
         mask[row, hidden] = True
     return mask
