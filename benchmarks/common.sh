@@ -1,6 +1,6 @@
 # What the benchmark scripts share; sourced from the root of the repository.
 export OMP_NUM_THREADS=1
-convoy=build/bin/convoy
+convoy=${CONVOY:-build/bin/convoy}
 
 median() { printf '%s\n' "$@" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 

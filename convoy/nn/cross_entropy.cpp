@@ -43,12 +43,13 @@ using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
   std::memcpy(&x, &bits, sizeof(x));
 }
 
-/// A row of `count` scores becomes softmax(score / temperature) minus one at `column`; returns its
-/// cross-entropy.
+/// A row of `count` scores becomes exp(score / temperature - largest); returns its cross-entropy at
+/// `column`, and one over the sum of the row in `scale`.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
-float slope_of_row(float* row, int64_t count, int64_t column, float inverse_temperature) {
+float loss_of_row(float* row, int64_t count, int64_t column, float inverse_temperature,
+                  float* scale) {
   const float own = row[column] * inverse_temperature;
   const int64_t whole = count / kLanes * kLanes;
   const auto rest = static_cast<size_t>(count - whole) * sizeof(float);
@@ -79,33 +80,26 @@ float slope_of_row(float* row, int64_t count, int64_t column, float inverse_temp
   for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
   for (int lane = 0; lane < count - whole; ++lane) sum += tail[lane];
 
-  const auto scale = static_cast<float>(1 / sum);
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    Floats x;
-    std::memcpy(&x, row + i, sizeof(x));
-    x *= scale;
-    std::memcpy(row + i, &x, sizeof(x));
-  }
-  tail *= scale;
   std::memcpy(row + whole, &tail, rest);
-  row[column] -= 1;
+  *scale = static_cast<float>(1 / sum);
   return static_cast<float>(std::log(sum)) + (top - own);
 }
 
-at::Tensor host_slope(at::Tensor& scores, const at::Tensor& columns, double temperature) {
+SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temperature) {
   const int64_t rows = scores.size(0), count = scores.size(1);
-  auto losses = at::empty({rows}, scores.options());
+  SoftmaxLoss out{at::empty({rows}, scores.options()), at::empty({rows}, scores.options())};
   auto* values = scores.data_ptr<float>();
-  auto* loss = losses.data_ptr<float>();
+  auto* loss = out.losses.data_ptr<float>();
+  auto* scale = out.scales.data_ptr<float>();
   auto held = columns.contiguous();
   const auto* column = held.data_ptr<int64_t>();
   const auto inverse = static_cast<float>(1 / temperature);
   at::parallel_for(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      loss[i] = slope_of_row(values + i * count, count, column[i], inverse);
+      loss[i] = loss_of_row(values + i * count, count, column[i], inverse, scale + i);
     }
   });
-  return losses;
+  return out;
 }
 
 }  // namespace
@@ -115,15 +109,13 @@ int64_t score_rows_at_once(int64_t num_items) {
   return std::max<int64_t>(1, std::clamp(kRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
 }
 
-at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double temperature) {
+SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double temperature) {
   at::NoGradGuard no_grad;
-  if (scores.device().is_cpu()) return host_slope(scores, columns, temperature);
-  auto at_column = columns.unsqueeze(1);
+  if (scores.device().is_cpu()) return host_loss(scores, columns, temperature);
   auto log_probabilities = at::log_softmax(scores.div_(temperature), 1);
-  auto losses = log_probabilities.gather(1, at_column).squeeze(1).neg();
   at::exp_out(scores, log_probabilities);
-  scores.scatter_add_(1, at_column, at::full_like(at_column, -1, scores.options()));
-  return losses;
+  return {log_probabilities.gather(1, columns.unsqueeze(1)).squeeze(1).neg(),
+          at::ones({scores.size(0)}, scores.options())};
 }
 
 at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
@@ -152,17 +144,27 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
       auto part = input.narrow(0, begin, rows);
       auto scores = buffer.narrow(0, 0, rows);
       at::mm_out(scores, part, items.t());
-      auto slope = scores.to(at::kFloat);
-      loss += softmax_slope(slope, columns.narrow(0, begin, rows), temperature).sum();
+      auto exponentials = scores.to(at::kFloat);
+      auto targets_here = columns.narrow(0, begin, rows);
+      auto softmax = softmax_loss(exponentials, targets_here, temperature);
+      loss += softmax.losses.sum();
       if (!wants_slope) continue;
+      auto scale = softmax.scales.unsqueeze(1);
       auto back = h_grad.narrow(0, begin, rows);
       if (dtype == at::kFloat) {
-        at::mm_out(back, slope, items);
-        table_grad.addmm_(slope.t(), part);
+        // The slope is softmax minus one-hot: scales and ones are taken to the narrow side.
+        at::mm_out(back, exponentials, items);
+        table_grad.addmm_(exponentials.t(), part * scale);
+        back.mul_(scale).sub_(items.index_select(0, targets_here));
+        table_grad.index_add_(0, targets_here, part, -1);
       } else {
-        auto rounded = slope.to(dtype);
-        back.copy_(at::mm(rounded, items));
-        table_grad.add_(at::mm(rounded.t(), part));
+        // Half precision cannot tell a sure softmax from one: subtract first, then round.
+        auto at_target = targets_here.unsqueeze(1);
+        exponentials.mul_(scale).scatter_add_(1, at_target,
+                                              at::full({rows, 1}, -1, exponentials.options()));
+        auto slope = exponentials.to(dtype);
+        back.copy_(at::mm(slope, items));
+        table_grad.add_(at::mm(slope.t(), part));
       }
     }
   }

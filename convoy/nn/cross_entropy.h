@@ -19,8 +19,14 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
 /// How many rows of scores over `num_items` items are worth having in memory at once.
 int64_t score_rows_at_once(int64_t num_items);
 
-/// Turns rows of scores [N, C] fp32, contiguous, into the slope of their summed cross-entropy,
-/// softmax minus one-hot of `columns` [N] int64, in place. Returns the losses [N] in fp32.
-at::Tensor softmax_slope(at::Tensor scores, const at::Tensor& columns, double temperature);
+/// The cross-entropy of rows of scores, and their softmax in two factors.
+struct SoftmaxLoss {
+  at::Tensor losses;  ///< [N] fp32
+  at::Tensor scales;  ///< [N] fp32
+};
+
+/// Turns rows of scores [N, C] fp32, contiguous, in place into exponentials; times their row's
+/// scale they are the softmax of scores / temperature. Losses are against `columns` [N] int64.
+SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double temperature);
 
 }  // namespace convoy::nn
