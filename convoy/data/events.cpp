@@ -1,5 +1,7 @@
 #include "convoy/data/events.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 

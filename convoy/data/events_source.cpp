@@ -4,6 +4,7 @@
 #include <arrow/io/api.h>
 #include <arrow/memory_pool.h>
 #include <arrow/util/compression.h>
+#include <fmt/format.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/exception.h>

@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 
 #include "convoy/models/body.h"
 #include "convoy/nn/dropout.h"

@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 
 #include <cmath>
 

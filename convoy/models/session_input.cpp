@@ -1,6 +1,7 @@
 #include "convoy/models/session_input.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

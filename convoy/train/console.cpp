@@ -1,5 +1,7 @@
 #include "convoy/train/console.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <fstream>
 #include <set>
