@@ -74,10 +74,10 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
 nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& context) {
   const bool appends = config_.masks_items() && context.mode == Mode::Predict;
   // Padding that is attended to must not depend on what else is in the batch.
-  const int64_t length = config_.attend_padding && config_.masks_items()
-                             ? config_.max_length()
-                             : columns.at(config_.item_feature).size(1);
-  const auto in = padded_to(columns, length + appends);
+  const int64_t longest = columns.at(config_.item_feature).size(1);
+  const bool fixed = config_.attend_padding && config_.masks_items();
+  const int64_t length = (fixed ? config_.max_length() : longest) + appends;
+  const auto in = length > longest ? padded_to(columns, length) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
   auto x = aggregate(in);

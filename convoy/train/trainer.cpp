@@ -302,6 +302,8 @@ Metrics Trainer::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
   prepare();
   const bool nothing_left = ended();
+  // Asked before any rank can write one: all ranks must decide alike.
+  const bool keeps_model = nothing_left && holds_model();
   Clock clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
@@ -339,7 +341,7 @@ Metrics Trainer::train() {
   metrics["epoch"] = state_.epoch();
   metrics["train_final_loss"] = final_loss(state_.log_history);
   add_traffic(metrics, traffic_before, state_.global_step - clock.first_step);
-  if (nothing_left && holds_model()) {  // the run's own, with the results of its evaluation
+  if (keeps_model) {  // the run's own, with the results of its evaluation
     evaluated_step_ = state_.global_step;
     return metrics;
   }
