@@ -1,0 +1,156 @@
+#include "convoy/base/activity.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+
+namespace convoy {
+
+namespace {
+
+/// A page is words, so that reading one while it is written is defined; `version` is odd meanwhile.
+struct Page {
+  std::atomic<uint64_t> version;
+  std::atomic<int64_t> step;
+  std::atomic<uint64_t> since;  // microseconds since 1970
+  std::array<std::atomic<uint64_t>, 29> text;
+};
+static_assert(sizeof(Page) == kActivityBytes);
+using Text = std::array<char, sizeof(Page::text)>;
+
+struct Board {
+  std::mutex mutex;
+  std::array<Page*, 4> pages{};
+  int64_t step = 0;
+  uint64_t since = 0;
+  Text text{};
+};
+
+Board& board() {
+  static auto* instance = new Board;  // outlives whatever tells something while the program ends
+  return *instance;
+}
+
+uint64_t microseconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+void write(Page& page, const Board& from) {
+  const uint64_t version = page.version.load(std::memory_order_relaxed);
+  page.version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  page.step.store(from.step, std::memory_order_relaxed);
+  page.since.store(from.since, std::memory_order_relaxed);
+  for (size_t i = 0; i < page.text.size(); ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, from.text.data() + i * sizeof word, sizeof word);
+    page.text[i].store(word, std::memory_order_relaxed);
+  }
+  page.version.store(version + 2, std::memory_order_release);
+}
+
+Activity read(const Page& page) {
+  Activity out;
+  // One whose writer died half-way is read as it is.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const uint64_t before = page.version.load(std::memory_order_acquire);
+    Text text;
+    out.step = page.step.load(std::memory_order_relaxed);
+    out.since = static_cast<double>(page.since.load(std::memory_order_relaxed)) * 1e-6;
+    for (size_t i = 0; i < page.text.size(); ++i) {
+      const uint64_t word = page.text[i].load(std::memory_order_relaxed);
+      std::memcpy(text.data() + i * sizeof word, &word, sizeof word);
+    }
+    out.operation.assign(text.data(), ::strnlen(text.data(), text.size()));
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && before == page.version.load(std::memory_order_relaxed)) break;
+  }
+  return out;
+}
+
+void update(const auto& change) {
+  Board& all = board();
+  const std::lock_guard lock(all.mutex);
+  change(all);
+  all.since = microseconds();
+  for (Page* page : all.pages) {
+    if (page != nullptr) write(*page, all);
+  }
+}
+
+}  // namespace
+
+void publish_activity(void* page) {
+  update([&](Board& all) {
+    auto free = std::find(all.pages.begin(), all.pages.end(), nullptr);
+    if (free != all.pages.end()) *free = static_cast<Page*>(page);
+  });
+}
+
+void retract_activity(void* page) {
+  update([&](Board& all) {
+    std::replace(all.pages.begin(), all.pages.end(), static_cast<Page*>(page),
+                 static_cast<Page*>(nullptr));
+  });
+}
+
+bool publish_activity_to_file(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  void* page = MAP_FAILED;
+  if (::ftruncate(fd, kActivityBytes) == 0) {
+    page = ::mmap(nullptr, kActivityBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  ::close(fd);
+  if (page == MAP_FAILED) return false;
+  publish_activity(page);
+  return true;
+}
+
+void tell_step(int64_t step) {
+  update([&](Board& all) { all.step = step; });
+}
+
+void tell_operation(std::string_view operation) {
+  update([&](Board& all) {
+    const size_t length = std::min(operation.size(), all.text.size() - 1);
+    all.text.fill(0);
+    std::copy_n(operation.begin(), length, all.text.begin());
+  });
+}
+
+Activity current_activity() {
+  Board& all = board();
+  const std::lock_guard lock(all.mutex);
+  return {all.step, all.text.data(), static_cast<double>(all.since) * 1e-6};
+}
+
+Activity read_activity(const void* page) {
+  return read(*static_cast<const Page*>(page));
+}
+
+std::optional<Activity> read_activity_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  alignas(Page) std::array<char, kActivityBytes> bytes{};
+  if (!file.read(bytes.data(), bytes.size())) return std::nullopt;
+  return read_activity(bytes.data());
+}
+
+std::string to_text(const Activity& activity) {
+  std::string text = activity.step > 0 ? fmt::format("step {}", activity.step) : "";
+  if (!text.empty() && !activity.operation.empty()) text += ", ";
+  return text + activity.operation;
+}
+
+}  // namespace convoy

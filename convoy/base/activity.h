@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+// What a process is doing, kept in memory that others can read, also after it was killed: "step 17,
+// reduce bucket 3". Telling costs a short copy and no system call.
+namespace convoy {
+
+struct Activity {
+  int64_t step = 0;       ///< optimizer step under way, from 1; 0 before the first
+  std::string operation;  ///< "forward block 3, micro-batch 0", or ""
+  double since = 0;       ///< when it began, seconds since 1970
+};
+
+/// Size of the memory that holds one activity; it is valid when all zero.
+inline constexpr size_t kActivityBytes = 256;
+
+/// Keeps this process's activity in `page` (kActivityBytes, aligned to 8) too, from now on. At most
+/// four pages, each of which must stay mapped until retract_activity(page).
+void publish_activity(void* page);
+void retract_activity(void* page);
+
+/// The same with a page mapped from a new file. False when it cannot be made: a status that nobody
+/// can read must not stop a run.
+bool publish_activity_to_file(const std::filesystem::path& path);
+
+void tell_step(int64_t step);
+void tell_operation(std::string_view operation);
+
+/// What this process told last.
+Activity current_activity();
+
+/// What a process told through a page. Safe while it is being written.
+Activity read_activity(const void* page);
+/// Empty when the file is missing or too short.
+std::optional<Activity> read_activity_file(const std::filesystem::path& path);
+
+/// "step 17, reduce bucket 3", "reduce bucket 3", "" when nothing was told.
+std::string to_text(const Activity& activity);
+
+/// Tells an operation while it lives, and what was told before after that.
+class Doing {
+ public:
+  explicit Doing(std::string_view operation) : before_(current_activity().operation) {
+    tell_operation(operation);
+  }
+  ~Doing() { tell_operation(before_); }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  std::string before_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,63 @@
+#include "convoy/base/activity.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "convoy/base/files.h"
+
+namespace convoy {
+namespace {
+
+struct alignas(8) Memory {
+  std::array<char, kActivityBytes> bytes{};
+};
+
+TEST(Activity, IsReadFromEveryPage) {
+  Memory memory;
+  publish_activity(memory.bytes.data());
+  const auto file = unique_folder("convoy-activity") / "rank-0";
+  ASSERT_TRUE(publish_activity_to_file(file));
+  tell_step(17);
+  tell_operation("reduce bucket 3");
+  EXPECT_EQ(to_text(read_activity(memory.bytes.data())), "step 17, reduce bucket 3");
+  ASSERT_TRUE(read_activity_file(file));
+  EXPECT_EQ(to_text(*read_activity_file(file)), "step 17, reduce bucket 3");
+  EXPECT_GT(read_activity_file(file)->since, 1.7e9);
+  {
+    const Doing doing("saving");
+    EXPECT_EQ(read_activity(memory.bytes.data()).operation, "saving");
+  }
+  EXPECT_EQ(read_activity(memory.bytes.data()).operation, "reduce bucket 3");
+  retract_activity(memory.bytes.data());
+  tell_operation(std::string(1000, 'x'));
+  EXPECT_EQ(read_activity(memory.bytes.data()).operation, "reduce bucket 3");
+  EXPECT_EQ(read_activity_file(file)->operation.size(), 231u);
+  tell_step(0);
+  tell_operation("");
+  EXPECT_EQ(to_text(*read_activity_file(file)), "");
+  EXPECT_FALSE(read_activity_file(file.parent_path() / "rank-1"));
+  std::filesystem::remove_all(file.parent_path());
+}
+
+TEST(Activity, IsNeverReadHalfWritten) {
+  Memory memory;
+  publish_activity(memory.bytes.data());
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (int i = 0; !stop; ++i) tell_operation(std::string(100, static_cast<char>('a' + i % 26)));
+  });
+  for (int i = 0; i < 20000; ++i) {
+    const auto text = read_activity(memory.bytes.data()).operation;
+    EXPECT_EQ(text.find_first_not_of(text.substr(0, 1)), std::string::npos);
+  }
+  stop = true;
+  writer.join();
+  retract_activity(memory.bytes.data());
+  tell_operation("");
+}
+
+}  // namespace
+}  // namespace convoy
