@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace convoy {
 
@@ -31,6 +32,14 @@ class FileError : public Error {
 class CommunicationError : public Error {
  public:
   using Error::Error;
+  /// `missing`: the ranks that were waited for in vain, to blame before the one that throws.
+  CommunicationError(const std::string& what, std::vector<int> missing)
+      : Error(what), missing_(std::move(missing)) {}
+
+  const std::vector<int>& missing() const { return missing_; }
+
+ private:
+  std::vector<int> missing_;
 };
 
 /// Numbers that make no sense: a loss that is not finite, say.
