@@ -1,5 +1,10 @@
 #include "convoy/comm/c10d_engine.h"
 
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <numeric>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
@@ -30,6 +35,14 @@ class C10dWork : public Work {
   std::string label_;
 };
 
+bool all_equal(const Counts& counts) {
+  return std::equal(counts.begin() + 1, counts.end(), counts.begin());
+}
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  return op == ReduceOp::Max ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+}
+
 class C10dEngine : public Engine {
  public:
   C10dEngine(const char* name, c10::intrusive_ptr<c10d::Backend> backend)
@@ -37,38 +50,87 @@ class C10dEngine : public Engine {
 
   const char* name() const override { return name_; }
 
-  std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op,
-                                   const std::string& label) override {
+  std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     c10d::AllreduceOptions options;
-    options.reduceOp = op == ReduceOp::Sum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
+    options.reduceOp = to_c10d(op);
     std::vector<at::Tensor> tensors{std::move(tensor)};
-    return start(label, [&] { return backend_->allreduce(tensors, options); });
+    return start(call, [&] { return backend_->allreduce(tensors, options); });
   }
 
-  std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const std::string& label) override {
+  std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
+                                       ReduceOp op, const Call& call) override {
+    if (in.is_cuda() && all_equal(counts)) {
+      c10d::ReduceScatterOptions options;
+      options.reduceOp = to_c10d(op);
+      return start(call, [&] { return backend_->_reduce_scatter_base(out, in, options); });
+    }
+    // Gloo's own does an all-reduce for each rank; one is enough.
+    const auto rank = static_cast<size_t>(backend_->getRank());
+    auto copy = in.clone();
+    const int64_t begin =
+        std::accumulate(counts.begin(), counts.begin() + static_cast<int64_t>(rank), int64_t{0});
+    auto part = copy.narrow(0, begin, counts[rank]);
+    return then(all_reduce(copy, op, call), [out, part]() mutable { out.copy_(part); });
+  }
+
+  std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
+                                   const Call& call) override {
+    if (all_equal(counts)) return gather_equal(std::move(out), std::move(in), call);
+    const int64_t most = *std::max_element(counts.begin(), counts.end());
+    auto padded = at::zeros({most}, in.options());
+    padded.narrow(0, 0, in.numel()).copy_(in);
+    auto all = at::empty({static_cast<int64_t>(counts.size()) * most}, out.options());
+    return then(gather_equal(all, padded, call), [out, all, counts, most]() mutable {
+      int64_t begin = 0;
+      for (size_t r = 0; r < counts.size(); ++r) {
+        out.narrow(0, begin, counts[r])
+            .copy_(all.narrow(0, static_cast<int64_t>(r) * most, counts[r]));
+        begin += counts[r];
+      }
+    });
+  }
+
+  std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const Call& call) override {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     std::vector<at::Tensor> tensors{std::move(tensor)};
-    return start(label, [&] { return backend_->broadcast(tensors, options); });
+    return start(call, [&] { return backend_->broadcast(tensors, options); });
   }
 
-  std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in,
-                                   const std::string& label) override {
-    std::vector<std::vector<at::Tensor>> outputs(1);
-    for (int64_t r = 0; r < out.size(0); ++r) outputs[0].push_back(out[r]);
-    std::vector<at::Tensor> inputs{std::move(in)};
-    return start(label, [&] { return backend_->allgather(outputs, inputs); });
+  std::shared_ptr<Work> all_to_all(at::Tensor out, const Counts& receive, at::Tensor in,
+                                   const Counts& send, const Call& call) override {
+    auto from = receive, to = send;
+    return start(call, [&] { return backend_->alltoall_base(out, in, from, to); });
+  }
+
+  std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
+    std::vector<at::Tensor> tensors{std::move(tensor)};
+    return start(call, [&] { return backend_->send(tensors, to, 0); });
+  }
+
+  std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) override {
+    std::vector<at::Tensor> tensors{std::move(tensor)};
+    return start(call, [&] { return backend_->recv(tensors, from, 0); });
   }
 
   void abort(const std::string&) override { backend_->abort(); }
 
  private:
-  template <class Call>
-  std::shared_ptr<Work> start(const std::string& label, Call call) {
+  std::shared_ptr<Work> gather_equal(at::Tensor out, at::Tensor in, const Call& call) {
+    std::vector<std::vector<at::Tensor>> outputs(1);
+    const int size = backend_->getSize();
+    auto rows = out.view({size, -1});
+    for (int64_t r = 0; r < size; ++r) outputs[0].push_back(rows[r]);
+    std::vector<at::Tensor> inputs{std::move(in)};
+    return start(call, [&] { return backend_->allgather(outputs, inputs); });
+  }
+
+  template <class Start>
+  std::shared_ptr<Work> start(const Call& call, Start start) {
     try {
-      return std::make_shared<C10dWork>(call(), label);
+      return std::make_shared<C10dWork>(start(), call.label);
     } catch (const std::exception& error) {
-      rethrow(label, error);
+      rethrow(call.label, error);
     }
   }
 

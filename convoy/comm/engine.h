@@ -2,12 +2,14 @@
 
 #include <torch/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace convoy::comm {
 
-enum class ReduceOp { Sum, Max };
+enum class ReduceOp { Sum, Average, Max };
 
 /// A collective under way.
 class Work {
@@ -17,22 +19,44 @@ class Work {
   virtual void wait() = 0;
 };
 
+/// `work`, and then `finish` in the thread that waits for it.
+std::shared_ptr<Work> then(std::shared_ptr<Work> work, std::function<void()> finish);
+
+/// How an operation is called.
+struct Call {
+  const std::string& label;
+  bool waits_at_once = false;  ///< the caller does nothing else until it is done
+};
+
+/// Elements of each rank's part.
+using Counts = std::vector<int64_t>;
+
 /// What moves tensors between the ranks of a Group. One folder per engine.
 ///
 /// Every rank of the group calls the same operations in the same order. Tensors are contiguous and
-/// stay alive and untouched until the work is waited for. `label` says what the operation is for;
-/// it appears in traces and in the message a person reads when a rank is stuck.
+/// stay alive and untouched until the work is waited for. Where parts are concerned they are flat.
+/// The label says what the operation is for; it is the same on all ranks and appears in traces and
+/// in the message a person reads when a rank is stuck.
 class Engine {
  public:
   virtual ~Engine() = default;
   virtual const char* name() const = 0;
-  virtual std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op,
-                                           const std::string& label) = 0;
-  virtual std::shared_ptr<Work> broadcast(at::Tensor tensor, int root,
-                                          const std::string& label) = 0;
-  /// out [size x n] = the ranks' inputs [n], in rank order.
-  virtual std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in,
-                                           const std::string& label) = 0;
+
+  /// `op` is Sum or Max, here and below.
+  virtual std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) = 0;
+  /// out [counts[rank]] = this rank's part of the reduced in [sum of counts].
+  virtual std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
+                                               ReduceOp op, const Call& call) = 0;
+  /// out [sum of counts] = the ranks' in [counts[rank]], in rank order.
+  virtual std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
+                                           const Call& call) = 0;
+  virtual std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const Call& call) = 0;
+  /// Part r of `in` goes to rank r, part r of `out` comes from rank r.
+  virtual std::shared_ptr<Work> all_to_all(at::Tensor out, const Counts& receive, at::Tensor in,
+                                           const Counts& send, const Call& call) = 0;
+  virtual std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) = 0;
+  virtual std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) = 0;
+
   /// Makes every present and later wait of the group fail with `reason`.
   virtual void abort(const std::string& reason) = 0;
 };

@@ -3,9 +3,40 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
+#include <numeric>
+
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
+
+namespace {
+
+void check(const at::Tensor& tensor, const std::string& label) {
+  if (tensor.is_contiguous()) return;
+  fail<UsageError>("comm", "'{}' needs a contiguous tensor; try .contiguous()", label);
+}
+
+void check_average(const at::Tensor& tensor, ReduceOp op, const std::string& label) {
+  if (op != ReduceOp::Average || tensor.is_floating_point()) return;
+  fail<UsageError>("comm", "'{}' averages integers; expected a floating-point tensor", label);
+}
+
+std::shared_ptr<Work> divided(std::shared_ptr<Work> work, ReduceOp op, const at::Tensor& tensor,
+                              int size) {
+  if (op != ReduceOp::Average) return work;
+  return then(std::move(work), [tensor, size]() mutable { tensor.div_(size); });
+}
+
+}  // namespace
+
+void Group::Handle::wait() {
+  if (!work_) return;
+  const Doing doing("wait for " + label_);
+  const Range range([&] { return "wait: " + label_; });
+  const auto work = std::move(work_);
+  work->wait();
+}
 
 Group::Group(int rank, int size, std::shared_ptr<Engine> engine)
     : rank_(rank),
@@ -18,21 +49,79 @@ Group::Group(int rank, int size, std::shared_ptr<Engine> engine)
 template <class Start>
 Group::Handle Group::begin(const at::Tensor& tensor, const std::string& label,
                            const Start& start) const {
+  check(tensor, label);
   ++traffic_->exchanges;
   traffic_->bytes += static_cast<int64_t>(tensor.nbytes());
+  const Doing doing(label);
   const Range range([&] { return fmt::format("start: {}, {} bytes", label, tensor.nbytes()); });
   return Handle(start(), label);
 }
 
-Group::Handle Group::start_all_reduce(at::Tensor tensor, ReduceOp op,
-                                      const std::string& label) const {
-  if (!engine_) return {};
-  return begin(tensor, label, [&] { return engine_->all_reduce(tensor, op, label); });
+Counts Group::parts(const Counts& given, const at::Tensor& all, const char* what,
+                    const std::string& label) const {
+  const auto size = static_cast<size_t>(size_);
+  Counts counts = given.empty() ? Counts(size, all.numel() / size_) : given;
+  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  if (counts.size() != size || total != all.numel()) {
+    fail<UsageError>("comm", "'{}' {} {} elements in {} parts of {} in all; expected {} parts",
+                     label, what, all.numel(), counts.size(), total, size_);
+  }
+  return counts;
 }
 
-void Group::broadcast(at::Tensor tensor, int root, const std::string& label) const {
-  if (!engine_) return;
-  begin(tensor, label, [&] { return engine_->broadcast(tensor, root, label); }).wait();
+Group::Handle Group::reduce(at::Tensor tensor, ReduceOp op, const std::string& label,
+                            bool waits_at_once) const {
+  check_average(tensor, op, label);
+  if (!engine_) return {};
+  return begin(tensor, label, [&] {
+    const auto sum = op == ReduceOp::Average ? ReduceOp::Sum : op;
+    return divided(engine_->all_reduce(tensor, sum, {label, waits_at_once}), op, tensor, size_);
+  });
+}
+
+Group::Handle Group::start_all_reduce(at::Tensor tensor, ReduceOp op,
+                                      const std::string& label) const {
+  return reduce(std::move(tensor), op, label, false);
+}
+
+void Group::all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const {
+  reduce(std::move(tensor), op, label, true).wait();
+}
+
+Group::Handle Group::start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op,
+                                          const std::string& label, const Counts& counts) const {
+  check_average(in, op, label);
+  check(out, label);
+  const auto all = parts(counts, in, "reduces", label);
+  if (out.numel() != all[static_cast<size_t>(rank_)]) {
+    fail<UsageError>("comm", "'{}' reduces into {} elements; expected {}", label, out.numel(),
+                     all[static_cast<size_t>(rank_)]);
+  }
+  if (!engine_) {
+    out.view({-1}).copy_(in.view({-1}));
+    return {};
+  }
+  return begin(in, label, [&] {
+    const auto sum = op == ReduceOp::Average ? ReduceOp::Sum : op;
+    auto work = engine_->reduce_scatter(out.view({-1}), in.view({-1}), all, sum, {label});
+    return divided(std::move(work), op, out, size_);
+  });
+}
+
+Group::Handle Group::start_all_gather(at::Tensor out, at::Tensor in, const std::string& label,
+                                      const Counts& counts) const {
+  check(out, label);
+  const auto all = parts(counts, out, "gathers", label);
+  if (in.numel() != all[static_cast<size_t>(rank_)]) {
+    fail<UsageError>("comm", "'{}' gathers {} elements of rank {}; expected {}", label, in.numel(),
+                     rank_, all[static_cast<size_t>(rank_)]);
+  }
+  if (!engine_) {
+    if (out.data_ptr() != in.data_ptr()) out.view({-1}).copy_(in.view({-1}));
+    return {};
+  }
+  return begin(in, label,
+               [&] { return engine_->all_gather(out.view({-1}), in.view({-1}), all, {label}); });
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label) const {
@@ -40,17 +129,48 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label)
   auto shape = in.sizes().vec();
   shape.insert(shape.begin(), size_);
   auto out = at::empty(shape, in.options());
-  if (!engine_) {
-    out[0].copy_(in);
-    return out;
-  }
-  begin(in, label, [&] {
-    return engine_->all_gather(out.view({size_, -1}), in.view({-1}), label);
-  }).wait();
+  start_all_gather(out, in, label).wait();
   return out;
 }
 
+Group::Handle Group::start_broadcast(at::Tensor tensor, int root, const std::string& label) const {
+  if (!engine_) return {};
+  return begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label}); });
+}
+
+void Group::broadcast(at::Tensor tensor, int root, const std::string& label) const {
+  if (!engine_) return;
+  begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label, true}); }).wait();
+}
+
+Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
+                                      const Counts& receive, const Counts& send) const {
+  check(out, label);
+  const auto from = parts(receive, out, "receives", label);
+  const auto to = parts(send, in, "sends", label);
+  if (!engine_) {
+    out.view({-1}).copy_(in.view({-1}));
+    return {};
+  }
+  return begin(in, label, [&] {
+    return engine_->all_to_all(out.view({-1}), from, in.view({-1}), to, {label});
+  });
+}
+
+Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& label) const {
+  internal_check(to != rank_ && to >= 0 && to < size_, "comm", "'{}': send from rank {} to {}",
+                 label, rank_, to);
+  return begin(tensor, label, [&] { return engine_->send(tensor, to, {label}); });
+}
+
+Group::Handle Group::start_receive(at::Tensor tensor, int from, const std::string& label) const {
+  internal_check(from != rank_ && from >= 0 && from < size_, "comm", "'{}': rank {} receives of {}",
+                 label, rank_, from);
+  return begin(tensor, label, [&] { return engine_->receive(tensor, from, {label}); });
+}
+
 void Group::barrier(const std::string& label) const {
+  if (!engine_) return;
   all_reduce(at::zeros({1}, at::kLong), ReduceOp::Sum, label);
 }
 

@@ -12,7 +12,11 @@ struct Traffic {
 };
 
 /// Some ranks that talk to each other: a small value, copied freely. A default Group has one rank
-/// and its operations do nothing, so one device needs no special case.
+/// and its operations do nothing (or copy), so one device needs no special case.
+///
+/// Tensors are contiguous, of float, double, half, bfloat16 or an integer type, and stay untouched
+/// until the handle is waited for. All ranks call the same operations in the same order with the
+/// same label; each throws CommunicationError when another rank is not there in time or differs.
 class Group {
  public:
   Group() = default;
@@ -28,27 +32,42 @@ class Group {
     Handle() = default;
     Handle(std::shared_ptr<Work> work, std::string label)
         : work_(std::move(work)), label_(std::move(label)) {}
-    void wait() {
-      if (!work_) return;
-      const Range range([&] { return "wait: " + label_; });
-      work_->wait();
-      work_.reset();
-    }
+    void wait();
 
    private:
     std::shared_ptr<Work> work_;
     std::string label_;
   };
 
-  /// In place. Starts now; the result is there after Handle::wait().
+  /// In place. Starts now; the result is there after Handle::wait(). An average is the sum divided
+  /// by size(), of floating-point tensors only.
   Handle start_all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const;
+  void all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const;
 
-  void all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const {
-    start_all_reduce(std::move(tensor), op, label).wait();
-  }
-  void broadcast(at::Tensor tensor, int root, const std::string& label) const;
+  /// out = this rank's part of the reduced `in`, which has counts[r] elements for rank r; without
+  /// counts all parts have as many elements as out.
+  Handle start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,
+                              const Counts& counts = {}) const;
+
+  /// out = the ranks' `in` one after the other, counts[r] elements of rank r; without counts all
+  /// have as many elements as this rank's. `in` may be its place in `out`.
+  Handle start_all_gather(at::Tensor out, at::Tensor in, const std::string& label,
+                          const Counts& counts = {}) const;
   /// The ranks' tensors (equal shapes) stacked along a new first dimension.
   at::Tensor all_gather(const at::Tensor& tensor, const std::string& label) const;
+
+  Handle start_broadcast(at::Tensor tensor, int root, const std::string& label) const;
+  void broadcast(at::Tensor tensor, int root, const std::string& label) const;
+
+  /// Part r of `in` goes to rank r, part r of `out` comes from rank r: send[r] and receive[r]
+  /// elements; without counts all parts are equal.
+  Handle start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
+                          const Counts& receive = {}, const Counts& send = {}) const;
+
+  /// To and from another rank. What one rank sends to another arrives in the order sent.
+  Handle start_send(at::Tensor tensor, int to, const std::string& label) const;
+  Handle start_receive(at::Tensor tensor, int from, const std::string& label) const;
+
   void barrier(const std::string& label) const;
   void abort(const std::string& reason) const;
 
@@ -58,6 +77,9 @@ class Group {
   /// Counts the exchange and starts it, each in its range of the trace.
   template <class Start>
   Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start) const;
+  Handle reduce(at::Tensor tensor, ReduceOp op, const std::string& label, bool waits_at_once) const;
+  Counts parts(const Counts& given, const at::Tensor& all, const char* what,
+               const std::string& label) const;
 
   int rank_ = 0;
   int size_ = 1;

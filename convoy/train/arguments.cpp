@@ -97,8 +97,10 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "dp_batch", parallel.dp_batch,
         "batch size options count rows per device, or in total over DataParallel's devices")
       .choice({"per_device", "total"});
-  t.add(s, "backend", parallel.backend, "what carries collectives between processes")
-      .choice({"auto", "gloo", "nccl"})
+  t.add(s, "backend", parallel.backend,
+        "what carries collectives between processes: auto is nccl for GPUs, shared memory inside a "
+        "host and Gloo between hosts")
+      .choice({"auto", "shm", "gloo", "nccl"})
       .alias("ddp_backend");
   t.add(s, "threads", parallel.threads,
         "threads per rank inside operations; 0 = OMP_NUM_THREADS "

@@ -7,10 +7,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/connect.h"
 #include "convoy/comm/cuda.h"
-#include "convoy/comm/gloo/gloo_engine.h"
-#include "convoy/comm/nccl/nccl_engine.h"
-#include "convoy/comm/store.h"
 #include "convoy/launch/devices.h"
 
 namespace convoy::train {
@@ -65,15 +63,15 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                        arguments.replicas, environment.source, world);
     }
     auto devices_here = static_cast<int>(visible.size());
-    // Gloo goes through the host, so with it ranks may share a GPU.
+    // Gloo and shared memory go through the host, so with them ranks may share a GPU.
     // A scheduler that binds one GPU to each task shows each rank only its own.
     const bool bound = devices_here == 1 && environment.source != "convoy launch" &&
                        std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
-    const bool may_share = arguments.backend == "gloo" || bound;
+    const bool may_share = arguments.backend == "gloo" || arguments.backend == "shm" || bound;
     if (cuda && environment.local_world_size > devices_here && !may_share) {
       fail<UsageError>("parallel",
                        "{} ranks on this host need as many GPUs; got {} visible; try "
-                       "-n {}, --device cpu, or --backend gloo to share them",
+                       "-n {}, --device cpu, or --backend shm to share them",
                        environment.local_world_size, devices_here, devices_here);
     }
     job.strategy = "ddp";
@@ -145,9 +143,7 @@ Job join_job(const ParallelArguments& arguments) {
   auto job = plan_job(arguments, launch::detect_environment(), visible_devices(arguments.device));
   at::set_num_threads(job.threads);
   const auto& env = job.environment;
-  if (arguments.backend == "nccl" && job.devices[0].is_cpu()) {
-    fail<UsageError>("parallel", "backend = nccl needs GPUs; got CPU; try backend = gloo");
-  }
+  comm::check_backend(arguments.backend, job.devices[0]);
   if (env.world_size > 1) {
     comm::MeetingPoint point;
     point.rank = env.rank;
@@ -156,11 +152,7 @@ Job join_job(const ParallelArguments& arguments) {
     point.port = env.master_port;
     point.agent_hosts_store = env.uses_agent_store;
     point.timeout = std::chrono::seconds(arguments.timeout);
-    auto store = comm::open_store(point);
-    const bool nccl = arguments.backend == "nccl" ||
-                      (arguments.backend == "auto" && job.devices[0].is_cuda() && comm::has_nccl());
-    job.group = nccl ? comm::make_nccl_group(point, store, job.devices[0])
-                     : comm::make_gloo_group(point, store);
+    job.group = comm::connect(point, arguments.backend, job.devices[0]);
   }
   return job;
 }

@@ -18,6 +18,7 @@ TEST(GlooEngine, Collectives) {
       for (int64_t count : {1, 7, 1000}) {
         expect_collectives(group, count);
       }
+      expect_part_collectives(group);
       auto first = at::ones({100});
       auto second = at::ones({50});
       auto one = group.start_all_reduce(first, ReduceOp::Sum, "first");

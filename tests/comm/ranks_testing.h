@@ -71,4 +71,57 @@ inline void expect_collectives(const Group& group, int64_t count) {
   EXPECT_TRUE((b == size - 1).all().item<bool>());
 }
 
+/// The same for those that cut tensors into parts, equal and unequal, and from rank to rank.
+inline void expect_part_collectives(const Group& group) {
+  const int size = group.size();
+  const int rank = group.rank();
+  // Rank r has r + 1 times 1000 elements; all elements are r + 1.
+  Counts counts;
+  for (int r = 0; r < size; ++r) counts.push_back(1000 * (r + 1));
+  for (const bool even : {true, false}) {
+    const int64_t own = even ? 1000 : counts[static_cast<size_t>(rank)];
+    const int64_t total = even ? 1000 * size : 1000 * size * (size + 1) / 2;
+    auto part = at::full({own}, rank + 1, at::kFloat);
+    auto all = at::empty({total});
+    const auto given = even ? Counts{} : counts;
+    group.start_all_gather(all, part, "gather", given).wait();
+    int64_t begin = 0, own_begin = 0;
+    for (int r = 0; r < size; ++r) {
+      const int64_t count = even ? 1000 : counts[static_cast<size_t>(r)];
+      if (r == rank) own_begin = begin;
+      EXPECT_TRUE((all.narrow(0, begin, count) == r + 1).all().item<bool>()) << r;
+      begin += count;
+    }
+    auto numbers = at::arange(total, at::kFloat).mul(rank + 1);
+    auto sums = at::empty({own});
+    group.start_reduce_scatter(sums, numbers, ReduceOp::Sum, "scatter", given).wait();
+    auto expected = at::arange(own_begin, own_begin + own, at::kFloat).mul(size * (size + 1) / 2);
+    EXPECT_TRUE(at::allclose(sums, expected));
+    group.start_reduce_scatter(sums, numbers, ReduceOp::Average, "scatter", given).wait();
+    EXPECT_TRUE(at::allclose(sums, expected / size));
+  }
+  // Rank a sends a * 10 + b, (a + b) times, to rank b.
+  Counts send, receive;
+  std::vector<at::Tensor> to, from;
+  for (int other = 0; other < size; ++other) {
+    send.push_back(rank + other);
+    receive.push_back(rank + other);
+    to.push_back(at::full({rank + other}, rank * 10 + other, at::kInt));
+    from.push_back(at::full({rank + other}, other * 10 + rank, at::kInt));
+  }
+  auto in = at::cat(to);
+  auto out = at::empty_like(at::cat(from));
+  group.start_all_to_all(out, in, "exchange", receive, send).wait();
+  EXPECT_TRUE(at::equal(out, at::cat(from)));
+
+  auto mine = at::full({70000}, rank, at::kBFloat16);
+  auto theirs = at::empty_like(mine);
+  auto sent = group.start_send(mine, (rank + 1) % size, "activations");
+  const int before = (rank + size - 1) % size;
+  group.start_receive(theirs, before, "activations").wait();
+  sent.wait();
+  EXPECT_TRUE((theirs == before).all().item<bool>());
+  group.barrier("end");
+}
+
 }  // namespace convoy::comm

@@ -12,7 +12,8 @@
 
 namespace convoy::comm {
 
-Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store) {
+std::shared_ptr<Engine> make_gloo_engine(const MeetingPoint& point,
+                                         const c10::intrusive_ptr<c10d::Store>& store) {
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(point.timeout);
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
@@ -25,8 +26,7 @@ Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::
     }
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store), point.rank, point.size, options);
-    return Group(point.rank, point.size,
-                 make_staged_engine(make_c10d_engine("gloo", backend), at::kCPU));
+    return make_c10d_engine("gloo", backend);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -34,6 +34,11 @@ Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::
                              point.rank, point.size, point.host, point.port,
                              first_line(error.what()));
   }
+}
+
+Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store) {
+  return Group(point.rank, point.size,
+               make_staged_engine(make_gloo_engine(point, store), at::kCPU));
 }
 
 }  // namespace convoy::comm

@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/shm/shm_engine.h"
+#include "convoy/comm/staged_engine.h"
 #include "convoy/comm/thread/meeting.h"
 
 namespace convoy::comm {
@@ -14,23 +16,24 @@ class Done : public Work {
   void wait() override {}
 };
 
-/// Work of this engine is finished when the call returns: each thread reduces its own slice.
+/// Work on GPU tensors is finished when the call returns: each thread reduces its own slice, and
+/// reads and writes the tensors of the others. The rest goes through the host.
 class ThreadEngine : public Engine {
  public:
-  ThreadEngine(int rank, int size, std::shared_ptr<Meeting> meeting)
-      : rank_(rank), size_(size), meeting_(std::move(meeting)) {}
+  ThreadEngine(int rank, int size, std::shared_ptr<Meeting> meeting, std::shared_ptr<Engine> host)
+      : rank_(rank), size_(size), meeting_(std::move(meeting)), host_(std::move(host)) {}
 
-  const char* name() const override { return "threads"; }
+  const char* name() const override { return host_->name(); }
 
-  std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op,
-                                   const std::string& label) override {
+  std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
+    if (tensor.is_cpu()) return host_->all_reduce(tensor, op, call);
     at::NoGradGuard no_grad;
     auto flat = tensor.view({-1});
-    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), label);
+    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), call.label);
     const int64_t count = flat.numel();
     const int64_t begin = count * rank_ / size_;
     const int64_t length = count * (rank_ + 1) / size_ - begin;
-    auto slice = [&](int r) { return peer(all, r, count, label).narrow(0, begin, length); };
+    auto slice = [&](int r) { return peer(all, r, count, call.label).narrow(0, begin, length); };
     auto total = slice(0).to(flat.device()).clone();
     for (int r = 1; r < size_; ++r) {
       auto part = slice(r).to(flat.device());
@@ -41,30 +44,58 @@ class ThreadEngine : public Engine {
       }
     }
     for (int r = 0; r < size_; ++r) slice(r).copy_(total);
-    meeting_->barrier(rank_, label);
+    meeting_->barrier(rank_, call.label);
     return std::make_shared<Done>();
   }
 
-  std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const std::string& label) override {
+  std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
+                                       ReduceOp op, const Call& call) override {
+    return host_->reduce_scatter(out, in, counts, op, call);
+  }
+
+  std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
+                                   const Call& call) override {
+    if (in.is_cpu()) return host_->all_gather(out, in, counts, call);
+    at::NoGradGuard no_grad;
+    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(in), call.label);
+    int64_t begin = 0;
+    for (int r = 0; r < size_; ++r) {
+      const int64_t count = counts[static_cast<size_t>(r)];
+      out.narrow(0, begin, count).copy_(peer(all, r, count, call.label));
+      begin += count;
+    }
+    meeting_->barrier(rank_, call.label);
+    return std::make_shared<Done>();
+  }
+
+  std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const Call& call) override {
+    if (tensor.is_cpu()) return host_->broadcast(tensor, root, call);
     at::NoGradGuard no_grad;
     auto flat = tensor.view({-1});
-    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), label);
-    const auto& source = peer(all, root, flat.numel(), label);
+    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), call.label);
+    const auto& source = peer(all, root, flat.numel(), call.label);
     if (rank_ != root && source.data_ptr() != flat.data_ptr()) flat.copy_(source);
-    meeting_->barrier(rank_, label);
+    meeting_->barrier(rank_, call.label);
     return std::make_shared<Done>();
   }
 
-  std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in,
-                                   const std::string& label) override {
-    at::NoGradGuard no_grad;
-    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(in), label);
-    for (int r = 0; r < size_; ++r) out[r].copy_(peer(all, r, in.numel(), label));
-    meeting_->barrier(rank_, label);
-    return std::make_shared<Done>();
+  std::shared_ptr<Work> all_to_all(at::Tensor out, const Counts& receive, at::Tensor in,
+                                   const Counts& send, const Call& call) override {
+    return host_->all_to_all(out, receive, in, send, call);
   }
 
-  void abort(const std::string& reason) override { meeting_->abort(reason); }
+  std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
+    return host_->send(tensor, to, call);
+  }
+
+  std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) override {
+    return host_->receive(tensor, from, call);
+  }
+
+  void abort(const std::string& reason) override {
+    meeting_->abort(reason);
+    host_->abort(reason);
+  }
 
  private:
   const at::Tensor& peer(const std::vector<Meeting::Item>& all, int r, int64_t count,
@@ -81,15 +112,18 @@ class ThreadEngine : public Engine {
   int rank_;
   int size_;
   std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<Engine> host_;
 };
 
 }  // namespace
 
 std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeout) {
   auto meeting = std::make_shared<Meeting>(size, timeout);
+  auto segment = shm::Segment::of_threads(size);
   std::vector<Group> groups;
   for (int r = 0; r < size; ++r) {
-    groups.emplace_back(r, size, std::make_shared<ThreadEngine>(r, size, meeting));
+    auto host = make_staged_engine(make_shm_engine("threads", segment, r, timeout), at::kCPU);
+    groups.emplace_back(r, size, std::make_shared<ThreadEngine>(r, size, meeting, std::move(host)));
   }
   return groups;
 }

@@ -1,0 +1,29 @@
+#include "convoy/comm/engine.h"
+
+namespace convoy::comm {
+
+namespace {
+
+class ThenWork : public Work {
+ public:
+  ThenWork(std::shared_ptr<Work> work, std::function<void()> finish)
+      : work_(std::move(work)), finish_(std::move(finish)) {}
+
+  void wait() override {
+    work_->wait();
+    at::NoGradGuard no_grad;
+    finish_();
+  }
+
+ private:
+  std::shared_ptr<Work> work_;
+  std::function<void()> finish_;
+};
+
+}  // namespace
+
+std::shared_ptr<Work> then(std::shared_ptr<Work> work, std::function<void()> finish) {
+  return std::make_shared<ThenWork>(std::move(work), std::move(finish));
+}
+
+}  // namespace convoy::comm

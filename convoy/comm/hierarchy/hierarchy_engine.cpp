@@ -1,0 +1,121 @@
+#include "convoy/comm/hierarchy/hierarchy_engine.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+
+#include "convoy/comm/gloo/gloo_engine.h"
+#include "convoy/comm/shm/shm_engine.h"
+#include "convoy/comm/staged_engine.h"
+#include "convoy/comm/ticket_work.h"
+#include "convoy/shm/worker.h"
+
+namespace convoy::comm {
+
+namespace {
+
+/// The groups that make up one that spans hosts.
+struct Levels {
+  std::shared_ptr<Engine> world;  ///< all ranks, over the network
+  Group host;                     ///< the ranks of this host
+  Group leaders;                  ///< the first rank of each host, for those
+  std::vector<int> host_of_rank;
+  std::vector<int> local_rank;
+  int own_host;
+};
+
+class HierarchyEngine : public Engine {
+ public:
+  explicit HierarchyEngine(Levels levels) : levels_(std::move(levels)) {}
+
+  const char* name() const override { return "shm+gloo"; }
+
+  std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
+    return start([this, tensor, op, label = call.label] {
+      levels_.host.all_reduce(tensor, op, label);
+      if (is_leader()) levels_.leaders.all_reduce(tensor, op, label + ", between hosts");
+      levels_.host.broadcast(tensor, 0, label);
+    });
+  }
+
+  std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const Call& call) override {
+    const int host = levels_.host_of_rank[static_cast<size_t>(root)];
+    const int local = levels_.local_rank[static_cast<size_t>(root)];
+    return start([this, tensor, root, host, local, label = call.label] {
+      const bool here = host == levels_.own_host;
+      if (here) levels_.host.broadcast(tensor, local, label);
+      if (is_leader()) levels_.leaders.broadcast(tensor, host, label + ", between hosts");
+      if (!here) levels_.host.broadcast(tensor, 0, label);
+    });
+  }
+
+  std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
+                                       ReduceOp op, const Call& call) override {
+    return levels_.world->reduce_scatter(out, in, counts, op, call);
+  }
+  std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
+                                   const Call& call) override {
+    return levels_.world->all_gather(out, in, counts, call);
+  }
+  std::shared_ptr<Work> all_to_all(at::Tensor out, const Counts& receive, at::Tensor in,
+                                   const Counts& send, const Call& call) override {
+    return levels_.world->all_to_all(out, receive, in, send, call);
+  }
+  std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
+    return levels_.world->send(tensor, to, call);
+  }
+  std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) override {
+    return levels_.world->receive(tensor, from, call);
+  }
+
+  void abort(const std::string& reason) override {
+    levels_.host.abort(reason);
+    levels_.leaders.abort(reason);
+    levels_.world->abort(reason);
+  }
+
+ private:
+  bool is_leader() const { return levels_.host.rank() == 0; }
+
+  std::shared_ptr<Work> start(shm::Worker::Work work) {
+    return std::make_shared<TicketWork>(worker_.start(std::move(work)));
+  }
+
+  Levels levels_;
+  shm::Worker worker_;
+};
+
+c10::intrusive_ptr<c10d::Store> prefixed(const std::string& name,
+                                         const c10::intrusive_ptr<c10d::Store>& store) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, store);
+}
+
+}  // namespace
+
+Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                           const std::vector<int>& hosts) {
+  Levels levels;
+  levels.host_of_rank = hosts;
+  levels.own_host = hosts.at(static_cast<size_t>(point.rank));
+  std::vector<int> num_ranks(hosts.size(), 0);
+  for (const int host : hosts) levels.local_rank.push_back(num_ranks[static_cast<size_t>(host)]++);
+
+  levels.world = make_gloo_engine(point, prefixed("world", store));
+  MeetingPoint local = point;
+  local.rank = levels.local_rank[static_cast<size_t>(point.rank)];
+  local.size = num_ranks[static_cast<size_t>(levels.own_host)];
+  if (local.size > 1) {
+    levels.host = make_shm_group(local, prefixed(fmt::format("host-{}", levels.own_host), store));
+  }
+  if (local.rank == 0) {
+    MeetingPoint between = point;
+    between.rank = levels.own_host;
+    between.size = 1 + *std::max_element(hosts.begin(), hosts.end());
+    levels.leaders =
+        Group(between.rank, between.size, make_gloo_engine(between, prefixed("leaders", store)));
+  }
+  auto engine = std::make_shared<HierarchyEngine>(std::move(levels));
+  return Group(point.rank, point.size, make_staged_engine(std::move(engine), at::kCPU));
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "convoy/comm/engine.h"
+#include "convoy/shm/ticket.h"
+
+namespace convoy::comm {
+
+/// Work that another thread of this process does.
+class TicketWork : public Work {
+ public:
+  explicit TicketWork(std::shared_ptr<shm::Ticket> ticket) : ticket_(std::move(ticket)) {}
+  void wait() override { ticket_->wait(); }
+
+ private:
+  std::shared_ptr<shm::Ticket> ticket_;
+};
+
+}  // namespace convoy::comm

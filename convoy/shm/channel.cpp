@@ -1,0 +1,369 @@
+#include "convoy/shm/channel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "convoy/base/error.h"
+
+namespace convoy::shm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kAlign = 64;
+/// Between looks at who is still alive.
+constexpr std::chrono::milliseconds kLook{20};
+/// Up to this size each of more than two ranks reads all others' data: half the phases, more bytes.
+constexpr size_t kSmall = 8 << 10;
+
+enum Kind : uint32_t { AllReduce = 1, ReduceScatter, AllGather, Broadcast, AllToAll, Barrier };
+
+const char* name_of_kind(uint32_t kind) {
+  constexpr const char* kNames[] = {"nothing",   "all_reduce", "reduce_scatter", "all_gather",
+                                    "broadcast", "all_to_all", "barrier"};
+  return kind < std::size(kNames) ? kNames[kind] : "an unknown operation";
+}
+
+std::string to_text(const Announcement& a) {
+  if (a.kind == Barrier) return fmt::format("barrier '{}'", a.label.data());
+  return fmt::format("{} '{}' of {} {}{}", name_of_kind(a.kind), a.label.data(), a.count,
+                     name_of(static_cast<Dtype>(a.dtype)),
+                     a.kind == Broadcast ? fmt::format(" from rank {}", a.op) : "");
+}
+
+/// Bounds of part `index` of `count` equal parts of `bytes`, cut at multiples of 64 bytes.
+size_t part_begin(size_t bytes, int count, int index) {
+  if (index == count) return bytes;
+  const size_t lines = (bytes + kAlign - 1) / kAlign;
+  return std::min(bytes, lines * static_cast<size_t>(index) / static_cast<size_t>(count) * kAlign);
+}
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+/// Spinning pays only while each rank has a core of its own.
+int spins_for(int size) {
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return size <= cores ? 2000 : 50;
+}
+
+}  // namespace
+
+std::string describe(const Segment& segment, int rank) {
+  const auto activity = to_text(read_activity(segment.area(rank).activity.data()));
+  const int process = segment.area(rank).process;
+  std::string text = fmt::format("rank {}", rank);
+  if (process > 0) text += fmt::format(" (process {})", process);
+  if (!activity.empty()) text += fmt::format(", in `{}`", activity);
+  return text;
+}
+
+Channel::Channel(std::shared_ptr<Segment> segment, int rank, std::chrono::milliseconds timeout)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      size_(segment_->size()),
+      timeout_(timeout),
+      spins_(spins_for(size_)) {}
+
+void Channel::begin(uint32_t kind, Dtype dtype, uint32_t op, size_t count,
+                    const std::string& label) {
+  call_ = {posted_ + 1, kind, static_cast<uint32_t>(dtype), op, count, {}};
+  label.copy(call_.label.data(), call_.label.size() - 1);
+  if (segment_->aborted()) stopped();
+  segment_->area(rank_).announcements[posted_ % kSlots] = call_;
+}
+
+void Channel::post() {
+  segment_->area(rank_).posted.advance_to(++posted_);
+}
+
+uint32_t Channel::collect() {
+  const uint32_t phase = collected_;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    if (!segment_->area(peer).posted.spin(phase + 1, 1)) wait_for(peer, phase + 1);
+    if (phase + 1 == call_.phase) compare_announcement(peer, phase);
+  }
+  ++collected_;
+  return phase;
+}
+
+void Channel::wait_for(int peer, uint32_t phase) {
+  Counter& counter = segment_->area(peer).posted;
+  if (counter.spin(phase, spins_)) return;
+  const auto start = Clock::now();
+  while (!counter.reached(phase)) {
+    if (segment_->aborted()) stopped();
+    // Asked before looking again: what a rank posted before it left still counts.
+    const bool alive = segment_->is_alive(peer);
+    if (counter.reached(phase)) return;
+    if (!alive) {
+      give_up(fmt::format("'{}' did not finish: {} has ended", label(), describe(*segment_, peer)),
+              {peer});
+    }
+    if (Clock::now() - start > timeout_) {
+      std::vector<int> missing;
+      std::string who;
+      for (int other = 0; other < size_; ++other) {
+        if (other == rank_ || segment_->area(other).posted.reached(phase)) continue;
+        missing.push_back(other);
+        who += (who.empty() ? "" : " and ") + describe(*segment_, other);
+      }
+      give_up(fmt::format("rank {} waited {} s in '{}' for {}", rank_,
+                          static_cast<double>(timeout_.count()) / 1000, label(), who),
+              missing);
+    }
+    counter.sleep(phase, std::min(kLook, timeout_));
+  }
+}
+
+void Channel::compare_announcement(int peer, uint32_t phase) {
+  const Announcement& theirs = segment_->area(peer).announcements[phase % kSlots];
+  if (std::memcmp(&theirs, &call_, sizeof call_) == 0) return;
+  const auto reason = fmt::format(
+      "the ranks call different collectives: rank {} calls {}, rank {} {}", rank_, to_text(call_),
+      peer, theirs.phase == phase + 1 ? "calls " + to_text(theirs) : "is inside another one");
+  give_up(reason, {});
+}
+
+void Channel::give_up(const std::string& reason, const std::vector<int>& missing) {
+  segment_->abort(reason);
+  throw CommunicationError(fmt::format("[comm] {}", reason), missing);
+}
+
+void Channel::stopped() {
+  fail<CommunicationError>("comm", "'{}' was stopped: {}", label(), segment_->abort_reason());
+}
+
+void Channel::rounds(size_t count, const std::function<void(size_t)>& put,
+                     const std::function<void(size_t, uint32_t)>& take) {
+  count = std::max<size_t>(count, 1);  // a collective of nothing still meets
+  put(0);
+  post();
+  for (size_t i = 0; i < count; ++i) {
+    if (i + 1 < count) {
+      put(i + 1);
+      post();
+    }
+    take(i, collect());
+  }
+}
+
+void Channel::all_reduce(void* data, size_t count, Dtype dtype, Op op, const std::string& label) {
+  begin(AllReduce, dtype, static_cast<uint32_t>(op), count, label);
+  const size_t bytes = count * size_of(dtype);
+  if (size_ == 2 || bytes <= kSmall) {
+    all_reduce_direct(static_cast<char*>(data), bytes, dtype, op);
+  } else {
+    all_reduce_in_parts(static_cast<char*>(data), bytes, dtype, op);
+  }
+}
+
+void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
+  std::vector<const void*> inputs(static_cast<size_t>(size_));
+  const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
+  rounds(
+      (bytes + kSlotBytes - 1) / kSlotBytes,
+      [&](size_t i) { copy(my_slot(), data + i * kSlotBytes, length(i)); },
+      [&](size_t i, uint32_t phase) {
+        char* mine = data + i * kSlotBytes;
+        for (int r = 0; r < size_; ++r) {
+          inputs[static_cast<size_t>(r)] = r == rank_ ? mine : segment_->slot(r, phase);
+        }
+        reduce(dtype, op, mine, inputs, length(i) / size_of(dtype));
+      });
+}
+
+void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) {
+  const size_t count = (bytes + kSlotBytes - 1) / kSlotBytes;
+  const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
+  const auto begin_of = [&](size_t i, int r) { return part_begin(length(i), size_, r); };
+  std::vector<const void*> inputs(static_cast<size_t>(size_));
+  const auto contribute = [&](size_t i) {
+    const char* mine = data + i * kSlotBytes;
+    copy(my_slot(), mine, begin_of(i, rank_));
+    const size_t after = begin_of(i, rank_ + 1);
+    copy(my_slot() + after, mine + after, length(i) - after);
+    post();
+  };
+  const auto add_own_part = [&](size_t i) {
+    const uint32_t phase = collect();
+    const size_t begin = begin_of(i, rank_);
+    char* mine = data + i * kSlotBytes + begin;
+    for (int r = 0; r < size_; ++r) {
+      inputs[static_cast<size_t>(r)] = r == rank_ ? mine : segment_->slot(r, phase) + begin;
+    }
+    reduce(dtype, op, mine, inputs, (begin_of(i, rank_ + 1) - begin) / size_of(dtype));
+  };
+  const auto share_own_part = [&](size_t i) {
+    const size_t begin = begin_of(i, rank_);
+    copy(my_slot() + begin, data + i * kSlotBytes + begin, begin_of(i, rank_ + 1) - begin);
+    post();
+  };
+  const auto take_parts = [&](size_t i) {
+    const uint32_t phase = collect();
+    for (int step = 1; step < size_; ++step) {
+      const int r = (rank_ + step) % size_;
+      const size_t begin = begin_of(i, r);
+      copy(data + i * kSlotBytes + begin, segment_->slot(r, phase) + begin,
+           begin_of(i, r + 1) - begin);
+    }
+  };
+  // Piece i + 1 is contributed before piece i is shared: its readers never wait for its writers.
+  contribute(0);
+  if (count > 1) contribute(1);
+  add_own_part(0);
+  share_own_part(0);
+  for (size_t i = 1; i < count; ++i) {
+    add_own_part(i);
+    if (i + 1 < count) contribute(i + 1);
+    take_parts(i - 1);
+    share_own_part(i);
+  }
+  take_parts(count - 1);
+}
+
+void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> counts,
+                             Dtype dtype, Op op, const std::string& label) {
+  const size_t element = size_of(dtype);
+  begin(ReduceScatter, dtype, static_cast<uint32_t>(op),
+        std::accumulate(counts.begin(), counts.end(), size_t{0}), label);
+  // A slot holds a share for each destination.
+  const size_t share = kSlotBytes / static_cast<size_t>(size_) / kAlign * kAlign / element;
+  const auto here = [&](size_t i, size_t r) {
+    return std::min(share, counts[r] - std::min(counts[r], i * share));
+  };
+  std::vector<size_t> offsets(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), size_t{0});
+  const auto* from = static_cast<const char*>(in);
+  const auto own = static_cast<size_t>(rank_);
+  std::vector<const void*> inputs(counts.size());
+  rounds(
+      (*std::max_element(counts.begin(), counts.end()) + share - 1) / share,
+      [&](size_t i) {
+        for (size_t r = 0; r < counts.size(); ++r) {
+          if (r == own) continue;
+          copy(my_slot() + r * share * element, from + (offsets[r] + i * share) * element,
+               here(i, r) * element);
+        }
+      },
+      [&](size_t i, uint32_t phase) {
+        if (here(i, own) == 0) return;
+        for (size_t r = 0; r < counts.size(); ++r) {
+          inputs[r] = r == own ? from + (offsets[own] + i * share) * element
+                               : segment_->slot(static_cast<int>(r), phase) + own * share * element;
+        }
+        reduce(dtype, op, static_cast<char*>(out) + i * share * element, inputs, here(i, own));
+      });
+}
+
+void Channel::all_gather(void* out, const void* in, std::span<const size_t> counts, Dtype dtype,
+                         const std::string& label) {
+  begin(AllGather, dtype, 0, std::accumulate(counts.begin(), counts.end(), size_t{0}), label);
+  const size_t element = size_of(dtype);
+  std::vector<size_t> offsets(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), size_t{0});
+  auto* to = static_cast<char*>(out);
+  const auto own = static_cast<size_t>(rank_);
+  const auto length = [&](size_t i, size_t r) {
+    const size_t bytes = counts[r] * element;
+    return std::min(kSlotBytes, bytes - std::min(bytes, i * kSlotBytes));
+  };
+  const size_t most = *std::max_element(counts.begin(), counts.end()) * element;
+  rounds(
+      (most + kSlotBytes - 1) / kSlotBytes,
+      [&](size_t i) {
+        const char* piece = static_cast<const char*>(in) + i * kSlotBytes;
+        copy(my_slot(), piece, length(i, own));
+        copy(to + offsets[own] * element + i * kSlotBytes, piece, length(i, own));
+      },
+      [&](size_t i, uint32_t phase) {
+        for (int step = 1; step < size_; ++step) {
+          const int r = (rank_ + step) % size_;
+          const auto index = static_cast<size_t>(r);
+          copy(to + offsets[index] * element + i * kSlotBytes, segment_->slot(r, phase),
+               length(i, index));
+        }
+      });
+}
+
+void Channel::broadcast(void* data, size_t count, Dtype dtype, int root,
+                        const std::string& label) {
+  begin(Broadcast, dtype, static_cast<uint32_t>(root), count, label);
+  const size_t bytes = count * size_of(dtype);
+  auto* memory = static_cast<char*>(data);
+  const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
+  rounds(
+      (bytes + kSlotBytes - 1) / kSlotBytes,
+      [&](size_t i) {
+        if (rank_ == root && bytes > 0) copy(my_slot(), memory + i * kSlotBytes, length(i));
+      },
+      [&](size_t i, uint32_t phase) {
+        if (rank_ != root && bytes > 0) {
+          copy(memory + i * kSlotBytes, segment_->slot(root, phase), length(i));
+        }
+      });
+}
+
+void Channel::all_to_all(void* out, std::span<const size_t> receive, const void* in,
+                         std::span<const size_t> send, Dtype dtype, const std::string& label) {
+  begin(AllToAll, dtype, 0, 0, label);  // the ranks may differ in their counts
+  const size_t element = size_of(dtype);
+  const auto own = static_cast<size_t>(rank_);
+  // First everyone tells what it sends to whom.
+  size_t most = 0;
+  bool fits = true;
+  rounds(
+      1, [&](size_t) { copy(my_slot(), send.data(), send.size_bytes()); },
+      [&](size_t, uint32_t phase) {
+        for (int r = 0; r < size_; ++r) {
+          const auto* theirs = reinterpret_cast<const size_t*>(segment_->slot(r, phase));
+          const size_t* counts = r == rank_ ? send.data() : theirs;
+          most = std::max(most, *std::max_element(counts, counts + size_));
+          fits &= counts[own] == receive[static_cast<size_t>(r)];
+        }
+      });
+  if (!fits) {
+    segment_->abort(fmt::format("rank {}: '{}' sends other sizes than are received", rank_, label));
+    fail<CommunicationError>("comm", "'{}': rank {} does not expect what the others send it",
+                             label, rank_);
+  }
+  const size_t share = kSlotBytes / static_cast<size_t>(size_) / kAlign * kAlign / element;
+  const auto here = [&](size_t i, size_t count) {
+    return std::min(share, count - std::min(count, i * share));
+  };
+  std::vector<size_t> from(send.size()), to(send.size());
+  std::exclusive_scan(send.begin(), send.end(), from.begin(), size_t{0});
+  std::exclusive_scan(receive.begin(), receive.end(), to.begin(), size_t{0});
+  const auto* source = static_cast<const char*>(in);
+  auto* target = static_cast<char*>(out);
+  copy(target + to[own] * element, source + from[own] * element, send[own] * element);
+  rounds(
+      (most + share - 1) / share,
+      [&](size_t i) {
+        for (size_t r = 0; r < send.size(); ++r) {
+          if (r == own) continue;
+          copy(my_slot() + r * share * element, source + (from[r] + i * share) * element,
+               here(i, send[r]) * element);
+        }
+      },
+      [&](size_t i, uint32_t phase) {
+        for (int step = 1; step < size_; ++step) {
+          const auto r = static_cast<size_t>((rank_ + step) % size_);
+          copy(target + (to[r] + i * share) * element,
+               segment_->slot(static_cast<int>(r), phase) + own * share * element,
+               here(i, receive[r]) * element);
+        }
+      });
+}
+
+void Channel::barrier(const std::string& label) {
+  begin(Barrier, Dtype::U8, 0, 0, label);
+  rounds(1, [](size_t) {}, [](size_t, uint32_t) {});
+}
+
+}  // namespace convoy::shm

@@ -1,0 +1,180 @@
+#include "convoy/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "convoy/base/error.h"
+
+namespace convoy::shm {
+
+namespace {
+
+constexpr uint64_t kMagic = 0x31'79'6f'76'6e'6f'63;  // "convoy1"
+
+enum AbortState : uint32_t { kRunning, kWriting, kAborted };
+
+struct Header {
+  std::atomic<uint64_t> magic;
+  std::atomic<uint32_t> size;
+  std::atomic<uint32_t> state;
+  std::array<char, 1000> reason;
+};
+constexpr size_t kHeaderBytes = 4096;
+static_assert(sizeof(Header) <= kHeaderBytes);
+
+size_t round_to_page(size_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+/// A record lock on the byte of a rank: the kernel takes it away when the process ends.
+struct flock lock_of(int rank, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = rank;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+std::shared_ptr<Segment> Segment::of_threads(int size) {
+  return std::shared_ptr<Segment>(new Segment(-1, size));
+}
+
+std::shared_ptr<Segment> Segment::create(int size) {
+  const int fd = ::memfd_create("convoy", MFD_CLOEXEC);
+  if (fd < 0) {
+    fail<CommunicationError>("shm", "cannot make shared memory: {}; try backend = gloo",
+                             std::strerror(errno));
+  }
+  return std::shared_ptr<Segment>(new Segment(fd, size));
+}
+
+std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
+  std::shared_ptr<Segment> segment(new Segment(fd, size));
+  const auto* header = reinterpret_cast<const Header*>(segment->memory_);
+  if (header->magic != kMagic || header->size != static_cast<uint32_t>(size)) {
+    fail<CommunicationError>("shm",
+                             "the shared memory is not that of this version of convoy for {} "
+                             "ranks; try the same program on all ranks",
+                             size);
+  }
+  return segment;
+}
+
+Segment::Segment(int fd, int size) : fd_(fd), size_(size) {
+  const size_t bytes = total_bytes();
+  struct stat status {};
+  const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);
+  void* memory = MAP_FAILED;
+  if (fd < 0) {
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  } else if (!is_new ? static_cast<size_t>(status.st_size) == bytes
+                     : ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  }
+  if (memory == MAP_FAILED) {
+    const int reason = errno;
+    if (fd >= 0) ::close(fd);
+    fail<CommunicationError>("shm",
+                             "cannot map {} bytes of shared memory for {} ranks: {}; try backend = "
+                             "gloo",
+                             bytes, size, std::strerror(reason));
+  }
+  memory_ = static_cast<char*>(memory);
+  if (!is_new) return;
+  auto* header = reinterpret_cast<Header*>(memory_);
+  header->size = static_cast<uint32_t>(size);
+  header->magic = kMagic;
+}
+
+Segment::~Segment() {
+  if (rank_ >= 0) retract_activity(area(rank_).activity.data());
+  ::munmap(memory_, total_bytes());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void Segment::enter(int rank) {
+  if (fd_ < 0) return;
+  auto lock = lock_of(rank, F_WRLCK);
+  if (::fcntl(fd_, F_SETLK, &lock) != 0) {
+    fail<CommunicationError>("shm", "rank {} is there twice: its place is taken; try one launcher",
+                             rank);
+  }
+  rank_ = rank;
+  area(rank).process = ::getpid();
+  publish_activity(area(rank).activity.data());
+}
+
+bool Segment::is_alive(int rank) const {
+  if (fd_ < 0 || rank == rank_ || area(rank).process == 0) return true;
+  auto lock = lock_of(rank, F_WRLCK);
+  return ::fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+size_t Segment::slots_offset() const {
+  const auto size = static_cast<size_t>(size_);
+  return round_to_page(kHeaderBytes + size * sizeof(RankArea) + size * size * sizeof(MailboxArea));
+}
+
+size_t Segment::letters_offset() const {
+  return slots_offset() + static_cast<size_t>(size_) * kSlots * kSlotBytes;
+}
+
+size_t Segment::total_bytes() const {
+  return letters_offset() + static_cast<size_t>(size_) * static_cast<size_t>(size_) * kLetters *
+                                kLetterBytes;
+}
+
+RankArea& Segment::area(int rank) const {
+  return reinterpret_cast<RankArea*>(memory_ + kHeaderBytes)[rank];
+}
+
+char* Segment::slot(int rank, uint32_t phase) const {
+  return memory_ + slots_offset() +
+         (static_cast<size_t>(rank) * kSlots + phase % kSlots) * kSlotBytes;
+}
+
+MailboxArea& Segment::mailbox(int from, int to) const {
+  auto* first = memory_ + kHeaderBytes + static_cast<size_t>(size_) * sizeof(RankArea);
+  return reinterpret_cast<MailboxArea*>(first)[from * size_ + to];
+}
+
+char* Segment::letter(int from, int to, uint32_t index) const {
+  const auto box = static_cast<size_t>(from * size_ + to);
+  return memory_ + letters_offset() + (box * kLetters + index % kLetters) * kLetterBytes;
+}
+
+void Segment::abort(const std::string& reason) {
+  auto* header = reinterpret_cast<Header*>(memory_);
+  uint32_t expected = kRunning;
+  if (header->state.compare_exchange_strong(expected, kWriting)) {
+    const size_t length = std::min(reason.size(), header->reason.size() - 1);
+    std::copy_n(reason.begin(), length, header->reason.begin());
+    header->state = kAborted;
+  }
+  for (int r = 0; r < size_; ++r) {
+    area(r).posted.wake();
+    area(r).bell.wake();
+  }
+}
+
+bool Segment::aborted() const {
+  return reinterpret_cast<const Header*>(memory_)->state.load(std::memory_order_relaxed) !=
+         kRunning;
+}
+
+std::string Segment::abort_reason() const {
+  const auto* header = reinterpret_cast<const Header*>(memory_);
+  return header->state == kAborted ? header->reason.data() : "another rank stopped";
+}
+
+}  // namespace convoy::shm

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "convoy/base/activity.h"
+#include "convoy/shm/waiting.h"
+
+namespace convoy::shm {
+
+/// Phases of a collective whose data one rank keeps at a time, see Channel.
+inline constexpr uint32_t kSlots = 4;
+inline constexpr size_t kSlotBytes = 256 << 10;
+/// Of a mailbox, see Mailbox.
+inline constexpr uint32_t kLetters = 2;
+inline constexpr size_t kLetterBytes = 64 << 10;
+
+/// What a rank says it is about to do, for the others to compare with their own intention.
+struct Announcement {
+  uint32_t phase;  ///< in which it begins, plus one: 0 is none
+  uint32_t kind;
+  uint32_t dtype;
+  uint32_t op;  ///< or the root
+  uint64_t count;
+  std::array<char, 104> label;
+};
+
+/// One rank's part of the memory that all ranks of a host share.
+struct alignas(128) RankArea {
+  Counter posted;                      ///< phases whose data lie in the slots
+  Counter bell;                        ///< rung when a mailbox of this rank changed
+  std::array<Announcement, kSlots> announcements;
+  std::atomic<int32_t> process;        ///< its id
+  alignas(8) std::array<char, kActivityBytes> activity;
+};
+
+/// The two ends of a mailbox: how many letters were put in and taken out.
+struct alignas(128) MailboxArea {
+  std::atomic<uint32_t> written;
+  alignas(64) std::atomic<uint32_t> taken;
+};
+
+/// Memory that the ranks of one host share: of threads, or of processes (a memfd, which belongs to
+/// no folder and goes with the last of them). Pages come into being when they are first touched.
+class Segment {
+ public:
+  /// For threads of this process.
+  static std::shared_ptr<Segment> of_threads(int size);
+  /// For processes; fd() is to be handed to the others. Throws CommunicationError.
+  static std::shared_ptr<Segment> create(int size);
+  /// Takes over a descriptor that create() made in another process. Throws CommunicationError when
+  /// it is not what is expected.
+  static std::shared_ptr<Segment> adopt(int fd, int size);
+
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  int size() const { return size_; }
+  int fd() const { return fd_; }
+
+  /// Makes this process rank `rank`: the others see when it ends, and what it is doing.
+  void enter(int rank);
+  /// Whether the process of a rank that entered still runs. Threads always do.
+  bool is_alive(int rank) const;
+
+  RankArea& area(int rank) const;
+  char* slot(int rank, uint32_t phase) const;
+  MailboxArea& mailbox(int from, int to) const;
+  char* letter(int from, int to, uint32_t index) const;
+
+  /// Makes all present and later waits of all ranks fail; the first reason stays.
+  void abort(const std::string& reason);
+  bool aborted() const;
+  std::string abort_reason() const;
+
+ private:
+  Segment(int fd, int size);
+  size_t slots_offset() const;
+  size_t letters_offset() const;
+  size_t total_bytes() const;
+
+  int fd_;
+  int size_;
+  int rank_ = -1;
+  char* memory_ = nullptr;
+};
+
+}  // namespace convoy::shm

@@ -1,0 +1,105 @@
+#include "convoy/shm/courier.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/shm/worker.h"
+#include "tests/shm/ranks_testing.h"
+
+namespace convoy::shm {
+namespace {
+
+TEST(Courier, RanksMaySendToEachOtherBeforeEitherReceives) {
+  run_ranks(3, [](auto segment, int rank) {
+    Courier courier(segment, rank, kPatience);
+    for (size_t count : {0, 1, 16368, 16369, 500000}) {
+      std::vector<float> mine(count, static_cast<float>(rank));
+      std::vector<std::vector<float>> theirs(3, std::vector<float>(count, -1));
+      std::vector<std::shared_ptr<Ticket>> tickets;
+      for (int other = 0; other < 3; ++other) {
+        if (other == rank) continue;
+        tickets.push_back(courier.send(mine.data(), count, Dtype::F32, other, "activations"));
+      }
+      for (int other = 0; other < 3; ++other) {
+        if (other == rank) continue;
+        tickets.push_back(courier.receive(theirs[static_cast<size_t>(other)].data(), count,
+                                          Dtype::F32, other, "activations"));
+      }
+      for (auto& ticket : tickets) ticket->wait();
+      for (int other = 0; other < 3; ++other) {
+        if (other == rank) continue;
+        EXPECT_EQ(theirs[static_cast<size_t>(other)],
+                  std::vector<float>(count, static_cast<float>(other)));
+      }
+    }
+  });
+}
+
+TEST(Courier, KeepsTheOrderBetweenTwoRanks) {
+  run_ranks(2, [](auto segment, int rank) {
+    Courier courier(segment, rank, kPatience);
+    std::vector<int32_t> values(2000);
+    std::vector<std::shared_ptr<Ticket>> tickets;
+    for (int32_t i = 0; i < 2000; ++i) {
+      auto& value = values[static_cast<size_t>(i)];
+      if (rank == 0) value = i;
+      tickets.push_back(rank == 0 ? courier.send(&value, 1, Dtype::I32, 1, "number")
+                                  : courier.receive(&value, 1, Dtype::I32, 0, "number"));
+    }
+    for (auto& ticket : tickets) ticket->wait();
+    for (int32_t i = 0; i < 2000; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], i);
+  });
+}
+
+TEST(Courier, WhatIsNotExpectedIsRefusedByName) {
+  run_ranks(2, [](auto segment, int rank) {
+    Courier courier(segment, rank, kPatience);
+    std::vector<float> data(10);
+    if (rank == 0) {
+      courier.send(data.data(), 4, Dtype::F32, 1, "activations")->wait();
+      return;
+    }
+    auto ticket = courier.receive(data.data(), 10, Dtype::F32, 0, "gradients");
+    try {
+      ticket->wait();
+      ADD_FAILURE();
+    } catch (const CommunicationError& error) {
+      const std::string said = error.what();
+      EXPECT_NE(said.find("expects 10 fp32, but rank 0 sends 4 fp32 as 'activations'"),
+                std::string::npos)
+          << said;
+    }
+  });
+}
+
+TEST(Courier, WaitsNoLongerThanTheTimeout) {
+  run_ranks(2, [](auto segment, int rank) {
+    if (rank == 1) return;
+    Courier courier(segment, rank, std::chrono::milliseconds(150));
+    float value = 0;
+    auto ticket = courier.receive(&value, 1, Dtype::F32, 1, "activations");
+    EXPECT_THROW(ticket->wait(), CommunicationError);
+  });
+}
+
+TEST(Worker, KeepsTheOrderAlsoOfWhatTheCallerDoesItself) {
+  Worker worker;
+  std::vector<int> order;
+  std::vector<std::shared_ptr<Ticket>> tickets;
+  for (int i = 0; i < 300; ++i) {
+    if (i % 3 == 2) {
+      worker.run([&order, i] { order.push_back(i); });
+    } else {
+      tickets.push_back(worker.start([&order, i] { order.push_back(i); }));
+    }
+  }
+  for (auto& ticket : tickets) ticket->wait();
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
+  EXPECT_THROW(worker.run([] { throw CommunicationError("no"); }), CommunicationError);
+  EXPECT_THROW(worker.start([] { throw CommunicationError("no"); })->wait(), CommunicationError);
+  worker.run([&order] { order.clear(); });
+  EXPECT_TRUE(order.empty());
+}
+
+}  // namespace
+}  // namespace convoy::shm
