@@ -2,6 +2,8 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/measure.h"
 
 namespace convoy::cli {
 
@@ -45,6 +47,38 @@ void add_bench(CLI::App& app, Run& run) {
       "samples/s "
       "of convoy bench step.\n"
       "Example:\n  convoy bench loader run.toml --data.memory_budget_mb 1\n");
+  auto collectives = std::make_shared<CollectivesBench>();
+  collectives->collectives = comm::measurable_collectives();
+  auto* talking = command->add_subcommand("collectives", "Time what ranks say to each other");
+  talking->add_option("--engines", collectives->engines, "shm, gloo, threads, nccl")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "gloo", "threads", "nccl"}));
+  talking
+      ->add_option("--collectives", collectives->collectives,
+                   join(comm::measurable_collectives()))
+      ->delimiter(',')
+      ->check(CLI::IsMember(comm::measurable_collectives()));
+  talking->add_option("--dtypes", collectives->dtypes, "fp32, fp16, bf16, int32, int64")
+      ->delimiter(',');
+  talking->add_option("--sizes", collectives->sizes, "bytes, such as 1K,64K,16M")->delimiter(',');
+  talking->add_option("--ranks", collectives->ranks, "numbers of ranks on this host")
+      ->delimiter(',');
+  talking->add_option("--device", collectives->device, "cpu, cuda: where the tensors lie");
+  talking->add_option("--seconds", collectives->seconds_per_cell, "to spend on each number");
+  talking->add_option("--output", collectives->output,
+                      "folder for collectives.json, collectives_fit.json and collectives.svg");
+  talking->add_flag("--json", collectives->json, "print JSON");
+  talking->add_option("--results", collectives->results)->group("");
+  talking->footer(
+      "Prints time, bandwidth (bytes over time) and bus bandwidth (as NCCL's tests define it) for "
+      "each size, engine and collective, and latency and bandwidth fitted to them. Tensors lie in "
+      "memory of each rank's own; 'copy' is one rank alone that copies as many bytes.\n"
+      "Under a launcher (convoy launch, torchrun, srun, mpirun) its ranks are measured.\n"
+      "Examples:\n  convoy bench collectives\n"
+      "  convoy bench collectives --engines shm --collectives all_reduce --dtypes fp32,bf16 "
+      "--ranks 2,4 --output runs/collectives\n");
+  talking->callback(
+      [collectives, &run] { run = [collectives] { return bench_collectives(*collectives); }; });
   loading->callback([loader, &run] { run = [loader] { return bench_loader(*loader); }; });
   timing->callback([step, &run] { run = [step] { return bench_step(*step); }; });
 }

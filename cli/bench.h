@@ -36,4 +36,20 @@ struct LoaderBench {
 /// `convoy bench loader`.
 int bench_loader(const LoaderBench& options);
 
+struct CollectivesBench {
+  std::vector<std::string> engines{"shm", "gloo", "threads"};
+  std::vector<std::string> collectives;  ///< all by default
+  std::vector<std::string> dtypes{"fp32"};
+  std::vector<std::string> sizes{"1K", "16K", "256K", "1M", "4M", "16M", "64M"};
+  std::vector<int> ranks{2};
+  std::string device = "cpu";
+  double seconds_per_cell = 0.3;
+  bool json = false;
+  std::string output;
+  std::string results;  ///< where a rank leaves its times for the process that started it
+};
+
+/// `convoy bench collectives`.
+int bench_collectives(const CollectivesBench& options);
+
 }  // namespace convoy::cli

@@ -20,7 +20,12 @@ void check_backend(const std::string& backend, at::Device device) {
 
 Group connect(const MeetingPoint& point, const std::string& backend, at::Device device) {
   check_backend(backend, device);
-  const auto store = open_store(point);
+  return connect(point, open_store(point), backend, device);
+}
+
+Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+              const std::string& backend, at::Device device) {
+  check_backend(backend, device);
   if (backend == "nccl" || (backend == "auto" && device.is_cuda() && has_nccl())) {
     return make_nccl_group(point, store, device);
   }

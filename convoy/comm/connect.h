@@ -17,4 +17,8 @@ void check_backend(const std::string& backend, at::Device device);
 /// come.
 Group connect(const MeetingPoint& point, const std::string& backend, at::Device device);
 
+/// The same through a store that is open already; each group needs a prefix of its own.
+Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+              const std::string& backend, at::Device device);
+
 }  // namespace convoy::comm

@@ -69,59 +69,78 @@ Counts Group::parts(const Counts& given, const at::Tensor& all, const char* what
   return counts;
 }
 
-Group::Handle Group::reduce(at::Tensor tensor, ReduceOp op, const std::string& label,
-                            bool waits_at_once) const {
-  check_average(tensor, op, label);
+Group::Handle Group::reduce(at::Tensor tensor, ReduceOp op, const Call& call) const {
+  check_average(tensor, op, call.label);
   if (!engine_) return {};
-  return begin(tensor, label, [&] {
+  return begin(tensor, call.label, [&] {
     const auto sum = op == ReduceOp::Average ? ReduceOp::Sum : op;
-    return divided(engine_->all_reduce(tensor, sum, {label, waits_at_once}), op, tensor, size_);
+    return divided(engine_->all_reduce(tensor, sum, call), op, tensor, size_);
   });
 }
 
 Group::Handle Group::start_all_reduce(at::Tensor tensor, ReduceOp op,
                                       const std::string& label) const {
-  return reduce(std::move(tensor), op, label, false);
+  return reduce(std::move(tensor), op, {label});
 }
 
 void Group::all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const {
-  reduce(std::move(tensor), op, label, true).wait();
+  reduce(std::move(tensor), op, {label, true}).wait();
 }
 
-Group::Handle Group::start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op,
-                                          const std::string& label, const Counts& counts) const {
-  check_average(in, op, label);
-  check(out, label);
-  const auto all = parts(counts, in, "reduces", label);
+Group::Handle Group::scatter(at::Tensor out, at::Tensor in, ReduceOp op, const Counts& counts,
+                             const Call& call) const {
+  check_average(in, op, call.label);
+  check(out, call.label);
+  const auto all = parts(counts, in, "reduces", call.label);
   if (out.numel() != all[static_cast<size_t>(rank_)]) {
-    fail<UsageError>("comm", "'{}' reduces into {} elements; expected {}", label, out.numel(),
+    fail<UsageError>("comm", "'{}' reduces into {} elements; expected {}", call.label, out.numel(),
                      all[static_cast<size_t>(rank_)]);
   }
   if (!engine_) {
     out.view({-1}).copy_(in.view({-1}));
     return {};
   }
-  return begin(in, label, [&] {
+  return begin(in, call.label, [&] {
     const auto sum = op == ReduceOp::Average ? ReduceOp::Sum : op;
-    auto work = engine_->reduce_scatter(out.view({-1}), in.view({-1}), all, sum, {label});
+    auto work = engine_->reduce_scatter(out.view({-1}), in.view({-1}), all, sum, call);
     return divided(std::move(work), op, out, size_);
   });
 }
 
-Group::Handle Group::start_all_gather(at::Tensor out, at::Tensor in, const std::string& label,
-                                      const Counts& counts) const {
-  check(out, label);
-  const auto all = parts(counts, out, "gathers", label);
+Group::Handle Group::start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op,
+                                          const std::string& label, const Counts& counts) const {
+  return scatter(std::move(out), std::move(in), op, counts, {label});
+}
+
+void Group::reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,
+                           const Counts& counts) const {
+  scatter(std::move(out), std::move(in), op, counts, {label, true}).wait();
+}
+
+Group::Handle Group::gather(at::Tensor out, at::Tensor in, const Counts& counts,
+                            const Call& call) const {
+  check(out, call.label);
+  const auto all = parts(counts, out, "gathers", call.label);
   if (in.numel() != all[static_cast<size_t>(rank_)]) {
-    fail<UsageError>("comm", "'{}' gathers {} elements of rank {}; expected {}", label, in.numel(),
-                     rank_, all[static_cast<size_t>(rank_)]);
+    fail<UsageError>("comm", "'{}' gathers {} elements of rank {}; expected {}", call.label,
+                     in.numel(), rank_, all[static_cast<size_t>(rank_)]);
   }
   if (!engine_) {
     if (out.data_ptr() != in.data_ptr()) out.view({-1}).copy_(in.view({-1}));
     return {};
   }
-  return begin(in, label,
-               [&] { return engine_->all_gather(out.view({-1}), in.view({-1}), all, {label}); });
+  return begin(in, call.label,
+               [&] { return engine_->all_gather(out.view({-1}), in.view({-1}), all, call); });
+}
+
+Group::Handle Group::start_all_gather(at::Tensor out, at::Tensor in, const std::string& label,
+                                      const Counts& counts) const {
+  return gather(std::move(out), std::move(in), counts, {label});
+}
+
+void Group::all_gather(at::Tensor out, at::Tensor in, const std::string& label,
+                       const Counts& counts) const {
+  gather(std::move(out), std::move(in), counts, {label, true}).wait();
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label) const {
@@ -129,7 +148,7 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label)
   auto shape = in.sizes().vec();
   shape.insert(shape.begin(), size_);
   auto out = at::empty(shape, in.options());
-  start_all_gather(out, in, label).wait();
+  all_gather(out, in, label);
   return out;
 }
 
@@ -143,18 +162,28 @@ void Group::broadcast(at::Tensor tensor, int root, const std::string& label) con
   begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label, true}); }).wait();
 }
 
-Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
-                                      const Counts& receive, const Counts& send) const {
-  check(out, label);
-  const auto from = parts(receive, out, "receives", label);
-  const auto to = parts(send, in, "sends", label);
+Group::Handle Group::exchange(at::Tensor out, at::Tensor in, const Counts& receive,
+                              const Counts& send, const Call& call) const {
+  check(out, call.label);
+  const auto from = parts(receive, out, "receives", call.label);
+  const auto to = parts(send, in, "sends", call.label);
   if (!engine_) {
     out.view({-1}).copy_(in.view({-1}));
     return {};
   }
-  return begin(in, label, [&] {
-    return engine_->all_to_all(out.view({-1}), from, in.view({-1}), to, {label});
+  return begin(in, call.label, [&] {
+    return engine_->all_to_all(out.view({-1}), from, in.view({-1}), to, call);
   });
+}
+
+Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
+                                      const Counts& receive, const Counts& send) const {
+  return exchange(std::move(out), std::move(in), receive, send, {label});
+}
+
+void Group::all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
+                       const Counts& receive, const Counts& send) const {
+  exchange(std::move(out), std::move(in), receive, send, {label, true}).wait();
 }
 
 Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& label) const {

@@ -48,11 +48,15 @@ class Group {
   /// counts all parts have as many elements as out.
   Handle start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,
                               const Counts& counts = {}) const;
+  void reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,
+                      const Counts& counts = {}) const;
 
   /// out = the ranks' `in` one after the other, counts[r] elements of rank r; without counts all
   /// have as many elements as this rank's. `in` may be its place in `out`.
   Handle start_all_gather(at::Tensor out, at::Tensor in, const std::string& label,
                           const Counts& counts = {}) const;
+  void all_gather(at::Tensor out, at::Tensor in, const std::string& label,
+                  const Counts& counts = {}) const;
   /// The ranks' tensors (equal shapes) stacked along a new first dimension.
   at::Tensor all_gather(const at::Tensor& tensor, const std::string& label) const;
 
@@ -63,6 +67,8 @@ class Group {
   /// elements; without counts all parts are equal.
   Handle start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                           const Counts& receive = {}, const Counts& send = {}) const;
+  void all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
+                  const Counts& receive = {}, const Counts& send = {}) const;
 
   /// To and from another rank. What one rank sends to another arrives in the order sent.
   Handle start_send(at::Tensor tensor, int to, const std::string& label) const;
@@ -77,7 +83,12 @@ class Group {
   /// Counts the exchange and starts it, each in its range of the trace.
   template <class Start>
   Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start) const;
-  Handle reduce(at::Tensor tensor, ReduceOp op, const std::string& label, bool waits_at_once) const;
+  Handle reduce(at::Tensor tensor, ReduceOp op, const Call& call) const;
+  Handle scatter(at::Tensor out, at::Tensor in, ReduceOp op, const Counts& counts,
+                 const Call& call) const;
+  Handle gather(at::Tensor out, at::Tensor in, const Counts& counts, const Call& call) const;
+  Handle exchange(at::Tensor out, at::Tensor in, const Counts& receive, const Counts& send,
+                  const Call& call) const;
   Counts parts(const Counts& given, const at::Tensor& all, const char* what,
                const std::string& label) const;
 

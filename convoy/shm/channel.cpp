@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "convoy/shm/copy.h"
+#include "convoy/shm/cores.h"
 
 namespace convoy::shm {
 
@@ -41,15 +43,16 @@ size_t part_begin(size_t bytes, int count, int index) {
   return std::min(bytes, lines * static_cast<size_t>(index) / static_cast<size_t>(count) * kAlign);
 }
 
-void copy(void* to, const void* from, size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+/// How a result of `bytes` is written.
+auto writer(size_t bytes) {
+  return bytes >= kStreamingBytes ? copy_streaming : copy;
 }
 
-/// Spinning pays only while each rank has a core of its own.
-int spins_for(int size) {
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return size <= cores ? 2000 : 50;
-}
+/// Spinning pays only while each rank has a core of its own: about 40 us and half a microsecond.
+constexpr int kSpins = 2000;
+constexpr int kSpinsWithoutCore = 25;
+/// Between two moves to another core.
+constexpr std::chrono::milliseconds kSettle{5};
 
 }  // namespace
 
@@ -67,7 +70,7 @@ Channel::Channel(std::shared_ptr<Segment> segment, int rank, std::chrono::millis
       rank_(rank),
       size_(segment_->size()),
       timeout_(timeout),
-      spins_(spins_for(size_)) {}
+      has_core_(size_ <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
 void Channel::begin(uint32_t kind, Dtype dtype, uint32_t op, size_t count,
                     const std::string& label) {
@@ -78,6 +81,7 @@ void Channel::begin(uint32_t kind, Dtype dtype, uint32_t op, size_t count,
 }
 
 void Channel::post() {
+  segment_->area(rank_).core.store(current_core(), std::memory_order_relaxed);
   segment_->area(rank_).posted.advance_to(++posted_);
 }
 
@@ -94,7 +98,8 @@ uint32_t Channel::collect() {
 
 void Channel::wait_for(int peer, uint32_t phase) {
   Counter& counter = segment_->area(peer).posted;
-  if (counter.spin(phase, spins_)) return;
+  if (counter.spin(phase, has_core_ ? kSpins : kSpinsWithoutCore)) return;
+  make_room(peer);
   const auto start = Clock::now();
   while (!counter.reached(phase)) {
     if (segment_->aborted()) stopped();
@@ -119,6 +124,14 @@ void Channel::wait_for(int peer, uint32_t phase) {
     }
     counter.sleep(phase, std::min(kLook, timeout_));
   }
+}
+
+void Channel::make_room(int peer) {
+  if (!has_core_ || Clock::now() - made_room_ < kSettle) return;
+  const int core = segment_->area(peer).core.load(std::memory_order_relaxed);
+  if (core != current_core()) return;
+  made_room_ = Clock::now();
+  leave_core(core);
 }
 
 void Channel::compare_announcement(int peer, uint32_t phase) {
@@ -151,6 +164,7 @@ void Channel::rounds(size_t count, const std::function<void(size_t)>& put,
     }
     take(i, collect());
   }
+  end_streaming();
 }
 
 void Channel::all_reduce(void* data, size_t count, Dtype dtype, Op op, const std::string& label) {
@@ -274,19 +288,20 @@ void Channel::all_gather(void* out, const void* in, std::span<const size_t> coun
     return std::min(kSlotBytes, bytes - std::min(bytes, i * kSlotBytes));
   };
   const size_t most = *std::max_element(counts.begin(), counts.end()) * element;
+  const auto write = writer(call_.count * element);
   rounds(
       (most + kSlotBytes - 1) / kSlotBytes,
       [&](size_t i) {
         const char* piece = static_cast<const char*>(in) + i * kSlotBytes;
         copy(my_slot(), piece, length(i, own));
-        copy(to + offsets[own] * element + i * kSlotBytes, piece, length(i, own));
+        write(to + offsets[own] * element + i * kSlotBytes, piece, length(i, own));
       },
       [&](size_t i, uint32_t phase) {
         for (int step = 1; step < size_; ++step) {
           const int r = (rank_ + step) % size_;
           const auto index = static_cast<size_t>(r);
-          copy(to + offsets[index] * element + i * kSlotBytes, segment_->slot(r, phase),
-               length(i, index));
+          write(to + offsets[index] * element + i * kSlotBytes, segment_->slot(r, phase),
+                length(i, index));
         }
       });
 }
@@ -296,6 +311,7 @@ void Channel::broadcast(void* data, size_t count, Dtype dtype, int root,
   begin(Broadcast, dtype, static_cast<uint32_t>(root), count, label);
   const size_t bytes = count * size_of(dtype);
   auto* memory = static_cast<char*>(data);
+  const auto write = writer(bytes);
   const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
   rounds(
       (bytes + kSlotBytes - 1) / kSlotBytes,
@@ -304,7 +320,7 @@ void Channel::broadcast(void* data, size_t count, Dtype dtype, int root,
       },
       [&](size_t i, uint32_t phase) {
         if (rank_ != root && bytes > 0) {
-          copy(memory + i * kSlotBytes, segment_->slot(root, phase), length(i));
+          write(memory + i * kSlotBytes, segment_->slot(root, phase), length(i));
         }
       });
 }
@@ -341,7 +357,9 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
   std::exclusive_scan(receive.begin(), receive.end(), to.begin(), size_t{0});
   const auto* source = static_cast<const char*>(in);
   auto* target = static_cast<char*>(out);
-  copy(target + to[own] * element, source + from[own] * element, send[own] * element);
+  const auto write =
+      writer(std::accumulate(receive.begin(), receive.end(), size_t{0}) * element);
+  write(target + to[own] * element, source + from[own] * element, send[own] * element);
   rounds(
       (most + share - 1) / share,
       [&](size_t i) {
@@ -354,9 +372,9 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
       [&](size_t i, uint32_t phase) {
         for (int step = 1; step < size_; ++step) {
           const auto r = static_cast<size_t>((rank_ + step) % size_);
-          copy(target + (to[r] + i * share) * element,
-               segment_->slot(static_cast<int>(r), phase) + own * share * element,
-               here(i, receive[r]) * element);
+          write(target + (to[r] + i * share) * element,
+                segment_->slot(static_cast<int>(r), phase) + own * share * element,
+                here(i, receive[r]) * element);
         }
       });
 }

@@ -64,6 +64,8 @@ class Channel {
   /// Waits until all have posted the oldest phase that was not collected; returns its number.
   uint32_t collect();
   void wait_for(int peer, uint32_t phase);
+  /// Leaves the core to `peer` if it was seen on the same.
+  void make_room(int peer);
   void compare_announcement(int peer, uint32_t phase);
   [[noreturn]] void give_up(const std::string& reason, const std::vector<int>& missing);
   [[noreturn]] void stopped();  // by another rank
@@ -79,7 +81,8 @@ class Channel {
   int rank_;
   int size_;
   std::chrono::milliseconds timeout_;
-  int spins_;
+  bool has_core_;  ///< for each rank there is one
+  std::chrono::steady_clock::time_point made_room_{};
   uint32_t posted_ = 0;
   uint32_t collected_ = 0;
   Announcement call_{};  // the collective under way

@@ -35,6 +35,7 @@ struct alignas(128) RankArea {
   Counter bell;                        ///< rung when a mailbox of this rank changed
   std::array<Announcement, kSlots> announcements;
   std::atomic<int32_t> process;        ///< its id
+  std::atomic<int32_t> core;           ///< where it was when it posted last
   alignas(8) std::array<char, kActivityBytes> activity;
 };
 

@@ -139,20 +139,25 @@ std::vector<at::Device> visible_devices(const std::string& choice) {
   return {at::kCPU};
 }
 
+comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& arguments) {
+  const auto& env = job.environment;
+  comm::MeetingPoint point;
+  point.rank = env.rank;
+  point.size = env.world_size;
+  point.host = env.master_addr;
+  point.port = env.master_port;
+  point.agent_hosts_store = env.uses_agent_store;
+  point.timeout = std::chrono::seconds(arguments.timeout);
+  return point;
+}
+
 Job join_job(const ParallelArguments& arguments) {
   auto job = plan_job(arguments, launch::detect_environment(), visible_devices(arguments.device));
   at::set_num_threads(job.threads);
   const auto& env = job.environment;
   comm::check_backend(arguments.backend, job.devices[0]);
   if (env.world_size > 1) {
-    comm::MeetingPoint point;
-    point.rank = env.rank;
-    point.size = env.world_size;
-    point.host = env.master_addr;
-    point.port = env.master_port;
-    point.agent_hosts_store = env.uses_agent_store;
-    point.timeout = std::chrono::seconds(arguments.timeout);
-    job.group = comm::connect(point, arguments.backend, job.devices[0]);
+    job.group = comm::connect(meeting_point(job, arguments), arguments.backend, job.devices[0]);
   }
   return job;
 }

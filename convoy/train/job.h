@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/store.h"
 #include "convoy/launch/environment.h"
 #include "convoy/parallel/strategy.h"
 #include "convoy/train/arguments.h"
@@ -29,6 +30,9 @@ struct Job {
 /// launcher and the devices do not fit together.
 Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible_devices);
+
+/// Where the processes of a planned job meet.
+comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& arguments);
 
 /// plan_job() for this process, then meets the other ranks.
 Job join_job(const ParallelArguments& arguments);

@@ -1,0 +1,217 @@
+#include <ATen/Parallel.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "cli/bench.h"
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/connect.h"
+#include "convoy/comm/measure.h"
+#include "convoy/comm/thread/thread_engine.h"
+#include "convoy/launch/agent.h"
+#include "convoy/launch/process.h"
+#include "convoy/report/collectives.h"
+#include "convoy/report/machine.h"
+#include "convoy/train/job.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using report::CollectiveTime;
+
+struct NamedDtype {
+  const char* name;
+  at::ScalarType type;
+};
+constexpr NamedDtype kDtypes[] = {{"fp32", at::kFloat},
+                                  {"fp16", at::kHalf},
+                                  {"bf16", at::kBFloat16},
+                                  {"int32", at::kInt},
+                                  {"int64", at::kLong}};
+
+at::ScalarType dtype_of(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& dtype : kDtypes) {
+    if (name == dtype.name) return dtype.type;
+    known.push_back(dtype.name);
+  }
+  fail<UsageError>("cli", "--dtypes names '{}'; expected some of {}", name, join(known));
+}
+
+/// "64M" as 67108864.
+int64_t parse_size(const std::string& text) {
+  int64_t scale = 1;
+  std::string digits = text;
+  const auto unit = std::string("KMG").find(text.empty() ? ' ' : text.back());
+  if (unit != std::string::npos) {
+    scale = int64_t{1} << (10 * (unit + 1));
+    digits.pop_back();
+  }
+  int64_t number = 0;
+  if (!parse_number(digits, number) || number < 1 || number > (int64_t{1} << 40) / scale) {
+    fail<UsageError>("cli", "--sizes names '{}'; expected bytes such as 1024, 64K or 16M", text);
+  }
+  return number * scale;
+}
+
+/// Measures all that was asked for with one engine. `tell` is called before each.
+template <class Tell>
+std::vector<CollectiveTime> measure_all(const comm::Group& group, const std::string& engine,
+                                        const CollectivesBench& options, at::Device device,
+                                        const Tell& tell) {
+  std::vector<CollectiveTime> out;
+  for (const auto& collective : options.collectives) {
+    for (const auto& dtype : options.dtypes) {
+      for (const auto& size : options.sizes) {
+        const int64_t bytes = parse_size(size);
+        tell(fmt::format("{}, {} ranks: {} of {} {}", engine, group.size(), collective, size,
+                         dtype));
+        const double time = comm::measure(group, collective, dtype_of(dtype), bytes, device,
+                                          options.seconds_per_cell);
+        out.push_back({engine, collective, dtype, bytes, group.size(), time});
+      }
+    }
+  }
+  return out;
+}
+
+void add(std::vector<CollectiveTime>& to, std::vector<CollectiveTime> more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+/// Shows one line that is written over, on a terminal only.
+void tell_terminal(const std::string& line) {
+  if (::isatty(2) != 1) return;
+  fmt::print(stderr, "\r{:<78}", line.substr(0, 78));
+  std::fflush(stderr);
+}
+
+/// What processes can do; this one is a rank.
+std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
+  train::ParallelArguments arguments;
+  arguments.device = options.device;
+  const auto job = train::plan_job(arguments, launch::detect_environment(),
+                                   train::visible_devices(options.device));
+  at::set_num_threads(job.threads);
+  const auto point = train::meeting_point(job, arguments);
+  const auto store = comm::open_store(point);
+  std::vector<CollectiveTime> times;
+  for (const auto& engine : options.engines) {
+    if (engine == "threads") continue;
+    const auto group =
+        comm::connect(point, c10::make_intrusive<c10d::PrefixStore>("bench-" + engine, store),
+                      engine, job.devices[0]);
+    add(times, measure_all(group, engine, options, job.devices[0], [&](const std::string& line) {
+          if (job.is_main()) tell_terminal(line);
+        }));
+  }
+  return times;
+}
+
+std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int size) {
+  const auto groups = comm::make_thread_groups(size, std::chrono::seconds(100));
+  std::vector<CollectiveTime> times;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);
+      auto own = measure_all(groups[static_cast<size_t>(rank)], "threads", options, at::kCPU,
+                             [&](const std::string& line) {
+                               if (rank == 0) tell_terminal(line);
+                             });
+      if (rank == 0) times = std::move(own);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return times;
+}
+
+/// Starts this program again as `ranks` ranks.
+std::vector<CollectiveTime> measure_in_ranks(const CollectivesBench& options, int ranks,
+                                             const fs::path& folder) {
+  launch::LaunchOptions launch;
+  launch.num_ranks = ranks;
+  launch.command = launch::this_program();
+  const auto& typed = typed_args();
+  launch.command.insert(launch.command.end(), typed.begin(), typed.end());
+  const auto file = folder / fmt::format("ranks-{}.json", ranks);
+  launch.command.insert(launch.command.end(), {"--results", file.string()});
+  launch.say = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
+  const int code = launch::run_ranks(launch);
+  if (code != 0) {
+    fail<Error>("cli", "measuring with {} ranks ended with exit code {}; its message stands above",
+                ranks, code);
+  }
+  return report::collectives_from_json(Json::parse(read_file(file)));
+}
+
+void show(const CollectivesBench& options, const std::vector<CollectiveTime>& times) {
+  const auto lines = report::machine_lines(report::machine_facts(), {{"torch", TORCH_VERSION}});
+  if (options.json) {
+    fmt::print("{}\n", report::collectives_json(times).dump(2));
+  } else {
+    for (const auto& line : lines) fmt::print("{}\n", line);
+    fmt::print("\n{}", report::collectives_text(times));
+  }
+  if (options.output.empty()) return;
+  const fs::path folder = options.output;
+  write_file(folder / "collectives.json", report::collectives_json(times).dump(2) + "\n");
+  write_file(folder / "collectives_fit.json",
+             report::fits_json(report::fit_collectives(times)).dump(2) + "\n");
+  write_file(folder / "collectives.svg",
+             report::collectives_svg(times, "Collectives by size and engine",
+                                     lines.empty() ? "" : lines.front()));
+  fmt::print(stderr,
+             "wrote {0}/collectives.json, {0}/collectives_fit.json and {0}/collectives.svg\n",
+             folder.string());
+}
+
+}  // namespace
+
+int bench_collectives(const CollectivesBench& options) {
+  for (const auto& dtype : options.dtypes) dtype_of(dtype);
+  for (const auto& size : options.sizes) parse_size(size);
+  for (const int ranks : options.ranks) {
+    if (ranks < 2) fail<UsageError>("cli", "--ranks names {}; expected at least 2", ranks);
+  }
+  const auto environment = launch::detect_environment();
+  if (environment.launched() && environment.world_size > 1) {
+    const auto times = measure_processes(options);
+    if (environment.rank != 0) return 0;
+    tell_terminal("");
+    if (options.results.empty()) {
+      show(options, times);
+    } else {
+      write_file(options.results, report::collectives_json(times).dump());
+    }
+    return 0;
+  }
+  std::vector<CollectiveTime> times;
+  for (const auto& size : options.sizes) {
+    const int64_t bytes = parse_size(size);
+    times.push_back({"memcpy", "copy", "bytes", bytes, 1,
+                     comm::measure_copy(bytes, options.seconds_per_cell)});
+  }
+  const auto folder = unique_folder("convoy-bench");
+  const bool threads = std::find(options.engines.begin(), options.engines.end(), "threads") !=
+                       options.engines.end();
+  for (const int ranks : options.ranks) {
+    add(times, measure_in_ranks(options, ranks, folder));
+    if (threads) add(times, measure_threads(options, ranks));
+  }
+  tell_terminal("");
+  fs::remove_all(folder);
+  show(options, times);
+  return 0;
+}
+
+}  // namespace convoy::cli

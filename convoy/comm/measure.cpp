@@ -1,0 +1,127 @@
+#include "convoy/comm/measure.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::comm {
+
+namespace {
+
+constexpr int kRuns = 5;
+
+double seconds_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+template <class Work>
+double seconds_of(int64_t times, const Work& work) {
+  const double start = seconds_now();
+  for (int64_t i = 0; i < times; ++i) work();
+  return seconds_now() - start;
+}
+
+/// What was started on a GPU is not done when its call returns.
+void synchronize(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// One call of a collective on tensors that were made before.
+std::function<void()> prepare(const Group& group, const std::string& collective,
+                              const at::TensorOptions& options, int64_t count) {
+  const int64_t size = group.size();
+  const int64_t part = std::max<int64_t>(1, count / size);
+  if (collective == "all_reduce" || collective == "broadcast") {
+    auto tensor = at::zeros({count}, options);
+    if (collective == "broadcast") return [=] { group.broadcast(tensor, 0, "broadcast"); };
+    return [=] { group.all_reduce(tensor, ReduceOp::Sum, "all_reduce"); };
+  }
+  if (collective == "send_receive") {
+    auto out = at::zeros({count}, options), in = at::zeros({count}, options);
+    const int next = static_cast<int>((group.rank() + 1) % size);
+    const int before = static_cast<int>((group.rank() + size - 1) % size);
+    return [=] {
+      auto sent = group.start_send(out, next, "send");
+      group.start_receive(in, before, "send").wait();
+      sent.wait();
+    };
+  }
+  auto whole = at::zeros({part * size}, options);
+  if (collective == "all_to_all") {
+    auto out = at::zeros_like(whole);
+    return [=] { group.all_to_all(out, whole, "all_to_all"); };
+  }
+  auto own = at::zeros({part}, options);
+  if (collective == "reduce_scatter") {
+    return [=] { group.reduce_scatter(own, whole, ReduceOp::Sum, "reduce_scatter"); };
+  }
+  if (collective == "all_gather") {
+    return [=] { group.all_gather(whole, own, "all_gather"); };
+  }
+  fail<UsageError>("comm", "there is no collective '{}'; expected one of {}", collective,
+                   join(measurable_collectives()));
+}
+
+}  // namespace
+
+const std::vector<std::string>& measurable_collectives() {
+  static const std::vector<std::string> names{"all_reduce", "reduce_scatter", "all_gather",
+                                              "broadcast",  "all_to_all",     "send_receive"};
+  return names;
+}
+
+double measure(const Group& group, const std::string& collective, at::ScalarType dtype,
+               int64_t bytes, at::Device device, double seconds) {
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  const int64_t count = bytes / static_cast<int64_t>(c10::elementSize(dtype));
+  const auto call = prepare(group, collective, options, std::max<int64_t>(1, count));
+  call();
+  // All ranks must agree on the number of calls.
+  auto times = at::zeros({1}, at::kLong);
+  synchronize(device);
+  const double once = seconds_of(3, call) / 3;
+  times[0] = std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
+  group.broadcast(times, 0, "number of calls");
+  const auto number = times.item<int64_t>();
+  std::vector<double> runs;
+  for (int run = 0; run < kRuns; ++run) {
+    group.barrier("begin");
+    const double start = seconds_now();
+    for (int64_t i = 0; i < number; ++i) call();
+    synchronize(device);
+    runs.push_back((seconds_now() - start) / static_cast<double>(number));
+  }
+  auto result = at::full({1}, median(runs) * 1e6, at::kDouble);
+  group.all_reduce(result, ReduceOp::Max, "slowest rank");
+  return result.item<double>();
+}
+
+double measure_copy(int64_t bytes, double seconds) {
+  auto from = at::ones({bytes}, at::kByte), to = at::zeros({bytes}, at::kByte);
+  const auto call = [&] {
+    std::memcpy(to.data_ptr(), from.data_ptr(), static_cast<size_t>(bytes));
+  };
+  const double once = seconds_of(1, call);
+  const auto number =
+      std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
+  std::vector<double> runs;
+  for (int run = 0; run < kRuns; ++run) {
+    runs.push_back(seconds_of(number, call) / static_cast<double>(number));
+  }
+  return median(runs) * 1e6;
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+
+namespace convoy::shm {
+
+/// Copies; nothing happens when both are the same.
+void copy(void* to, const void* from, size_t bytes);
+
+/// The same, past the caches: the memory written is not read first, which is a third of the
+/// traffic. For results that are too large to be found in a cache again. To be followed by
+/// end_streaming() before others may read.
+void copy_streaming(void* to, const void* from, size_t bytes);
+void end_streaming();
+
+/// From this size on a result is written past the caches.
+inline constexpr size_t kStreamingBytes = 8 << 20;
+
+}  // namespace convoy::shm
