@@ -16,7 +16,7 @@ struct InspectOptions {
 };
 
 /// What falls to one rank.
-struct RankShare {
+struct DealtShare {
   int64_t rows = 0;  ///< convoy's way: by rows
   int64_t batches = 0;
   int64_t groups = 0;  ///< Transformers4Rec's way: contiguous blocks of ceil(groups / ranks)
@@ -52,7 +52,7 @@ struct InspectReport {
   std::optional<int64_t> schema_max_id;
 
   int64_t batch_size = 0;
-  std::vector<RankShare> ranks;
+  std::vector<DealtShare> ranks;
   std::vector<std::string> advice;
 };
 
@@ -67,7 +67,7 @@ std::string to_text(const InspectReport& report);
 Json to_json(const InspectReport& report);
 
 /// Shares of `num_rows` rows in `group_rows` row groups on `ranks` ranks.
-std::vector<RankShare> rank_shares(const std::vector<int64_t>& group_rows, int64_t ranks,
-                                   int64_t batch_size);
+std::vector<DealtShare> rank_shares(const std::vector<int64_t>& group_rows, int64_t ranks,
+                                    int64_t batch_size);
 
 }  // namespace convoy::data

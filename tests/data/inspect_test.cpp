@@ -64,7 +64,7 @@ TEST(Inspect, SharesByRowsAreEqual) {
     for (int64_t ranks : {1, 2, 3, 8}) {
       const auto shares = rank_shares({rows}, ranks, 4);
       int64_t sum = 0;
-      for (const RankShare& share : shares) {
+      for (const DealtShare& share : shares) {
         sum += share.rows;
         EXPECT_EQ(share.batches, shares.front().batches);
         EXPECT_LE(shares.front().rows - share.rows, 1);
