@@ -125,6 +125,7 @@ int run_sessions(SessionFlags flags) {
     line("wrote", "{} ({})", file.string(), human_bytes(static_cast<double>(fs::file_size(file))));
   }
   line("time", "{}", human_seconds(progress.seconds()));
+  for (const std::string& warning : report.warnings) line("warning", "{}", warning);
   return 0;
 }
 
