@@ -77,7 +77,7 @@ Diagnosis diagnose(const DoctorOptions& options) {
   const int threads = report::sensible_threads(out.cgroup, out.limits);
   append(out.findings, report::check_cpus(out.host, out.cgroup, out.limits));
   append(out.findings, report::check_memory(out.host, out.cgroup));
-  append(out.findings, report::check_gpus(out.gpus));
+  append(out.findings, report::check_gpus(out.gpus, num_gpus));
   append(out.findings, check_engines(out.engines, num_gpus));
   append(out.findings, report::check_limits(out.cgroup, out.limits, out.gpus));
   append(out.findings,

@@ -200,13 +200,20 @@ std::vector<Finding> check_limits(const CgroupLimits& cgroup, const Limits& limi
           check_space("this folder", limits.here, kGiB)};
 }
 
-std::vector<Finding> check_gpus(const Gpus& gpus) {
+std::vector<Finding> check_gpus(const Gpus& gpus, int num_visible) {
   std::vector<Finding> out;
   if (!gpus.gpus.empty() && gpus.driver.empty()) {
     out.push_back(
         {Verdict::Warning, "GPUs",
          fmt::format("{} on the PCI bus, but NVIDIA's driver is not loaded", gpus.gpus.size()),
          "install the driver, or give the container its GPUs (docker run --gpus all)"});
+  } else if (!gpus.gpus.empty() && num_visible == 0) {
+    out.push_back(
+        {Verdict::Warning, "GPUs",
+         fmt::format("{} on the PCI bus, but none can be used: /dev/nvidia0 is missing, or "
+                     "CUDA_VISIBLE_DEVICES hides them",
+                     gpus.gpus.size()),
+         "give the container its GPUs (docker run --gpus all)"});
   }
   for (size_t i = 0; i < gpus.gpus.size(); ++i) {
     const Gpu& gpu = gpus.gpus[i];

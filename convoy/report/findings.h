@@ -38,8 +38,8 @@ std::vector<Finding> check_memory(const Host& host, const CgroupLimits& cgroup);
 std::vector<Finding> check_limits(const CgroupLimits& cgroup, const Limits& limits,
                                   const Gpus& gpus);
 
-/// Drivers and slots of GPUs.
-std::vector<Finding> check_gpus(const Gpus& gpus);
+/// Drivers and slots of GPUs; `num_visible` of them can be opened by a program here.
+std::vector<Finding> check_gpus(const Gpus& gpus, int num_visible);
 
 /// The threads that operations may use: those of this process, within a quota of CPU time.
 int sensible_threads(const CgroupLimits& cgroup, const Limits& limits);

@@ -52,7 +52,7 @@ Limits good_limits() {
 TEST(Findings, AGoodMachineHasNone) {
   auto all = check_cpus(good_host(), {}, good_limits());
   for (const auto& more : {check_memory(good_host(), {}), check_limits({}, good_limits(), {}),
-                           check_gpus({}), check_variables([](auto) { return nullptr; }, 16)}) {
+                           check_gpus({}, 0), check_variables([](auto) { return nullptr; }, 16)}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   EXPECT_EQ(worst(all), Verdict::Ok) << to_json(all).dump(2);
@@ -130,10 +130,13 @@ TEST(Findings, GpusWithoutDriverAndInNarrowSlots) {
   gpus.gpus.resize(2);
   gpus.gpus[1].pcie_lanes = 8;
   gpus.gpus[1].most_pcie_lanes = 16;
-  const auto findings = check_gpus(gpus);
+  auto findings = check_gpus(gpus, 0);
   expect(findings, "GPUs", Verdict::Warning, "driver is not loaded");
   expect(findings, "GPU 1", Verdict::Warning, "8 of 16 PCIe lanes");
   EXPECT_EQ(findings.size(), 2u);
+  gpus.driver = "580.82.07";
+  EXPECT_EQ(check_gpus(gpus, 2).size(), 1u);
+  expect(check_gpus(gpus, 0), "GPUs", Verdict::Warning, "/dev/nvidia0 is missing");
 }
 
 TEST(Findings, VariablesAreExplained) {
