@@ -95,7 +95,7 @@ void advise(const Dataset& data, InspectReport& report) {
   }
   if (report.max_id && report.schema_max_id && *report.max_id > *report.schema_max_id) {
     report.advice.push_back(
-        fmt::format("ids in '{}' reach {} but schema.json ends at {}; training will refuse them",
+        fmt::format("ids in '{}' reach {} but the schema ends at {}; training will refuse them",
                     report.list_column, *report.max_id, *report.schema_max_id));
   }
   if (report.num_short_rows > 0) {

@@ -27,7 +27,7 @@ struct DealtShare {
 struct InspectedColumn {
   std::string name;
   std::string type;
-  std::vector<std::string> tags;  ///< from schema.json
+  std::vector<std::string> tags;  ///< from the schema
 };
 
 /// What a data set holds and how it falls on ranks.
@@ -57,7 +57,8 @@ struct InspectReport {
 };
 
 /// Reads the footers and one list column of `where` (a file, a folder or a pattern, see Dataset).
-/// The schema is the `schema.json` beside the files, if there is one. Throws FileError.
+/// The schema is the `schema.json` or `schema.pbtxt` beside the files, if there is one. Throws
+/// FileError.
 InspectReport inspect(const std::string& where, const InspectOptions& options,
                       const ProgressFn& progress = {});
 

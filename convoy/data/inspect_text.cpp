@@ -64,7 +64,7 @@ std::string to_text(const InspectReport& report) {
   if (report.min_id) {
     text += fmt::format("  ids          {} to {}", *report.min_id, *report.max_id);
     if (report.schema_max_id) {
-      text += fmt::format("; schema.json allows up to {}", *report.schema_max_id);
+      text += fmt::format("; the schema allows up to {}", *report.schema_max_id);
     }
     text += "\n";
   }

@@ -88,7 +88,7 @@ TEST(Inspect, ComparesIdsWithTheSchema) {
   EXPECT_EQ(report.columns[1].tags.front(), "item_id");
   write_rows(folder / "train.parquet", 60, 100);
   report = inspect((folder / "train.parquet").string(), {});
-  EXPECT_NE(report.advice[0].find("reach 60 but schema.json ends at 50"), std::string::npos);
+  EXPECT_NE(report.advice[0].find("reach 60 but the schema ends at 50"), std::string::npos);
 }
 
 TEST(Inspect, Refuses) {
