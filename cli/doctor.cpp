@@ -6,6 +6,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -60,6 +61,19 @@ int visible_gpus() {
   return launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
 }
 
+/// Where neither the PCI bus nor NVIDIA's library can be asked, device files still show GPUs.
+void add_unknown(report::Gpus& gpus, int num_visible) {
+  if (!gpus.gpus.empty() || num_visible == 0) return;
+  gpus.gpus.resize(static_cast<size_t>(num_visible));
+  gpus.why_none.clear();
+}
+
+/// Memory that may be taken for measuring.
+int64_t spare_bytes(const Diagnosis& d) {
+  const int64_t free = d.host.available_bytes, limit = d.cgroup.memory_bytes;
+  return limit > 0 ? std::min(free, limit) : free;
+}
+
 void append(std::vector<report::Finding>& all, const std::vector<report::Finding>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
@@ -73,6 +87,7 @@ Diagnosis diagnose(const DoctorOptions& options) {
   report::add_nvml(out.gpus);
   out.versions = versions(out.gpus);
   const int num_gpus = visible_gpus();
+  add_unknown(out.gpus, num_gpus);
   out.engines = find_engines(num_gpus);
   const int threads = report::sensible_threads(out.cgroup, out.limits);
   append(out.findings, report::check_cpus(out.host, out.cgroup, out.limits));
@@ -85,10 +100,10 @@ Diagnosis diagnose(const DoctorOptions& options) {
   append(out.findings, check_launcher());
   if (options.quick) return out;
   const bool shown = isatty(2) != 0;
-  out.rates = measure_rates(threads, usable_gpus(num_gpus), out.host.available_bytes,
-                            [&](const std::string& what) {
-                              if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
-                            });
+  out.rates =
+      measure_rates(threads, usable_gpus(num_gpus), spare_bytes(out), [&](const std::string& what) {
+        if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
+      });
   if (shown) fmt::print(stderr, "\r\033[K");
   append(out.findings, check_rates(out.rates));
   return out;
@@ -96,7 +111,12 @@ Diagnosis diagnose(const DoctorOptions& options) {
 
 int run_doctor(const DoctorOptions& options) {
   const auto diagnosis = diagnose(options);
-  fmt::print("{}", options.json ? to_json(diagnosis).dump(2) + "\n" : to_text(diagnosis));
+  if (options.json) {  // names and variables may hold any bytes
+    const auto json = to_json(diagnosis);
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", to_text(diagnosis));
+  }
   return report::worst(diagnosis.findings) == report::Verdict::Problem ? 1 : 0;
 }
 

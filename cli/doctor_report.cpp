@@ -51,8 +51,9 @@ std::string machine(const Diagnosis& d) {
     std::vector<std::string> distances;
     for (const int distance : node.distances) distances.push_back(std::to_string(distance));
     out += line(fmt::format("NUMA node {}", node.id),
-                fmt::format("CPUs {}, {}, distances {}", node.cpus.empty() ? "none" : node.cpus,
-                            size(node.memory_bytes), join(distances, " ")));
+                fmt::format("CPUs {}, {}{}{}", node.cpus.empty() ? "none" : node.cpus,
+                            size(node.memory_bytes), distances.empty() ? "" : ", distances ",
+                            join(distances, " ")));
   }
   if (d.cgroup.cpus > 0) out += line("CPU limit", fmt::format("{:.4g} CPUs", d.cgroup.cpus));
   if (d.cgroup.memory_bytes > 0) out += line("memory limit", size(d.cgroup.memory_bytes));
@@ -61,7 +62,7 @@ std::string machine(const Diagnosis& d) {
     out +=
         line(fmt::format("GPU {}", i),
              fmt::format(
-                 "{} at {}{}{}{}", or_unknown(gpu.name), gpu.pci,
+                 "{} at {}{}{}{}", or_unknown(gpu.name), or_unknown(gpu.pci),
                  gpu.memory_bytes > 0
                      ? fmt::format(", {} of {} free", size(gpu.free_bytes), size(gpu.memory_bytes))
                      : "",

@@ -55,6 +55,8 @@ TEST_F(Doctor, WarningsAreNoFailureAndProblemsAre) {
   EXPECT_EQ(shell("RANK=1 WORLD_SIZE=2 MASTER_ADDR=here $convoy doctor --quick"), 0) << output_;
   expect("rank 1 of 2");
   expect("= here: host of rank 0");
+  EXPECT_EQ(shell("GLOO_SOCKET_IFNAME=$(printf 'eth\\377') $convoy doctor --quick --json"), 0);
+  expect("network interface of Gloo");
 }
 
 TEST_F(Doctor, HelpHasExamples) {
