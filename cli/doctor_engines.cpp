@@ -60,7 +60,7 @@ Engine gloo() {
 }
 
 Engine nccl(int num_gpus) {
-  if (num_gpus == 0) return {"nccl", false, "there is no GPU"};
+  if (num_gpus == 0) return {"nccl", false, "no GPU is visible"};
   if (const auto& cuda = comm::open_cuda(); cuda.num_devices == 0) {
     return {"nccl", false, cuda.why_none};
   }

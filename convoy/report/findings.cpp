@@ -48,7 +48,7 @@ Finding check_processes(const CgroupLimits& cgroup, const Limits& limits) {
   if (most >= kFewProcesses) return out;
   out.verdict = Verdict::Warning;
   out.text += ": every thread of every rank counts";
-  out.advice = by_group ? "raise pids.max (docker run --pids-limit)" : "ulimit -u";
+  out.advice = by_group ? "raise pids.max (docker run --pids-limit)" : "raise ulimit -u";
   return out;
 }
 
