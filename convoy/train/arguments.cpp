@@ -146,9 +146,10 @@ void TrainingArguments::check_effect(const OptionTable& table) const {
                      "output.trace_steps = {} has no effect without output.trace; try --trace FILE",
                      output.trace_steps);
   }
+  if (parallel.dp_batch != "total") return;
   auto strategy = parallel.strategy;
   if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";
-  if (parallel.dp_batch == "total" && (strategy == "single" || strategy == "ddp")) {
+  if (strategy == "single" || strategy == "ddp") {
     fail<UsageError>("config",
                      "parallel.dp_batch = total has no effect with parallel.strategy = {}; try "
                      "--strategy dp, or --dp_batch per_device",
