@@ -4,17 +4,10 @@
 #include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 #include "convoy/train/session_run.h"
 
 namespace convoy::cli {
-
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
-
-}  // namespace
 
 int bench_loader(const LoaderBench& options) {
   if (options.epochs < 1) {

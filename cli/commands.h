@@ -16,5 +16,6 @@ void add_predict(CLI::App& app, Run& run);
 void add_data(CLI::App& app, Run& run);
 void add_launch(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
+void add_doctor(CLI::App& app, Run& run);
 
 }  // namespace convoy::cli

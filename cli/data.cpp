@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 #include "convoy/data/inspect.h"
 #include "convoy/data/repartition.h"
 #include "convoy/data/sessions.h"
@@ -26,9 +27,7 @@ class ProgressLine {
   ProgressFn function() {
     return [this](int64_t done, int64_t total) { show(done, total); };
   }
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double seconds() const { return seconds_since(start_); }
   void wipe() {
     if (drawn_) fmt::print(stderr, "\r\033[K");
     drawn_ = false;
@@ -126,6 +125,7 @@ int run_sessions(SessionFlags flags) {
     line("wrote", "{} ({})", file.string(), human_bytes(static_cast<double>(fs::file_size(file))));
   }
   line("time", "{}", human_seconds(progress.seconds()));
+  for (const std::string& warning : report.warnings) line("warning", "{}", warning);
   return 0;
 }
 

@@ -111,6 +111,7 @@ int run(int argc, char** argv) {
   cli::add_data(app, work);
   cli::add_launch(app, work);
   cli::add_bench(app, work);
+  cli::add_doctor(app, work);
 
   std::vector<std::string> args(argv + 1, argv + argc);
   cli::set_typed_args(args);

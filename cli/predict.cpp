@@ -1,6 +1,8 @@
 #include <ATen/Functions.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 
@@ -71,7 +73,8 @@ int run_predict(const PredictOptions& options) {
 
   std::unique_ptr<train::RecommendationWriter> writer;
   if (!options.output.empty()) writer = train::open_writer(options.output, names);
-  int64_t done = 0;
+  int64_t rows = 0;
+  size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
   train::recommend(trainer, *train::open_sessions(file, run, config.data), run.model.item_feature,
                    options.top_k, options.exclude_seen, [&](const train::Recommendation& row) {
                      if (options.rows > 0 && row.row >= options.rows) return;
@@ -80,11 +83,15 @@ int run_predict(const PredictOptions& options) {
                      } else {
                        show(row, names);
                      }
-                     ++done;
+                     ++rows;
+                     fewest = std::min(fewest, row.ids.size());
+                     most = std::max(most, row.ids.size());
                    });
   if (writer) {
     writer->finish();
-    fmt::print("wrote {} ({} rows, {} items each)\n", options.output, done, options.top_k);
+    fmt::print("wrote {} ({} row{}, {} item{} each)\n", options.output, rows, rows == 1 ? "" : "s",
+               fewest < most ? fmt::format("{} to {}", fewest, most) : fmt::format("{}", most),
+               most == 1 ? "" : "s");
   }
   return 0;
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "convoy/base/error.h"
-
 namespace convoy::cli {
 
 namespace {
@@ -32,7 +30,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
   out->config.apply_parity(out->table);
-  out->table.check();
+  out->config.check(out->table);
   return out;
 }
 

@@ -234,6 +234,12 @@ const Option* OptionTable::find(std::string_view key) const {
   return nullptr;
 }
 
+bool OptionTable::asked_for(std::string_view key) const {
+  const Option* option = find(key);
+  internal_check(option != nullptr, "config", "there is no option {}", key);
+  return option->typed || option->toml() != option->initial;
+}
+
 std::vector<std::string> OptionTable::sections() const {
   std::vector<std::string> out;
   for (const auto& option : options_) {
@@ -300,6 +306,7 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
                        option->initial);
     }
     set(key, value, "the command line");
+    const_cast<Option*>(option)->typed = true;
   }
   return rest;
 }

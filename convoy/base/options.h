@@ -25,6 +25,7 @@ struct Option {
   std::function<std::string()> toml;              ///< the present value, as TOML
   std::function<void()> check;                    ///< throws UsageError on a value out of range
   std::string source;                             ///< where the value came from; "" = default
+  bool typed = false;                             ///< it came from the command line
 
   std::string key() const { return section + "." + name; }
 
@@ -79,6 +80,10 @@ class OptionTable {
 
   /// A Markdown table for the docs.
   std::string to_markdown() const;
+
+  /// Whether someone wants this option: typed it, or a file holds another value than the default
+  /// (files that convoy writes hold every option).
+  bool asked_for(std::string_view key) const;
 
   const Option* find(std::string_view key) const;
   std::vector<std::string> keys() const;

@@ -65,6 +65,7 @@ class Reader {
     for (const FeatureSpec& spec : columns.features) {
       EventFeature feature{spec, {}, {}};
       const int column = first.require(spec.name, "--features");
+      guessed_.push_back(!spec.kind && first.is_text());
       if (!spec.kind) {
         feature.spec.kind = guess_kind(*first.columns()[static_cast<size_t>(column)].type);
       }
@@ -77,6 +78,7 @@ class Reader {
   void read(const EventSource& source, const ProgressFn& progress) {
     columns_.clear();
     sinks_.clear();
+    parts_.push_back({events_.num_events, source.first_row(), source.file().string()});
     add(source, user_name_, "--user", arrow::utf8(), text_into(user_));
     add(source, item_name_, "--item", arrow::utf8(), text_into(item_));
     for (size_t t = 0; t < time_names_.size(); ++t) {
@@ -91,7 +93,9 @@ class Reader {
     source.read(
         columns_, types,
         [&](const arrow::RecordBatch& batch) {
-          for (const auto& [index, sink] : sinks_) {
+          const Part& part = parts_.back();
+          for (auto& [index, sink] : sinks_) {
+            sink.place.first_row = part.first_row + events_.num_events - part.first_event;
             sink.append(*batch.column(static_cast<int>(index)), sink.place);
           }
           events_.num_events += batch.num_rows();
@@ -99,7 +103,50 @@ class Reader {
         progress);
   }
 
+  /// Warns of features that are mostly numbers and still became categorical.
+  void check_guesses() {
+    for (size_t f = 0; f < events_.features.size(); ++f) {
+      const EventFeature& feature = events_.features[f];
+      if (!guessed_[f] || feature.spec.kind != FeatureKind::Categorical) continue;
+      const auto& codes = feature.codes;
+      std::vector<bool> is_number(codes.values.size());
+      double ignored = 0;
+      for (size_t i = 0; i < is_number.size(); ++i) {
+        is_number[i] = parse_number(trim(codes.values[i]), ignored);
+      }
+      int64_t numbers = 0, others = 0, first_other = -1;
+      for (size_t event = 0; event < codes.codes.size(); ++event) {
+        if (codes.codes[event] < 0) continue;
+        const bool number = is_number[static_cast<size_t>(codes.codes[event])];
+        numbers += number;
+        others += !number;
+        if (!number && first_other < 0) first_other = static_cast<int64_t>(event);
+      }
+      if (others == 0 || numbers <= others) continue;
+      const std::string& name = feature.spec.name;
+      events_.warnings.push_back(fmt::format(
+          "feature '{}' became categorical, as {} holds '{}'; {} of its {} values are numbers; try "
+          "--features {}:continuous once that is mended, or {}:categorical if it is meant",
+          name, place_of(first_other),
+          codes.values[static_cast<size_t>(codes.codes[static_cast<size_t>(first_other)])],
+          human_count(numbers), human_count(numbers + others), name, name));
+    }
+  }
+
  private:
+  /// Where the events of a file begin.
+  struct Part {
+    int64_t first_event;
+    int64_t first_row;  // as EventSource::first_row counts
+    std::string file;
+  };
+
+  std::string place_of(int64_t event) const {
+    auto part = parts_.rbegin();
+    while (part->first_event > event) ++part;
+    return fmt::format("row {} of {}", part->first_row + event - part->first_event, part->file);
+  }
+
   static std::function<void(const arrow::Array&, const ColumnPlace&)> text_into(Interner& codes) {
     return [&codes](const arrow::Array& array, const ColumnPlace& place) {
       each_text(
@@ -154,6 +201,8 @@ class Reader {
   Interner user_;
   Interner item_;
   std::vector<Interner> feature_codes_;
+  std::vector<bool> guessed_;  // by feature: its kind follows from a text file's first block
+  std::vector<Part> parts_;
   std::string user_name_;
   std::string item_name_;
   std::vector<std::string> time_names_;
@@ -213,6 +262,7 @@ Events read_events(const std::vector<fs::path>& files, const EventColumns& colum
     });
     before += source.bytes();
   }
+  reader.check_guesses();
   if (events.num_events == 0) {
     fail<FileError>("data", "{} holds no rows; expected interactions below the header",
                     files.front().string());

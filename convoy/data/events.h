@@ -96,6 +96,7 @@ struct Events {
   Codes item;
   std::vector<Times> times;
   std::vector<EventFeature> features;
+  std::vector<std::string> warnings;  ///< sentences for the user
 };
 
 /// Names of the columns of a CSV, TSV or Parquet file, RecBole's `:type` endings removed.

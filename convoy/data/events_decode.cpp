@@ -1,11 +1,13 @@
 #include "convoy/data/events_decode.h"
 
 #include <arrow/type.h>
+#include <arrow/util/value_parsing.h>
 
 #include <cmath>
 #include <optional>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::data {
 namespace {
@@ -14,6 +16,37 @@ namespace {
                              const char* expected) {
   fail<FileError>("data", "column '{}' in {} is {}; expected {}; try {}", place.column, place.file,
                   array.type()->ToString(), expected, place.flag);
+}
+
+enum class TimeText { kNumber, kInstant, kNeither };
+
+TimeText kind_of(std::string_view text) {
+  double number = 0;
+  int64_t instant = 0;
+  if (parse_number(text, number)) return TimeText::kNumber;
+  return arrow::internal::ParseTimestampISO8601(text.data(), text.size(), arrow::TimeUnit::SECOND,
+                                                &instant)
+             ? TimeText::kInstant
+             : TimeText::kNeither;
+}
+
+/// A column of times came as text: names the first entry that is no time, or not of the same kind
+/// as the first.
+void refuse_text(const arrow::StringArray& array, const ColumnPlace& place) {
+  std::optional<TimeText> first;
+  int64_t odd = -1;
+  for (int64_t i = 0; i < array.length(); ++i) {
+    if (array.IsNull(i)) continue;
+    const TimeText kind = kind_of(array.GetView(i));
+    if (!first && kind != TimeText::kNeither) first = kind;
+    if (kind == TimeText::kNeither || (kind != *first && odd < 0)) odd = i;
+    if (kind == TimeText::kNeither) break;
+  }
+  if (odd < 0) return;
+  fail<FileError>("data",
+                  "column '{}', row {} of {} holds '{}'; expected a number or a timestamp like "
+                  "2024-01-31T12:00:00, of one kind in the whole column; try to mend it, or {}",
+                  place.column, place.first_row + odd, place.file, array.GetView(odd), place.flag);
 }
 
 /// Calls f(index) for every entry that is not null, `missing` for the others.
@@ -211,6 +244,9 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, Times& ti
           missing);
       return;
     }
+    case arrow::Type::STRING:
+      refuse_text(static_cast<const arrow::StringArray&>(array), place);
+      break;
     default:
       break;
   }

@@ -18,7 +18,8 @@ namespace convoy::data {
 struct ColumnPlace {
   std::string column;
   std::string file;
-  std::string flag;  ///< the option that chose it
+  std::string flag;       ///< the option that chose it
+  int64_t first_row = 0;  ///< of the array at hand, as EventSource::first_row counts
 };
 
 /// Gives each distinct text a number.
@@ -46,7 +47,8 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
 void each_number(const arrow::Array& array, const ColumnPlace& place,
                  const std::function<void(double)>& value, const std::function<void()>& missing);
 
-/// Appends numbers, dates or timestamps.
+/// Appends numbers, dates or timestamps. Throws FileError that names the row of a text that is
+/// none.
 void append_times(const arrow::Array& array, const ColumnPlace& place, Times& times);
 
 }  // namespace convoy::data

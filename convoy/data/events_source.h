@@ -57,6 +57,9 @@ class EventSource {
             const ProgressFn& progress) const;
 
   bool is_text() const { return is_text_; }
+  /// The number of the first row for messages: in text files the header is row 1, in Parquet rows
+  /// count from 0.
+  int64_t first_row() const { return !is_text_ ? 0 : options_.column_names.empty() ? 2 : 1; }
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -79,7 +79,7 @@ void advise(const Dataset& data, InspectReport& report) {
   } else if (ranks > 1) {
     auto [low, high] = std::minmax_element(
         report.ranks.begin(), report.ranks.end(),
-        [](const RankShare& a, const RankShare& b) { return a.group_batches < b.group_batches; });
+        [](const DealtShare& a, const DealtShare& b) { return a.group_batches < b.group_batches; });
     const bool uneven = low->group_batches != high->group_batches;
     if (uneven && report.num_files == 1) {
       report.advice.push_back(fmt::format(
@@ -95,7 +95,7 @@ void advise(const Dataset& data, InspectReport& report) {
   }
   if (report.max_id && report.schema_max_id && *report.max_id > *report.schema_max_id) {
     report.advice.push_back(
-        fmt::format("ids in '{}' reach {} but schema.json ends at {}; training will refuse them",
+        fmt::format("ids in '{}' reach {} but the schema ends at {}; training will refuse them",
                     report.list_column, *report.max_id, *report.schema_max_id));
   }
   if (report.num_short_rows > 0) {
@@ -112,16 +112,16 @@ void advise(const Dataset& data, InspectReport& report) {
 
 }  // namespace
 
-std::vector<RankShare> rank_shares(const std::vector<int64_t>& group_rows, int64_t ranks,
-                                   int64_t batch_size) {
+std::vector<DealtShare> rank_shares(const std::vector<int64_t>& group_rows, int64_t ranks,
+                                    int64_t batch_size) {
   const int64_t rows = std::accumulate(group_rows.begin(), group_rows.end(), int64_t{0});
   const auto groups = static_cast<int64_t>(group_rows.size());
   const int64_t step = ranks * batch_size;
   const int64_t rest = rows % step;
   const int64_t block = (groups + ranks - 1) / ranks;
-  std::vector<RankShare> shares(static_cast<size_t>(ranks));
+  std::vector<DealtShare> shares(static_cast<size_t>(ranks));
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    RankShare& share = shares[static_cast<size_t>(rank)];
+    DealtShare& share = shares[static_cast<size_t>(rank)];
     // The last, short step is dealt row by row.
     share.rows = rows / step * batch_size + (rest > rank ? (rest - rank + ranks - 1) / ranks : 0);
     share.batches = rows / step + (rest > 0);

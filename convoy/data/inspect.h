@@ -16,7 +16,7 @@ struct InspectOptions {
 };
 
 /// What falls to one rank.
-struct RankShare {
+struct DealtShare {
   int64_t rows = 0;  ///< convoy's way: by rows
   int64_t batches = 0;
   int64_t groups = 0;  ///< Transformers4Rec's way: contiguous blocks of ceil(groups / ranks)
@@ -27,7 +27,7 @@ struct RankShare {
 struct InspectedColumn {
   std::string name;
   std::string type;
-  std::vector<std::string> tags;  ///< from schema.json
+  std::vector<std::string> tags;  ///< from the schema
 };
 
 /// What a data set holds and how it falls on ranks.
@@ -52,12 +52,13 @@ struct InspectReport {
   std::optional<int64_t> schema_max_id;
 
   int64_t batch_size = 0;
-  std::vector<RankShare> ranks;
+  std::vector<DealtShare> ranks;
   std::vector<std::string> advice;
 };
 
 /// Reads the footers and one list column of `where` (a file, a folder or a pattern, see Dataset).
-/// The schema is the `schema.json` beside the files, if there is one. Throws FileError.
+/// The schema is the `schema.json` or `schema.pbtxt` beside the files, if there is one. Throws
+/// FileError.
 InspectReport inspect(const std::string& where, const InspectOptions& options,
                       const ProgressFn& progress = {});
 
@@ -67,7 +68,7 @@ std::string to_text(const InspectReport& report);
 Json to_json(const InspectReport& report);
 
 /// Shares of `num_rows` rows in `group_rows` row groups on `ranks` ranks.
-std::vector<RankShare> rank_shares(const std::vector<int64_t>& group_rows, int64_t ranks,
-                                   int64_t batch_size);
+std::vector<DealtShare> rank_shares(const std::vector<int64_t>& group_rows, int64_t ranks,
+                                    int64_t batch_size);
 
 }  // namespace convoy::data

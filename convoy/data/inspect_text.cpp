@@ -33,7 +33,7 @@ void add_ranks(const InspectReport& report, std::string& text) {
       "batches", "row groups", "rows", "batches");
   const size_t shown = std::min(report.ranks.size(), kShownRanks);
   for (size_t rank = 0; rank < shown; ++rank) {
-    const RankShare& share = report.ranks[rank];
+    const DealtShare& share = report.ranks[rank];
     text += fmt::format("  {:>6}  {:>14}  {:>9}    {:>10}  {:>14}  {:>9}\n", rank,
                         human_count(share.rows), human_count(share.batches), share.groups,
                         human_count(share.group_rows), human_count(share.group_batches));
@@ -64,7 +64,7 @@ std::string to_text(const InspectReport& report) {
   if (report.min_id) {
     text += fmt::format("  ids          {} to {}", *report.min_id, *report.max_id);
     if (report.schema_max_id) {
-      text += fmt::format("; schema.json allows up to {}", *report.schema_max_id);
+      text += fmt::format("; the schema allows up to {}", *report.schema_max_id);
     }
     text += "\n";
   }
@@ -102,7 +102,7 @@ Json to_json(const InspectReport& report) {
   if (report.min_id) json["ids"] = {{"min", *report.min_id}, {"max", *report.max_id}};
   if (report.schema_max_id) json["ids"]["schema_max"] = *report.schema_max_id;
   for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
-    const RankShare& share = report.ranks[rank];
+    const DealtShare& share = report.ranks[rank];
     json["ranks"].push_back({{"rank", rank},
                              {"by_rows", {{"rows", share.rows}, {"batches", share.batches}}},
                              {"by_row_groups",

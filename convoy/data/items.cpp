@@ -128,10 +128,4 @@ std::string ItemNames::label(int64_t id) const {
   return title.empty() ? raw_id(id) : title;
 }
 
-int64_t ItemNames::find(const std::string& raw_id) const {
-  auto found = std::find_if(items_.begin(), items_.end(),
-                            [&](const Item& item) { return item.raw_id == raw_id; });
-  return found == items_.end() ? 0 : found->id;
-}
-
 }  // namespace convoy::data

@@ -40,8 +40,6 @@ class ItemNames {
   std::string name(int64_t id) const;
   /// The title or, without one, the raw id.
   std::string label(int64_t id) const;
-  /// The id of a raw id; 0 when there is none. Linear in size().
-  int64_t find(const std::string& raw_id) const;
 
  private:
   const Item* get(int64_t id) const;

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 #include "convoy/data/prefetch.h"
 
 namespace convoy::data {
@@ -147,9 +148,6 @@ SessionLoader& SessionLoader::operator=(SessionLoader&&) noexcept = default;
 int64_t SessionLoader::num_rows() const {
   return impl_->dataset.num_rows();
 }
-int64_t SessionLoader::num_samples() const {
-  return impl_->order->num_samples();
-}
 const std::vector<std::string>& SessionLoader::warnings() const {
   return impl_->warnings;
 }
@@ -198,9 +196,8 @@ void SessionLoader::start(int64_t epoch, int64_t s0) {
 std::optional<StepBatch> SessionLoader::next() {
   const auto before = std::chrono::steady_clock::now();
   auto batch = impl_->prefetch.next();
-  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - before;
   LoaderStats& stats = impl_->delivered;
-  stats.wait_seconds += waited.count();
+  stats.wait_seconds += seconds_since(before);
   if (!batch) return batch;
   for (const Cell& cell : batch->cells) {
     stats.rows += cell.num_samples;

@@ -68,8 +68,6 @@ class SessionLoader {
   SessionLoader& operator=(SessionLoader&&) noexcept;
 
   int64_t num_rows() const;
-  /// Positions of an epoch: its rows, and with Partition::RowGroups also holes.
-  int64_t num_samples() const;
   int64_t steps_per_epoch() const;
   /// Rows and batches of each rank in an epoch.
   std::vector<RankShare> partition_summary() const;

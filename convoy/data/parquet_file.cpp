@@ -181,10 +181,6 @@ int64_t ParquetFile::file_bytes() const {
   return impl_->file_bytes;
 }
 
-int64_t ParquetFile::group_bytes(int64_t group) const {
-  return impl_->metadata->RowGroup(static_cast<int>(group))->total_compressed_size();
-}
-
 int64_t ParquetFile::decoded_bytes(const Selection& selection, int64_t group) const {
   int64_t bytes = 0;
   for (const ColumnInfo& column : impl_->columns) {

@@ -49,8 +49,6 @@ class ParquetFile {
   int64_t num_row_groups() const;
   /// Rows of each row group.
   const std::vector<int64_t>& group_rows() const;
-  /// Compressed bytes of a row group.
-  int64_t group_bytes(int64_t group) const;
   int64_t file_bytes() const;
 
   /// Bytes that the selected columns of a row group take once decoded, at most.

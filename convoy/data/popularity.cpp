@@ -19,12 +19,6 @@ std::vector<int64_t> count_items(const Dataset& data, const std::string& item_co
   return counts;
 }
 
-std::vector<int64_t> known_counts(const ItemNames& names) {
-  std::vector<int64_t> counts(static_cast<size_t>(names.size()) + 1, 0);
-  for (int64_t id = 1; id <= names.size(); ++id) counts[static_cast<size_t>(id)] = names.count(id);
-  return counts;
-}
-
 PopularityReport popularity_baseline(const std::vector<int64_t>& counts, const Dataset& valid,
                                      const std::string& item_column,
                                      const std::vector<int64_t>& ks) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "convoy/data/dataset.h"
-#include "convoy/data/items.h"
 
 namespace convoy::data {
 
@@ -21,9 +20,6 @@ struct PopularityReport {
 /// Occurrences of each id 0 .. num_items in a list column.
 std::vector<int64_t> count_items(const Dataset& data, const std::string& item_column,
                                  int64_t num_items);
-
-/// The counts that `items.parquet` holds, by id 0 .. names.size().
-std::vector<int64_t> known_counts(const ItemNames& names);
 
 /// Metrics of always recommending the items of greatest count: the rank of a target is one plus the
 /// number of items with a greater count, or with the same count and a smaller id. `counts`: by id,

@@ -82,7 +82,8 @@ class Repartition {
         output_(options.output.empty() ? fs::weakly_canonical(options.input) : options.output),
         progress_(progress) {
     const ParquetFile well_formed(input_);
-    auto file = arrow_value(arrow::io::ReadableFile::Open(input_.string()), input_);
+    auto file = arrow_value(
+        arrow::io::ReadableFile::Open(input_.string(), arrow::system_memory_pool()), input_);
     parquet::ReaderProperties properties(arrow::system_memory_pool());
     properties.enable_buffered_stream();
     parquet::ArrowReaderProperties arrow_properties(false);

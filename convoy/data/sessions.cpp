@@ -244,6 +244,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   }
   SessionOrder order = order_sessions(events, options.gap_seconds);
   SessionReport report;
+  report.warnings = events.warnings;
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
   report.num_duplicates = find_duplicates(events, order, options.drop_duplicates);
   report.num_events = static_cast<int64_t>(order.events.size());

@@ -47,6 +47,7 @@ struct SessionReport {
   int64_t num_named_items = 0;
   double mean_train_length = 0;
   std::vector<std::filesystem::path> files;
+  std::vector<std::string> warnings;  ///< sentences for the user
 };
 
 /// Turns interactions into what training reads, written to `options.output`: `train.parquet`,

@@ -124,13 +124,12 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
       world.walk(number, options.min_length, options.max_length, session);
       for (int64_t item : session) {
         writer.ints(0).push_back(item);
-        if (options.features) {
-          writer.ints(1).push_back(world.category(item));
-          writer.floats(2).push_back(world.price(item));
-        }
-        if (!count) continue;
-        ++counts[static_cast<size_t>(item)];
-        ++category_counts[static_cast<size_t>(world.category(item))];
+        counts[static_cast<size_t>(item)] += count;
+        if (!options.features) continue;
+        const int64_t category = world.category(item);
+        category_counts[static_cast<size_t>(category)] += count;
+        writer.ints(1).push_back(category);
+        writer.floats(2).push_back(world.price(item));
       }
       writer.end_row(number + 1);
       if (progress && (number + 1) % kProgressRows == 0) progress(number + 1, total);

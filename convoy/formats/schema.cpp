@@ -112,6 +112,72 @@ void read_tags(const Node& node, Feature& feature) {
   }
 }
 
+// The fields of TensorFlow Metadata's messages. Those that are not read here say how to validate
+// data, or how to make tensors of it, and are passed over.
+const std::vector<std::string> kSchemaFields{"feature",
+                                             "sparseFeature",
+                                             "weightedFeature",
+                                             "stringDomain",
+                                             "floatDomain",
+                                             "intDomain",
+                                             "defaultEnvironment",
+                                             "annotation",
+                                             "datasetConstraints",
+                                             "tensorRepresentationGroup",
+                                             "representVariableLengthAsRagged",
+                                             "generateLegacyFeatureSpec"};
+const std::vector<std::string> kFeatureFields{"name",
+                                              "type",
+                                              "valueCount",
+                                              "intDomain",
+                                              "floatDomain",
+                                              "annotation",
+                                              "deprecated",
+                                              "presence",
+                                              "groupPresence",
+                                              "shape",
+                                              "valueCounts",
+                                              "domain",
+                                              "stringDomain",
+                                              "boolDomain",
+                                              "structDomain",
+                                              "naturalLanguageDomain",
+                                              "imageDomain",
+                                              "midDomain",
+                                              "urlDomain",
+                                              "timeDomain",
+                                              "timeOfDayDomain",
+                                              "distributionConstraints",
+                                              "skewComparator",
+                                              "driftComparator",
+                                              "inEnvironment",
+                                              "notInEnvironment",
+                                              "lifecycleStage",
+                                              "uniqueConstraints",
+                                              "validationDerivedSource",
+                                              "sequenceMetadata"};
+
+/// Warns of each unknown field once, where it comes first.
+class UnknownFields {
+ public:
+  UnknownFields(const std::string& where, std::vector<std::string>& warnings)
+      : where_(where), warnings_(warnings) {}
+
+  void look(const Json& message, const std::vector<std::string>& known, const std::string& what) {
+    for (const auto& [name, value] : message.items()) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      if (!told_.insert(name).second) continue;
+      warnings_.push_back(fmt::format("{} of {} has the unknown field '{}', which is ignored{}",
+                                      what, where_, name, did_you_mean(name, known)));
+    }
+  }
+
+ private:
+  const std::string& where_;
+  std::vector<std::string>& warnings_;
+  std::set<std::string> told_;
+};
+
 Feature read_feature(const Json& json, const std::string& where, size_t index) {
   std::string label = fmt::format("feature {}", index);
   Node node{json, where, label};
@@ -180,10 +246,13 @@ Schema read_schema(const Json& json, const std::string& where) {
                     R"({"feature": [{"name": ..., "type": ...}, ...]})");
   }
   Schema schema;
+  UnknownFields unknown(where, schema.warnings);
+  unknown.look(json, kSchemaFields, "the schema");
   std::set<std::string> names;
   for (const Json& item : *list) {
     schema.features.push_back(read_feature(item, where, schema.features.size()));
     const std::string& name = schema.features.back().name;
+    unknown.look(item, kFeatureFields, fmt::format("feature '{}'", name));
     if (!names.insert(name).second) {
       fail<FileError>("formats", "feature '{}' is twice in {}", name, where);
     }
@@ -191,8 +260,12 @@ Schema read_schema(const Json& json, const std::string& where) {
   return schema;
 }
 
-/// Protobuf text without its message types gives every field as a list; only features and tags are
-/// lists in a schema.
+/// Protobuf text without its message types gives every field as a list; of those that are read only
+/// features and tags are lists in a schema.
+const std::vector<std::string> kReadOnce{"name",       "type", "valueCount",
+                                         "intDomain",  "min",  "floatDomain",
+                                         "annotation", "max",  "isCategorical"};
+
 Json with_single_fields(const Json& message, const std::string& where) {
   Json out = Json::object();
   for (const auto& [name, values] : message.items()) {
@@ -204,7 +277,9 @@ Json with_single_fields(const Json& message, const std::string& where) {
       out[name] = std::move(plain);
     } else if (plain.size() == 1) {
       out[name] = std::move(plain[0]);
-    } else if (name != "extraMetadata") {
+    } else if (std::find(kReadOnce.begin(), kReadOnce.end(), name) == kReadOnce.end()) {
+      out[name] = std::move(plain);
+    } else {
       fail<FileError>("formats", "{}: a message has '{}' {} times; expected once", where, name,
                       plain.size());
     }

@@ -45,6 +45,8 @@ struct Feature {
 /// protobuf text).
 struct Schema {
   std::vector<Feature> features;
+  /// Fields that neither this reader nor TensorFlow Metadata knows: misspelled, probably.
+  std::vector<std::string> warnings;
 
   /// Reads a file, `.pbtxt` as protobuf text, any other as JSON. Throws FileError: missing, not
   /// JSON or text (with the position), unknown type, empty domain, a feature twice.

@@ -87,10 +87,6 @@ void Svg::text(double x, double y, std::string_view text, const TextStyle& style
   if (style.anchor != Anchor::kStart) {
     extra += fmt::format(" text-anchor=\"{}\"", anchor_name(style.anchor));
   }
-  if (style.rotation != 0) {
-    extra += fmt::format(" transform=\"rotate({} {} {})\"", number(style.rotation), number(x),
-                         number(y));
-  }
   body_ +=
       fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\" fill=\"{}\"{}>{}</text>\n", number(x),
                   number(y), number(style.size), xml_escape(style.color), extra, xml_escape(text));

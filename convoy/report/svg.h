@@ -25,8 +25,7 @@ struct TextStyle {
   std::string color = "#3c4450";
   Anchor anchor = Anchor::kStart;
   bool bold = false;
-  bool halo = false;    ///< a white rim, for text across lines
-  double rotation = 0;  ///< degrees, clockwise, around the text's place
+  bool halo = false;  ///< a white rim, for text across lines
 };
 
 /// A picture as one SVG file that needs nothing else. Its ground is white, whatever is behind it.
@@ -42,8 +41,6 @@ class Svg {
                 double width = 2);
   void circle(double x, double y, double radius, std::string_view color);
 
-  double width() const { return width_; }
-  double height() const { return height_; }
   std::string to_string() const;
 
  private:

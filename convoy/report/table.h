@@ -16,9 +16,6 @@ class Table {
   /// Adds a row. Throws InternalError unless it has one cell for each column.
   Table& row(std::vector<std::string> cells);
 
-  size_t num_rows() const { return rows_.size(); }
-  size_t num_columns() const { return titles_.size(); }
-
   /// Aligned lines, the titles and a rule first.
   std::string to_text() const;
 

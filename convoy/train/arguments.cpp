@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/launch/environment.h"
 #include "convoy/optim/lr_schedule.h"
 
 namespace convoy::train {
@@ -138,6 +139,24 @@ void TrainingArguments::read_command_line(int argc, char** argv) {
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
   }
   table.check();
+  check_effect(table);
+}
+
+void TrainingArguments::check_effect(const OptionTable& table) const {
+  if (table.asked_for("output.trace_steps") && output.trace.empty()) {
+    fail<UsageError>("config",
+                     "output.trace_steps = {} has no effect without output.trace; try --trace FILE",
+                     output.trace_steps);
+  }
+  if (parallel.dp_batch != "total") return;
+  auto strategy = parallel.strategy;
+  if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";
+  if (strategy == "single" || strategy == "ddp") {
+    fail<UsageError>("config",
+                     "parallel.dp_batch = total has no effect with parallel.strategy = {}; try "
+                     "--strategy dp, or --dp_batch per_device",
+                     strategy);
+  }
 }
 
 void TrainingArguments::check(bool trains, bool evaluates) {

@@ -83,6 +83,9 @@ struct TrainingArguments {
   /// else.
   void read_command_line(int argc, char** argv);
 
+  /// Throws UsageError on options that would have no effect. `table` is declare()'s, read.
+  void check_effect(const OptionTable& table) const;
+
   /// Throws UsageError on a value out of range, and on options that do not fit together or with
   /// what there is: training data, evaluation data.
   void check(bool trains, bool evaluates);

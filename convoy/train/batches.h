@@ -56,7 +56,8 @@ class Dataset {
 std::shared_ptr<Dataset> make_map_dataset(
     int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch);
 
-/// Sessions in Parquet.
-std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options);
+/// Sessions in Parquet. Its streams give `warnings` beside their own.
+std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options,
+                                              std::vector<std::string> warnings = {});
 
 }  // namespace convoy::train

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "convoy/base/timing.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
@@ -72,10 +73,6 @@ struct Trainer::Clock {
     metrics["train_steady_samples_per_second"] =
         static_cast<double>(all_samples) / std::max(1e-9, train_seconds());
     return metrics;
-  }
-
-  static double seconds_since(Steady::time_point then) {
-    return std::chrono::duration<double>(Steady::now() - then).count();
   }
 
   int64_t first_step;

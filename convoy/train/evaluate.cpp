@@ -3,18 +3,11 @@
 #include <chrono>
 
 #include "convoy/base/error.h"
+#include "convoy/base/timing.h"
 #include "convoy/train/metrics.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
-
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
-
-}  // namespace
 
 Metrics Trainer::evaluate() {
   if (!eval_data_) fail<UsageError>("train", "there is no evaluation data; got none");

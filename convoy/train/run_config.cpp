@@ -1,11 +1,21 @@
 #include "convoy/train/run_config.h"
 
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
 
 namespace {
+
+/// Whether a value in TOML is `plain`: numbers by value, text without its quotes.
+bool same_value(std::string toml, const std::string& plain) {
+  double a = 0, b = 0;
+  if (parse_number(toml, a) && parse_number(plain, b)) return a == b;
+  std::erase(toml, '"');
+  return toml == plain;
+}
 
 std::string or_in(const std::string& given, const std::string& folder, const char* name) {
   if (!given.empty()) return given;
@@ -115,7 +125,19 @@ void RunConfig::declare(OptionTable& t) {
   training.declare(t);
 }
 
-void RunConfig::apply_parity(OptionTable& table) const {
+void RunConfig::check(const OptionTable& table) const {
+  table.check();
+  training.check_effect(table);
+  const bool hides = model.masking == "mlm" || (model.masking == "auto" && model.body == "bert");
+  if (table.asked_for("model.mlm_probability") && !hides) {
+    fail<UsageError>("config",
+                     "model.mlm_probability = {} has no effect with model.body = {} and "
+                     "model.masking = {}, which hide no items; try --body bert",
+                     model.mlm_probability, model.body, model.masking);
+  }
+}
+
+void RunConfig::apply_parity(OptionTable& table) {
   if (model.parity != "transformers4rec") return;
   std::vector<std::pair<const char*, const char*>> quirks{
       {"model.dropout", "0.3"},
@@ -131,8 +153,19 @@ void RunConfig::apply_parity(OptionTable& table) const {
                                  {"model.layer_norm_epsilon", "0.03"},
                                  {"model.attend_padding", "true"}});
   }
+  std::vector<std::string> kept;
   for (const auto& [key, value] : quirks) {
-    if (table.find(key)->source.empty()) table.set(key, value, "parity = transformers4rec");
+    const Option& option = *table.find(key);
+    if (option.source.empty()) {
+      table.set(key, value, "parity = transformers4rec");
+    } else if (!option.typed && !same_value(option.toml(), value)) {
+      kept.push_back(fmt::format("{} = {} instead of {}", key, option.toml(), value));
+    }
+  }
+  if (!kept.empty() && table.find("model.parity")->typed) {
+    warnings.push_back(fmt::format(
+        "--parity transformers4rec does not change what the configuration file sets: {}{}",
+        join(kept), kept.size() == quirks.size() ? "; so it changes nothing" : ""));
   }
 }
 

@@ -65,11 +65,19 @@ struct RunConfig {
   DataArguments data;
   TrainingArguments training;
 
+  /// Sentences for the user that a run of this shows at its start.
+  std::vector<std::string> warnings;
+
   void declare(OptionTable& table);
 
   /// With model.parity, sets the options of `table` (declared by this object) that nobody has set
-  /// to what the other program does.
-  void apply_parity(OptionTable& table) const;
+  /// to what the other program does. Where parity was typed, warns of options that a file keeps
+  /// from it.
+  void apply_parity(OptionTable& table);
+
+  /// Throws UsageError on a value out of range and on options that would have no effect. `table`
+  /// was declared by this object.
+  void check(const OptionTable& table) const;
 };
 
 }  // namespace convoy::train

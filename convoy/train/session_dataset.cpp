@@ -33,8 +33,11 @@ parallel::MicroBatch to_tensors(data::Cell&& cell) {
 
 class SessionStream : public BatchStream {
  public:
-  SessionStream(data::SessionLoader loader, std::string order)
-      : loader_(std::move(loader)), order_(std::move(order)) {}
+  SessionStream(data::SessionLoader loader, std::string order, std::vector<std::string> warnings)
+      : loader_(std::move(loader)), order_(std::move(order)), warnings_(std::move(warnings)) {
+    const auto& more = loader_.warnings();
+    warnings_.insert(warnings_.end(), more.begin(), more.end());
+  }
 
   int64_t num_rows() const override { return loader_.num_rows(); }
   int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
@@ -59,17 +62,21 @@ class SessionStream : public BatchStream {
     return loader_.partition_summary();
   }
   std::string order() const override { return order_; }
-  std::vector<std::string> warnings() const override { return loader_.warnings(); }
+  std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
   data::SessionLoader loader_;
   std::string order_;
+  std::vector<std::string> warnings_;
 };
 
 class SessionDataset : public Dataset {
  public:
-  SessionDataset(data::Dataset dataset, data::LoaderOptions options)
-      : dataset_(std::move(dataset)), options_(std::move(options)) {}
+  SessionDataset(data::Dataset dataset, data::LoaderOptions options,
+                 std::vector<std::string> warnings)
+      : dataset_(std::move(dataset)),
+        options_(std::move(options)),
+        warnings_(std::move(warnings)) {}
 
   std::unique_ptr<BatchStream> open(const StreamOptions& options) const override {
     auto own = options_;
@@ -84,18 +91,21 @@ class SessionDataset : public Dataset {
         own.partition == data::Partition::Rows
             ? fmt::format("{} lanes, shuffle_window {}", data::lanes_for(world), own.shuffle_window)
             : fmt::format("row groups of {} ranks", world);
-    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), order);
+    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), order, warnings_);
   }
 
  private:
   data::Dataset dataset_;
   data::LoaderOptions options_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace
 
-std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options) {
-  return std::make_shared<SessionDataset>(std::move(dataset), std::move(options));
+std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options,
+                                              std::vector<std::string> warnings) {
+  return std::make_shared<SessionDataset>(std::move(dataset), std::move(options),
+                                          std::move(warnings));
 }
 
 }  // namespace convoy::train

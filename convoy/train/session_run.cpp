@@ -1,10 +1,13 @@
 #include "convoy/train/session_run.h"
 
+#include <limits>
+
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/data/dataset.h"
+#include "convoy/report/machine.h"
 #include "convoy/train/metrics.h"
 
 namespace convoy::train {
@@ -43,6 +46,34 @@ std::vector<std::string> feature_names(const formats::Schema& schema,
   return wanted;
 }
 
+/// Refuses embeddings that cannot be trained here, before anything is allocated: a schema whose
+/// largest id is far beyond those that occur.
+void check_memory(const models::SessionConfig& model, const std::string& schema_file) {
+  constexpr double kTrained = 4;  // weights, gradient and AdamW's two moments
+  const auto machine = static_cast<double>(report::machine_facts().memory_bytes);
+  const models::SessionFeature* largest = nullptr;
+  double all = 0, most = 0;
+  for (const auto& feature : model.features) {
+    if (!feature.categorical) continue;
+    const auto dim = static_cast<double>(feature.dim > 0 ? feature.dim : model.body.n_embd);
+    const double bytes = static_cast<double>(feature.cardinality) * dim * sizeof(float);
+    all += bytes;
+    if (bytes > most) {
+      most = bytes;
+      largest = &feature;
+    }
+  }
+  if (largest == nullptr || machine == 0 || all * kTrained <= machine) return;
+  fail<UsageError>(
+      "data",
+      "feature '{}' has {} ids by {}: its embedding takes {}, all embeddings with gradient and "
+      "AdamW's moments {}, but this machine has {}; try as its max the largest id that occurs, "
+      "ids numbered anew (convoy data sessions), or a smaller {}",
+      largest->name, human_count(largest->cardinality), schema_file, human_bytes(most),
+      human_bytes(all * kTrained), human_bytes(machine),
+      largest->name == model.item_feature ? "item_embedding_dim" : "embedding_dim");
+}
+
 models::SessionConfig model_config(const RunConfig& config, const formats::Schema& schema) {
   const auto& m = config.model;
   models::SessionConfig model;
@@ -61,6 +92,10 @@ models::SessionConfig model_config(const RunConfig& config, const formats::Schem
       if (!feature.int_domain) {
         fail<FileError>("data", "feature '{}' in {} has no intDomain; expected its largest id",
                         name, config.data.schema_file());
+      }
+      if (feature.int_domain->max > std::numeric_limits<int64_t>::max() / 2) {
+        fail<FileError>("data", "feature '{}' in {} has max = {}; expected its largest id", name,
+                        config.data.schema_file(), feature.int_domain->max);
       }
       out.cardinality = feature.int_domain->max + 1;
       out.dim = name == model.item_feature ? m.item_embedding_dim : m.embedding_dim;
@@ -86,13 +121,15 @@ models::SessionConfig model_config(const RunConfig& config, const formats::Schem
   model.body.layer_norm_epsilon = m.layer_norm_epsilon;
   model.body.initializer_range = m.initializer_range;
   model.check();
+  check_memory(model, config.data.schema_file());
   return model;
 }
 
 }  // namespace
 
 std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRun& run,
-                                       const DataArguments& data) {
+                                       const DataArguments& data,
+                                       std::vector<std::string> warnings) {
   data::LoaderOptions options;
   std::vector<std::string> columns;
   for (const auto& feature : run.model.features) columns.push_back(feature.name);
@@ -106,7 +143,7 @@ std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRu
   options.prefetch_depth = data.prefetch_depth;
   data::Dataset dataset(where);
   dataset.check(options.selection);
-  return make_session_dataset(std::move(dataset), options);
+  return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
 
 namespace {
@@ -159,7 +196,9 @@ SessionRun make_session_run(const RunConfig& config) {
   run.schema = formats::Schema::load(data.schema_file());
   run.model = model_config(config, run.schema);
   run.factory = [model = run.model] { return models::make_session_model(model); };
-  run.train_data = open_sessions(data.train_file(), run, data);
+  auto warnings = config.warnings;
+  warnings.insert(warnings.end(), run.schema.warnings.begin(), run.schema.warnings.end());
+  run.train_data = open_sessions(data.train_file(), run, data, warnings);
   if (auto valid = data.valid_file(); !valid.empty()) {
     run.valid_data = open_sessions(valid, run, data);
   }

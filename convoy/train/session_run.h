@@ -27,8 +27,9 @@ SessionRun make_session_run(const RunConfig& config);
 SessionRun open_session_run(const std::filesystem::path& folder, RunConfig& config,
                             OptionTable& table);
 
-/// The session data set of a Parquet file for this model.
+/// The session data set of a Parquet file for this model. Its streams give `warnings` too.
 std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRun& run,
-                                       const DataArguments& data);
+                                       const DataArguments& data,
+                                       std::vector<std::string> warnings = {});
 
 }  // namespace convoy::train

@@ -90,6 +90,17 @@ TEST(Options, OverridesTakeEverySpelling) {
   EXPECT_FALSE(o.bf16);
 }
 
+TEST(Options, AskedForIsWhatWasTypedOrDiffersFromTheDefault) {
+  Bound o;
+  o.table.read_toml_text("[train]\nbatch_size = 8\nlearning_rate = 1", "run.toml");
+  EXPECT_FALSE(o.table.asked_for("batch_size")) << "a file that convoy wrote names every option";
+  EXPECT_TRUE(o.table.asked_for("train.learning_rate"));
+  EXPECT_FALSE(o.table.asked_for("bf16"));
+  o.table.take_overrides({"--batch_size", "8"});
+  EXPECT_TRUE(o.table.asked_for("bs"));
+  EXPECT_THROW(o.table.asked_for("nothing"), InternalError);
+}
+
 TEST(Options, ErrorsNameOptionPlaceAndRemedy) {
   Bound o;
   auto toml = [&](const char* text) {

@@ -82,9 +82,45 @@ TEST_F(Errors, OptionsThatWouldHaveNoEffect) {
   refused("--strategy single --replicas 2", "try strategy = dp");
   refused("--backend nccl", "backend = nccl needs GPUs");
   refused("--top_ks 5,none", "train.top_ks has 'none'");
+  refused("--mlm_probability 0.2", "mlm_probability = 0.2 has no effect with model.body = gpt2");
+  refused("--mlm_probability 0.15", "try --body bert");
+  refused("--trace_steps 3", "output.trace_steps = 3 has no effect without output.trace");
+  refused("--dp_batch total --strategy single",
+          "parallel.dp_batch = total has no effect with parallel.strategy = single");
+  refused("--dp_batch total --nproc 2", "has no effect with parallel.strategy = ddp");
+  write_file(folder_ / "run.toml", "[output]\ntrace_steps = 7\n");
+  refused("run.toml", "output.trace_steps = 7 has no effect");
   refused("--learning_rate inf", "train.learning_rate = inf is not finite");
   fs::remove(folder_ / "syn/valid.parquet");
   refused("--eval_strategy epoch", "eval_strategy = epoch needs evaluation data");
+}
+
+TEST_F(Errors, TheWholeConfigurationMayBeGivenBack) {
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --print-config > full.toml"), 0) << output_;
+  EXPECT_EQ(run("train full.toml"), 0) << output_;
+}
+
+TEST_F(Errors, ASchemaWithHugeIdsIsRefusedBeforeAnythingIsAllocated) {
+  auto schema = json("syn/schema.json");
+  for (auto& feature : schema["feature"]) {
+    if (feature["name"] == "item_id-list") feature["intDomain"]["max"] = "400000000000";
+  }
+  write_file(folder_ / "syn/schema.json", schema.dump());
+  refused("",
+          "feature 'item_id-list' has 400,000,000,001 ids by syn/schema.json: its embedding "
+          "takes 11.6 TiB");
+  expect("but this machine has");
+  schema["feature"][1]["intDomain"]["max"] = "9223372036854775807";
+  write_file(folder_ / "syn/schema.json", schema.dump());
+  refused("", "has max = 9223372036854775807; expected its largest id");
+}
+
+TEST_F(Errors, UnknownFieldsOfTheSchemaAreNamed) {
+  auto schema = json("syn/schema.json");
+  schema["feature"][1]["tags"] = "item_id";
+  write_file(folder_ / "syn/schema.json", schema.dump());
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2"), 0) << output_;
+  expect("warning: feature 'item_id-list' of syn/schema.json has the unknown field 'tags'");
 }
 
 TEST_F(Errors, MoreRanksThanRows) {

@@ -41,6 +41,10 @@ TEST_F(HardInputs, EventsOutOfOrderTwiceAndInEveryScript) {
             0)
       << output_;
   ASSERT_EQ(run("predict out --data s/train.parquet --top-k 3 --output top.csv"), 0) << output_;
+  expect("wrote top.csv (2 rows, 3 items each)");
+  ASSERT_EQ(run("predict out --data s/train.parquet --top-k 9 --exclude-seen --output seen.csv"),
+            0);
+  expect("(2 rows, 0 to 1 item each)");
   const auto top = read_file(folder_ / "top.csv");
   for (const char* raw : {"\u6771\u4eac", "caf\u00e9", "\U0001F600"}) {
     EXPECT_NE(top.find(raw), std::string::npos) << raw << " in " << top;

@@ -141,6 +141,21 @@ TEST_F(Report, ParityShowsWhatItSets) {
                            "embedding_initializer_range = 0.05", "initializer_range = 0.01"}) {
     expect(line);
   }
+  write_file(
+      folder_ / "all.toml",
+      "[model]\ndropout = 0.2\ninitializer_range = 0.02\nembedding_initializer_range = 0.02\n"
+      "score_padding = false\n[data]\ntruncation = \"keep_last\"\n"
+      "[train]\nmetric_names = \"plain\"\n");
+  const auto parity = "train all.toml --data.path syn --max_steps 1 --parity transformers4rec ";
+  ASSERT_EQ(run(parity), 0) << output_;
+  expect("warning: --parity transformers4rec does not change what the configuration file sets: ");
+  expect("model.dropout = 0.2 instead of 0.3");
+  expect("truncation = \"keep_last\" instead of keep_first");
+  expect("so it changes nothing");
+  ASSERT_EQ(run(parity + std::string("--dropout 0.2 --metric_names transformers4rec")), 0);
+  expect("warning: --parity");
+  EXPECT_EQ(output_.find("dropout = "), std::string::npos) << "typed, so meant: " << output_;
+  EXPECT_EQ(output_.find("changes nothing"), std::string::npos) << output_;
   ASSERT_EQ(run("train" + kTiny +
                 "--parity transformers4rec --max_steps 2 --eval_strategy steps "
                 "--eval_steps 2 --load_best_model_at_end --output_dir out "

@@ -64,7 +64,7 @@ TEST(Inspect, SharesByRowsAreEqual) {
     for (int64_t ranks : {1, 2, 3, 8}) {
       const auto shares = rank_shares({rows}, ranks, 4);
       int64_t sum = 0;
-      for (const RankShare& share : shares) {
+      for (const DealtShare& share : shares) {
         sum += share.rows;
         EXPECT_EQ(share.batches, shares.front().batches);
         EXPECT_LE(shares.front().rows - share.rows, 1);
@@ -88,7 +88,7 @@ TEST(Inspect, ComparesIdsWithTheSchema) {
   EXPECT_EQ(report.columns[1].tags.front(), "item_id");
   write_rows(folder / "train.parquet", 60, 100);
   report = inspect((folder / "train.parquet").string(), {});
-  EXPECT_NE(report.advice[0].find("reach 60 but schema.json ends at 50"), std::string::npos);
+  EXPECT_NE(report.advice[0].find("reach 60 but the schema ends at 50"), std::string::npos);
 }
 
 TEST(Inspect, Refuses) {

@@ -71,7 +71,7 @@ TEST(Repartition, EveryRankGetsTheSameRows) {
     EXPECT_EQ(static_cast<int64_t>(groups.size()) % ranks, 0);
     auto [small, large] = std::minmax_element(groups.begin(), groups.end());
     EXPECT_LE(*large - *small, 1);
-    for (const RankShare& share : rank_shares(groups, ranks, 32)) {
+    for (const DealtShare& share : rank_shares(groups, ranks, 32)) {
       EXPECT_LE(std::abs(share.group_rows - 10007 / ranks), 1);
     }
   }

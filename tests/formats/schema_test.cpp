@@ -117,6 +117,32 @@ TEST(Schema, SaysWhereProtobufTextIsWrong) {
   EXPECT_HAS(message(deep), "lie in each other");
 }
 
+TEST(Schema, PassesOverFieldsThatSayNothingHere) {
+  const auto schema = Schema::from_pbtxt(
+      "feature { name: 'a' type: INT in_environment: 'x' in_environment: 'y' presence { "
+      "min_fraction: 1 } } string_domain { value: 'p' value: 'q' } default_environment: 'x'",
+      "s.pbtxt");
+  EXPECT_EQ(schema.features.size(), 1u);
+  EXPECT_TRUE(schema.warnings.empty()) << schema.warnings.front();
+}
+
+TEST(Schema, WarnsOfFieldsThatNobodyKnows) {
+  auto schema = Schema::from_pbtxt(
+      "feature { name: 'a' type: INT int_domian { max: 3 } }\n"
+      "feature { name: 'b' type: INT int_domian { max: 3 } }",
+      "s.pbtxt");
+  ASSERT_EQ(schema.warnings.size(), 1u);
+  EXPECT_EQ(schema.warnings[0],
+            "feature 'a' of s.pbtxt has the unknown field 'intDomian', which is ignored, did you "
+            "mean 'intDomain'?");
+  schema = Schema::from_json(
+      R"({"feature": [{"name": "a", "type": "INT", "int_domain": {"max": 3}}], "version": 2})",
+      "s.json");
+  ASSERT_EQ(schema.warnings.size(), 2u);
+  EXPECT_HAS(schema.warnings[0], "the schema of s.json has the unknown field 'version'");
+  EXPECT_HAS(schema.warnings[1], "'int_domain', which is ignored, did you mean 'intDomain'?");
+}
+
 TEST(Schema, SaysWhatIsWrong) {
   EXPECT_HAS(message_of([] { Schema::from_json("{\"feature\": [}", "s.json"); }), "s.json");
   EXPECT_HAS(message_of([] { Schema::from_json("{\"feature\": [}", "s.json"); }), "byte 14");

@@ -1,0 +1,138 @@
+#include "cli/doctor.h"
+
+#include <ATen/Version.h>
+#include <arrow/config.h>
+#include <gnu/libc-version.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/doctor_report.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/devices.h"
+#include "convoy/launch/environment.h"
+
+namespace convoy::cli {
+namespace {
+
+struct DoctorOptions {
+  bool quick = false;
+  bool json = false;
+};
+
+std::vector<std::pair<std::string, std::string>> versions(const report::Gpus& gpus) {
+#ifdef __clang__
+  const char* compiler = "clang " __clang_version__;
+#else
+  const char* compiler = "g++ " __VERSION__;
+#endif
+  std::vector<std::pair<std::string, std::string>> out{
+      {"convoy", CONVOY_VERSION},
+      {"torch", fmt::format("{} (kernels for {})", TORCH_VERSION, at::get_cpu_capability())},
+      {"arrow", arrow::GetBuildInfo().version_string},
+      {"compiler", compiler},
+      {"libc", ::gnu_get_libc_version()}};
+  if (!gpus.driver.empty()) out.emplace_back("nvidia driver", gpus.driver);
+  return out;
+}
+
+/// What a launcher left in the environment, as `convoy train` would read it.
+std::vector<report::Finding> check_launcher() {
+  using report::Verdict;
+  try {
+    const auto ranks = launch::detect_environment();
+    if (!ranks.launched()) return {};
+    return {{Verdict::Note, "launcher",
+             fmt::format("what is started here is rank {} of {} ({})", ranks.rank, ranks.world_size,
+                         ranks.source),
+             ""}};
+  } catch (const UsageError& error) {
+    return {{Verdict::Problem, "launcher", error.what(), "convoy train cannot start like this"}};
+  }
+}
+
+/// GPUs that are there and that CUDA_VISIBLE_DEVICES leaves.
+int visible_gpus() {
+  return launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+/// Where neither the PCI bus nor NVIDIA's library can be asked, device files still show GPUs.
+void add_unknown(report::Gpus& gpus, int num_visible) {
+  if (!gpus.gpus.empty() || num_visible == 0) return;
+  gpus.gpus.resize(static_cast<size_t>(num_visible));
+  gpus.why_none.clear();
+}
+
+/// Memory that may be taken for measuring.
+int64_t spare_bytes(const Diagnosis& d) {
+  const int64_t free = d.host.available_bytes, limit = d.cgroup.memory_bytes;
+  return limit > 0 ? std::min(free, limit) : free;
+}
+
+void append(std::vector<report::Finding>& all, const std::vector<report::Finding>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+Diagnosis diagnose(const DoctorOptions& options) {
+  Diagnosis out;
+  out.host = report::read_host();
+  out.cgroup = report::read_cgroup();
+  out.limits = report::read_limits();
+  out.gpus = report::read_gpus();
+  report::add_nvml(out.gpus);
+  out.versions = versions(out.gpus);
+  const int num_gpus = visible_gpus();
+  add_unknown(out.gpus, num_gpus);
+  out.engines = find_engines(num_gpus);
+  const int threads = report::sensible_threads(out.cgroup, out.limits);
+  append(out.findings, report::check_cpus(out.host, out.cgroup, out.limits));
+  append(out.findings, report::check_memory(out.host, out.cgroup));
+  append(out.findings, report::check_gpus(out.gpus, num_gpus));
+  append(out.findings, check_engines(out.engines, num_gpus));
+  append(out.findings, report::check_limits(out.cgroup, out.limits, out.gpus));
+  append(out.findings,
+         report::check_variables([](const char* name) { return std::getenv(name); }, threads));
+  append(out.findings, check_launcher());
+  if (options.quick) return out;
+  const bool shown = isatty(2) != 0;
+  out.rates =
+      measure_rates(threads, usable_gpus(num_gpus), spare_bytes(out), [&](const std::string& what) {
+        if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
+      });
+  if (shown) fmt::print(stderr, "\r\033[K");
+  append(out.findings, check_rates(out.rates));
+  return out;
+}
+
+int run_doctor(const DoctorOptions& options) {
+  const auto diagnosis = diagnose(options);
+  if (options.json) {  // names and variables may hold any bytes
+    const auto json = to_json(diagnosis);
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", to_text(diagnosis));
+  }
+  return report::worst(diagnosis.findings) == report::Verdict::Problem ? 1 : 0;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Run& run) {
+  auto options = std::make_shared<DoctorOptions>();
+  auto* command = app.add_subcommand("doctor", "Show what this machine offers, and what is wrong");
+  command->add_flag("--quick", options->quick, "measure nothing");
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "Looks at processors, memory, GPUs and their links, limits, engines and variables, and times "
+      "matrix products and copies for some seconds. Ends with 1 when there is a problem.\n"
+      "Examples:\n  convoy doctor\n  convoy doctor --quick\n  convoy doctor --json > "
+      "machine.json\n");
+  command->callback([options, &run] { run = [options] { return run_doctor(*options); }; });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,118 @@
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/doctor.h"
+#include "convoy/base/error.h"
+#include "convoy/base/timing.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr double kSeconds = 0.35;  // per number
+constexpr int64_t kCpuWidth = 1024, kGpuWidth = 8192;
+constexpr int64_t kMostCopied = int64_t{256} << 20;
+
+using Clock = std::chrono::steady_clock;
+
+/// The shortest time of one call of `work`, which must have finished when it returns.
+template <class F>
+double best_seconds(F&& work) {
+  work();
+  double best = 1e9;
+  const auto began = Clock::now();
+  do {
+    const auto start = Clock::now();
+    work();
+    best = std::min(best, seconds_since(start));
+  } while (seconds_since(began) < kSeconds);
+  return best;
+}
+
+/// Waits for a GPU.
+void finish(const at::Tensor& tensor) {
+  if (!tensor.is_cpu()) tensor.flatten()[0].item();
+}
+
+double gemm_gflops(at::Device device, at::ScalarType type, int64_t width) {
+  const auto options = at::TensorOptions().device(device).dtype(type);
+  const auto a = at::ones({width, width}, options), b = at::ones({width, width}, options);
+  auto out = at::empty({width, width}, options);
+  const double seconds = best_seconds([&] {
+    at::mm_out(out, a, b);
+    finish(out);
+  });
+  const auto n = static_cast<double>(width);
+  return 2 * n * n * n / seconds * 1e-9;
+}
+
+double copy_gb_per_second(at::Device device, int64_t bytes) {
+  const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
+  const auto from = at::ones({bytes / 4}, options);
+  auto to = at::empty_like(from);
+  const double seconds = best_seconds([&] {
+    to.copy_(from);
+    finish(to);
+  });
+  return 2.0 * static_cast<double>(bytes) / seconds * 1e-9;
+}
+
+Rate measure(at::Device device, int threads, int64_t width, int64_t bytes) {
+  Rate rate;
+  rate.device = device.str();
+  rate.threads = threads;
+  rate.fp32_gflops = gemm_gflops(device, at::kFloat, width);
+  rate.bf16_gflops = gemm_gflops(device, at::kBFloat16, width);
+  rate.copy_gb_per_second = copy_gb_per_second(device, bytes);
+  return rate;
+}
+
+}  // namespace
+
+std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,
+                                const std::function<void(const std::string&)>& say) {
+  const int before = at::get_num_threads();
+  const int64_t bytes = std::clamp(available_bytes / 16, int64_t{1} << 20, kMostCopied);
+  std::vector<Rate> rates;
+  for (const int count : threads > 1 ? std::vector<int>{1, threads} : std::vector<int>{1}) {
+    say(fmt::format("timing {} thread{}", count, count == 1 ? "" : "s"));
+    at::set_num_threads(count);
+    rates.push_back(measure(at::kCPU, count, kCpuWidth, bytes));
+  }
+  at::set_num_threads(before);
+  for (int i = 0; i < num_gpus; ++i) {
+    say(fmt::format("timing GPU {}", i));
+    const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(i));
+    rates.push_back(measure(gpu, 0, kGpuWidth, 4 * kMostCopied));
+  }
+  return rates;
+}
+
+std::vector<report::Finding> check_rates(const std::vector<Rate>& rates) {
+  using report::Verdict;
+  std::vector<report::Finding> out;
+  for (const Rate& rate : rates) {
+    if (rate.threads == 1 && rate.bf16_gflops < rate.fp32_gflops) {
+      out.push_back({Verdict::Note, "bf16",
+                     fmt::format("products in bf16 are {:.1f} times slower than in fp32: the "
+                                 "processor has no instructions for them",
+                                 rate.fp32_gflops / rate.bf16_gflops),
+                     "--bf16 saves memory here, not time"});
+    }
+  }
+  if (rates.size() > 1 && rates[1].threads > 1) {
+    const double gain = rates[1].fp32_gflops / rates[0].fp32_gflops;
+    if (gain < 0.6 * rates[1].threads) {
+      out.push_back({Verdict::Note, "threads",
+                     fmt::format("{} threads compute only {:.1f} times as fast as one: others use "
+                                 "the machine, or threads share cores",
+                                 rates[1].threads, gain),
+                     ""});
+    }
+  }
+  return out;
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,66 @@
+#include "convoy/report/cgroup.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "convoy/base/text.h"
+#include "convoy/report/system_files.h"
+
+namespace convoy::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Version 1 writes the largest page-aligned number for "none".
+constexpr int64_t kNoLimit = int64_t{1} << 60;
+
+template <class T>
+void tighten(T& limit, T found) {
+  if (found > 0 && (limit == 0 || found < limit)) limit = found;
+}
+
+int64_t limit_in(const fs::path& file) {
+  const int64_t number = leading_number(line_in(file), 0);  // "max" is no number
+  return number < kNoLimit ? number : 0;
+}
+
+/// CPUs' worth of time: `quota` of every `period`.
+double cpus(const std::string& quota, const std::string& period) {
+  const auto used = static_cast<double>(leading_number(quota, 0));
+  const auto whole = static_cast<double>(leading_number(period, 0));
+  return used > 0 && whole > 0 ? used / whole : 0;
+}
+
+void look(const fs::path& folder, CgroupLimits& limits) {
+  const auto both = split(line_in(folder / "cpu.max"), ' ');
+  if (both.size() == 2) tighten(limits.cpus, cpus(both[0], both[1]));
+  tighten(limits.cpus,
+          cpus(line_in(folder / "cpu.cfs_quota_us"), line_in(folder / "cpu.cfs_period_us")));
+  tighten(limits.memory_bytes, limit_in(folder / "memory.max"));
+  tighten(limits.memory_bytes, limit_in(folder / "memory.limit_in_bytes"));
+  tighten(limits.processes, limit_in(folder / "pids.max"));
+}
+
+}  // namespace
+
+CgroupLimits read_cgroup(const fs::path& root) {
+  CgroupLimits limits;
+  const auto trees = root / "sys/fs/cgroup";
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "4:cpu,cpuacct:/a/b" or "0::/a/b"
+    const auto parts = split(line, ':');
+    if (parts.size() < 3) continue;
+    auto tree = parts[1].empty() ? trees / "unified" : trees / parts[1];
+    if (!fs::exists(tree)) tree = parts[1].empty() ? trees : trees / split(parts[1], ',').front();
+    // A container may see its own group as the top and still be told the host's path: what is not
+    // there says nothing.
+    for (fs::path group = fs::path(parts[2]).lexically_normal();; group = group.parent_path()) {
+      look(tree / group.relative_path(), limits);
+      if (!group.has_relative_path()) break;
+    }
+  }
+  return limits;
+}
+
+}  // namespace convoy::report

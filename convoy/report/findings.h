@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/report/cgroup.h"
+#include "convoy/report/gpus.h"
+#include "convoy/report/host.h"
+#include "convoy/report/limits.h"
+
+namespace convoy::report {
+
+enum class Verdict { Ok, Note, Warning, Problem };
+
+/// One thing that was looked at, and what to do about it.
+struct Finding {
+  Verdict verdict = Verdict::Ok;
+  std::string about;   ///< "open files"
+  std::string text;    ///< what is
+  std::string advice;  ///< what to try; "" when there is nothing to do
+};
+
+const char* to_text(Verdict verdict);
+Json to_json(const std::vector<Finding>& findings);
+
+/// The worst of all; Ok when there is none.
+Verdict worst(const std::vector<Finding>& findings);
+
+/// Cores: a quota or an affinity below what the machine has, NUMA.
+std::vector<Finding> check_cpus(const Host& host, const CgroupLimits& cgroup, const Limits& limits);
+
+/// Memory that is short or fenced, overcommit, huge pages.
+std::vector<Finding> check_memory(const Host& host, const CgroupLimits& cgroup);
+
+/// Open files, processes, locked memory, /dev/shm, room for files.
+std::vector<Finding> check_limits(const CgroupLimits& cgroup, const Limits& limits,
+                                  const Gpus& gpus);
+
+/// Drivers and slots of GPUs; `num_visible` of them can be opened by a program here.
+std::vector<Finding> check_gpus(const Gpus& gpus, int num_visible);
+
+/// The threads that operations may use: those of this process, within a quota of CPU time.
+int sensible_threads(const CgroupLimits& cgroup, const Limits& limits);
+
+/// Variables that are set and change what convoy or a library below it does, with their meaning.
+/// `get` is getenv or stands in for it; `threads` is what sensible_threads() gave.
+std::vector<Finding> check_variables(const std::function<const char*(const char*)>& get,
+                                     int threads);
+
+}  // namespace convoy::report

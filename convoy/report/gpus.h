@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace convoy::report {
+
+/// An NVIDIA GPU. What is not known is "", 0 or -1.
+struct Gpu {
+  std::string pci;  ///< "0000:3b:00.0"
+  std::string name;
+  int64_t memory_bytes = 0;
+  int64_t free_bytes = 0;
+  int numa_node = -1;
+  int pcie_lanes = 0;
+  int most_pcie_lanes = 0;
+  std::string pcie_speed;  ///< of the slot: "32.0 GT/s PCIe"
+  int nvlinks = 0;         ///< that are up
+};
+
+/// How two GPUs reach each other; a and b count in Gpus::gpus.
+struct GpuLink {
+  int a = 0;
+  int b = 0;
+  std::string path;  ///< "NVLink x4", "PCIe switch", "same PCIe root", "same NUMA node", ...
+};
+
+struct Gpus {
+  std::string driver;  ///< version of the kernel module; "" when it is not loaded
+  std::vector<Gpu> gpus;
+  std::vector<GpuLink> links;
+  std::string why_none;
+};
+
+/// What the kernel tells without any library of NVIDIA: /sys/bus/pci and /proc/driver/nvidia below
+/// `root`.
+Gpus read_gpus(const std::filesystem::path& root = "/");
+
+/// Adds what NVIDIA's management library tells (memory, NVLink), if libnvidia-ml.so.1 can be
+/// opened.
+void add_nvml(Gpus& gpus);
+
+}  // namespace convoy::report

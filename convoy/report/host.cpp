@@ -1,0 +1,114 @@
+#include "convoy/report/host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "convoy/base/text.h"
+#include "convoy/report/system_files.h"
+
+namespace convoy::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A line such as "MemTotal:  16384 kB", in bytes.
+int64_t kilobytes_in(const fs::path& file, const std::string& key) {
+  return leading_number(value_in(file, key, ':'), 0) * 1024;
+}
+
+std::vector<std::string> instruction_sets(const fs::path& cpuinfo) {
+  static const std::pair<const char*, const char*> kNames[] = {{"avx2", "AVX2"},
+                                                               {"avx512f", "AVX-512"},
+                                                               {"avx512_bf16", "AVX512-BF16"},
+                                                               {"avx512_fp16", "AVX512-FP16"},
+                                                               {"amx_bf16", "AMX-BF16"},
+                                                               {"asimd", "NEON"},
+                                                               {"sve", "SVE"},
+                                                               {"bf16", "BF16"}};
+  std::string flags = value_in(cpuinfo, "flags", ':');
+  if (flags.empty()) flags = value_in(cpuinfo, "Features", ':');
+  const auto all = split(flags, ' ');
+  std::vector<std::string> out;
+  for (const auto& [flag, name] : kNames) {
+    if (std::find(all.begin(), all.end(), flag) != all.end()) out.push_back(name);
+  }
+  return out;
+}
+
+/// Counts sockets, cores and threads among the CPUs that are online.
+void read_topology(const fs::path& folder, Host& host) {
+  std::set<int64_t> sockets;
+  std::set<std::pair<int64_t, int64_t>> cores;
+  for (const int cpu : cpus_in(line_in(folder / "online"))) {
+    ++host.threads;
+    const auto topology = folder / fmt::format("cpu{}/topology", cpu);
+    const auto socket = leading_number(line_in(topology / "physical_package_id"), 0);
+    sockets.insert(socket);
+    cores.emplace(socket, leading_number(line_in(topology / "core_id"), cpu));
+  }
+  host.sockets = static_cast<int>(sockets.size());
+  host.cores = static_cast<int>(cores.size());
+}
+
+std::vector<NumaNode> read_nodes(const fs::path& folder) {
+  std::vector<NumaNode> nodes;
+  for (const std::string& name : names_in(folder)) {
+    int64_t id = 0;
+    if (!name.starts_with("node") || !parse_number(name.substr(4), id)) continue;
+    NumaNode node;
+    node.id = static_cast<int>(id);
+    node.cpus = line_in(folder / name / "cpulist");
+    node.num_cpus = static_cast<int>(cpus_in(node.cpus).size());
+    const auto memory = folder / name / "meminfo";
+    node.memory_bytes = kilobytes_in(memory, fmt::format("Node {} MemTotal", id));
+    node.free_bytes = kilobytes_in(memory, fmt::format("Node {} MemFree", id));
+    std::istringstream distances(line_in(folder / name / "distance"));
+    for (int distance = 0; distances >> distance;) node.distances.push_back(distance);
+    nodes.push_back(std::move(node));
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return nodes;
+}
+
+/// The word in brackets: "always [madvise] never".
+std::string chosen(const std::string& line) {
+  const size_t open = line.find('['), close = line.find(']');
+  return open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1) : "";
+}
+
+std::string system_name(const fs::path& root) {
+  std::vector<std::string> parts;
+  std::string distribution = value_in(root / "etc/os-release", "PRETTY_NAME", '=');
+  std::erase(distribution, '"');
+  if (!distribution.empty()) parts.push_back(distribution);
+  const auto kernel = root / "proc/sys/kernel";
+  const auto release = trim(line_in(kernel / "ostype") + " " + line_in(kernel / "osrelease"));
+  if (!release.empty()) parts.push_back(release);
+  return join(parts);
+}
+
+}  // namespace
+
+Host read_host(const fs::path& root) {
+  Host host;
+  host.name = line_in(root / "proc/sys/kernel/hostname");
+  host.system = system_name(root);
+  const auto cpuinfo = root / "proc/cpuinfo", meminfo = root / "proc/meminfo";
+  host.cpu = value_in(cpuinfo, "model name", ':');
+  host.instructions = instruction_sets(cpuinfo);
+  read_topology(root / "sys/devices/system/cpu", host);
+  host.nodes = read_nodes(root / "sys/devices/system/node");
+  host.memory_bytes = kilobytes_in(meminfo, "MemTotal");
+  host.available_bytes = kilobytes_in(meminfo, "MemAvailable");
+  host.swap_bytes = kilobytes_in(meminfo, "SwapTotal");
+  host.huge_pages = chosen(line_in(root / "sys/kernel/mm/transparent_hugepage/enabled"));
+  host.overcommit =
+      static_cast<int>(leading_number(line_in(root / "proc/sys/vm/overcommit_memory"), -1));
+  return host;
+}
+
+}  // namespace convoy::report

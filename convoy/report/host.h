@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace convoy::report {
+
+/// Cores and the memory that is near to them.
+struct NumaNode {
+  int id = 0;
+  std::string cpus;  ///< as a list: "0-15,32-47"
+  int num_cpus = 0;
+  int64_t memory_bytes = 0;
+  int64_t free_bytes = 0;
+  std::vector<int> distances;  ///< to each node; 10 = itself
+};
+
+/// What the kernel tells about this machine. What it does not tell is "", 0 or empty.
+struct Host {
+  std::string name;
+  std::string system;  ///< distribution and kernel
+  std::string cpu;
+  int sockets = 0;
+  int cores = 0;
+  int threads = 0;                        ///< that are online: two or more a core with SMT
+  std::vector<std::string> instructions;  ///< sets that matter to matrix products: "AVX2", ...
+  std::vector<NumaNode> nodes;
+  int64_t memory_bytes = 0;
+  int64_t available_bytes = 0;  ///< without swapping
+  int64_t swap_bytes = 0;
+  std::string huge_pages;  ///< transparent ones: always, madvise or never
+  int overcommit = -1;     ///< vm.overcommit_memory: 0 guess, 1 always, 2 never; -1 = unknown
+};
+
+/// Reads /proc, /sys and /etc below `root`.
+Host read_host(const std::filesystem::path& root = "/");
+
+}  // namespace convoy::report
