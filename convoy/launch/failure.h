@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/json.h"
 #include "convoy/launch/error_file.h"
 
@@ -28,18 +29,23 @@ struct RankReport {
   double seconds = 0;              ///< how long it ran
   double end_time = 0;             ///< seconds since 1970
   std::optional<RankError> error;  ///< what it said itself
+  Activity activity;               ///< what it was doing when it failed or was told to stop
+  bool suspended = false;          ///< it stood still then: SIGSTOP, Ctrl-Z, a debugger
+  bool early = false;  ///< it failed, or gave its reason, before the ranks were told to stop
   std::filesystem::path log;       ///< its error output, or empty
   std::vector<std::string> log_tail;
 
-  /// "NumericError: the loss is nan ...", "was ended by SIGKILL", "ended with exit code 3".
+  /// "NumericError: the loss is nan ...", "was ended by SIGKILL", "ended with exit code 3",
+  /// "was stuck: the others waited for it in vain".
   std::string reason() const;
+  /// "`reduce bucket 3` of step 17", "step 17", or "".
+  std::string place() const;
 };
 
 /// Why a job failed: all its ranks and the one that is to blame.
 struct FailureReport {
   std::string command;
   std::string host;
-  double stop_time = 0;  ///< when the other ranks were told to stop, seconds since 1970
   std::vector<RankReport> ranks;
   size_t first = 0;  ///< index into ranks
 
@@ -52,8 +58,8 @@ struct FailureReport {
 };
 
 /// The index of the rank that failed first. A rank that only lost its peers (CommunicationError)
-/// is to blame only when no other has a reason of its own.
-size_t find_culprit(const std::vector<RankReport>& ranks, double stop_time);
+/// is to blame only when no other has a reason of its own and it missed none that was stuck.
+size_t find_culprit(const std::vector<RankReport>& ranks);
 
 /// "0, 2-5" for 0 2 3 4 5.
 std::string compact_ranks(const std::vector<int>& ranks);

@@ -12,13 +12,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
+#include <fstream>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
 
 namespace convoy::launch {
+namespace fs = std::filesystem;
 namespace {
 
 // A rank that lost its peers often ends before the one that is to blame has written its reason.
@@ -44,6 +45,16 @@ int free_port() {
 void set_unless_given(std::map<std::string, std::string>& env, const char* name,
                       const std::string& value) {
   if (std::getenv(name) == nullptr) env[name] = value;
+}
+
+/// Whether a process stands still because a signal or a debugger stopped it.
+bool is_suspended(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(") ");  // the name may hold anything
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return false;
+  return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
 }
 
 }  // namespace
@@ -79,7 +90,7 @@ Gang::~Gang() {
 void Gang::start_rank(Rank& rank, int port, int attempt) {
   const std::string index = fmt::format("{}", rank.report.rank);
   const std::string world = fmt::format("{}", options_.num_ranks);
-  const std::string error_file = (error_dir_ / ("rank-" + index + ".json")).string();
+  const std::string error_file = file_of(rank, ".json").string();
   Command command{.argv = options_.command};
   command.env = {
       {"RANK", index},
@@ -99,6 +110,7 @@ void Gang::start_rank(Rank& rank, int port, int attempt) {
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCHELASTIC_ERROR_FILE", error_file},
       {"CONVOY_ERROR_FILE", error_file},
+      {"CONVOY_STATUS_FILE", file_of(rank, ".status").string()},
       {"CONVOY_LAUNCHER", "convoy"},
   };
   // All ranks are on this host: nothing needs to be reachable from elsewhere.
@@ -137,6 +149,19 @@ void Gang::start_rank(Rank& rank, int port, int attempt) {
   guardian_.watch(rank.pid);
   if (rank.out) rank.out->close_write_end();
   if (rank.err) rank.err->close_write_end();
+}
+
+fs::path Gang::file_of(const Rank& rank, const char* suffix) const {
+  return error_dir_ / fmt::format("rank-{}{}", rank.report.rank, suffix);
+}
+
+/// Notes it for the report, before anybody is told to stop.
+void Gang::see_what_ranks_do() {
+  for (Rank& rank : ranks_) {
+    if (!rank.alive) continue;
+    rank.report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
+    rank.report.suspended = is_suspended(rank.pid);
+  }
 }
 
 bool Gang::any_alive() const {
@@ -199,14 +224,22 @@ void Gang::end_rank(Rank& rank, int status) {
   report.exit_code = report.signal != 0 ? 128 + report.signal : WEXITSTATUS(status);
   report.seconds = std::chrono::duration<double>(Clock::now() - rank.start).count();
   report.end_time = wall_time();
-  report.error = read_error_file(error_dir_ / fmt::format("rank-{}.json", report.rank));
+  report.error = read_error_file(file_of(rank, ".json"));
+  const bool asked = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
+  if (!asked) report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
+  if (report.error && !report.error->operation.empty()) {
+    report.activity.operation = report.error->operation;
+    report.activity.step = report.error->step;
+  }
   if (phase_ == Phase::kKilling) {
     report.end = RankEnd::kKilled;
   } else if (report.exit_code == 0) {
     report.end = RankEnd::kSucceeded;
   } else {
-    report.end = phase_ == Phase::kStopping ? RankEnd::kStopped : RankEnd::kFailed;
+    report.end = asked ? RankEnd::kStopped : RankEnd::kFailed;
   }
+  report.early = report.end == RankEnd::kFailed ||
+                 (report.error && report.error->time > 0 && report.error->time <= stop_time_);
 }
 
 void Gang::obey_signals() {
@@ -215,8 +248,9 @@ void Gang::obey_signals() {
       signal_all(SIGKILL);
       enter(Phase::kKilling, kUnkillableSeconds);
     } else {
-      signal_all(*signal);
+      see_what_ranks_do();
       enter(Phase::kStopping, options_.interrupt_grace_seconds);
+      signal_all(*signal);
     }
     if (interrupted_by_ == 0) interrupted_by_ = *signal;
   }
@@ -233,8 +267,9 @@ void Gang::stop_after_failure() {
     if (!failed_) return;
     if (phase_ == Phase::kRunning) enter(Phase::kSettling, has_cause ? 0 : kSettleSeconds);
     if (!has_cause && Clock::now() < deadline_) return;
-    signal_all(SIGTERM);
+    see_what_ranks_do();
     enter(Phase::kStopping, options_.grace_seconds);
+    signal_all(SIGTERM);
   } else if (phase_ == Phase::kStopping && Clock::now() >= deadline_) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);
@@ -258,9 +293,8 @@ FailureReport Gang::report() {
   FailureReport out;
   out.command = join(options_.command, " ");
   out.host = host_name();
-  out.stop_time = stop_time_;
   for (Rank& rank : ranks_) out.ranks.push_back(std::move(rank.report));
-  out.first = find_culprit(out.ranks, stop_time_);
+  out.first = find_culprit(out.ranks);
   RankReport& culprit = out.ranks[out.first];
   if (!culprit.log.empty()) {
     culprit.log_tail = last_lines(culprit.log, kTailLines);

@@ -50,6 +50,8 @@ class Gang {
   void pass_output();
   void collect_ended();
   void end_rank(Rank& rank, int status);
+  void see_what_ranks_do();
+  std::filesystem::path file_of(const Rank& rank, const char* suffix) const;
   void obey_signals();
   void stop_after_failure();
   void enter(Phase phase, double seconds);
@@ -64,9 +66,9 @@ class Gang {
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_;
-  double stop_time_ = 0;
   bool failed_ = false;
   int interrupted_by_ = 0;
+  double stop_time_ = 0;
 };
 
 }  // namespace convoy::launch

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 
 namespace convoy::parallel {
@@ -73,7 +74,9 @@ StepResult Executor::run(const schedule::Program& program,
   pass.scratch.resize(num_units);
   pass.bound.assign(num_units, -1);
   for (const auto& i : program) {
-    const comm::Range range([&] { return schedule::to_text(i); });
+    const std::string name = schedule::to_text(i);
+    tell_operation(name);
+    const comm::Range range([&] { return name; });
     switch (i.op) {
       case Op::Load:
         pass.ins[static_cast<size_t>(i.micro_batch)][0] =

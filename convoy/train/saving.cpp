@@ -1,5 +1,6 @@
 #include <fstream>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
@@ -160,6 +161,7 @@ void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const auto final_path = checkpoint_path(state_.global_step);
+  const Doing doing("save " + final_path.filename().string());
   if (state_.best_step == state_.global_step) state_.best_model_checkpoint = final_path.string();
   if (job_.is_main()) {
     AtomicFolder folder(final_path);
@@ -180,6 +182,7 @@ void Trainer::save_checkpoint() {
 void Trainer::save_model() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
+  const Doing doing("save model");
   if (job_.is_main()) {
     save_model_files(run);
     write_file(run / kState, state_.to_json().dump(2) + "\n");

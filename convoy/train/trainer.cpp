@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/optim/lr_schedule.h"
@@ -204,6 +205,7 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
                      arguments_.weight_decay};
   optimizer.max_grad_norm = arguments_.max_grad_norm;
   trace_.begin_step();
+  tell_step(state_.global_step + 1);
   last_ = strategy_->step(split, input, optimizer);
   if (trace_.end_step()) finish_trace();
   num_targets_ += last_.count;
@@ -300,6 +302,7 @@ void Trainer::check_targets() const {
 
 Metrics Trainer::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
+  tell_operation("start");
   prepare();
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
@@ -320,6 +323,7 @@ Metrics Trainer::train() {
     while (cells && !ended()) {
       train_step(std::move(*cells), clock);
       const bool more = state_.global_step < state_.max_steps;
+      tell_operation("data");
       if (more) cells = stream_->next();
       const bool epoch_end = more && !cells;
       if (epoch_end) {

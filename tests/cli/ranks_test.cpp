@@ -168,8 +168,10 @@ TEST_P(Death, OfOneRankStopsAllWithinSeconds) {
   if (how == "torchrun") {
     expect("convoy: error on rank 0 of 2");
   } else {
-    expect("rank 1");
-    expect("SIGKILL");
+    expect("rank 1 failed first");
+    expect("was ended by SIGKILL\n  while   `");
+    expect("rank 0 ");
+    expect("` of step ");
   }
   for (const auto& [pid, rank] : processes_)
     EXPECT_NE(kill(pid, 0), 0) << "rank " << rank << " is left";
