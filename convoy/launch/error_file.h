@@ -16,11 +16,11 @@ struct RankError {
   int rank = 0;
   std::string host;
   int64_t pid = 0;
-  double time = 0;        ///< seconds since 1970
-  std::string kind;       ///< "CommunicationError", "NumericError", ...
-  std::string error;      ///< the message
-  std::string operation;  ///< what it was doing, or ""
-  int64_t step = 0;       ///< and in which step, from 1; 0 before the first
+  double time = 0;           ///< seconds since 1970
+  std::string kind;          ///< "CommunicationError", "NumericError", ...
+  std::string error;         ///< the message
+  std::string operation;     ///< what it was doing, or ""
+  int64_t step = 0;          ///< and in which step, from 1; 0 before the first
   std::vector<int> missing;  ///< ranks that it waited for in vain
 };
 

@@ -37,29 +37,15 @@ bool is_exchange(std::string_view operation) {
                      [&](const char* word) { return operation.starts_with(word); });
 }
 
-const char* end_name(RankEnd end) {
-  switch (end) {
-    case RankEnd::kSucceeded:
-      return "succeeded";
-    case RankEnd::kFailed:
-      return "failed";
-    case RankEnd::kStopped:
-      return "stopped";
-    case RankEnd::kKilled:
-      return "killed";
-  }
-  return "failed";
-}
-
 /// What became of a rank that is not to blame.
 std::string consequence(const RankReport& rank) {
   const std::string place = rank.place();
   const std::string in = place.empty() ? "" : " in " + place;
   const std::string was =
-      place.empty()     ? ""
-      : rank.suspended  ? fmt::format("was suspended{} and ", in)
-                        : fmt::format("{}{} and ",
-                                      is_exchange(rank.activity.operation) ? "waited" : "was", in);
+      place.empty() ? ""
+      : rank.suspended
+          ? fmt::format("was suspended{} and ", in)
+          : fmt::format("{}{} and ", is_exchange(rank.activity.operation) ? "waited" : "was", in);
   switch (rank.end) {
     case RankEnd::kSucceeded:
       return "had finished";
@@ -175,13 +161,14 @@ int FailureReport::exit_code() const {
 
 bool FailureReport::worth_a_restart() const {
   const RankReport& rank = culprit();
-  return !(rank.error && rank.error->kind == "UsageError") && rank.exit_code != 126 &&
+  const std::string kind = rank.error ? rank.error->kind : "";
+  return kind != "UsageError" && kind != "Stopped" && rank.exit_code != 126 &&
          rank.exit_code != 127;
 }
 
 std::string FailureReport::to_text() const {
   const RankReport& rank = culprit();
-  const std::string& where = rank.error && !rank.error->host.empty() ? rank.error->host : host;
+  const std::string& where = rank.error && !rank.error->host.empty() ? rank.error->host : rank.host;
   std::string text =
       fmt::format("[launch] rank {} {}\n", rank.rank,
                   ranks.size() > 1 ? "failed first, so all ranks were stopped" : "failed");
@@ -218,23 +205,8 @@ std::string FailureReport::to_text() const {
 
 Json FailureReport::to_json() const {
   Json list = Json::array();
-  for (const RankReport& rank : ranks) {
-    list.push_back({{"rank", rank.rank},
-                    {"pid", rank.pid},
-                    {"end", end_name(rank.end)},
-                    {"exit_code", rank.exit_code},
-                    {"signal", rank.signal == 0 ? Json() : Json(signal_name(rank.signal))},
-                    {"seconds", rank.seconds},
-                    {"kind", rank.error ? Json(rank.error->kind) : Json()},
-                    {"error", rank.error ? Json(rank.error->error) : Json()},
-                    {"missing", rank.error ? rank.error->missing : std::vector<int>()},
-                    {"step", rank.activity.step},
-                    {"operation", rank.activity.operation},
-                    {"suspended", rank.suspended},
-                    {"log", rank.log.empty() ? Json() : Json(rank.log.string())},
-                    {"log_tail", rank.log_tail}});
-  }
-  return {{"command", command},           {"host", host},
+  for (const RankReport& rank : ranks) list.push_back(launch::to_json(rank));
+  return {{"command", command},           {"host", culprit().host},
           {"first_rank", culprit().rank}, {"reason", culprit().reason()},
           {"exit_code", exit_code()},     {"ranks", std::move(list)}};
 }

@@ -189,12 +189,17 @@ void Executor::reduce_loss(Pass& pass) {
   auto* values = totals.data_ptr<double>();
   values[0] = result.loss_sum;
   values[1] = result.count;
-  values[2 + group_.rank()] = std::isfinite(result.loss_sum) ? 0 : 1;
+  // Each rank's word: 1 for a loss that is not finite, and twice the signal that asked it to stop.
+  const int stop = pass.input.stop_signal == nullptr ? 0 : pass.input.stop_signal->load();
+  values[2 + group_.rank()] = (std::isfinite(result.loss_sum) ? 0 : 1) + 2 * stop;
   double start = seconds_now();
   group_.all_reduce(totals, comm::ReduceOp::Sum, "reduce loss");
   result.wait_seconds += seconds_now() - start;
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (values[2 + rank] == 0) continue;
+    result.stop_signal = std::max(result.stop_signal, static_cast<int>(values[2 + rank]) / 2);
+  }
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (static_cast<int>(values[2 + rank]) % 2 == 0) continue;
     result.skipped = pass.input.loss_scale > 1;
     if (result.skipped) break;
     for (auto& handle : pass.handles) handle.wait();

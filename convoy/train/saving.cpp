@@ -1,3 +1,6 @@
+#include <ATen/Functions.h>
+#include <sys/stat.h>
+
 #include <fstream>
 
 #include "convoy/base/activity.h"
@@ -6,6 +9,8 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/launch/process.h"
+#include "convoy/train/clock.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
@@ -27,6 +32,14 @@ void copy_into(const fs::path& from, const fs::path& to) {
                     error.message());
   }
   file.commit();
+}
+
+/// When a file was last written, in seconds since 1970; 0 when that cannot be found out.
+double seconds_of(const fs::path& path) {
+  struct stat facts{};
+  if (::stat(path.c_str(), &facts) != 0) return 0;
+  return static_cast<double>(facts.st_mtim.tv_sec) +
+         static_cast<double>(facts.st_mtim.tv_nsec) * 1e-9;
 }
 
 /// Curves of the run that is replaced would lie over the new ones.
@@ -69,6 +82,24 @@ void Trainer::check_output() {
   write_file(dir / ".writable", "");
   remove_unfinished(dir, "checkpoint-");
   fs::remove(dir / ".writable", error);
+}
+
+/// The ranks were started again: the job goes on where it saved last, unless that is forbidden
+/// (resume_from_checkpoint = false). Older checkpoints in the folder are another job's.
+void Trainer::resume_after_restart() {
+  const auto& env = job_.environment;
+  if (env.restart_count == 0 || !may_resume_ || arguments_.output.dir.empty()) return;
+  auto step = at::full({1}, -1, at::kLong);
+  if (job_.is_main()) {
+    for (const auto& [saved, folder] : checkpoint::list_checkpoints(arguments_.output.dir)) {
+      if (seconds_of(folder / kState) >= env.job_start) step.fill_(saved);
+    }
+  }
+  job_.group.broadcast(step, 0, "find checkpoint");
+  if (step.item<int64_t>() < 0) return;
+  arguments_.resume_from_checkpoint = checkpoint_path(step.item<int64_t>()).string();
+  say(fmt::format("start {}: going on from {}", env.restart_count + 1,
+                  arguments_.resume_from_checkpoint));
 }
 
 void Trainer::resume() {
@@ -177,6 +208,21 @@ void Trainer::save_checkpoint() {
     notify([&](Callback& callback) { callback.on_save(final_path); });
   }
   job_.group.barrier("save checkpoint");
+}
+
+/// Leaves with what a later run needs to go on: an evaluation that is due would take too long.
+void Trainer::stop_early(Clock& clock) {
+  stopped_by_ = last_.stop_signal;
+  std::string what = "nothing was saved";
+  if (arguments_.save_strategy != "no" && !arguments_.output.dir.empty()) {
+    clock.pause();
+    save_checkpoint();
+    clock.resume();
+    what = fmt::format("saved {}; go on with --resume_from_checkpoint latest",
+                       checkpoint_path(state_.global_step).string());
+  }
+  say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),
+                  state_.global_step, what));
 }
 
 void Trainer::save_model() {
