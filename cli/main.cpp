@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/program.h"
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
@@ -33,7 +34,8 @@ bool tells_of_memory(std::string_view message) {
 
 /// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
 /// threads of a broken collective must not hold the process up.
-[[noreturn]] void leave(const char* kind, const std::string& message, int code) {
+[[noreturn]] void leave(const char* kind, const std::string& message, int code,
+                        const std::vector<int>& missing = {}) {
   launch::RankEnvironment environment;
   try {
     environment = launch::detect_environment();
@@ -42,7 +44,7 @@ bool tells_of_memory(std::string_view message) {
   auto who = environment.world_size > 1 ? fmt::format(" on rank {} of {} ({})", environment.rank,
                                                       environment.world_size, launch::host_name())
                                         : "";
-  launch::write_error_file(environment, kind, message);
+  launch::write_error_file(environment, kind, message, missing);
   std::fflush(stdout);
   fmt::print(stderr, "convoy: error{}: {}\n", who, message);
   std::fflush(stderr);
@@ -138,6 +140,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int code = kFailed;
+  if (const char* file = std::getenv("CONVOY_STATUS_FILE")) publish_activity_to_file(file);
   try {
     code = run(argc, argv);
   } catch (const UsageError& error) {
@@ -147,7 +150,7 @@ int main(int argc, char** argv) {
   } catch (const NumericError& error) {
     leave("NumericError", error.what(), kFailed);
   } catch (const CommunicationError& error) {
-    leave("CommunicationError", error.what(), kCommunication);
+    leave("CommunicationError", error.what(), kCommunication, error.missing());
   } catch (const InternalError& error) {
     leave("InternalError", error.what(), kInternal);
   } catch (const std::bad_alloc&) {

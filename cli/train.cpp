@@ -4,6 +4,9 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
+#include "convoy/launch/error_file.h"
+#include "convoy/launch/process.h"
+#include "convoy/launch/stop_signal.h"
 #include "convoy/train/console.h"
 #include "convoy/train/session_run.h"
 
@@ -24,12 +27,21 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   if (auto code = launch_ranks(options.nproc)) return *code;
+  const auto& stop_signal = launch::note_stop_signals();
   auto& config = configured->config;
   auto job = train::join_job(config.training.parallel);
   auto run = train::make_session_run(config);
   train::Trainer trainer(run.factory, config.training, run.train_data, run.valid_data, job);
   trainer.set_files(run.files);
+  trainer.stop_on(stop_signal);
   trainer.train();
+  if (trainer.stopped_by() != 0) {
+    launch::write_error_file(
+        job.environment, "Stopped",
+        fmt::format("stopped by {} after step {}", launch::signal_name(trainer.stopped_by()),
+                    trainer.state().global_step));
+    return 128 + trainer.stopped_by();
+  }
   if (run.valid_data && !trainer.evaluated_last_step()) {
     auto metrics = trainer.evaluate();
     trainer.save_metrics("eval", metrics);

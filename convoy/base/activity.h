@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -43,18 +44,22 @@ std::optional<Activity> read_activity_file(const std::filesystem::path& path);
 /// "step 17, reduce bucket 3", "reduce bucket 3", "" when nothing was told.
 std::string to_text(const Activity& activity);
 
-/// Tells an operation while it lives, and what was told before after that.
+/// Tells an operation while it lives, and what was told before after that. An exception that ends
+/// it leaves the operation told, for whoever reports the failure.
 class Doing {
  public:
   explicit Doing(std::string_view operation) : before_(current_activity().operation) {
     tell_operation(operation);
   }
-  ~Doing() { tell_operation(before_); }
+  ~Doing() {
+    if (std::uncaught_exceptions() == exceptions_) tell_operation(before_);
+  }
   Doing(const Doing&) = delete;
   Doing& operator=(const Doing&) = delete;
 
  private:
   std::string before_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace convoy

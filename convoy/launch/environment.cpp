@@ -197,7 +197,9 @@ RankEnvironment detect_environment(const GetEnv& get) {
   RankEnvironment out;
   out.error_file = env.text("CONVOY_ERROR_FILE");
   if (out.error_file.empty()) out.error_file = env.text("TORCHELASTIC_ERROR_FILE");
-  out.restart_count = env.number("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
+  out.restart_count = std::max(env.number("TORCHELASTIC_RESTART_COUNT", 0).value_or(0),
+                               env.number("CONVOY_ROUND", 0).value_or(0));
+  parse_number(env.text("CONVOY_JOB_START"), out.job_start);
 
   const bool in_step = inside_slurm_step(env);
   if (env.has("RANK")) {

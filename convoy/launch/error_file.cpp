@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
@@ -48,19 +49,22 @@ double wall_time() {
 }
 
 bool write_error_file(const RankEnvironment& environment, std::string_view kind,
-                      std::string_view message, std::string_view operation) noexcept {
+                      std::string_view message, const std::vector<int>& missing) noexcept {
   try {
     if (environment.error_file.empty()) return false;
     const auto earlier = read_error_file(environment.error_file);
     if (earlier && earlier->pid == ::getpid()) return true;
     const double now = wall_time();
+    const Activity activity = current_activity();
     const Json json = {{"rank", environment.rank},
                        {"host", host_name()},
                        {"pid", ::getpid()},
                        {"time", now},
                        {"kind", kind},
                        {"error", message},
-                       {"operation", operation},
+                       {"operation", activity.operation},
+                       {"step", activity.step},
+                       {"missing", missing},
                        {"message", message},
                        {"timestamp", static_cast<int64_t>(now)}};
     // Bytes that are no UTF-8 (a file name, say) must not lose the reason.
@@ -85,6 +89,12 @@ std::optional<RankError> read_error_file(const std::filesystem::path& path) {
     out.kind = text_of(json, "kind");
     out.error = text_of(json, "error");
     out.operation = text_of(json, "operation");
+    out.step = static_cast<int64_t>(number_of(json, "step"));
+    if (json.contains("missing") && json["missing"].is_array()) {
+      for (const Json& rank : json["missing"]) {
+        if (rank.is_number_integer()) out.missing.push_back(rank.get<int>());
+      }
+    }
     if (out.error.empty() && json.contains("message")) read_torch_form(json["message"], out);
     if (out.error.empty()) return std::nullopt;
     return out;

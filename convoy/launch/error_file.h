@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "convoy/launch/environment.h"
 
@@ -15,17 +16,20 @@ struct RankError {
   int rank = 0;
   std::string host;
   int64_t pid = 0;
-  double time = 0;        ///< seconds since 1970
-  std::string kind;       ///< "CommunicationError", "NumericError", ...
-  std::string error;      ///< the message
-  std::string operation;  ///< what it was doing, or ""
+  double time = 0;           ///< seconds since 1970
+  std::string kind;          ///< "CommunicationError", "NumericError", ...
+  std::string error;         ///< the message
+  std::string operation;     ///< what it was doing, or ""
+  int64_t step = 0;          ///< and in which step, from 1; 0 before the first
+  std::vector<int> missing;  ///< ranks that it waited for in vain
 };
 
 /// Leaves the reason of a failing rank where its launcher looks for it (convoy launch and torchrun
-/// both read it). Does nothing without a launcher. Never throws, for it runs while a program dies;
-/// false when the file could not be written. An earlier reason of the same process stays.
+/// both read it), with what it was doing (convoy/base/activity.h) and the ranks it waited for.
+/// Does nothing without a launcher. Never throws, for it runs while a program dies; false when the
+/// file could not be written. An earlier reason of the same process stays.
 bool write_error_file(const RankEnvironment& environment, std::string_view kind,
-                      std::string_view message, std::string_view operation = "") noexcept;
+                      std::string_view message, const std::vector<int>& missing = {}) noexcept;
 
 /// Reads an error file, convoy's or torch's. Empty when there is none or it makes no sense.
 std::optional<RankError> read_error_file(const std::filesystem::path& path);

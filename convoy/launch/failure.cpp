@@ -11,6 +11,9 @@
 namespace convoy::launch {
 namespace {
 
+constexpr const char* kExchanges[] = {"wait",      "reduce",  "gather", "scatter",
+                                      "broadcast", "barrier", "send",   "recv"};
+
 bool lost_its_peers(const RankReport& rank) {
   return rank.error && rank.error->kind == "CommunicationError";
 }
@@ -19,46 +22,46 @@ double failure_time(const RankReport& rank) {
   return rank.error && rank.error->time > 0 ? rank.error->time : rank.end_time;
 }
 
-/// Only a reason given before the others were told to stop can be the cause.
-bool may_be_cause(const RankReport& rank, double stop_time) {
-  return rank.end == RankEnd::kFailed ||
-         (rank.error && rank.error->time > 0 && rank.error->time <= stop_time);
+/// How many ranks that lost contact had waited for it, if it gave no reason of its own.
+size_t missed_by(const RankReport& rank, const std::vector<RankReport>& all) {
+  if (rank.error || rank.end == RankEnd::kFailed) return 0;
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const RankReport& other) {
+    return lost_its_peers(other) && other.early &&
+           std::count(other.error->missing.begin(), other.error->missing.end(), rank.rank) > 0;
+  }));
 }
 
-const char* end_name(RankEnd end) {
-  switch (end) {
-    case RankEnd::kSucceeded:
-      return "succeeded";
-    case RankEnd::kFailed:
-      return "failed";
-    case RankEnd::kStopped:
-      return "stopped";
-    case RankEnd::kKilled:
-      return "killed";
-  }
-  return "failed";
+/// Whether an operation is one that ends when other ranks take part.
+bool is_exchange(std::string_view operation) {
+  return std::any_of(std::begin(kExchanges), std::end(kExchanges),
+                     [&](const char* word) { return operation.starts_with(word); });
 }
 
 /// What became of a rank that is not to blame.
 std::string consequence(const RankReport& rank) {
-  const std::string operation =
-      rank.error && !rank.error->operation.empty() ? " while in " + rank.error->operation : "";
+  const std::string place = rank.place();
+  const std::string in = place.empty() ? "" : " in " + place;
+  const std::string was =
+      place.empty() ? ""
+      : rank.suspended
+          ? fmt::format("was suspended{} and ", in)
+          : fmt::format("{}{} and ", is_exchange(rank.activity.operation) ? "waited" : "was", in);
   switch (rank.end) {
     case RankEnd::kSucceeded:
       return "had finished";
     case RankEnd::kFailed:
-      if (lost_its_peers(rank)) return fmt::format("lost contact with the others{}", operation);
-      return fmt::format("{}{}", rank.reason(), operation);
+      if (lost_its_peers(rank)) return fmt::format("lost contact with the others{}", in);
+      return fmt::format("{}{}", rank.reason(), in);
     case RankEnd::kStopped:
-      return fmt::format("had to be stopped{}", operation);
+      return fmt::format("{}had to be stopped", was);
     case RankEnd::kKilled:
-      return fmt::format("did not stop when asked and had to be killed{}", operation);
+      return fmt::format("{}did not stop when asked and had to be killed", was);
   }
   return "";
 }
 
 std::string advice(const RankReport& rank) {
-  switch (rank.signal) {
+  switch (rank.end == RankEnd::kFailed ? rank.signal : 0) {
     case SIGKILL:
       return "perhaps the machine ran out of memory (see `dmesg`): a smaller batch or fewer ranks; "
              "or "
@@ -74,6 +77,11 @@ std::string advice(const RankReport& rank) {
       return "perhaps shared memory or a disk is full: see `df -h /dev/shm`";
     default:
       break;
+  }
+  if (rank.end == RankEnd::kStopped || rank.end == RankEnd::kKilled) {
+    return rank.suspended ? "somebody suspended it: `kill -CONT` lets such a process go on"
+                          : "look where it stands with gdb -p PID the next time, or whether its "
+                            "machine or disk hangs";
   }
   if (lost_its_peers(rank)) {
     return "no rank gave a reason of its own: look at the last lines of each rank, and at the "
@@ -101,8 +109,19 @@ std::string RankReport::reason() const {
   if (error && error->kind.empty()) return error->error;
   if (error && error->error.starts_with(error->kind)) return error->error;
   if (error) return fmt::format("{}: {}", error->kind, error->error);
+  if (end == RankEnd::kStopped || end == RankEnd::kKilled) {
+    return fmt::format("{}: the others waited for it in vain",
+                       suspended ? "was suspended by a signal (SIGSTOP or the like)" : "was stuck");
+  }
+  if (end == RankEnd::kSucceeded) return "ended without an error while others waited for it";
   if (signal != 0) return fmt::format("was ended by {}", signal_name(signal));
   return fmt::format("ended with exit code {}", exit_code);
+}
+
+std::string RankReport::place() const {
+  const std::string step = activity.step > 0 ? fmt::format("step {}", activity.step) : "";
+  if (activity.operation.empty()) return step;
+  return fmt::format("`{}`{}{}", activity.operation, step.empty() ? "" : " of ", step);
 }
 
 std::string compact_ranks(const std::vector<int>& ranks) {
@@ -117,13 +136,20 @@ std::string compact_ranks(const std::vector<int>& ranks) {
   return join(parts);
 }
 
-size_t find_culprit(const std::vector<RankReport>& ranks, double stop_time) {
+size_t find_culprit(const std::vector<RankReport>& ranks) {
   const auto order = [&](const RankReport& rank) {
-    return std::tuple(!may_be_cause(rank, stop_time), lost_its_peers(rank), failure_time(rank));
+    return std::tuple(!rank.early, lost_its_peers(rank), failure_time(rank));
   };
   size_t best = 0;
   for (size_t i = 1; i < ranks.size(); ++i) {
     if (order(ranks[i]) < order(ranks[best])) best = i;
+  }
+  if (!lost_its_peers(ranks[best])) return best;
+  size_t most = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const size_t times = missed_by(ranks[i], ranks);
+    if (times > most) best = i;
+    most = std::max(most, times);
   }
   return best;
 }
@@ -135,23 +161,24 @@ int FailureReport::exit_code() const {
 
 bool FailureReport::worth_a_restart() const {
   const RankReport& rank = culprit();
-  return !(rank.error && rank.error->kind == "UsageError") && rank.exit_code != 126 &&
+  const std::string kind = rank.error ? rank.error->kind : "";
+  return kind != "UsageError" && kind != "Stopped" && rank.exit_code != 126 &&
          rank.exit_code != 127;
 }
 
 std::string FailureReport::to_text() const {
   const RankReport& rank = culprit();
-  const std::string& where = rank.error && !rank.error->host.empty() ? rank.error->host : host;
+  const std::string& where = rank.error && !rank.error->host.empty() ? rank.error->host : rank.host;
   std::string text =
       fmt::format("[launch] rank {} {}\n", rank.rank,
                   ranks.size() > 1 ? "failed first, so all ranks were stopped" : "failed");
   text += entry("where", fmt::format("rank {} of {}, host {}, process {}, after {}", rank.rank,
                                      ranks.size(), where, rank.pid, human_seconds(rank.seconds)));
   text += entry("why", rank.reason());
+  if (const std::string place = rank.place(); !place.empty()) text += entry("while", place);
   if (rank.error) {
     text += entry("end", rank.signal != 0 ? signal_name(rank.signal)
                                           : fmt::format("exit code {}", rank.exit_code));
-    if (!rank.error->operation.empty()) text += entry("while", rank.error->operation);
   }
   if (!rank.log_tail.empty()) {
     text += entry(
@@ -178,20 +205,8 @@ std::string FailureReport::to_text() const {
 
 Json FailureReport::to_json() const {
   Json list = Json::array();
-  for (const RankReport& rank : ranks) {
-    list.push_back({{"rank", rank.rank},
-                    {"pid", rank.pid},
-                    {"end", end_name(rank.end)},
-                    {"exit_code", rank.exit_code},
-                    {"signal", rank.signal == 0 ? Json() : Json(signal_name(rank.signal))},
-                    {"seconds", rank.seconds},
-                    {"kind", rank.error ? Json(rank.error->kind) : Json()},
-                    {"error", rank.error ? Json(rank.error->error) : Json()},
-                    {"operation", rank.error ? Json(rank.error->operation) : Json()},
-                    {"log", rank.log.empty() ? Json() : Json(rank.log.string())},
-                    {"log_tail", rank.log_tail}});
-  }
-  return {{"command", command},           {"host", host},
+  for (const RankReport& rank : ranks) list.push_back(launch::to_json(rank));
+  return {{"command", command},           {"host", culprit().host},
           {"first_rank", culprit().rank}, {"reason", culprit().reason()},
           {"exit_code", exit_code()},     {"ranks", std::move(list)}};
 }

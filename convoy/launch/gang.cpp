@@ -1,24 +1,21 @@
 #include "convoy/launch/gang.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <thread>
+#include <csignal>
+#include <fstream>
 
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
-#include "convoy/launch/process.h"
+#include "convoy/launch/rank_variables.h"
+#include "convoy/launch/stop_signal.h"
 
 namespace convoy::launch {
+namespace fs = std::filesystem;
 namespace {
 
 // A rank that lost its peers often ends before the one that is to blame has written its reason.
@@ -26,40 +23,29 @@ constexpr double kSettleSeconds = 1;
 constexpr double kUnkillableSeconds = 2;
 constexpr size_t kTailLines = 12;
 
-int free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (socket.get() < 0 || ::bind(socket.get(), generic, size) != 0 ||
-      ::getsockname(socket.get(), generic, &size) != 0) {
-    fail<CommunicationError>("launch", "no free port on 127.0.0.1: {}; try --master-port",
-                             std::strerror(errno));
-  }
-  return ntohs(address.sin_port);
-}
-
-void set_unless_given(std::map<std::string, std::string>& env, const char* name,
-                      const std::string& value) {
-  if (std::getenv(name) == nullptr) env[name] = value;
+/// Whether a process stands still because a signal or a debugger stopped it.
+bool is_suspended(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(") ");  // the name may hold anything
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return false;
+  return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
 }
 
 }  // namespace
 
-Gang::Gang(const LaunchOptions& options, SignalCatcher& signals, std::filesystem::path error_dir,
-           std::filesystem::path log_dir, int attempt)
+Gang::Gang(const LaunchOptions& options, Place place, fs::path error_dir, fs::path log_dir)
     : options_(options),
-      signals_(signals),
+      place_(std::move(place)),
       error_dir_(std::move(error_dir)),
       log_dir_(std::move(log_dir)),
       ranks_(static_cast<size_t>(options.num_ranks)) {
-  const int port = options.master_port > 0 ? options.master_port : free_port();
   try {
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      ranks_[i].report.rank = static_cast<int>(i);
-      start_rank(ranks_[i], port, attempt);
+      ranks_[i].report.rank = place_.first_rank + static_cast<int>(i);
+      ranks_[i].report.host = host_name();
+      start_rank(ranks_[i]);
     }
   } catch (...) {
     signal_all(SIGKILL);
@@ -76,41 +62,17 @@ Gang::~Gang() {
   }
 }
 
-void Gang::start_rank(Rank& rank, int port, int attempt) {
+void Gang::start_rank(Rank& rank) {
   const std::string index = fmt::format("{}", rank.report.rank);
-  const std::string world = fmt::format("{}", options_.num_ranks);
-  const std::string error_file = (error_dir_ / ("rank-" + index + ".json")).string();
-  Command command{.argv = options_.command};
-  command.env = {
-      {"RANK", index},
-      {"LOCAL_RANK", index},
-      {"GROUP_RANK", "0"},
-      {"ROLE_RANK", index},
-      {"ROLE_NAME", "default"},
-      {"WORLD_SIZE", world},
-      {"LOCAL_WORLD_SIZE", world},
-      {"GROUP_WORLD_SIZE", "1"},
-      {"ROLE_WORLD_SIZE", world},
-      {"MASTER_ADDR", "127.0.0.1"},
-      {"MASTER_PORT", fmt::format("{}", port)},
-      {"TORCHELASTIC_RESTART_COUNT", fmt::format("{}", attempt)},
-      {"TORCHELASTIC_MAX_RESTARTS", fmt::format("{}", options_.max_restarts)},
-      {"TORCHELASTIC_RUN_ID", fmt::format("convoy-{}", ::getpid())},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      {"TORCHELASTIC_ERROR_FILE", error_file},
-      {"CONVOY_ERROR_FILE", error_file},
-      {"CONVOY_LAUNCHER", "convoy"},
-  };
-  // All ranks are on this host: nothing needs to be reachable from elsewhere.
-  set_unless_given(command.env, "GLOO_SOCKET_IFNAME", "lo");
-  set_unless_given(command.env, "NCCL_SOCKET_IFNAME", "lo");
-  if (options_.threads_per_rank > 0 || options_.num_ranks > 1) {
-    set_unless_given(command.env, "OMP_NUM_THREADS",
-                     fmt::format("{}", std::max(1, options_.threads_per_rank)));
-  }
+  Command command{.argv = options_.command,
+                  .env = rank_variables(place_, options_, rank.report.rank),
+                  .unset = {"CONVOY_TOKEN"}};
+  command.env["TORCHELASTIC_ERROR_FILE"] = file_of(rank, ".json").string();
+  command.env["CONVOY_ERROR_FILE"] = file_of(rank, ".json").string();
+  command.env["CONVOY_STATUS_FILE"] = file_of(rank, ".status").string();
   // In groups of their own the ranks cannot read the terminal; a file or a pipe rank 0 may read.
   Descriptor nothing;
-  if (rank.report.rank > 0 || ::isatty(0) == 1) {
+  if (rank.report.rank > place_.first_rank || ::isatty(0) == 1) {
     nothing = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     command.stdin_fd = nothing.get();
   }
@@ -139,26 +101,29 @@ void Gang::start_rank(Rank& rank, int port, int attempt) {
   if (rank.err) rank.err->close_write_end();
 }
 
+fs::path Gang::file_of(const Rank& rank, const char* suffix) const {
+  return error_dir_ / fmt::format("rank-{}{}", rank.report.rank, suffix);
+}
+
+/// Notes it for the report, before anybody is told to stop.
+void Gang::see_what_ranks_do() {
+  for (Rank& rank : ranks_) {
+    if (!rank.alive) continue;
+    rank.report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
+    rank.report.suspended = is_suspended(rank.pid);
+  }
+}
+
 bool Gang::any_alive() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.alive; });
 }
 
-Gang::Result Gang::wait() {
-  while (any_alive()) {
-    pass_output();
-    collect_ended();
-    obey_signals();
-    stop_after_failure();
-    if (phase_ == Phase::kKilling && Clock::now() >= deadline_) break;
-  }
-  for (Rank& rank : ranks_) {
-    if (rank.alive) end_rank(rank, SIGKILL);  // stuck in the kernel, which will end it
-    if (rank.out) rank.out->finish();
-    if (rank.err) rank.err->finish();
-  }
-  Result result{.interrupted_by = interrupted_by_};
-  if (failed_) result.failure = report();
-  return result;
+bool Gang::tick() {
+  if (!any_alive()) return false;
+  pass_output();
+  collect_ended();
+  stop_after_failure();
+  return any_alive() && !(phase_ == Phase::kKilling && Clock::now() >= deadline_);
 }
 
 void Gang::pass_output() {
@@ -199,42 +164,60 @@ void Gang::end_rank(Rank& rank, int status) {
   report.exit_code = report.signal != 0 ? 128 + report.signal : WEXITSTATUS(status);
   report.seconds = std::chrono::duration<double>(Clock::now() - rank.start).count();
   report.end_time = wall_time();
-  report.error = read_error_file(error_dir_ / fmt::format("rank-{}.json", report.rank));
+  report.error = read_error_file(file_of(rank, ".json"));
+  const bool asked = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
+  if (!asked) report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
+  if (report.error && !report.error->operation.empty()) {
+    report.activity.operation = report.error->operation;
+    report.activity.step = report.error->step;
+  }
   if (phase_ == Phase::kKilling) {
     report.end = RankEnd::kKilled;
   } else if (report.exit_code == 0) {
     report.end = RankEnd::kSucceeded;
   } else {
-    report.end = phase_ == Phase::kStopping ? RankEnd::kStopped : RankEnd::kFailed;
+    report.end = asked ? RankEnd::kStopped : RankEnd::kFailed;
+  }
+  report.early = report.end == RankEnd::kFailed ||
+                 (report.error && report.error->time > 0 && report.error->time <= stop_time_);
+}
+
+void Gang::interrupt(int signal) {
+  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
+    signal_all(SIGKILL);
+    enter(Phase::kKilling, kUnkillableSeconds);
+  } else {
+    see_what_ranks_do();
+    enter(Phase::kStopping, options_.interrupt_grace_seconds);
+    signal_all(signal);
   }
 }
 
-void Gang::obey_signals() {
-  while (const auto signal = signals_.next()) {
-    if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
-      signal_all(SIGKILL);
-      enter(Phase::kKilling, kUnkillableSeconds);
-    } else {
-      signal_all(*signal);
-      enter(Phase::kStopping, options_.interrupt_grace_seconds);
-    }
-    if (interrupted_by_ == 0) interrupted_by_ = *signal;
+void Gang::stop() {
+  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;
+  see_what_ranks_do();
+  enter(Phase::kStopping, options_.grace_seconds);
+  for (const Rank& rank : ranks_) {
+    if (rank.alive) tell_to_leave_now(rank.pid);
   }
+  signal_all(SIGTERM);
+}
+
+bool Gang::has_cause() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.report.end == RankEnd::kFailed &&
+           !(rank.report.error && rank.report.error->kind == "CommunicationError");
+  });
 }
 
 void Gang::stop_after_failure() {
   if (phase_ == Phase::kRunning || phase_ == Phase::kSettling) {
-    bool has_cause = false;
-    for (const Rank& rank : ranks_) {
-      if (rank.report.end != RankEnd::kFailed) continue;
-      failed_ = true;
-      has_cause |= !(rank.report.error && rank.report.error->kind == "CommunicationError");
-    }
+    failed_ |= std::any_of(ranks_.begin(), ranks_.end(),
+                           [](const Rank& rank) { return rank.report.end == RankEnd::kFailed; });
     if (!failed_) return;
-    if (phase_ == Phase::kRunning) enter(Phase::kSettling, has_cause ? 0 : kSettleSeconds);
-    if (!has_cause && Clock::now() < deadline_) return;
-    signal_all(SIGTERM);
-    enter(Phase::kStopping, options_.grace_seconds);
+    const bool cause = has_cause();
+    if (phase_ == Phase::kRunning) enter(Phase::kSettling, cause ? 0 : kSettleSeconds);
+    if (cause || Clock::now() >= deadline_) stop();
   } else if (phase_ == Phase::kStopping && Clock::now() >= deadline_) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);
@@ -254,20 +237,21 @@ void Gang::signal_all(int signal) {
   }
 }
 
-FailureReport Gang::report() {
-  FailureReport out;
-  out.command = join(options_.command, " ");
-  out.host = host_name();
-  out.stop_time = stop_time_;
-  for (Rank& rank : ranks_) out.ranks.push_back(std::move(rank.report));
-  out.first = find_culprit(out.ranks, stop_time_);
-  RankReport& culprit = out.ranks[out.first];
-  if (!culprit.log.empty()) {
-    culprit.log_tail = last_lines(culprit.log, kTailLines);
-    if (culprit.log_tail.empty()) {
-      culprit.log.replace_extension(".out");
-      culprit.log_tail = last_lines(culprit.log, kTailLines);
+std::vector<RankReport> Gang::reports() {
+  std::vector<RankReport> out;
+  for (Rank& rank : ranks_) {
+    if (rank.alive) end_rank(rank, SIGKILL);  // stuck in the kernel, which will end it
+    if (rank.out) rank.out->finish();
+    if (rank.err) rank.err->finish();
+    RankReport& report = rank.report;
+    if (!report.log.empty() && report.end != RankEnd::kSucceeded) {
+      report.log_tail = last_lines(report.log, kTailLines);
+      if (report.log_tail.empty()) {
+        report.log.replace_extension(".out");
+        report.log_tail = last_lines(report.log, kTailLines);
+      }
     }
+    out.push_back(std::move(report));
   }
   return out;
 }

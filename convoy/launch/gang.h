@@ -3,34 +3,41 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "convoy/launch/agent.h"
 #include "convoy/launch/guardian.h"
+#include "convoy/launch/place.h"
 #include "convoy/launch/rank_output.h"
-#include "convoy/launch/signals.h"
 
 namespace convoy::launch {
 
 /// All ranks of one attempt, from their start to the end of the last.
 class Gang {
  public:
-  struct Result {
-    int interrupted_by = 0;  ///< the signal that stopped the launcher, or 0
-    std::optional<FailureReport> failure;
-  };
-
   /// Starts the ranks; they leave their reasons in `error_dir` and their output in `log_dir` (""
   /// for none).
-  Gang(const LaunchOptions& options, SignalCatcher& signals, std::filesystem::path error_dir,
-       std::filesystem::path log_dir, int attempt);
+  Gang(const LaunchOptions& options, Place place, std::filesystem::path error_dir,
+       std::filesystem::path log_dir);
   ~Gang();  ///< kills what still runs
   Gang(const Gang&) = delete;
   Gang& operator=(const Gang&) = delete;
 
-  /// Waits until all ranks have ended, stopping them when one fails.
-  Result wait();
+  /// Passes output on, sees who has ended, and stops the others when one failed; takes some
+  /// milliseconds. False when all have ended.
+  bool tick();
+
+  /// Asks the ranks to save and leave; they are killed after options.interrupt_grace_seconds. The
+  /// second time kills at once.
+  void interrupt(int signal);
+  /// Stops the ranks as if one of them had failed.
+  void stop();
+
+  bool failed() const { return failed_; }
+  /// Whether one of the ranks that failed did not just lose its peers.
+  bool has_cause() const;
+  /// How the ranks ended. To be called once, after tick() returned false.
+  std::vector<RankReport> reports();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -45,28 +52,27 @@ class Gang {
     std::unique_ptr<RankOutput> err;
   };
 
-  void start_rank(Rank& rank, int port, int attempt);
+  void start_rank(Rank& rank);
   bool any_alive() const;
   void pass_output();
   void collect_ended();
   void end_rank(Rank& rank, int status);
-  void obey_signals();
+  void see_what_ranks_do();
+  std::filesystem::path file_of(const Rank& rank, const char* suffix) const;
   void stop_after_failure();
   void enter(Phase phase, double seconds);
   void signal_all(int signal);
-  FailureReport report();
 
   const LaunchOptions& options_;
-  SignalCatcher& signals_;
+  const Place place_;
   std::filesystem::path error_dir_;
   std::filesystem::path log_dir_;
   Guardian guardian_;
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_;
-  double stop_time_ = 0;
   bool failed_ = false;
-  int interrupted_by_ = 0;
+  double stop_time_ = 0;
 };
 
 }  // namespace convoy::launch

@@ -7,8 +7,8 @@
 
 namespace convoy::launch {
 
-/// Holds back SIGINT, SIGTERM, SIGHUP and SIGQUIT while it lives, for a loop that asks for them.
-/// One at a time; signals that were ignored stay ignored.
+/// Holds back SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR1 while it lives, for a loop that asks for
+/// them. One at a time; signals that were ignored stay ignored.
 class SignalCatcher {
  public:
   SignalCatcher();
@@ -20,7 +20,7 @@ class SignalCatcher {
   std::optional<int> next();
 
  private:
-  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  static constexpr std::array<int, 5> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 

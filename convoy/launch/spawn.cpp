@@ -34,11 +34,13 @@ std::string find_program(const std::string& name) {
       name, name);
 }
 
-std::vector<std::string> merged_environment(const std::map<std::string, std::string>& overrides) {
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& overrides,
+                                            const std::set<std::string>& unset) {
   std::vector<std::string> merged;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (!overrides.contains(text.substr(0, text.find('=')))) merged.push_back(text);
+    const std::string name = text.substr(0, text.find('='));
+    if (!overrides.contains(name) && !unset.contains(name)) merged.push_back(text);
   }
   for (const auto& [name, value] : overrides) merged.push_back(name + "=" + value);
   return merged;
@@ -90,7 +92,7 @@ pid_t spawn(const Command& command) {
   const std::string program = find_program(command.argv.front());
   const std::string folder = command.working_directory.string();
   std::vector<std::string> argv_texts = command.argv;
-  std::vector<std::string> env_texts = merged_environment(command.env);
+  std::vector<std::string> env_texts = merged_environment(command.env, command.unset);
   const std::vector<char*> argv = pointers(argv_texts);
   const std::vector<char*> env = pointers(env_texts);
   Pipe trouble = make_pipe();

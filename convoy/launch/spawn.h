@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@ Pipe make_pipe();
 struct Command {
   std::vector<std::string> argv;            ///< argv[0] is a path, or a name to be found in PATH
   std::map<std::string, std::string> env;   ///< set on top of this process's environment
+  std::set<std::string> unset;              ///< variables that it does not get
   std::filesystem::path working_directory;  ///< empty: the current one
   int stdin_fd = -1;                        ///< -1: inherited
   int stdout_fd = -1;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 
 namespace convoy::parallel {
@@ -73,7 +74,9 @@ StepResult Executor::run(const schedule::Program& program,
   pass.scratch.resize(num_units);
   pass.bound.assign(num_units, -1);
   for (const auto& i : program) {
-    const comm::Range range([&] { return schedule::to_text(i); });
+    const std::string name = schedule::to_text(i);
+    tell_operation(name);
+    const comm::Range range([&] { return name; });
     switch (i.op) {
       case Op::Load:
         pass.ins[static_cast<size_t>(i.micro_batch)][0] =
@@ -186,12 +189,17 @@ void Executor::reduce_loss(Pass& pass) {
   auto* values = totals.data_ptr<double>();
   values[0] = result.loss_sum;
   values[1] = result.count;
-  values[2 + group_.rank()] = std::isfinite(result.loss_sum) ? 0 : 1;
+  // Each rank's word: 1 for a loss that is not finite, and twice the signal that asked it to stop.
+  const int stop = pass.input.stop_signal == nullptr ? 0 : pass.input.stop_signal->load();
+  values[2 + group_.rank()] = (std::isfinite(result.loss_sum) ? 0 : 1) + 2 * stop;
   double start = seconds_now();
   group_.all_reduce(totals, comm::ReduceOp::Sum, "reduce loss");
   result.wait_seconds += seconds_now() - start;
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (values[2 + rank] == 0) continue;
+    result.stop_signal = std::max(result.stop_signal, static_cast<int>(values[2 + rank]) / 2);
+  }
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (static_cast<int>(values[2 + rank]) % 2 == 0) continue;
     result.skipped = pass.input.loss_scale > 1;
     if (result.skipped) break;
     for (auto& handle : pass.handles) handle.wait();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "convoy/comm/group.h"
@@ -30,6 +31,8 @@ struct StepInput {
   double learning_rate = 0;
   int64_t updates = 0;    ///< optimizer updates done before this one: steps that were not skipped
   double loss_scale = 1;  ///< a power of two; above 1 a gradient that overflows skips the update
+  /// The signal that asks this process to stop, 0 while there is none; looked at late in the step.
+  const std::atomic<int>* stop_signal = nullptr;
 };
 
 /// What a step yields, summed over all data-parallel ranks.
@@ -39,6 +42,7 @@ struct StepResult {
   double grad_norm = 0;     ///< of the mean loss, before clipping
   bool skipped = false;     ///< the gradient overflowed and no weight was changed
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank
+  int stop_signal = 0;      ///< one that asked any rank to stop, the same on all ranks
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }
 };

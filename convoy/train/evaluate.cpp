@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
 #include "convoy/train/metrics.h"
@@ -16,6 +17,7 @@ Metrics Trainer::evaluate() {
 
 Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   const auto began = std::chrono::steady_clock::now();
+  const Doing doing("evaluation");
   auto stream = data.open(stream_options(false));
   stream->start(0, 0);
   RankingMetrics ranking(arguments_.top_k_values());

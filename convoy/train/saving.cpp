@@ -1,10 +1,16 @@
+#include <ATen/Functions.h>
+#include <sys/stat.h>
+
 #include <fstream>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/launch/process.h"
+#include "convoy/train/clock.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
@@ -26,6 +32,14 @@ void copy_into(const fs::path& from, const fs::path& to) {
                     error.message());
   }
   file.commit();
+}
+
+/// When a file was last written, in seconds since 1970; 0 when that cannot be found out.
+double seconds_of(const fs::path& path) {
+  struct stat facts{};
+  if (::stat(path.c_str(), &facts) != 0) return 0;
+  return static_cast<double>(facts.st_mtim.tv_sec) +
+         static_cast<double>(facts.st_mtim.tv_nsec) * 1e-9;
 }
 
 /// Curves of the run that is replaced would lie over the new ones.
@@ -68,6 +82,24 @@ void Trainer::check_output() {
   write_file(dir / ".writable", "");
   remove_unfinished(dir, "checkpoint-");
   fs::remove(dir / ".writable", error);
+}
+
+/// The ranks were started again: the job goes on where it saved last, unless that is forbidden
+/// (resume_from_checkpoint = false). Older checkpoints in the folder are another job's.
+void Trainer::resume_after_restart() {
+  const auto& env = job_.environment;
+  if (env.restart_count == 0 || !may_resume_ || arguments_.output.dir.empty()) return;
+  auto step = at::full({1}, -1, at::kLong);
+  if (job_.is_main()) {
+    for (const auto& [saved, folder] : checkpoint::list_checkpoints(arguments_.output.dir)) {
+      if (seconds_of(folder / kState) >= env.job_start) step.fill_(saved);
+    }
+  }
+  job_.group.broadcast(step, 0, "find checkpoint");
+  if (step.item<int64_t>() < 0) return;
+  arguments_.resume_from_checkpoint = checkpoint_path(step.item<int64_t>()).string();
+  say(fmt::format("start {}: going on from {}", env.restart_count + 1,
+                  arguments_.resume_from_checkpoint));
 }
 
 void Trainer::resume() {
@@ -160,6 +192,7 @@ void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const auto final_path = checkpoint_path(state_.global_step);
+  const Doing doing("save " + final_path.filename().string());
   if (state_.best_step == state_.global_step) state_.best_model_checkpoint = final_path.string();
   if (job_.is_main()) {
     AtomicFolder folder(final_path);
@@ -177,9 +210,25 @@ void Trainer::save_checkpoint() {
   job_.group.barrier("save checkpoint");
 }
 
+/// Leaves with what a later run needs to go on: an evaluation that is due would take too long.
+void Trainer::stop_early(Clock& clock) {
+  stopped_by_ = last_.stop_signal;
+  std::string what = "nothing was saved";
+  if (arguments_.save_strategy != "no" && !arguments_.output.dir.empty()) {
+    clock.pause();
+    save_checkpoint();
+    clock.resume();
+    what = fmt::format("saved {}; go on with --resume_from_checkpoint latest",
+                       checkpoint_path(state_.global_step).string());
+  }
+  say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),
+                  state_.global_step, what));
+}
+
 void Trainer::save_model() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
+  const Doing doing("save model");
   if (job_.is_main()) {
     save_model_files(run);
     write_file(run / kState, state_.to_json().dump(2) + "\n");

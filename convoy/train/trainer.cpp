@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/optim/lr_schedule.h"
@@ -49,7 +50,8 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
       job_(std::move(job)),
       best_(arguments_) {
   auto& from = arguments_.resume_from_checkpoint;
-  if (from == "false" || from == "False") from.clear();
+  may_resume_ = from != "false" && from != "False";
+  if (!may_resume_) from.clear();
   if (from == "true" || from == "True") from = "latest";
   add_callback(make_console(arguments_.output.quiet));
   // Errors now rather than at the first evaluation.
@@ -128,6 +130,7 @@ void Trainer::prepare() {
     state_.max_steps = static_cast<int64_t>(
         std::ceil(arguments_.num_train_epochs * static_cast<double>(per_epoch)));
   }
+  resume_after_restart();
   check_output();
   resume();
 
@@ -198,12 +201,14 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   input.step = state_.global_step;
   input.updates = state_.global_step - state_.skipped_steps;
   input.learning_rate = learning_rate(input.updates);
+  input.stop_signal = stop_signal_;
   if (arguments_.fp16) input.loss_scale = state_.loss_scale.value;
   parallel::OptimizerOptions optimizer;
   optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
                      arguments_.weight_decay};
   optimizer.max_grad_norm = arguments_.max_grad_norm;
   trace_.begin_step();
+  tell_step(state_.global_step + 1);
   last_ = strategy_->step(split, input, optimizer);
   if (trace_.end_step()) finish_trace();
   num_targets_ += last_.count;
@@ -300,6 +305,8 @@ void Trainer::check_targets() const {
 
 Metrics Trainer::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
+  tell_operation("start");
+  stopped_by_ = 0;
   prepare();
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
@@ -320,6 +327,7 @@ Metrics Trainer::train() {
     while (cells && !ended()) {
       train_step(std::move(*cells), clock);
       const bool more = state_.global_step < state_.max_steps;
+      tell_operation("data");
       if (more) cells = stream_->next();
       const bool epoch_end = more && !cells;
       if (epoch_end) {
@@ -327,7 +335,11 @@ Metrics Trainer::train() {
         state_.epoch_position = 0;
         check_targets();
       }
-      after_step(epoch_end, clock);
+      if (last_.stop_signal != 0 && more) {
+        stop_early(clock);
+      } else {
+        after_step(epoch_end, clock);
+      }
     }
     if (!cells && state_.epoch_position > 0) {  // resumed exactly at the end of an epoch
       ++state_.epoch_index;
@@ -345,6 +357,7 @@ Metrics Trainer::train() {
     evaluated_step_ = state_.global_step;
     return metrics;
   }
+  if (stopped_by_ != 0) return metrics;
   load_best_model();
   save_model();
   save_metrics("train", metrics);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -46,6 +47,12 @@ class Trainer {
   /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics.
   Metrics train();
 
+  /// When `signal` becomes other than 0 (launch::note_stop_signals) on any rank, all end train()
+  /// after the same step, with a checkpoint unless save_strategy is "no".
+  void stop_on(const std::atomic<int>& signal) { stop_signal_ = &signal; }
+  /// The signal that ended train() early, or 0.
+  int stopped_by() const { return stopped_by_; }
+
   /// eval_loss, ranking metrics when the model yields ranks, eval_runtime and rates.
   /// Throws UsageError without evaluation data.
   Metrics evaluate();
@@ -76,17 +83,21 @@ class Trainer {
   void prepare();
   void check_output();
   void resume();
+  void resume_after_restart();
   StreamOptions stream_options(bool training) const;
   void train_step(StepCells cells, Clock& clock);
   void update_loss_scale();
   void log(Clock& clock);
   void after_step(bool epoch_end, Clock& clock);
+  void stop_early(Clock& clock);
   bool evaluate_now();
   void load_best_model();
   void finish_trace();
   void check_targets() const;
   bool holds_model() const;
-  bool ended() const { return stopped_early_ || state_.global_step >= state_.max_steps; }
+  bool ended() const {
+    return stopped_early_ || stopped_by_ != 0 || state_.global_step >= state_.max_steps;
+  }
   std::filesystem::path checkpoint_path(int64_t step) const;
   void save_checkpoint();
   void save_model();
@@ -119,7 +130,10 @@ class Trainer {
   Metrics eval_metrics_;
   int64_t evaluated_step_ = -1;
   BestModel best_;
+  bool may_resume_ = true;
   bool stopped_early_ = false;
+  const std::atomic<int>* stop_signal_ = nullptr;
+  int stopped_by_ = 0;
   double num_targets_ = 0;  // of all steps of this call
 };
 

@@ -31,6 +31,13 @@ TEST(Activity, IsReadFromEveryPage) {
     EXPECT_EQ(read_activity(memory.bytes.data()).operation, "saving");
   }
   EXPECT_EQ(read_activity(memory.bytes.data()).operation, "reduce bucket 3");
+  try {
+    const Doing doing("reading");
+    throw 1;
+  } catch (int) {
+    EXPECT_EQ(read_activity(memory.bytes.data()).operation, "reading");
+  }
+  tell_operation("reduce bucket 3");
   retract_activity(memory.bytes.data());
   tell_operation(std::string(1000, 'x'));
   EXPECT_EQ(read_activity(memory.bytes.data()).operation, "reduce bucket 3");

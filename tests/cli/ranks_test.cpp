@@ -106,10 +106,15 @@ TEST_F(Ranks, EvaluationIsTheSameOnTwoRanks) {
 /// A training that goes on until it is killed.
 class Endless : public Ranks {
  protected:
-  void start(const std::string& how) {
-    const auto train = "$convoy " + std::string(how == "launch" ? "launch -n 2 " : "") + "train" +
-                       kTiny + "--max_steps 1000000 --save_strategy no --output_dir out" +
-                       (how == "nproc" ? " --nproc 2" : "");
+  void start(const std::string& how, const std::string& more = "--save_strategy no",
+             int num_processes = 2) {
+    const auto train = "exec $convoy " +
+                       std::string(how == "launch" ? "launch -n 2 " + launcher_options_ : "") +
+                       "train" + kTiny + "--max_steps " + std::to_string(max_steps_) +
+                       " --output_dir out " + more +
+                       (how == "nproc" ? " --nproc 2"
+                        : how == "dp"  ? " --replicas 2"
+                                       : "");
     job_ = std::thread([this, command = how == "torchrun" ? torchrun(train) : train] {
       status_ = shell(command);
     });
@@ -118,15 +123,17 @@ class Endless : public Ranks {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     find_processes();
+    ASSERT_EQ(processes_.size(), num_processes) << output_;
   }
 
   void TearDown() override {
     for (const auto& [pid, rank] : processes_) kill(pid, SIGKILL);
+    for (const auto& [pid, rank] : others_) kill(pid, SIGKILL);
     if (job_.joinable()) job_.join();
     CommandTest::TearDown();
   }
 
-  /// The ranks' processes; pid -> rank.
+  /// The processes; pid -> rank, those without one (launcher and guardian) apart.
   void find_processes() {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       int64_t pid = 0;
@@ -134,22 +141,21 @@ class Endless : public Ranks {
       try {
         if (fs::read_symlink(entry.path() / "cwd") != folder_) continue;
         const auto environment = '\0' + read_file(entry.path() / "environ");
-        for (int rank = 0; rank < 2; ++rank) {
-          const auto word = std::string("\0RANK=", 6) + std::to_string(rank) + '\0';
-          if (environment.find(word) != std::string::npos) {
-            processes_[static_cast<pid_t>(pid)] = rank;
-          }
-        }
+        const auto rank = environment.find(std::string("\0RANK=", 6));
+        auto& list = rank == std::string::npos ? others_ : processes_;
+        list[static_cast<pid_t>(pid)] =
+            rank == std::string::npos ? -1 : std::stoi(environment.substr(rank + 6));
       } catch (const std::exception&) {
         continue;  // it ended meanwhile
       }
     }
-    ASSERT_EQ(processes_.size(), 2) << output_;
   }
 
+  int max_steps_ = 1000000;
+  std::string launcher_options_;
   std::thread job_;
   int status_ = 0;
-  std::map<pid_t, int> processes_;
+  std::map<pid_t, int> processes_, others_;
 };
 
 class Death : public Endless, public ::testing::WithParamInterface<const char*> {};
@@ -168,12 +174,104 @@ TEST_P(Death, OfOneRankStopsAllWithinSeconds) {
   if (how == "torchrun") {
     expect("convoy: error on rank 0 of 2");
   } else {
-    expect("rank 1");
-    expect("SIGKILL");
+    expect("rank 1 failed first");
+    expect("was ended by SIGKILL\n  while   `");
+    expect("rank 0 ");
+    expect("` of step ");
   }
   for (const auto& [pid, rank] : processes_)
     EXPECT_NE(kill(pid, 0), 0) << "rank " << rank << " is left";
   processes_.clear();
+  others_.clear();
+}
+
+struct StopCase {
+  const char* how;
+  int signal;
+  bool to_launcher;
+};
+
+class Stop : public Endless, public ::testing::WithParamInterface<StopCase> {};
+
+TEST_P(Stop, SavesAndLeavesAfterTheSameStep) {
+  const auto& [how, signal, to_launcher] = GetParam();
+  const bool launched = std::string(how) == "launch";
+  start(how, "--save_strategy steps --save_steps 100000000", launched ? 2 : 0);
+  ASSERT_FALSE(others_.empty());
+  // The launcher is the oldest process here; what is no rank and no launcher is the training
+  // itself.
+  kill(to_launcher || !launched ? others_.begin()->first : processes_.rbegin()->first, signal);
+  job_.join();
+  EXPECT_EQ(status_, 128 + signal) << output_;
+  std::vector<fs::path> checkpoints;
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    if (entry.path().filename().string().starts_with("checkpoint-")) {
+      checkpoints.push_back(entry.path());
+    }
+  }
+  ASSERT_EQ(checkpoints.size(), 1) << output_;
+  const auto step = checkpoints[0].filename().string().substr(11);
+  expect(
+      fmt::format("stopped by SIG{} after step {}; saved out/checkpoint-{}; go on with "
+                  "--resume_from_checkpoint latest",
+                  sigabbrev_np(signal), step, step));
+  EXPECT_EQ(
+      json("out/" + checkpoints[0].filename().string() + "/trainer_state.json")["global_step"],
+      std::stoi(step));
+  EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors")) << "as if it had come to its end";
+  processes_.clear();
+  others_.clear();
+
+  const auto steps = std::to_string(std::stoi(step) + 10);
+  const std::string common = (launched ? "launch -n 2 train" : std::string("train")) + kTiny +
+                             (std::string(how) == "dp" ? "--replicas 2 " : "") + "--max_steps " +
+                             steps;
+  ASSERT_EQ(run(common + " --output_dir out "
+                         "--resume_from_checkpoint latest"),
+            0)
+      << output_;
+  EXPECT_EQ(json("out/trainer_state.json")["global_step"], std::stoi(steps));
+}
+
+INSTANTIATE_TEST_SUITE_P(Way, Stop,
+                         ::testing::Values(StopCase{"launch", SIGTERM, true},
+                                           StopCase{"launch", SIGINT, false},
+                                           StopCase{"single", SIGINT, false},
+                                           StopCase{"dp", SIGTERM, false},
+                                           StopCase{"single", SIGUSR1, false}));
+
+TEST_F(Endless, ARestartGoesOnFromTheLastCheckpointToTheSameBits) {
+  max_steps_ = 700;
+  launcher_options_ = "--max-restarts 1 ";
+  start("launch", "--save_steps 100");
+  for (int i = 0; i < 600 && !fs::exists(folder_ / "out/checkpoint-200"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (const auto& [pid, rank] : processes_) {
+    if (rank == 1) kill(pid, SIGKILL);
+  }
+  job_.join();
+  EXPECT_EQ(status_, 0) << output_;
+  expect("rank 1 failed first");
+  expect("starting all ranks again (1 of 1 restarts)");
+  expect("start 2: going on from out/checkpoint-");
+  processes_.clear();
+  others_.clear();
+  ASSERT_EQ(run("launch -n 2 train" + kTiny + "--max_steps 700 --output_dir calm"), 0) << output_;
+  EXPECT_TRUE(model("calm") == model("out"));
+}
+
+TEST_F(Ranks, ARestartTakesNoCheckpointOfAnotherJob) {
+  const auto train = "train" + kTiny + "--max_steps 4 --save_steps 2 --output_dir out ";
+  ASSERT_EQ(run(train), 0) << output_;
+  const auto again = "TORCHELASTIC_RESTART_COUNT=1 RANK=0 WORLD_SIZE=1 $convoy " + train;
+  ASSERT_EQ(shell("CONVOY_JOB_START=$(date +%s.%N) " + again + "--overwrite_output_dir"), 0)
+      << output_;
+  EXPECT_EQ(output_.find("going on from"), std::string::npos) << output_;
+  ASSERT_EQ(shell(again), 0) << output_;
+  expect("start 2: going on from out/checkpoint-4");
+  EXPECT_NE(shell(again + "--resume_from_checkpoint false"), 0);
+  expect("already holds a run");
 }
 
 /// Local addresses, as in /proc/net/tcp, of the sockets on which a process listens.

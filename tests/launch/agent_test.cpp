@@ -134,7 +134,7 @@ TEST_F(Agent, LosingAPeerIsNotTheCause) {
   expect_said("rank 1 failed first");
   expect_said("NumericError: [train] the loss is nan at step 12");
   expect_said("host h7");
-  expect_said("rank 0 lost contact with the others while in reduce block 7");
+  expect_said("rank 0 lost contact with the others in `reduce block 7`");
   ASSERT_TRUE(failure_);
   const Json json = failure_->to_json();
   EXPECT_EQ(json["first_rank"], 1);
@@ -150,6 +150,46 @@ TEST_F(Agent, WithoutAnotherReasonTheFirstLossIsReported) {
   EXPECT_LT(seconds_, 4);
   expect_said("rank 0 failed first");
   expect_said("no rank gave a reason of its own");
+}
+
+// Rank 1 is suspended; the others wait for it until they lose patience and name it.
+TEST_F(Agent, BlamesARankThatTheOthersWaitedFor) {
+  const auto tell = R"(tell() { printf '{"kind": "CommunicationError", "time": %s, "missing": [%s],
+      "error": "[comm] nobody came", "operation": "reduce loss", "step": 4}' \
+      $(date +%s.%N) "$1" > $CONVOY_ERROR_FILE; exit 3; }
+      )";
+  const std::string others = "sleep 0.3; case $RANK in 0) tell 1,2;; 2) tell 1;; esac";
+  EXPECT_EQ(run(tell + ("[ $RANK = 1 ] && kill -STOP $$; " + others)), 1);
+  expect_said("rank 1 failed first");
+  expect_said("was suspended by a signal (SIGSTOP or the like): the others waited for it in vain");
+  expect_said("ranks 0, 2 lost contact with the others in `reduce loss` of step 4");
+  expect_said("kill -CONT");
+  ASSERT_TRUE(failure_);
+  EXPECT_EQ(failure_->to_json()["ranks"][1]["suspended"], true);
+  EXPECT_EQ(failure_->to_json()["ranks"][0]["missing"], (std::vector<int>{1, 2}));
+
+  said_.clear();
+  EXPECT_EQ(run(tell + ("[ $RANK = 1 ] && exec sleep 60; " + others)), 1);
+  expect_said("rank 1 failed first");
+  expect_said("was stuck: the others waited for it in vain");
+}
+
+TEST_F(Agent, TellsWhatEachRankWasDoing) {
+  // A page of activity as a program that convoy did not make could write it: step and text.
+  const std::string page = R"(page() { { printf '\002\0\0\0\0\0\0\0'; printf "\\00$1\0\0\0\0\0\0\0";
+      printf '\0\0\0\0\0\0\0\0'; printf '%s' "$2"; head -c 256 /dev/zero; } > $CONVOY_STATUS_FILE; }
+      )";
+  EXPECT_EQ(run(page + R"(case $RANK in
+      0) page 5 'forward block 3'; touch $D/a; sleep 60;;
+      1) page 6 'reduce bucket 7'; touch $D/b; sleep 60;;
+      2) page 6 'optimizer step'; until [ -e $D/a -a -e $D/b ]; do sleep 0.05; done; kill -9 $$;;
+      esac)"),
+            137);
+  expect_said("was ended by SIGKILL\n  while   `optimizer step` of step 6\n");
+  expect_said("rank 0 was in `forward block 3` of step 5 and had to be stopped");
+  expect_said("rank 1 waited in `reduce bucket 7` of step 6 and had to be stopped");
+  EXPECT_EQ(failure_->to_json()["ranks"][2]["operation"], "optimizer step");
+  EXPECT_EQ(failure_->to_json()["ranks"][1]["step"], 6);
 }
 
 TEST_F(Agent, KeepsAndPassesOnOutput) {

@@ -84,6 +84,15 @@ TEST(Environment, ConvoyLaunchIsToldFromTorchrun) {
   EXPECT_EQ(env.error_file, "/tmp/c.json");
 }
 
+TEST(Environment, EveryNewStartCounts) {
+  const auto env = detect(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"},
+                                           {"CONVOY_ROUND", "3"},
+                                           {"CONVOY_JOB_START", "1700000000.5"}}));
+  EXPECT_EQ(env.restart_count, 3);
+  EXPECT_EQ(env.job_start, 1700000000.5);
+  EXPECT_EQ(detect(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})).restart_count, 1);
+}
+
 TEST(Environment, RanksSetByHandShareTheHost) {
   const auto env = detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   expect_place(env, {1, 2, 1, 2, 0, 1});

@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
@@ -78,14 +79,20 @@ TEST(ErrorFile, KeepsTheFirstReasonInBothForms) {
   env.rank = 3;
   env.error_file = (folder / "e.json").string();
   EXPECT_FALSE(read_error_file(env.error_file));
-  EXPECT_TRUE(write_error_file(env, "NumericError", "the loss is nan\xff", "step 7"));
+  tell_step(7);
+  tell_operation("clip");
+  EXPECT_TRUE(write_error_file(env, "NumericError", "the loss is nan\xff", {2, 0}));
+  tell_step(0);
+  tell_operation("");
   EXPECT_TRUE(write_error_file(env, "CommunicationError", "later"));
   const auto error = read_error_file(env.error_file);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->rank, 3);
   EXPECT_EQ(error->kind, "NumericError");
   EXPECT_EQ(error->error.substr(0, 15), "the loss is nan");
-  EXPECT_EQ(error->operation, "step 7");
+  EXPECT_EQ(error->operation, "clip");
+  EXPECT_EQ(error->step, 7);
+  EXPECT_EQ(error->missing, (std::vector<int>{2, 0}));
   EXPECT_NEAR(error->time, wall_time(), 5);
   const Json json = parse_json(read_file(env.error_file), "e.json");
   EXPECT_TRUE(json["message"].is_string() &&

@@ -1,0 +1,68 @@
+#include "convoy/launch/agent_parts.h"
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::launch {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMostRanks = 4096;
+
+fs::path make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    fail<FileError>("launch", "cannot make the folder {}: {}; try another --log-dir", path.string(),
+                    error.message());
+  }
+  return path;
+}
+
+}  // namespace
+
+void check(const LaunchOptions& options) {
+  if (options.num_ranks < 1 || options.num_ranks > kMostRanks) {
+    fail<UsageError>("launch", "cannot start {} ranks; expected a number from 1 to {}",
+                     options.num_ranks, kMostRanks);
+  }
+  if (options.command.empty()) {
+    fail<UsageError>("launch", "no command to start; try convoy launch -n 2 train run.toml");
+  }
+  if (options.max_restarts < 0 || !(options.grace_seconds >= 0) ||
+      !(options.interrupt_grace_seconds >= 0) || options.threads_per_rank < 0) {
+    fail<UsageError>("launch",
+                     "restarts, grace and threads are {}, {} s and {}; expected no negative number",
+                     options.max_restarts, options.grace_seconds, options.threads_per_rank);
+  }
+  if (options.master_port < 0 || options.master_port > 65535) {
+    fail<UsageError>("launch", "the master port is {}; expected a number from 1 to 65535, or 0",
+                     options.master_port);
+  }
+}
+
+PrivateFolder::PrivateFolder(std::string_view prefix) : path_(unique_folder(prefix)) {}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+fs::path PrivateFolder::make(int round) const {
+  return make_folder(path_ / fmt::format("{}", round));
+}
+
+fs::path log_folder(const LaunchOptions& options, int round) {
+  if (options.log_dir.empty()) return {};
+  return make_folder(round == 0 ? options.log_dir
+                                : options.log_dir / fmt::format("restart-{}", round));
+}
+
+void tell_failure(const LaunchOptions& options, const FailureReport& report, const fs::path& logs) {
+  say(options, "{}", report.to_text());
+  if (!logs.empty()) write_file(logs / "failure.json", report.to_json().dump(2) + "\n");
+  if (options.on_failure) options.on_failure(report);
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+namespace convoy::launch {
+
+/// Where the ranks of this host stand in the whole job, for one start of them.
+struct Place {
+  int node_rank = 0;
+  int num_nodes = 1;
+  int first_rank = 0;  ///< of this host; the others follow
+  int world_size = 1;
+  std::string master_addr = "127.0.0.1";  ///< where rank 0 listens
+  int master_port = 29500;
+  std::string interface =
+      "lo";          ///< of the network between the hosts, for Gloo and NCCL; "": theirs
+  int round = 0;     ///< how often the ranks were started before
+  int restarts = 0;  ///< of these, because a rank failed
+  std::string run_id;
+  double job_start = 0;  ///< when the first round began, seconds since 1970
+};
+
+}  // namespace convoy::launch

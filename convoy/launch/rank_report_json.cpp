@@ -1,0 +1,78 @@
+#include "convoy/launch/failure.h"
+#include "convoy/launch/process.h"
+
+namespace convoy::launch {
+namespace {
+
+constexpr std::pair<RankEnd, const char*> kEnds[] = {{RankEnd::kSucceeded, "succeeded"},
+                                                     {RankEnd::kFailed, "failed"},
+                                                     {RankEnd::kStopped, "stopped"},
+                                                     {RankEnd::kKilled, "killed"}};
+
+const char* end_name(RankEnd end) {
+  for (const auto& [value, name] : kEnds) {
+    if (value == end) return name;
+  }
+  return "failed";
+}
+
+RankEnd end_of(const std::string& text) {
+  for (const auto& [value, name] : kEnds) {
+    if (text == name) return value;
+  }
+  return RankEnd::kFailed;
+}
+
+}  // namespace
+
+Json to_json(const RankReport& rank) {
+  const RankError said = rank.error.value_or(RankError{});
+  return {{"rank", rank.rank},
+          {"host", rank.host},
+          {"pid", rank.pid},
+          {"end", end_name(rank.end)},
+          {"exit_code", rank.exit_code},
+          {"signal", rank.signal == 0 ? Json() : Json(signal_name(rank.signal))},
+          {"signal_number", rank.signal},
+          {"seconds", rank.seconds},
+          {"end_time", rank.end_time},
+          {"kind", rank.error ? Json(said.kind) : Json()},
+          {"error", rank.error ? Json(said.error) : Json()},
+          {"error_time", said.time},
+          {"missing", said.missing},
+          {"step", rank.activity.step},
+          {"operation", rank.activity.operation},
+          {"suspended", rank.suspended},
+          {"early", rank.early},
+          {"log", rank.log.empty() ? Json() : Json(rank.log.string())},
+          {"log_tail", rank.log_tail}};
+}
+
+RankReport rank_report_from_json(const Json& json) {
+  RankReport out;
+  json.at("rank").get_to(out.rank);
+  json.at("host").get_to(out.host);
+  json.at("pid").get_to(out.pid);
+  out.end = end_of(json.at("end").get<std::string>());
+  json.at("exit_code").get_to(out.exit_code);
+  json.at("signal_number").get_to(out.signal);
+  json.at("seconds").get_to(out.seconds);
+  json.at("end_time").get_to(out.end_time);
+  if (json.at("error").is_string()) {
+    RankError said{.rank = out.rank, .host = out.host, .pid = out.pid};
+    json.at("kind").get_to(said.kind);
+    json.at("error").get_to(said.error);
+    json.at("error_time").get_to(said.time);
+    json.at("missing").get_to(said.missing);
+    out.error = said;
+  }
+  json.at("step").get_to(out.activity.step);
+  json.at("operation").get_to(out.activity.operation);
+  json.at("suspended").get_to(out.suspended);
+  json.at("early").get_to(out.early);
+  if (json.at("log").is_string()) out.log = json.at("log").get<std::string>();
+  json.at("log_tail").get_to(out.log_tail);
+  return out;
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,55 @@
+#include "convoy/launch/stop_signal.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace convoy::launch {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kLeaveNow = 0x1ea7e;
+constexpr int64_t kSameMilliseconds = 500;
+
+std::atomic<int> noted{0};
+std::atomic<int64_t> noted_at{0};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+
+int64_t milliseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+}
+
+void note(int signal, siginfo_t* info, void*) {
+  if (info->si_code == SI_QUEUE && info->si_value.sival_int == kLeaveNow) ::_exit(128 + signal);
+  if (noted.load() == 0) {
+    noted_at = milliseconds();
+    noted = signal;
+  } else if (milliseconds() - noted_at.load() > kSameMilliseconds) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+}
+
+}  // namespace
+
+const std::atomic<int>& note_stop_signals() {
+  for (int signal : kSignals) {
+    struct sigaction action{};
+    struct sigaction before{};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;
+    action.sa_sigaction = note;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+  return noted;
+}
+
+void tell_to_leave_now(pid_t pid) {
+  ::sigqueue(pid, SIGTERM, {.sival_int = kLeaveNow});
+}
+
+}  // namespace convoy::launch

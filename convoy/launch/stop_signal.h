@@ -1,0 +1,21 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+
+// How a rank is asked to save and leave, and how its launcher tells it that there is nothing left
+// to wait for.
+namespace convoy::launch {
+
+/// From now on the first SIGINT, SIGTERM or SIGUSR1 (SLURM's notice before it requeues a job) only
+/// leaves its number here, for a loop that looks when it can stop; it was 0 before. The next one,
+/// unless it comes within half a second (a scheduler and a launcher may both pass on the same),
+/// ends the process as if nobody had asked. Signals that were ignored stay ignored.
+const std::atomic<int>& note_stop_signals();
+
+/// Sends SIGTERM to a rank whose peers failed: a process that notes its stop signals ends at once,
+/// for others it is a plain SIGTERM.
+void tell_to_leave_now(pid_t pid);
+
+}  // namespace convoy::launch
