@@ -1,6 +1,7 @@
 #include "convoy/parallel/executor.h"
 
 #include <ATen/Functions.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
@@ -8,6 +9,7 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/fault.h"
 
 namespace convoy::parallel {
 
@@ -46,12 +48,14 @@ struct Executor::Pass {
   const std::vector<MicroBatch>& micro_batches;
   const StepInput& input;
   const OptimizerOptions& optimizer;
-  std::vector<std::vector<nn::Bundle>> ins, outs;  // [micro-batch][block]
-  std::vector<at::Tensor> scratch;                 // [unit], defined while one is in use
-  std::vector<int64_t> bound;                      // [unit] micro-batch its gradient is bound to
-  std::vector<comm::Group::Handle> handles;
-  StepResult result;
+  std::vector<std::vector<nn::Bundle>> ins{}, outs{};  // [micro-batch][block]
+  std::vector<at::Tensor> scratch{};  // [unit], defined while one is in use
+  std::vector<int64_t> bound{};       // [unit] micro-batch its gradient is bound to
+  std::vector<comm::Group::Handle> handles{};
+  StepResult result{};
   double divisor = 1;
+  bool overflowed = false;  // the norm is not finite
+  bool spoilt = false;      // by an injected fault
 };
 
 Executor::Executor(nn::BlockList blocks, Arena& arena, comm::Group group,
@@ -67,52 +71,115 @@ Executor::Executor(nn::BlockList blocks, Arena& arena, comm::Group group,
 StepResult Executor::run(const schedule::Program& program,
                          const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
-  const size_t num_units = arena_.units().size();
-  Pass pass{micro_batches, input, optimizer, {}, {}, {}, {}, {}, {}, 1};
-  pass.ins.assign(micro_batches.size(), std::vector<nn::Bundle>(blocks_.size()));
-  pass.outs = pass.ins;
-  pass.scratch.resize(num_units);
-  pass.bound.assign(num_units, -1);
+  Pass pass{micro_batches, input, optimizer};
+  prepare(pass);
   for (const auto& i : program) {
     const std::string name = schedule::to_text(i);
     tell_operation(name);
     const comm::Range range([&] { return name; });
-    switch (i.op) {
-      case Op::Load:
-        pass.ins[static_cast<size_t>(i.micro_batch)][0] =
-            micro_batches.at(static_cast<size_t>(i.micro_batch)).inputs;
-        break;
-      case Op::Forward:
-        forward_block(pass, i.block, i.micro_batch);
-        break;
-      case Op::Loss: {
-        if (micro_batches[static_cast<size_t>(i.micro_batch)].empty()) break;
-        const auto& out = pass.outs[static_cast<size_t>(i.micro_batch)].back();
-        pass.result.loss_sum += required(out, "loss").item<double>();
-        pass.result.count += required(out, "count").item<double>();
-        break;
-      }
-      case Op::Backward:
-        backward_block(pass, i.block, i.micro_batch);
-        break;
-      case Op::Accumulate:
-        accumulate(pass, i.unit, i.micro_batch);
-        break;
-      case Op::Reduce:
-        start_reduce(pass, i.unit);
-        break;
-      case Op::ReduceLoss:
-        reduce_loss(pass);
-        break;
-      case Op::Clip:
-        clip(pass);
-        break;
-      case Op::OptimizerStep:
-        optimizer_step(pass);
-        break;
-    }
+    inject_fault(pass, i.op);
+    execute(pass, i);
+    if (i.op == Op::Clip && pass.overflowed) fail_for_gradient(pass, program);
   }
   return pass.result;
+}
+
+void Executor::prepare(Pass& pass) const {
+  const size_t num_units = arena_.units().size();
+  pass.ins.assign(pass.micro_batches.size(), std::vector<nn::Bundle>(blocks_.size()));
+  pass.outs = pass.ins;
+  pass.scratch.resize(num_units);
+  pass.bound.assign(num_units, -1);
+}
+
+void Executor::execute(Pass& pass, const schedule::Instruction& i) {
+  const auto m = static_cast<size_t>(i.micro_batch);
+  switch (i.op) {
+    case Op::Load:
+      pass.ins[m][0] = pass.micro_batches.at(m).inputs;
+      break;
+    case Op::Forward:
+      forward_block(pass, i.block, i.micro_batch);
+      break;
+    case Op::Loss: {
+      if (pass.micro_batches[m].empty()) break;
+      const auto& out = pass.outs[m].back();
+      pass.result.loss_sum += required(out, "loss").item<double>();
+      pass.result.count += required(out, "count").item<double>();
+      break;
+    }
+    case Op::Backward:
+      backward_block(pass, i.block, i.micro_batch);
+      break;
+    case Op::Accumulate:
+      accumulate(pass, i.unit, i.micro_batch);
+      break;
+    case Op::Reduce:
+      start_reduce(pass, i.unit);
+      break;
+    case Op::ReduceLoss:
+      reduce_loss(pass);
+      break;
+    case Op::Clip:
+      clip(pass);
+      break;
+    case Op::OptimizerStep:
+      optimizer_step(pass);
+      break;
+  }
+}
+
+void Executor::inject_fault(Pass& pass, Op op) {
+  const char* phase = op == Op::Forward    ? "forward"
+                      : op == Op::Backward ? "backward"
+                      : op == Op::Reduce   ? "reduce"
+                                           : nullptr;
+  if (phase == nullptr) return;
+  const auto fault = fault_at(phase);
+  if (fault == Fault::kMismatch) {
+    auto extra = at::zeros({1});
+    group_.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
+  }
+  if (fault != Fault::kNan) return;
+  at::NoGradGuard no_grad;
+  if (op == Op::Forward) {
+    arena_.masters().fill_(NAN);
+    arena_.publish_weights();
+  } else if (op == Op::Backward) {
+    pass.spoilt = true;
+  } else {
+    arena_.grads().fill_(NAN);
+  }
+}
+
+void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
+  std::string who = fmt::format("on rank {}", group_.rank());
+  // The ranks' own gradients are summed away by now: compute them again. Replicas that share
+  // weights do not all come here.
+  if (group_.size() > 1 && std::string_view(group_.engine()) != "threads") {
+    Pass again{pass.micro_batches, pass.input, pass.optimizer};
+    prepare(again);
+    for (const auto& i : program) {
+      inject_fault(again, i.op);
+      const bool own = i.op != Op::Reduce && i.op != Op::ReduceLoss && i.op != Op::Clip &&
+                       i.op != Op::OptimizerStep;
+      if (own) execute(again, i);
+    }
+    auto spoilt = at::zeros({group_.size()}, at::kLong);
+    const auto norm = at::linalg_vector_norm(arena_.grads()).item<double>();
+    spoilt[group_.rank()] = std::isfinite(norm) ? 0 : 1;
+    group_.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");
+    std::vector<int64_t> ranks;
+    for (int64_t r = 0; r < group_.size(); ++r) {
+      if (spoilt[r].item<int64_t>() != 0) ranks.push_back(r);
+    }
+    who = ranks.empty() ? "although that of each rank is"
+                        : fmt::format("on rank {}", fmt::join(ranks, ", "));
+  }
+  fail<NumericError>("train",
+                     "the gradient of step {} is not finite {}; got a norm of {}; try a lower "
+                     "learning_rate or look for extreme values in the data",
+                     pass.input.step + 1, who, pass.result.grad_norm);
 }
 
 void Executor::forward_block(Pass& pass, int64_t block, int64_t m) {
@@ -143,7 +210,7 @@ void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
   std::vector<at::Tensor> roots, grads;
   if (b + 1 == blocks_.size()) {
     roots.push_back(required(outs[b], "loss"));
-    grads.push_back(at::full_like(roots.back(), pass.input.loss_scale));
+    grads.push_back(at::full_like(roots.back(), pass.spoilt ? NAN : pass.input.loss_scale));
   } else {
     for (const auto& [name, leaf] : ins[b + 1]) {
       if (!leaf.requires_grad() || !leaf.grad().defined()) continue;
@@ -231,12 +298,8 @@ void Executor::clip(Pass& pass) {
   pass.result.grad_norm = norm;
   if (!std::isfinite(norm) && pass.input.loss_scale > 1) pass.result.skipped = true;
   if (pass.result.skipped) return;
-  if (!std::isfinite(norm)) {
-    fail<NumericError>("train",
-                       "the gradient of step {} is not finite on rank {}; got a norm of "
-                       "{}; try a lower learning_rate or look for extreme values in the data",
-                       pass.input.step + 1, group_.rank(), norm);
-  }
+  pass.overflowed = !std::isfinite(norm);
+  if (pass.overflowed) return;
   const double limit = pass.optimizer.max_grad_norm;
   const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
   pass.divisor = count * pass.input.loss_scale / scale;

@@ -69,6 +69,11 @@ class Executor {
  private:
   struct Pass;  // what a step keeps between its instructions
 
+  void prepare(Pass& pass) const;
+  void execute(Pass& pass, const schedule::Instruction& instruction);
+  void inject_fault(Pass& pass, schedule::Op op);
+  /// Finds out on which ranks the gradient is not finite and throws.
+  [[noreturn]] void fail_for_gradient(Pass& pass, const schedule::Program& program);
   void forward_block(Pass& pass, int64_t block, int64_t m);
   void backward_block(Pass& pass, int64_t block, int64_t m);
   void accumulate(Pass& pass, int64_t unit, int64_t m);

@@ -126,13 +126,14 @@ std::string collectives_text(const std::vector<CollectiveTime>& times) {
   Table fits;
   for (const char* title : {"engine", "collective", "dtype"}) fits.column(title, Align::kLeft);
   fits.column("ranks").column("latency").column("bandwidth").column("worst error");
-  for (const auto& fit : fit_collectives(times)) {
+  const auto fitted = fit_collectives(times);
+  for (const auto& fit : fitted) {
     fits.row({fit.engine, fit.collective, fit.dtype, fmt::format("{}", fit.ranks),
               short_time(fit.latency_microseconds),
               fmt::format("{} GB/s", short_number(fit.gb_per_s)),
               fmt::format("{:.0f} %", fit.worst_error * 100)});
   }
-  if (fits.num_rows() > 0) {
+  if (!fitted.empty()) {
     text += fmt::format("time = latency + bytes / bandwidth, fitted over the sizes\n{}",
                         fits.to_text());
   }
@@ -191,7 +192,7 @@ std::string collectives_svg(const std::vector<CollectiveTime>& all, const std::s
     const auto& [collective, dtype, ranks] = kinds[i];
     LineChart chart;
     chart.title = fmt::format("{}, {}, {} ranks", collective, dtype, ranks);
-    chart.x_title = "bytes";
+    chart.x_title = "KiB";
     chart.y_title = "bus GB/s";
     chart.log_x = chart.log_y = true;
     const auto same = filter(times, [&](const auto& time) { return kind(time) == kinds[i]; });
@@ -199,7 +200,7 @@ std::string collectives_svg(const std::vector<CollectiveTime>& all, const std::s
       Series series{engine, {}, {}};
       for (const auto& time : same) {
         if (time.engine != engine) continue;
-        series.x.push_back(static_cast<double>(time.bytes));
+        series.x.push_back(static_cast<double>(time.bytes) / 1024);
         series.y.push_back(time.busbw_gb_per_s());
       }
       if (!series.x.empty()) chart.series.push_back(std::move(series));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/shm/copy.h"
@@ -48,9 +47,10 @@ auto writer(size_t bytes) {
   return bytes >= kStreamingBytes ? copy_streaming : copy;
 }
 
-/// Spinning pays only while each rank has a core of its own: about 40 us and half a microsecond.
+/// Before going to sleep: about 40 us. Spinning pays only while each rank has a core of its own;
+/// else the one that is waited for may need this core.
 constexpr int kSpins = 2000;
-constexpr int kSpinsWithoutCore = 25;
+constexpr int kYields = 100;
 /// Between two moves to another core.
 constexpr std::chrono::milliseconds kSettle{5};
 
@@ -70,7 +70,8 @@ Channel::Channel(std::shared_ptr<Segment> segment, int rank, std::chrono::millis
       rank_(rank),
       size_(segment_->size()),
       timeout_(timeout),
-      has_core_(size_ <= static_cast<int>(std::thread::hardware_concurrency())) {}
+      slot_bytes_(segment_->slot_bytes()),
+      has_core_(ranks_have_cores(size_)) {}
 
 void Channel::begin(uint32_t kind, Dtype dtype, uint32_t op, size_t count,
                     const std::string& label) {
@@ -98,7 +99,7 @@ uint32_t Channel::collect() {
 
 void Channel::wait_for(int peer, uint32_t phase) {
   Counter& counter = segment_->area(peer).posted;
-  if (counter.spin(phase, has_core_ ? kSpins : kSpinsWithoutCore)) return;
+  if (has_core_ ? counter.spin(phase, kSpins) : counter.yield(phase, kYields)) return;
   make_room(peer);
   const auto start = Clock::now();
   while (!counter.reached(phase)) {
@@ -179,12 +180,12 @@ void Channel::all_reduce(void* data, size_t count, Dtype dtype, Op op, const std
 
 void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
   std::vector<const void*> inputs(static_cast<size_t>(size_));
-  const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
+  const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   rounds(
-      (bytes + kSlotBytes - 1) / kSlotBytes,
-      [&](size_t i) { copy(my_slot(), data + i * kSlotBytes, length(i)); },
+      (bytes + slot_bytes_ - 1) / slot_bytes_,
+      [&](size_t i) { copy(my_slot(), data + i * slot_bytes_, length(i)); },
       [&](size_t i, uint32_t phase) {
-        char* mine = data + i * kSlotBytes;
+        char* mine = data + i * slot_bytes_;
         for (int r = 0; r < size_; ++r) {
           inputs[static_cast<size_t>(r)] = r == rank_ ? mine : segment_->slot(r, phase);
         }
@@ -193,12 +194,12 @@ void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
 }
 
 void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) {
-  const size_t count = (bytes + kSlotBytes - 1) / kSlotBytes;
-  const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
+  const size_t count = (bytes + slot_bytes_ - 1) / slot_bytes_;
+  const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   const auto begin_of = [&](size_t i, int r) { return part_begin(length(i), size_, r); };
   std::vector<const void*> inputs(static_cast<size_t>(size_));
   const auto contribute = [&](size_t i) {
-    const char* mine = data + i * kSlotBytes;
+    const char* mine = data + i * slot_bytes_;
     copy(my_slot(), mine, begin_of(i, rank_));
     const size_t after = begin_of(i, rank_ + 1);
     copy(my_slot() + after, mine + after, length(i) - after);
@@ -207,7 +208,7 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
   const auto add_own_part = [&](size_t i) {
     const uint32_t phase = collect();
     const size_t begin = begin_of(i, rank_);
-    char* mine = data + i * kSlotBytes + begin;
+    char* mine = data + i * slot_bytes_ + begin;
     for (int r = 0; r < size_; ++r) {
       inputs[static_cast<size_t>(r)] = r == rank_ ? mine : segment_->slot(r, phase) + begin;
     }
@@ -215,7 +216,7 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
   };
   const auto share_own_part = [&](size_t i) {
     const size_t begin = begin_of(i, rank_);
-    copy(my_slot() + begin, data + i * kSlotBytes + begin, begin_of(i, rank_ + 1) - begin);
+    copy(my_slot() + begin, data + i * slot_bytes_ + begin, begin_of(i, rank_ + 1) - begin);
     post();
   };
   const auto take_parts = [&](size_t i) {
@@ -223,7 +224,7 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
     for (int step = 1; step < size_; ++step) {
       const int r = (rank_ + step) % size_;
       const size_t begin = begin_of(i, r);
-      copy(data + i * kSlotBytes + begin, segment_->slot(r, phase) + begin,
+      copy(data + i * slot_bytes_ + begin, segment_->slot(r, phase) + begin,
            begin_of(i, r + 1) - begin);
     }
   };
@@ -247,7 +248,7 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
   begin(ReduceScatter, dtype, static_cast<uint32_t>(op),
         std::accumulate(counts.begin(), counts.end(), size_t{0}), label);
   // A slot holds a share for each destination.
-  const size_t share = kSlotBytes / static_cast<size_t>(size_) / kAlign * kAlign / element;
+  const size_t share = slot_bytes_ / static_cast<size_t>(size_) / kAlign * kAlign / element;
   const auto here = [&](size_t i, size_t r) {
     return std::min(share, counts[r] - std::min(counts[r], i * share));
   };
@@ -285,22 +286,22 @@ void Channel::all_gather(void* out, const void* in, std::span<const size_t> coun
   const auto own = static_cast<size_t>(rank_);
   const auto length = [&](size_t i, size_t r) {
     const size_t bytes = counts[r] * element;
-    return std::min(kSlotBytes, bytes - std::min(bytes, i * kSlotBytes));
+    return std::min(slot_bytes_, bytes - std::min(bytes, i * slot_bytes_));
   };
   const size_t most = *std::max_element(counts.begin(), counts.end()) * element;
   const auto write = writer(call_.count * element);
   rounds(
-      (most + kSlotBytes - 1) / kSlotBytes,
+      (most + slot_bytes_ - 1) / slot_bytes_,
       [&](size_t i) {
-        const char* piece = static_cast<const char*>(in) + i * kSlotBytes;
+        const char* piece = static_cast<const char*>(in) + i * slot_bytes_;
         copy(my_slot(), piece, length(i, own));
-        write(to + offsets[own] * element + i * kSlotBytes, piece, length(i, own));
+        write(to + offsets[own] * element + i * slot_bytes_, piece, length(i, own));
       },
       [&](size_t i, uint32_t phase) {
         for (int step = 1; step < size_; ++step) {
           const int r = (rank_ + step) % size_;
           const auto index = static_cast<size_t>(r);
-          write(to + offsets[index] * element + i * kSlotBytes, segment_->slot(r, phase),
+          write(to + offsets[index] * element + i * slot_bytes_, segment_->slot(r, phase),
                 length(i, index));
         }
       });
@@ -312,15 +313,15 @@ void Channel::broadcast(void* data, size_t count, Dtype dtype, int root,
   const size_t bytes = count * size_of(dtype);
   auto* memory = static_cast<char*>(data);
   const auto write = writer(bytes);
-  const auto length = [&](size_t i) { return std::min(kSlotBytes, bytes - i * kSlotBytes); };
+  const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   rounds(
-      (bytes + kSlotBytes - 1) / kSlotBytes,
+      (bytes + slot_bytes_ - 1) / slot_bytes_,
       [&](size_t i) {
-        if (rank_ == root && bytes > 0) copy(my_slot(), memory + i * kSlotBytes, length(i));
+        if (rank_ == root && bytes > 0) copy(my_slot(), memory + i * slot_bytes_, length(i));
       },
       [&](size_t i, uint32_t phase) {
         if (rank_ != root && bytes > 0) {
-          write(memory + i * kSlotBytes, segment_->slot(root, phase), length(i));
+          write(memory + i * slot_bytes_, segment_->slot(root, phase), length(i));
         }
       });
 }
@@ -348,7 +349,7 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
     fail<CommunicationError>("comm", "'{}': rank {} does not expect what the others send it",
                              label, rank_);
   }
-  const size_t share = kSlotBytes / static_cast<size_t>(size_) / kAlign * kAlign / element;
+  const size_t share = slot_bytes_ / static_cast<size_t>(size_) / kAlign * kAlign / element;
   const auto here = [&](size_t i, size_t count) {
     return std::min(share, count - std::min(count, i * share));
   };

@@ -81,6 +81,7 @@ class Channel {
   int rank_;
   int size_;
   std::chrono::milliseconds timeout_;
+  size_t slot_bytes_;
   bool has_core_;  ///< for each rank there is one
   std::chrono::steady_clock::time_point made_room_{};
   uint32_t posted_ = 0;

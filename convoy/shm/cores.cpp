@@ -2,7 +2,13 @@
 
 #include <sched.h>
 
+#include <thread>
+
 namespace convoy::shm {
+
+bool ranks_have_cores(int num_ranks) {
+  return num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
+}
 
 int current_core() {
   return ::sched_getcpu();

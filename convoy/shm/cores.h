@@ -2,6 +2,9 @@
 
 namespace convoy::shm {
 
+/// Whether each of `num_ranks` ranks can have a core of this host for itself.
+bool ranks_have_cores(int num_ranks);
+
 /// The core that this thread runs on now.
 int current_core();
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
+#include "convoy/shm/cores.h"
 
 namespace convoy::shm {
 
@@ -69,7 +70,8 @@ std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
   return segment;
 }
 
-Segment::Segment(int fd, int size) : fd_(fd), size_(size) {
+Segment::Segment(int fd, int size)
+    : fd_(fd), size_(size), slot_bytes_(ranks_have_cores(size) ? 256 << 10 : 512 << 10) {
   const size_t bytes = total_bytes();
   struct stat status {};
   const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);
@@ -126,7 +128,7 @@ size_t Segment::slots_offset() const {
 }
 
 size_t Segment::letters_offset() const {
-  return slots_offset() + static_cast<size_t>(size_) * kSlots * kSlotBytes;
+  return slots_offset() + static_cast<size_t>(size_) * kSlots * slot_bytes_;
 }
 
 size_t Segment::total_bytes() const {
@@ -140,7 +142,7 @@ RankArea& Segment::area(int rank) const {
 
 char* Segment::slot(int rank, uint32_t phase) const {
   return memory_ + slots_offset() +
-         (static_cast<size_t>(rank) * kSlots + phase % kSlots) * kSlotBytes;
+         (static_cast<size_t>(rank) * kSlots + phase % kSlots) * slot_bytes_;
 }
 
 MailboxArea& Segment::mailbox(int from, int to) const {

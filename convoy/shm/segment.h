@@ -14,7 +14,6 @@ namespace convoy::shm {
 
 /// Phases of a collective whose data one rank keeps at a time, see Channel.
 inline constexpr uint32_t kSlots = 4;
-inline constexpr size_t kSlotBytes = 256 << 10;
 /// Of a mailbox, see Mailbox.
 inline constexpr uint32_t kLetters = 2;
 inline constexpr size_t kLetterBytes = 64 << 10;
@@ -63,6 +62,9 @@ class Segment {
 
   int size() const { return size_; }
   int fd() const { return fd_; }
+  /// Of the data of one phase: a part of a core's cache. Larger where ranks share cores, for then a
+  /// phase costs changes between them.
+  size_t slot_bytes() const { return slot_bytes_; }
 
   /// Makes this process rank `rank`: the others see when it ends, and what it is doing.
   void enter(int rank);
@@ -87,6 +89,7 @@ class Segment {
 
   int fd_;
   int size_;
+  size_t slot_bytes_;
   int rank_ = -1;
   char* memory_ = nullptr;
 };

@@ -1,6 +1,7 @@
 #include "convoy/shm/waiting.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,6 +42,14 @@ bool Counter::spin(uint32_t target, int spins) const {
   for (int i = 0; i < spins; ++i) {
     if (reached(target)) return true;
     pause();
+  }
+  return reached(target);
+}
+
+bool Counter::yield(uint32_t target, int times) const {
+  for (int i = 0; i < times; ++i) {
+    if (reached(target)) return true;
+    ::sched_yield();
   }
   return reached(target);
 }

@@ -24,6 +24,9 @@ struct alignas(64) Counter {
   /// Looks again and again for `spins` rounds.
   bool spin(uint32_t target, int spins) const;
 
+  /// The same, letting others run on this core in between.
+  bool yield(uint32_t target, int times) const;
+
   /// Sleeps until the counter changes from below `target`, or the time is over. May wake early.
   void sleep(uint32_t target, std::chrono::milliseconds time);
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include <cmath>
+
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
@@ -21,8 +23,11 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   auto stream = data.open(stream_options(false));
   stream->start(0, 0);
   RankingMetrics ranking(arguments_.top_k_values());
-  auto totals = at::zeros({2}, at::kDouble);  // loss sum, targets
+  const auto& group = strategy_->processes();
+  // Loss sum, targets, and for each rank whether its loss is not finite.
+  auto totals = at::zeros({2 + group.size()}, at::kDouble);
   auto* sums = totals.data_ptr<double>();
+  inject_fault("evaluation");
   int64_t steps = 0;
   while (auto step = stream->next()) {
     auto outputs = strategy_->forward(step->cells, nn::Mode::Evaluate);
@@ -34,8 +39,15 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
     }
     ++steps;
   }
-  const auto& group = strategy_->processes();
+  sums[2 + group.rank()] = std::isfinite(sums[0]) ? 0 : 1;
   group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (sums[2 + rank] == 0) continue;
+    fail<NumericError>("train",
+                       "the evaluation loss after step {} is not finite on rank {}; got {}; try a "
+                       "lower learning_rate or an earlier checkpoint",
+                       state_.global_step, rank, sums[0]);
+  }
   ranking.reduce(group);
   if (sums[1] == 0) {
     fail<UsageError>("train",

@@ -188,11 +188,24 @@ fs::path Trainer::checkpoint_path(int64_t step) const {
   return fs::path(arguments_.output.dir) / fmt::format("checkpoint-{}", step);
 }
 
+/// What is saved must be worth coming back to.
+void Trainer::check_weights() {
+  if (!job_.is_main()) return;
+  const auto norm = at::linalg_vector_norm(strategy_->main().arena().masters()).item<double>();
+  if (std::isfinite(norm)) return;
+  fail<NumericError>("train",
+                     "the weights after step {} are not finite on rank {}, so they are not saved; "
+                     "the last good checkpoint stays; try a lower learning_rate",
+                     state_.global_step, job_.environment.rank);
+}
+
 void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const auto final_path = checkpoint_path(state_.global_step);
   const Doing doing("save " + final_path.filename().string());
+  inject_fault("saving");
+  check_weights();
   if (state_.best_step == state_.global_step) state_.best_model_checkpoint = final_path.string();
   if (job_.is_main()) {
     AtomicFolder folder(final_path);

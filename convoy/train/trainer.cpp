@@ -6,6 +6,7 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/fault.h"
 #include "convoy/base/files.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/train/clock.h"
@@ -49,6 +50,7 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
       eval_data_(std::move(eval_data)),
       job_(std::move(job)),
       best_(arguments_) {
+  arm_fault(job_.environment.rank, job_.environment.restart_count);
   auto& from = arguments_.resume_from_checkpoint;
   may_resume_ = from != "false" && from != "False";
   if (!may_resume_) from.clear();
@@ -296,6 +298,28 @@ void Trainer::finish_trace() {
   }
 }
 
+std::optional<StepCells> Trainer::next_cells() {
+  auto cells = fault_ends_data() ? std::nullopt : stream_->next();
+  const auto all = stream_->steps_per_epoch() * state_.step_samples;
+  if (!cells && state_.epoch_position < std::min(all, state_.num_rows)) {
+    fail<FileError>("data",
+                    "rank {} has no rows left after {} of the {} rows of an epoch; has a file "
+                    "changed since the start, or do the ranks read different data?",
+                    job_.environment.rank, state_.epoch_position, state_.num_rows);
+  }
+  return cells;
+}
+
+void Trainer::inject_fault(const char* phase) {
+  const auto fault = fault_at(phase);
+  if (fault == Fault::kMismatch) job_.group.barrier("injected fault");
+  if (fault != Fault::kNan) return;
+  at::NoGradGuard no_grad;
+  auto& arena = strategy_->main().arena();
+  arena.masters().fill_(NAN);
+  arena.publish_weights();
+}
+
 void Trainer::check_targets() const {
   if (num_targets_ > 0) return;
   fail<UsageError>("train",
@@ -308,6 +332,7 @@ Metrics Trainer::train() {
   tell_operation("start");
   stopped_by_ = 0;
   prepare();
+  inject_fault("start");
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
   const bool keeps_model = nothing_left && holds_model();
@@ -323,12 +348,12 @@ Metrics Trainer::train() {
   clock.start();
   while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);
-    auto cells = stream_->next();
+    auto cells = next_cells();
     while (cells && !ended()) {
       train_step(std::move(*cells), clock);
       const bool more = state_.global_step < state_.max_steps;
       tell_operation("data");
-      if (more) cells = stream_->next();
+      if (more) cells = next_cells();
       const bool epoch_end = more && !cells;
       if (epoch_end) {
         ++state_.epoch_index;

@@ -84,6 +84,10 @@ class Trainer {
   void check_output();
   void resume();
   void resume_after_restart();
+  std::optional<StepCells> next_cells();
+  /// For tests, see base/fault.h.
+  void inject_fault(const char* phase);
+  void check_weights();
   StreamOptions stream_options(bool training) const;
   void train_step(StepCells cells, Clock& clock);
   void update_loss_scale();

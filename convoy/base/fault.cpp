@@ -1,0 +1,87 @@
+#include "convoy/base/fault.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "convoy/base/activity.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy {
+
+namespace {
+
+const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",    "oom",
+                                      "nan",     "slow",    "mismatch",  "nodata"};
+const std::vector<std::string> kPhases{"start",  "forward",    "backward",
+                                       "reduce", "evaluation", "saving"};
+
+struct Plan {
+  std::string kind;  // empty: none
+  std::string phase;
+  int64_t step = 0;
+  bool ends_data = false;
+};
+Plan plan;
+
+void check_known(const std::string& value, const std::vector<std::string>& known,
+                 const std::string& text) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  fail<UsageError>("fault",
+                   "CONVOY_FAULT = {} names '{}'; expected one of {}; try sigkill@1:backward:3",
+                   text, value, join(known));
+}
+
+}  // namespace
+
+void arm_fault(int rank, int restart_count) {
+  plan = {};
+  const char* text = std::getenv("CONVOY_FAULT");
+  if (text == nullptr || *text == '\0' || restart_count > 0) return;
+  const std::string all = text;
+  const auto at = all.find('@');
+  const auto parts = at == std::string::npos ? std::vector<std::string>{}
+                                             : split(all.substr(at + 1), ':');
+  Plan read;
+  int64_t target = -1;
+  if (parts.size() != 3 || !parse_number(parts[0], target) || !parse_number(parts[2], read.step)) {
+    fail<UsageError>("fault",
+                     "CONVOY_FAULT = {} makes no sense; expected kind@rank:phase:step; try "
+                     "sigkill@1:backward:3",
+                     all);
+  }
+  read.kind = all.substr(0, at);
+  read.phase = parts[1];
+  check_known(read.kind, kKinds, all);
+  check_known(read.phase, kPhases, all);
+  if (target == rank) plan = read;
+}
+
+Fault fault_at(std::string_view phase) {
+  if (plan.kind.empty() || plan.phase != phase) return Fault::kNone;
+  if (phase != "start" && current_activity().step != plan.step) return Fault::kNone;
+  if (plan.kind == "nan") return Fault::kNan;  // also when the step is looked at again
+  const std::string kind = plan.kind;
+  plan.kind.clear();
+  if (kind == "mismatch") return Fault::kMismatch;
+  if (kind == "nodata") plan.ends_data = true;
+  if (kind == "sigkill") ::raise(SIGKILL);
+  if (kind == "sigstop") ::raise(SIGSTOP);
+  if (kind == "exit") std::_Exit(9);
+  if (kind == "exception") {
+    throw std::runtime_error(fmt::format("[fault] injected exception in {}", phase));
+  }
+  if (kind == "oom") ::operator delete(::operator new(size_t{1} << 60));
+  if (kind == "slow") std::this_thread::sleep_for(std::chrono::hours(1));
+  return Fault::kNone;
+}
+
+bool fault_ends_data() {
+  return std::exchange(plan.ends_data, false);
+}
+
+}  // namespace convoy

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+
+// Faults that tests put into a run, to prove that nothing hangs and everyone is told why:
+// CONVOY_FAULT=kind@rank:phase:step, such as sigkill@1:backward:3 (docs/faults.md).
+namespace convoy {
+
+/// What the caller has to do itself, for it knows the numbers and the group.
+enum class Fault {
+  kNone,
+  kNan,       ///< spoil what is at hand with NaN
+  kMismatch,  ///< call a collective that the other ranks do not call
+};
+
+/// Reads CONVOY_FAULT for this rank. Only the first attempt of a job is spoilt, so that a restart
+/// can succeed. Throws UsageError when it makes no sense.
+void arm_fault(int rank, int restart_count);
+
+/// Called at the start of each phase: start, forward, backward, reduce, evaluation, saving. When it
+/// and the step (see tell_step) are those of CONVOY_FAULT, the fault happens: the process is
+/// killed, stopped, left (exit), an exception is thrown (exception, oom), time passes (slow).
+Fault fault_at(std::string_view phase);
+
+/// Whether a fault (nodata) wants this rank's data to end now. Once.
+bool fault_ends_data();
+
+}  // namespace convoy
