@@ -302,7 +302,7 @@ std::vector<std::string> listening(pid_t pid) {
 }
 
 TEST_F(Endless, NothingListensBeyondLoopback) {
-  start("launch");
+  start("launch", "--save_strategy no --backend gloo");
   size_t found = 0;
   for (const auto& [pid, rank] : processes_) {
     for (const auto& address : listening(pid)) {
@@ -314,6 +314,13 @@ TEST_F(Endless, NothingListensBeyondLoopback) {
     }
   }
   EXPECT_GT(found, 0) << "the check found no socket at all";
+}
+
+TEST_F(Endless, NothingListensAtAllOnceTheRanksShareMemory) {
+  start("launch");
+  for (const auto& [pid, rank] : processes_) {
+    EXPECT_TRUE(listening(pid).empty()) << "rank " << rank << ": " << listening(pid).front();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Started, Death, ::testing::Values("launch", "nproc", "torchrun"));
