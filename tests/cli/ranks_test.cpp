@@ -48,8 +48,16 @@ TEST_F(Ranks, EveryWayToStartThemGivesTheSameBits) {
   ASSERT_EQ(run(common + "--nproc 2 --output_dir nproc"), 0) << output_;
   ASSERT_EQ(shell(torchrun("$convoy " + common + "--output_dir torchrun")), 0) << output_;
   expect("torchrun");
+  const auto host = "$convoy launch --nnodes 2 --rdzv_endpoint 127.0.0.1:$port -n 1 " + common +
+                    "--output_dir hosts ";
+  ASSERT_EQ(shell("export CONVOY_TOKEN=$(head -c 24 /dev/urandom | base64); "
+                  "port=$((20000 + $$ % 10000)); " +
+                  host + "& " + host + "; code=$?; wait $! && exit $code"),
+            0)
+      << output_;
+  expect("starting on 2 hosts: ");
   const auto expected = model("single");
-  for (const char* run : {"dp", "launch", "nproc", "torchrun"}) {
+  for (const char* run : {"dp", "launch", "nproc", "torchrun", "hosts"}) {
     EXPECT_TRUE(model(run) == expected) << run;
   }
 }
