@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/launch_hosts.h"
+#include "cli/launch_output.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/agent.h"
@@ -35,6 +36,8 @@ Several hosts, one `convoy launch` on each, with the same secret on all:
 
 struct Arguments {
   std::string num_ranks = "auto";
+  std::string binding = "none";
+  OutputArguments output;
   HostArguments hosts;
   std::string log_dir;
   launch::LaunchOptions options;
@@ -89,7 +92,16 @@ int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& argume
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
   options.say = [](std::string_view text) { print(stderr, text); };
-  options.tee = [](int rank, bool is_error, std::string_view line) {
+  options.binding = launch::parse_binding(arguments.binding);
+  arguments.output.shows(0, false);  // complains now about what makes no sense
+  arguments.output.shows(0, true);
+  if (arguments.output.given() && arguments.log_dir.empty()) {
+    fail<UsageError>("launch",
+                     "--redirects, --tee and --local-ranks-filter need a folder for the ranks' "
+                     "output; try --log-dir logs");
+  }
+  options.tee = [&](int rank, int local_rank, bool is_error, std::string_view line) {
+    if (!arguments.output.shows(local_rank, is_error)) return;
     print(is_error ? stderr : stdout, fmt::format("[rank {}] {}\n", rank, line));
   };
   if (const auto hosts = arguments.hosts.read(options)) {
@@ -120,6 +132,18 @@ void add_launch(CLI::App& app, Run& run) {
   command->add_option("--nproc", arguments->num_ranks)->group("");
   add_option(*command, "--log-dir", arguments->log_dir,
              "Keep each rank's output in this folder and show it with its rank in front");
+  add_option(
+      *command, "-r,--redirects", arguments->output.redirects,
+      "Of that output keep only: 1 (output), 2 (errors), 3 (both), or 0:3,1:2 by local rank");
+  add_option(*command, "-t,--tee", arguments->output.tee, "... but show these all the same");
+  add_option(*command, "--local-ranks-filter", arguments->output.filter,
+             "Show the output of these local ranks only, such as 0,2");
+  add_option(
+      *command, "--bind", arguments->binding,
+      "Processor cores of a rank: cores (a share of its own), numa (those of one NUMA node), "
+      "none (all; the default)");
+  add_option(*command, "--numa-binding", arguments->binding, "torchrun's name of --bind")
+      ->group("");
   add_option(*command, "--max-restarts", arguments->options.max_restarts,
              "Start all ranks again after a failure, this often (0)");
   add_option(*command, "--threads-per-rank", arguments->options.threads_per_rank,
