@@ -1,11 +1,12 @@
 #include "cli/launch.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/launch_hosts.h"
+#include "cli/launch_output.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/agent.h"
@@ -18,8 +19,8 @@ namespace {
 constexpr const char* kDoubleDash = "\x1f--";
 
 constexpr const char* kHelp =
-    R"(Starts the same command as several ranks on this host and looks after them: if one fails, the
-others are stopped and one report says which failed first and why.
+    R"(Starts the same command as several ranks and looks after them: if one fails, the others are
+stopped and one report says which failed first and why.
 
   convoy launch -n 2 train run.toml --train.max_steps 100
   convoy launch -n gpu --log-dir logs train run.toml
@@ -28,41 +29,19 @@ others are stopped and one report says which failed first and why.
 What follows the command's first word is passed on untouched. With -- any program can be
 started; it finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT in its environment, as
 under torchrun.
-For several hosts start the ranks with torchrun, srun or mpirun: convoy understands all three.)";
+Several hosts, one `convoy launch` on each, with the same secret on all:
+
+  export CONVOY_TOKEN=...   # of at least 16 characters; or --token-file FILE
+  convoy launch --nnodes 2 --rdzv-endpoint host0:29400 -n 8 train run.toml)";
 
 struct Arguments {
   std::string num_ranks = "auto";
-  std::string num_nodes = "1";
-  std::string node_rank = "0";
-  std::string master_addr = "127.0.0.1";
+  std::string binding = "none";
+  OutputArguments output;
+  HostArguments hosts;
   std::string log_dir;
   launch::LaunchOptions options;
 };
-
-/// Adds an option under its name with dashes and, unlisted, with torchrun's underscores.
-template <class T>
-void add_option(CLI::App& command, const std::string& names, T& value, const std::string& help) {
-  command.add_option(names, value, help);
-  std::string longest = names.substr(names.rfind("--"));
-  std::replace(longest.begin() + 2, longest.end(), '-', '_');
-  if (!names.ends_with(longest)) command.add_option(longest, value)->group("");
-}
-
-void check_single_host(const Arguments& arguments) {
-  const bool one_node = arguments.num_nodes == "1" || arguments.num_nodes == "1:1";
-  if (!one_node || arguments.node_rank != "0") {
-    fail<UsageError>("launch",
-                     "--nnodes {} --node-rank {} asks for several hosts, but convoy launch starts "
-                     "ranks on this one only; try torchrun --no-python, srun or mpirun in front of "
-                     "the command",
-                     arguments.num_nodes, arguments.node_rank);
-  }
-  if (arguments.master_addr != "127.0.0.1" && arguments.master_addr != "localhost") {
-    fail<UsageError>("launch",
-                     "--master-addr is '{}'; expected 127.0.0.1, for all ranks run on this host",
-                     arguments.master_addr);
-  }
-}
 
 /// The words after launch's own options, as a program and its arguments.
 std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
@@ -108,15 +87,26 @@ void print(std::FILE* stream, std::string_view text) {
 }
 
 int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
-  check_single_host(arguments);
   launch::LaunchOptions options = arguments.options;
   options.num_ranks = launch::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
   options.say = [](std::string_view text) { print(stderr, text); };
-  options.tee = [](int rank, bool is_error, std::string_view line) {
+  options.binding = launch::parse_binding(arguments.binding);
+  arguments.output.shows(0, false);  // complains now about what makes no sense
+  arguments.output.shows(0, true);
+  if (arguments.output.given() && arguments.log_dir.empty()) {
+    fail<UsageError>("launch",
+                     "--redirects, --tee and --local-ranks-filter need a folder for the ranks' "
+                     "output; try --log-dir logs");
+  }
+  options.tee = [&](int rank, int local_rank, bool is_error, std::string_view line) {
+    if (!arguments.output.shows(local_rank, is_error)) return;
     print(is_error ? stderr : stdout, fmt::format("[rank {}] {}\n", rank, line));
   };
+  if (const auto hosts = arguments.hosts.read(options)) {
+    return launch::run_ranks_of_host(options, *hosts);
+  }
   return launch::run_ranks(options);
 }
 
@@ -132,7 +122,7 @@ std::vector<std::string> keep_double_dash(std::vector<std::string> arguments) {
 void add_launch(CLI::App& app, Run& run) {
   // Without this limit CLI11 takes `train` in `launch train` for a second command of the program.
   app.require_subcommand(1);
-  CLI::App* command = app.add_subcommand("launch", "Start a command as several ranks on this host");
+  CLI::App* command = app.add_subcommand("launch", "Start a command as several ranks");
   const auto arguments = std::make_shared<Arguments>();
   command->footer(kHelp);
   command->prefix_command();
@@ -142,6 +132,18 @@ void add_launch(CLI::App& app, Run& run) {
   command->add_option("--nproc", arguments->num_ranks)->group("");
   add_option(*command, "--log-dir", arguments->log_dir,
              "Keep each rank's output in this folder and show it with its rank in front");
+  add_option(
+      *command, "-r,--redirects", arguments->output.redirects,
+      "Of that output keep only: 1 (output), 2 (errors), 3 (both), or 0:3,1:2 by local rank");
+  add_option(*command, "-t,--tee", arguments->output.tee, "... but show these all the same");
+  add_option(*command, "--local-ranks-filter", arguments->output.filter,
+             "Show the output of these local ranks only, such as 0,2");
+  add_option(
+      *command, "--bind", arguments->binding,
+      "Processor cores of a rank: cores (a share of its own), numa (those of one NUMA node), "
+      "none (all; the default)");
+  add_option(*command, "--numa-binding", arguments->binding, "torchrun's name of --bind")
+      ->group("");
   add_option(*command, "--max-restarts", arguments->options.max_restarts,
              "Start all ranks again after a failure, this often (0)");
   add_option(*command, "--threads-per-rank", arguments->options.threads_per_rank,
@@ -149,12 +151,9 @@ void add_launch(CLI::App& app, Run& run) {
   add_option(*command, "--grace", arguments->options.grace_seconds,
              "Seconds that the other ranks have to stop when one failed (5)");
   add_option(*command, "--master-port", arguments->options.master_port,
-             "Port on 127.0.0.1 where rank 0 listens (a free one)");
-  add_option(*command, "--nnodes", arguments->num_nodes, "Number of hosts; only 1 is possible");
-  add_option(*command, "--node-rank", arguments->node_rank,
-             "Number of this host; only 0 is possible");
-  add_option(*command, "--master-addr", arguments->master_addr, "Only 127.0.0.1 is possible");
-  for (const char* flag : {"--no-python", "--no_python", "--standalone"}) {
+             "Port where rank 0 listens (a free one)");
+  arguments->hosts.add_to(*command);
+  for (const char* flag : {"--no-python", "--no_python"}) {
     command->add_flag(flag)->group("");  // torchrun's; here it goes without saying
   }
   command->callback([&app, &run, command, arguments] {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convoy/launch/binding.h"
 #include "convoy/launch/failure.h"
 
 namespace convoy::launch {
@@ -23,11 +24,12 @@ struct LaunchOptions {
   int threads_per_rank =
       0;                ///< OMP_NUM_THREADS unless set; 0: one thread when there are many ranks
   int master_port = 0;  ///< where rank 0 listens; 0: a free port
+  Binding binding = Binding::kNone;  ///< which processor cores each rank may use
 
   std::function<void(std::string_view)>
       say;  ///< gets the launcher's own words, the failure report too
   /// Gets the ranks' output line by line when there is a log_dir.
-  std::function<void(int rank, bool is_error, std::string_view line)> tee;
+  std::function<void(int rank, int local_rank, bool is_error, std::string_view line)> tee;
   std::function<void(const FailureReport&)> on_failure;
 };
 

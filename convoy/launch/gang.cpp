@@ -40,12 +40,14 @@ Gang::Gang(const LaunchOptions& options, Place place, fs::path error_dir, fs::pa
       place_(std::move(place)),
       error_dir_(std::move(error_dir)),
       log_dir_(std::move(log_dir)),
+      guardian_(error_dir_.parent_path()),
       ranks_(static_cast<size_t>(options.num_ranks)) {
+  const auto cores = share_cores(options.binding, options.num_ranks, numa_nodes(own_cores()));
   try {
     for (size_t i = 0; i < ranks_.size(); ++i) {
       ranks_[i].report.rank = place_.first_rank + static_cast<int>(i);
       ranks_[i].report.host = host_name();
-      start_rank(ranks_[i]);
+      start_rank(ranks_[i], cores[i]);
     }
   } catch (...) {
     signal_all(SIGKILL);
@@ -62,11 +64,13 @@ Gang::~Gang() {
   }
 }
 
-void Gang::start_rank(Rank& rank) {
+void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
   const std::string index = fmt::format("{}", rank.report.rank);
   Command command{.argv = options_.command,
                   .env = rank_variables(place_, options_, rank.report.rank),
-                  .unset = {"CONVOY_TOKEN"}};
+                  .unset = {"CONVOY_TOKEN"},
+                  .cores = cores,
+                  .announce_fd = guardian_.fd()};
   command.env["TORCHELASTIC_ERROR_FILE"] = file_of(rank, ".json").string();
   command.env["CONVOY_ERROR_FILE"] = file_of(rank, ".json").string();
   command.env["CONVOY_STATUS_FILE"] = file_of(rank, ".status").string();
@@ -81,7 +85,7 @@ void Gang::start_rank(Rank& rank) {
       RankOutput::OnLine on_line;
       if (options_.tee) {
         on_line = [this, number = rank.report.rank, is_error](std::string_view line) {
-          options_.tee(number, is_error, line);
+          options_.tee(number, number - place_.first_rank, is_error, line);
         };
       }
       return std::make_unique<RankOutput>(log_dir_ / ("rank-" + index + suffix), on_line);
@@ -96,7 +100,6 @@ void Gang::start_rank(Rank& rank) {
   rank.alive = true;
   rank.start = Clock::now();
   rank.report.pid = rank.pid;
-  guardian_.watch(rank.pid);
   if (rank.out) rank.out->close_write_end();
   if (rank.err) rank.err->close_write_end();
 }

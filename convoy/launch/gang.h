@@ -15,8 +15,8 @@ namespace convoy::launch {
 /// All ranks of one attempt, from their start to the end of the last.
 class Gang {
  public:
-  /// Starts the ranks; they leave their reasons in `error_dir` and their output in `log_dir` (""
-  /// for none).
+  /// Starts the ranks; they leave their reasons in `error_dir`, which lies in the launcher's
+  /// private folder, and their output in `log_dir` ("" for none).
   Gang(const LaunchOptions& options, Place place, std::filesystem::path error_dir,
        std::filesystem::path log_dir);
   ~Gang();  ///< kills what still runs
@@ -52,7 +52,7 @@ class Gang {
     std::unique_ptr<RankOutput> err;
   };
 
-  void start_rank(Rank& rank);
+  void start_rank(Rank& rank, const std::vector<int>& cores);
   bool any_alive() const;
   void pass_output();
   void collect_ended();

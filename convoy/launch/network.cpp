@@ -52,7 +52,8 @@ Endpoint parse_endpoint(std::string_view text, int default_port) {
   std::string port;
   if (text.starts_with("[")) {
     const size_t close = text.find(']');
-    out.host = text.substr(1, close == std::string_view::npos ? close : close - 1);
+    if (close == std::string_view::npos) text = "";
+    out.host = text.empty() ? "" : text.substr(1, close - 1);
     if (close != std::string_view::npos && text.substr(close + 1).starts_with(":")) {
       port = text.substr(close + 2);
     }

@@ -1,7 +1,9 @@
 #include "convoy/launch/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,13 +57,18 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 /// What the child does between fork and exec: only calls that are safe there. Returns on failure.
 void become(const char* program, char* const* argv, char* const* env, const char* folder,
-            const Command& command, pid_t parent) {
+            const Command& command, const cpu_set_t& cores, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
+  if (command.announce_fd >= 0) {
+    const pid_t own = ::getpid();
+    if (::send(command.announce_fd, &own, sizeof own, MSG_NOSIGNAL) != sizeof own) return;
+  }
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (!command.cores.empty() && ::sched_setaffinity(0, sizeof cores, &cores) != 0) return;
   if (command.stdin_fd >= 0 && ::dup2(command.stdin_fd, 0) < 0) return;
   if (command.stdout_fd >= 0 && ::dup2(command.stdout_fd, 1) < 0) return;
   if (command.stderr_fd >= 0 && ::dup2(command.stderr_fd, 2) < 0) return;
@@ -95,6 +102,9 @@ pid_t spawn(const Command& command) {
   std::vector<std::string> env_texts = merged_environment(command.env, command.unset);
   const std::vector<char*> argv = pointers(argv_texts);
   const std::vector<char*> env = pointers(env_texts);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (int core : command.cores) CPU_SET(core, &cores);
   Pipe trouble = make_pipe();
   const pid_t parent = ::getpid();
 
@@ -104,7 +114,7 @@ pid_t spawn(const Command& command) {
                              std::strerror(errno));
   }
   if (child == 0) {
-    become(program.c_str(), argv.data(), env.data(), folder.c_str(), command, parent);
+    become(program.c_str(), argv.data(), env.data(), folder.c_str(), command, cores, parent);
     const int reason = errno;
     [[maybe_unused]] ssize_t written = ::write(trouble.write.get(), &reason, sizeof reason);
     ::_exit(127);

@@ -45,6 +45,8 @@ struct Command {
   std::map<std::string, std::string> env;   ///< set on top of this process's environment
   std::set<std::string> unset;              ///< variables that it does not get
   std::filesystem::path working_directory;  ///< empty: the current one
+  std::vector<int> cores;                   ///< that it may use; empty: all of this process
+  int announce_fd = -1;                     ///< gets its process id before it runs; -1: nobody
   int stdin_fd = -1;                        ///< -1: inherited
   int stdout_fd = -1;
   int stderr_fd = -1;

@@ -9,6 +9,7 @@
 #include "convoy/base/json.h"
 #include "convoy/data/loader.h"
 #include "convoy/train/job.h"
+#include "convoy/train/seats.h"
 
 namespace convoy::train {
 
@@ -25,6 +26,7 @@ struct RunInfo {
   int64_t max_steps = 0;
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
+  std::vector<Seat> seats;              ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank
   std::vector<std::string> warnings;
 };

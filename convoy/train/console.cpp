@@ -49,6 +49,9 @@ class Console : public Callback {
     item("strategy", "{} ({})", job.strategy, job.reason);
     item("ranks", "{} x {} {}, {} on {}", job.num_ranks(), job.threads,
          job.threads == 1 ? "thread" : "threads", job.devices[0].str(), launch::host_name());
+    for (const auto& line : split(seats_table(info.seats), '\n')) {
+      if (!line.empty()) fmt::print("    {}\n", line);
+    }
     if (job.group.size() > 1) item("collectives", "{}", job.group.engine());
     if (!job.faster.empty()) item("hint", "{}", job.faster);
     item("examples", "{}", human_count(info.num_examples));

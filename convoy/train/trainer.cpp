@@ -148,6 +148,7 @@ void Trainer::prepare() {
   info.max_steps = state_.max_steps;
   info.first_step = state_.global_step;
   info.resumed_from = resumed_from_;
+  info.seats = gather_seats(job_);
   info.shares = stream_->partition_summary();
   info.warnings = stream_->warnings();
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;

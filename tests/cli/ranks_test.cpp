@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <chrono>
@@ -48,8 +49,16 @@ TEST_F(Ranks, EveryWayToStartThemGivesTheSameBits) {
   ASSERT_EQ(run(common + "--nproc 2 --output_dir nproc"), 0) << output_;
   ASSERT_EQ(shell(torchrun("$convoy " + common + "--output_dir torchrun")), 0) << output_;
   expect("torchrun");
+  const auto host = "$convoy launch --nnodes 2 --rdzv_endpoint 127.0.0.1:$port -n 1 " + common +
+                    "--output_dir hosts ";
+  ASSERT_EQ(shell("export CONVOY_TOKEN=$(head -c 24 /dev/urandom | base64); "
+                  "port=$((20000 + $$ % 10000)); " +
+                  host + "& " + host + "; code=$?; wait $! && exit $code"),
+            0)
+      << output_;
+  expect("starting on 2 hosts: ");
   const auto expected = model("single");
-  for (const char* run : {"dp", "launch", "nproc", "torchrun"}) {
+  for (const char* run : {"dp", "launch", "nproc", "torchrun", "hosts"}) {
     EXPECT_TRUE(model(run) == expected) << run;
   }
 }
@@ -91,6 +100,24 @@ TEST_F(Ranks, ATraceShowsInstructionsAndCollectivesOfEachRank) {
     }
     EXPECT_GT(times["aten::mm"], 0) << file;
   }
+}
+
+TEST_F(Ranks, ATableTellsWhereEachRankRuns) {
+  const auto train = "train" + kTiny + "--max_steps 2 --save_strategy no ";
+  ASSERT_EQ(run("launch -n 2 --log-dir logs -r 0:3 " + train), 0) << output_;
+  EXPECT_EQ(output_.find("strategy "), std::string::npos) << "rank 0 is kept only: " << output_;
+  ASSERT_EQ(run("launch -n 2 " + train), 0) << output_;
+  EXPECT_EQ(output_.find("cores"), std::string::npos) << "nothing to tell: " << output_;
+  expect("convoy launch started 2 ranks");
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
+  ASSERT_EQ(run("launch -n 2 --numa-binding exclusive " + train), 0) << output_;
+  const auto table = output_.find("rank  host");
+  ASSERT_NE(table, std::string::npos) << output_;
+  EXPECT_NE(output_.find("cpu     0", table), std::string::npos) << output_;
+  EXPECT_NE(run("launch -n 2 --tee 3 " + train), 0);
+  expect("try --log-dir logs");
+  EXPECT_NE(run("launch -n 2 --log-dir logs --tee 5 " + train), 0);
+  expect("--tee is '5'; expected 0, 1 (output), 2 (errors) or 3 (both)");
 }
 
 TEST_F(Ranks, EvaluationIsTheSameOnTwoRanks) {
@@ -259,6 +286,25 @@ TEST_F(Endless, ARestartGoesOnFromTheLastCheckpointToTheSameBits) {
   others_.clear();
   ASSERT_EQ(run("launch -n 2 train" + kTiny + "--max_steps 700 --output_dir calm"), 0) << output_;
   EXPECT_TRUE(model("calm") == model("out"));
+}
+
+TEST_F(Ranks, TheRestGoesOnWhenAHostIsLost) {
+  const auto agent = [](const std::string& conf) {
+    return "$convoy launch --nnodes 1:2 --rdzv-endpoint 127.0.0.1:$port -n 1 --rdzv-conf " + conf +
+           " train" + kTiny + "--max_steps 600 --save_steps 50 --output_dir out & ";
+  };
+  ASSERT_EQ(shell("export CONVOY_TOKEN=$(head -c 24 /dev/urandom | base64); "
+                  "port=$((20000 + $$ % 10000)); " +
+                  agent("last_call_timeout=3,is_host=true") + "a=$!; " + agent("is_host=false") +
+                  "b=$!; i=0; until [ -e out/checkpoint-100 -o $i -gt 500 ]; do sleep 0.02; "
+                  "i=$((i + 1)); done; kill -9 $b; wait $a"),
+            0)
+      << output_;
+  expect("strategy       ddp");
+  expect("is lost: it closed the connection");
+  expect("forming the job anew with 1 of 1 to 2 hosts");
+  expect("start 2: going on from out/checkpoint-");
+  EXPECT_EQ(json("out/trainer_state.json")["global_step"], 600);
 }
 
 TEST_F(Ranks, ARestartTakesNoCheckpointOfAnotherJob) {

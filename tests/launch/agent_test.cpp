@@ -196,7 +196,8 @@ TEST_F(Agent, KeepsAndPassesOnOutput) {
   std::vector<std::string> lines;
   options_.log_dir = folder_ / "logs";
   options_.num_ranks = 2;
-  options_.tee = [&](int rank, bool is_error, std::string_view line) {
+  options_.tee = [&](int rank, int local_rank, bool is_error, std::string_view line) {
+    EXPECT_EQ(rank, local_rank);
     lines.push_back(fmt::format("{} {} {}", rank, is_error, line));
   };
   EXPECT_EQ(run("echo one; printf 'a\\rb\\rtwo\\n'; printf unfinished; echo bad $RANK >&2; "

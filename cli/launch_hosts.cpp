@@ -1,0 +1,121 @@
+#include "cli/launch_hosts.h"
+
+#include <map>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr int kDefaultPort = 29400;  // torchrun's
+constexpr int kMostNodes = 65536;
+
+/// "4" or "2:4".
+std::pair<int, int> read_range(const std::string& text) {
+  const auto parts = split(text, ':');
+  int64_t low = 0;
+  int64_t high = 0;
+  if (parts.empty() || parts.size() > 2 || !parse_number(parts.front(), low) ||
+      !parse_number(parts.back(), high) || low < 1 || high < low || high > kMostNodes) {
+    fail<UsageError>("launch",
+                     "--nnodes is '{}'; expected a number of hosts or the smallest and largest, "
+                     "such as 2:4",
+                     text);
+  }
+  return {static_cast<int>(low), static_cast<int>(high)};
+}
+
+/// torchrun's --rdzv-conf: "key=value,key=value".
+void read_conf(const std::string& text, launch::HostOptions& out) {
+  auto& options = out.rendezvous;
+  const std::map<std::string, double*> numbers = {
+      {"join_timeout", &options.join_timeout},
+      {"timeout", &options.join_timeout},
+      {"last_call_timeout", &options.last_call_timeout},
+      {"heartbeat_timeout", &options.heartbeat_timeout}};
+  for (const std::string& part : split(text, ',')) {
+    if (trim(part).empty()) continue;
+    const size_t equals = part.find('=');
+    const std::string key = trim(part.substr(0, equals));
+    const std::string value = equals == std::string::npos ? "" : trim(part.substr(equals + 1));
+    if (key == "is_host" && (value == "true" || value == "false" || value == "1" || value == "0")) {
+      out.serves = value == "true" || value == "1";
+    } else if (!numbers.contains(key) || !parse_number(value, *numbers.at(key)) ||
+               !(*numbers.at(key) > 0)) {
+      fail<UsageError>("launch",
+                       "--rdzv-conf has '{}'; expected join_timeout, last_call_timeout or "
+                       "heartbeat_timeout = seconds, or is_host = true or false",
+                       trim(part));
+    }
+  }
+}
+
+}  // namespace
+
+void HostArguments::add_to(CLI::App& command) {
+  add_option(command, "--nnodes", num_nodes, "Number of hosts, or the smallest and largest: 2:4")
+      ->group("Several hosts");
+  add_option(command, "--node-rank", node_rank, "Number of this host, from 0 (any that is free)")
+      ->group("Several hosts");
+  add_option(command, "--rdzv-endpoint", endpoint,
+             "host:port where the hosts meet; the host with this address serves it (port 29400)")
+      ->group("Several hosts");
+  add_option(command, "--rdzv-id", run_id, "Name of the job, the same on all hosts")
+      ->group("Several hosts");
+  add_option(command, "--rdzv-conf", conf,
+             "join_timeout=600,last_call_timeout=5,heartbeat_timeout=10 in seconds, is_host=true")
+      ->group("Several hosts");
+  add_option(command, "--token-file", token_file,
+             "File with the secret that all hosts share, readable by its owner only; else the "
+             "environment variable CONVOY_TOKEN")
+      ->group("Several hosts");
+  add_option(command, "--local-addr", local_address, "Address by which others reach this host")
+      ->group("Several hosts");
+  add_option(command, "--rdzv-backend", backend, "c10d or static: both mean convoy's own")
+      ->group("");
+  add_option(command, "--master-addr", master_addr, "The same as --rdzv-endpoint without a port")
+      ->group("");
+  command.add_flag("--standalone", standalone)->group("");
+}
+
+std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptions& launch) const {
+  launch::HostOptions out;
+  auto& options = out.rendezvous;
+  std::tie(options.min_nodes, options.max_nodes) = read_range(num_nodes);
+  if (backend != "c10d" && backend != "static") {
+    fail<UsageError>("launch", "--rdzv-backend is '{}'; expected c10d or static", backend);
+  }
+  if (standalone || options.max_nodes == 1) {
+    if (options.max_nodes > 1 || node_rank > 0) {
+      fail<UsageError>("launch",
+                       "--nnodes {} --node-rank {} do not fit together or not with --standalone; "
+                       "expected --nnodes of at least 2 for several hosts",
+                       num_nodes, node_rank);
+    }
+    return std::nullopt;
+  }
+  if (node_rank >= options.max_nodes || node_rank < -1) {
+    fail<UsageError>("launch", "--node-rank is {}; expected a number from 0 to {}", node_rank,
+                     options.max_nodes - 1);
+  }
+  if (endpoint.empty() && master_addr.empty()) {
+    fail<UsageError>("launch",
+                     "--nnodes {} needs a place where the hosts meet; try --rdzv-endpoint "
+                     "host0:29400 with the name of one of them, the same on all",
+                     num_nodes);
+  }
+  if (endpoint.empty() && node_rank >= 0) out.serves = node_rank == 0;
+  out.endpoint = endpoint.empty() ? launch::parse_endpoint(master_addr, kDefaultPort)
+                                  : launch::parse_endpoint(endpoint, kDefaultPort);
+  read_conf(conf, out);
+  out.node_rank = node_rank;
+  out.token_file = token_file;
+  out.local_address = local_address;
+  options.run_id = run_id;
+  options.max_restarts = launch.max_restarts;
+  options.answer_timeout = 2 * launch.interrupt_grace_seconds;
+  return out;
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,294 @@
+#include "convoy/launch/host_agent.h"
+
+#include <poll.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/agent_parts.h"
+#include "convoy/launch/gang.h"
+#include "convoy/launch/rendezvous_client.h"
+#include "convoy/launch/rendezvous_server.h"
+#include "convoy/launch/secret.h"
+#include "convoy/launch/signals.h"
+
+namespace convoy::launch {
+namespace {
+
+bool means_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// A socket that listens at the endpoint if that is on this host, and the address it has.
+std::pair<Descriptor, Endpoint> listen_at(const Endpoint& endpoint, std::optional<bool> serves) {
+  int reason = EADDRNOTAVAIL;
+  for (Address address : Address::resolve(endpoint.host, endpoint.port)) {
+    if (serves == false || (!address.is_own() && serves != true)) continue;
+    // A Kubernetes service has an address of its own, and Debian gives a host's own name one that
+    // only the host itself can reach.
+    if (!address.is_own() || (address.is_loopback() && !means_loopback(endpoint.host))) {
+      address = outward_address();
+    }
+    address.set_port(endpoint.port);
+    Descriptor socket = listen_on(address);
+    if (socket.get() >= 0) {
+      return {std::move(socket), Endpoint{address.host(), endpoint.port}};
+    }
+    reason = errno;
+  }
+  if (serves == true) {
+    fail<UsageError>("launch", "cannot serve the rendezvous at {}: {}; try another port or address",
+                     endpoint.to_text(), std::strerror(reason));
+  }
+  return {Descriptor(), endpoint};
+}
+
+class HostAgent {
+ public:
+  HostAgent(const LaunchOptions& options, const HostOptions& host)
+      : options_(options), host_(host) {
+    const std::string secret = read_secret(
+        host.token_file, [](const char* name) -> const char* { return std::getenv(name); });
+    options_.say = [this, say = options.say](std::string_view text) {
+      const std::lock_guard lock(say_mutex_);
+      if (say) say(text);
+    };
+    auto [socket, endpoint] = listen_at(host.endpoint, host.serves);
+    endpoint_ = endpoint;
+    if (socket.get() >= 0) {
+      say(options_, "[launch] serving the rendezvous of {} to {} hosts at {}\n",
+          host.rendezvous.min_nodes, host.rendezvous.max_nodes, endpoint.to_text());
+      server_ = std::make_unique<RendezvousServer>(
+          std::move(socket), host.rendezvous, secret,
+          [this](const std::string& text) { say(options_, "{}\n", text); });
+    }
+    client_ = std::make_unique<RendezvousClient>(endpoint, host.rendezvous.run_id, secret,
+                                                 host.local_address);
+  }
+
+  int run() {
+    connect();
+    if (channel_) send_ready();
+    while (!code_) {
+      obey_signals();
+      if (!channel_) break;
+      channel_->pump(host_.rendezvous.heartbeat_timeout / 4);
+      while (const auto message = channel_->next()) handle(*message);
+      if (code_) break;
+      if (gang_) {
+        look_after_ranks();
+      } else {
+        pollfd watched{channel_->fd(), POLLIN, 0};
+        ::poll(&watched, 1, 20);
+      }
+      check_channel();
+    }
+    channel_.reset();
+    return code_.value_or(128 + interrupted_by_);
+  }
+
+ private:
+  void connect() {
+    const double since = wall_time();
+    while (!channel_) {
+      channel_ = client_->step();
+      if (!channel_) ::poll(nullptr, 0, 20);
+      if (const auto signal = signals_.next()) {
+        interrupted_by_ = *signal;
+        channel_.reset();
+        return;
+      }
+      if (!channel_ && wall_time() - since > host_.rendezvous.join_timeout) {
+        fail<CommunicationError>(
+            "launch",
+            "no rendezvous at {} within {}: {}; expected the host that has this address to run "
+            "convoy launch too, and no firewall between",
+            endpoint_.to_text(), human_seconds(host_.rendezvous.join_timeout), client_->trouble());
+      }
+    }
+  }
+
+  void send_ready() {
+    const std::string own =
+        host_.local_address.empty() ? client_->own_address().host() : host_.local_address;
+    channel_->send({{"type", "ready"},
+                    {"host", host_name()},
+                    {"address", host_.local_address},
+                    {"serves", server_ != nullptr},
+                    {"node_rank", host_.node_rank},
+                    {"num_ranks", options_.num_ranks},
+                    {"port", options_.master_port > 0 ? options_.master_port : free_port(own)},
+                    {"command", join(options_.command, " ")}});
+  }
+
+  void handle(const Json& message) {
+    const std::string type = message.at("type");
+    if (type == "start") {
+      start(message);
+    } else if (type == "stop" && gang_ && interrupted_by_ == 0) {
+      message.at("save").get<bool>() ? gang_->interrupt(SIGTERM) : gang_->stop();
+    } else if (type == "again") {
+      tell(message);
+      if (interrupted_by_ == 0) send_ready();
+      if (interrupted_by_ != 0) code_ = 128 + interrupted_by_;
+    } else if (type == "finish") {
+      tell(message);
+      say(options_, "{}", message.at("text").get<std::string>());
+      code_ = message.at("code").get<int>();
+    } else if (type == "wait") {
+      say(options_, "[launch] {}\n", message.at("why").get<std::string>());
+    } else if (type == "refuse") {
+      fail<UsageError>("launch", "the rendezvous at {} refused this host: {}", endpoint_.to_text(),
+                       message.at("why").get<std::string>());
+    }
+  }
+
+  void tell(const Json& message) {
+    if (!message.contains("report")) return;
+    const Json& report = message["report"];
+    std::vector<RankReport> ranks;
+    for (const Json& rank : report.at("ranks")) ranks.push_back(rank_report_from_json(rank));
+    tell_failure(options_, FailureReport(report.at("command"), std::move(ranks)), logs_);
+  }
+
+  void start(const Json& message) {
+    Place place;
+    message.at("node_rank").get_to(place.node_rank);
+    message.at("num_nodes").get_to(place.num_nodes);
+    message.at("first_rank").get_to(place.first_rank);
+    message.at("world_size").get_to(place.world_size);
+    message.at("master_addr").get_to(place.master_addr);
+    message.at("master_port").get_to(place.master_port);
+    message.at("round").get_to(place.round);
+    message.at("restarts").get_to(place.restarts);
+    message.at("job_start").get_to(place.job_start);
+    message.at("run_id").get_to(place.run_id);
+    const std::string& own = host_.local_address;
+    const auto named = own.empty() ? std::vector<Address>() : Address::resolve(own, 0);
+    place.interface = (named.empty() ? client_->own_address() : named[0]).interface();
+    if (server_) say_table(message.at("table"));
+    told_ = Told::kNothing;
+    place_ = place;
+    try {
+      logs_ = log_folder(options_, place.round);
+      gang_ = std::make_unique<Gang>(options_, place, errors_.make(place.round), logs_);
+    } catch (const Error& error) {
+      RankReport report{.rank = place.first_rank, .host = host_name()};
+      report.end = RankEnd::kFailed;
+      report.exit_code = 2;
+      report.early = true;
+      report.end_time = wall_time();
+      report.error = RankError{.rank = report.rank,
+                               .host = report.host,
+                               .time = report.end_time,
+                               .kind = "UsageError",
+                               .error = error.what()};
+      send_ended({report});
+    }
+  }
+
+  void say_table(const Json& table) {
+    std::vector<std::string> hosts;
+    for (const Json& row : table) {
+      const int first = row.at("first_rank");
+      std::vector<int> ranks;
+      for (int i = 0; i < row.at("num_ranks").get<int>(); ++i) ranks.push_back(first + i);
+      hosts.push_back(fmt::format("{} ({}) rank{} {}", row.at("host").get<std::string>(),
+                                  row.at("address").get<std::string>(), ranks.size() > 1 ? "s" : "",
+                                  compact_ranks(ranks)));
+    }
+    say(options_, "[launch] starting on {} host{}: {}\n", hosts.size(),
+        hosts.size() == 1 ? "" : "s", join(hosts, "; "));
+  }
+
+  void look_after_ranks() {
+    if (!gang_->tick()) {
+      auto reports = gang_->reports();
+      gang_.reset();
+      return send_ended(reports);
+    }
+    const Told now = !gang_->failed()     ? Told::kNothing
+                     : gang_->has_cause() ? Told::kCause
+                                          : Told::kFailure;
+    if (now > told_) channel_->send({{"type", "failing"}, {"cause", now == Told::kCause}});
+    told_ = std::max(told_, now);
+  }
+
+  void send_ended(const std::vector<RankReport>& reports) {
+    bool succeeded = true;
+    Json ranks = Json::array();
+    for (const RankReport& report : reports) {
+      succeeded &= report.end == RankEnd::kSucceeded;
+      ranks.push_back(to_json(report));
+    }
+    channel_->send(
+        {{"type", "ended"}, {"succeeded", succeeded}, {"time", wall_time()}, {"ranks", ranks}});
+  }
+
+  void obey_signals() {
+    while (const auto signal = signals_.next()) {
+      if (interrupted_by_ == 0) {
+        interrupted_by_ = *signal;
+        channel_->send({{"type", "leave"}, {"signal", *signal}});
+      } else if (!gang_) {
+        code_ = 128 + interrupted_by_;
+      }
+      if (gang_) gang_->interrupt(*signal);
+    }
+  }
+
+  /// Without the host of the rendezvous nobody tells what the others do.
+  void check_channel() {
+    const double timeout = host_.rendezvous.heartbeat_timeout;
+    std::string why = channel_->why_ended();
+    if (why.empty() && channel_->silent_seconds() > timeout) {
+      why = fmt::format("silent for {:g} s", timeout);
+    }
+    if (why.empty()) return;
+    if (gang_) {
+      gang_->stop();
+      while (gang_->tick()) {
+        if (const auto signal = signals_.next()) gang_->interrupt(*signal);
+      }
+      gang_.reset();
+    }
+    channel_.reset();
+    if (interrupted_by_ != 0) return;
+    fail<CommunicationError>("launch",
+                             "the host of the rendezvous at {} is gone: {}; the ranks of this host "
+                             "were stopped; try to start again on all hosts",
+                             endpoint_.to_text(), why);
+  }
+
+  enum class Told { kNothing, kFailure, kCause };
+
+  LaunchOptions options_;
+  const HostOptions host_;
+  const PrivateFolder errors_{"convoy-launch"};
+  std::mutex say_mutex_;
+  SignalCatcher signals_;
+  Endpoint endpoint_;
+  std::unique_ptr<RendezvousServer> server_;
+  std::unique_ptr<RendezvousClient> client_;
+  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<Gang> gang_;
+  Place place_;
+  std::filesystem::path logs_;
+  Told told_ = Told::kNothing;
+  int interrupted_by_ = 0;
+  std::optional<int> code_;
+};
+
+}  // namespace
+
+int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host) {
+  check(options);
+  return HostAgent(options, host).run();
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "convoy/launch/agent.h"
+#include "convoy/launch/network.h"
+#include "convoy/launch/rendezvous.h"
+
+namespace convoy::launch {
+
+/// How this host meets the others.
+struct HostOptions {
+  Endpoint endpoint;  ///< where the rendezvous is; the host that has this address serves it
+  std::optional<bool> serves;  ///< says so instead of the address
+  int node_rank = -1;          ///< -1: whichever is free
+  std::string token_file;      ///< of the shared secret; "": CONVOY_TOKEN
+  std::string local_address;  ///< by which the others reach this host; "": the one it connects from
+  RendezvousOptions rendezvous;  ///< what counts is what the serving host says
+};
+
+/// Like run_ranks, for one of several hosts: meets the others, starts this host's ranks of the
+/// common job, and again whenever the job is formed anew. All hosts return the same code; the one
+/// that serves the rendezvous has the report.
+/// Throws CommunicationError when the rendezvous cannot be reached or its host is gone, after the
+/// ranks here have ended.
+int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host);
+
+}  // namespace convoy::launch

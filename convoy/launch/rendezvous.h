@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/launch/failure.h"
+
+namespace convoy::launch {
+
+struct RendezvousOptions {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  double join_timeout = 600;     ///< seconds for the smallest number of hosts to come
+  double last_call_timeout = 5;  ///< for more of them, once the smallest number is there
+  double heartbeat_timeout = 10;
+  double answer_timeout = 60;  ///< for a host to say how its ranks ended when told to stop them
+  std::string run_id = "none";
+};
+
+/// The rules by which hosts form a job, fail, start again and end: no sockets, no clock. A host
+/// sends `ready` when its ranks can start, `failing` when one failed, `ended` when all have ended,
+/// and `leave` when somebody stops it; it gets `start`, `stop`, `again` and `finish`.
+class Rendezvous {
+ public:
+  using Send = std::function<void(int member, const Json& message)>;
+  using Say = std::function<void(const std::string&)>;
+
+  Rendezvous(RendezvousOptions options, Send send, Say say);
+
+  void join(int member, const std::string& address, double now);
+  void receive(int member, const Json& message, double now);
+  void lose(int member, const std::string& why, double now);
+  /// Does what time brings; to be called often.
+  void tick(double now);
+
+  bool over() const { return state_ == State::kOver; }
+
+ private:
+  enum class State { kWaiting, kRunning, kStopping, kOver };
+  enum class Reason { kNone, kFailure, kMembership, kLeave };
+  enum class Phase { kJoined, kReady, kRunning, kEnded };
+
+  struct Member {
+    std::string host, address;
+    int wanted_rank = -1;
+    int node_rank = -1;  ///< in the present or last round
+    int num_ranks = 0;
+    int port = 0;
+    Phase phase = Phase::kJoined;
+    bool in_round = false;
+    bool succeeded = false;
+    int leave_signal = 0;
+    std::vector<RankReport> reports;
+  };
+
+  void ready(int id, Member& member, const Json& message, double now);
+  void ended(Member& member, const Json& message, double now);
+  void leave(int id, int signal, double now);
+  void wait_for_hosts(double now);
+  void start(double now);
+  void stop(Reason reason, bool save, double now);
+  void conclude(double now);
+  void after_failure(double now);
+  void again(double now, const Json& report = {});
+  void finish(int code, const std::string& text, const Json& report = {});
+  std::vector<int> candidates() const;
+  std::string who(const Member& member) const;
+  bool all_in_round(Phase phase) const;
+
+  RendezvousOptions options_;
+  Send send_;
+  Say say_;
+  State state_ = State::kWaiting;
+  Reason reason_ = Reason::kNone;
+  std::map<int, Member> members_;
+  std::string command_;
+  int host_member_ = -1;  ///< of the agent that serves the rendezvous; it gets the report
+  int round_ = 0;
+  int restarts_ = 0;
+  int last_size_ = 0;
+  bool lost_one_ = false;  ///< of this round
+  double job_start_ = 0;
+  double waiting_since_ = 0;
+  double last_came_ = 0;
+  double stopping_since_ = 0;
+  std::optional<double> stop_at_;
+};
+
+}  // namespace convoy::launch

@@ -1,0 +1,92 @@
+#include "convoy/launch/rendezvous_client.h"
+
+#include "convoy/base/error.h"
+#include "convoy/launch/secret.h"
+
+namespace convoy::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kLongestGreeting = 4096;
+constexpr std::chrono::milliseconds kRetry{500};
+constexpr std::chrono::seconds kGreeting{10};
+
+}  // namespace
+
+RendezvousClient::RendezvousClient(Endpoint endpoint, std::string run_id, std::string secret,
+                                   std::string local_address)
+    : endpoint_(std::move(endpoint)),
+      run_id_(std::move(run_id)),
+      secret_(std::move(secret)),
+      local_address_(std::move(local_address)) {}
+
+std::unique_ptr<Channel> RendezvousClient::step() {
+  if (!socket_) {
+    if (Clock::now() >= retry_at_) connect();
+    return nullptr;
+  }
+  socket_->pump();
+  while (const auto line = socket_->next()) {
+    if (auto channel = answer(*line)) return channel;
+    if (!socket_) return nullptr;
+  }
+  if (socket_->ended()) {
+    give_up(socket_->why_ended());
+  } else if (Clock::now() - since_ > kGreeting) {
+    give_up("it does not answer");
+  }
+  return nullptr;
+}
+
+void RendezvousClient::connect() {
+  const auto addresses = Address::resolve(endpoint_.host, endpoint_.port);
+  if (addresses.empty()) return give_up("nobody knows the name");
+  since_ = Clock::now();
+  nonce_ = fresh_nonce();
+  expected_proof_.reset();
+  socket_.emplace(start_connect(addresses[next_address_++ % addresses.size()], local_address_),
+                  kLongestGreeting);
+}
+
+void RendezvousClient::give_up(const std::string& why) {
+  trouble_ = why;
+  socket_.reset();
+  retry_at_ = Clock::now() + kRetry;
+}
+
+std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
+  const Json said = Json::parse(line, nullptr, false);
+  const auto word = [&](const char* key) {
+    return said.is_object() && said.contains(key) && said[key].is_string()
+               ? said[key].get<std::string>()
+               : "";
+  };
+  if (const auto why = word("refused"); !why.empty()) {
+    fail<UsageError>("launch",
+                     "the rendezvous at {} turned this host away: {}; expected the same secret and "
+                     "--rdzv-id on all hosts",
+                     endpoint_.to_text(), why);
+  }
+  if (!expected_proof_) {
+    if (word("nonce").empty()) {
+      give_up("it is no rendezvous of convoy");
+      return nullptr;
+    }
+    const Proofs proofs(secret_, run_id_, word("nonce"), nonce_);
+    expected_proof_ = proofs.of_host;
+    session_key_ = proofs.session_key;
+    socket_->send(Json{{"nonce", nonce_}, {"run_id", run_id_}, {"proof", proofs.of_joiner}}.dump());
+    return nullptr;
+  }
+  if (!same_proof(word("proof"), *expected_proof_)) {
+    fail<UsageError>("launch",
+                     "who answers at {} does not know the secret of this job; expected the host of "
+                     "the rendezvous there; try another port",
+                     endpoint_.to_text());
+  }
+  own_ = Address::of_socket(socket_->fd());
+  return std::make_unique<Channel>(std::move(*socket_), *session_key_, false);
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convoy/launch/channel.h"
+#include "convoy/launch/network.h"
+
+namespace convoy::launch {
+
+/// An agent's way into a rendezvous: connects to its host, again and again until it answers, and
+/// exchanges proofs. To be called often; never waits.
+class RendezvousClient {
+ public:
+  /// `local_address`: from which to connect, "" for any.
+  RendezvousClient(Endpoint endpoint, std::string run_id, std::string secret,
+                   std::string local_address);
+
+  /// The channel once it is open. Throws UsageError when the host refuses this agent or does not
+  /// know the secret itself.
+  std::unique_ptr<Channel> step();
+
+  /// Why there is no channel yet.
+  const std::string& trouble() const { return trouble_; }
+  /// The address of this host towards the other; valid once step() gave the channel.
+  const Address& own_address() const { return own_; }
+
+ private:
+  void connect();
+  std::unique_ptr<Channel> answer(const std::string& line);
+  void give_up(const std::string& why);
+
+  Endpoint endpoint_;
+  std::string run_id_, secret_, local_address_;
+  std::optional<LineSocket> socket_;
+  std::string nonce_;
+  std::optional<std::string> expected_proof_, session_key_;
+  std::string trouble_ = "not tried yet";
+  size_t next_address_ = 0;
+  std::chrono::steady_clock::time_point retry_at_, since_;
+  Address own_;
+};
+
+}  // namespace convoy::launch

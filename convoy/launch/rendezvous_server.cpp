@@ -1,0 +1,193 @@
+#include "convoy/launch/rendezvous_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/launch/channel.h"
+#include "convoy/launch/error_file.h"
+#include "convoy/launch/network.h"
+#include "convoy/launch/secret.h"
+
+namespace convoy::launch {
+namespace {
+
+constexpr size_t kLongestGreeting = 4096;
+constexpr size_t kMostVisitors = 256;
+constexpr double kGreetingSeconds = 10;
+constexpr double kClosingSeconds = 2;
+
+}  // namespace
+
+/// What the thread works on.
+class RendezvousServer::Desk {
+ public:
+  Desk(Descriptor listener, RendezvousOptions options, std::string secret, Rendezvous::Say say)
+      : listener_(std::move(listener)),
+        heartbeat_timeout_(options.heartbeat_timeout),
+        run_id_(options.run_id),
+        secret_(std::move(secret)),
+        say_(std::move(say)),
+        rendezvous_(
+            std::move(options), [this](int id, const Json& message) { tell(id, message); }, say_) {
+    set_nonblocking(listener_.get());
+  }
+
+  void turn() {
+    wait();
+    accept();
+    greet();
+    listen();
+    rendezvous_.tick(wall_time());
+    for (auto& [id, channel] : members_) channel.pump(heartbeat_timeout_ / 4);
+  }
+
+  bool is_empty() const { return members_.empty(); }
+
+ private:
+  struct Visitor {
+    LineSocket socket;
+    std::string nonce = fresh_nonce();
+    double since = wall_time();
+  };
+
+  void wait() {
+    std::vector<pollfd> watched = {{listener_.get(), POLLIN, 0}};
+    for (const auto& [id, visitor] : visitors_) watched.push_back({visitor.socket.fd(), POLLIN, 0});
+    for (const auto& [id, channel] : members_) watched.push_back({channel.fd(), POLLIN, 0});
+    ::poll(watched.data(), watched.size(), 50);
+  }
+
+  void accept() {
+    while (true) {
+      Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (socket.get() < 0) return;
+      if (visitors_.size() >= kMostVisitors) {  // the one that has stood at the door longest goes
+        turn_away(visitors_.begin()->first, "too many connections at once");
+      }
+      auto& visitor =
+          visitors_.emplace(next_id_++, Visitor{LineSocket(std::move(socket), kLongestGreeting)})
+              .first->second;
+      visitor.socket.send(Json{{"convoy", 1}, {"nonce", visitor.nonce}}.dump());
+      visitor.socket.pump();
+    }
+  }
+
+  void greet() {
+    std::vector<std::pair<int, std::string>> away;
+    for (auto it = visitors_.begin(); it != visitors_.end();) {
+      auto& [id, visitor] = *it++;
+      visitor.socket.pump();
+      if (const auto line = visitor.socket.next()) {
+        if (const auto why = admit(id, visitor, *line); !why.empty()) away.emplace_back(id, why);
+      } else if (visitor.socket.ended()) {
+        away.emplace_back(id, visitor.socket.why_ended());
+      } else if (wall_time() - visitor.since > kGreetingSeconds) {
+        away.emplace_back(id, "it said nothing");
+      }
+    }
+    for (const auto& [id, why] : away) turn_away(id, why);
+    for (int id : admitted_) visitors_.erase(id);
+    admitted_.clear();
+  }
+
+  /// Lets a visitor in that knows the secret; else the reason why not.
+  std::string admit(int id, Visitor& visitor, const std::string& line) {
+    const Json said = Json::parse(line, nullptr, false);
+    const auto word = [&](const char* key) {
+      return said.is_object() && said.contains(key) && said[key].is_string()
+                 ? said[key].get<std::string>()
+                 : "";
+    };
+    const std::string nonce = word("nonce");
+    const std::string proof = word("proof");
+    if (nonce.empty() || proof.empty()) return "it does not speak this protocol";
+    const auto refuse = [&](const char* why) {
+      visitor.socket.send(Json{{"refused", why}}.dump());
+      visitor.socket.pump();
+      return std::string(why);
+    };
+    if (word("run_id") != run_id_) return refuse("another --rdzv-id");
+    const Proofs proofs(secret_, run_id_, visitor.nonce, nonce);
+    if (!same_proof(proof, proofs.of_joiner)) return refuse("a wrong secret");
+    visitor.socket.send(Json{{"proof", proofs.of_host}}.dump());
+    const std::string host = visitor.socket.peer_host();
+    members_.emplace(id, Channel(std::move(visitor.socket), proofs.session_key, true));
+    admitted_.push_back(id);
+    rendezvous_.join(id, host, wall_time());
+    return "";
+  }
+
+  /// Says so once for each address and reason: noise must not fill a log.
+  void turn_away(int id, const std::string& why) {
+    const LineSocket& socket = visitors_.at(id).socket;
+    if (told_.size() < kMostVisitors && told_.insert(socket.peer_host() + why).second) {
+      say_(fmt::format("[launch] turned {} away: {}", socket.peer(), why));
+    }
+    visitors_.erase(id);
+  }
+
+  void listen() {
+    std::vector<std::pair<int, std::string>> gone;
+    for (auto& [id, channel] : members_) {
+      channel.pump(heartbeat_timeout_ / 4);
+      while (const auto message = channel.next()) {
+        rendezvous_.receive(id, *message, wall_time());
+      }
+      if (channel.ended()) {
+        gone.emplace_back(id, channel.why_ended());
+      } else if (channel.silent_seconds() > heartbeat_timeout_) {
+        gone.emplace_back(id, fmt::format("silent for {:g} s", heartbeat_timeout_));
+      }
+    }
+    for (const auto& [id, why] : gone) {
+      members_.erase(id);
+      rendezvous_.lose(id, why, wall_time());
+    }
+  }
+
+  void tell(int id, const Json& message) {
+    if (const auto found = members_.find(id); found != members_.end()) found->second.send(message);
+  }
+
+  Descriptor listener_;
+  double heartbeat_timeout_;
+  std::string run_id_, secret_;
+  Rendezvous::Say say_;
+  std::map<int, Visitor> visitors_;
+  std::map<int, Channel> members_;
+  std::vector<int> admitted_;
+  std::set<std::string> told_;
+  int next_id_ = 0;
+  Rendezvous rendezvous_;
+};
+
+RendezvousServer::RendezvousServer(Descriptor listener, RendezvousOptions options,
+                                   std::string secret, std::function<void(const std::string&)> say)
+    : desk_(std::make_unique<Desk>(std::move(listener), std::move(options), std::move(secret),
+                                   std::move(say))) {
+  thread_ = std::thread([this] {
+    const auto until = [&](const auto& done) {
+      try {
+        while (!done()) desk_->turn();
+      } catch (const std::exception& error) {  // the members notice that nobody answers
+        desk_.reset();
+      }
+    };
+    until([&] { return closing_.load(); });
+    if (!desk_) return;
+    const double since = wall_time();
+    // Closing a socket that holds something unread would lose what was sent last.
+    until([&] { return desk_->is_empty() || wall_time() - since > kClosingSeconds; });
+  });
+}
+
+RendezvousServer::~RendezvousServer() {
+  closing_ = true;
+  thread_.join();
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "convoy/launch/environment.h"
+
+// The secret that the hosts of one job share, and proofs that one knows it.
+namespace convoy::launch {
+
+/// The shared secret: from `file` when one is given, else from CONVOY_TOKEN. Throws UsageError when
+/// there is none, when it is shorter than 16 characters, or when others may read the file.
+std::string read_secret(const std::filesystem::path& file, const GetEnv& get);
+
+/// HMAC-SHA256 (RFC 2104) as 64 hexadecimal digits.
+std::string hmac(std::string_view key, std::string_view text);
+
+/// Compares in a time that does not tell where the difference is.
+bool same_proof(std::string_view a, std::string_view b);
+
+/// 32 hexadecimal digits that nobody can guess.
+std::string fresh_nonce();
+
+/// What two sides of a connection make of the secret and of both their nonces: each proves to know
+/// the secret without telling it, and what they say later carries a code that only they can make.
+struct Proofs {
+  Proofs(std::string_view secret, std::string_view run_id, std::string_view host_nonce,
+         std::string_view joiner_nonce);
+
+  std::string of_joiner;
+  std::string of_host;
+  std::string session_key;
+};
+
+}  // namespace convoy::launch

@@ -1,0 +1,57 @@
+#include "convoy/train/seats.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "convoy/launch/binding.h"
+#include "convoy/launch/error_file.h"
+#include "convoy/report/table.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr int64_t kWords = 16;  // of eight bytes, for each of the three texts
+
+void put(at::Tensor words, const std::string& text) {
+  const auto bytes = std::min<size_t>(text.size(), kWords * sizeof(int64_t) - 1);
+  std::memcpy(words.data_ptr<int64_t>(), text.data(), bytes);
+}
+
+std::string take(const at::Tensor& words) {
+  const auto* text = reinterpret_cast<const char*>(words.data_ptr<int64_t>());
+  return {text, ::strnlen(text, kWords * sizeof(int64_t))};
+}
+
+}  // namespace
+
+std::vector<Seat> gather_seats(const Job& job) {
+  auto own = at::zeros({3, kWords}, at::kLong);
+  put(own[0], launch::host_name());
+  put(own[1], job.devices.at(0).str());
+  put(own[2], launch::cores_text(launch::own_cores()));
+  if (job.group.size() == 1) return {{take(own[0]), take(own[1]), take(own[2])}};
+  const auto all = job.group.all_gather(own, "gather seats").contiguous();
+  std::vector<Seat> seats;
+  for (int64_t rank = 0; rank < all.size(0); ++rank) {
+    seats.push_back({take(all[rank][0]), take(all[rank][1]), take(all[rank][2])});
+  }
+  return seats;
+}
+
+std::string seats_table(const std::vector<Seat>& seats) {
+  const bool same = std::all_of(seats.begin(), seats.end(), [&](const Seat& seat) {
+    return seat.host == seats[0].host && seat.cores == seats[0].cores && seat.device == "cpu";
+  });
+  if (same) return "";
+  report::Table table;
+  table.column("rank").column("host", report::Align::kLeft);
+  table.column("device", report::Align::kLeft).column("cores", report::Align::kLeft);
+  for (size_t rank = 0; rank < seats.size(); ++rank) {
+    table.row({std::to_string(rank), seats[rank].host, seats[rank].device, seats[rank].cores});
+  }
+  return table.to_text();
+}
+
+}  // namespace convoy::train
