@@ -54,8 +54,7 @@ void add_bench(CLI::App& app, Run& run) {
       ->delimiter(',')
       ->check(CLI::IsMember({"shm", "gloo", "threads", "nccl"}));
   talking
-      ->add_option("--collectives", collectives->collectives,
-                   join(comm::measurable_collectives()))
+      ->add_option("--collectives", collectives->collectives, join(comm::measurable_collectives()))
       ->delimiter(',')
       ->check(CLI::IsMember(comm::measurable_collectives()));
   talking->add_option("--dtypes", collectives->dtypes, "fp32, fp16, bf16, int32, int64")

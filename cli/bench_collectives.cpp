@@ -198,12 +198,12 @@ int bench_collectives(const CollectivesBench& options) {
   std::vector<CollectiveTime> times;
   for (const auto& size : options.sizes) {
     const int64_t bytes = parse_size(size);
-    times.push_back({"memcpy", "copy", "bytes", bytes, 1,
-                     comm::measure_copy(bytes, options.seconds_per_cell)});
+    times.push_back(
+        {"memcpy", "copy", "bytes", bytes, 1, comm::measure_copy(bytes, options.seconds_per_cell)});
   }
   const auto folder = unique_folder("convoy-bench");
-  const bool threads = std::find(options.engines.begin(), options.engines.end(), "threads") !=
-                       options.engines.end();
+  const bool threads =
+      std::find(options.engines.begin(), options.engines.end(), "threads") != options.engines.end();
   for (const int ranks : options.ranks) {
     add(times, measure_in_ranks(options, ranks, folder));
     if (threads) add(times, measure_threads(options, ranks));

@@ -1,6 +1,8 @@
-// Times the collectives of an MPI library the way `convoy bench collectives` times its own: tensors in ordinary memory,
-// calls one after the other, the median of five runs. Prints "collective bytes microseconds" lines.
-//   mpicxx -O2 -o mpi_collectives benchmarks/peers/mpi_collectives.cpp && mpirun -n 2 ./mpi_collectives
+// Times the collectives of an MPI library the way `convoy bench collectives` times its own: tensors
+// in ordinary memory, calls one after the other, the median of five runs. Prints "collective bytes
+// microseconds" lines.
+//   mpicxx -O2 -o mpi_collectives benchmarks/peers/mpi_collectives.cpp && mpirun -n 2
+//   ./mpi_collectives
 #include <mpi.h>
 
 #include <algorithm>
@@ -16,7 +18,8 @@ double measure(const std::function<void()>& call, double seconds) {
   call();
   double start = MPI_Wtime();
   for (int i = 0; i < 3; ++i) call();
-  long number = std::clamp<long>(static_cast<long>(seconds / 5 / ((MPI_Wtime() - start) / 3)), 1, 100000);
+  long number =
+      std::clamp<long>(static_cast<long>(seconds / 5 / ((MPI_Wtime() - start) / 3)), 1, 100000);
   MPI_Bcast(&number, 1, MPI_LONG, 0, MPI_COMM_WORLD);
   std::vector<double> runs;
   for (int run = 0; run < 5; ++run) {

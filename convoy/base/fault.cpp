@@ -15,7 +15,7 @@ namespace convoy {
 
 namespace {
 
-const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",    "oom",
+const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",  "oom",
                                       "nan",     "slow",    "mismatch",  "nodata"};
 const std::vector<std::string> kPhases{"start",  "forward",    "backward",
                                        "reduce", "evaluation", "saving"};
@@ -44,8 +44,8 @@ void arm_fault(int rank, int restart_count) {
   if (text == nullptr || *text == '\0' || restart_count > 0) return;
   const std::string all = text;
   const auto at = all.find('@');
-  const auto parts = at == std::string::npos ? std::vector<std::string>{}
-                                             : split(all.substr(at + 1), ':');
+  const auto parts =
+      at == std::string::npos ? std::vector<std::string>{} : split(all.substr(at + 1), ':');
   Plan read;
   int64_t target = -1;
   if (parts.size() != 3 || !parse_number(parts[0], target) || !parse_number(parts[2], read.step)) {

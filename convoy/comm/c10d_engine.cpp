@@ -12,27 +12,40 @@ namespace convoy::comm {
 
 namespace {
 
-[[noreturn]] void rethrow(const std::string& label, const std::exception& error) {
-  fail<CommunicationError>("comm", "'{}' did not finish: {}; another rank may have failed", label,
-                           first_line(error.what()));
+/// Without the place in another library's source, which the message of Gloo begins with.
+std::string without_place(const std::string& message) {
+  const auto end = message.find("] ");
+  return message.rfind('[', 0) == 0 && end != std::string::npos ? message.substr(end + 2) : message;
+}
+
+/// `others`: whom this rank may have waited for; the backends do not tell which of them.
+[[noreturn]] void rethrow(const std::string& label, const std::exception& error,
+                          const std::vector<int>& others) {
+  const auto what = without_place(first_line(error.what()));
+  const bool waited =
+      what.find("imed out") != std::string::npos || what.find("timeout") != std::string::npos;
+  throw CommunicationError(
+      fmt::format("[comm] '{}' did not finish: {}; another rank may have failed", label, what),
+      waited ? others : std::vector<int>{});
 }
 
 class C10dWork : public Work {
  public:
-  C10dWork(c10::intrusive_ptr<c10d::Work> work, std::string label)
-      : work_(std::move(work)), label_(std::move(label)) {}
+  C10dWork(c10::intrusive_ptr<c10d::Work> work, std::string label, std::vector<int> others)
+      : work_(std::move(work)), label_(std::move(label)), others_(std::move(others)) {}
 
   void wait() override {
     try {
       work_->wait();
     } catch (const std::exception& error) {
-      rethrow(label_, error);
+      rethrow(label_, error, others_);
     }
   }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
   std::string label_;
+  std::vector<int> others_;
 };
 
 bool all_equal(const Counts& counts) {
@@ -45,8 +58,14 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
 
 class C10dEngine : public Engine {
  public:
-  C10dEngine(const char* name, c10::intrusive_ptr<c10d::Backend> backend)
-      : name_(name), backend_(std::move(backend)) {}
+  C10dEngine(const char* name, c10::intrusive_ptr<c10d::Backend> backend,
+             const std::vector<int>& names)
+      : name_(name), backend_(std::move(backend)) {
+    for (int r = 0; r < backend_->getSize(); ++r) {
+      if (r == backend_->getRank()) continue;
+      others_.push_back(names.empty() ? r : names.at(static_cast<size_t>(r)));
+    }
+  }
 
   const char* name() const override { return name_; }
 
@@ -128,21 +147,23 @@ class C10dEngine : public Engine {
   template <class Start>
   std::shared_ptr<Work> start(const Call& call, Start start) {
     try {
-      return std::make_shared<C10dWork>(start(), call.label);
+      return std::make_shared<C10dWork>(start(), call.label, others_);
     } catch (const std::exception& error) {
-      rethrow(call.label, error);
+      rethrow(call.label, error, others_);
     }
   }
 
   const char* name_;
   c10::intrusive_ptr<c10d::Backend> backend_;
+  std::vector<int> others_;
 };
 
 }  // namespace
 
 std::shared_ptr<Engine> make_c10d_engine(const char* name,
-                                         c10::intrusive_ptr<c10d::Backend> backend) {
-  return std::make_shared<C10dEngine>(name, std::move(backend));
+                                         c10::intrusive_ptr<c10d::Backend> backend,
+                                         const std::vector<int>& names) {
+  return std::make_shared<C10dEngine>(name, std::move(backend), names);
 }
 
 }  // namespace convoy::comm

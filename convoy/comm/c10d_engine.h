@@ -6,8 +6,9 @@
 
 namespace convoy::comm {
 
-/// Wraps any c10d backend as an Engine.
+/// Wraps any c10d backend as an Engine. `names`: see MeetingPoint.
 std::shared_ptr<Engine> make_c10d_engine(const char* name,
-                                         c10::intrusive_ptr<c10d::Backend> backend);
+                                         c10::intrusive_ptr<c10d::Backend> backend,
+                                         const std::vector<int>& names = {});
 
 }  // namespace convoy::comm

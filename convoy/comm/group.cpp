@@ -171,9 +171,8 @@ Group::Handle Group::exchange(at::Tensor out, at::Tensor in, const Counts& recei
     out.view({-1}).copy_(in.view({-1}));
     return {};
   }
-  return begin(in, call.label, [&] {
-    return engine_->all_to_all(out.view({-1}), from, in.view({-1}), to, call);
-  });
+  return begin(in, call.label,
+               [&] { return engine_->all_to_all(out.view({-1}), from, in.view({-1}), to, call); });
 }
 
 Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,

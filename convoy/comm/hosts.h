@@ -11,6 +11,7 @@ namespace convoy::comm {
 
 /// Which ranks can share memory: the host of each rank, numbered in the order of their first ranks.
 /// Containers of one machine that share no network namespace count as hosts of their own.
-std::vector<int> find_hosts(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store);
+std::vector<int> find_hosts(const MeetingPoint& point,
+                            const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace convoy::comm

@@ -115,8 +115,7 @@ double measure_copy(int64_t bytes, double seconds) {
     std::memcpy(to.data_ptr(), from.data_ptr(), static_cast<size_t>(bytes));
   };
   const double once = seconds_of(1, call);
-  const auto number =
-      std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
+  const auto number = std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
   std::vector<double> runs;
   for (int run = 0; run < kRuns; ++run) {
     runs.push_back(seconds_of(number, call) / static_cast<double>(number));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace convoy::comm {
 
@@ -15,12 +16,15 @@ struct MeetingPoint {
   int port = 29500;
   bool agent_hosts_store = false;  ///< torchrun's agent serves the store already
   std::chrono::milliseconds timeout{100000};
+  std::vector<int> names;  ///< of the ranks in messages: those of the whole job; empty: as they are
 
-  bool on_loopback() const { return host == "127.0.0.1" || host == "localhost" || host == "::1"; }
+  int name(int r) const { return names.empty() ? r : names.at(static_cast<size_t>(r)); }
+
+  bool on_loopback() const { return host == "localhost" || host.rfind("127.", 0) == 0; }
 };
 
-/// Connects to the job's key-value store; rank 0 serves it. On one host the server listens on the
-/// loopback interface only. Throws CommunicationError naming host and port.
+/// Connects to the job's key-value store; rank 0 serves it, on the address of `host` only where
+/// that is one of its own: on one host, loopback. Throws CommunicationError naming host and port.
 c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point);
 
 }  // namespace convoy::comm

@@ -49,8 +49,8 @@ struct Executor::Pass {
   const StepInput& input;
   const OptimizerOptions& optimizer;
   std::vector<std::vector<nn::Bundle>> ins{}, outs{};  // [micro-batch][block]
-  std::vector<at::Tensor> scratch{};  // [unit], defined while one is in use
-  std::vector<int64_t> bound{};       // [unit] micro-batch its gradient is bound to
+  std::vector<at::Tensor> scratch{};                   // [unit], defined while one is in use
+  std::vector<int64_t> bound{};  // [unit] micro-batch its gradient is bound to
   std::vector<comm::Group::Handle> handles{};
   StepResult result{};
   double divisor = 1;
@@ -77,7 +77,7 @@ StepResult Executor::run(const schedule::Program& program,
     const std::string name = schedule::to_text(i);
     tell_operation(name);
     const comm::Range range([&] { return name; });
-    inject_fault(pass, i.op);
+    inject_fault(pass, i);
     execute(pass, i);
     if (i.op == Op::Clip && pass.overflowed) fail_for_gradient(pass, program);
   }
@@ -129,7 +129,8 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
   }
 }
 
-void Executor::inject_fault(Pass& pass, Op op) {
+void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
+  const Op op = i.op;
   const char* phase = op == Op::Forward    ? "forward"
                       : op == Op::Backward ? "backward"
                       : op == Op::Reduce   ? "reduce"
@@ -148,7 +149,9 @@ void Executor::inject_fault(Pass& pass, Op op) {
   } else if (op == Op::Backward) {
     pass.spoilt = true;
   } else {
-    arena_.grads().fill_(NAN);
+    const auto unit = static_cast<size_t>(buckets_[static_cast<size_t>(i.unit)].front());
+    auto grad = arena_.units()[unit].slots.front().param->grad();
+    grad.fill_(NAN);
   }
 }
 
@@ -160,7 +163,7 @@ void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
     Pass again{pass.micro_batches, pass.input, pass.optimizer};
     prepare(again);
     for (const auto& i : program) {
-      inject_fault(again, i.op);
+      inject_fault(again, i);
       const bool own = i.op != Op::Reduce && i.op != Op::ReduceLoss && i.op != Op::Clip &&
                        i.op != Op::OptimizerStep;
       if (own) execute(again, i);

@@ -71,7 +71,7 @@ class Executor {
 
   void prepare(Pass& pass) const;
   void execute(Pass& pass, const schedule::Instruction& instruction);
-  void inject_fault(Pass& pass, schedule::Op op);
+  void inject_fault(Pass& pass, const schedule::Instruction& instruction);
   /// Finds out on which ranks the gradient is not finite and throws.
   [[noreturn]] void fail_for_gradient(Pass& pass, const schedule::Program& program);
   void forward_block(Pass& pass, int64_t block, int64_t m);

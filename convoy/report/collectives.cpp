@@ -59,8 +59,8 @@ CollectiveFit fit(const std::vector<CollectiveTime>& times) {
   }
   slope = std::max(slope, 1e-9);
   const auto& first = times.front();
-  CollectiveFit out{first.engine, first.collective, first.dtype, first.ranks, latency,
-                    1e-3 / slope, 0};
+  CollectiveFit out{
+      first.engine, first.collective, first.dtype, first.ranks, latency, 1e-3 / slope, 0};
   for (const auto& time : times) {
     const double error =
         (latency + slope * static_cast<double>(time.bytes)) / time.microseconds - 1;
@@ -158,8 +158,8 @@ Json collectives_json(const std::vector<CollectiveTime>& times) {
 std::vector<CollectiveTime> collectives_from_json(const Json& json) {
   std::vector<CollectiveTime> out;
   for (const auto& entry : json) {
-    out.push_back({entry.at("engine"), entry.at("collective"), entry.at("dtype"),
-                   entry.at("bytes"), entry.at("ranks"), entry.at("microseconds")});
+    out.push_back({entry.at("engine"), entry.at("collective"), entry.at("dtype"), entry.at("bytes"),
+                   entry.at("ranks"), entry.at("microseconds")});
   }
   return out;
 }

@@ -14,14 +14,15 @@ struct CollectiveTime {
   std::string collective;  ///< all_reduce, reduce_scatter, all_gather, broadcast, all_to_all,
                            ///< send_receive; or copy: one rank alone copies
   std::string dtype;
-  int64_t bytes = 0;  ///< of the whole: input of reduce_scatter, output of all_gather, else a tensor
+  int64_t bytes =
+      0;  ///< of the whole: input of reduce_scatter, output of all_gather, else a tensor
   int ranks = 1;
   double microseconds = 0;
 
   /// Bytes per second over the whole, in 1e9.
   double algbw_gb_per_s() const;
-  /// What each link would carry in an ideal algorithm, as NCCL's tests define it: comparable between
-  /// collectives and numbers of ranks.
+  /// What each link would carry in an ideal algorithm, as NCCL's tests define it: comparable
+  /// between collectives and numbers of ranks.
   double busbw_gb_per_s() const;
 };
 
@@ -40,7 +41,8 @@ struct CollectiveFit {
 /// no fit.
 std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveTime>& times);
 
-/// For each collective, type and number of ranks a table: sizes down, engines across; then the fits.
+/// For each collective, type and number of ranks a table: sizes down, engines across; then the
+/// fits.
 std::string collectives_text(const std::vector<CollectiveTime>& times);
 
 /// Objects with engine, collective, dtype, bytes, ranks, microseconds, algbw_gb_per_s,

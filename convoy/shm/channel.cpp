@@ -59,7 +59,7 @@ constexpr std::chrono::milliseconds kSettle{5};
 std::string describe(const Segment& segment, int rank) {
   const auto activity = to_text(read_activity(segment.area(rank).activity.data()));
   const int process = segment.area(rank).process;
-  std::string text = fmt::format("rank {}", rank);
+  std::string text = fmt::format("rank {}", segment.name(rank));
   if (process > 0) text += fmt::format(" (process {})", process);
   if (!activity.empty()) text += fmt::format(", in `{}`", activity);
   return text;
@@ -77,7 +77,7 @@ void Channel::begin(uint32_t kind, Dtype dtype, uint32_t op, size_t count,
                     const std::string& label) {
   call_ = {posted_ + 1, kind, static_cast<uint32_t>(dtype), op, count, {}};
   label.copy(call_.label.data(), call_.label.size() - 1);
-  if (segment_->aborted()) stopped();
+  if (segment_->aborted()) throw segment_->abort_error(label);
   segment_->area(rank_).announcements[posted_ % kSlots] = call_;
 }
 
@@ -103,23 +103,23 @@ void Channel::wait_for(int peer, uint32_t phase) {
   make_room(peer);
   const auto start = Clock::now();
   while (!counter.reached(phase)) {
-    if (segment_->aborted()) stopped();
+    if (segment_->aborted()) throw segment_->abort_error(label());
     // Asked before looking again: what a rank posted before it left still counts.
     const bool alive = segment_->is_alive(peer);
     if (counter.reached(phase)) return;
     if (!alive) {
       give_up(fmt::format("'{}' did not finish: {} has ended", label(), describe(*segment_, peer)),
-              {peer});
+              {segment_->name(peer)});
     }
     if (Clock::now() - start > timeout_) {
       std::vector<int> missing;
       std::string who;
       for (int other = 0; other < size_; ++other) {
         if (other == rank_ || segment_->area(other).posted.reached(phase)) continue;
-        missing.push_back(other);
+        missing.push_back(segment_->name(other));
         who += (who.empty() ? "" : " and ") + describe(*segment_, other);
       }
-      give_up(fmt::format("rank {} waited {} s in '{}' for {}", rank_,
+      give_up(fmt::format("rank {} waited {} s in '{}' for {}", segment_->name(rank_),
                           static_cast<double>(timeout_.count()) / 1000, label(), who),
               missing);
     }
@@ -138,19 +138,16 @@ void Channel::make_room(int peer) {
 void Channel::compare_announcement(int peer, uint32_t phase) {
   const Announcement& theirs = segment_->area(peer).announcements[phase % kSlots];
   if (std::memcmp(&theirs, &call_, sizeof call_) == 0) return;
-  const auto reason = fmt::format(
-      "the ranks call different collectives: rank {} calls {}, rank {} {}", rank_, to_text(call_),
-      peer, theirs.phase == phase + 1 ? "calls " + to_text(theirs) : "is inside another one");
+  const auto reason =
+      fmt::format("the ranks call different collectives: rank {} calls {}, rank {} {}",
+                  segment_->name(rank_), to_text(call_), segment_->name(peer),
+                  theirs.phase == phase + 1 ? "calls " + to_text(theirs) : "is inside another one");
   give_up(reason, {});
 }
 
 void Channel::give_up(const std::string& reason, const std::vector<int>& missing) {
-  segment_->abort(reason);
+  segment_->abort(reason, missing);
   throw CommunicationError(fmt::format("[comm] {}", reason), missing);
-}
-
-void Channel::stopped() {
-  fail<CommunicationError>("comm", "'{}' was stopped: {}", label(), segment_->abort_reason());
 }
 
 void Channel::rounds(size_t count, const std::function<void(size_t)>& put,
@@ -181,16 +178,15 @@ void Channel::all_reduce(void* data, size_t count, Dtype dtype, Op op, const std
 void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
   std::vector<const void*> inputs(static_cast<size_t>(size_));
   const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
-  rounds(
-      (bytes + slot_bytes_ - 1) / slot_bytes_,
-      [&](size_t i) { copy(my_slot(), data + i * slot_bytes_, length(i)); },
-      [&](size_t i, uint32_t phase) {
-        char* mine = data + i * slot_bytes_;
-        for (int r = 0; r < size_; ++r) {
-          inputs[static_cast<size_t>(r)] = r == rank_ ? mine : segment_->slot(r, phase);
-        }
-        reduce(dtype, op, mine, inputs, length(i) / size_of(dtype));
-      });
+  rounds((bytes + slot_bytes_ - 1) / slot_bytes_,
+         [&](size_t i) { copy(my_slot(), data + i * slot_bytes_, length(i)); },
+         [&](size_t i, uint32_t phase) {
+           char* mine = data + i * slot_bytes_;
+           for (int r = 0; r < size_; ++r) {
+             inputs[static_cast<size_t>(r)] = r == rank_ ? mine : segment_->slot(r, phase);
+           }
+           reduce(dtype, op, mine, inputs, length(i) / size_of(dtype));
+         });
 }
 
 void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) {
@@ -242,8 +238,8 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
   take_parts(count - 1);
 }
 
-void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> counts,
-                             Dtype dtype, Op op, const std::string& label) {
+void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> counts, Dtype dtype,
+                             Op op, const std::string& label) {
   const size_t element = size_of(dtype);
   begin(ReduceScatter, dtype, static_cast<uint32_t>(op),
         std::accumulate(counts.begin(), counts.end(), size_t{0}), label);
@@ -257,23 +253,23 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
   const auto* from = static_cast<const char*>(in);
   const auto own = static_cast<size_t>(rank_);
   std::vector<const void*> inputs(counts.size());
-  rounds(
-      (*std::max_element(counts.begin(), counts.end()) + share - 1) / share,
-      [&](size_t i) {
-        for (size_t r = 0; r < counts.size(); ++r) {
-          if (r == own) continue;
-          copy(my_slot() + r * share * element, from + (offsets[r] + i * share) * element,
-               here(i, r) * element);
-        }
-      },
-      [&](size_t i, uint32_t phase) {
-        if (here(i, own) == 0) return;
-        for (size_t r = 0; r < counts.size(); ++r) {
-          inputs[r] = r == own ? from + (offsets[own] + i * share) * element
-                               : segment_->slot(static_cast<int>(r), phase) + own * share * element;
-        }
-        reduce(dtype, op, static_cast<char*>(out) + i * share * element, inputs, here(i, own));
-      });
+  rounds((*std::max_element(counts.begin(), counts.end()) + share - 1) / share,
+         [&](size_t i) {
+           for (size_t r = 0; r < counts.size(); ++r) {
+             if (r == own) continue;
+             copy(my_slot() + r * share * element, from + (offsets[r] + i * share) * element,
+                  here(i, r) * element);
+           }
+         },
+         [&](size_t i, uint32_t phase) {
+           if (here(i, own) == 0) return;
+           for (size_t r = 0; r < counts.size(); ++r) {
+             inputs[r] = r == own
+                             ? from + (offsets[own] + i * share) * element
+                             : segment_->slot(static_cast<int>(r), phase) + own * share * element;
+           }
+           reduce(dtype, op, static_cast<char*>(out) + i * share * element, inputs, here(i, own));
+         });
 }
 
 void Channel::all_gather(void* out, const void* in, std::span<const size_t> counts, Dtype dtype,
@@ -290,40 +286,37 @@ void Channel::all_gather(void* out, const void* in, std::span<const size_t> coun
   };
   const size_t most = *std::max_element(counts.begin(), counts.end()) * element;
   const auto write = writer(call_.count * element);
-  rounds(
-      (most + slot_bytes_ - 1) / slot_bytes_,
-      [&](size_t i) {
-        const char* piece = static_cast<const char*>(in) + i * slot_bytes_;
-        copy(my_slot(), piece, length(i, own));
-        write(to + offsets[own] * element + i * slot_bytes_, piece, length(i, own));
-      },
-      [&](size_t i, uint32_t phase) {
-        for (int step = 1; step < size_; ++step) {
-          const int r = (rank_ + step) % size_;
-          const auto index = static_cast<size_t>(r);
-          write(to + offsets[index] * element + i * slot_bytes_, segment_->slot(r, phase),
-                length(i, index));
-        }
-      });
+  rounds((most + slot_bytes_ - 1) / slot_bytes_,
+         [&](size_t i) {
+           const char* piece = static_cast<const char*>(in) + i * slot_bytes_;
+           copy(my_slot(), piece, length(i, own));
+           write(to + offsets[own] * element + i * slot_bytes_, piece, length(i, own));
+         },
+         [&](size_t i, uint32_t phase) {
+           for (int step = 1; step < size_; ++step) {
+             const int r = (rank_ + step) % size_;
+             const auto index = static_cast<size_t>(r);
+             write(to + offsets[index] * element + i * slot_bytes_, segment_->slot(r, phase),
+                   length(i, index));
+           }
+         });
 }
 
-void Channel::broadcast(void* data, size_t count, Dtype dtype, int root,
-                        const std::string& label) {
+void Channel::broadcast(void* data, size_t count, Dtype dtype, int root, const std::string& label) {
   begin(Broadcast, dtype, static_cast<uint32_t>(root), count, label);
   const size_t bytes = count * size_of(dtype);
   auto* memory = static_cast<char*>(data);
   const auto write = writer(bytes);
   const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
-  rounds(
-      (bytes + slot_bytes_ - 1) / slot_bytes_,
-      [&](size_t i) {
-        if (rank_ == root && bytes > 0) copy(my_slot(), memory + i * slot_bytes_, length(i));
-      },
-      [&](size_t i, uint32_t phase) {
-        if (rank_ != root && bytes > 0) {
-          write(memory + i * slot_bytes_, segment_->slot(root, phase), length(i));
-        }
-      });
+  rounds((bytes + slot_bytes_ - 1) / slot_bytes_,
+         [&](size_t i) {
+           if (rank_ == root && bytes > 0) copy(my_slot(), memory + i * slot_bytes_, length(i));
+         },
+         [&](size_t i, uint32_t phase) {
+           if (rank_ != root && bytes > 0) {
+             write(memory + i * slot_bytes_, segment_->slot(root, phase), length(i));
+           }
+         });
 }
 
 void Channel::all_to_all(void* out, std::span<const size_t> receive, const void* in,
@@ -346,8 +339,8 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
       });
   if (!fits) {
     segment_->abort(fmt::format("rank {}: '{}' sends other sizes than are received", rank_, label));
-    fail<CommunicationError>("comm", "'{}': rank {} does not expect what the others send it",
-                             label, rank_);
+    fail<CommunicationError>("comm", "'{}': rank {} does not expect what the others send it", label,
+                             rank_);
   }
   const size_t share = slot_bytes_ / static_cast<size_t>(size_) / kAlign * kAlign / element;
   const auto here = [&](size_t i, size_t count) {
@@ -358,26 +351,24 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
   std::exclusive_scan(receive.begin(), receive.end(), to.begin(), size_t{0});
   const auto* source = static_cast<const char*>(in);
   auto* target = static_cast<char*>(out);
-  const auto write =
-      writer(std::accumulate(receive.begin(), receive.end(), size_t{0}) * element);
+  const auto write = writer(std::accumulate(receive.begin(), receive.end(), size_t{0}) * element);
   write(target + to[own] * element, source + from[own] * element, send[own] * element);
-  rounds(
-      (most + share - 1) / share,
-      [&](size_t i) {
-        for (size_t r = 0; r < send.size(); ++r) {
-          if (r == own) continue;
-          copy(my_slot() + r * share * element, source + (from[r] + i * share) * element,
-               here(i, send[r]) * element);
-        }
-      },
-      [&](size_t i, uint32_t phase) {
-        for (int step = 1; step < size_; ++step) {
-          const auto r = static_cast<size_t>((rank_ + step) % size_);
-          write(target + (to[r] + i * share) * element,
-                segment_->slot(static_cast<int>(r), phase) + own * share * element,
-                here(i, receive[r]) * element);
-        }
-      });
+  rounds((most + share - 1) / share,
+         [&](size_t i) {
+           for (size_t r = 0; r < send.size(); ++r) {
+             if (r == own) continue;
+             copy(my_slot() + r * share * element, source + (from[r] + i * share) * element,
+                  here(i, send[r]) * element);
+           }
+         },
+         [&](size_t i, uint32_t phase) {
+           for (int step = 1; step < size_; ++step) {
+             const auto r = static_cast<size_t>((rank_ + step) % size_);
+             write(target + (to[r] + i * share) * element,
+                   segment_->slot(static_cast<int>(r), phase) + own * share * element,
+                   here(i, receive[r]) * element);
+           }
+         });
 }
 
 void Channel::barrier(const std::string& label) {

@@ -68,7 +68,6 @@ class Channel {
   void make_room(int peer);
   void compare_announcement(int peer, uint32_t phase);
   [[noreturn]] void give_up(const std::string& reason, const std::vector<int>& missing);
-  [[noreturn]] void stopped();  // by another rank
   const char* label() const { return call_.label.data(); }
 
   void all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op);

@@ -178,7 +178,7 @@ bool Courier::pull(Transfer& transfer) {
       if (std::memcmp(&head, &expected, sizeof head) != 0) {
         give_up(transfer,
                 fmt::format("it expects {} {}, but rank {} sends {} {} as '{}'", transfer.count,
-                            name_of(transfer.dtype), transfer.other, head.count,
+                            name_of(transfer.dtype), segment_->name(transfer.other), head.count,
                             name_of(static_cast<Dtype>(head.dtype % 8)), head.label.data()),
                 {});
       }
@@ -197,7 +197,7 @@ bool Courier::pull(Transfer& transfer) {
 }
 
 void Courier::check(const Transfer& transfer) const {
-  if (segment_->aborted()) give_up(transfer, segment_->abort_reason(), {});
+  if (segment_->aborted()) throw segment_->abort_error(transfer.label);
   const auto waited = Clock::now() - transfer.last_move;
   if (waited < kLook) return;
   if (!segment_->is_alive(transfer.other)) {
@@ -205,20 +205,20 @@ void Courier::check(const Transfer& transfer) const {
     const auto& box = segment_->mailbox(transfer.other, rank_);
     if (!transfer.outgoing && box.written.load() != box.taken.load()) return;
     give_up(transfer, fmt::format("{} has ended", describe(*segment_, transfer.other)),
-            {transfer.other});
+            {segment_->name(transfer.other)});
   }
   if (waited > timeout_) {
     give_up(transfer,
             fmt::format("waited {} s for {}", static_cast<double>(timeout_.count()) / 1000,
                         describe(*segment_, transfer.other)),
-            {transfer.other});
+            {segment_->name(transfer.other)});
   }
 }
 
 void Courier::give_up(const Transfer& transfer, const std::string& reason,
                       const std::vector<int>& missing) const {
   const auto text = fmt::format("'{}' did not finish: {}", transfer.label, reason);
-  if (!segment_->aborted()) segment_->abort(fmt::format("rank {}: {}", rank_, text));
+  segment_->abort(fmt::format("rank {}: {}", segment_->name(rank_), text), missing);
   throw CommunicationError(fmt::format("[comm] {}", text), missing);
 }
 

@@ -105,7 +105,8 @@ CONVOY_INLINE void loop_bf16_pairs(const Job& job) {
     uint32_t a, b;
     std::memcpy(&a, first + i * 4, 4);
     std::memcpy(&b, second + i * 4, 4);
-    const float low = Operation::apply(std::bit_cast<float>(a << 16), std::bit_cast<float>(b << 16));
+    const float low =
+        Operation::apply(std::bit_cast<float>(a << 16), std::bit_cast<float>(b << 16));
     const float high = Operation::apply(std::bit_cast<float>(a & 0xffff0000),
                                         std::bit_cast<float>(b & 0xffff0000));
     const uint32_t both = (Bf16::round(low) >> 16) | (Bf16::round(high) & 0xffff0000);
@@ -150,8 +151,8 @@ CONVOY_INLINE void choose(const Job& job) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"), optimize("O3"))) void reduce_avx512(
-    const Job& job) {
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"),
+               optimize("O3"))) void reduce_avx512(const Job& job) {
   choose(job);
 }
 __attribute__((target("avx2"), optimize("O3"))) void reduce_avx2(const Job& job) {
@@ -197,10 +198,9 @@ void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, 
   }
   const Job job{dtype, op, out, inputs, count};
 #if defined(__x86_64__)
-  static const bool avx512 = __builtin_cpu_supports("avx512f") &&
-                             __builtin_cpu_supports("avx512bw") &&
-                             __builtin_cpu_supports("avx512vl") &&
-                             __builtin_cpu_supports("avx512dq");
+  static const bool avx512 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   static const bool avx2 = __builtin_cpu_supports("avx2");
   if (avx512) return reduce_avx512(job);
   if (avx2) return reduce_avx2(job);

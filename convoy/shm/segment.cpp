@@ -25,6 +25,8 @@ struct Header {
   std::atomic<uint32_t> size;
   std::atomic<uint32_t> state;
   std::array<char, 1000> reason;
+  uint32_t num_missing;
+  std::array<int32_t, 64> missing;
 };
 constexpr size_t kHeaderBytes = 4096;
 static_assert(sizeof(Header) <= kHeaderBytes);
@@ -35,7 +37,7 @@ size_t round_to_page(size_t bytes) {
 
 /// A record lock on the byte of a rank: the kernel takes it away when the process ends.
 struct flock lock_of(int rank, short type) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = rank;
@@ -73,7 +75,7 @@ std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
 Segment::Segment(int fd, int size)
     : fd_(fd), size_(size), slot_bytes_(ranks_have_cores(size) ? 256 << 10 : 512 << 10) {
   const size_t bytes = total_bytes();
-  struct stat status {};
+  struct stat status{};
   const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);
   void* memory = MAP_FAILED;
   if (fd < 0) {
@@ -117,7 +119,9 @@ void Segment::enter(int rank) {
 }
 
 bool Segment::is_alive(int rank) const {
-  if (fd_ < 0 || rank == rank_ || area(rank).process == 0) return true;
+  const int process = area(rank).process;
+  // Before it entered nobody can tell; a process's own locks are invisible to it.
+  if (fd_ < 0 || process == 0 || process == ::getpid()) return true;
   auto lock = lock_of(rank, F_WRLCK);
   return ::fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
@@ -132,8 +136,8 @@ size_t Segment::letters_offset() const {
 }
 
 size_t Segment::total_bytes() const {
-  return letters_offset() + static_cast<size_t>(size_) * static_cast<size_t>(size_) * kLetters *
-                                kLetterBytes;
+  return letters_offset() +
+         static_cast<size_t>(size_) * static_cast<size_t>(size_) * kLetters * kLetterBytes;
 }
 
 RankArea& Segment::area(int rank) const {
@@ -155,12 +159,13 @@ char* Segment::letter(int from, int to, uint32_t index) const {
   return memory_ + letters_offset() + (box * kLetters + index % kLetters) * kLetterBytes;
 }
 
-void Segment::abort(const std::string& reason) {
+void Segment::abort(const std::string& reason, const std::vector<int>& missing) {
   auto* header = reinterpret_cast<Header*>(memory_);
   uint32_t expected = kRunning;
   if (header->state.compare_exchange_strong(expected, kWriting)) {
-    const size_t length = std::min(reason.size(), header->reason.size() - 1);
-    std::copy_n(reason.begin(), length, header->reason.begin());
+    reason.copy(header->reason.data(), header->reason.size() - 1);
+    header->num_missing = static_cast<uint32_t>(std::min(missing.size(), header->missing.size()));
+    std::copy_n(missing.begin(), header->num_missing, header->missing.begin());
     header->state = kAborted;
   }
   for (int r = 0; r < size_; ++r) {
@@ -174,9 +179,14 @@ bool Segment::aborted() const {
          kRunning;
 }
 
-std::string Segment::abort_reason() const {
+CommunicationError Segment::abort_error(const std::string& operation) const {
   const auto* header = reinterpret_cast<const Header*>(memory_);
-  return header->state == kAborted ? header->reason.data() : "another rank stopped";
+  const bool told = header->state == kAborted;
+  return {fmt::format("[comm] '{}' was stopped: {}", operation,
+                      told ? header->reason.data() : "another rank stopped"),
+          told ? std::vector<int>(header->missing.begin(),
+                                  header->missing.begin() + header->num_missing)
+               : std::vector<int>{}};
 }
 
 }  // namespace convoy::shm

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convoy/base/activity.h"
+#include "convoy/base/error.h"
 #include "convoy/shm/waiting.h"
 
 namespace convoy::shm {
@@ -30,11 +32,11 @@ struct Announcement {
 
 /// One rank's part of the memory that all ranks of a host share.
 struct alignas(128) RankArea {
-  Counter posted;                      ///< phases whose data lie in the slots
-  Counter bell;                        ///< rung when a mailbox of this rank changed
+  Counter posted;  ///< phases whose data lie in the slots
+  Counter bell;    ///< rung when a mailbox of this rank changed
   std::array<Announcement, kSlots> announcements;
-  std::atomic<int32_t> process;        ///< its id
-  std::atomic<int32_t> core;           ///< where it was when it posted last
+  std::atomic<int32_t> process;  ///< its id
+  std::atomic<int32_t> core;     ///< where it was when it posted last
   alignas(8) std::array<char, kActivityBytes> activity;
 };
 
@@ -66,6 +68,10 @@ class Segment {
   /// phase costs changes between them.
   size_t slot_bytes() const { return slot_bytes_; }
 
+  /// How the ranks are called in messages: by their numbers in the whole job.
+  void set_names(std::vector<int> names) { names_ = std::move(names); }
+  int name(int rank) const { return names_.empty() ? rank : names_.at(static_cast<size_t>(rank)); }
+
   /// Makes this process rank `rank`: the others see when it ends, and what it is doing.
   void enter(int rank);
   /// Whether the process of a rank that entered still runs. Threads always do.
@@ -76,10 +82,12 @@ class Segment {
   MailboxArea& mailbox(int from, int to) const;
   char* letter(int from, int to, uint32_t index) const;
 
-  /// Makes all present and later waits of all ranks fail; the first reason stays.
-  void abort(const std::string& reason);
+  /// Makes all present and later waits of all ranks fail; the first reason stays. `missing`: the
+  /// ranks that were waited for in vain.
+  void abort(const std::string& reason, const std::vector<int>& missing = {});
   bool aborted() const;
-  std::string abort_reason() const;
+  /// The error of a rank that was stopped in `operation`.
+  CommunicationError abort_error(const std::string& operation) const;
 
  private:
   Segment(int fd, int size);
@@ -91,6 +99,7 @@ class Segment {
   int size_;
   size_t slot_bytes_;
   int rank_ = -1;
+  std::vector<int> names_;
   char* memory_ = nullptr;
 };
 

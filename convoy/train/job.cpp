@@ -157,7 +157,11 @@ Job join_job(const ParallelArguments& arguments) {
   const auto& env = job.environment;
   comm::check_backend(arguments.backend, job.devices[0]);
   if (env.world_size > 1) {
-    job.group = comm::connect(meeting_point(job, arguments), arguments.backend, job.devices[0]);
+    const auto point = meeting_point(job, arguments);
+    job.mesh = comm::Mesh({}, point.rank, point.size, [&](const auto&, const std::string&) {
+      return comm::connect(point, arguments.backend, job.devices[0]);
+    });
+    job.group = job.mesh.group(comm::Axis::Data);
   }
   return job;
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/mesh.h"
 #include "convoy/comm/store.h"
 #include "convoy/launch/environment.h"
 #include "convoy/parallel/strategy.h"
@@ -18,7 +19,8 @@ struct Job {
   std::string faster;               ///< what would be faster, or ""
   std::vector<at::Device> devices;  ///< of this process; more than one only with dp
   int threads = 1;                  ///< intra-op threads per rank
-  comm::Group group;                ///< the processes
+  comm::Mesh mesh;                  ///< the processes, by what they share
+  comm::Group group;                ///< those that share the data: all, as yet
 
   bool is_main() const { return environment.rank == 0; }
   int num_ranks() const {

@@ -78,9 +78,8 @@ class Faults : public CommandTest {
     const double calm = calm_loss(cell);
     const auto before = leftovers();
     const auto begin = std::chrono::steady_clock::now();
-    const int code =
-        shell(fmt::format("CONVOY_FAULT={}@{}:{}:4 timeout 60 $convoy {}", cell.kind, cell.rank,
-                          cell.phase, command(cell, "out")));
+    const int code = shell(fmt::format("CONVOY_FAULT={}@{}:{}:4 timeout 60 $convoy {}", cell.kind,
+                                       cell.rank, cell.phase, command(cell, "out")));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     EXPECT_NE(code, 0) << output_;
     EXPECT_LT(took.count(), cell.waits() ? 10 + kTimeout : 10) << output_;
@@ -159,10 +158,9 @@ TEST_F(Faults, DISABLED_TheWholeMatrix) {
   std::string table =
       "| fault | phase | engine | ranks | all down after | what the report says | resumed to |\n"
       "|---|---|---|--:|--:|---|---|\n";
-  for (const char* kind : {"sigkill", "sigstop", "exception", "exit", "oom", "nan", "slow",
-                           "mismatch", "nodata"}) {
-    for (const char* phase :
-         {"start", "forward", "backward", "reduce", "evaluation", "saving"}) {
+  for (const char* kind :
+       {"sigkill", "sigstop", "exception", "exit", "oom", "nan", "slow", "mismatch", "nodata"}) {
+    for (const char* phase : {"start", "forward", "backward", "reduce", "evaluation", "saving"}) {
       for (const char* backend : {"shm", "gloo"}) {
         for (const int ranks : {2, 4}) table += try_cell({kind, phase, backend, ranks, ranks - 1});
       }

@@ -65,7 +65,9 @@ TEST(Reduce, AMaximumWithNanIsNan) {
   EXPECT_EQ(out[2], 3);
 }
 
-uint16_t bf16(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
+uint16_t bf16(float x) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+}
 
 TEST(Reduce, Bf16IsAddedInFp32AndRoundedOnceToEven) {
   // 256 + 1 lies between 256 and 258; + 1 more is 258 only when the first 1 was not rounded away.
@@ -81,8 +83,8 @@ TEST(Reduce, Bf16IsAddedInFp32AndRoundedOnceToEven) {
 double value_of(uint16_t half) {
   const int exponent = (half >> 10) & 31;
   const double fraction = half & 1023;
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -24)
-                                         : std::ldexp(fraction + 1024, exponent - 25);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25);
   return half & 0x8000 ? -magnitude : magnitude;
 }
 

@@ -26,7 +26,7 @@ std::shared_ptr<Engine> make_gloo_engine(const MeetingPoint& point,
     }
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store), point.rank, point.size, options);
-    return make_c10d_engine("gloo", backend);
+    return make_c10d_engine("gloo", backend, point.names);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

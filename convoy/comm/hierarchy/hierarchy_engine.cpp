@@ -100,15 +100,20 @@ Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c
   std::vector<int> num_ranks(hosts.size(), 0);
   for (const int host : hosts) levels.local_rank.push_back(num_ranks[static_cast<size_t>(host)]++);
 
+  // World ranks by host: how the smaller groups call their ranks in messages.
+  MeetingPoint local = point, between = point;
+  for (int rank = 0; rank < point.size; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    if (hosts[r] == levels.own_host) local.names.push_back(rank);
+    if (levels.local_rank[r] == 0) between.names.push_back(rank);
+  }
   levels.world = make_gloo_engine(point, prefixed("world", store));
-  MeetingPoint local = point;
   local.rank = levels.local_rank[static_cast<size_t>(point.rank)];
   local.size = num_ranks[static_cast<size_t>(levels.own_host)];
   if (local.size > 1) {
     levels.host = make_shm_group(local, prefixed(fmt::format("host-{}", levels.own_host), store));
   }
   if (local.rank == 0) {
-    MeetingPoint between = point;
     between.rank = levels.own_host;
     between.size = 1 + *std::max_element(hosts.begin(), hosts.end());
     levels.leaders =

@@ -151,13 +151,13 @@ Group make_shm_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::S
       store->set(kKey, handover.name());
       handover.serve(point.timeout);
     } else {
-      segment =
-          shm::take_over(store->get_to_str(kKey), point.rank, point.size, point.timeout);
+      segment = shm::take_over(store->get_to_str(kKey), point.rank, point.size, point.timeout);
     }
+    segment->set_names(point.names);
     segment->enter(point.rank);
-    Group group(point.rank, point.size,
-                make_staged_engine(make_shm_engine("shm", segment, point.rank, point.timeout),
-                                   at::kCPU));
+    Group group(
+        point.rank, point.size,
+        make_staged_engine(make_shm_engine("shm", segment, point.rank, point.timeout), at::kCPU));
     group.barrier("start");
     return group;
   } catch (const Error&) {

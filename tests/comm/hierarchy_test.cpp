@@ -1,0 +1,63 @@
+#include "convoy/comm/hierarchy/hierarchy_engine.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/hosts.h"
+#include "tests/comm/ranks_testing.h"
+
+namespace convoy::comm {
+namespace {
+
+void run_on_hosts(const std::vector<int>& hosts, const std::function<void(Group)>& work,
+                  std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  const int port = free_port();
+  run_threads(static_cast<int>(hosts.size()), [&](int rank) {
+    MeetingPoint point;
+    point.rank = rank;
+    point.size = static_cast<int>(hosts.size());
+    point.port = port;
+    point.timeout = timeout;
+    const auto store = open_store(point);
+    EXPECT_EQ(find_hosts(point, store), std::vector<int>(hosts.size(), 0));
+    work(make_hierarchy_group(point, store, hosts));
+  });
+}
+
+TEST(Hierarchy, CollectivesOverEvenAndUnevenHosts) {
+  for (const auto& hosts :
+       {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 1}, std::vector<int>{0, 1, 0, 1, 2}}) {
+    run_on_hosts(hosts, [](Group group) {
+      EXPECT_EQ(group.engine(), std::string("shm+gloo"));
+      expect_collectives(group, 10000);
+      expect_part_collectives(group);
+      for (int root = 0; root < group.size(); ++root) {
+        auto value = at::full({5}, group.rank(), at::kInt);
+        group.broadcast(value, root, "value");
+        EXPECT_TRUE((value == root).all().item<bool>()) << root;
+      }
+    });
+  }
+}
+
+TEST(Hierarchy, CallsRanksByTheirNumberInTheWholeJob) {
+  run_on_hosts(
+      {0, 0, 1, 1},
+      [](Group group) {
+        if (group.rank() == 3) return std::this_thread::sleep_for(std::chrono::seconds(3));
+        try {
+          group.barrier("reduce");
+          ADD_FAILURE();
+        } catch (const CommunicationError& error) {
+          const auto& missing = error.missing();
+          if (group.rank() == 2) {
+            EXPECT_EQ(missing, std::vector<int>{3}) << error.what();
+          }
+        }
+      },
+      std::chrono::seconds(1));
+}
+
+}  // namespace
+}  // namespace convoy::comm
