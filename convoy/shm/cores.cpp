@@ -6,8 +6,8 @@
 
 namespace convoy::shm {
 
-bool ranks_have_cores(int num_ranks) {
-  return num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
+bool have_cores(int num_threads) {
+  return num_threads <= static_cast<int>(std::thread::hardware_concurrency());
 }
 
 int current_core() {
@@ -21,6 +21,13 @@ void leave_core(int core) {
   CPU_CLR(core, &others);
   if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return;
   ::sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
+void stay_on_core(int core) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  ::sched_setaffinity(0, sizeof only, &only);
 }
 
 }  // namespace convoy::shm

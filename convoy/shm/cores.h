@@ -2,8 +2,8 @@
 
 namespace convoy::shm {
 
-/// Whether each of `num_ranks` ranks can have a core of this host for itself.
-bool ranks_have_cores(int num_ranks);
+/// Whether each of so many threads can have a core of this host for itself.
+bool have_cores(int num_threads);
 
 /// The core that this thread runs on now.
 int current_core();
@@ -13,5 +13,8 @@ int current_core();
 /// Two ranks that wait for each other in turn never both want to run, so to the scheduler one core
 /// looks enough for them: having met on one they stay there, at an eighth of the speed.
 void leave_core(int core);
+
+/// Keeps this thread on one core.
+void stay_on_core(int core);
 
 }  // namespace convoy::shm

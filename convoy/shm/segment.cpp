@@ -73,7 +73,7 @@ std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
 }
 
 Segment::Segment(int fd, int size)
-    : fd_(fd), size_(size), slot_bytes_(ranks_have_cores(size) ? 256 << 10 : 512 << 10) {
+    : fd_(fd), size_(size), slot_bytes_(have_cores(size) ? 256 << 10 : 512 << 10) {
   const size_t bytes = total_bytes();
   struct stat status{};
   const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);

@@ -1,6 +1,7 @@
 #include "convoy/shm/worker.h"
 
 #include "convoy/base/error.h"
+#include "convoy/shm/cores.h"
 
 namespace convoy::shm {
 
@@ -21,7 +22,7 @@ std::shared_ptr<Ticket> Worker::start(Work work) {
   auto ticket = std::make_shared<Ticket>();
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back({std::move(work), ticket});
+    tasks_.push_back({std::move(work), ticket, current_core()});
     if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
   }
   changed_.notify_all();
@@ -52,6 +53,7 @@ void Worker::run(const Work& work) {
 }
 
 void Worker::loop() {
+  int core = -1;
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || (!busy_ && !tasks_.empty()); });
@@ -60,6 +62,7 @@ void Worker::loop() {
     tasks_.pop_front();
     busy_ = true;
     lock.unlock();
+    if (stays_with_caller_ && task.core != core) stay_on_core(core = task.core);
     std::exception_ptr error;
     try {
       task.work();

@@ -18,7 +18,9 @@ class Worker {
  public:
   using Work = std::function<void()>;
 
-  Worker() = default;
+  /// `stays_with_caller`: the thread runs on the core from which it was given the work. Where all
+  /// cores compute, it would else push the computing thread of another rank from its core.
+  explicit Worker(bool stays_with_caller = false) : stays_with_caller_(stays_with_caller) {}
   ~Worker();  ///< what has not begun fails
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -30,9 +32,11 @@ class Worker {
   struct Task {
     Work work;
     std::shared_ptr<Ticket> ticket;
+    int core;
   };
   void loop();
 
+  bool stays_with_caller_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;

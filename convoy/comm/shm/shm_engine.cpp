@@ -1,10 +1,13 @@
 #include "convoy/comm/shm/shm_engine.h"
 
+#include <ATen/Parallel.h>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/staged_engine.h"
 #include "convoy/comm/ticket_work.h"
 #include "convoy/shm/channel.h"
+#include "convoy/shm/cores.h"
 #include "convoy/shm/courier.h"
 #include "convoy/shm/handover.h"
 #include "convoy/shm/worker.h"
@@ -61,7 +64,10 @@ class ShmEngine : public Engine {
  public:
   ShmEngine(const char* name, std::shared_ptr<shm::Segment> segment, int rank,
             std::chrono::milliseconds timeout)
-      : name_(name), channel_(segment, rank, timeout), courier_(segment, rank, timeout) {}
+      : name_(name),
+        channel_(segment, rank, timeout),
+        courier_(segment, rank, timeout),
+        worker_(!shm::have_cores(segment->size() * at::get_num_threads() + 1)) {}
 
   const char* name() const override { return name_; }
 
