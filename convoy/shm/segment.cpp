@@ -155,7 +155,7 @@ MailboxArea& Segment::mailbox(int from, int to) const {
 }
 
 char* Segment::letter(int from, int to, uint32_t index) const {
-  const auto box = static_cast<size_t>(from * size_ + to);
+  const size_t box = static_cast<size_t>(from) * static_cast<size_t>(size_) + static_cast<size_t>(to);
   return memory_ + letters_offset() + (box * kLetters + index % kLetters) * kLetterBytes;
 }
 
