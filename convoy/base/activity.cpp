@@ -62,7 +62,7 @@ void write(Page& page, const Board& from) {
 Activity read(const Page& page) {
   Activity out;
   // One whose writer died half-way is read as it is.
-  for (int attempt = 0; attempt < 100; ++attempt) {
+  for (int attempt = 0; attempt < 10000; ++attempt) {
     const uint64_t before = page.version.load(std::memory_order_acquire);
     Text text;
     out.step = page.step.load(std::memory_order_relaxed);

@@ -204,6 +204,9 @@ void Gang::stop() {
     if (rank.alive) tell_to_leave_now(rank.pid);
   }
   signal_all(SIGTERM);
+  for (const Rank& rank : ranks_) {  // they would not hear it
+    if (rank.alive && rank.report.suspended) ::kill(-rank.pid, SIGKILL);
+  }
 }
 
 bool Gang::has_cause() const {
