@@ -22,6 +22,7 @@ enum AbortState : uint32_t { kRunning, kWriting, kAborted };
 
 struct Header {
   std::atomic<uint64_t> magic;
+  std::atomic<uint64_t> slot_bytes;  // the ranks may see other numbers of cores
   std::atomic<uint32_t> size;
   std::atomic<uint32_t> state;
   std::array<char, 1000> reason;
@@ -63,7 +64,10 @@ std::shared_ptr<Segment> Segment::create(int size) {
 std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
   std::shared_ptr<Segment> segment(new Segment(fd, size));
   const auto* header = reinterpret_cast<const Header*>(segment->memory_);
-  if (header->magic != kMagic || header->size != static_cast<uint32_t>(size)) {
+  const bool known = segment->mapped_bytes_ >= kHeaderBytes && header->magic == kMagic &&
+                     header->size == static_cast<uint32_t>(size);
+  if (known) segment->slot_bytes_ = header->slot_bytes;
+  if (!known || segment->total_bytes() != segment->mapped_bytes_) {
     fail<CommunicationError>("shm",
                              "the shared memory is not that of this version of convoy for {} "
                              "ranks; try the same program on all ranks",
@@ -74,35 +78,32 @@ std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
 
 Segment::Segment(int fd, int size)
     : fd_(fd), size_(size), slot_bytes_(have_cores(size) ? 256 << 10 : 512 << 10) {
-  const size_t bytes = total_bytes();
   struct stat status{};
   const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);
-  void* memory = MAP_FAILED;
-  if (fd < 0) {
-    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  } else if (!is_new ? static_cast<size_t>(status.st_size) == bytes
-                     : ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
-    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  }
+  mapped_bytes_ = is_new ? total_bytes() : static_cast<size_t>(status.st_size);
+  const bool sized = !is_new || fd < 0 || ::ftruncate(fd, static_cast<off_t>(mapped_bytes_)) == 0;
+  const int kind = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
+  void* memory =
+      sized ? ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, kind, fd, 0) : MAP_FAILED;
   if (memory == MAP_FAILED) {
     const int reason = errno;
     if (fd >= 0) ::close(fd);
     fail<CommunicationError>("shm",
                              "cannot map {} bytes of shared memory for {} ranks: {}; try backend = "
                              "gloo",
-                             bytes, size, std::strerror(reason));
+                             mapped_bytes_, size, std::strerror(reason));
   }
   memory_ = static_cast<char*>(memory);
   if (!is_new) return;
   auto* header = reinterpret_cast<Header*>(memory_);
   header->size = static_cast<uint32_t>(size);
+  header->slot_bytes = slot_bytes_;
   header->magic = kMagic;
 }
 
 Segment::~Segment() {
   if (rank_ >= 0) retract_activity(area(rank_).activity.data());
-  ::munmap(memory_, total_bytes());
+  ::munmap(memory_, mapped_bytes_);
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -101,6 +101,7 @@ class Segment {
   int rank_ = -1;
   std::vector<int> names_;
   char* memory_ = nullptr;
+  size_t mapped_bytes_ = 0;
 };
 
 }  // namespace convoy::shm

@@ -47,6 +47,7 @@ struct Trainer::Clock {
     samples += step_samples;
     all_samples += step_samples;
     comm_wait += waited;
+    all_comm_wait += waited;
   }
 
   /// Times the step that ended now.
@@ -72,13 +73,14 @@ struct Trainer::Clock {
     metrics["train_steady_seconds"] = train_seconds();
     metrics["train_steady_samples_per_second"] =
         static_cast<double>(all_samples) / std::max(1e-9, train_seconds());
+    metrics["train_comm_wait_percent"] = 100 * all_comm_wait / std::max(1e-9, train_seconds());
     return metrics;
   }
 
   int64_t first_step;
   bool running = false;
   int64_t samples = 0, all_samples = 0;
-  double comm_wait = 0, data_wait = 0, trained = 0, line_began = 0;
+  double comm_wait = 0, all_comm_wait = 0, data_wait = 0, trained = 0, line_began = 0;
   double step_began = 0, step_data_wait = 0;
   Steady::time_point began = Steady::now(), resumed = began;
 };

@@ -122,10 +122,13 @@ class Console : public Callback {
   void on_train_end(const Metrics& metrics) override {
     write(Json(metrics));
     if (quiet_) return;
-    fmt::print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}\n",
+    fmt::print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
                human_seconds(metrics.at("train_runtime")), metrics.at("train_samples_per_second"),
                metrics.at("train_final_loss"),
                human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    const double waited = metrics.at("train_comm_wait_percent");
+    if (waited >= 0.05) fmt::print(", waited for other ranks {:.1f} % of the time", waited);
+    fmt::print("\n");
     std::fflush(stdout);
   }
 

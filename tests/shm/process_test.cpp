@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/shm/channel.h"
+#include "convoy/shm/cores.h"
 #include "convoy/shm/handover.h"
 #include "tests/shm/ranks_testing.h"
 
@@ -128,6 +129,34 @@ TEST(Handover, NamesTheRankThatDoesNotComeAndSendsStrangersAway) {
   }
   EXPECT_EQ(exit_code(child), 0);
   EXPECT_THROW(take_over("convoy-nobody", 1, 3, kTimeout), CommunicationError);
+}
+
+TEST(Segment, ServesARankThatIsBoundToOneCore) {
+  auto segment = Segment::create(2);
+  Handover handover(segment);
+  const size_t bytes = segment->slot_bytes();
+  const pid_t child = start([&] {
+    leave_core(current_core());
+    stay_on_core(current_core());
+    auto memory = join(handover.name(), 1, 2);
+    Channel(memory, 1, kPatience).barrier("start");
+    return memory->slot_bytes() == bytes ? 0 : 1;
+  });
+  handover.serve(kTimeout);
+  segment->enter(0);
+  Channel(segment, 0, kPatience).barrier("start");
+  EXPECT_EQ(exit_code(child), 0);
+}
+
+TEST(Segment, RefusesAnotherNumberOfRanks) {
+  auto segment = Segment::create(2);
+  Handover handover(segment);
+  const pid_t child = start([&] {
+    EXPECT_THROW(take_over(handover.name(), 1, 3, kTimeout), CommunicationError);
+    return 0;
+  });
+  handover.serve(kTimeout);
+  EXPECT_EQ(exit_code(child), 0);
 }
 
 TEST(Segment, RefusesAPlaceThatIsTaken) {

@@ -78,7 +78,14 @@ class HierarchyEngine : public Engine {
   bool is_leader() const { return levels_.host.rank() == 0; }
 
   std::shared_ptr<Work> start(shm::Worker::Work work) {
-    return std::make_shared<TicketWork>(worker_.start(std::move(work)));
+    return std::make_shared<TicketWork>(worker_.start([this, work = std::move(work)] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        levels_.host.abort(error.what());  // the others of this host wait for the same network
+        throw;
+      }
+    }));
   }
 
   Levels levels_;
