@@ -45,7 +45,7 @@ TEST(Hierarchy, CallsRanksByTheirNumberInTheWholeJob) {
   run_on_hosts(
       {0, 0, 1, 1},
       [](Group group) {
-        if (group.rank() == 3) return std::this_thread::sleep_for(std::chrono::seconds(3));
+        if (group.rank() == 3) return std::this_thread::sleep_for(std::chrono::seconds(5));
         try {
           group.barrier("reduce");
           ADD_FAILURE();

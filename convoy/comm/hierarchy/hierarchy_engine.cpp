@@ -117,6 +117,8 @@ Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c
   levels.world = make_gloo_engine(point, prefixed("world", store));
   local.rank = levels.local_rank[static_cast<size_t>(point.rank)];
   local.size = num_ranks[static_cast<size_t>(levels.own_host)];
+  // When the network fails, those who wait for their host's first rank shall hear it from that one.
+  local.timeout += std::chrono::seconds(2);
   if (local.size > 1) {
     levels.host = make_shm_group(local, prefixed(fmt::format("host-{}", levels.own_host), store));
   }
