@@ -8,15 +8,14 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "cli/bench.h"
-#include "cli/program.h"
+#include "cli/ranks.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/connect.h"
 #include "convoy/comm/measure.h"
 #include "convoy/comm/thread/thread_engine.h"
-#include "convoy/launch/agent.h"
-#include "convoy/launch/process.h"
+#include "convoy/launch/environment.h"
 #include "convoy/report/collectives.h"
 #include "convoy/report/machine.h"
 #include "convoy/train/job.h"
@@ -136,17 +135,9 @@ std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int
 }
 
 /// Starts this program again as `ranks` ranks.
-std::vector<CollectiveTime> measure_in_ranks(const CollectivesBench& options, int ranks,
-                                             const fs::path& folder) {
-  launch::LaunchOptions launch;
-  launch.num_ranks = ranks;
-  launch.command = launch::this_program();
-  const auto& typed = typed_args();
-  launch.command.insert(launch.command.end(), typed.begin(), typed.end());
+std::vector<CollectiveTime> measure_in_ranks(int ranks, const fs::path& folder) {
   const auto file = folder / fmt::format("ranks-{}.json", ranks);
-  launch.command.insert(launch.command.end(), {"--results", file.string()});
-  launch.say = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
-  const int code = launch::run_ranks(launch);
+  const int code = launch_again(ranks, {"--results", file.string()});
   if (code != 0) {
     fail<Error>("cli", "measuring with {} ranks ended with exit code {}; its message stands above",
                 ranks, code);
@@ -205,7 +196,7 @@ int bench_collectives(const CollectivesBench& options) {
   const bool threads =
       std::find(options.engines.begin(), options.engines.end(), "threads") != options.engines.end();
   for (const int ranks : options.ranks) {
-    add(times, measure_in_ranks(options, ranks, folder));
+    add(times, measure_in_ranks(ranks, folder));
     if (threads) add(times, measure_threads(options, ranks));
   }
   tell_terminal("");

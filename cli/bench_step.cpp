@@ -7,6 +7,7 @@
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 #include "convoy/train/session_run.h"
 
 namespace convoy::cli {
@@ -28,12 +29,6 @@ class StepTimer : public train::Callback {
   int64_t warmup_;
   std::vector<train::StepTiming> steps_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 Json summary(const std::vector<train::StepTiming>& steps, int ranks, double peak_bytes) {
   std::vector<double> seconds;

@@ -13,11 +13,16 @@ namespace convoy::cli {
 std::optional<int> launch_ranks(int64_t nproc) {
   if (nproc < 1) fail<UsageError>("cli", "--nproc = {}; expected at least 1", nproc);
   if (nproc == 1 || launch::detect_environment().launched()) return std::nullopt;
+  return launch_again(static_cast<int>(nproc));
+}
+
+int launch_again(int num_ranks, const std::vector<std::string>& more) {
   launch::LaunchOptions options;
-  options.num_ranks = static_cast<int>(nproc);
+  options.num_ranks = num_ranks;
   options.command = launch::this_program();
-  const auto& args = typed_args();
-  options.command.insert(options.command.end(), args.begin(), args.end());
+  const auto& typed = typed_args();
+  options.command.insert(options.command.end(), typed.begin(), typed.end());
+  options.command.insert(options.command.end(), more.begin(), more.end());
   options.say = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
   return launch::run_ranks(options);
 }

@@ -114,6 +114,18 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
+std::string compact_numbers(const std::vector<int>& numbers, std::string_view separator) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    parts.push_back(last == i ? fmt::format("{}", numbers[i])
+                              : fmt::format("{}-{}", numbers[i], numbers[last]));
+    i = last + 1;
+  }
+  return join(parts, separator);
+}
+
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {

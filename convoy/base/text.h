@@ -22,6 +22,9 @@ std::string trim(std::string_view text);
 std::string first_line(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// Ascending numbers in short: "0, 2-5" for 0 2 3 4 5.
+std::string compact_numbers(const std::vector<int>& numbers, std::string_view separator = ", ");
+
 /// As a basic string of TOML, in double quotes.
 std::string toml_text(std::string_view text);
 

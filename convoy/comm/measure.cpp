@@ -9,6 +9,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 
 namespace convoy::comm {
 
@@ -16,27 +17,19 @@ namespace {
 
 constexpr int kRuns = 5;
 
-double seconds_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
+using Clock = std::chrono::steady_clock;
 
 template <class Work>
 double seconds_of(int64_t times, const Work& work) {
-  const double start = seconds_now();
+  const auto start = Clock::now();
   for (int64_t i = 0; i < times; ++i) work();
-  return seconds_now() - start;
+  return seconds_since(start);
 }
 
 /// What was started on a GPU is not done when its call returns.
 void synchronize(at::Device device) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 /// One call of a collective on tensors that were made before.
@@ -99,10 +92,10 @@ double measure(const Group& group, const std::string& collective, at::ScalarType
   std::vector<double> runs;
   for (int run = 0; run < kRuns; ++run) {
     group.barrier("begin");
-    const double start = seconds_now();
+    const auto start = Clock::now();
     for (int64_t i = 0; i < number; ++i) call();
     synchronize(device);
-    runs.push_back((seconds_now() - start) / static_cast<double>(number));
+    runs.push_back(seconds_since(start) / static_cast<double>(number));
   }
   auto result = at::full({1}, median(runs) * 1e6, at::kDouble);
   group.all_reduce(result, ReduceOp::Max, "slowest rank");

@@ -36,15 +36,7 @@ std::vector<int> parse_cores(std::string_view text) {
 }
 
 std::string cores_text(const std::vector<int>& cores) {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < cores.size();) {
-    size_t last = i;
-    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-    parts.push_back(last == i ? fmt::format("{}", cores[i])
-                              : fmt::format("{}-{}", cores[i], cores[last]));
-    i = last + 1;
-  }
-  return join(parts, ",");
+  return compact_numbers(cores, ",");
 }
 
 std::vector<int> own_cores() {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
+#include "convoy/base/timing.h"
 #include "convoy/launch/network.h"
 #include "convoy/launch/secret.h"
 
@@ -18,10 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 // A report of a host with many ranks holds the tail of each rank's log.
 constexpr size_t kLongestMessage = 64 << 20;
-
-double seconds_since(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
-}
 
 }  // namespace
 

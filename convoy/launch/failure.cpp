@@ -124,18 +124,6 @@ std::string RankReport::place() const {
   return fmt::format("`{}`{}{}", activity.operation, step.empty() ? "" : " of ", step);
 }
 
-std::string compact_ranks(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    parts.push_back(last == i ? fmt::format("{}", ranks[i])
-                              : fmt::format("{}-{}", ranks[i], ranks[last]));
-    i = last + 1;
-  }
-  return join(parts);
-}
-
 size_t find_culprit(const std::vector<RankReport>& ranks) {
   const auto order = [&](const RankReport& rank) {
     return std::tuple(!rank.early, lost_its_peers(rank), failure_time(rank));
@@ -196,7 +184,7 @@ std::string FailureReport::to_text() const {
   std::vector<std::string> lines;
   for (const auto& [what, who] : others) {
     lines.push_back(
-        fmt::format("rank{} {} {}", who.size() > 1 ? "s" : "", compact_ranks(who), what));
+        fmt::format("rank{} {} {}", who.size() > 1 ? "s" : "", compact_numbers(who), what));
   }
   if (!lines.empty()) text += entry("others", join(lines, "\n"));
   if (const std::string hint = advice(rank); !hint.empty()) text += entry("try", hint);

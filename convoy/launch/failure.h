@@ -71,7 +71,4 @@ struct FailureReport {
   Json to_json() const;
 };
 
-/// "0, 2-5" for 0 2 3 4 5.
-std::string compact_ranks(const std::vector<int>& ranks);
-
 }  // namespace convoy::launch

@@ -200,7 +200,7 @@ class HostAgent {
       for (int i = 0; i < row.at("num_ranks").get<int>(); ++i) ranks.push_back(first + i);
       hosts.push_back(fmt::format("{} ({}) rank{} {}", row.at("host").get<std::string>(),
                                   row.at("address").get<std::string>(), ranks.size() > 1 ? "s" : "",
-                                  compact_ranks(ranks)));
+                                  compact_numbers(ranks)));
     }
     say(options_, "[launch] starting on {} host{}: {}\n", hosts.size(),
         hosts.size() == 1 ? "" : "s", join(hosts, "; "));

@@ -10,6 +10,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
+#include "convoy/base/timing.h"
 
 namespace convoy::parallel {
 
@@ -17,10 +18,7 @@ namespace {
 
 using schedule::Op;
 
-double seconds_now() {
-  auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
+using Clock = std::chrono::steady_clock;
 
 /// Cuts the graph: tensors that carry a gradient become leaves.
 nn::Bundle detached(const nn::Bundle& bundle) {
@@ -246,11 +244,11 @@ void Executor::start_reduce(Pass& pass, int64_t bucket) {
   const auto& units = buckets_[static_cast<size_t>(bucket)];
   int64_t begin = arena_.units()[static_cast<size_t>(units.front())].begin;
   int64_t end = arena_.units()[static_cast<size_t>(units.back())].end;
-  double start = seconds_now();
+  const auto start = Clock::now();
   pass.handles.push_back(group_.start_all_reduce(arena_.grads().narrow(0, begin, end - begin),
                                                  comm::ReduceOp::Sum,
                                                  fmt::format("reduce bucket {}", bucket)));
-  pass.result.wait_seconds += seconds_now() - start;
+  pass.result.wait_seconds += seconds_since(start);
 }
 
 void Executor::reduce_loss(Pass& pass) {
@@ -262,9 +260,9 @@ void Executor::reduce_loss(Pass& pass) {
   // Each rank's word: 1 for a loss that is not finite, and twice the signal that asked it to stop.
   const int stop = pass.input.stop_signal == nullptr ? 0 : pass.input.stop_signal->load();
   values[2 + group_.rank()] = (std::isfinite(result.loss_sum) ? 0 : 1) + 2 * stop;
-  double start = seconds_now();
+  const auto start = Clock::now();
   group_.all_reduce(totals, comm::ReduceOp::Sum, "reduce loss");
-  result.wait_seconds += seconds_now() - start;
+  result.wait_seconds += seconds_since(start);
   for (int rank = 0; rank < group_.size(); ++rank) {
     result.stop_signal = std::max(result.stop_signal, static_cast<int>(values[2 + rank]) / 2);
   }
@@ -286,9 +284,9 @@ void Executor::reduce_loss(Pass& pass) {
 }
 
 void Executor::clip(Pass& pass) {
-  double start = seconds_now();
+  const auto start = Clock::now();
   for (auto& handle : pass.handles) handle.wait();
-  pass.result.wait_seconds += seconds_now() - start;
+  pass.result.wait_seconds += seconds_since(start);
   if (!updates_weights_) return;
   const double count = std::max(1.0, pass.result.count);
   double squares = 0;

@@ -15,8 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kAlign = 64;
-/// Between looks at who is still alive.
-constexpr std::chrono::milliseconds kLook{20};
 /// Up to this size each of more than two ranks reads all others' data: half the phases, more bytes.
 constexpr size_t kSmall = 8 << 10;
 

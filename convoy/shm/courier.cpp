@@ -12,7 +12,6 @@ namespace convoy::shm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{20};
 
 /// Stands in front of the data of a transfer's first letter.
 struct Head {

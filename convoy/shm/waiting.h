@@ -6,6 +6,9 @@
 
 namespace convoy::shm {
 
+/// How long who sleeps does so before it looks who is still alive.
+inline constexpr std::chrono::milliseconds kLook{20};
+
 /// A counter in shared memory that others wait for. It only grows, and wraps around.
 struct alignas(64) Counter {
   std::atomic<uint32_t> value;

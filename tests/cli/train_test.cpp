@@ -244,7 +244,9 @@ TEST_F(TrainCommand, BenchStrategiesComparesThree) {
   for (const auto& row : rows) {
     const double loss = row["loss"];
     EXPECT_NEAR(loss, rows[0]["loss"].get<double>(), 1e-4 * loss) << row["strategy"];
-    if (row["strategy"] != "single") EXPECT_EQ(loss, rows[1]["loss"]);  // two halves, bit for bit
+    if (row["strategy"] != "single") {
+      EXPECT_EQ(loss, rows[1]["loss"]);  // two halves, bit for bit
+    }
     EXPECT_NEAR(row["metrics"]["ndcg@10"], rows[0]["metrics"]["ndcg@10"].get<double>(), 1e-2);
     EXPECT_GT(row["peak_memory_bytes_per_rank"], 1 << 20);
     EXPECT_EQ(row["ranks"], row["strategy"] == "single" ? 1 : 2);

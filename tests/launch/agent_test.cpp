@@ -15,6 +15,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
+#include "tests/launch/processes_testing.h"
 
 namespace convoy::launch {
 namespace {
@@ -52,17 +53,6 @@ class Agent : public ::testing::Test {
   std::optional<FailureReport> failure_;
   double seconds_ = 0;
 };
-
-/// Waits until a process is gone (or only waits to be reaped); false after three seconds.
-bool disappears(pid_t pid) {
-  for (int i = 0; i < 150; ++i) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string number, name, state;
-    if (!(file >> number >> name >> state) || state == "Z" || state == "X") return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
 
 pid_t wait_for_pid(const fs::path& path) {
   for (int i = 0; i < 250; ++i) {

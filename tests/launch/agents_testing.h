@@ -16,6 +16,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/host_agent.h"
+#include "tests/launch/processes_testing.h"
 
 namespace convoy::launch {
 
@@ -105,17 +106,6 @@ class Agents : public ::testing::Test {
 
   std::string content(const std::string& name) const { return read_file(folder_ / name); }
   pid_t pid_in(const std::string& name) const { return std::stoi(content(name)); }
-
-  /// Waits until a process is gone, or only waits to be reaped; false after three seconds.
-  static bool disappears(pid_t pid) {
-    for (int i = 0; i < 150; ++i) {
-      std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-      std::string number, name, state;
-      if (!(file >> number >> name >> state) || state == "Z" || state == "X") return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return false;
-  }
 
   std::filesystem::path folder_;
   int port_ = 0;
