@@ -177,7 +177,7 @@ void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
   std::vector<const void*> inputs(static_cast<size_t>(size_));
   const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   rounds((bytes + slot_bytes_ - 1) / slot_bytes_,
-         [&](size_t i) { copy(my_slot(), data + i * slot_bytes_, length(i)); },
+         [&](size_t i) { writer_.write(my_slot(), data + i * slot_bytes_, length(i)); },
          [&](size_t i, uint32_t phase) {
            char* mine = data + i * slot_bytes_;
            for (int r = 0; r < size_; ++r) {
@@ -194,9 +194,9 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
   std::vector<const void*> inputs(static_cast<size_t>(size_));
   const auto contribute = [&](size_t i) {
     const char* mine = data + i * slot_bytes_;
-    copy(my_slot(), mine, begin_of(i, rank_));
+    writer_.write(my_slot(), mine, begin_of(i, rank_));
     const size_t after = begin_of(i, rank_ + 1);
-    copy(my_slot() + after, mine + after, length(i) - after);
+    writer_.write(my_slot() + after, mine + after, length(i) - after);
     post();
   };
   const auto add_own_part = [&](size_t i) {
@@ -210,7 +210,8 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
   };
   const auto share_own_part = [&](size_t i) {
     const size_t begin = begin_of(i, rank_);
-    copy(my_slot() + begin, data + i * slot_bytes_ + begin, begin_of(i, rank_ + 1) - begin);
+    writer_.write(my_slot() + begin, data + i * slot_bytes_ + begin,
+                  begin_of(i, rank_ + 1) - begin);
     post();
   };
   const auto take_parts = [&](size_t i) {
@@ -255,8 +256,8 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
          [&](size_t i) {
            for (size_t r = 0; r < counts.size(); ++r) {
              if (r == own) continue;
-             copy(my_slot() + r * share * element, from + (offsets[r] + i * share) * element,
-                  here(i, r) * element);
+             writer_.write(my_slot() + r * share * element,
+                           from + (offsets[r] + i * share) * element, here(i, r) * element);
            }
          },
          [&](size_t i, uint32_t phase) {
@@ -287,7 +288,7 @@ void Channel::all_gather(void* out, const void* in, std::span<const size_t> coun
   rounds((most + slot_bytes_ - 1) / slot_bytes_,
          [&](size_t i) {
            const char* piece = static_cast<const char*>(in) + i * slot_bytes_;
-           copy(my_slot(), piece, length(i, own));
+           writer_.write(my_slot(), piece, length(i, own));
            write(to + offsets[own] * element + i * slot_bytes_, piece, length(i, own));
          },
          [&](size_t i, uint32_t phase) {
@@ -308,7 +309,8 @@ void Channel::broadcast(void* data, size_t count, Dtype dtype, int root, const s
   const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   rounds((bytes + slot_bytes_ - 1) / slot_bytes_,
          [&](size_t i) {
-           if (rank_ == root && bytes > 0) copy(my_slot(), memory + i * slot_bytes_, length(i));
+           if (rank_ == root && bytes > 0)
+             writer_.write(my_slot(), memory + i * slot_bytes_, length(i));
          },
          [&](size_t i, uint32_t phase) {
            if (rank_ != root && bytes > 0) {
@@ -326,7 +328,7 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
   size_t most = 0;
   bool fits = true;
   rounds(
-      1, [&](size_t) { copy(my_slot(), send.data(), send.size_bytes()); },
+      1, [&](size_t) { writer_.write(my_slot(), send.data(), send.size_bytes()); },
       [&](size_t, uint32_t phase) {
         for (int r = 0; r < size_; ++r) {
           const auto* theirs = reinterpret_cast<const size_t*>(segment_->slot(r, phase));
@@ -355,8 +357,8 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
          [&](size_t i) {
            for (size_t r = 0; r < send.size(); ++r) {
              if (r == own) continue;
-             copy(my_slot() + r * share * element, source + (from[r] + i * share) * element,
-                  here(i, send[r]) * element);
+             writer_.write(my_slot() + r * share * element,
+                           source + (from[r] + i * share) * element, here(i, send[r]) * element);
            }
          },
          [&](size_t i, uint32_t phase) {

@@ -11,6 +11,7 @@
 
 #include "convoy/shm/reduce.h"
 #include "convoy/shm/segment.h"
+#include "convoy/shm/slot_writer.h"
 
 namespace convoy::shm {
 
@@ -81,6 +82,7 @@ class Channel {
   int size_;
   std::chrono::milliseconds timeout_;
   size_t slot_bytes_;
+  SlotWriter writer_;
   bool has_core_;  ///< for each rank there is one
   std::chrono::steady_clock::time_point made_room_{};
   uint32_t posted_ = 0;

@@ -1,6 +1,7 @@
 #include "convoy/shm/cores.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -15,8 +16,9 @@ int current_core() {
 }
 
 void leave_core(int core) {
+  // Of the process: this thread may have been kept on one core.
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  if (::sched_getaffinity(::getpid(), sizeof allowed, &allowed) != 0) return;
   cpu_set_t others = allowed;
   CPU_CLR(core, &others);
   if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return;

@@ -8,7 +8,7 @@ bool have_cores(int num_threads);
 /// The core that this thread runs on now.
 int current_core();
 
-/// Moves this thread to another core it may use, and leaves it free to move on.
+/// Moves this thread to another core of its process, and leaves it free to move on.
 ///
 /// Two ranks that wait for each other in turn never both want to run, so to the scheduler one core
 /// looks enough for them: having met on one they stay there, at an eighth of the speed.

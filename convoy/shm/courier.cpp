@@ -153,7 +153,7 @@ bool Courier::push(Transfer& transfer) {
       transfer.begun = true;
     }
     const size_t bytes = std::min(room, transfer.bytes() - transfer.moved);
-    if (bytes > 0) std::memcpy(letter, transfer.data + transfer.moved, bytes);
+    if (bytes > 0) writer_.write(letter, transfer.data + transfer.moved, bytes);
     transfer.moved += bytes;
     box.written.store(written + 1, std::memory_order_release);
     segment_->area(transfer.other).bell.ring();

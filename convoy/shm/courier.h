@@ -12,6 +12,7 @@
 
 #include "convoy/shm/reduce.h"
 #include "convoy/shm/segment.h"
+#include "convoy/shm/slot_writer.h"
 #include "convoy/shm/ticket.h"
 
 namespace convoy::shm {
@@ -52,6 +53,7 @@ class Courier {
   std::mutex mutex_;
   std::condition_variable added_;
   std::vector<std::deque<Transfer>> outgoing_, incoming_;  // [other rank]
+  SlotWriter writer_;
   size_t num_transfers_ = 0;
   bool stop_ = false;
   std::thread thread_;

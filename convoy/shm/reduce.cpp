@@ -1,10 +1,11 @@
 #include "convoy/shm/reduce.h"
 
-#include <algorithm>
+#include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
+// All is inlined into functions that know their machine: no vector is passed to anybody.
+#pragma GCC diagnostic ignored "-Wpsabi"
 #include "convoy/shm/half.h"
 
 namespace convoy::shm {
@@ -13,48 +14,79 @@ namespace {
 
 #define CONVOY_INLINE inline __attribute__((always_inline))
 
-/// How a type is stored and in which type it is added.
-template <class Stored, class Added = Stored>
+/// What a loop reads at once; a compiler cuts it to the width that a machine has.
+constexpr size_t kStep = 64;
+
+template <class T>
+struct Vector {
+  typedef T Type __attribute__((vector_size(kStep)));
+};
+using Words = Vector<uint32_t>::Type;
+using Floats = Vector<float>::Type;
+
+/// Numbers that are added as they are stored.
+template <class T>
 struct Plain {
-  using Memory = Stored;
-  using Value = Added;
-  static CONVOY_INLINE Value load(Memory x) { return static_cast<Value>(x); }
-  static CONVOY_INLINE Memory store(Value x) { return static_cast<Memory>(x); }
+  using Stored = typename Vector<T>::Type;
+  using Value = Stored;
+  static CONVOY_INLINE void load(const Stored& x, Value& value) { value = x; }
+  static CONVOY_INLINE void store(const Value& value, Stored& x) { x = value; }
+};
+
+/// 16-bit numbers, added as floats. Two share a word: nothing moves between lanes.
+struct TwoFloats {
+  Floats low, high;
 };
 
 struct Bf16 {
-  using Memory = uint16_t;
-  using Value = float;
-  static CONVOY_INLINE Value load(Memory x) {
-    return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
+  using Stored = Words;
+  using Value = TwoFloats;
+  static CONVOY_INLINE void load(const Words& x, Value& value) {
+    value.low = std::bit_cast<Floats>(x << 16);
+    value.high = std::bit_cast<Floats>(x & 0xffff0000);
   }
-  /// The bits of x rounded to nearest, ties to even; the lower half is rubbish. NaN stays NaN
-  /// without a look at it: one made of bf16 numbers has nothing in the lower half that could carry.
-  static CONVOY_INLINE uint32_t round(Value x) {
-    const auto bits = std::bit_cast<uint32_t>(x);
-    return bits + 0x7fff + ((bits >> 16) & 1);
+  static CONVOY_INLINE void store(const Value& value, Words& x) {
+    Words low = std::bit_cast<Words>(value.low), high = std::bit_cast<Words>(value.high);
+    round(low);
+    round(high);
+    x = (low >> 16) | (high & 0xffff0000);
   }
-  static CONVOY_INLINE Memory store(Value x) { return static_cast<Memory>(round(x) >> 16); }
+  /// To nearest, ties to even; the lower half is rubbish. NaN stays NaN without a look at it: one
+  /// made of bf16 numbers has nothing in the lower half that could carry.
+  static CONVOY_INLINE void round(Words& bits) { bits += 0x7fff + ((bits >> 16) & 1); }
 };
 
 struct Fp16 {
-  using Memory = uint16_t;
-  using Value = float;
-  static CONVOY_INLINE Value load(Memory x) { return half_to_float(x); }
-  static CONVOY_INLINE Memory store(Value x) { return float_to_half(x); }
+  using Stored = Words;
+  using Value = TwoFloats;
+  static CONVOY_INLINE void load(const Words& x, Value& value) {
+    value.low = half_to_float<Floats>(x & 0xffff);
+    value.high = half_to_float<Floats>(x >> 16);
+  }
+  static CONVOY_INLINE void store(const Value& value, Words& x) {
+    x = float_to_half<Words>(value.low) | (float_to_half<Words>(value.high) << 16);
+  }
 };
 
 struct Add {
-  template <class T>
-  static CONVOY_INLINE T apply(T a, T b) {
-    return static_cast<T>(a + b);
+  template <class V>
+  static CONVOY_INLINE void apply(V& a, const V& b) {
+    a += b;
+  }
+  static CONVOY_INLINE void apply(TwoFloats& a, const TwoFloats& b) {
+    a.low += b.low;
+    a.high += b.high;
   }
 };
 
 struct Larger {
-  template <class T>
-  static CONVOY_INLINE T apply(T a, T b) {
-    return a > b || a != a ? a : b;
+  template <class V>
+  static CONVOY_INLINE void apply(V& a, const V& b) {
+    a = (a > b) | (a != a) ? a : b;
+  }
+  static CONVOY_INLINE void apply(TwoFloats& a, const TwoFloats& b) {
+    apply(a.low, b.low);
+    apply(a.high, b.high);
   }
 };
 
@@ -66,58 +98,50 @@ struct Job {
   size_t count;
 };
 
-template <class Type, class Operation>
-CONVOY_INLINE void loop(const Job& job) {
-  using Memory = typename Type::Memory;
-  using Value = typename Type::Value;
-  auto* out = static_cast<Memory*>(job.out);
-  const auto* first = static_cast<const Memory*>(job.inputs[0]);
-  if (job.inputs.size() == 2) {
-    const auto* second = static_cast<const Memory*>(job.inputs[1]);
-#pragma GCC ivdep
-    for (size_t i = 0; i < job.count; ++i) {
-      out[i] = Type::store(Operation::apply(Type::load(first[i]), Type::load(second[i])));
-    }
-    return;
+/// One vector, or its first `bytes`, at `at` of each input.
+template <class Type, class Operation, class Inputs>
+CONVOY_INLINE void step(char* out, const Inputs& inputs, size_t at, size_t bytes) {
+  typename Type::Stored stored{};
+  typename Type::Value sum, next;
+  std::memcpy(&stored, static_cast<const char*>(inputs[0]) + at, bytes);
+  Type::load(stored, sum);
+  for (size_t r = 1; r < inputs.size(); ++r) {
+    std::memcpy(&stored, static_cast<const char*>(inputs[r]) + at, bytes);
+    Type::load(stored, next);
+    Operation::apply(sum, next);
   }
-  constexpr size_t kBlock = 1024;
-  Value sums[kBlock];
-  for (size_t begin = 0; begin < job.count; begin += kBlock) {
-    const size_t n = std::min(kBlock, job.count - begin);
-    for (size_t i = 0; i < n; ++i) sums[i] = Type::load(first[begin + i]);
-    for (size_t r = 1; r < job.inputs.size(); ++r) {
-      const auto* next = static_cast<const Memory*>(job.inputs[r]) + begin;
-      for (size_t i = 0; i < n; ++i) sums[i] = Operation::apply(sums[i], Type::load(next[i]));
-    }
-    for (size_t i = 0; i < n; ++i) out[begin + i] = Type::store(sums[i]);
-  }
+  Type::store(sum, stored);
+  std::memcpy(out + at, &stored, bytes);
 }
 
-/// Two numbers of two inputs at a time, in one word: no shuffling between widths.
-template <class Operation>
-CONVOY_INLINE void loop_bf16_pairs(const Job& job) {
+template <class Type, class Operation, class Inputs>
+CONVOY_INLINE void steps(const Job& job, const Inputs& inputs) {
   auto* out = static_cast<char*>(job.out);
-  const auto* first = static_cast<const char*>(job.inputs[0]);
-  const auto* second = static_cast<const char*>(job.inputs[1]);
-  const size_t pairs = job.count / 2;
-#pragma GCC ivdep
-  for (size_t i = 0; i < pairs; ++i) {
-    uint32_t a, b;
-    std::memcpy(&a, first + i * 4, 4);
-    std::memcpy(&b, second + i * 4, 4);
-    const float low =
-        Operation::apply(std::bit_cast<float>(a << 16), std::bit_cast<float>(b << 16));
-    const float high = Operation::apply(std::bit_cast<float>(a & 0xffff0000),
-                                        std::bit_cast<float>(b & 0xffff0000));
-    const uint32_t both = (Bf16::round(low) >> 16) | (Bf16::round(high) & 0xffff0000);
-    std::memcpy(out + i * 4, &both, 4);
+  const size_t bytes = job.count * size_of(job.dtype);
+  const size_t whole = bytes / kStep * kStep;
+#pragma GCC unroll 4
+  for (size_t at = 0; at < whole; at += kStep) step<Type, Operation>(out, inputs, at, kStep);
+  if (whole < bytes) step<Type, Operation>(out, inputs, whole, bytes - whole);
+}
+
+/// For a few inputs their addresses stay in registers.
+template <class Type, class Operation, size_t kInputs>
+CONVOY_INLINE void steps_of(const Job& job) {
+  std::array<const void*, kInputs> inputs;
+  for (size_t r = 0; r < kInputs; ++r) inputs[r] = job.inputs[r];
+  steps<Type, Operation>(job, inputs);
+}
+
+template <class Type, class Operation>
+CONVOY_INLINE void loop(const Job& job) {
+  switch (job.inputs.size()) {
+    case 2:
+      return steps_of<Type, Operation, 2>(job);
+    case 4:
+      return steps_of<Type, Operation, 4>(job);
+    default:
+      return steps<Type, Operation>(job, job.inputs);
   }
-  if (job.count % 2 == 0) return;
-  const auto at = [&](const void* memory) {
-    return Bf16::load(static_cast<const uint16_t*>(memory)[job.count - 1]);
-  };
-  static_cast<uint16_t*>(job.out)[job.count - 1] =
-      Bf16::store(Operation::apply(at(job.inputs[0]), at(job.inputs[1])));
 }
 
 template <class Type>
@@ -134,8 +158,7 @@ CONVOY_INLINE void choose(const Job& job) {
     case Dtype::F16:
       return choose_op<Fp16>(job);
     case Dtype::BF16:
-      if (job.inputs.size() > 2) return choose_op<Bf16>(job);
-      return job.op == Op::Sum ? loop_bf16_pairs<Add>(job) : loop_bf16_pairs<Larger>(job);
+      return choose_op<Bf16>(job);
     // Sums wrap around: unsigned, where that is defined. A maximum needs the sign.
     case Dtype::I8:
       return job.op == Op::Sum ? loop<Plain<uint8_t>, Add>(job) : loop<Plain<int8_t>, Larger>(job);

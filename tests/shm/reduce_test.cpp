@@ -41,6 +41,55 @@ TEST(Reduce, AddsInOrderWhateverTheLength) {
   }
 }
 
+/// 16-bit numbers of every kind and at every place of a vector against one sum after the other.
+TEST(Reduce, HalvesAreTheSameAtEveryPlace) {
+  std::mt19937 random(3);
+  for (const auto dtype : {Dtype::BF16, Dtype::F16}) {
+    for (size_t count : {1, 2, 31, 32, 33, 97, 4096}) {
+      for (size_t ranks : {2, 3, 4}) {
+        std::vector<std::vector<uint16_t>> inputs(ranks, std::vector<uint16_t>(count));
+        for (auto& input : inputs) {
+          for (auto& x : input) x = static_cast<uint16_t>(random());
+        }
+        const auto sums = reduced(dtype, Op::Sum, inputs);
+        const auto largest = reduced(dtype, Op::Max, inputs);
+        for (size_t i = 0; i < count; ++i) {
+          const auto number = [&](uint16_t bits) {
+            return dtype == Dtype::F16 ? half_to_float<float>(uint32_t{bits})
+                                       : std::bit_cast<float>(uint32_t{bits} << 16);
+          };
+          float sum = number(inputs[0][i]);
+          float most = sum;
+          for (size_t r = 1; r < ranks; ++r) {
+            const float next = number(inputs[r][i]);
+            sum += next;
+            most = std::isnan(most) || std::isnan(next) ? NAN : std::max(most, next);
+          }
+          if (std::isnan(sum)) {
+            ASSERT_TRUE(std::isnan(number(sums[i]))) << i << " of " << count;
+          } else if (std::isinf(number(sums[i]))) {
+            ASSERT_GE(std::abs(sum), dtype == Dtype::F16 ? 65520 : 3.39e38f) << i;
+          } else {
+            // The nearest: no neighbour is nearer.
+            const auto up = static_cast<uint16_t>(sums[i] + 1);
+            const auto down = static_cast<uint16_t>(sums[i] - 1);
+            const auto error = [&](uint16_t bits) {
+              return std::abs(double{number(bits)} - double{sum});
+            };
+            ASSERT_FALSE(error(up) < error(sums[i])) << sum << " at " << i;
+            ASSERT_FALSE(error(down) < error(sums[i])) << sum << " at " << i;
+          }
+          if (std::isnan(most)) {
+            ASSERT_TRUE(std::isnan(number(largest[i])));
+          } else {
+            ASSERT_EQ(number(largest[i]), most);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Reduce, MayWriteIntoAnInput) {
   std::vector<double> a{1, 2, 3}, b{10, 20, 30}, c{100, 200, 300};
   const std::vector<const void*> inputs{a.data(), b.data(), c.data()};
@@ -88,23 +137,30 @@ double value_of(uint16_t half) {
   return half & 0x8000 ? -magnitude : magnitude;
 }
 
+float to_float(uint32_t half) {
+  return half_to_float<float>(half);
+}
+uint32_t to_half(float number) {
+  return float_to_half<uint32_t>(number);
+}
+
 TEST(Half, EveryNumberGoesThereAndBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
-    const float number = half_to_float(half);
+    const float number = to_float(half);
     if ((half & 0x7fff) > 0x7c00) {
       EXPECT_TRUE(std::isnan(number));
-      EXPECT_TRUE(std::isnan(half_to_float(float_to_half(number))));
+      EXPECT_TRUE(std::isnan(to_float(to_half(number))));
       continue;
     }
     if ((half & 0x7fff) < 0x7c00) {
       ASSERT_EQ(number, value_of(half)) << bits;
     }
-    ASSERT_EQ(float_to_half(number), half) << bits;
+    ASSERT_EQ(to_half(number), half) << bits;
   }
-  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);
-  EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
-  EXPECT_EQ(float_to_half(-1e9f), 0xfc00);
+  EXPECT_EQ(to_half(65519.0f), 0x7bff);
+  EXPECT_EQ(to_half(65520.0f), 0x7c00);
+  EXPECT_EQ(to_half(-1e9f), 0xfc00);
 }
 
 TEST(Half, RoundsToTheNearestAndTiesToEven) {
@@ -115,7 +171,7 @@ TEST(Half, RoundsToTheNearestAndTiesToEven) {
     const double part = static_cast<double>(random() % 5) / 4;
     const auto number = static_cast<float>(low + (high - low) * part);
     const uint16_t up = part > 0.5 || (part == 0.5 && half % 2 == 1);
-    ASSERT_EQ(float_to_half(number), half + up) << number;
+    ASSERT_EQ(to_half(number), half + up) << number;
   }
 }
 
