@@ -11,6 +11,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/agent.h"
 #include "convoy/launch/devices.h"
+#include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
 
 namespace convoy::cli {
@@ -86,6 +87,16 @@ void print(std::FILE* stream, std::string_view text) {
   std::fflush(stream);
 }
 
+/// A job for each host is seldom what was meant.
+void warn_of_copies(const Arguments& arguments) {
+  const int copies = launch::copies_started();
+  if (copies == 1 || arguments.hosts.chosen()) return;
+  print(stderr,
+        fmt::format("[launch] warning: this is one of {0} launchers, and each starts a job of its "
+                    "own; try --nnodes {0} for one job, --nnodes 1 if that is meant\n",
+                    copies));
+}
+
 int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
   launch::LaunchOptions options = arguments.options;
   options.num_ranks = launch::resolve_num_ranks(arguments.num_ranks);
@@ -107,6 +118,7 @@ int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& argume
   if (const auto hosts = arguments.hosts.read(options)) {
     return launch::run_ranks_of_host(options, *hosts);
   }
+  warn_of_copies(arguments);
   return launch::run_ranks(options);
 }
 

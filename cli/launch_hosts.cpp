@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/launch/environment.h"
 
 namespace convoy::cli {
 namespace {
@@ -54,12 +55,15 @@ void read_conf(const std::string& text, launch::HostOptions& out) {
 }  // namespace
 
 void HostArguments::add_to(CLI::App& command) {
-  add_option(command, "--nnodes", num_nodes, "Number of hosts, or the smallest and largest: 2:4")
+  add_option(command, "--nnodes", num_nodes,
+             "Number of hosts (1), or the smallest and largest: 2:4")
       ->group("Several hosts");
   add_option(command, "--node-rank", node_rank, "Number of this host, from 0 (any that is free)")
       ->group("Several hosts");
-  add_option(command, "--rdzv-endpoint", endpoint,
-             "host:port where the hosts meet; the host with this address serves it (port 29400)")
+  add_option(
+      command, "--rdzv-endpoint", endpoint,
+      "host:port where the hosts meet; the host with this address serves it (port 29400; under "
+      "SLURM the first host of the job)")
       ->group("Several hosts");
   add_option(command, "--rdzv-id", run_id, "Name of the job, the same on all hosts")
       ->group("Several hosts");
@@ -80,9 +84,10 @@ void HostArguments::add_to(CLI::App& command) {
 }
 
 std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptions& launch) const {
+  if (!chosen() && node_rank <= 0) return std::nullopt;
   launch::HostOptions out;
   auto& options = out.rendezvous;
-  std::tie(options.min_nodes, options.max_nodes) = read_range(num_nodes);
+  std::tie(options.min_nodes, options.max_nodes) = read_range(num_nodes.empty() ? "1" : num_nodes);
   if (backend != "c10d" && backend != "static") {
     fail<UsageError>("launch", "--rdzv-backend is '{}'; expected c10d or static", backend);
   }
@@ -91,7 +96,7 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
       fail<UsageError>("launch",
                        "--nnodes {} --node-rank {} do not fit together or not with --standalone; "
                        "expected --nnodes of at least 2 for several hosts",
-                       num_nodes, node_rank);
+                       options.max_nodes, node_rank);
     }
     return std::nullopt;
   }
@@ -99,15 +104,16 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
     fail<UsageError>("launch", "--node-rank is {}; expected a number from 0 to {}", node_rank,
                      options.max_nodes - 1);
   }
-  if (endpoint.empty() && master_addr.empty()) {
+  const auto slurm = launch::slurm_endpoint();
+  if (endpoint.empty() && master_addr.empty() && !slurm) {
     fail<UsageError>("launch",
                      "--nnodes {} needs a place where the hosts meet; try --rdzv-endpoint "
                      "host0:29400 with the name of one of them, the same on all",
                      num_nodes);
   }
-  if (endpoint.empty() && node_rank >= 0) out.serves = node_rank == 0;
-  out.endpoint = endpoint.empty() ? launch::parse_endpoint(master_addr, kDefaultPort)
-                                  : launch::parse_endpoint(endpoint, kDefaultPort);
+  if (endpoint.empty() && !master_addr.empty() && node_rank >= 0) out.serves = node_rank == 0;
+  const auto& place = !endpoint.empty() ? endpoint : !master_addr.empty() ? master_addr : *slurm;
+  out.endpoint = launch::parse_endpoint(place, kDefaultPort);
   read_conf(conf, out);
   out.node_rank = node_rank;
   out.token_file = token_file;

@@ -22,7 +22,7 @@ CLI::Option* add_option(CLI::App& command, const std::string& names, T& value,
 
 /// The options of `convoy launch` about several hosts, as typed.
 struct HostArguments {
-  std::string num_nodes = "1";
+  std::string num_nodes;
   int node_rank = -1;
   std::string endpoint;
   std::string run_id = "none";
@@ -34,6 +34,9 @@ struct HostArguments {
   bool standalone = false;
 
   void add_to(CLI::App& command);
+
+  /// Whether the number of hosts was said, be it 1.
+  bool chosen() const { return !num_nodes.empty() || standalone; }
 
   /// What they ask for; nothing for a job on this host alone. Throws UsageError.
   std::optional<launch::HostOptions> read(const launch::LaunchOptions& launch) const;

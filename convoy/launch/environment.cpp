@@ -151,6 +151,9 @@ bool inside_slurm_step(const Reader& env) {
          env.number("SLURM_NTASKS", 1).value_or(1) > 1;
 }
 
+/// From the port of the ranks' store to that where hosts meet.
+constexpr int kBesideMaster = 10000;
+
 /// A port that all ranks of one job know and other jobs on the host probably do not use.
 std::optional<int> port_from_job(const Reader& env) {
   for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID", "PMI_JOBID", "PMIX_NAMESPACE"}) {
@@ -160,6 +163,13 @@ std::optional<int> port_from_job(const Reader& env) {
                  [](char c) { return c >= '0' && c <= '9'; });
     if (digits.empty()) continue;
     return 15000 + std::stoi(digits.substr(digits.size() - std::min<size_t>(4, digits.size())));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> first_slurm_host(const Reader& env) {
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST"}) {
+    if (env.has(name)) return expand_hostlist(env.text(name)).front();
   }
   return std::nullopt;
 }
@@ -176,18 +186,15 @@ void find_master(const Reader& env, RankEnvironment& out) {
     return;
   }
   if (out.num_nodes == 1) return;
-  std::string hosts = env.text("SLURM_STEP_NODELIST");
-  if (hosts.empty()) hosts = env.text("SLURM_NODELIST");
-  if (hosts.empty()) hosts = env.text("SLURM_JOB_NODELIST");
-  const auto expanded = expand_hostlist(hosts);
-  if (expanded.empty()) {
+  const auto first = first_slurm_host(env);
+  if (!first) {
     fail<UsageError>(
         "launch",
         "the environment variable MASTER_ADDR is missing; the {} ranks run on {} hosts "
         "and must know where rank 0 is; try MASTER_ADDR=<host of rank 0>",
         out.world_size, out.num_nodes);
   }
-  out.master_addr = expanded.front();
+  out.master_addr = *first;
 }
 
 }  // namespace
@@ -227,8 +234,28 @@ RankEnvironment detect_environment(const GetEnv& get) {
   return out;
 }
 
+std::optional<std::string> slurm_endpoint(const GetEnv& get) {
+  const Reader env(get);
+  const auto host = first_slurm_host(env);
+  const auto port = port_from_job(env);
+  if (!host || !port) return std::nullopt;
+  return fmt::format("{}:{}", *host, *port + kBesideMaster);
+}
+
+int copies_started(const GetEnv& get) {
+  const Reader env(get);
+  for (const Names& names : {kOpenMpi, kPmi, kMvapich}) {
+    if (env.has(names.rank)) return env.number(names.world_size, 1).value_or(1);
+  }
+  return inside_slurm_step(env) ? env.number(kSlurm.world_size, 1).value_or(1) : 1;
+}
+
+const char* process_variable(const char* name) {
+  return std::getenv(name);
+}
+
 RankEnvironment detect_environment() {
-  return detect_environment([](const char* name) -> const char* { return std::getenv(name); });
+  return detect_environment(process_variable);
 }
 
 }  // namespace convoy::launch

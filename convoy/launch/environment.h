@@ -31,6 +31,9 @@ struct RankEnvironment {
 /// Looks up an environment variable; null when it is not set.
 using GetEnv = std::function<const char*(const char*)>;
 
+/// The same of this process.
+const char* process_variable(const char* name);
+
 /// Reads what the launcher left in the environment, in this order: RANK (convoy launch, torchrun,
 /// by hand), Open MPI, PMI, MVAPICH2, SLURM. MASTER_ADDR and MASTER_PORT win when they are set.
 /// Throws UsageError, naming the variable, when values are missing or contradict each other.
@@ -38,5 +41,12 @@ RankEnvironment detect_environment(const GetEnv& get);
 
 /// The same for this process.
 RankEnvironment detect_environment();
+
+/// host:port where the launchers of a SLURM job meet when nobody says another place: the first host
+/// of its list and a port made of its number. Nothing outside of SLURM. Throws UsageError.
+std::optional<std::string> slurm_endpoint(const GetEnv& get = process_variable);
+
+/// How many copies of this program srun or mpirun started; 1 when neither did.
+int copies_started(const GetEnv& get = process_variable);
 
 }  // namespace convoy::launch

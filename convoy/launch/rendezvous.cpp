@@ -124,6 +124,7 @@ void Rendezvous::lose(int id, const std::string& why, double now) {
   const Member member = found->second;
   members_.erase(found);
   if (state_ == State::kOver || member.host.empty()) return;
+  loss_ = fmt::format("{} was lost ({})", who(member), why);
   say_(fmt::format("[launch] {} is lost: {}", who(member), why));
   if (state_ == State::kWaiting || !member.in_round) return;
   lost_one_ = true;
@@ -178,9 +179,20 @@ void Rendezvous::wait_for_hosts(double now) {
       here >= options_.min_nodes &&
       now - std::max(last_came_, waiting_since_) >= options_.last_call_timeout;
   if (all_ready && here > 0 && (complete || last_call_over)) return start(now);
-  if (here >= options_.min_nodes || now - waiting_since_ < options_.join_timeout) return;
+  // A job that ran is not worth keeping hosts idle for long.
+  const bool ran = last_size_ > 0;
+  const double patience = ran ? options_.last_call_timeout : options_.join_timeout;
+  if (here >= options_.min_nodes || (ran && !all_ready) || now - waiting_since_ < patience) return;
   std::vector<std::string> names;
   for (int id : candidates()) names.push_back(who(members_.at(id)));
+  if (ran) {
+    return finish(
+        kLost,
+        fmt::format("[launch] only {} of {} hosts left after {}, and no other came within {} "
+                    "(last_call_timeout); train again with --resume_from_checkpoint latest\n",
+                    here, wanted(options_), loss_.empty() ? "a restart" : loss_,
+                    human_seconds(patience)));
+  }
   finish(kLost, fmt::format("[launch] only {} of {} hosts came within {}: {}; expected the same "
                             "--rdzv-endpoint and secret on all, and no firewall between them\n",
                             here, wanted(options_), human_seconds(options_.join_timeout),
@@ -271,7 +283,11 @@ void Rendezvous::conclude(double now) {
       }
     }
   }
-  say_(fmt::format("[launch] forming the job anew with {} of {} hosts", staying, wanted(options_)));
+  say_(staying < options_.min_nodes
+           ? fmt::format("[launch] waiting {} for another host; {} of {} are left",
+                         human_seconds(options_.last_call_timeout), staying, wanted(options_))
+           : fmt::format("[launch] forming the job anew with {} of {} hosts", staying,
+                         wanted(options_)));
   again(now);
 }
 

@@ -15,8 +15,10 @@ struct RendezvousOptions {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
-  double join_timeout = 600;     ///< seconds for the smallest number of hosts to come
-  double last_call_timeout = 5;  ///< for more of them, once the smallest number is there
+  double join_timeout = 600;  ///< seconds for the smallest number of hosts to come
+  /// For more of them, once the smallest number is there, and for a replacement when too few are
+  /// left.
+  double last_call_timeout = 5;
   double heartbeat_timeout = 10;
   double answer_timeout = 60;  ///< for a host to say how its ranks ended when told to stop them
   std::string run_id = "none";
@@ -84,6 +86,7 @@ class Rendezvous {
   int restarts_ = 0;
   int last_size_ = 0;
   bool lost_one_ = false;  ///< of this round
+  std::string loss_;       ///< the last one, in words
   double job_start_ = 0;
   double waiting_since_ = 0;
   double last_came_ = 0;

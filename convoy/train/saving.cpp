@@ -223,9 +223,11 @@ void Trainer::save_checkpoint() {
   job_.group.barrier("save checkpoint");
 }
 
-/// Leaves with what a later run needs to go on: an evaluation that is due would take too long.
-void Trainer::stop_early(Clock& clock) {
+/// Leaves with what a later run needs to go on. An evaluation that is due would take too long: that
+/// run makes it up.
+void Trainer::stop_early(bool epoch_end, Clock& clock) {
   stopped_by_ = last_.stop_signal;
+  state_.evaluation_owed = evaluation_is_due(epoch_end);
   std::string what = "nothing was saved";
   if (arguments_.save_strategy != "no" && !arguments_.output.dir.empty()) {
     clock.pause();

@@ -27,6 +27,7 @@ Json TrainerState::to_json() const {
           {"best_model_checkpoint",
            best_model_checkpoint.empty() ? Json() : Json(best_model_checkpoint)},
           {"evaluations_without_better", evaluations_without_better},
+          {"evaluation_owed", evaluation_owed},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
           {"log_history", log_history}};
@@ -56,6 +57,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     const auto& saved = json.at("best_model_checkpoint");
     if (!saved.is_null()) saved.get_to(state.best_model_checkpoint);
     json.at("evaluations_without_better").get_to(state.evaluations_without_better);
+    json.at("evaluation_owed").get_to(state.evaluation_owed);
     state.log_history = json.at("log_history");
   } catch (const Json::exception& error) {
     fail<FileError>("train", "{} is not a state that training can resume from: {}", where,

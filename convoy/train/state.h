@@ -34,6 +34,7 @@ struct TrainerState {
   std::string best_model_checkpoint;
   int64_t best_step = -1;
   int64_t evaluations_without_better = 0;
+  bool evaluation_owed = false;  ///< due when a signal stopped the run
   Json log_history = Json::array();
 
   /// Epochs done, as a fraction.

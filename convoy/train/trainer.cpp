@@ -267,30 +267,34 @@ void Trainer::log(Clock& clock) {
   notify([&](Callback& callback) { callback.on_log(record); });
 }
 
+bool Trainer::is_due(const std::string& when, double steps, bool epoch_end) const {
+  if (when == "steps") return state_.global_step % every(steps) == 0;
+  return when == "epoch" && (epoch_end || state_.global_step >= state_.max_steps);
+}
+
+bool Trainer::evaluation_is_due(bool epoch_end) const {
+  return eval_data_ && is_due(arguments_.eval_strategy,
+                              arguments_.eval_steps.value_or(arguments_.logging_steps), epoch_end);
+}
+
 void Trainer::after_step(bool epoch_end, Clock& clock) {
-  bool last = state_.global_step >= state_.max_steps;
-  bool better = false;
-  auto due = [&](const std::string& when, double steps) {
-    if (when == "steps") return state_.global_step % every(steps) == 0;
-    return when == "epoch" && (epoch_end || last);
-  };
   const bool first = arguments_.logging_first_step && state_.global_step == 1;
-  if (first || due(arguments_.logging_strategy, arguments_.logging_steps)) log(clock);
-  if (eval_data_ &&
-      due(arguments_.eval_strategy, arguments_.eval_steps.value_or(arguments_.logging_steps))) {
-    clock.pause();
-    better = evaluate_now();
-    last = ended();
-    clock.resume();
-  }
+  if (first || is_due(arguments_.logging_strategy, arguments_.logging_steps, epoch_end)) log(clock);
+  clock.pause();
+  const bool better = evaluation_is_due(epoch_end) && evaluate_now();
   // A run that saves also saves its end, so that more steps can follow.
-  const bool end = last && arguments_.save_strategy != "no";
-  if (end || due(arguments_.save_strategy, arguments_.save_steps) ||
+  const bool end = ended() && arguments_.save_strategy != "no";
+  if (end || is_due(arguments_.save_strategy, arguments_.save_steps, epoch_end) ||
       (better && arguments_.load_best_model_at_end)) {
-    clock.pause();
     save_checkpoint();
-    clock.resume();
   }
+  clock.resume();
+}
+
+/// The evaluation for which there was no time when a signal stopped the run.
+void Trainer::make_up_evaluation() {
+  if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
+  if (evaluate_now() && arguments_.load_best_model_at_end) save_checkpoint();
 }
 
 void Trainer::finish_trace() {
@@ -343,6 +347,7 @@ Metrics Trainer::train() {
     eval_metrics_ = evaluate();
     notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
   }
+  make_up_evaluation();
   trace_ = Trace(arguments_.output.trace, job_.environment.rank,
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
@@ -362,7 +367,7 @@ Metrics Trainer::train() {
         check_targets();
       }
       if (last_.stop_signal != 0 && more) {
-        stop_early(clock);
+        stop_early(epoch_end, clock);
       } else {
         after_step(epoch_end, clock);
       }

@@ -92,8 +92,12 @@ class Trainer {
   void train_step(StepCells cells, Clock& clock);
   void update_loss_scale();
   void log(Clock& clock);
+  /// Whether what happens every so many steps, or at the end of epochs, happens now.
+  bool is_due(const std::string& when, double steps, bool epoch_end) const;
+  bool evaluation_is_due(bool epoch_end) const;
   void after_step(bool epoch_end, Clock& clock);
-  void stop_early(Clock& clock);
+  void stop_early(bool epoch_end, Clock& clock);
+  void make_up_evaluation();
   bool evaluate_now();
   void load_best_model();
   void finish_trace();

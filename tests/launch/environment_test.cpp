@@ -13,11 +13,15 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-RankEnvironment detect(const Variables& variables) {
-  return detect_environment([&](const char* name) -> const char* {
+GetEnv getter(const Variables& variables) {
+  return [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
-  });
+  };
+}
+
+RankEnvironment detect(const Variables& variables) {
+  return detect_environment(getter(variables));
 }
 
 std::string error_of(const Variables& variables) {
@@ -158,6 +162,24 @@ TEST(Environment, AnInteractiveSlurmShellIsNoLauncher) {
   }
   EXPECT_FALSE(detect(with(kSlurm, {{"SLURM_NTASKS", "1"}})).launched());
   EXPECT_FALSE(detect({{"SLURM_PROCID", "0"}}).launched());
+}
+
+TEST(Environment, LaunchersFindEachOtherUnderSlurm) {
+  const auto endpoint = [](const Variables& variables) {
+    return slurm_endpoint(getter(variables)).value_or("none");
+  };
+  EXPECT_EQ(endpoint(kSlurm), "n07:28456");
+  EXPECT_EQ(endpoint(with(kSlurm, {{"SLURM_STEP_NODELIST", "n[08-09]"}})), "n08:28456");
+  EXPECT_EQ(endpoint(with(kSlurm, {{"SLURM_NODELIST", ""}})), "none");
+  EXPECT_EQ(endpoint(kTorchrun), "none");
+}
+
+TEST(Environment, TellsWhetherSeveralCopiesWereStarted) {
+  const auto copies = [](const Variables& variables) { return copies_started(getter(variables)); };
+  EXPECT_EQ(copies({}), 1);
+  EXPECT_EQ(copies(kSlurm), 5);
+  EXPECT_EQ(copies(with(kSlurm, {{"SLURM_JOB_NAME", "bash"}})), 1);
+  EXPECT_EQ(copies({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "3"}}), 3);
 }
 
 TEST(Environment, TorchrunInsideSlurmWins) {

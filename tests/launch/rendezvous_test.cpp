@@ -200,6 +200,35 @@ TEST_F(Rules, ALostHostFormsTheJobAnewWithoutARestart) {
   EXPECT_NE(said_.find("host h1 (10.0.0.1) is lost: silent for 10 s"), std::string::npos) << said_;
 }
 
+TEST_F(Rules, WhenTooFewAreLeftAReplacementIsAwaitedOnlyShortly) {
+  for (const bool one_comes : {true, false}) {
+    sent_.clear();
+    begin(2, 2);
+    for (int id : {0, 1}) come(id);
+    wait(0);
+    EXPECT_EQ(type(0), "start");
+    rules_->lose(1, "silent for 10 s", now_);
+    end(0, {rank(0, RankEnd::kStopped, now_)});
+    EXPECT_EQ(type(0), "again");
+    ready(0);
+    wait(4);
+    EXPECT_EQ(type(0), "again");
+    if (one_comes) {
+      come(2);
+      wait(0);
+      EXPECT_EQ(last(2)["num_nodes"], 2);
+      continue;
+    }
+    wait(2);
+    EXPECT_EQ(last(0)["code"], 3);
+    const std::string text = last(0)["text"];
+    EXPECT_NE(
+        text.find("only 1 of 2 hosts left after host h1 (10.0.0.1) was lost (silent for 10 s)"),
+        std::string::npos)
+        << text;
+  }
+}
+
 TEST_F(Rules, ANewHostIsTakenInWhileThereIsRoom) {
   begin(1, 2);
   come(0);

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -120,6 +122,50 @@ TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
     return parse_json(read_file(folder_ / name / "trainer_state.json"), name);
   };
   EXPECT_EQ(state("whole")["log_history"], state("checkpoint-8")["log_history"]);
+}
+
+/// Asks the run to stop during the step after `step`.
+struct Stopper : Callback {
+  explicit Stopper(int64_t step) : step(step) {}
+  void on_step(const StepTiming& timing) override {
+    if (timing.step == step) signal = SIGTERM;
+  }
+  int64_t step;
+  std::atomic<int> signal = 0;
+};
+
+TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
+  auto evaluations = [&](const std::string& name, int64_t stop_after) {
+    auto args = arguments(name);
+    args.eval_strategy = args.save_strategy = "epoch";
+    args.load_best_model_at_end = true;
+    args.learning_rate = 1;  // the first epoch is the best
+    auto eval_data = random_sessions(20, 50, 8);
+    if (stop_after > 0) {
+      auto stopper = std::make_shared<Stopper>(stop_after);
+      Trainer first(tiny_model(), args, data_, eval_data, job_);
+      first.add_callback(stopper);
+      first.stop_on(stopper->signal);
+      first.train();
+      EXPECT_EQ(first.state().global_step, stop_after + 1);
+      args.resume_from_checkpoint = "latest";
+    }
+    Trainer trainer(tiny_model(), args, data_, eval_data, job_);
+    trainer.train();
+    EXPECT_EQ(trainer.state().best_step, 6);
+    Json found = Json::array();
+    for (const auto& entry : trainer.state().log_history) {
+      if (!entry.contains("eval_loss")) continue;
+      found.push_back({entry["step"], entry["eval_loss"]});
+    }
+    return std::pair(found, trainer.strategy().main().arena().masters().clone());
+  };
+  const auto whole = evaluations("whole", 0);
+  ASSERT_EQ(whole.first.size(), 2) << whole.first;
+  const auto at_epoch_end = evaluations("at_epoch_end", 5);
+  EXPECT_EQ(whole.first, at_epoch_end.first);
+  EXPECT_TRUE(at::equal(whole.second, at_epoch_end.second)) << "the best model is the same";
+  EXPECT_EQ(whole.first, evaluations("elsewhere", 3).first);
 }
 
 TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {

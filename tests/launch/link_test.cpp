@@ -1,54 +1,33 @@
 #include <fcntl.h>
 #include <sched.h>
 
-#include "convoy/launch/process.h"
 #include "tests/launch/agents_testing.h"
+#include "tests/launch/link_testing.h"
 
 namespace convoy::launch {
 namespace {
 
-/// Two network namespaces, as if they were hosts, with a wire between them.
-class Wire : public Agents {
+class OverLink : public Agents {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can make network namespaces";
-    for (const char* host : {"a", "b"}) {
-      if (!ip("netns add " + space(host))) GTEST_SKIP() << "`ip netns add` does not work here";
-    }
-    ASSERT_TRUE(
-        ip("-n " + space("a") + " link add wire-a type veth peer name wire-b netns " + space("b")));
-    for (const std::string host : {"a", "b"}) {
-      const std::string in = "-n " + space(host);
-      ASSERT_TRUE(
-          ip(in + " addr add 10.77.0." + (host == "a" ? "1" : "2") + "/24 dev wire-" + host));
-      ASSERT_TRUE(ip(in + " link set lo up") && ip(in + " link set wire-" + host + " up"));
-    }
-  }
-
-  void TearDown() override {
-    for (const char* host : {"a", "b"}) ip("netns del " + space(host));
-  }
-
-  static std::string space(const std::string& host) {
-    return fmt::format("convoy-{}-{}", ::getpid(), host);
-  }
-
-  static bool ip(const std::string& words) {
-    return run_process({"/bin/sh", "-c", "PATH=$PATH:/sbin:/usr/sbin; ip " + words}).ok();
+    if (!link_.why_not().empty()) GTEST_SKIP() << link_.why_not();
   }
 
   /// Puts an agent on its host.
-  static Change on(const std::string& host) {
-    return [file = "/run/netns/" + space(host)](LaunchOptions&, HostOptions& options) {
+  Change on(const std::string& host, int min_nodes = 1) const {
+    return [min_nodes, file = "/run/netns/" + link_.space(host)](LaunchOptions&,
+                                                                 HostOptions& options) {
       const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
       if (::setns(fd, CLONE_NEWNET) != 0) ::_exit(71);
-      options.endpoint = {"10.77.0.1", 29400};
-      options.rendezvous.min_nodes = 1;
+      options.endpoint = {Link::address("a"), 29400};
+      options.rendezvous.min_nodes = min_nodes;
     };
   }
+
+  Link link_;
 };
 
-TEST_F(Wire, WhenItIsCutBothSidesNoticeAndTheServingOneGoesOn) {
+TEST_F(OverLink, WhenItIsCutBothSidesNoticeAndTheServingOneGoesOn) {
   const std::string script =
       "echo $MASTER_ADDR $GLOO_SOCKET_IFNAME $WORLD_SIZE > $D/place-$N-$CONVOY_ROUND; "
       "echo $$ > $D/pid-$N-$CONVOY_ROUND-$LOCAL_RANK; [ $CONVOY_ROUND = 1 ] || sleep 60";
@@ -73,13 +52,26 @@ TEST_F(Wire, WhenItIsCutBothSidesNoticeAndTheServingOneGoesOn) {
   }
   EXPECT_EQ(listening, 1);
 
-  ASSERT_TRUE(ip("-n " + space("a") + " link set wire-a down"));
+  link_.cut();
   EXPECT_EQ(end("b"), 3);
   expect_said("b", "is gone: ");
   EXPECT_TRUE(disappears(pid_in("pid-b-0-0")) && disappears(pid_in("pid-b-0-1")));
   EXPECT_EQ(end("a"), 0) << said("a");
   expect_said("a", "is lost: silent for 2 s");
   EXPECT_EQ(content("place-a-1"), "10.77.0.1 wire-a 2\n");
+}
+
+TEST_F(OverLink, AHostIsNotTakenForLostWhenPacketsComeLateOrNotAtAll) {
+  link_.set_delay(std::chrono::milliseconds(100));
+  link_.set_loss(0.05);
+  const std::string script = "sleep 5; echo $WORLD_SIZE > $D/done-$N-$LOCAL_RANK";
+  start("a", script, on("a", 2));
+  start("b", script, on("b", 2));
+  EXPECT_EQ(end("a", 40), 0) << said("a");
+  EXPECT_EQ(end("b"), 0) << said("b");
+  EXPECT_EQ(content("done-a-0"), "4\n");
+  EXPECT_EQ(content("done-b-1"), "4\n");
+  EXPECT_GT(link_.lost(), 0);
 }
 
 }  // namespace
