@@ -95,8 +95,7 @@ Diagnosis diagnose(const DoctorOptions& options) {
   append(out.findings, report::check_gpus(out.gpus, num_gpus));
   append(out.findings, check_engines(out.engines, num_gpus));
   append(out.findings, report::check_limits(out.cgroup, out.limits, out.gpus));
-  append(out.findings,
-         report::check_variables([](const char* name) { return std::getenv(name); }, threads));
+  append(out.findings, report::check_variables(launch::process_variable, threads));
   append(out.findings, check_launcher());
   if (options.quick) return out;
   const bool shown = isatty(2) != 0;

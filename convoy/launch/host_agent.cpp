@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/agent_parts.h"
+#include "convoy/launch/environment.h"
 #include "convoy/launch/gang.h"
 #include "convoy/launch/rendezvous_client.h"
 #include "convoy/launch/rendezvous_server.h"
@@ -52,8 +53,7 @@ class HostAgent {
  public:
   HostAgent(const LaunchOptions& options, const HostOptions& host)
       : options_(options), host_(host) {
-    const std::string secret = read_secret(
-        host.token_file, [](const char* name) -> const char* { return std::getenv(name); });
+    const std::string secret = read_secret(host.token_file, process_variable);
     options_.say = [this, say = options.say](std::string_view text) {
       const std::lock_guard lock(say_mutex_);
       if (say) say(text);
@@ -61,8 +61,8 @@ class HostAgent {
     auto [socket, endpoint] = listen_at(host.endpoint, host.serves);
     endpoint_ = endpoint;
     if (socket.get() >= 0) {
-      say(options_, "[launch] serving the rendezvous of {} to {} hosts at {}\n",
-          host.rendezvous.min_nodes, host.rendezvous.max_nodes, endpoint.to_text());
+      say(options_, "[launch] serving the rendezvous of {} hosts at {}\n", wanted(host.rendezvous),
+          endpoint.to_text());
       server_ = std::make_unique<RendezvousServer>(
           std::move(socket), host.rendezvous, secret,
           [this](const std::string& text) { say(options_, "{}\n", text); });

@@ -18,13 +18,13 @@ std::string count(int number) {
   return fmt::format("{} host{}", number, number == 1 ? "" : "s");
 }
 
+}  // namespace
+
 std::string wanted(const RendezvousOptions& options) {
   return options.min_nodes == options.max_nodes
              ? fmt::format("{}", options.min_nodes)
              : fmt::format("{} to {}", options.min_nodes, options.max_nodes);
 }
-
-}  // namespace
 
 Rendezvous::Rendezvous(RendezvousOptions options, Send send, Say say)
     : options_(std::move(options)), send_(std::move(send)), say_(std::move(say)) {}

@@ -24,6 +24,9 @@ struct RendezvousOptions {
   std::string run_id = "none";
 };
 
+/// "2", or "1 to 4": the number of hosts that are asked for.
+std::string wanted(const RendezvousOptions& options);
+
 /// The rules by which hosts form a job, fail, start again and end: no sockets, no clock. A host
 /// sends `ready` when its ranks can start, `failing` when one failed, `ended` when all have ended,
 /// and `leave` when somebody stops it; it gets `start`, `stop`, `again` and `finish`.

@@ -1,7 +1,6 @@
 #include "convoy/shm/reduce.h"
 
 #include <array>
-#include <bit>
 #include <cstring>
 
 // All is inlined into functions that know their machine: no vector is passed to anybody.
@@ -42,11 +41,11 @@ struct Bf16 {
   using Stored = Words;
   using Value = TwoFloats;
   static CONVOY_INLINE void load(const Words& x, Value& value) {
-    value.low = std::bit_cast<Floats>(x << 16);
-    value.high = std::bit_cast<Floats>(x & 0xffff0000);
+    value.low = __builtin_bit_cast(Floats, x << 16);
+    value.high = __builtin_bit_cast(Floats, x & 0xffff0000);
   }
   static CONVOY_INLINE void store(const Value& value, Words& x) {
-    Words low = std::bit_cast<Words>(value.low), high = std::bit_cast<Words>(value.high);
+    Words low = __builtin_bit_cast(Words, value.low), high = __builtin_bit_cast(Words, value.high);
     round(low);
     round(high);
     x = (low >> 16) | (high & 0xffff0000);
@@ -213,7 +212,22 @@ const char* name_of(Dtype dtype) {
   return kNames[static_cast<size_t>(dtype)];
 }
 
-void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, size_t count) {
+Instructions best_instructions() {
+#if defined(__x86_64__)
+  static const auto best =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+          ? Instructions::Avx512
+      : __builtin_cpu_supports("avx2") ? Instructions::Avx2
+                                       : Instructions::Any;
+  return best;
+#else
+  return Instructions::Any;
+#endif
+}
+
+void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, size_t count,
+            [[maybe_unused]] Instructions instructions) {
   if (count == 0) return;
   if (inputs.size() == 1) {
     if (out != inputs[0]) std::memmove(out, inputs[0], count * size_of(dtype));
@@ -221,12 +235,8 @@ void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, 
   }
   const Job job{dtype, op, out, inputs, count};
 #if defined(__x86_64__)
-  static const bool avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  static const bool avx2 = __builtin_cpu_supports("avx2");
-  if (avx512) return reduce_avx512(job);
-  if (avx2) return reduce_avx2(job);
+  if (instructions == Instructions::Avx512) return reduce_avx512(job);
+  if (instructions == Instructions::Avx2) return reduce_avx2(job);
 #endif
   reduce_any(job);
 }

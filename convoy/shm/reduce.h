@@ -12,9 +12,16 @@ enum class Op : uint32_t { Sum, Max };
 size_t size_of(Dtype dtype);
 const char* name_of(Dtype dtype);
 
+/// Instruction sets that have a loop of their own, each able to do what those before it do.
+enum class Instructions { Any, Avx2, Avx512 };
+
+/// The best of this machine.
+Instructions best_instructions();
+
 /// out[i] = inputs[0][i] op inputs[1][i] op ..., in that order, so the bits do not depend on who
 /// computes it. fp16 and bf16 are added in fp32 and rounded once; integers wrap around; a maximum
 /// with NaN is NaN. `out` may be one of the inputs.
-void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, size_t count);
+void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, size_t count,
+            Instructions instructions = best_instructions());
 
 }  // namespace convoy::shm

@@ -56,7 +56,11 @@ TEST(Process, MeasuresPeakMemoryOfChildrenToo) {
   const auto large = shell("head -c 50000000 /dev/zero | tail -c 1 | cat > /dev/null; exit 0");
   const auto huge = shell("x=$(head -c 60000000 /dev/zero | tr '\\0' x); true");
   EXPECT_GT(small.max_rss_bytes, 100'000);
-  EXPECT_GT(huge.max_rss_bytes, small.max_rss_bytes + 50'000'000);
+  EXPECT_GT(huge.max_rss_bytes, 60'000'000);
+  // A child begins as a copy of this process, which a sanitizer makes large.
+  if (small.max_rss_bytes < 60'000'000) {
+    EXPECT_GT(huge.max_rss_bytes, small.max_rss_bytes + 50'000'000);
+  }
   EXPECT_TRUE(large.ok());
 }
 

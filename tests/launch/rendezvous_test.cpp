@@ -1,5 +1,6 @@
 #include "convoy/launch/rendezvous.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/text.h"

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -13,12 +14,29 @@
 namespace convoy::shm {
 namespace {
 
+bool is_nan(Dtype dtype, uint16_t bits) {
+  return (bits & 0x7fff) > (dtype == Dtype::F16 ? 0x7c00 : 0x7f80);
+}
+
+/// The same with every instruction set that this machine has: which of two NaNs, is open.
 template <class T>
 std::vector<T> reduced(Dtype dtype, Op op, const std::vector<std::vector<T>>& inputs) {
   std::vector<const void*> pointers;
   for (const auto& input : inputs) pointers.push_back(input.data());
   std::vector<T> out(inputs[0].size());
-  reduce(dtype, op, out.data(), pointers, out.size());
+  reduce(dtype, op, out.data(), pointers, out.size(), Instructions::Any);
+  for (int set = 1; set <= static_cast<int>(best_instructions()); ++set) {
+    std::vector<T> again(out.size());
+    reduce(dtype, op, again.data(), pointers, again.size(), static_cast<Instructions>(set));
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (std::memcmp(&again[i], &out[i], sizeof(T)) == 0) continue;
+      if constexpr (sizeof(T) == 2) {
+        if (is_nan(dtype, again[i]) && is_nan(dtype, out[i])) continue;
+      }
+      ADD_FAILURE() << name_of(dtype) << ", " << inputs.size() << " x " << out.size() << ", set "
+                    << set << ": " << again[i] << " instead of " << out[i] << " at " << i;
+    }
+  }
   return out;
 }
 
