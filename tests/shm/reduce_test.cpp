@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <vector>
@@ -29,7 +30,8 @@ std::vector<T> reduced(Dtype dtype, Op op, const std::vector<std::vector<T>>& in
     std::vector<T> again(out.size());
     reduce(dtype, op, again.data(), pointers, again.size(), static_cast<Instructions>(set));
     for (size_t i = 0; i < out.size(); ++i) {
-      if (std::memcmp(&again[i], &out[i], sizeof(T)) == 0) continue;
+      using Bytes = std::array<std::byte, sizeof(T)>;
+      if (std::bit_cast<Bytes>(again[i]) == std::bit_cast<Bytes>(out[i])) continue;
       if constexpr (sizeof(T) == 2) {
         if (is_nan(dtype, again[i]) && is_nan(dtype, out[i])) continue;
       }
