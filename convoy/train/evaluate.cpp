@@ -1,8 +1,8 @@
 #include <ATen/Functions.h>
 
 #include <chrono>
-
 #include <cmath>
+#include <utility>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
@@ -82,6 +82,17 @@ bool Trainer::evaluate_now() {
         best_.metric(), state_.evaluations_without_better, state_.best_metric, state_.best_step));
   }
   return better;
+}
+
+bool Trainer::evaluation_is_due(bool epoch_end) const {
+  return eval_data_ && is_due(arguments_.eval_strategy,
+                              arguments_.eval_steps.value_or(arguments_.logging_steps), epoch_end);
+}
+
+/// The evaluation for which there was no time when a signal stopped the run.
+void Trainer::make_up_evaluation() {
+  if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
+  if (evaluate_now() && arguments_.load_best_model_at_end) save_checkpoint();
 }
 
 void Trainer::predict(const Dataset& data, const UsePrediction& use) {

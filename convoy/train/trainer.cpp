@@ -272,11 +272,6 @@ bool Trainer::is_due(const std::string& when, double steps, bool epoch_end) cons
   return when == "epoch" && (epoch_end || state_.global_step >= state_.max_steps);
 }
 
-bool Trainer::evaluation_is_due(bool epoch_end) const {
-  return eval_data_ && is_due(arguments_.eval_strategy,
-                              arguments_.eval_steps.value_or(arguments_.logging_steps), epoch_end);
-}
-
 void Trainer::after_step(bool epoch_end, Clock& clock) {
   const bool first = arguments_.logging_first_step && state_.global_step == 1;
   if (first || is_due(arguments_.logging_strategy, arguments_.logging_steps, epoch_end)) log(clock);
@@ -289,12 +284,6 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
     save_checkpoint();
   }
   clock.resume();
-}
-
-/// The evaluation for which there was no time when a signal stopped the run.
-void Trainer::make_up_evaluation() {
-  if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
-  if (evaluate_now() && arguments_.load_best_model_at_end) save_checkpoint();
 }
 
 void Trainer::finish_trace() {
