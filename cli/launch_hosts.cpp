@@ -84,10 +84,10 @@ void HostArguments::add_to(CLI::App& command) {
 }
 
 std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptions& launch) const {
-  if (!chosen() && node_rank <= 0) return std::nullopt;
   launch::HostOptions out;
   auto& options = out.rendezvous;
-  std::tie(options.min_nodes, options.max_nodes) = read_range(num_nodes.empty() ? "1" : num_nodes);
+  const std::string hosts = num_nodes.empty() ? "1" : num_nodes;
+  std::tie(options.min_nodes, options.max_nodes) = read_range(hosts);
   if (backend != "c10d" && backend != "static") {
     fail<UsageError>("launch", "--rdzv-backend is '{}'; expected c10d or static", backend);
   }
@@ -96,7 +96,7 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
       fail<UsageError>("launch",
                        "--nnodes {} --node-rank {} do not fit together or not with --standalone; "
                        "expected --nnodes of at least 2 for several hosts",
-                       options.max_nodes, node_rank);
+                       hosts, node_rank);
     }
     return std::nullopt;
   }
@@ -104,15 +104,15 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
     fail<UsageError>("launch", "--node-rank is {}; expected a number from 0 to {}", node_rank,
                      options.max_nodes - 1);
   }
-  const auto slurm = launch::slurm_endpoint();
-  if (endpoint.empty() && master_addr.empty() && !slurm) {
+  std::string place = endpoint.empty() ? master_addr : endpoint;
+  if (endpoint.empty() && !place.empty() && node_rank >= 0) out.serves = node_rank == 0;
+  if (place.empty()) place = launch::slurm_endpoint().value_or("");
+  if (place.empty()) {
     fail<UsageError>("launch",
                      "--nnodes {} needs a place where the hosts meet; try --rdzv-endpoint "
                      "host0:29400 with the name of one of them, the same on all",
-                     num_nodes);
+                     hosts);
   }
-  if (endpoint.empty() && !master_addr.empty() && node_rank >= 0) out.serves = node_rank == 0;
-  const auto& place = !endpoint.empty() ? endpoint : !master_addr.empty() ? master_addr : *slurm;
   out.endpoint = launch::parse_endpoint(place, kDefaultPort);
   read_conf(conf, out);
   out.node_rank = node_rank;

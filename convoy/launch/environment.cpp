@@ -169,7 +169,9 @@ std::optional<int> port_from_job(const Reader& env) {
 
 std::optional<std::string> first_slurm_host(const Reader& env) {
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST"}) {
-    if (env.has(name)) return expand_hostlist(env.text(name)).front();
+    if (!env.has(name)) continue;
+    const auto hosts = expand_hostlist(env.text(name));
+    return hosts.empty() ? std::nullopt : std::optional(hosts.front());
   }
   return std::nullopt;
 }

@@ -4,9 +4,11 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
@@ -42,6 +44,14 @@ class CommandTest : public ::testing::Test {
   }
 
   Json json(const std::string& file) const { return parse_json(read_file(folder_ / file), file); }
+
+  /// Waits until the run in `out` has made some steps.
+  void wait_for_steps() const {
+    const auto log = folder_ / "out/log.jsonl";
+    for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > 1000); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
 
   /// Learnable sessions in `syn`.
   void make_sessions(int rows = 60) {

@@ -52,10 +52,7 @@ TEST_F(OverLink, LateAndLostPacketsOnlyTakeTime) {
 
 TEST_F(OverLink, WhenItIsCutAllRanksStopAndSayWhereTheyWere) {
   auto cutter = std::thread([&] {
-    const auto log = folder_ / "out/log.jsonl";
-    for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > 1000); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    wait_for_steps();
     link_.cut();
   });
   const auto code =

@@ -145,10 +145,7 @@ class Endless : public Ranks {
     job_ = std::thread([this, command = how == "torchrun" ? torchrun(train) : train] {
       status_ = shell(command);
     });
-    const auto log = folder_ / "out/log.jsonl";  // filled once steps are made
-    for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > 1000); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    wait_for_steps();
     find_processes();
     ASSERT_EQ(processes_.size(), num_processes) << output_;
   }

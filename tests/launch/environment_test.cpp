@@ -171,6 +171,7 @@ TEST(Environment, LaunchersFindEachOtherUnderSlurm) {
   EXPECT_EQ(endpoint(kSlurm), "n07:28456");
   EXPECT_EQ(endpoint(with(kSlurm, {{"SLURM_STEP_NODELIST", "n[08-09]"}})), "n08:28456");
   EXPECT_EQ(endpoint(with(kSlurm, {{"SLURM_NODELIST", ""}})), "none");
+  EXPECT_EQ(endpoint(with(kSlurm, {{"SLURM_NODELIST", ","}})), "none");
   EXPECT_EQ(endpoint(kTorchrun), "none");
 }
 
