@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/doctor_report.h"
+#include "cli/matrix_kernels.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/devices.h"
@@ -86,6 +87,7 @@ Diagnosis diagnose(const DoctorOptions& options) {
   out.gpus = report::read_gpus();
   report::add_nvml(out.gpus);
   out.versions = versions(out.gpus);
+  out.matrix_kernels = matrix_kernels();
   const int num_gpus = visible_gpus();
   add_unknown(out.gpus, num_gpus);
   out.engines = find_engines(num_gpus);

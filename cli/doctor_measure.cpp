@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 
 #include "cli/doctor.h"
 #include "convoy/base/error.h"
@@ -11,8 +12,15 @@
 namespace convoy::cli {
 namespace {
 
-constexpr double kSeconds = 0.35;  // per number
-constexpr int64_t kCpuWidth = 1024, kGpuWidth = 8192;
+constexpr double kSeconds = 0.15;  // per number
+/// Products of a transformer's step: rows x inner x columns.
+struct Product {
+  int64_t rows, inner, columns;
+};
+/// GPT-2's of 4 x 128 tokens, the last its vocabulary.
+constexpr Product kCpuProducts[] = {
+    {512, 768, 2304}, {512, 768, 3072}, {512, 3072, 768}, {512, 768, 50257}};
+constexpr Product kGpuProducts[] = {{8192, 8192, 8192}};
 constexpr int64_t kMostCopied = int64_t{256} << 20;
 
 using Clock = std::chrono::steady_clock;
@@ -36,16 +44,21 @@ void finish(const at::Tensor& tensor) {
   if (!tensor.is_cpu()) tensor.flatten()[0].item();
 }
 
-double gemm_gflops(at::Device device, at::ScalarType type, int64_t width) {
+double gemm_gflops(at::Device device, at::ScalarType type, int64_t spare_bytes) {
   const auto options = at::TensorOptions().device(device).dtype(type);
-  const auto a = at::ones({width, width}, options), b = at::ones({width, width}, options);
-  auto out = at::empty({width, width}, options);
-  const double seconds = best_seconds([&] {
-    at::mm_out(out, a, b);
-    finish(out);
-  });
-  const auto n = static_cast<double>(width);
-  return 2 * n * n * n / seconds * 1e-9;
+  double flops = 0, seconds = 0;
+  for (const auto& [rows, inner, columns] :
+       device.is_cpu() ? std::span<const Product>(kCpuProducts) : kGpuProducts) {
+    if ((inner + rows) * columns * 4 > spare_bytes) continue;
+    const auto a = at::rand({rows, inner}, options), b = at::rand({inner, columns}, options);
+    auto out = at::empty({rows, columns}, options);
+    seconds += best_seconds([&] {
+      at::mm_out(out, a, b);
+      finish(out);
+    });
+    flops += 2.0 * static_cast<double>(rows) * static_cast<double>(inner * columns);
+  }
+  return seconds > 0 ? flops / seconds * 1e-9 : 0;
 }
 
 double copy_gb_per_second(at::Device device, int64_t bytes) {
@@ -59,12 +72,12 @@ double copy_gb_per_second(at::Device device, int64_t bytes) {
   return 2.0 * static_cast<double>(bytes) / seconds * 1e-9;
 }
 
-Rate measure(at::Device device, int threads, int64_t width, int64_t bytes) {
+Rate measure(at::Device device, int threads, int64_t bytes) {
   Rate rate;
   rate.device = device.str();
   rate.threads = threads;
-  rate.fp32_gflops = gemm_gflops(device, at::kFloat, width);
-  rate.bf16_gflops = gemm_gflops(device, at::kBFloat16, width);
+  rate.fp32_gflops = gemm_gflops(device, at::kFloat, 4 * bytes);
+  rate.bf16_gflops = gemm_gflops(device, at::kBFloat16, 4 * bytes);
   rate.copy_gb_per_second = copy_gb_per_second(device, bytes);
   return rate;
 }
@@ -79,13 +92,13 @@ std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_byt
   for (const int count : threads > 1 ? std::vector<int>{1, threads} : std::vector<int>{1}) {
     say(fmt::format("timing {} thread{}", count, count == 1 ? "" : "s"));
     at::set_num_threads(count);
-    rates.push_back(measure(at::kCPU, count, kCpuWidth, bytes));
+    rates.push_back(measure(at::kCPU, count, bytes));
   }
   at::set_num_threads(before);
   for (int i = 0; i < num_gpus; ++i) {
     say(fmt::format("timing GPU {}", i));
     const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(i));
-    rates.push_back(measure(gpu, 0, kGpuWidth, 4 * kMostCopied));
+    rates.push_back(measure(gpu, 0, 4 * kMostCopied));
   }
   return rates;
 }

@@ -74,6 +74,7 @@ std::string machine(const Diagnosis& d) {
     out += line(fmt::format("GPU {} to {}", link.a, link.b), link.path);
   }
   for (const auto& [name, version] : d.versions) out += line(name, version);
+  out += line("fp32 products", d.matrix_kernels);
   return out;
 }
 

@@ -15,6 +15,7 @@ struct Diagnosis {
   report::Limits limits;
   report::Gpus gpus;
   std::vector<std::pair<std::string, std::string>> versions;
+  std::string matrix_kernels;  ///< of fp32 products on the CPU
   std::vector<Engine> engines;
   std::vector<Rate> rates;
   std::vector<report::Finding> findings;

@@ -1,0 +1,54 @@
+#include "cli/matrix_kernels.h"
+
+#include <cstdlib>
+#include <string_view>
+
+// MKL, which computes torch's fp32 products, asks this function whether the processor is Intel's
+// and takes its slower kernels elsewhere. The dynamic linker prefers a program's own answer. On
+// Intel's processors it is the one that MKL gives itself; elsewhere it is yes where the
+// instructions are there, which MKL then looks at one by one.
+namespace {
+
+#if defined(__x86_64__)
+bool is_intel() {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel");
+}
+bool has(bool avx512) {
+  __builtin_cpu_init();
+  if (avx512) return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#else
+bool is_intel() {
+  return false;
+}
+bool has(bool) {
+  return false;
+}
+#endif
+
+bool allowed() {
+  const char* value = std::getenv("CONVOY_FAST_MKL");
+  return value == nullptr || std::string_view(value) != "0";
+}
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] int mkl_serv_intel_cpu_true() {
+  return convoy::cli::answer_to_mkl(is_intel(), allowed(), has(false)) ? 1 : 0;
+}
+
+namespace convoy::cli {
+
+bool answer_to_mkl(bool intel, bool allowed, bool avx2) {
+  return intel || (allowed && avx2);
+}
+
+std::string matrix_kernels() {
+  if (is_intel() || !has(false)) return "MKL's own choice";
+  if (!allowed()) return "MKL's own choice (CONVOY_FAST_MKL=0)";
+  return has(true) ? "MKL's AVX-512 kernels" : "MKL's AVX2 kernels";
+}
+
+}  // namespace convoy::cli
