@@ -5,7 +5,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
-#include "convoy/train/session_run.h"
 
 namespace convoy::cli {
 
@@ -14,8 +13,8 @@ int bench_loader(const LoaderBench& options) {
     fail<UsageError>("cli", "--epochs = {}; expected at least 1", options.epochs);
   }
   const auto configured = read_config(options.config);
-  const auto& arguments = configured->config.training;
-  const auto run = train::make_session_run(configured->config);
+  const auto& arguments = configured->training;
+  const auto run = configured->task->prepare();
   train::StreamOptions stream_options;
   stream_options.layout.per_device_batch = arguments.per_device_train_batch_size;
   stream_options.layout.accumulation = arguments.gradient_accumulation_steps;

@@ -8,7 +8,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
-#include "convoy/train/session_run.h"
 
 namespace convoy::cli {
 
@@ -58,14 +57,14 @@ int bench_step(const StepBench& options) {
     fail<UsageError>("cli", "--steps = {}; expected at least 1", options.steps);
   auto configured = read_config(options.config);
   if (auto code = launch_ranks(options.nproc)) return *code;
-  auto& arguments = configured->config.training;
+  auto& arguments = configured->training;
   arguments.max_steps = options.warmup + options.steps;
   arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
   arguments.output.dir.clear();
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
   auto job = train::join_job(arguments.parallel);
-  auto run = train::make_session_run(configured->config);
+  auto run = configured->task->prepare();
   train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job);
   auto timer = std::make_shared<StepTimer>(options.warmup);
   trainer.add_callback(timer);

@@ -11,7 +11,6 @@
 #include "convoy/launch/process.h"
 #include "convoy/report/machine.h"
 #include "convoy/report/strategies.h"
-#include "convoy/train/session_run.h"
 
 namespace convoy::cli {
 
@@ -102,27 +101,11 @@ report::StrategyRow result(const Trial& trial, const train::TrainingArguments& a
   return row;
 }
 
-/// What one list of the most popular items for everyone gets on the same evaluation data: a model
-/// must do better. "" without evaluation data.
-std::string popularity_line(const Configured& configured) {
-  const auto& config = configured.config;
-  if (config.data.valid_file().empty()) return "";
-  const auto run = train::make_session_run(config);
-  const auto& items = run.model.item_feature;
-  const auto counts = data::count_items(data::Dataset(config.data.train_file()), items,
-                                        run.schema.find(items)->int_domain->max);
-  const auto report =
-      data::popularity_baseline(counts, data::Dataset(config.data.valid_file()), items, {10});
-  return fmt::format(
-      "popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
-      report.ndcg.at(0), report.recall.at(0));
-}
-
 }  // namespace
 
 int bench_strategies(const StrategyBench& options) {
   auto configured = read_config(options.config);
-  const auto& arguments = configured->config.training;
+  const auto& arguments = configured->training;
   const auto all = trials(options);
   const bool keep = !options.output.empty();
   const fs::path output = keep ? fs::path(options.output) : unique_folder("convoy-bench");
@@ -149,7 +132,8 @@ int bench_strategies(const StrategyBench& options) {
   const auto table = report::strategies_table(rows);
   fmt::print("\n");
   for (const auto& line : lines) fmt::print("{}\n", line);
-  const auto baseline = popularity_line(*configured);
+  configured->task->prepare();
+  const auto baseline = configured->task->baseline();
   fmt::print("\n{}\n{}\n", table.to_markdown(), baseline);
   if (!keep) {
     fs::remove_all(output);

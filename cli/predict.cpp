@@ -12,8 +12,8 @@
 #include "convoy/base/files.h"
 #include "convoy/data/dataset.h"
 #include "convoy/data/items.h"
-#include "convoy/train/recommend.h"
-#include "convoy/train/session_run.h"
+#include "convoy/tasks/session/recommend.h"
+#include "convoy/tasks/session/task.h"
 
 namespace convoy::cli {
 
@@ -38,7 +38,7 @@ data::ItemNames item_names(const fs::path& folder) {
   return {};
 }
 
-void show(const train::Recommendation& row, const data::ItemNames& names) {
+void show(const tasks::Recommendation& row, const data::ItemNames& names) {
   constexpr size_t kShown = 3;
   std::vector<std::string> before;
   const size_t start = row.session.size() - std::min(kShown, row.session.size());
@@ -52,31 +52,30 @@ void show(const train::Recommendation& row, const data::ItemNames& names) {
 
 int run_predict(const PredictOptions& options) {
   Configured configured;
-  auto run = train::open_session_run(options.folder, configured.config, configured.table);
-  auto& config = configured.config;
-  config.training.parallel = {};
-  config.training.parallel.strategy = "single";
+  auto* task = dynamic_cast<tasks::SessionTask*>(configured.task.get());
+  if (task == nullptr) fail<UsageError>("cli", "predict is for session models; got another task");
+  auto run = task->open(options.folder, configured.table);
+  configured.training.parallel = {};
+  configured.training.parallel.strategy = "single";
   configured.table.take_overrides(typed_args());
   configured.table.check();
-  auto file = options.data.empty() ? config.data.valid_file() : train::valid_in(options.data);
-  config.data.truncation = "keep_last";  // what follows a session follows its end
-  if (file.empty()) {
-    fail<UsageError>("cli", "the run names no evaluation data; try --data FILE.parquet");
-  }
+  task->arguments().data.truncation = "keep_last";  // what follows a session follows its end
+  const auto [name, data] = task->evaluation_data(options.data);
+  if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE.parquet");
   if (options.top_k < 1) {
     fail<UsageError>("cli", "--top-k = {}; expected at least 1", options.top_k);
   }
   auto names = item_names(options.folder);
-  auto job = train::join_job(config.training.parallel);
-  train::Trainer trainer(run.factory, config.training, nullptr, nullptr, job);
+  auto job = train::join_job(configured.training.parallel);
+  train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job);
   trainer.load_weights(options.folder);
 
-  std::unique_ptr<train::RecommendationWriter> writer;
-  if (!options.output.empty()) writer = train::open_writer(options.output, names);
+  std::unique_ptr<tasks::RecommendationWriter> writer;
+  if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
-  train::recommend(trainer, *train::open_sessions(file, run, config.data), run.model.item_feature,
-                   options.top_k, options.exclude_seen, [&](const train::Recommendation& row) {
+  tasks::recommend(trainer, *data, task->model().item_feature, options.top_k, options.exclude_seen,
+                   [&](const tasks::Recommendation& row) {
                      if (options.rows > 0 && row.row >= options.rows) return;
                      if (writer) {
                        writer->write(row);

@@ -25,12 +25,18 @@ bool takes_config(const std::vector<std::string>& args) {
   return !args.empty() && std::find(commands.begin(), commands.end(), args[0]) != commands.end();
 }
 
+Configured::Configured() : task(tasks::make_task(tasks::find_task(typed_args()))) {
+  task->declare(table);
+  training.declare(table);
+}
+
 std::unique_ptr<Configured> read_config(const std::string& file) {
   auto out = std::make_unique<Configured>();
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
-  out->config.apply_parity(out->table);
-  out->config.check(out->table);
+  out->task->settle(out->table);
+  out->table.check();
+  out->training.check_effect(out->table);
   return out;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "convoy/base/options.h"
-#include "convoy/train/run_config.h"
+#include "convoy/tasks/task.h"
 
 namespace convoy::cli {
 
@@ -18,10 +18,12 @@ bool takes_config(const std::vector<std::string>& args);
 
 /// A run's configuration with its option table; not to be copied, for the table points into it.
 struct Configured {
-  train::RunConfig config;
+  std::unique_ptr<tasks::Task> task;
+  train::TrainingArguments training;
   OptionTable table;
 
-  Configured() { config.declare(table); }
+  /// All options of the task that was typed.
+  Configured();
   Configured(const Configured&) = delete;
   Configured& operator=(const Configured&) = delete;
 };

@@ -8,7 +8,6 @@
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
 #include "convoy/train/console.h"
-#include "convoy/train/session_run.h"
 
 namespace convoy::cli {
 
@@ -28,11 +27,13 @@ int run_train(const TrainOptions& options) {
   }
   if (auto code = launch_ranks(options.nproc)) return *code;
   const auto& stop_signal = launch::note_stop_signals();
-  auto& config = configured->config;
-  auto job = train::join_job(config.training.parallel);
-  auto run = train::make_session_run(config);
-  train::Trainer trainer(run.factory, config.training, run.train_data, run.valid_data, job);
+  const auto& arguments = configured->training;
+  auto job = train::join_job(arguments.parallel);
+  auto run = configured->task->prepare();
+  run.files.texts["run.toml"] = configured->table.to_kept_toml();
+  train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job);
   trainer.set_files(run.files);
+  trainer.set_scorer(run.scorer);
   trainer.stop_on(stop_signal);
   trainer.train();
   if (trainer.stopped_by() != 0) {
@@ -45,7 +46,7 @@ int run_train(const TrainOptions& options) {
   if (run.valid_data && !trainer.evaluated_last_step()) {
     auto metrics = trainer.evaluate();
     trainer.save_metrics("eval", metrics);
-    if (job.is_main() && !config.training.output.quiet) {
+    if (job.is_main() && !arguments.output.quiet) {
       fmt::print("evaluated: {}\n", train::metrics_text(metrics));
     }
   }

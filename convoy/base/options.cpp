@@ -106,6 +106,21 @@ Option& Option::alias(std::string other) {
   return *this;
 }
 
+Option& Option::path() {
+  kept = [this] {
+    const auto text = toml();
+    if (text.size() <= 2) return text;
+    const std::filesystem::path given = text.substr(1, text.size() - 2);
+    return '"' + std::filesystem::absolute(given).lexically_normal().string() + '"';
+  };
+  return *this;
+}
+
+Option& Option::once() {
+  kept = nullptr;
+  return *this;
+}
+
 Option& Option::at_least(double low) {
   return within(low, HUGE_VAL);
 }
@@ -132,6 +147,7 @@ Option& OptionTable::push(std::string section, std::string name, std::string hel
   option.name = std::move(name);
   option.help = std::move(help);
   option.type = std::move(type);
+  option.kept = [&option] { return option.toml(); };
   return option;
 }
 
@@ -325,6 +341,19 @@ std::string OptionTable::to_toml(bool with_help) const {
       if (option.section != section) continue;
       if (with_help) out += fmt::format("# {}\n", option.help);
       out += fmt::format("{} = {}\n", option.name, option.toml());
+    }
+  }
+  return out;
+}
+
+std::string OptionTable::to_kept_toml() const {
+  std::string out;
+  for (const auto& section : sections()) {
+    out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
+    for (const auto& option : options_) {
+      if (option.section == section && option.kept) {
+        out += fmt::format("{} = {}\n", option.name, option.kept());
+      }
     }
   }
   return out;

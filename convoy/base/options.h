@@ -26,11 +26,16 @@ struct Option {
   std::function<void()> check;                    ///< throws UsageError on a value out of range
   std::string source;                             ///< where the value came from; "" = default
   bool typed = false;                             ///< it came from the command line
+  std::function<std::string()> kept;              ///< the same as a run keeps it; empty = not
 
   std::string key() const { return section + "." + name; }
 
   Option& choice(std::vector<std::string> allowed);
   Option& alias(std::string other);
+  /// A file or folder.
+  Option& path();
+  /// Says what to do now, not what the run is.
+  Option& once();
   /// Bounds are inclusive.
   Option& at_least(double low);
   Option& within(double low, double high);
@@ -74,6 +79,10 @@ class OptionTable {
 
   /// The present values as a TOML file that reads back to the same.
   std::string to_toml(bool with_help = false) const;
+
+  /// The same as a run keeps it, for use from any folder and for another run: paths are absolute,
+  /// and what was said for once is left out.
+  std::string to_kept_toml() const;
 
   /// Lines for `--help`.
   std::string help_text() const;

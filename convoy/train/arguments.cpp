@@ -65,7 +65,8 @@ void TrainingArguments::declare(OptionTable& t) {
       .at_least(1e-9);
   t.add(s, "save_total_limit", save_total_limit, "checkpoints to keep; none = all").at_least(1);
   t.add(s, "resume_from_checkpoint", resume_from_checkpoint,
-        "folder of a checkpoint, or 'latest' for the newest in output.dir");
+        "folder of a checkpoint, or 'latest' for the newest in output.dir")
+      .once();
   t.add(s, "report_to", report_to, "who else gets the log").choice({"none", "tensorboard"});
   t.add(s, "logging_dir", logging_dir,
         "folder of TensorBoard's events; none = runs/ in output.dir");
@@ -82,10 +83,6 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "early_stopping_threshold", early_stopping_threshold,
         "an evaluation counts as better only by more than this")
       .at_least(0);
-  t.add(s, "top_ks", top_ks, "cut-offs of NDCG, Recall and MRR");
-  t.add(s, "metric_names", metric_names,
-        "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
-      .choice({"plain", "transformers4rec"});
 
   s = "parallel";
   t.add(s, "strategy", parallel.strategy,
@@ -118,7 +115,8 @@ void TrainingArguments::declare(OptionTable& t) {
   s = "output";
   t.add(s, "dir", output.dir, "folder of the run: checkpoints, model, results").alias("output_dir");
   t.add(s, "overwrite", output.overwrite, "replace a run that output.dir holds already")
-      .alias("overwrite_output_dir");
+      .alias("overwrite_output_dir")
+      .once();
   t.add(s, "quiet", output.quiet, "print errors only");
   t.add(s, "trace", output.trace,
         "write some steps as a Chrome trace to this file, for ui.perfetto.dev; other ranks add "
@@ -163,7 +161,6 @@ void TrainingArguments::check(bool trains, bool evaluates) {
   OptionTable table;
   declare(table);
   table.check();
-  top_k_values();
   if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
   if (report_to == "tensorboard") events_folder();
   if (report_to == "none" && !logging_dir.empty()) {
@@ -189,19 +186,6 @@ std::filesystem::path TrainingArguments::events_folder() const {
   if (!output.dir.empty()) return std::filesystem::path(output.dir) / "runs";
   fail<UsageError>(
       "train", "report_to = tensorboard needs a folder; try --logging_dir DIR or --output_dir DIR");
-}
-
-std::vector<int64_t> TrainingArguments::top_k_values() const {
-  std::vector<int64_t> out;
-  for (const auto& text : top_ks) {
-    int64_t k = 0;
-    if (!parse_number(text, k) || k < 1) {
-      fail<UsageError>("config", "train.top_ks has '{}'; expected whole numbers of at least 1",
-                       text);
-    }
-    out.push_back(k);
-  }
-  return out;
 }
 
 }  // namespace convoy::train

@@ -69,8 +69,6 @@ struct TrainingArguments {
   std::string greater_is_better = "auto";
   int64_t early_stopping_patience = 0;
   double early_stopping_threshold = 0;
-  std::vector<std::string> top_ks{"5", "10", "20"};
-  std::string metric_names = "plain";
 
   ParallelArguments parallel;
   OutputArguments output;
@@ -93,9 +91,6 @@ struct TrainingArguments {
   /// Where TensorBoard's events go: logging_dir, or `runs` in output.dir. Throws UsageError when
   /// neither is given.
   std::filesystem::path events_folder() const;
-
-  /// The cut-offs of the ranking metrics. Throws UsageError on one that is no positive number.
-  std::vector<int64_t> top_k_values() const;
 };
 
 }  // namespace convoy::train

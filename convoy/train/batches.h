@@ -26,6 +26,7 @@ struct StepCells {
   int64_t end = 0;                          ///< one past the last: the position after the step
   std::vector<parallel::MicroBatch> cells;  ///< layout.accumulation of them
   std::vector<int64_t> num_samples;         ///< rows of each cell that are samples
+  int64_t num_tokens = 0;                   ///< positions that are real
 };
 
 /// An epoch, step by step.
@@ -55,9 +56,5 @@ class Dataset {
 /// entry per row in its first dimension. Order, ranks and resuming are taken care of.
 std::shared_ptr<Dataset> make_map_dataset(
     int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch);
-
-/// Sessions in Parquet. Its streams give `warnings` beside their own.
-std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options,
-                                              std::vector<std::string> warnings = {});
 
 }  // namespace convoy::train

@@ -149,13 +149,20 @@ std::string metrics_text(const Metrics& metrics) {
     parts.push_back(fmt::format("{} {:.4f}", name, metrics.at(key)));
   };
   if (metrics.count("eval_loss")) show("eval_loss", "loss");
-  for (std::string kind : {"ndcg", "recall", "mrr"}) {
-    const std::string prefix = "eval_" + kind + "_at_";
-    std::set<int> cutoffs;
-    for (const auto& [key, value] : metrics) {
-      if (key.rfind(prefix, 0) == 0) cutoffs.insert(std::stoi(key.substr(prefix.size())));
-    }
-    for (int k : cutoffs) show(prefix + std::to_string(k), fmt::format("{}@{}", kind, k));
+  const std::set<std::string> told{"eval_loss", "eval_runtime", "eval_samples",
+                                   "eval_samples_per_second", "eval_steps_per_second"};
+  std::map<std::pair<std::string, int64_t>, std::string> others;  // kind and cut-off to key
+  for (const auto& [key, value] : metrics) {
+    if (key.rfind("eval_", 0) != 0 || key.find('/') != std::string::npos || told.count(key))
+      continue;
+    const auto at = key.find("_at_");
+    int64_t cutoff = 0;
+    if (at != std::string::npos) parse_number(key.substr(at + 4), cutoff);
+    others[{key.substr(5, at == std::string::npos ? at : at - 5), cutoff}] = key;
+  }
+  for (const auto& [name, key] : others) {
+    const auto& [kind, cutoff] = name;
+    show(key, cutoff > 0 ? fmt::format("{}@{}", kind, cutoff) : kind);
   }
   return join(parts, "  ");
 }

@@ -7,7 +7,6 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
-#include "convoy/train/metrics.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
@@ -22,7 +21,7 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   const Doing doing("evaluation");
   auto stream = data.open(stream_options(false));
   stream->start(0, 0);
-  RankingMetrics ranking(arguments_.top_k_values());
+  const auto scorer = make_scorer_ ? make_scorer_() : nullptr;
   const auto& group = strategy_->processes();
   // Loss sum, targets, and for each rank whether its loss is not finite.
   auto totals = at::zeros({2 + group.size()}, at::kDouble);
@@ -35,7 +34,7 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
       if (out.empty()) continue;
       sums[0] += out.at("loss").item<double>();
       sums[1] += out.at("count").item<double>();
-      if (auto ranks = out.find("target_rank"); ranks != out.end()) ranking.add(ranks->second);
+      if (scorer) scorer->add(out);
     }
     ++steps;
   }
@@ -48,16 +47,16 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
                        "lower learning_rate or an earlier checkpoint",
                        state_.global_step, rank, sums[0]);
   }
-  ranking.reduce(group);
+  if (scorer) scorer->reduce(group);
   if (sums[1] == 0) {
     fail<UsageError>("train",
-                     "no row of the evaluation data has a target; expected sessions of at "
-                     "least two items");
+                     "no row of the evaluation data has a target; expected rows of at least two "
+                     "items or tokens");
   }
-  Metrics metrics = ranking.values(prefix);
-  if (arguments_.metric_names == "transformers4rec") add_transformers4rec_names(metrics, prefix);
-  const double seconds = seconds_since(began);
-  metrics[prefix + "loss"] = sums[0] / sums[1];
+  const double seconds = seconds_since(began), loss = sums[0] / sums[1];
+  Metrics metrics;
+  if (scorer) metrics = scorer->values(prefix, loss);
+  metrics[prefix + "loss"] = loss;
   metrics[prefix + "runtime"] = seconds;
   metrics[prefix + "samples"] = static_cast<double>(stream->num_rows());
   metrics[prefix + "samples_per_second"] = static_cast<double>(stream->num_rows()) / seconds;

@@ -10,6 +10,16 @@ namespace {
 
 using MakeBatch = std::function<nn::Bundle(const std::vector<int64_t>&)>;
 
+/// Positions of the longest kind of input; rows where there is no such thing.
+int64_t num_tokens(const nn::Bundle& inputs) {
+  int64_t most = 0;
+  for (const auto& [name, tensor] : inputs) {
+    if (tensor.dim() > 0)
+      most = std::max(most, tensor.dim() > 1 ? tensor.size(0) * tensor.size(1) : tensor.size(0));
+  }
+  return most;
+}
+
 class MapStream : public BatchStream {
  public:
   MapStream(int64_t num_rows, MakeBatch batch, StreamOptions options)
@@ -59,6 +69,7 @@ class MapStream : public BatchStream {
         offsets.push_back(sample - step.s0);
       }
       step.cells.push_back({batch_(rows), at::tensor(offsets, at::kLong)});
+      step.num_tokens += num_tokens(step.cells.back().inputs);
     }
     position_ = step.end;
     return step;

@@ -19,15 +19,6 @@ namespace {
 
 constexpr int64_t kTraceWarmup = 3;  // steps
 
-int64_t num_tokens(const std::vector<parallel::MicroBatch>& cells) {
-  int64_t count = 0;
-  for (const auto& cell : cells) {
-    auto lengths = cell.inputs.find("lengths");
-    if (lengths != cell.inputs.end()) count += lengths->second.sum().item<int64_t>();
-  }
-  return count;
-}
-
 /// The loss of the last log line.
 double final_loss(const Json& history) {
   for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
@@ -118,6 +109,7 @@ void Trainer::prepare() {
                      "dataloader_drop_last leaves the rest out; try a smaller batch size",
                      stream_->num_rows(), stream_options(true).layout.step_samples());
   }
+  check_best_metric(arguments_.metric_for_best_model, make_scorer_);
   state_ = {};
   state_.num_rows = stream_->num_rows();
   state_.step_samples = stream_options(true).layout.step_samples();
@@ -193,7 +185,7 @@ void Trainer::add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t
 }
 
 void Trainer::train_step(StepCells cells, Clock& clock) {
-  const int64_t tokens = callbacks_.empty() ? 0 : num_tokens(cells.cells);
+  const int64_t tokens = cells.num_tokens;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
   for (size_t c = 0; c < cells.cells.size(); ++c) {

@@ -9,6 +9,7 @@
 #include "convoy/train/best_model.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/job.h"
+#include "convoy/train/scorer.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trace.h"
 
@@ -39,6 +40,8 @@ class Trainer {
   ~Trainer();
 
   void set_files(ModelFiles files) { files_ = std::move(files); }
+  /// How evaluations are judged; without one, by the loss alone.
+  void set_scorer(MakeScorer make_scorer) { make_scorer_ = std::move(make_scorer); }
   void add_callback(std::shared_ptr<Callback> callback) {
     callbacks_.push_back(std::move(callback));
   }
@@ -53,7 +56,7 @@ class Trainer {
   /// The signal that ended train() early, or 0.
   int stopped_by() const { return stopped_by_; }
 
-  /// eval_loss, ranking metrics when the model yields ranks, eval_runtime and rates.
+  /// eval_loss, what the scorer adds, eval_runtime and rates.
   /// Throws UsageError without evaluation data.
   Metrics evaluate();
   Metrics evaluate(const Dataset& data, const std::string& prefix);
@@ -129,6 +132,7 @@ class Trainer {
   Job job_;
   std::unique_ptr<parallel::Strategy> strategy_;
   ModelFiles files_;
+  MakeScorer make_scorer_;
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::unique_ptr<BatchStream> stream_;
   TrainerState state_;

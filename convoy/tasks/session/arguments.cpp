@@ -1,10 +1,10 @@
-#include "convoy/train/run_config.h"
+#include "convoy/tasks/session/arguments.h"
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 namespace fs = std::filesystem;
 
 namespace {
@@ -54,7 +54,7 @@ std::string DataArguments::items_file() const {
   return fs::exists(file) ? file.string() : "";
 }
 
-void RunConfig::declare(OptionTable& t) {
+void SessionArguments::declare(OptionTable& t) {
   const char* s = "model";
   t.add(s, "family", model.family, "model family").choice({"session"});
   t.add(s, "d_model", model.d_model, "width of the body").at_least(1).alias("n_embd");
@@ -97,11 +97,16 @@ void RunConfig::declare(OptionTable& t) {
 
   s = "data";
   t.add(s, "path", data.path,
-        "folder with train.parquet, valid.parquet, schema.json or schema.pbtxt");
-  t.add(s, "train", data.train, "training Parquet: file, folder or pattern").alias("train_file");
+        "folder with train.parquet, valid.parquet, schema.json or schema.pbtxt")
+      .path();
+  t.add(s, "train", data.train, "training Parquet: file, folder or pattern")
+      .alias("train_file")
+      .path();
   t.add(s, "valid", data.valid, "evaluation Parquet: file, folder or pattern")
-      .alias("validation_file");
-  t.add(s, "schema", data.schema, "schema in Transformers4Rec's form, schema.json or schema.pbtxt");
+      .alias("validation_file")
+      .path();
+  t.add(s, "schema", data.schema, "schema in Transformers4Rec's form, schema.json or schema.pbtxt")
+      .path();
   t.add(s, "features", data.features,
         "columns to use; none = every categorical or continuous list "
         "column of the schema");
@@ -122,12 +127,15 @@ void RunConfig::declare(OptionTable& t) {
       .at_least(1);
   t.add(s, "prefetch_depth", data.prefetch_depth, "steps that are read ahead").within(1, 1024);
 
-  training.declare(t);
+  s = "train";
+  t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall and MRR");
+  t.add(s, "metric_names", ranking.metric_names,
+        "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
+      .choice({"plain", "transformers4rec"});
 }
 
-void RunConfig::check(const OptionTable& table) const {
-  table.check();
-  training.check_effect(table);
+void SessionArguments::check(const OptionTable& table) const {
+  ranking.top_k_values();
   const bool hides = model.masking == "mlm" || (model.masking == "auto" && model.body == "bert");
   if (table.asked_for("model.mlm_probability") && !hides) {
     fail<UsageError>("config",
@@ -137,7 +145,7 @@ void RunConfig::check(const OptionTable& table) const {
   }
 }
 
-void RunConfig::apply_parity(OptionTable& table) {
+void SessionArguments::apply_parity(OptionTable& table) {
   if (model.parity != "transformers4rec") return;
   std::vector<std::pair<const char*, const char*>> quirks{
       {"model.dropout", "0.3"},
@@ -169,4 +177,17 @@ void RunConfig::apply_parity(OptionTable& table) {
   }
 }
 
-}  // namespace convoy::train
+std::vector<int64_t> RankingArguments::top_k_values() const {
+  std::vector<int64_t> out;
+  for (const auto& text : top_ks) {
+    int64_t k = 0;
+    if (!parse_number(text, k) || k < 1) {
+      fail<UsageError>("config", "train.top_ks has '{}'; expected whole numbers of at least 1",
+                       text);
+    }
+    out.push_back(k);
+  }
+  return out;
+}
+
+}  // namespace convoy::tasks

@@ -1,36 +1,11 @@
-#include "convoy/train/metrics.h"
+#include "convoy/optim/lr_schedule.h"
 
-#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "convoy/optim/lr_schedule.h"
-
-namespace convoy::train {
+namespace convoy {
 namespace {
-
-TEST(Metrics, ByHand) {
-  RankingMetrics metrics({2, 10});
-  metrics.add(at::tensor({1, 2, 3, 11}, at::kLong));
-  metrics.add(at::tensor({1000000}, at::kLong));
-  auto values = metrics.values("eval_");
-  EXPECT_DOUBLE_EQ(values.at("eval_recall_at_2"), 2.0 / 5);
-  EXPECT_DOUBLE_EQ(values.at("eval_recall_at_10"), 3.0 / 5);
-  EXPECT_DOUBLE_EQ(values.at("eval_mrr_at_10"), (1 + 0.5 + 1.0 / 3) / 5);
-  EXPECT_DOUBLE_EQ(values.at("eval_ndcg_at_10"), (1 + 1 / std::log2(3.0) + 0.5) / 5);
-  EXPECT_EQ(metrics.count(), 5);
-}
-
-TEST(Metrics, NothingGivesNothing) {
-  EXPECT_TRUE(RankingMetrics({10}).values("x").empty());
-}
-
-TEST(Metrics, OneRowWorks) {
-  RankingMetrics metrics({1});
-  metrics.add(at::tensor({1}, at::kLong));
-  EXPECT_EQ(metrics.values("").at("recall_at_1"), 1);
-}
 
 TEST(LrSchedule, HuggingFaceShapes) {
   auto at = [](const char* type, int64_t step, int64_t warmup = 10, int64_t total = 110) {
@@ -52,4 +27,4 @@ TEST(LrSchedule, HuggingFaceShapes) {
 }
 
 }  // namespace
-}  // namespace convoy::train
+}  // namespace convoy

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "convoy/train/batches.h"
+#include "convoy/tasks/session/dataset.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 
 namespace {
 
@@ -31,7 +31,7 @@ parallel::MicroBatch to_tensors(data::Cell&& cell) {
   return out;
 }
 
-class SessionStream : public BatchStream {
+class SessionStream : public train::BatchStream {
  public:
   SessionStream(data::SessionLoader loader, std::string order, std::vector<std::string> warnings)
       : loader_(std::move(loader)), order_(std::move(order)), warnings_(std::move(warnings)) {
@@ -43,13 +43,14 @@ class SessionStream : public BatchStream {
   int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
   void start(int64_t epoch, int64_t s0) override { loader_.start(epoch, s0); }
 
-  std::optional<StepCells> next() override {
+  std::optional<train::StepCells> next() override {
     auto batch = loader_.next();
     if (!batch) return std::nullopt;
-    StepCells step;
+    train::StepCells step;
     step.s0 = batch->s0;
     step.end = batch->end;
     for (auto& cell : batch->cells) {
+      for (const int64_t length : cell.lengths) step.num_tokens += length;
       step.num_samples.push_back(cell.num_samples);
       step.cells.push_back(cell.num_samples == 0 ? parallel::MicroBatch()
                                                  : to_tensors(std::move(cell)));
@@ -70,7 +71,7 @@ class SessionStream : public BatchStream {
   std::vector<std::string> warnings_;
 };
 
-class SessionDataset : public Dataset {
+class SessionDataset : public train::Dataset {
  public:
   SessionDataset(data::Dataset dataset, data::LoaderOptions options,
                  std::vector<std::string> warnings)
@@ -78,7 +79,7 @@ class SessionDataset : public Dataset {
         options_(std::move(options)),
         warnings_(std::move(warnings)) {}
 
-  std::unique_ptr<BatchStream> open(const StreamOptions& options) const override {
+  std::unique_ptr<train::BatchStream> open(const train::StreamOptions& options) const override {
     auto own = options_;
     own.layout = options.layout;
     own.seed = options.seed;
@@ -102,10 +103,11 @@ class SessionDataset : public Dataset {
 
 }  // namespace
 
-std::shared_ptr<Dataset> make_session_dataset(data::Dataset dataset, data::LoaderOptions options,
-                                              std::vector<std::string> warnings) {
+std::shared_ptr<train::Dataset> make_session_dataset(data::Dataset dataset,
+                                                     data::LoaderOptions options,
+                                                     std::vector<std::string> warnings) {
   return std::make_shared<SessionDataset>(std::move(dataset), std::move(options),
                                           std::move(warnings));
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::tasks

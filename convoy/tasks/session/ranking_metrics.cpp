@@ -1,4 +1,4 @@
-#include "convoy/train/metrics.h"
+#include "convoy/tasks/session/ranking_metrics.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
@@ -6,9 +6,24 @@
 #include <algorithm>
 #include <cmath>
 
-namespace convoy::train {
+namespace convoy::tasks {
 
-RankingMetrics::RankingMetrics(std::vector<int64_t> top_ks) : top_ks_(std::move(top_ks)) {
+namespace {
+
+void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix) {
+  const std::map<std::string, double> plain = metrics;
+  for (const auto& [key, value] : plain) {
+    if (key.rfind(prefix, 0) != 0 || key.find("_at_") == std::string::npos) continue;
+    auto name = key.substr(prefix.size());
+    if (name.rfind("mrr", 0) == 0) name = "avg_precision" + name.substr(3);
+    metrics[prefix + "/next-item/" + name] = value;
+  }
+}
+
+}  // namespace
+
+RankingMetrics::RankingMetrics(std::vector<int64_t> top_ks, bool transformers4rec_names)
+    : transformers4rec_names_(transformers4rec_names), top_ks_(std::move(top_ks)) {
   int64_t largest = 0;
   for (int64_t k : top_ks_) largest = std::max(largest, k);
   histogram_ = at::zeros({largest + 1}, at::kLong);
@@ -32,11 +47,10 @@ int64_t RankingMetrics::count() const {
   return histogram_[0].item<int64_t>();
 }
 
-std::map<std::string, double> RankingMetrics::values(const std::string& prefix) const {
+std::map<std::string, double> RankingMetrics::values(const std::string& prefix, double) const {
   std::map<std::string, double> out;
   const auto* counts = histogram_.data_ptr<int64_t>();
-  if (counts[0] == 0) return out;
-  const auto rows = static_cast<double>(counts[0]);
+  const auto rows = static_cast<double>(std::max<int64_t>(1, counts[0]));
   for (int64_t k : top_ks_) {
     double ndcg = 0, recall = 0, mrr = 0;
     for (int64_t r = 1; r <= k; ++r) {
@@ -49,17 +63,8 @@ std::map<std::string, double> RankingMetrics::values(const std::string& prefix) 
     out[fmt::format("{}recall_at_{}", prefix, k)] = recall / rows;
     out[fmt::format("{}mrr_at_{}", prefix, k)] = mrr / rows;
   }
+  if (transformers4rec_names_) add_transformers4rec_names(out, prefix);
   return out;
 }
 
-void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix) {
-  const std::map<std::string, double> plain = metrics;
-  for (const auto& [key, value] : plain) {
-    if (key.rfind(prefix, 0) != 0 || key.find("_at_") == std::string::npos) continue;
-    auto name = key.substr(prefix.size());
-    if (name.rfind("mrr", 0) == 0) name = "avg_precision" + name.substr(3);
-    metrics[prefix + "/next-item/" + name] = value;
-  }
-}
-
-}  // namespace convoy::train
+}  // namespace convoy::tasks

@@ -3,16 +3,19 @@
 #include <cstdlib>
 
 #include "convoy/base/files.h"
-#include "convoy/train/run_config.h"
+#include "convoy/tasks/session/arguments.h"
+#include "convoy/train/arguments.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 namespace {
 
 /// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(OptionsPage, IsWhatTheProgramKnows) {
-  RunConfig config;
+  SessionArguments session;
+  train::TrainingArguments training;
   OptionTable table;
-  config.declare(table);
+  session.declare(table);
+  training.declare(table);
   const auto page =
       "# Options\n\nKeys of the TOML file by section. On the command line `--section.name VALUE` "
       "and "
@@ -21,8 +24,8 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);
   EXPECT_EQ(read_file(file), page)
-      << "try CONVOY_UPDATE_DOCS=1 build/tests/test_train --gtest_filter=OptionsPage.*";
+      << "try CONVOY_UPDATE_DOCS=1 build/tests/test_tasks --gtest_filter=OptionsPage.*";
 }
 
 }  // namespace
-}  // namespace convoy::train
+}  // namespace convoy::tasks

@@ -9,7 +9,7 @@
 #include "convoy/data/items.h"
 #include "convoy/train/trainer.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 
 /// The best next items of one session, best first.
 struct Recommendation {
@@ -21,7 +21,7 @@ struct Recommendation {
 
 /// Scores every row of `data` and hands over its `top_k` best items (fewer when there are fewer).
 /// `exclude_seen`: items of the session itself are left out.
-void recommend(Trainer& trainer, const Dataset& data, const std::string& item_feature,
+void recommend(train::Trainer& trainer, const train::Dataset& data, const std::string& item_feature,
                int64_t top_k, bool exclude_seen,
                const std::function<void(const Recommendation&)>& use);
 
@@ -38,4 +38,4 @@ class RecommendationWriter {
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
                                                   const data::ItemNames& names);
 
-}  // namespace convoy::train
+}  // namespace convoy::tasks

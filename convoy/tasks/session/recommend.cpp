@@ -1,4 +1,4 @@
-#include "convoy/train/recommend.h"
+#include "convoy/tasks/session/recommend.h"
 
 #include <ATen/Functions.h>
 
@@ -9,9 +9,9 @@
 #include "convoy/base/files.h"
 #include "convoy/data/recommendation_file.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 
-void recommend(Trainer& trainer, const Dataset& data, const std::string& item_feature,
+void recommend(train::Trainer& trainer, const train::Dataset& data, const std::string& item_feature,
                int64_t top_k, bool exclude_seen,
                const std::function<void(const Recommendation&)>& use) {
   trainer.predict(data, [&](const parallel::MicroBatch& batch, const nn::Bundle& out,
@@ -130,4 +130,4 @@ std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& f
                    file.string());
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::tasks

@@ -1,4 +1,4 @@
-#include "convoy/train/session_run.h"
+#include "convoy/tasks/session/run.h"
 
 #include <limits>
 
@@ -8,9 +8,10 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/data/dataset.h"
 #include "convoy/report/machine.h"
-#include "convoy/train/metrics.h"
+#include "convoy/tasks/session/dataset.h"
+#include "convoy/tasks/session/ranking_metrics.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 namespace fs = std::filesystem;
 
 namespace {
@@ -74,7 +75,7 @@ void check_memory(const models::SessionConfig& model, const std::string& schema_
       largest->name == model.item_feature ? "item_embedding_dim" : "embedding_dim");
 }
 
-models::SessionConfig model_config(const RunConfig& config, const formats::Schema& schema) {
+models::SessionConfig model_config(const SessionArguments& config, const formats::Schema& schema) {
   const auto& m = config.model;
   models::SessionConfig model;
   model.item_feature = schema.item_id().name;
@@ -127,13 +128,13 @@ models::SessionConfig model_config(const RunConfig& config, const formats::Schem
 
 }  // namespace
 
-std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRun& run,
-                                       const DataArguments& data,
-                                       std::vector<std::string> warnings) {
+std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const SessionModel& session,
+                                              const DataArguments& data,
+                                              std::vector<std::string> warnings) {
   data::LoaderOptions options;
   std::vector<std::string> columns;
-  for (const auto& feature : run.model.features) columns.push_back(feature.name);
-  options.selection = data::select(run.schema, columns);
+  for (const auto& feature : session.model.features) columns.push_back(feature.name);
+  options.selection = data::select(session.schema, columns);
   options.max_length = data.max_length;
   options.truncation =
       data.truncation == "keep_last" ? data::Truncation::KeepLast : data::Truncation::KeepFirst;
@@ -146,70 +147,29 @@ std::shared_ptr<Dataset> open_sessions(const std::string& where, const SessionRu
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
 
-namespace {
-
-/// The configuration as a run keeps it: usable from any folder, and for a new run.
-std::string kept_config(RunConfig config) {
-  OptionTable table;
-  config.declare(table);
-  for (auto* path :
-       {&config.data.path, &config.data.train, &config.data.valid, &config.data.schema}) {
-    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
-  }
-  config.training.resume_from_checkpoint.clear();
-  config.training.output.overwrite = false;
-  return table.to_toml();
-}
-
-}  // namespace
-
-/// The metrics that an evaluation of sessions will have.
-void check_best_metric(const TrainingArguments& arguments) {
-  auto wanted = arguments.metric_for_best_model;
-  if (wanted.empty()) return;
-  if (auto at = wanted.find('@'); at != std::string::npos) wanted.replace(at, 1, "_at_");
-  Metrics metrics{{"eval_loss", 0}};
-  for (const int64_t k : arguments.top_k_values()) {
-    for (const char* kind : {"ndcg", "recall", "mrr"}) {
-      metrics[fmt::format("eval_{}_at_{}", kind, k)] = 0;
-    }
-  }
-  if (arguments.metric_names == "transformers4rec") add_transformers4rec_names(metrics, "eval_");
-  std::vector<std::string> known;
-  for (const auto& [name, value] : metrics) {
-    known.push_back(name.substr(5));
-    if (wanted == name || wanted == known.back()) return;
-  }
-  fail<UsageError>("train", "metric_for_best_model = {} is not among the metrics {}{}",
-                   arguments.metric_for_best_model, join(known), did_you_mean(wanted, known));
-}
-
-SessionRun make_session_run(const RunConfig& config) {
-  const auto& data = config.data;
-  check_best_metric(config.training);
+SessionModel make_session_model(const SessionArguments& arguments) {
+  const auto& data = arguments.data;
   if (data.train_file().empty()) {
     fail<UsageError>("data",
                      "there is no training data; expected data.path or data.train; try "
                      "--data.path FOLDER");
   }
-  SessionRun run;
-  run.schema = formats::Schema::load(data.schema_file());
-  run.model = model_config(config, run.schema);
-  run.factory = [model = run.model] { return models::make_session_model(model); };
-  auto warnings = config.warnings;
-  warnings.insert(warnings.end(), run.schema.warnings.begin(), run.schema.warnings.end());
-  run.train_data = open_sessions(data.train_file(), run, data, warnings);
-  if (auto valid = data.valid_file(); !valid.empty()) {
-    run.valid_data = open_sessions(valid, run, data);
-  }
-  run.files.config = run.model.to_json();
-  run.files.texts["schema.json"] = run.schema.to_json();
-  run.files.texts["run.toml"] = kept_config(config);
-  if (auto items = data.items_file(); !items.empty()) run.files.copies.push_back(items);
-  return run;
+  SessionModel out;
+  out.schema = formats::Schema::load(data.schema_file());
+  out.model = model_config(arguments, out.schema);
+  return out;
 }
 
-SessionRun open_session_run(const fs::path& folder, RunConfig& config, OptionTable& table) {
+train::ModelFiles session_files(const SessionModel& session, const DataArguments& data) {
+  train::ModelFiles files;
+  files.config = session.model.to_json();
+  files.texts["schema.json"] = session.schema.to_json();
+  if (auto items = data.items_file(); !items.empty()) files.copies.push_back(items);
+  return files;
+}
+
+SessionModel open_session_model(const fs::path& folder, SessionArguments& arguments,
+                                OptionTable& table) {
   if (!fs::exists(folder / "config.json")) {
     const auto latest = checkpoint::latest_checkpoint(folder);
     fail<UsageError>(
@@ -220,13 +180,12 @@ SessionRun open_session_run(const fs::path& folder, RunConfig& config, OptionTab
         latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
   }
   auto path = (folder / "config.json").string();
-  SessionRun run;
-  run.model = models::SessionConfig::from_json(parse_json(read_file(path), path), path);
-  run.schema = formats::Schema::load(folder / "schema.json");
-  run.factory = [model = run.model] { return models::make_session_model(model); };
+  SessionModel out;
+  out.model = models::SessionConfig::from_json(parse_json(read_file(path), path), path);
+  out.schema = formats::Schema::load(folder / "schema.json");
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
-  config.data.max_length = run.model.max_length();
-  return run;
+  arguments.data.max_length = out.model.max_length();
+  return out;
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::tasks

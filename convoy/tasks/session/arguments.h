@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "convoy/train/arguments.h"
+#include "convoy/base/options.h"
 
-namespace convoy::train {
+namespace convoy::tasks {
 
 /// `[model]`: the model's family and sizes.
 struct ModelArguments {
@@ -59,11 +59,20 @@ struct DataArguments {
 /// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
 std::string valid_in(const std::string& where);
 
-/// Everything a run is told: the TOML file's sections model, data, train, parallel and output.
-struct RunConfig {
+/// `[train]`: how an evaluation of sessions is reported.
+struct RankingArguments {
+  std::vector<std::string> top_ks{"5", "10", "20"};
+  std::string metric_names = "plain";
+
+  /// The cut-offs of the metrics. Throws UsageError on one that is no positive number.
+  std::vector<int64_t> top_k_values() const;
+};
+
+/// What a session run is told beside how to train.
+struct SessionArguments {
   ModelArguments model;
   DataArguments data;
-  TrainingArguments training;
+  RankingArguments ranking;
 
   /// Sentences for the user that a run of this shows at its start.
   std::vector<std::string> warnings;
@@ -80,4 +89,4 @@ struct RunConfig {
   void check(const OptionTable& table) const;
 };
 
-}  // namespace convoy::train
+}  // namespace convoy::tasks

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "convoy/data/dataset.h"
+#include "convoy/train/batches.h"
+
+namespace convoy::tasks {
+
+/// Sessions in Parquet. Its streams give `warnings` beside their own.
+std::shared_ptr<train::Dataset> make_session_dataset(data::Dataset dataset,
+                                                     data::LoaderOptions options,
+                                                     std::vector<std::string> warnings = {});
+
+}  // namespace convoy::tasks

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/train/scorer.h"
+
+namespace convoy::tasks {
+
+/// NDCG@k, Recall@k and MRR@k of sessions with one right answer, from its rank. Keeps a histogram
+/// of ranks, so memory is O(largest k) and sums over ranks are exact.
+class RankingMetrics : public train::Scorer {
+ public:
+  /// `transformers4rec_names`: the metrics once more, by the names that Transformers4Rec gives
+  /// them; with one right answer its average precision is MRR.
+  explicit RankingMetrics(std::vector<int64_t> top_ks, bool transformers4rec_names = false);
+
+  /// out["target_rank"] [n] int64: 1 = best.
+  void add(const nn::Bundle& out) override { add(out.at("target_rank")); }
+  void add(const at::Tensor& ranks);
+  void reduce(const comm::Group& group) override;
+
+  int64_t count() const;
+  /// `<prefix>ndcg_at_<k>`, `<prefix>recall_at_<k>`, `<prefix>mrr_at_<k>`; 0 without rows.
+  std::map<std::string, double> values(const std::string& prefix, double loss = 0) const override;
+
+ private:
+  bool transformers4rec_names_;
+  std::vector<int64_t> top_ks_;
+  at::Tensor histogram_;  // [0] = rows, [r] = rows whose answer has rank r
+};
+
+}  // namespace convoy::tasks

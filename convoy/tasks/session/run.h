@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+
+#include "convoy/formats/schema.h"
+#include "convoy/models/session.h"
+#include "convoy/tasks/session/arguments.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::tasks {
+
+/// A session model and the schema of the data that it reads.
+struct SessionModel {
+  formats::Schema schema;
+  models::SessionConfig model;
+};
+
+/// Throws UsageError and FileError that name the option or the file.
+SessionModel make_session_model(const SessionArguments& arguments);
+
+/// A model that was trained before, from its output folder or one of its checkpoints: reads
+/// config.json, schema.json, and run.toml into `table`, which `arguments` declared.
+SessionModel open_session_model(const std::filesystem::path& folder, SessionArguments& arguments,
+                                OptionTable& table);
+
+/// What a run keeps beside its weights.
+train::ModelFiles session_files(const SessionModel& session, const DataArguments& data);
+
+/// The session data set of a Parquet file for this model. Its streams give `warnings` too.
+std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const SessionModel& session,
+                                              const DataArguments& data,
+                                              std::vector<std::string> warnings = {});
+
+}  // namespace convoy::tasks

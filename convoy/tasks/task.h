@@ -1,0 +1,66 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/base/options.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::tasks {
+
+/// Data with the name that a person knows it by.
+struct NamedData {
+  std::string name;
+  std::shared_ptr<train::Dataset> data;  ///< null when there is none
+};
+
+/// What a task makes of its options: all that a Trainer wants.
+struct Run {
+  parallel::ModelFactory factory;
+  std::shared_ptr<train::Dataset> train_data;  ///< null for a run that was opened
+  std::shared_ptr<train::Dataset> valid_data;  ///< null when there is none
+  train::ModelFiles files;
+  train::MakeScorer scorer;
+};
+
+/// A kind of work: what is read, which models there are, how they are judged.
+///
+/// declare(), then the options are read, then settle() and prepare() for a new run; for one that
+/// was trained before declare(), open(), then the options that were typed, then evaluation_data().
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  /// Declares the sections model and data, and the task's own options of section train.
+  virtual void declare(OptionTable& table) = 0;
+
+  /// Sets what follows from what was asked for; throws UsageError on options that do not fit
+  /// together or have no effect. `table` is declare()'s, read.
+  virtual void settle(OptionTable& table) = 0;
+
+  /// A new run. Throws UsageError and FileError that name the option or the file.
+  virtual Run prepare() = 0;
+
+  /// The model that a run left in `folder` or a checkpoint; the run's options go to `table`.
+  virtual Run open(const std::filesystem::path& folder, OptionTable& table) = 0;
+
+  /// What to evaluate on after prepare() or open(): `where`, or what the options say; no data when
+  /// both are empty.
+  virtual NamedData evaluation_data(const std::string& where) = 0;
+
+  /// A sentence with what a trivial model reaches on the evaluation data; "" = none. After
+  /// prepare().
+  virtual std::string baseline() { return ""; }
+};
+
+/// The tasks by name: session.
+std::vector<std::string> task_names();
+std::unique_ptr<Task> make_task(const std::string& name);
+
+/// The task that a command line is about: as typed (--task), or by the family of its TOML file, of
+/// the trained model's folder or of what was typed; session where nothing says otherwise.
+std::string find_task(const std::vector<std::string>& arguments);
+
+}  // namespace convoy::tasks

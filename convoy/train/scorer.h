@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "convoy/comm/group.h"
+#include "convoy/nn/block.h"
+
+namespace convoy::train {
+
+/// What an evaluation finds out beside the loss: sums over the outputs of the model's last block on
+/// each process, then over the processes.
+class Scorer {
+ public:
+  virtual ~Scorer() = default;
+  /// What the last block made of a micro-batch; not called for one without rows.
+  virtual void add(const nn::Bundle& out) = 0;
+  /// Adds up over the processes; called once on each, after its last add().
+  virtual void reduce(const comm::Group& group) = 0;
+  /// Metrics, named with `prefix` ("eval_"); `loss` is the mean over all targets.
+  virtual std::map<std::string, double> values(const std::string& prefix, double loss) const = 0;
+};
+
+/// Makes the scorer of one evaluation; an empty one means that the loss says all.
+using MakeScorer = std::function<std::unique_ptr<Scorer>()>;
+
+/// Throws UsageError when metric_for_best_model is not among `loss` and what such a scorer gives.
+void check_best_metric(const std::string& metric, const MakeScorer& make_scorer);
+
+}  // namespace convoy::train
