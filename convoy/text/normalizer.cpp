@@ -1,0 +1,192 @@
+#include "convoy/text/normalizer.h"
+
+#include <map>
+
+#include "convoy/text/normal_form.h"
+#include "convoy/text/split.h"
+#include "convoy/text/unicode.h"
+
+namespace convoy::text {
+namespace {
+
+using Steps = std::vector<std::unique_ptr<Normalizer>>;
+
+/// Calls `each(c, out)` for every character.
+template <class Each>
+void for_characters(std::string_view text, std::string& out, const Each& each) {
+  for (size_t at = 0; at < text.size();) each(next_character(text, at), out);
+}
+
+/// A step that is a function.
+template <class Apply>
+class Step : public Normalizer {
+ public:
+  explicit Step(Apply apply) : apply_(std::move(apply)) {}
+  void apply(std::string_view text, std::string& out) const override { apply_(text, out); }
+
+ private:
+  Apply apply_;
+};
+
+template <class Apply>
+void add_step(Steps& steps, Apply apply) {
+  steps.push_back(std::make_unique<Step<Apply>>(std::move(apply)));
+}
+
+/// Characters that BERT puts spaces around.
+bool is_chinese(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B81F) ||
+         (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) ||
+         (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+void clean(char32_t c, std::string& out) {
+  const Characters& characters = Characters::get();
+  if (characters.is_bert_control(c)) return;
+  append_utf8(characters.is_space(c) ? U' ' : c, out);
+}
+
+void space_chinese(char32_t c, std::string& out) {
+  if (is_chinese(c)) out += ' ';
+  append_utf8(c, out);
+  if (is_chinese(c)) out += ' ';
+}
+
+void lower(std::string_view text, std::string& out) {
+  for_characters(text, out, append_lower);
+}
+
+void add_bert(const Part& part, Steps& steps) {
+  part.expect_keys({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
+  const bool lowercase = part.flag("lowercase", true);
+  const bool clean_text = part.flag("clean_text", true);
+  const bool chinese = part.flag("handle_chinese_chars", true);
+  const bool strip = part.flag("strip_accents", lowercase);
+  add_step(steps, [=](std::string_view text, std::string& out) {
+    std::string before(text);
+    std::string after;
+    const auto pass = [&](const auto& each) {
+      after.clear();
+      for_characters(before, after, each);
+      before.swap(after);
+    };
+    if (clean_text) pass(clean);
+    if (chinese) pass(space_chinese);
+    if (strip) {
+      after.clear();
+      append_normalized(before, NormalForm::D, after);
+      before.swap(after);
+      pass([](char32_t c, std::string& to) {
+        if (!Characters::get().is_bert_accent(c)) append_utf8(c, to);
+      });
+    }
+    if (lowercase) {
+      lower(before, out);
+    } else {
+      out += before;
+    }
+  });
+}
+
+void add_replace(const Part& part, Steps& steps) {
+  part.expect_keys({"type", "pattern", "content"});
+  add_step(steps, [pattern = Pattern(part["pattern"]), content = part["content"].text()](
+                      std::string_view text, std::string& out) {
+    size_t done = 0;
+    Regex::Match match;
+    for (size_t from = 0; from <= text.size() && pattern.search(text, from, match);) {
+      out += text.substr(done, match.begin - done);
+      out += content;
+      done = match.end;
+      from = match.end;
+      if (match.begin == match.end) {
+        if (from == text.size()) break;
+        next_character(text, from);
+      }
+    }
+    out += text.substr(done);
+  });
+}
+
+void add_strip(const Part& part, Steps& steps) {
+  part.expect_keys({"type", "strip_left", "strip_right"});
+  add_step(steps, [left = part.flag("strip_left", true), right = part.flag("strip_right", true)](
+                      std::string_view text, std::string& out) {
+    const Characters& characters = Characters::get();
+    const auto space_at = [&](size_t at) { return characters.is_space(next_character(text, at)); };
+    while (left && !text.empty() && space_at(0)) {
+      size_t at = 0;
+      next_character(text, at);
+      text.remove_prefix(at);
+    }
+    while (right && !text.empty() && space_at(previous_character(text, text.size()))) {
+      text = text.substr(0, previous_character(text, text.size()));
+    }
+    out += text;
+  });
+}
+
+void add_steps(const Part& part, Steps& steps) {
+  static const std::map<std::string, NormalForm> kForms{{"NFC", NormalForm::C},
+                                                        {"NFD", NormalForm::D},
+                                                        {"NFKC", NormalForm::KC},
+                                                        {"NFKD", NormalForm::KD}};
+  if (part.is_null()) return;
+  const std::string type = part.type();
+  if (const auto form = kForms.find(type); form != kForms.end()) {
+    part.expect_keys({"type"});
+    add_step(steps, [form = form->second](std::string_view text, std::string& out) {
+      append_normalized(text, form, out);
+    });
+  } else if (type == "Sequence") {
+    part.expect_keys({"type", "normalizers"});
+    for (const Part& element : part["normalizers"].elements()) add_steps(element, steps);
+  } else if (type == "Lowercase") {
+    part.expect_keys({"type"});
+    add_step(steps, lower);
+  } else if (type == "StripAccents") {
+    part.expect_keys({"type"});
+    add_step(steps, [](std::string_view text, std::string& out) {
+      for_characters(text, out, [](char32_t c, std::string& to) {
+        if (!Characters::get().is_mark(c)) append_utf8(c, to);
+      });
+    });
+  } else if (type == "Prepend") {
+    part.expect_keys({"type", "prepend"});
+    add_step(steps, [prefix = part["prepend"].text()](std::string_view text, std::string& out) {
+      if (!text.empty()) out += prefix;
+      out += text;
+    });
+  } else if (type == "Replace") {
+    add_replace(part, steps);
+  } else if (type == "Strip") {
+    add_strip(part, steps);
+  } else if (type == "BertNormalizer") {
+    add_bert(part, steps);
+  } else {
+    part["type"].refuse(
+        "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Prepend, Replace, Strip or "
+        "BertNormalizer");
+  }
+}
+
+}  // namespace
+
+Steps make_normalizers(const Part& part) {
+  Steps steps;
+  add_steps(part, steps);
+  return steps;
+}
+
+std::string_view normalize(const Steps& steps, std::string_view text, std::string& buffer) {
+  std::string before;
+  for (const auto& step : steps) {
+    buffer.swap(before);
+    buffer.clear();
+    step->apply(step == steps.front() ? text : std::string_view(before), buffer);
+  }
+  return steps.empty() ? text : std::string_view(buffer);
+}
+
+}  // namespace convoy::text

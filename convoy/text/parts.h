@@ -1,0 +1,57 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/text/added_tokens.h"
+#include "convoy/text/decoder.h"
+#include "convoy/text/model.h"
+#include "convoy/text/normalizer.h"
+#include "convoy/text/post_processor.h"
+#include "convoy/text/pre_tokenizer.h"
+#include "convoy/text/tokenizer.h"
+#include "convoy/text/vocabulary.h"
+
+namespace convoy::text {
+
+/// What a tokenizer is made of.
+struct Parts {
+  Vocabulary vocabulary;  ///< with the added tokens
+  std::vector<bool> special;
+  TokenFinder tokens_of_text;
+  TokenFinder tokens_of_normalized;
+  std::vector<std::unique_ptr<Normalizer>> normalizers;
+  PreTokenizers pre_tokenizers;
+  std::unique_ptr<Model> model;
+  SpecialFrame frame;
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  /// Instead of `decoders`, where the model's library knows better.
+  std::function<std::string(std::span<const int32_t>)> decode;
+  SpecialIds special_ids;
+  uint64_t fingerprint = 0;
+  std::vector<std::filesystem::path> files;
+};
+
+/// From the content of a tokenizer.json; `where` names it. Throws FileError.
+Parts parts_of_json(const Json& json, const std::string& where);
+
+/// The content of a tokenizer.json that does as `vocab.json` and `merges.txt`, with the settings of
+/// `tokenizer_config.json` (null without one). Throws FileError.
+Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_name,
+                    std::string_view merges, const std::string& merges_name, const Part& config);
+
+/// The same of BERT's `vocab.txt`.
+Json json_of_word_list(std::string_view words, const std::string& name, const Part& config);
+
+/// From the bytes of a SentencePiece model, through its library. Throws FileError.
+Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where, const Part& config);
+
+/// Special ids that tokenizer_config.json names. Throws FileError for one that no token has.
+void read_special_ids(const Part& config, const Vocabulary& vocabulary, SpecialIds& ids);
+
+}  // namespace convoy::text

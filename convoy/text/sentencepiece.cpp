@@ -1,0 +1,76 @@
+#include <sentencepiece_processor.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/text/parts.h"
+#include "convoy/text/sentencepiece_check.h"
+
+namespace convoy::text {
+namespace {
+
+using Processor = sentencepiece::SentencePieceProcessor;
+
+class SentencePieceModel : public Model {
+ public:
+  explicit SentencePieceModel(std::shared_ptr<const Processor> processor)
+      : processor_(std::move(processor)) {}
+
+  void encode(std::string_view word, Scratch& /*scratch*/,
+              std::vector<int32_t>& ids) const override {
+    std::vector<int> encoded;
+    const auto status = processor_->Encode(word, &encoded);
+    if (!status.ok()) fail<UsageError>("text", "SentencePiece: {}", status.ToString());
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+  }
+
+ private:
+  std::shared_ptr<const Processor> processor_;
+};
+
+std::optional<int32_t> id_or_none(int id) {
+  return id < 0 ? std::nullopt : std::optional<int32_t>(id);
+}
+
+}  // namespace
+
+Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where,
+                             const Part& config) {
+  check_sentencepiece(bytes, where);
+  const auto processor = std::make_shared<Processor>();
+  const auto status = processor->LoadFromSerializedProto(bytes);
+  if (!status.ok()) {
+    fail<FileError>("text", "{} is no SentencePiece model: {}", where, status.ToString());
+  }
+  Parts parts;
+  for (int32_t id = 0; id < processor->GetPieceSize(); ++id) {
+    if (!parts.vocabulary.add(processor->IdToPiece(id), id)) {
+      fail<FileError>("text", "{}: piece {} is '{}', which is there already", where, id,
+                      processor->IdToPiece(id));
+    }
+    parts.special.push_back(processor->IsControl(id));
+  }
+  SpecialIds& ids = parts.special_ids;
+  ids = {id_or_none(processor->bos_id()), id_or_none(processor->eos_id()),
+         id_or_none(processor->pad_id()), id_or_none(processor->unk_id())};
+  const std::string kind = config.text("tokenizer_class", "");
+  if (config.flag("add_bos_token", kind.starts_with("LlamaTokenizer")) && ids.bos) {
+    parts.frame.before = {*ids.bos};
+  }
+  if (config.flag("add_eos_token", kind.starts_with("T5Tokenizer")) && ids.eos) {
+    parts.frame.behind = {*ids.eos};
+  }
+  parts.model = std::make_unique<SentencePieceModel>(processor);
+  parts.decode = [processor](std::span<const int32_t> tokens) {
+    std::string text;
+    const auto decoded = processor->Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
+    if (!decoded.ok()) fail<UsageError>("text", "SentencePiece: {}", decoded.ToString());
+    return text;
+  };
+  parts.fingerprint = hash_text(bytes);
+  for (const auto& frame : {parts.frame.before, parts.frame.behind}) {
+    parts.fingerprint = hash_combine(parts.fingerprint, frame.empty() ? 0 : frame[0] + 1);
+  }
+  return parts;
+}
+
+}  // namespace convoy::text
