@@ -286,8 +286,11 @@ void Trainer::finish_trace() {
 
 std::optional<StepCells> Trainer::next_cells() {
   auto cells = fault_ends_data() ? std::nullopt : stream_->next();
-  const auto all = stream_->steps_per_epoch() * state_.step_samples;
-  if (!cells && state_.epoch_position < std::min(all, state_.num_rows)) {
+  // Resumed with another total batch, an epoch may drop rows at its end although full steps of it
+  // would hold them.
+  const auto all = std::min(stream_->steps_per_epoch() * state_.step_samples, state_.num_rows);
+  const auto least = arguments_.dataloader_drop_last ? state_.step_samples : 1;
+  if (!cells && all - state_.epoch_position >= least) {
     fail<FileError>("data",
                     "rank {} has no rows left after {} of the {} rows of an epoch; has a file "
                     "changed since the start, or do the ranks read different data?",
