@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -73,6 +74,7 @@ struct SessionLoader::Impl {
     }
     choose_partition();
     warn_about_large_groups();
+    warn_about_more_reading();
     order = make_order(0);
     if (options.drop_last && last_sample() < options.layout.step_samples()) {
       fail<UsageError>("data",
@@ -106,12 +108,23 @@ struct SessionLoader::Impl {
         human_count(largest), lane_rows));
   }
 
+  void warn_about_more_reading() {
+    if (source.keeps_all() || !options.shuffle || options.partition != Partition::Rows) return;
+    const int64_t world = options.layout.world, times = world / std::gcd(world, kLanes);
+    if (times == 1) return;
+    warnings.push_back(fmt::format(
+        "{} is read as a stream (decoded it takes more than {}) and {} ranks do not divide its {} "
+        "lanes, so each decodes {} times the rows that it trains on; try a number of ranks that "
+        "divides {}, or a larger memory_budget_mb",
+        dataset.where(), human_bytes(static_cast<double>(options.memory_budget)), world, kLanes,
+        times, kLanes));
+  }
+
   EpochOrder make_order(int64_t epoch) const {
     const int64_t world = options.layout.world;
     OrderOptions chosen{.seed = options.seed,
                         .epoch = epoch,
                         .shuffle = options.shuffle,
-                        .lanes = lanes_for(world),
                         .window = options.shuffle_window};
     if (deals_groups) return EpochOrder::by_row_groups(dataset.group_rows(), chosen, world);
     if (options.partition == Partition::RowGroups) chosen.lanes = world;
@@ -127,14 +140,15 @@ struct SessionLoader::Impl {
     const int64_t step = options.layout.step_samples(), last = last_sample();
     if (s0 >= last || (options.drop_last && s0 + step > last)) return std::nullopt;
     StepBatch batch{s0, std::min(s0 + step, last), {}};
-    for (int64_t m = 0; m < options.layout.accumulation; ++m) {
-      CellBuilder builder(columns, options.max_length, options.truncation);
-      for (int64_t s : cell_samples(options.layout, s0, batch.end, m)) {
-        const RowRef row = source.row(s);
-        if (row.rows) builder.add(row, s - s0);
-      }
-      batch.cells.push_back(builder.finish());
+    const Layout& layout = options.layout;
+    std::vector<CellBuilder> builders(layout.accumulation,
+                                      CellBuilder(columns, options.max_length, options.truncation));
+    // The cells of cell_samples(), filled side by side: lanes are read in ascending order.
+    for (int64_t s = s0 + layout.rank; s < batch.end; s += layout.world) {
+      const RowRef row = source.row(s);
+      if (row.rows) builders[(s - s0) / layout.world % layout.accumulation].add(row, s - s0);
     }
+    for (auto& builder : builders) batch.cells.push_back(builder.finish());
     return batch;
   }
 };
@@ -150,6 +164,10 @@ int64_t SessionLoader::num_rows() const {
 }
 const std::vector<std::string>& SessionLoader::warnings() const {
   return impl_->warnings;
+}
+
+std::string SessionLoader::order() const {
+  return (impl_->deals_groups ? "whole row groups, " : "") + impl_->order->text();
 }
 
 int64_t SessionLoader::steps_per_epoch() const {

@@ -74,6 +74,9 @@ class SessionLoader {
   /// Sentences for the user, made once at construction.
   const std::vector<std::string>& warnings() const;
 
+  /// What the order of an epoch's samples depends on beside seed and number of rows.
+  std::string order() const;
+
   /// Begins an epoch at position s0 (StepBatch::end of the last step done, or 0), also while
   /// another is under way.
   void start(int64_t epoch, int64_t s0 = 0);

@@ -142,6 +142,13 @@ int64_t EpochOrder::place_in_stretch(int64_t lane, int64_t place) const {
   return begin + static_cast<int64_t>(order(static_cast<uint64_t>(place - begin)));
 }
 
+std::string EpochOrder::text() const {
+  uint64_t groups = 0;
+  for (int64_t first : group_start_) groups = hash_combine(groups, static_cast<uint64_t>(first));
+  return fmt::format("{} lanes, shuffle_window {}, {} row groups ({:08x})", num_lanes(), window_,
+                     sequence_.size(), groups >> 32);
+}
+
 int64_t EpochOrder::row_of(int64_t s) const {
   internal_check(s >= 0 && s < num_samples_, "data", "sample {} of {}", s, num_samples_);
   const int64_t lane = lane_of(s), place = s / num_lanes();
@@ -164,11 +171,6 @@ std::vector<Segment> EpochOrder::segments_of_lane(int64_t lane) const {
     if (segment.begin < segment.end) segments.push_back(segment);
   }
   return segments;
-}
-
-int64_t lanes_for(int64_t world) {
-  if (world < 1) fail<UsageError>("data", "there are {} ranks; expected at least 1", world);
-  return world < kLanes ? world * (kLanes / world) : world;
 }
 
 std::vector<int64_t> cell_samples(const Layout& layout, int64_t s0, int64_t end,

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace convoy::data {
 
-/// Lanes of the order when the number of ranks divides it.
+/// Lanes of the order, whatever the number of ranks.
 inline constexpr int64_t kLanes = 64;
 /// Rows that all lanes' shuffle windows hold together.
 inline constexpr int64_t kShuffleRows = 65536;
@@ -27,9 +28,9 @@ void check_layout(const Layout& layout);
 struct OrderOptions {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  bool shuffle = true;     ///< false: sample s is row s of the data set
-  int64_t lanes = kLanes;  ///< see lanes_for()
-  int64_t window = 0;      ///< rows of a lane's shuffle window; 0: kShuffleRows / lanes
+  bool shuffle = true;  ///< false: sample s is row s of the data set
+  int64_t lanes = kLanes;
+  int64_t window = 0;  ///< rows of a lane's shuffle window; 0: kShuffleRows / lanes
 };
 
 /// A stretch of rows [begin, end) inside one row group.
@@ -44,8 +45,9 @@ struct Segment {
 ///
 /// Shuffled: row groups are permuted and laid end to end; lane l of L owns a contiguous stretch of
 /// that sequence (lengths differ by at most one); sample s is place s / L of lane s % L; inside a
-/// lane, rows are permuted within windows. So rank r of W, W dividing L, reads W-th part of the
-/// lanes, each from front to back, holding no more than a window of each.
+/// lane, rows are permuted within windows. Rank r of W reads the lanes of its samples, each from
+/// front to back, holding no more than a window of each: a W-th part of the lanes where W divides
+/// L, all of them where the two share no divisor.
 class EpochOrder {
  public:
   /// Order by rows. `group_rows`: rows of each row group, in the order of the data set.
@@ -65,6 +67,9 @@ class EpochOrder {
   int64_t num_rows() const { return sequence_start_.back(); }
   int64_t num_lanes() const { return static_cast<int64_t>(lane_start_.size()) - 1; }
   int64_t window() const { return window_; }
+
+  /// What the order depends on beside seed, epoch and number of rows: equal texts, equal orders.
+  std::string text() const;
 
   /// Row of the data set (counted over all row groups) that is sample s; -1 for a hole.
   int64_t row_of(int64_t s) const;
@@ -92,10 +97,6 @@ class EpochOrder {
   std::vector<int64_t> group_start_;     // first row of each row group in the data set
   std::vector<int64_t> lane_start_;      // first place of each lane in the sequence; ends with it
 };
-
-/// Lanes for `world` ranks: 64 when `world` divides it, so that every such number of ranks sees the
-/// same order; otherwise the largest multiple of `world` below 64, or `world` itself beyond.
-int64_t lanes_for(int64_t world);
 
 /// Samples of micro-batch m of rank r in the step that takes samples [s0, end): cell c = m x W + r
 /// holds s0 + c + i x A x W for i = 0, 1, ... below end. A short last step is so spread as evenly

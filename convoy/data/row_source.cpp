@@ -44,11 +44,16 @@ RowRef RowSource::streamed_row(int64_t s) {
   Lane& lane = lanes_[index];
   if (number != lane.number) {
     const int64_t bytes = lane.window.bytes();
-    if (!lane.stream || number != lane.number + 1) open(lane, index, begin);
+    // A rank may need no row of a small window: it reads on, which is cheaper than to open anew.
+    const bool reads_on = lane.number >= 0 && lane.number < number;
+    int64_t next = reads_on ? lane.number + 1 : number;
+    if (!reads_on) open(lane, index, begin);
     const int64_t decoded = lane.stream->decoded_rows();
     lane.number = -1;
-    lane.window.clear();
-    lane.stream->append(std::min(size, num_rows - begin), lane.window);
+    for (; next <= number; ++next) {
+      lane.window.clear();
+      lane.stream->append(std::min(size, num_rows - next * size), lane.window);
+    }
     lane.number = number;
     account(lane.window.bytes() - bytes, lane.stream->decoded_rows() - decoded);
   }

@@ -32,6 +32,7 @@ class MapStream : public BatchStream {
                        "fewer ranks",
                        options_.layout.world, num_rows_);
     }
+    start(0, 0);
   }
 
   int64_t num_rows() const override { return num_rows_; }
@@ -39,12 +40,13 @@ class MapStream : public BatchStream {
     return data::steps_per_epoch(num_rows_, options_.layout, options_.drop_last);
   }
 
-  void start(int64_t epoch, int64_t s0) override {
+  std::string order() const override { return order_->text(); }
+
+  void start(int64_t epoch, int64_t s0) final {
     data::OrderOptions order;
     order.seed = options_.seed;
     order.epoch = epoch;
     order.shuffle = options_.shuffle;
-    order.lanes = data::lanes_for(options_.layout.world);
     order_ = std::make_unique<data::EpochOrder>(std::vector<int64_t>{num_rows_}, order);
     position_ = s0;
   }

@@ -133,8 +133,8 @@ void Trainer::resume() {
     fail<UsageError>(
         "train",
         "{} stands in mid-epoch, and its order of samples ({}) is not this run's ({}); try the "
-        "same data.shuffle_window and data.partition and a number of ranks that divides "
-        "64, or resume from the end of an epoch",
+        "same files, data.shuffle_window and data.partition (and with row_groups the same number "
+        "of ranks), or resume from the end of an epoch",
         folder.string(), saved.data_order, state_.data_order);
   }
   if (const auto& best = saved.best_model_checkpoint;

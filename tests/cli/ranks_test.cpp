@@ -286,22 +286,39 @@ TEST_F(Endless, ARestartGoesOnFromTheLastCheckpointToTheSameBits) {
 }
 
 TEST_F(Ranks, TheRestGoesOnWhenAHostIsLost) {
+  // 75 steps an epoch, so that no checkpoint is at its end: three hosts go on in mid-epoch.
   const auto agent = [](const std::string& conf) {
-    return "$convoy launch --nnodes 1:2 --rdzv-endpoint 127.0.0.1:$port -n 1 --rdzv-conf " + conf +
-           " train" + kTiny + "--max_steps 600 --save_steps 50 --output_dir out & ";
+    return "$convoy launch --nnodes 1:4 --rdzv-endpoint 127.0.0.1:$port -n 1 --rdzv-conf " + conf +
+           " train" + kTiny +
+           "--per_device_train_batch_size 1 --max_steps 600 --save_steps 47 --output_dir out & ";
   };
   ASSERT_EQ(shell("export CONVOY_TOKEN=$(head -c 24 /dev/urandom | base64); "
                   "port=$((20000 + $$ % 10000)); " +
                   agent("last_call_timeout=3,is_host=true") + "a=$!; " + agent("is_host=false") +
-                  "b=$!; i=0; until [ -e out/checkpoint-100 -o $i -gt 500 ]; do sleep 0.02; "
+                  agent("is_host=false") + agent("is_host=false") +
+                  "b=$!; i=0; until [ -e out/checkpoint-94 -o $i -gt 1500 ]; do sleep 0.02; "
                   "i=$((i + 1)); done; kill -9 $b; wait $a"),
             0)
       << output_;
   expect("strategy       ddp");
   expect("is lost: it closed the connection");
-  expect("forming the job anew with 1 of 1 to 2 hosts");
+  expect("forming the job anew with 3 of 1 to 4 hosts");
   expect("start 2: going on from out/checkpoint-");
   EXPECT_EQ(json("out/trainer_state.json")["global_step"], 600);
+}
+
+TEST_F(Ranks, ThreeTrainAsOneThatAccumulatesAndGoOnAsOne) {
+  const auto common = "train" + kTiny + "--max_steps 16 --save_steps 5 ";
+  ASSERT_EQ(run(common + "--gradient_accumulation_steps 3 --output_dir one"), 0) << output_;
+  ASSERT_EQ(run(common + "--replicas 3 --output_dir dp"), 0) << output_;
+  ASSERT_EQ(run("launch -n 3 " + common + "--output_dir ddp"), 0) << output_;
+  EXPECT_TRUE(model("dp") == model("one"));
+  EXPECT_TRUE(model("ddp") == model("one"));
+  ASSERT_EQ(run(common + "--gradient_accumulation_steps 3 --output_dir on "
+                         "--resume_from_checkpoint ddp/checkpoint-5"),
+            0)
+      << output_;
+  EXPECT_TRUE(model("on") == model("one"));
 }
 
 TEST_F(Ranks, ARestartTakesNoCheckpointOfAnotherJob) {

@@ -92,6 +92,30 @@ TEST_F(LoaderTest, EveryLayoutSeesTheSameGlobalBatches) {
   EXPECT_EQ(global_steps(2, 4, 1 << 20), expected);
 }
 
+TEST_F(LoaderTest, TheOrderDependsNeitherOnRanksNorOnMemory) {
+  const Dataset dataset(write_rows(1000, 300));
+  std::set<std::string> orders;
+  const auto samples = [&](int64_t world, int64_t accumulation, int64_t budget) {
+    Samples all;
+    for (int64_t rank = 0; rank < world; ++rank) {
+      auto chosen = options({world, rank, accumulation, 2});
+      chosen.memory_budget = budget;
+      chosen.shuffle_window = 5;
+      SessionLoader loader(dataset, chosen);
+      orders.insert(loader.order());
+      for (Samples& step : run(loader, 2)) all.merge(step);
+    }
+    return all;
+  };
+  const auto expected = samples(1, 1, 1 << 20);
+  ASSERT_EQ(expected.size(), 1000u);
+  for (int64_t world : {3, 5, 6, 7, 40, 100}) {
+    EXPECT_EQ(samples(world, 1, 1 << 20), expected) << world << " ranks";
+    EXPECT_EQ(samples(world, 2, 0), expected) << world << " ranks, streaming";
+  }
+  EXPECT_EQ(orders.size(), 1u);
+}
+
 TEST_F(LoaderTest, RanksThatDoNotDivide64CoverAllRows) {
   const Dataset dataset(write_rows(500, 100));
   for (Partition partition : {Partition::Rows, Partition::RowGroups}) {
@@ -226,6 +250,31 @@ TEST_F(LoaderTest, LargerDataIsStreamedInBoundedMemory) {
   EXPECT_GT(loader.stats().peak_bytes, 0);
   // Each of 64 lanes passes over at most one row group to reach its start.
   EXPECT_LT(loader.stats().decoded_rows, kRows + 2 * 64 * 500);
+}
+
+TEST_F(LoaderTest, RanksThatDoNotDivide64ReadMoreAndSaySo) {
+  const Dataset dataset(write_rows(3000, 50));
+  for (const auto& [world, times] :
+       std::map<int64_t, int64_t>{{1, 1}, {2, 1}, {3, 3}, {6, 3}, {7, 7}}) {
+    for (int64_t accumulation : {1, 3}) {
+      auto chosen = options({world, world - 1, accumulation, 64});
+      chosen.memory_budget = 0;
+      chosen.shuffle_window = 1;
+      SessionLoader loader(dataset, chosen);
+      ASSERT_EQ(loader.warnings().size(), times == 1 ? 0u : 1u) << world;
+      if (times > 1) {
+        const auto said = fmt::format(
+            "{} ranks do not divide its 64 lanes, so each decodes {} times the rows", world, times);
+        EXPECT_NE(loader.warnings()[0].find(said), std::string::npos) << loader.warnings()[0];
+      }
+      run(loader, 0);
+      // A lane passes over at most one row group at either end.
+      EXPECT_LT(loader.stats().decoded_rows, 3000 * times / world + 2 * 64 * 50)
+          << world << " ranks, accumulation " << accumulation;
+      chosen.memory_budget = 1 << 20;
+      EXPECT_TRUE(SessionLoader(dataset, chosen).warnings().empty());
+    }
+  }
 }
 
 TEST_F(LoaderTest, ErrorsOfTheThreadReachTheCaller) {

@@ -104,6 +104,16 @@ TEST(EpochOrder, DefaultWindowHolds65536RowsOverAllLanes) {
   EXPECT_EQ(EpochOrder({1 << 20}, {.lanes = 1}).window(), 65536);
 }
 
+TEST(EpochOrder, TextNamesWhatItDependsOn) {
+  const auto text = [](std::vector<int64_t> groups, int64_t window) {
+    return EpochOrder(std::move(groups), {.window = window}).text();
+  };
+  EXPECT_EQ(text({60, 40}, 0).find("64 lanes, shuffle_window 1024, 2 row groups ("), 0);
+  EXPECT_EQ(text({60, 40}, 0), text({60, 40}, 1024));
+  EXPECT_NE(text({60, 40}, 0), text({60, 40}, 8));
+  EXPECT_NE(text({60, 40}, 0), text({50, 50}, 0)) << "other row groups, another order";
+}
+
 TEST(EpochOrder, ByRowGroupsKeepsRanksApart) {
   const std::vector<int64_t> groups = {5, 6, 7, 8};
   auto order = EpochOrder::by_row_groups(groups, {.seed = 1}, 2);
@@ -185,14 +195,6 @@ TEST(Cells, StepsPerEpoch) {
   EXPECT_THROW(steps_per_epoch(1, {2, 2, 1, 10}, false), UsageError);
   EXPECT_THROW(steps_per_epoch(1, {1, 0, 1, 0}, false), UsageError);
   EXPECT_THROW(steps_per_epoch(1, {1, 0, 1, int64_t{1} << 62}, false), UsageError);
-}
-
-TEST(Lanes, AreAMultipleOfTheRanks) {
-  for (int64_t world : {1, 2, 4, 8, 16, 32, 64}) EXPECT_EQ(lanes_for(world), 64);
-  EXPECT_EQ(lanes_for(3), 63);
-  EXPECT_EQ(lanes_for(40), 40);
-  EXPECT_EQ(lanes_for(100), 100);
-  EXPECT_THROW(lanes_for(0), UsageError);
 }
 
 }  // namespace

@@ -103,6 +103,19 @@ TEST(Strategies, FourReplicasEqualFourMicroBatchesBitForBit) {
                    train(arguments(5, 1), replicas(4), 0.1));
 }
 
+TEST(Strategies, OddNumbersOfRanksEqualAccumulationBitForBit) {
+  for (int ranks : {3, 5, 7}) {
+    const auto expected = train(arguments(3, ranks), one_device(), 0.1);
+    expect_same_bits(expected, train(arguments(3, 1), replicas(ranks), 0.1));
+    std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
+    run_ranks(ranks, [&](const Job& job) {
+      outcomes[static_cast<size_t>(job.environment.rank)] = train(arguments(3, 1), job, 0.1);
+    });
+    expect_same_bits(expected, outcomes[0]);
+    for (const auto& outcome : outcomes) EXPECT_TRUE(at::equal(outcome.weights, expected.weights));
+  }
+}
+
 TEST(Strategies, AccumulationEqualsTheWholeBatchClosely) {
   auto whole = train(arguments(20, 1), one_device(), 0.2);
   auto halves = train(arguments(10, 2), one_device(), 0.2);

@@ -61,16 +61,24 @@ inline Job replicas(int count) {
   return job;
 }
 
+inline Job rank_of(const comm::Group& group) {
+  Job job = one_device();
+  job.strategy = "ddp";
+  job.environment.rank = group.rank();
+  job.environment.world_size = group.size();
+  job.group = group;
+  return job;
+}
+
 /// Runs `work(job)` as two ranks over Gloo, threads of this process.
 inline void run_two_ranks(const std::function<void(const Job&)>& work) {
-  comm::run_gloo_ranks(2, [&](comm::Group group) {
-    Job job = one_device();
-    job.strategy = "ddp";
-    job.environment.rank = group.rank();
-    job.environment.world_size = group.size();
-    job.group = group;
-    work(job);
-  });
+  comm::run_gloo_ranks(2, [&](const comm::Group& group) { work(rank_of(group)); });
+}
+
+/// The same for any number of ranks, with the sums of shared memory: in rank order.
+inline void run_ranks(int size, const std::function<void(const Job&)>& work) {
+  comm::run_thread_ranks(
+      size, [&](const comm::Group& group) { work(rank_of(group)); }, std::chrono::minutes(2));
 }
 
 }  // namespace convoy::train

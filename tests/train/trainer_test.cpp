@@ -187,6 +187,48 @@ TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {
   EXPECT_TRUE(at::allclose(a, b, 1e-3, 1e-5)) << (a - b).abs().max().item<double>();
 }
 
+TEST_F(TrainerTest, ResumingInMidEpochIsExactOnAnyNumberOfRanks) {
+  // A step is five rows on three ranks, or three times five on one.
+  auto run = [&](const std::string& name, int ranks, int64_t accumulation, const fs::path& from) {
+    at::Tensor weights;
+    run_ranks(ranks, [&](const Job& job) {
+      auto args = arguments(name);
+      args.per_device_train_batch_size = 5;
+      args.gradient_accumulation_steps = accumulation;
+      args.save_strategy = "steps";
+      args.save_steps = 4;  // of three in an epoch
+      args.resume_from_checkpoint = from.string();
+      Trainer trainer(tiny_model(), args, data_, nullptr, job);
+      trainer.train();
+      if (job.is_main()) weights = trainer.strategy().main().arena().masters().clone();
+    });
+    return weights;
+  };
+  const auto whole = run("whole", 3, 1, "");
+  EXPECT_TRUE(at::equal(whole, run("one", 1, 3, folder_ / "whole/checkpoint-4")));
+  EXPECT_TRUE(at::equal(whole, run("three", 3, 1, folder_ / "one/checkpoint-6")));
+  EXPECT_TRUE(at::equal(whole, run("alone", 1, 3, "")));
+  EXPECT_TRUE(at::equal(whole, run("again", 3, 1, folder_ / "alone/checkpoint-4")));
+}
+
+TEST_F(TrainerTest, AnotherTotalBatchMayDropTheLastRows) {
+  auto args = arguments("a");
+  args.dataloader_drop_last = true;
+  args.save_strategy = "steps";
+  args.save_steps = args.max_steps = 1;
+  Trainer(tiny_model(), args, data_, nullptr, job_).train();
+  args = arguments("b");
+  args.dataloader_drop_last = true;
+  args.per_device_train_batch_size = 10;
+  args.max_steps = 6;
+  args.resume_from_checkpoint = (folder_ / "a/checkpoint-1").string();
+  Trainer second(tiny_model(), args, data_, nullptr, job_);
+  second.train();
+  // Rows 8 to 38 of 45 in three steps, then a new epoch.
+  EXPECT_EQ(second.state().epoch_index, 1);
+  EXPECT_EQ(second.state().epoch_position, 20);
+}
+
 TEST_F(TrainerTest, KeepsTheNewestCheckpoints) {
   auto args = arguments("a");
   args.save_strategy = "steps";

@@ -1,5 +1,4 @@
 #include <ATen/Functions.h>
-#include <fmt/format.h>
 
 #include <utility>
 
@@ -33,8 +32,8 @@ parallel::MicroBatch to_tensors(data::Cell&& cell) {
 
 class SessionStream : public train::BatchStream {
  public:
-  SessionStream(data::SessionLoader loader, std::string order, std::vector<std::string> warnings)
-      : loader_(std::move(loader)), order_(std::move(order)), warnings_(std::move(warnings)) {
+  SessionStream(data::SessionLoader loader, std::vector<std::string> warnings)
+      : loader_(std::move(loader)), warnings_(std::move(warnings)) {
     const auto& more = loader_.warnings();
     warnings_.insert(warnings_.end(), more.begin(), more.end());
   }
@@ -62,12 +61,11 @@ class SessionStream : public train::BatchStream {
   std::vector<data::RankShare> partition_summary() const override {
     return loader_.partition_summary();
   }
-  std::string order() const override { return order_; }
+  std::string order() const override { return loader_.order(); }
   std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
   data::SessionLoader loader_;
-  std::string order_;
   std::vector<std::string> warnings_;
 };
 
@@ -87,12 +85,7 @@ class SessionDataset : public train::Dataset {
     own.drop_last = options.drop_last;
     own.every_rank_needs_rows = options.every_rank_needs_rows;
     if (!options.shuffle) own.partition = data::Partition::Rows;
-    const auto world = own.layout.world;
-    const auto order =
-        own.partition == data::Partition::Rows
-            ? fmt::format("{} lanes, shuffle_window {}", data::lanes_for(world), own.shuffle_window)
-            : fmt::format("row groups of {} ranks", world);
-    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), order, warnings_);
+    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), warnings_);
   }
 
  private:
