@@ -268,7 +268,7 @@ void Executor::reduce_loss(Pass& pass) {
   }
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (static_cast<int>(values[2 + rank]) % 2 == 0) continue;
-    result.skipped = pass.input.loss_scale > 1;
+    result.skipped = may_overflow();
     if (result.skipped) break;
     for (auto& handle : pass.handles) handle.wait();
     fail<NumericError>("train",
@@ -297,7 +297,7 @@ void Executor::clip(Pass& pass) {
   }
   const double norm = std::sqrt(squares) / count / pass.input.loss_scale;
   pass.result.grad_norm = norm;
-  if (!std::isfinite(norm) && pass.input.loss_scale > 1) pass.result.skipped = true;
+  if (!std::isfinite(norm) && may_overflow()) pass.result.skipped = true;
   if (pass.result.skipped) return;
   pass.overflowed = !std::isfinite(norm);
   if (pass.overflowed) return;

@@ -30,7 +30,7 @@ struct StepInput {
   int64_t step = 0;  ///< optimizer steps done before this one
   double learning_rate = 0;
   int64_t updates = 0;    ///< optimizer updates done before this one: steps that were not skipped
-  double loss_scale = 1;  ///< a power of two; above 1 a gradient that overflows skips the update
+  double loss_scale = 1;  ///< a power of two
   /// The signal that asks this process to stop, 0 while there is none; looked at late in the step.
   const std::atomic<int>* stop_signal = nullptr;
 };
@@ -58,8 +58,8 @@ class Executor {
   Executor(nn::BlockList blocks, Arena& arena, comm::Group group, at::ScalarType compute_dtype,
            std::vector<std::vector<int64_t>> buckets, bool updates_weights);
 
-  /// Throws NumericError naming step and rank when a loss or the norm is not finite and no loss
-  /// scale was in use.
+  /// Throws NumericError naming step and rank when a loss or the norm is not finite, except in
+  /// fp16: there the update is skipped.
   StepResult run(const schedule::Program& program, const std::vector<MicroBatch>& micro_batches,
                  const StepInput& input, const OptimizerOptions& optimizer);
 
@@ -69,6 +69,7 @@ class Executor {
  private:
   struct Pass;  // what a step keeps between its instructions
 
+  bool may_overflow() const { return compute_dtype_ == at::kHalf; }
   void prepare(Pass& pass) const;
   void execute(Pass& pass, const schedule::Instruction& instruction);
   void inject_fault(Pass& pass, const schedule::Instruction& instruction);

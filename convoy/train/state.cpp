@@ -20,6 +20,7 @@ Json TrainerState::to_json() const {
           {"total_loss_sum", total_loss_sum},
           {"loss_scale", loss_scale.value},
           {"loss_scale_good_steps", loss_scale.good_steps},
+          {"targets_per_sample", loss_scale.targets_per_sample},
           {"skipped_steps", skipped_steps},
           {"best_metric", best_step < 0 ? Json() : Json(best_metric)},
           {"best_global_step", best_step},
@@ -50,6 +51,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     json.at("total_loss_sum").get_to(state.total_loss_sum);
     json.at("loss_scale").get_to(state.loss_scale.value);
     json.at("loss_scale_good_steps").get_to(state.loss_scale.good_steps);
+    state.loss_scale.targets_per_sample = json.value("targets_per_sample", 0.0);
     json.at("skipped_steps").get_to(state.skipped_steps);
     json.at("best_global_step").get_to(state.best_step);
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);

@@ -185,7 +185,7 @@ void Trainer::add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t
 }
 
 void Trainer::train_step(StepCells cells, Clock& clock) {
-  const int64_t tokens = cells.num_tokens;
+  const int64_t samples = cells.end - cells.s0, tokens = cells.num_tokens;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
   for (size_t c = 0; c < cells.cells.size(); ++c) {
@@ -197,7 +197,7 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   input.updates = state_.global_step - state_.skipped_steps;
   input.learning_rate = learning_rate(input.updates);
   input.stop_signal = stop_signal_;
-  if (arguments_.fp16) input.loss_scale = state_.loss_scale.value;
+  if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
   parallel::OptimizerOptions optimizer;
   optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
                      arguments_.weight_decay};
@@ -209,22 +209,35 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   num_targets_ += last_.count;
   ++state_.global_step;
   state_.epoch_position = cells.end;
-  if (arguments_.fp16) update_loss_scale();
+  if (arguments_.fp16) update_loss_scale(samples);
   if (!last_.skipped) {
     state_.logged_loss_sum += last_.loss();
     ++state_.logged_steps;
     state_.total_loss_sum += last_.loss();
   }
-  clock.add_step(cells.end - cells.s0, last_.wait_seconds);
+  clock.add_step(samples, last_.wait_seconds);
   StepTiming timing = clock.timing(stream_->wait_seconds());
   timing.step = state_.global_step;
-  timing.samples = cells.end - cells.s0;
+  timing.samples = samples;
   timing.comm_wait = last_.wait_seconds;
   timing.local_tokens = tokens;
   notify([&](Callback& callback) { callback.on_step(timing); });
 }
 
-void Trainer::update_loss_scale() {
+/// The same on all ranks. Before the first step every token counts as a target.
+double Trainer::loss_scale(int64_t samples, int64_t tokens) {
+  auto& scale = state_.loss_scale;
+  if (scale.targets_per_sample == 0) {
+    auto all = at::full({1}, tokens, at::kLong);
+    job_.group.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
+    scale.targets_per_sample = std::max(1.0, all.item<double>() / static_cast<double>(samples));
+  }
+  return scale.of_sum(samples);
+}
+
+void Trainer::update_loss_scale(int64_t samples) {
+  auto& scale = state_.loss_scale;
+  if (last_.count > 0) scale.targets_per_sample = last_.count / static_cast<double>(samples);
   state_.loss_scale.update(last_.skipped);
   state_.skipped_steps += last_.skipped;
   if (state_.loss_scale.value < 1) {

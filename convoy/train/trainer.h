@@ -93,7 +93,8 @@ class Trainer {
   void check_weights();
   StreamOptions stream_options(bool training) const;
   void train_step(StepCells cells, Clock& clock);
-  void update_loss_scale();
+  double loss_scale(int64_t samples, int64_t tokens);
+  void update_loss_scale(int64_t samples);
   void log(Clock& clock);
   /// Whether what happens every so many steps, or at the end of epochs, happens now.
   bool is_due(const std::string& when, double steps, bool epoch_end) const;

@@ -3,8 +3,10 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
+#include "convoy/base/error.h"
 #include "convoy/models/session.h"
 #include "convoy/parallel/replica.h"
 
@@ -102,6 +104,24 @@ TEST(Replica, TheStepIsTheGradientOfTheMeanLoss) {
   const double h = 2e-3;
   const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
   EXPECT_NEAR(slope / result.grad_norm, 1, 1e-2);  // dropout's masks are the same at every visit
+}
+
+TEST(Replica, OnlyFp16SkipsWhatIsNotFiniteWhateverTheScale) {
+  for (const auto dtype : {at::kHalf, at::kFloat}) {
+    for (const double scale : {0.5, 2.0}) {
+      ReplicaOptions options;
+      options.compute_dtype = dtype;
+      Replica replica(models::make_session_model(config()), comm::Group(), options);
+      replica.arena().masters().fill_(NAN);
+      replica.arena().publish_weights();
+      const StepInput input{.seed = 7, .learning_rate = 1e-2, .loss_scale = scale};
+      if (dtype == at::kHalf) {
+        EXPECT_TRUE(replica.step({batch()}, input, {}).skipped) << scale;
+      } else {
+        EXPECT_THROW(replica.step({batch()}, input, {}), NumericError) << scale;
+      }
+    }
+  }
 }
 
 TEST(Replica, AnEmptyMicroBatchAddsNothing) {

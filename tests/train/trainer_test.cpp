@@ -103,6 +103,45 @@ TEST_F(TrainerTest, EveryRowOnceAnEpochAlsoWithAShortLastBatch) {
   for (const auto& [row, times] : seen) EXPECT_EQ(times, 2) << row;
 }
 
+TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
+  // A price that fp16 cannot hold in every sixth row.
+  models::SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, 50, 0}, {"price", false, 0, 0}};
+  config.body.n_embd = 8;
+  config.body.n_head = 2;
+  config.body.n_layer = 1;
+  config.body.n_positions = 8;
+  auto rare = make_map_dataset(48, [](const std::vector<int64_t>& rows) {
+    const auto count = static_cast<int64_t>(rows.size());
+    auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
+    auto price = at::where(items % 24 == 0, 1e6, 1.0).to(at::kFloat);
+    return nn::Bundle{
+        {"items", items}, {"price", price}, {"lengths", at::full({count}, 5, at::kLong)}};
+  });
+  auto run = [&](const std::string& name, const std::string& from) {
+    auto args = arguments(name);
+    args.fp16 = true;
+    args.save_strategy = "steps";
+    args.save_steps = 4;
+    args.resume_from_checkpoint = from;
+    Trainer trainer([config] { return models::make_session_model(config); }, args, rare, nullptr,
+                    job_);
+    trainer.train();
+    return std::pair(trainer.state().to_json(),
+                     trainer.strategy().main().arena().masters().clone());
+  };
+  const auto [state, weights] = run("whole", "");
+  const int64_t skipped = state["skipped_steps"];
+  EXPECT_GT(skipped, 0);
+  EXPECT_LE(skipped, 4) << "two rows overflow in each of two epochs";
+  EXPECT_EQ(state["loss_scale"], std::exp2(16 - skipped));
+  EXPECT_EQ(state["targets_per_sample"], 4);
+  const auto again = run("again", (folder_ / "whole/checkpoint-4").string());
+  EXPECT_EQ(again.first, state);
+  EXPECT_TRUE(at::equal(again.second, weights));
+}
+
 TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
   auto run = [&](const std::string& name, const std::function<void(TrainingArguments&)>& change) {
     auto args = arguments(name);
