@@ -107,10 +107,10 @@ function(convoy_test name)
     PROPERTIES LABELS "${name}" TIMEOUT 300 ENVIRONMENT "OMP_NUM_THREADS=1")
 endfunction()
 
-# convoy_fuzz(NAME LINK lib...) replays the corpus of tests/fuzz/NAME_fuzz.cpp, and some seconds of
+# convoy_fuzz(NAME [TORCH] LINK lib...) replays the corpus of tests/fuzz/NAME_fuzz.cpp, and some seconds of
 # mutations of it, as the test fuzz.NAME.
 function(convoy_fuzz name)
-  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "LINK" ${ARGN})
   add_executable(fuzz_${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/${name}_fuzz.cpp
     ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.cpp)
   set_target_properties(fuzz_${name} PROPERTIES
@@ -118,7 +118,11 @@ function(convoy_fuzz name)
   target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(fuzz_${name} PRIVATE ${arg_LINK})
   convoy_warnings(fuzz_${name})
-  convoy_plain_pch(fuzz_${name})
+  if(arg_TORCH)
+    convoy_torch_pch(fuzz_${name})
+  else()
+    convoy_plain_pch(fuzz_${name})
+  endif()
   add_test(NAME fuzz.${name} COMMAND fuzz_${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 300)
 endfunction()

@@ -3,12 +3,12 @@
 #include <ATen/Functions.h>
 #include <fmt/ranges.h>
 
-#include <functional>
+#include <algorithm>
 #include <map>
-#include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/formats/safetensors.h"
+#include "convoy/base/text.h"
+#include "convoy/formats/safetensors_folder.h"
 
 namespace convoy::checkpoint {
 
@@ -57,7 +57,9 @@ std::string name_of(at::ScalarType dtype, const std::string& tensor) {
                    tensor, c10::toString(dtype));
 }
 
-void write(const std::filesystem::path& path, const Places& places) {
+/// Calls `write` with views of the places' values on the host.
+template <class Write>
+void with_views(const Places& places, const Write& write) {
   std::vector<at::Tensor> host;
   std::vector<formats::TensorView> views;
   for (const auto& place : places) {
@@ -66,68 +68,155 @@ void write(const std::filesystem::path& path, const Places& places) {
     views.push_back({place.name, name_of(tensor.scalar_type(), place.name), tensor.sizes().vec(),
                      tensor.data_ptr(), tensor.nbytes()});
   }
-  formats::write_safetensors(path, views);
+  write(views);
 }
 
-at::ScalarType dtype_of(const std::string& name, const std::filesystem::path& path) {
-  auto found = kDtypes.find(name);
-  if (found != kDtypes.end()) return found->second;
-  fail<FileError>("checkpoint", "{} holds tensors of dtype {}; expected real or whole numbers",
-                  path.string(), name);
+/// A tensor of a file, in the mapped memory.
+at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name) {
+  const auto& entry = file.entry(name);
+  return at::from_blob(const_cast<std::byte*>(file.bytes(name).data()), entry.shape,
+                       kDtypes.at(entry.dtype));
 }
 
-void read(const std::filesystem::path& path, const Places& places) {
-  formats::SafetensorsFile file(path);
-  std::vector<std::string> wrong;
-  std::set<std::string> known;
-  for (const auto& place : places) {
-    known.insert(place.name);
-    auto found = file.entries().find(place.name);
-    if (found == file.entries().end()) {
-      wrong.push_back(fmt::format("{} is missing", place.name));
-    } else if (found->second.shape != place.tensor.sizes().vec()) {
-      wrong.push_back(fmt::format("{} is [{}] instead of [{}]", place.name,
-                                  fmt::join(found->second.shape, ", "),
-                                  fmt::join(place.tensor.sizes(), ", ")));
+/// Finds each place's tensor in a file and everything that does not fit.
+class Matching {
+ public:
+  Matching(const formats::SafetensorsFolder& file, const Places& places,
+           const models::WeightLayout& layout)
+      : file_(file), layout_(layout) {
+    for (const auto& place : places) places_.emplace(place.name, place.tensor);
+    for (const auto& [name, source] : file.tensors()) take(name);
+    match_head();
+    for (const auto& [name, tensor] : places_) check(name, tensor);
+    complain();
+  }
+
+  void copy() const {
+    for (const auto& [name, source] : source_of_) {
+      auto home = places_.at(name);
+      home.copy_(mapped(file_, source));
     }
   }
-  for (const auto& [name, entry] : file.entries()) {
-    if (known.count(name) == 0) wrong.push_back(fmt::format("{} is not in the model", name));
+
+  LoadReport report;
+
+ private:
+  void take(const std::string& name) {
+    const auto home = places_.contains(name) ? name : layout_.prefix + name;
+    if (places_.contains(home)) {
+      auto [first, fresh] = source_of_.emplace(home, name);
+      if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
+    } else if (is_buffer(name)) {
+      report.skipped.push_back(name);
+    } else if (name != layout_.head) {
+      left_over_.push_back(name);
+    }
   }
-  if (!wrong.empty()) {
-    const size_t shown = std::min<size_t>(wrong.size(), 5);
-    fail<FileError>(
-        "checkpoint", "{} does not fit the model: {}{}", path.string(),
-        fmt::join(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
-        shown < wrong.size() ? fmt::format("; and {} more", wrong.size() - shown) : "");
+
+  bool is_buffer(const std::string& name) const {
+    return std::any_of(layout_.buffers.begin(), layout_.buffers.end(),
+                       [&](const auto& end) { return name.ends_with(end); });
   }
+
+  /// A head that is tied has no place of its own; one that is not may be missing.
+  void match_head() {
+    const auto& head = layout_.head;
+    const bool there = !head.empty() && file_.tensors().contains(head);
+    if (!there) {
+      if (places_.contains(head)) report.drawn.push_back(head);
+      return;
+    }
+    if (places_.contains(head)) return;
+    const auto [table, fresh] = source_of_.emplace(layout_.tied_to, head);
+    if (fresh || same(head, table->second)) return;
+    wrong_.push_back(fmt::format("{} differs from {}, which it is tied to (try "
+                                 "tie_word_embeddings = false)",
+                                 head, table->second));
+  }
+
+  bool same(const std::string& a, const std::string& b) const {
+    if (!readable(a) || !readable(b) || file_.entry(a).shape != file_.entry(b).shape) return false;
+    return at::equal(mapped(file_, a).to(at::kFloat), mapped(file_, b).to(at::kFloat));
+  }
+
+  bool readable(const std::string& name) const {
+    return kDtypes.contains(file_.entry(name).dtype);
+  }
+
+  void check(const std::string& name, const at::Tensor& tensor) {
+    auto found = source_of_.find(name);
+    if (found == source_of_.end()) {
+      if (report.drawn.empty() || report.drawn[0] != name) {
+        wrong_.push_back(fmt::format("{} is missing{}", name, did_you_mean(name, left_over_)));
+      }
+      return;
+    }
+    const auto& entry = file_.entry(found->second);
+    if (!readable(found->second) ||
+        at::isFloatingType(kDtypes.at(entry.dtype)) != tensor.is_floating_point()) {
+      wrong_.push_back(fmt::format("{} is {}; expected {}", found->second, entry.dtype,
+                                   tensor.is_floating_point() ? "F32, F16 or BF16"
+                                                              : "whole numbers"));
+    } else if (entry.shape != tensor.sizes().vec()) {
+      wrong_.push_back(fmt::format("{} is [{}] instead of [{}]", found->second,
+                                   fmt::join(entry.shape, ", "),
+                                   fmt::join(tensor.sizes(), ", ")));
+    }
+  }
+
+  void complain() {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : places_) names.push_back(name);
+    for (const auto& name : left_over_) {
+      wrong_.push_back(fmt::format("{} is not in the model{}", name, did_you_mean(name, names)));
+    }
+    if (wrong_.empty()) return;
+    constexpr size_t kShown = 30;
+    const size_t more = wrong_.size() > kShown ? wrong_.size() - kShown : 0;
+    wrong_.resize(wrong_.size() - more);
+    fail<FileError>("checkpoint", "{} does not fit the model: {}{}", file_.path().string(),
+                    fmt::join(wrong_, "; "),
+                    more > 0 ? fmt::format("; and {} more", more) : "");
+  }
+
+  const formats::SafetensorsFolder& file_;
+  const models::WeightLayout& layout_;
+  std::map<std::string, at::Tensor> places_;
+  std::map<std::string, std::string> source_of_;  // [place] name in the file
+  std::vector<std::string> left_over_, wrong_;
+};
+
+LoadReport read(const std::filesystem::path& path, const Places& places,
+                const models::WeightLayout& layout) {
+  const formats::SafetensorsFolder file(path);
+  Matching matching(file, places, layout);
   at::NoGradGuard no_grad;
-  for (const auto& place : places) {
-    auto dtype = dtype_of(file.entry(place.name).dtype, path);
-    auto bytes = file.bytes(place.name);
-    auto view = at::from_blob(const_cast<std::byte*>(bytes.data()), place.tensor.sizes(), dtype);
-    auto home = place.tensor;
-    home.copy_(view);
-  }
+  matching.copy();
+  return matching.report;
 }
 
 }  // namespace
 
-void save_weights(const std::filesystem::path& path, Replica& model) {
-  write(path, weight_places(model));
+void save_weights(const std::filesystem::path& folder, Replica& model, int64_t max_shard_bytes) {
+  with_views(weight_places(model), [&](const auto& views) {
+    formats::write_safetensors_folder(folder, views, static_cast<size_t>(max_shard_bytes));
+  });
 }
 
-void load_weights(const std::filesystem::path& path, Replica& model) {
-  read(path, weight_places(model));
-  model.arena().publish_weights();
+LoadReport load_weights(const std::filesystem::path& path, Replica& model,
+                        const models::WeightLayout& layout) {
+  auto report = read(path, weight_places(model), layout);
+  model.draw({report.drawn.begin(), report.drawn.end()});
+  return report;
 }
 
 void save_optimizer(const std::filesystem::path& path, Replica& model) {
-  write(path, moment_places(model));
+  with_views(moment_places(model),
+             [&](const auto& views) { formats::write_safetensors(path, views); });
 }
 
 void load_optimizer(const std::filesystem::path& path, Replica& model) {
-  read(path, moment_places(model));
+  read(path, moment_places(model), {});
 }
 
 }  // namespace convoy::checkpoint

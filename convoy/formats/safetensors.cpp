@@ -8,11 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/formats/json_object.h"
 
 namespace convoy::formats {
 
@@ -63,33 +62,6 @@ class Mapping {
   void* data_ = nullptr;
   size_t size_ = 0;
 };
-
-/// Parses the header; a key that comes twice in one object is an error (JSON libraries differ in
-/// which one wins).
-Json parse_header(std::string_view text, const std::string& file) {
-  std::vector<std::set<std::string>> keys;
-  std::string twice;
-  auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      twice = parsed.get<std::string>();
-    }
-    return true;
-  };
-  Json json;
-  try {
-    json = Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    fail<FileError>("formats", "{}: its header is not valid JSON in UTF-8: {}", file, error.what());
-  }
-  if (!twice.empty()) fail<FileError>("formats", "{}: '{}' is twice in its header", file, twice);
-  if (!json.is_object()) {
-    fail<FileError>("formats", "{}: its header is {}; expected an object", file, json.type_name());
-  }
-  return json;
-}
 
 SafetensorsEntry parse_entry(const std::string& name, const Json& json, const std::string& file) {
   auto wrong = [&](const std::string& what) {
@@ -204,8 +176,8 @@ void SafetensorsFile::parse(std::span<const std::byte> file) {
                     name, length + kLengthBytes, file.size());
   }
   auto header = file.subspan(kLengthBytes, length);
-  const Json json =
-      parse_header({reinterpret_cast<const char*>(header.data()), header.size()}, name);
+  const Json json = parse_json_object(
+      {reinterpret_cast<const char*>(header.data()), header.size()}, name + ": its header");
   for (const auto& [key, value] : json.items()) {
     if (key != "__metadata__") {
       entries_.emplace(key, parse_entry(key, value, name));

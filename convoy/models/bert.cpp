@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "convoy/models/body.h"
+#include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 

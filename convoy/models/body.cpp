@@ -2,7 +2,10 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::models {
 
@@ -16,15 +19,26 @@ void BodyConfig::check() const {
                      "{}",
                      n_embd, n_head, n_embd % 4 == 0 ? 4 : 1);
   }
-  if (activation_function != "gelu" && activation_function != "gelu_new" &&
-      activation_function != "relu") {
-    fail<UsageError>("models", "activation '{}' is unknown; expected gelu, gelu_new or relu",
-                     activation_function);
+  const auto& known = activations();
+  if (std::find(known.begin(), known.end(), activation_function) == known.end()) {
+    fail<UsageError>("models", "activation '{}' is unknown; expected one of {}{}",
+                     activation_function, join(known), did_you_mean(activation_function, known));
   }
 }
 
+const std::vector<std::string>& activations() {
+  static const std::vector<std::string> kNames{"gelu",       "gelu_new", "gelu_pytorch_tanh",
+                                               "gelu_fast",  "relu",     "silu",
+                                               "swish",      "tanh",     "quick_gelu"};
+  return kNames;
+}
+
 at::Tensor activate(const std::string& kind, const at::Tensor& x) {
-  return kind == "relu" ? at::relu(x) : at::gelu(x, kind == "gelu_new" ? "tanh" : "none");
+  if (kind == "relu") return at::relu(x);
+  if (kind == "silu" || kind == "swish") return at::silu(x);
+  if (kind == "tanh") return at::tanh(x);
+  if (kind == "quick_gelu") return x * at::sigmoid(1.702 * x);
+  return at::gelu(x, kind == "gelu" ? "none" : "tanh");
 }
 
 }  // namespace convoy::models

@@ -33,9 +33,10 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   }
   const auto targets = targets_of(in, context.mode);
   auto h = states(x, targets.positions);
-  nn::Bundle out{
-      {"loss", nn::tied_cross_entropy(h, items_, targets.items, config_.temperature, first_id_)},
-      {"count", at::scalar_tensor(targets.items.numel(), at::kLong)}};
+  const auto entropy =
+      nn::cross_entropy(h, items_, targets.items, {config_.temperature, first_id_});
+  nn::Bundle out{{"loss", entropy.loss},
+                 {"count", at::scalar_tensor(targets.items.numel(), at::kLong)}};
   if (context.mode == Mode::Evaluate) {
     out["target_rank"] = nn::tied_ranks(h, items_, targets.items, first_id_);
   }

@@ -54,6 +54,8 @@ class Block {
   const std::string& name() const { return name_; }
   /// Parameters in declaration order. A tied parameter appears in every block that reads it.
   const std::vector<ParamPtr>& params() const { return params_; }
+  /// Whether forward gives the same bits and effects however often it runs: it can be recomputed.
+  virtual bool repeatable() const { return true; }
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
   virtual std::vector<NamedTensor> buffers() { return {}; }
 

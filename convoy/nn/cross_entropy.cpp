@@ -118,13 +118,17 @@ SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double te
           at::ones({scores.size(0)}, scores.options())};
 }
 
-at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                              double temperature, int64_t first_id) {
+CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                           const CrossEntropyOptions& options) {
+  const int64_t first_id = options.first_id;
   const int64_t num_items = table->spec().shape[0] - first_id;
   const auto table_dtype = table->value().scalar_type();
   const auto dtype = table_dtype == at::kHalf ? at::kFloat : table_dtype;
   const bool wants_slope = at::GradMode::is_enabled();
-  at::Tensor loss, h_grad, table_grad;
+  const auto& bias = options.bias;
+  CrossEntropy out;
+  at::Tensor h_grad, table_grad, bias_grad;
+  const bool straight = wants_slope && !table->grad_written();
   {
     at::NoGradGuard no_grad;
     auto input = h.detach().to(dtype);
@@ -133,29 +137,43 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
     const int64_t num_rows = h.size(0);
     const int64_t piece = score_rows_at_once(num_items);
     auto fp32 = input.options().dtype(at::kFloat);
-    loss = at::zeros({}, fp32);
+    out.loss = at::zeros({}, fp32);
     if (wants_slope) {
       h_grad = at::empty({num_rows, input.size(1)}, fp32);
-      table_grad = at::zeros({num_items, input.size(1)}, fp32);
+      if (straight) {
+        table->add_to_grad(
+            [&](at::Tensor& sink) { table_grad = sink.narrow(0, first_id, num_items); });
+      } else if (table->spec().trainable) {
+        table_grad = at::zeros({num_items, input.size(1)}, fp32);
+      }
+      if (bias) bias_grad = at::zeros({num_items}, fp32);
     }
+    if (options.count_correct) out.correct = at::zeros({}, columns.options());
     auto buffer = at::empty({std::min(piece, num_rows), num_items}, input.options());
     for (int64_t begin = 0; begin < num_rows; begin += piece) {
       const int64_t rows = std::min(piece, num_rows - begin);
       auto part = input.narrow(0, begin, rows);
       auto scores = buffer.narrow(0, 0, rows);
       at::mm_out(scores, part, items.t());
-      auto exponentials = scores.to(at::kFloat);
+      if (bias) scores.add_(bias->value().narrow(0, first_id, num_items));
       auto targets_here = columns.narrow(0, begin, rows);
-      auto softmax = softmax_loss(exponentials, targets_here, temperature);
-      loss += softmax.losses.sum();
+      if (options.count_correct) out.correct += (scores.argmax(1) == targets_here).sum();
+      auto exponentials = scores.to(at::kFloat);
+      auto softmax = softmax_loss(exponentials, targets_here, options.temperature);
+      out.loss += softmax.losses.sum();
       if (!wants_slope) continue;
       auto scale = softmax.scales.unsqueeze(1);
       auto back = h_grad.narrow(0, begin, rows);
+      if (bias) {
+        bias_grad.addmv_(exponentials.t(), softmax.scales);
+        bias_grad.index_add_(0, targets_here, at::ones({rows}, fp32), -1);
+      }
       if (dtype == at::kFloat) {
         // The slope is softmax minus one-hot: scales and ones are taken to the narrow side.
         at::mm_out(back, exponentials, items);
-        table_grad.addmm_(exponentials.t(), part * scale);
         back.mul_(scale).sub_(items.index_select(0, targets_here));
+        if (!table_grad.defined()) continue;
+        table_grad.addmm_(exponentials.t(), part * scale);
         table_grad.index_add_(0, targets_here, part, -1);
       } else {
         // Half precision cannot tell a sure softmax from one: subtract first, then round.
@@ -164,20 +182,30 @@ at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const 
                                               at::full({rows, 1}, -1, exponentials.options()));
         auto slope = exponentials.to(dtype);
         back.copy_(at::mm(slope, items));
-        table_grad.add_(at::mm(slope.t(), part));
+        if (table_grad.defined()) table_grad.add_(at::mm(slope.t(), part));
       }
     }
   }
   const auto h_dtype = h.scalar_type();
-  return with_backward(loss, {h}, [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
-    auto scale = grad / temperature;
-    table->add_grad(at::kFloat, [&](at::Tensor& to) {
-      to.narrow(0, 0, first_id).zero_();
-      auto rows = to.narrow(0, first_id, num_items);
-      at::mul_out(rows, table_grad, scale);
-    });
+  auto backward = [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
+    auto scale = grad / options.temperature;
+    if (table_grad.defined()) {
+      // A pass over the table for nothing, unless the loss is scaled.
+      if (!scale.is_cpu() || scale.item<float>() != 1) table_grad.mul_(scale);
+      if (!straight) {
+        table->add_to_grad(
+            [&](at::Tensor& to) { to.narrow(0, first_id, num_items).add_(table_grad); });
+      }
+    }
+    if (bias) {
+      bias->add_to_grad([&](at::Tensor& to) {
+        to.narrow(0, first_id, num_items).add_(bias_grad.mul_(scale));
+      });
+    }
     return {h_grad.mul_(scale).to(h_dtype)};
-  });
+  };
+  out.loss = with_backward(out.loss, {h}, backward);
+  return out;
 }
 
 }  // namespace convoy::nn

@@ -5,16 +5,28 @@
 // Shapes: N positions with a target, D model width, V vocabulary with padding.
 namespace convoy::nn {
 
-/// Sum over N rows of the cross-entropy of h [N, D] against rows first_id..V-1 of `table` [V, D]:
-/// by default id 0 (padding) is not in the softmax. targets [N] int64 in first_id..V-1. fp32
-/// scalar. Products are in the table's dtype, but fp16 tables in fp32: slopes of a softmax over
-/// many items are below what fp16 can hold.
+struct CrossEntropyOptions {
+  double temperature = 1;  ///< divides the scores
+  int64_t first_id = 1;    ///< ids below it are not in the softmax: 1 leaves out padding
+  ParamPtr bias;           ///< [V], added to the products; may be null
+  bool count_correct = false;
+};
+
+struct CrossEntropy {
+  at::Tensor loss;     ///< sum over the N rows, fp32 scalar
+  at::Tensor correct;  ///< rows whose best score is the target's, int64 scalar; where asked for
+};
+
+/// The cross-entropy of h [N, D] against rows first_id..V-1 of `table` [V, D], which may be the
+/// embedding's or the head's own. targets [N] int64 in first_id..V-1. Products are in the table's
+/// dtype, but fp16 tables in fp32: slopes of a softmax over many items are below what fp16 can hold.
 ///
 /// The scores exist for a few rows at a time only, about a cache's worth: where autograd is on, a
 /// piece's loss and gradients are computed while it is there, so backward only hands them over.
-/// Memory is one gradient of `table` and one of `h`, never N x V.
-at::Tensor tied_cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                              double temperature, int64_t first_id = 1);
+/// The table's goes straight into its sink, which must be bound by then, unless something was added
+/// there before. Memory is one gradient of `h`, never N x V nor another V x D.
+CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                           const CrossEntropyOptions& options = {});
 
 /// How many rows of scores over `num_items` items are worth having in memory at once.
 int64_t score_rows_at_once(int64_t num_items);

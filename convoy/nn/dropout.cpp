@@ -23,14 +23,14 @@ constexpr int kChunk = kLanes * kPerDraw;
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
-void fill_chunk(uint32_t chunk, uint32_t sample_low, uint32_t sample_high, uint32_t key_low,
+void fill_chunk(uint64_t chunk, uint32_t sample_low, uint32_t sample_high, uint32_t key_low,
                 uint32_t key_high, uint32_t threshold, float scale, float* out) {
   uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
   for (int i = 0; i < kLanes; ++i) {
-    c0[i] = chunk * kLanes + static_cast<uint32_t>(i);
+    c0[i] = static_cast<uint32_t>(chunk) * kLanes + static_cast<uint32_t>(i);
     c1[i] = sample_low;
     c2[i] = sample_high;
-    c3[i] = 0;
+    c3[i] = static_cast<uint32_t>(chunk * kLanes >> 32);
   }
   uint32_t k0 = key_low, k1 = key_high;
   for (int round = 0; round < 10; ++round) {
@@ -85,7 +85,7 @@ class RowStream {
 
  private:
   void fill(int64_t chunk, float* out) const {
-    fill_chunk(static_cast<uint32_t>(chunk), static_cast<uint32_t>(sample_),
+    fill_chunk(static_cast<uint64_t>(chunk), static_cast<uint32_t>(sample_),
                static_cast<uint32_t>(sample_ >> 32), static_cast<uint32_t>(key_),
                static_cast<uint32_t>(key_ >> 32), threshold_, scale_, out);
   }
@@ -101,7 +101,7 @@ class RowStream {
 }  // namespace
 
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
-                        at::IntArrayRef extents) {
+                        at::IntArrayRef extents, at::IntArrayRef origin) {
   const int64_t rows = sizes[0];
   internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
                  "dropout of {} rows without as many sample indices", rows);
@@ -114,11 +114,14 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& conte
   auto inner = sizes.slice(1);
   auto bounds = extents.empty() ? inner : extents;
   const int64_t line = inner.empty() ? 1 : inner.back();
-  std::vector<int64_t> starts{0};
+  auto first = [&](size_t dim) { return origin.empty() ? 0 : origin[dim]; };
+  std::vector<int64_t> starts{inner.empty() ? 0 : first(0)};
   for (size_t dim = 0; dim + 1 < inner.size(); ++dim) {
     std::vector<int64_t> next;
     for (int64_t start : starts) {
-      for (int64_t i = 0; i < inner[dim]; ++i) next.push_back((start + i) * bounds[dim + 1]);
+      for (int64_t i = 0; i < inner[dim]; ++i) {
+        next.push_back((start + i) * bounds[dim + 1] + first(dim + 1));
+      }
     }
     starts = std::move(next);
   }

@@ -2,12 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include <cmath>
-#include <limits>
-#include <optional>
-
-#include "convoy/base/error.h"
-#include "convoy/nn/dropout.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
@@ -20,6 +14,15 @@ at::Tensor rows_of(const at::Tensor& x) {
 
 void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
   if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
+}
+
+/// Adds to rows of a table, in an order that does not change from run to run.
+void add_rows(at::Tensor& table, const at::Tensor& places, const at::Tensor& rows) {
+  if (table.is_cpu()) {
+    table.index_add_(0, places, rows);
+  } else {
+    table.index_put_({places}, rows, /*accumulate=*/true);
+  }
 }
 
 }  // namespace
@@ -64,8 +67,10 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding)
     out = at::embedding(table->value(), ids).to(at::kFloat);
   }
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    table->add_grad(
-        at::embedding_dense_backward(grad, ids, table->spec().shape[0], padding ? 0 : -1, false));
+    auto rows = rows_of(grad).to(at::kFloat);
+    auto places = ids.reshape({-1});
+    if (padding) rows = rows.masked_fill((places == 0).unsqueeze(1), 0);
+    table->add_to_grad([&](at::Tensor& to) { add_rows(to, places, rows); });
     return {};
   });
 }
@@ -78,9 +83,8 @@ at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
     out = x.detach() + table->value().narrow(0, 0, length);
   }
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    table->add_grad(at::kFloat, [&](at::Tensor& to) {
-      to.zero_();
-      to.narrow(0, 0, length).copy_(grad.sum(0, false, at::kFloat));
+    table->add_to_grad([&](at::Tensor& to) {
+      to.narrow(0, 0, length).add_(grad.sum(0, false, at::kFloat));
     });
     return {grad};
   });
@@ -118,28 +122,6 @@ at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const Param
     replacement->add_grad((grad * rows).sum(at::IntArrayRef{0, 1}, false, at::kFloat));
     return {grad.masked_fill(rows, 0)};
   });
-}
-
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const AttentionOptions& options, const Context& context) {
-  std::optional<at::Tensor> seen;
-  if (options.key_mask.defined()) seen = options.key_mask.unsqueeze(1).unsqueeze(1);
-  internal_check(!seen || !options.causal, "nn", "causal attention takes no key mask");
-  if (options.dropout == 0 || context.mode != Mode::Train) {
-    return at::scaled_dot_product_attention(q, k, v, seen, 0.0, options.causal);
-  }
-  const int64_t length = q.size(2);
-  auto scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  if (options.causal) {
-    auto future = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
-    scores = scores.masked_fill(future, kNever);
-  }
-  if (seen) scores = scores.masked_fill(~*seen, kNever);
-  auto probabilities = at::softmax(scores, -1, at::kFloat);
-  probabilities = dropout(probabilities, options.dropout, context, options.site,
-                          {q.size(1), options.max_length, options.max_length});
-  return at::matmul(probabilities.to(v.scalar_type()), v);
 }
 
 }  // namespace convoy::nn

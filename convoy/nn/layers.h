@@ -2,7 +2,7 @@
 
 #include "convoy/nn/block.h"
 
-// Shapes: B rows, T positions, D model width, H heads, V vocabulary.
+// Shapes: B rows, T positions, D model width, V vocabulary.
 namespace convoy::nn {
 
 /// x [..., in] times the parameter, plus an optional bias [out].
@@ -31,18 +31,5 @@ inline at::Tensor layer_norm(const at::Tensor& x, const NormParams& norm, double
 
 /// x [B, T, D] with the rows where `mask` [B, T] bool is true replaced by `replacement` [D].
 at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement);
-
-struct AttentionOptions {
-  bool causal = true;      ///< a position sees itself and those before
-  at::Tensor key_mask;     ///< [B, T] bool, not with causal: positions that may be looked at
-  double dropout = 0;      ///< rate on the probabilities
-  int64_t max_length = 0;  ///< >= T: the model's longest sequence, by which draws are addressed
-  int64_t site = 0;        ///< numbers the random draws
-};
-
-/// Self-attention of q, k, v [B, H, T, D/H]: torch's fused kernel, or where dropout is on the
-/// composed path.
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const AttentionOptions& options, const Context& context);
 
 }  // namespace convoy::nn

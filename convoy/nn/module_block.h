@@ -21,6 +21,8 @@ class ModuleBlock : public Block {
               std::string name = "model");
 
   Bundle forward(const Bundle& in, const Context& context) override;
+  /// A module's own dropout draws anew each time, and running statistics move.
+  bool repeatable() const override { return false; }
   std::vector<NamedTensor> buffers() override;
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 

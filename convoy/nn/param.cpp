@@ -1,5 +1,7 @@
 #include "convoy/nn/param.h"
 
+#include <ATen/Parallel.h>
+
 #include <cmath>
 
 #include "convoy/base/error.h"
@@ -53,6 +55,14 @@ void Param::add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)
   add_grad(contribution);
 }
 
+void Param::add_to_grad(const std::function<void(at::Tensor&)>& add) {
+  if (!spec_.trainable) return;
+  at::NoGradGuard no_grad;
+  if (!grad_written_) grad_.zero_();
+  grad_written_ = true;
+  add(grad_);
+}
+
 void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out) {
   const uint64_t key = hash_combine(mix64(seed), hash_text(spec.name));
   const int64_t count = out.numel();
@@ -71,11 +81,13 @@ void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out) {
       float* values = host.data_ptr<float>();
       const double scale = spec.init.scale;
       const bool normal = spec.init.kind == Init::Kind::Normal;
-      for (int64_t i = 0; i < count; ++i) {
-        auto at = static_cast<uint64_t>(i);
-        values[i] = static_cast<float>(normal ? scale * normal01(key, at)
-                                              : scale * (2 * uniform01(key, at) - 1));
-      }
+      at::parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          auto at = static_cast<uint64_t>(i);
+          values[i] = static_cast<float>(normal ? scale * normal01(key, at)
+                                                : scale * (2 * uniform01(key, at) - 1));
+        }
+      });
       out.copy_(host.view(out.sizes()));
       return;
     }

@@ -59,6 +59,10 @@ class Param {
   /// parameter, dtype `dtype`). The first contribution goes straight into the gradient's memory.
   void add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write);
 
+  /// For contributions to some places only: `add(grad)` finds zeros where nothing was added yet.
+  /// Does nothing for a frozen parameter.
+  void add_to_grad(const std::function<void(at::Tensor&)>& add);
+
   /// True once a contribution arrived since the last bind_grad().
   bool grad_written() const { return grad_written_; }
   const at::Tensor& grad() const { return grad_; }

@@ -38,7 +38,7 @@ Arena::Arena(const nn::BlockList& blocks, ArenaOptions options, const Arena* sha
   const int64_t frozen =
       frozen_.empty() ? 0 : aligned(frozen_.back().begin + frozen_.back().length);
   auto fp32 = at::TensorOptions().dtype(at::kFloat).device(options.device);
-  grads_ = at::zeros({count}, fp32);
+  if (options.trains) grads_ = at::zeros({count}, fp32);
   if (share_weights_with != nullptr) {
     internal_check(share_weights_with->num_elements() == count, "parallel",
                    "replicas of different sizes");
@@ -53,6 +53,7 @@ Arena::Arena(const nn::BlockList& blocks, ArenaOptions options, const Arena* sha
     frozen_values_ = at::zeros({frozen}, fp32);
   }
   bind_values(share_weights_with == nullptr);
+  if (!options.trains) return;
   for (int64_t unit = 0; unit < static_cast<int64_t>(units_.size()); ++unit) bind_grads(unit, {});
 }
 
@@ -151,9 +152,10 @@ void Arena::bind_grads(int64_t index, const at::Tensor& scratch) {
   }
 }
 
-void Arena::initialize(uint64_t seed) {
+void Arena::initialize(uint64_t seed, const std::set<std::string>* names) {
   at::NoGradGuard no_grad;
   for (const auto& slot : all_slots()) {
+    if (names != nullptr && !names->contains(slot.param->spec().name)) continue;
     nn::initialize(slot.param->spec(), seed,
                    view(slot.param->spec().trainable ? masters_ : frozen_values_, slot));
   }

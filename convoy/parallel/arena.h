@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ inline constexpr int64_t kAlignment = 32;
 struct ArenaOptions {
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 keeps fp32 masters beside
+  bool trains = true;                         ///< else there are no gradients
 };
 
 /// The flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
@@ -48,7 +50,7 @@ class Arena {
   const std::vector<Unit>& units() const { return units_; }
   const schedule::ModelTable& table() const { return table_; }
   const std::vector<Slot>& frozen() const { return frozen_; }
-  int64_t num_elements() const { return grads_.numel(); }
+  int64_t num_elements() const { return masters_.numel(); }
   int64_t num_parameters() const;
   int64_t num_trainable_parameters() const;
 
@@ -59,8 +61,8 @@ class Arena {
   at::Tensor& first_moments() { return first_moments_; }
   at::Tensor& second_moments() { return second_moments_; }
 
-  /// Draws every parameter's initial values.
-  void initialize(uint64_t seed);
+  /// Draws the initial values of every parameter, or of those in `names`.
+  void initialize(uint64_t seed, const std::set<std::string>* names = nullptr);
   /// Rounds the master weights to the compute dtype; nothing to do in fp32.
   void publish_weights();
 

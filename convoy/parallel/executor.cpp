@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
@@ -49,6 +50,7 @@ struct Executor::Pass {
   std::vector<std::vector<nn::Bundle>> ins{}, outs{};  // [micro-batch][block]
   std::vector<at::Tensor> scratch{};                   // [unit], defined while one is in use
   std::vector<int64_t> bound{};  // [unit] micro-batch its gradient is bound to
+  std::set<std::pair<int64_t, int64_t>> recomputed{};  // (block, micro-batch)
   std::vector<comm::Group::Handle> handles{};
   StepResult result{};
   double divisor = 1;
@@ -70,7 +72,7 @@ StepResult Executor::run(const schedule::Program& program,
                          const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
   Pass pass{micro_batches, input, optimizer};
-  prepare(pass);
+  prepare(pass, program);
   for (const auto& i : program) {
     const std::string name = schedule::to_text(i);
     tell_operation(name);
@@ -82,12 +84,15 @@ StepResult Executor::run(const schedule::Program& program,
   return pass.result;
 }
 
-void Executor::prepare(Pass& pass) const {
+void Executor::prepare(Pass& pass, const schedule::Program& program) const {
   const size_t num_units = arena_.units().size();
   pass.ins.assign(pass.micro_batches.size(), std::vector<nn::Bundle>(blocks_.size()));
   pass.outs = pass.ins;
   pass.scratch.resize(num_units);
   pass.bound.assign(num_units, -1);
+  for (const auto& i : program) {
+    if (i.op == Op::Recompute) pass.recomputed.insert({i.block, i.micro_batch});
+  }
 }
 
 void Executor::execute(Pass& pass, const schedule::Instruction& i) {
@@ -106,6 +111,9 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       pass.result.count += required(out, "count").item<double>();
       break;
     }
+    case Op::Recompute:
+      recompute_block(pass, i.block, i.micro_batch);
+      break;
     case Op::Backward:
       backward_block(pass, i.block, i.micro_batch);
       break;
@@ -159,7 +167,7 @@ void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
   // weights do not all come here.
   if (group_.size() > 1 && std::string_view(group_.engine()) != "threads") {
     Pass again{pass.micro_batches, pass.input, pass.optimizer};
-    prepare(again);
+    prepare(again, program);
     for (const auto& i : program) {
       inject_fault(again, i);
       const bool own = i.op != Op::Reduce && i.op != Op::ReduceLoss && i.op != Op::Clip &&
@@ -189,17 +197,27 @@ void Executor::forward_block(Pass& pass, int64_t block, int64_t m) {
   auto& ins = pass.ins[static_cast<size_t>(m)];
   auto& outs = pass.outs[static_cast<size_t>(m)];
   if (b > 0) ins[b] = detached(outs[b - 1]);
-  nn::Context context{nn::Mode::Train, pass.input.seed,
-                      pass.input.step, block,
-                      compute_dtype_,  pass.micro_batches[static_cast<size_t>(m)].samples};
-  outs[b] = blocks_[b]->forward(ins[b], context);
+  // A loss may write gradients at once.
+  if (b + 1 == blocks_.size()) bind_grads(pass, block, m);
+  outs[b] = run_block(pass, block, m);
+  if (pass.recomputed.contains({block, m})) outs[b] = detached(outs[b]);
 }
 
-void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
-  auto b = static_cast<size_t>(block);
-  auto& ins = pass.ins[static_cast<size_t>(m)];
-  auto& outs = pass.outs[static_cast<size_t>(m)];
-  for (int64_t unit : arena_.table().units_of_block[b]) {
+void Executor::recompute_block(Pass& pass, int64_t block, int64_t m) {
+  if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
+  pass.outs[static_cast<size_t>(m)][static_cast<size_t>(block)] = run_block(pass, block, m);
+}
+
+nn::Bundle Executor::run_block(const Pass& pass, int64_t block, int64_t m) const {
+  const auto micro_batch = static_cast<size_t>(m), b = static_cast<size_t>(block);
+  nn::Context context{nn::Mode::Train, pass.input.seed,
+                      pass.input.step, block,
+                      compute_dtype_,  pass.micro_batches[micro_batch].samples};
+  return blocks_[b]->forward(pass.ins[micro_batch][b], context);
+}
+
+void Executor::bind_grads(Pass& pass, int64_t block, int64_t m) {
+  for (int64_t unit : arena_.table().units_of_block[static_cast<size_t>(block)]) {
     auto u = static_cast<size_t>(unit);
     if (pass.bound[u] == m) continue;
     pass.bound[u] = m;
@@ -207,6 +225,13 @@ void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
     if (m > 0) pass.scratch[u] = at::zeros({layout.end - layout.begin}, arena_.grads().options());
     arena_.bind_grads(unit, pass.scratch[u]);
   }
+}
+
+void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
+  auto b = static_cast<size_t>(block);
+  auto& ins = pass.ins[static_cast<size_t>(m)];
+  auto& outs = pass.outs[static_cast<size_t>(m)];
+  bind_grads(pass, block, m);
   if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
   std::vector<at::Tensor> roots, grads;
   if (b + 1 == blocks_.size()) {

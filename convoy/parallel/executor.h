@@ -70,12 +70,16 @@ class Executor {
   struct Pass;  // what a step keeps between its instructions
 
   bool may_overflow() const { return compute_dtype_ == at::kHalf; }
-  void prepare(Pass& pass) const;
+  void prepare(Pass& pass, const schedule::Program& program) const;
   void execute(Pass& pass, const schedule::Instruction& instruction);
   void inject_fault(Pass& pass, const schedule::Instruction& instruction);
   /// Finds out on which ranks the gradient is not finite and throws.
   [[noreturn]] void fail_for_gradient(Pass& pass, const schedule::Program& program);
   void forward_block(Pass& pass, int64_t block, int64_t m);
+  void recompute_block(Pass& pass, int64_t block, int64_t m);
+  nn::Bundle run_block(const Pass& pass, int64_t block, int64_t m) const;
+  /// Says where the gradients of the block's units go for this micro-batch.
+  void bind_grads(Pass& pass, int64_t block, int64_t m);
   void backward_block(Pass& pass, int64_t block, int64_t m);
   void accumulate(Pass& pass, int64_t unit, int64_t m);
   void start_reduce(Pass& pass, int64_t bucket);

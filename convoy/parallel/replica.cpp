@@ -11,17 +11,22 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
     : blocks_(std::move(blocks)),
       group_(std::move(group)),
       options_(options),
-      arena_(blocks_, {options.device, options.compute_dtype},
+      arena_(blocks_, {options.device, options.compute_dtype, options.trains},
              share_weights_with != nullptr ? &share_weights_with->arena_ : nullptr),
       buckets_(schedule::make_buckets(arena_.table(), options.bucket_bytes)),
-      program_(
-          schedule::data_parallel_program(arena_.table(), buckets_, options.num_micro_batches)) {
+      program_(schedule::data_parallel_program(arena_.table(), buckets_, options.num_micro_batches,
+                                               recomputed_blocks())) {
   schedule::check(program_, arena_.table(), buckets_, options.num_micro_batches);
   const bool owns_weights = share_weights_with == nullptr;
   if (owns_weights) {
-    arena_.initialize(options.seed);
-    arena_.first_moments() = at::zeros_like(arena_.masters());
-    arena_.second_moments() = at::zeros_like(arena_.masters());
+    // The others get rank 0's.
+    if (group_.rank() == 0) {
+      options.fill ? options.fill(*this) : arena_.initialize(options.seed);
+    }
+    if (options.trains) {
+      arena_.first_moments() = at::zeros_like(arena_.masters());
+      arena_.second_moments() = at::zeros_like(arena_.masters());
+    }
   } else {
     arena_.first_moments() = share_weights_with->arena_.first_moments();
     arena_.second_moments() = share_weights_with->arena_.second_moments();
@@ -31,8 +36,28 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
                                          owns_weights);
 }
 
+std::set<int64_t> Replica::recomputed_blocks() const {
+  std::set<int64_t> out;
+  if (!options_.recompute) return out;
+  for (size_t b = 0; b + 1 < blocks_.size(); ++b) {  // the last one's backward follows at once
+    if (blocks_[b]->repeatable()) out.insert(static_cast<int64_t>(b));
+  }
+  if (out.empty()) {
+    fail<UsageError>("parallel",
+                     "gradient_checkpointing needs a model of several blocks; got {}; try without "
+                     "it",
+                     blocks_.size() == 1 ? "one" : "modules whose forward cannot be repeated");
+  }
+  return out;
+}
+
+void Replica::draw(const std::set<std::string>& names) {
+  arena_.initialize(options_.seed, &names);
+}
+
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
+  internal_check(options_.trains, "parallel", "a step of a replica that does not train");
   std::vector<MicroBatch> here;
   for (const auto& batch : micro_batches) here.push_back(to_device(batch, options_.device));
   auto result = executor_->run(program_, here, input, optimizer);
@@ -69,7 +94,7 @@ void Replica::broadcast_model() {
 }
 
 void Replica::broadcast_moments() {
-  if (group_.size() == 1) return;
+  if (group_.size() == 1 || !options_.trains) return;
   group_.broadcast(arena_.first_moments(), 0, "broadcast first moments");
   group_.broadcast(arena_.second_moments(), 0, "broadcast second moments");
 }

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "convoy/parallel/executor.h"
 
@@ -10,12 +12,19 @@ namespace convoy::parallel {
 /// Makes a model's blocks; called once per replica.
 using ModelFactory = std::function<nn::BlockList()>;
 
+class Replica;
+
 struct ReplicaOptions {
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
   int64_t num_micro_batches = 1;
   int64_t bucket_bytes = 25 << 20;
   uint64_t seed = 42;
+  bool trains = true;      ///< else no gradients and no moments are held
+  bool recompute = false;  ///< blocks keep their inputs only, and run again before their backward
+  /// Gives every parameter its first value, on rank 0 of the group: reads what it has and has the
+  /// rest drawn. Default: all are drawn.
+  std::function<void(Replica&)> fill;
 };
 
 /// A whole model on one device: blocks, arena, step program, executor.
@@ -39,6 +48,9 @@ class Replica {
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;
 
+  /// Draws the initial values of these parameters.
+  void draw(const std::set<std::string>& names);
+
   /// Gives all ranks rank 0's weights and buffers.
   void broadcast_model();
   /// Gives all ranks rank 0's optimizer moments.
@@ -46,6 +58,7 @@ class Replica {
 
  private:
   void broadcast_buffers();
+  std::set<int64_t> recomputed_blocks() const;
 
   nn::BlockList blocks_;
   comm::Group group_;

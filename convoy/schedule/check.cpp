@@ -10,7 +10,7 @@ namespace convoy::schedule {
 void check(const Program& program, const ModelTable& table,
            const std::vector<std::vector<int64_t>>& buckets, int64_t num_micro_batches) {
   using Cell = std::pair<int64_t, int64_t>;  // (block or unit, micro-batch)
-  std::set<Cell> forward, backward, accumulated;
+  std::set<Cell> forward, recomputed, backward, accumulated;
   std::set<int64_t> loaded, lost, reduced;
   int64_t loss_reductions = 0, clips = 0;
   auto require = [](bool condition, const Instruction& i, const char* what) {
@@ -30,6 +30,12 @@ void check(const Program& program, const ModelTable& table,
       case Op::Loss:
         require(forward.count({table.num_blocks() - 1, m}) != 0, i, "comes before the last block");
         require(lost.insert(m).second, i, "comes twice");
+        break;
+      case Op::Recompute:
+        require(i.block + 1 < table.num_blocks() && backward.count({i.block + 1, m}) != 0, i,
+                "comes before the backward of the block after it");
+        require(backward.count({i.block, m}) == 0, i, "comes after its backward");
+        require(recomputed.insert({i.block, m}).second, i, "comes twice");
         break;
       case Op::Backward:
         require(lost.count(m) != 0, i, "comes before the loss");

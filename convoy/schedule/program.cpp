@@ -40,7 +40,7 @@ std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t 
 
 Program data_parallel_program(const ModelTable& table,
                               const std::vector<std::vector<int64_t>>& buckets,
-                              int64_t num_micro_batches) {
+                              int64_t num_micro_batches, const std::set<int64_t>& recomputed) {
   Program program;
   std::vector<int64_t> waiting;  // units of each bucket whose gradient is not complete yet
   std::vector<int64_t> bucket_of(table.unit_bytes.size());
@@ -57,6 +57,7 @@ Program data_parallel_program(const ModelTable& table,
     }
     program.push_back({Op::Loss, -1, -1, m});
     for (int64_t block = table.num_blocks() - 1; block >= 0; --block) {
+      if (recomputed.contains(block)) program.push_back({Op::Recompute, block, -1, m});
       program.push_back({Op::Backward, block, -1, m});
       for (int64_t unit : order) {
         if (table.last_reader_in_backward(unit) != block) continue;
@@ -82,6 +83,8 @@ std::string to_text(const Instruction& i) {
       return fmt::format("forward block {}, micro-batch {}", i.block, i.micro_batch);
     case Op::Loss:
       return fmt::format("loss, micro-batch {}", i.micro_batch);
+    case Op::Recompute:
+      return fmt::format("recompute block {}, micro-batch {}", i.block, i.micro_batch);
     case Op::Backward:
       return fmt::format("backward block {}, micro-batch {}", i.block, i.micro_batch);
     case Op::Accumulate:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ enum class Op {
   Load,           ///< micro_batch: take this rank's rows
   Forward,        ///< block, micro_batch
   Loss,           ///< micro_batch: note the sum and the count that the last block returned
+  Recompute,      ///< block, micro_batch: forward again, for a backward that follows
   Backward,       ///< block, micro_batch
   Accumulate,     ///< unit, micro_batch: its gradient of this micro-batch is finished; add it
   Reduce,         ///< bucket: start summing its units' gradients over the data-parallel ranks
@@ -49,14 +51,16 @@ std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t 
 
 /// Forward and backward of `num_micro_batches`, one after the other; gradients summed over ranks
 /// while the last backward goes on; one optimizer step. Covers one device, DataParallel and
-/// DistributedDataParallel.
+/// DistributedDataParallel. Blocks in `recomputed` keep their inputs only until their backward.
 Program data_parallel_program(const ModelTable& table,
                               const std::vector<std::vector<int64_t>>& buckets,
-                              int64_t num_micro_batches);
+                              int64_t num_micro_batches,
+                              const std::set<int64_t>& recomputed = {});
 
-/// Throws InternalError unless every backward follows its forward, every gradient is accumulated
-/// once per micro-batch after all its readers, every bucket is reduced once after its last
-/// accumulation, and the step ends with Clip and OptimizerStep.
+/// Throws InternalError unless every backward follows its forward, what is recomputed is so between
+/// the backward of the block after it and its own, every gradient is accumulated once per
+/// micro-batch after all its readers, every bucket is reduced once after its last accumulation, and
+/// the step ends with Clip and OptimizerStep.
 void check(const Program& program, const ModelTable& table,
            const std::vector<std::vector<int64_t>>& buckets, int64_t num_micro_batches);
 

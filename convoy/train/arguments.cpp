@@ -30,6 +30,9 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "gradient_accumulation_steps", gradient_accumulation_steps,
         "micro-batches per optimizer step")
       .at_least(1);
+  t.add(s, "gradient_checkpointing", gradient_checkpointing,
+        "keep the inputs of blocks only and compute the rest again for backward: less memory, more "
+        "time, the same numbers");
   t.add(s, "learning_rate", learning_rate, "peak learning rate of AdamW").at_least(0);
   t.add(s, "weight_decay", weight_decay, "decay of all but biases and normalisation weights")
       .at_least(0);

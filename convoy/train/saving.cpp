@@ -9,6 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/formats/safetensors_folder.h"
 #include "convoy/launch/process.h"
 #include "convoy/train/clock.h"
 #include "convoy/train/trainer.h"
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "trainer_state.json";
 
@@ -61,7 +61,7 @@ void Trainer::check_output() {
   if (fs::exists(dir, error) && !fs::is_directory(dir, error)) {
     fail<UsageError>("train", "output.dir = {} is a file; expected a folder", dir.string());
   }
-  const bool holds_run = fs::exists(dir / kWeights, error) || fs::exists(dir / kState, error) ||
+  const bool holds_run = formats::has_weights(dir) || fs::exists(dir / kState, error) ||
                          checkpoint::latest_checkpoint(dir).has_value();
   if (holds_run && !output.overwrite && arguments_.resume_from_checkpoint.empty()) {
     fail<UsageError>("train",
@@ -119,7 +119,7 @@ void Trainer::resume() {
   auto path = folder / kState;
   auto saved = TrainerState::from_json(parse_json(read_file(path), path.string()), path.string());
   check_same_model(folder);
-  checkpoint::load_weights(folder / kWeights, strategy_->main());
+  checkpoint::load_weights(folder, strategy_->main());
   checkpoint::load_optimizer(folder / kOptimizer, strategy_->main());
   strategy_->share_model();
   if (saved.num_rows != state_.num_rows || saved.data_seed != state_.data_seed) {
@@ -156,7 +156,7 @@ void Trainer::resume() {
 }
 
 bool Trainer::holds_model() const {
-  return !arguments_.output.dir.empty() && fs::exists(fs::path(arguments_.output.dir) / kWeights);
+  return !arguments_.output.dir.empty() && formats::has_weights(arguments_.output.dir);
 }
 
 void Trainer::check_same_model(const fs::path& checkpoint) const {
@@ -181,7 +181,7 @@ void Trainer::save_model_files(const fs::path& folder) {
   if (!files_.config.is_null()) write_file(folder / "config.json", files_.config.dump(2) + "\n");
   for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
   for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
-  checkpoint::save_weights(folder / kWeights, strategy_->main());
+  checkpoint::save_weights(folder, strategy_->main());
 }
 
 fs::path Trainer::checkpoint_path(int64_t step) const {
@@ -265,7 +265,7 @@ void Trainer::load_best_model() {
   if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
   const fs::path best = state_.best_model_checkpoint;
   if (state_.best_step != state_.global_step) {
-    if (best.empty() || !fs::exists(best / kWeights)) {
+    if (best.empty() || !formats::has_weights(best)) {
       say(
           fmt::format("warning: the checkpoint of the best step {} is not there ({}): the model is "
                       "that of the last step",
@@ -286,7 +286,7 @@ void Trainer::load_best_model() {
 }
 
 void Trainer::load_weights(const fs::path& folder) {
-  checkpoint::load_weights(folder / kWeights, strategy_->main());
+  checkpoint::load_weights(folder, strategy_->main());
   strategy_->share_model();
 }
 

@@ -62,6 +62,8 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   options.num_micro_batches = arguments_.gradient_accumulation_steps;
   options.bucket_bytes = arguments_.parallel.bucket_cap_mb << 20;
   options.seed = static_cast<uint64_t>(arguments_.seed);
+  options.trains = train_data_ != nullptr;
+  options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
   strategy_ = job_.strategy == "dp"
                   ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads)
                   : parallel::make_process_strategy(factory, job_.group, options);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/nn/ranking.h"
+#include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 
 namespace convoy::nn {
@@ -34,7 +35,7 @@ void expect_like_torch(int64_t rows, int64_t num_ids, double temperature) {
   auto e = at::randn({num_ids, 4});
   auto targets = at::randint(1, num_ids, {rows}, at::kLong);
   auto table = param(e.clone());
-  auto loss = tied_cross_entropy(h, table, targets, temperature);
+  auto loss = cross_entropy(h, table, targets, {temperature}).loss;
   backward(loss * 2);
   const auto exact = by_torch(h, e, targets, temperature, at::kDouble);
   const auto fp32 = by_torch(h, e, targets, temperature, at::kFloat);
@@ -43,7 +44,7 @@ void expect_like_torch(int64_t rows, int64_t num_ids, double temperature) {
     EXPECT_LE(error_of(ours[i], exact[i]), 2 * error_of(fp32[i], exact[i]) + 2e-7) << i;
   }
   at::NoGradGuard no_grad;
-  EXPECT_EQ(tied_cross_entropy(h, table, targets, temperature).item<float>(), loss.item<float>());
+  EXPECT_EQ(cross_entropy(h, table, targets, {temperature}).loss.item<float>(), loss.item<float>());
   auto scores = at::mm(h, e.narrow(0, 1, num_ids - 1).t()) / temperature;
   expect_close(tied_scores(h.detach(), table, temperature), scores);
 }
@@ -59,7 +60,7 @@ TEST(CrossEntropy, BuffersNoMoreThanAPieceOfTheScores) {
   auto table = param(at::randn({2000001, 1}));
   auto h = at::randn({40, 1});
   at::NoGradGuard no_grad;
-  auto loss = tied_cross_entropy(h, table, at::ones({40}, at::kLong), 1);
+  auto loss = cross_entropy(h, table, at::ones({40}, at::kLong)).loss;
   auto scores = at::mm(h, table->value().narrow(0, 1, 2000000).t());
   auto expected = (at::logsumexp(scores, 1) - scores.select(1, 0)).sum();
   EXPECT_NEAR(loss.item<double>() / expected.item<double>(), 1, 1e-5);
@@ -86,10 +87,54 @@ TEST(Ranking, PiecesChangeNothing) {
   EXPECT_TRUE(at::equal(tied_ranks(h, table, targets), 1 + (scores > own).sum(1) + ties.sum(1)));
 }
 
+TEST(CrossEntropy, TheGradientGoesStraightIntoTheTable) {
+  const int64_t V = 20000, D = 16, N = 8;
+  auto table = param(at::randn({V, D}));
+  auto h = at::randn({N, D}).requires_grad_(true);
+  auto targets = at::randint(0, V, {N}, at::kLong);
+  PeakMemory memory;
+  backward(cross_entropy(h, table, targets, {.first_id = 0}).loss);
+  EXPECT_LT(memory.peak(), V * D * 4);
+}
+
+TEST(CrossEntropy, AddsToWhatTheTableHasAlready) {
+  auto e = at::randn({9, 4}), h = at::randn({5, 4});
+  auto targets = at::randint(0, 9, {5}, at::kLong);
+  auto once = param(e.clone()), twice = param(e.clone());
+  auto loss_of = [&](const ParamPtr& table) {
+    return cross_entropy(h.clone().requires_grad_(true), table, targets, {.first_id = 0}).loss;
+  };
+  backward(loss_of(once) * 3);
+  auto first = loss_of(twice), second = loss_of(twice);
+  backward(first);
+  backward(second * 2);
+  expect_close(once->grad(), twice->grad());
+}
+
+TEST(CrossEntropy, WithABiasAndTheNumberOfBestScores) {
+  auto h = at::randn({6, 4}).requires_grad_(true);
+  auto e = at::randn({9, 4}), b = at::randn({9});
+  auto table = param(e.clone()), bias = param(b.clone());
+  auto targets = at::randint(0, 9, {6}, at::kLong);
+  CrossEntropyOptions options{.first_id = 0, .bias = bias, .count_correct = true};
+  auto ours = cross_entropy(h, table, targets, options);
+  backward(ours.loss * 2);
+  auto h2 = h.detach().clone().requires_grad_(true);
+  auto e2 = e.clone().requires_grad_(true), b2 = b.clone().requires_grad_(true);
+  auto scores = at::mm(h2, e2.t()) + b2;
+  auto loss = at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum);
+  backward(loss * 2);
+  expect_close(ours.loss, loss);
+  expect_close(h.grad(), h2.grad());
+  expect_close(table->grad(), e2.grad());
+  expect_close(bias->grad(), b2.grad());
+  EXPECT_EQ(ours.correct.item<int64_t>(), (scores.argmax(1) == targets).sum().item<int64_t>());
+}
+
 TEST(CrossEntropy, NoTargetsGiveZeroLossAndGradient) {
   auto table = param(at::randn({9, 4}));
   auto h = at::randn({0, 4}).requires_grad_(true);
-  auto loss = tied_cross_entropy(h, table, at::zeros({0}, at::kLong), 1);
+  auto loss = cross_entropy(h, table, at::zeros({0}, at::kLong)).loss;
   backward(loss);
   EXPECT_EQ(loss.item<float>(), 0);
   expect_close(table->grad(), at::zeros({9, 4}));

@@ -3,6 +3,10 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "convoy/nn/rms_norm.h"
+#include "convoy/nn/rotary.h"
+#include "convoy/nn/swiglu.h"
+#include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 
 // Each layer against plain autograd on the same numbers.
@@ -46,6 +50,61 @@ TEST(Layers, EmbeddingSkipsPadding) {
   expect_close(table->grad(), expected);
 }
 
+TEST(Layers, EmbeddingAddsToWhatOthersGaveAndMakesNoTable) {
+  auto table = param(at::randn({4000, 8}));
+  table->add_grad(at::ones({4000, 8}));
+  auto ids = at::tensor({3, 3999, 3}, at::kLong);
+  PeakMemory memory;
+  backward(embedding(ids, table, false).sum());
+  EXPECT_LT(memory.peak(), 4000 * 8 * 4 / 4);
+  auto expected = at::ones({4000, 8});
+  expected[3] += 2;
+  expected[3999] += 1;
+  expect_close(table->grad(), expected);
+}
+
+TEST(Layers, RmsNorm) {
+  auto x = at::randn({3, 8}).requires_grad_(true);
+  auto w = at::randn({8}), probe = at::randn({3, 8});
+  auto weight = param(w.clone());
+  auto out = rms_norm(x, weight, 1e-3);
+  backward((out * probe).sum());
+  auto x2 = x.detach().clone().requires_grad_(true), w2 = w.clone().requires_grad_(true);
+  auto expected = w2 * x2 * at::rsqrt(x2.square().mean(-1, true) + 1e-3);
+  backward((expected * probe).sum());
+  expect_close(out, expected);
+  expect_close(weight->grad(), w2.grad());
+  expect_close(x.grad(), x2.grad());
+}
+
+TEST(Layers, SwigluKeepsItsInputsOnly) {
+  auto gate = at::randn({300, 100}).requires_grad_(true), up = at::randn({300, 100});
+  up.requires_grad_(true);
+  auto probe = at::randn({300, 100});
+  {
+    PeakMemory memory;
+    auto out = swiglu(gate, up);
+    EXPECT_LE(memory.held(), 300 * 100 * 4 + 4096);
+    backward((out * probe).sum());
+  }
+  auto gate2 = gate.detach().clone().requires_grad_(true);
+  auto up2 = up.detach().clone().requires_grad_(true);
+  backward((at::silu(gate2) * up2 * probe).sum());
+  expect_close(gate.grad(), gate2.grad());
+  expect_close(up.grad(), up2.grad());
+}
+
+TEST(Layers, RotationIsUndoneByItsGradient) {
+  auto tables = rotary_tables({}, 5, 8, at::kCPU);
+  auto x = at::randn({2, 3, 5, 8}).requires_grad_(true);
+  auto out = rotate(x, tables.cos, tables.sin);
+  expect_close(out.select(2, 0), x.select(2, 0));
+  expect_close(out.norm(2, 3), x.norm(2, 3));
+  EXPECT_FALSE(at::allclose(out.select(2, 4), x.select(2, 4)));
+  backward((out * out.detach()).sum());  // a rotation: R^T R x
+  expect_close(x.grad(), x);
+}
+
 TEST(Layers, LayerNorm) {
   auto x = at::randn({3, 8}).requires_grad_(true);
   auto w = at::randn({8}), b = at::randn({8}), probe = at::randn({3, 8});
@@ -65,52 +124,6 @@ TEST(Layers, PositionsBeyondTheSequenceGetNoGradient) {
   backward(add_positions(x, table).sum());
   expect_close(table->grad().narrow(0, 0, 3), at::full({3, 4}, 2.0));
   expect_close(table->grad().narrow(0, 3, 3), at::zeros({3, 4}));
-}
-
-AttentionOptions attention_options(double rate) {
-  AttentionOptions options;
-  options.dropout = rate;
-  options.max_length = 5;
-  return options;
-}
-
-TEST(Layers, AttentionIsCausalOnBothPaths) {
-  Context context;
-  context.samples = at::arange(2, at::kLong);
-  auto q = at::randn({2, 2, 5, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
-  auto k2 = k.clone(), v2 = v.clone();
-  k2.select(2, 4).fill_(9);
-  v2.select(2, 4).fill_(9);
-  for (double rate : {0.0, 0.4}) {
-    auto a = attention(q, k, v, attention_options(rate), context);
-    auto b = attention(q, k2, v2, attention_options(rate), context);
-    expect_close(a.narrow(2, 0, 4), b.narrow(2, 0, 4));
-    EXPECT_FALSE(at::allclose(a.select(2, 4), b.select(2, 4)));
-  }
-  // A rate near zero takes the composed path and must agree with the fused one.
-  expect_close(attention(q, k, v, attention_options(0), context),
-               attention(q, k, v, attention_options(1e-9), context));
-}
-
-TEST(Layers, AttentionSeesWhatTheKeyMaskLeaves) {
-  Context context;
-  context.samples = at::arange(2, at::kLong);
-  auto q = at::randn({2, 2, 5, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
-  auto mask = at::ones({2, 5}, at::kBool);
-  mask[1][4] = false;
-  for (double rate : {0.0, 1e-9}) {
-    auto options = attention_options(rate);
-    options.causal = false;
-    options.key_mask = mask;
-    auto out = attention(q, k, v, options, context);
-    options.key_mask = at::Tensor();
-    expect_close(out[0], attention(q, k, v, options, context)[0]);
-    auto short_q = q.slice(0, 1), short_k = k.slice(0, 1).narrow(2, 0, 4);
-    context.samples = at::arange(1, at::kLong);
-    auto scores = at::softmax(at::matmul(short_q, short_k.transpose(2, 3)) / 2, -1);
-    expect_close(out.slice(0, 1), at::matmul(scores, v.slice(0, 1).narrow(2, 0, 4)));
-    context.samples = at::arange(2, at::kLong);
-  }
 }
 
 TEST(Layers, ReplacedRowsGiveTheirGradientToTheReplacement) {

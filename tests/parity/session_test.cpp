@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "convoy/formats/safetensors.h"
 #include "convoy/models/session.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/parallel/replica.h"
+#include "tests/parity/fixture.h"
 
 // The fixtures hold what PyTorch and Hugging Face's GPT-2 and BERT computed from the same weights
 // and data; make_fixtures.py beside them wrote them.
@@ -15,18 +15,10 @@ namespace {
 
 constexpr int64_t kSteps = 20;
 
-at::Tensor tensor(const formats::SafetensorsFile& file, const std::string& name) {
-  const auto& entry = file.entry(name);
-  auto dtype = entry.dtype == "I64" ? at::kLong : entry.dtype == "F64" ? at::kDouble : at::kFloat;
-  auto* data = const_cast<std::byte*>(file.bytes(name).data());
-  return at::from_blob(data, entry.shape, dtype).clone();
-}
-
 class SessionParity : public testing::TestWithParam<const char*> {
  protected:
   SessionParity()
-      : file_(std::string(CONVOY_SOURCE_DIR) + "/tests/parity/session_" + GetParam() +
-              ".safetensors") {
+      : file_(fixture(std::string("session_") + GetParam())) {
     models::SessionConfig config;
     config.item_feature = "item_id-list";
     config.features = {{"item_id-list", true, 60, 0}};

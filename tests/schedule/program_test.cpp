@@ -61,6 +61,30 @@ TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmission) {
   }
 }
 
+TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
+  auto table = tied();
+  auto buckets = make_buckets(table, 0);
+  auto program = data_parallel_program(table, buckets, 2, {0, 1});
+  check(program, table, buckets, 2);
+  size_t found = 0;
+  for (size_t i = 0; i + 1 < program.size(); ++i) {
+    if (program[i].op != Op::Recompute) continue;
+    ++found;
+    EXPECT_EQ(program[i + 1], (Instruction{Op::Backward, program[i].block, -1,
+                                           program[i].micro_batch}));
+    auto twice = program;
+    twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(i), program[i]);
+    EXPECT_THROW(check(twice, table, buckets, 2), InternalError);
+    auto late = program;
+    std::swap(late[i], late[i + 1]);
+    EXPECT_THROW(check(late, table, buckets, 2), InternalError);
+  }
+  EXPECT_EQ(found, 4u);
+  auto last = program;
+  last.insert(last.begin() + 5, Instruction{Op::Recompute, 2, -1, 0});
+  EXPECT_THROW(check(last, table, buckets, 2), InternalError);
+}
+
 TEST(Program, TheCheckerRefusesEarlyReduction) {
   auto table = tied();
   auto buckets = make_buckets(table, 0);

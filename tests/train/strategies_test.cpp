@@ -1,5 +1,4 @@
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "convoy/models/session.h"
@@ -39,42 +38,19 @@ TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
   return out;
 }
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  int64_t skipped_steps = 0;
-  at::Tensor weights;
-};
-
-Outcome train(const TrainingArguments& arguments, Job job, double dropout,
+Outcome train(const TrainingArguments& arguments, const Job& job, double dropout,
               const std::string& body = "gpt2") {
-  at::set_num_threads(1);
   auto config = model_config(dropout, body);
-  Trainer trainer([config] { return models::make_session_model(config); }, arguments,
-                  random_sessions(203, 120, 12), nullptr, job);
-  auto recorder = std::make_shared<Recorder>();
-  trainer.add_callback(recorder);
-  trainer.train();
-  return {recorder->losses, recorder->norms, trainer.state().skipped_steps,
-          trainer.strategy().main().arena().masters().clone()};
+  return outcome_of([config] { return models::make_session_model(config); },
+                    random_sessions(203, 120, 12), arguments, job);
 }
 
 Outcome train_ddp(const TrainingArguments& arguments, double dropout) {
-  std::vector<Outcome> outcomes(2);
-  run_two_ranks([&](const Job& job) {
-    outcomes[static_cast<size_t>(job.environment.rank)] = train(arguments, job, dropout);
-  });
-  EXPECT_TRUE(at::equal(outcomes[0].weights, outcomes[1].weights)) << "the ranks drifted apart";
-  return outcomes[0];
+  return outcome_of_ddp([&](const Job& job) { return train(arguments, job, dropout); });
 }
 
 void expect_same_bits(const Outcome& a, const Outcome& b) {
-  ASSERT_EQ(a.losses.size(), static_cast<size_t>(kSteps));
-  ASSERT_EQ(b.losses.size(), static_cast<size_t>(kSteps));
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    ASSERT_EQ(a.losses[i], b.losses[i]) << "loss of step " << i + 1;
-    ASSERT_EQ(a.norms[i], b.norms[i]) << "norm of step " << i + 1;
-  }
-  EXPECT_TRUE(at::equal(a.weights, b.weights));
+  expect_same_bits(a, b, kSteps);
 }
 
 TEST(Strategies, DataParallelEqualsAccumulationBitForBit) {
@@ -96,6 +72,12 @@ TEST(Strategies, SmallBucketsChangeNothing) {
   auto small = arguments(10, 1);
   small.parallel.bucket_cap_mb = 0;  // a collective per unit
   expect_same_bits(train(arguments(10, 1), replicas(2), 0.2), train(small, replicas(2), 0.2));
+}
+
+TEST(Strategies, CheckpointingOfGradientsChangesNothing) {
+  auto again = arguments(10, 1);
+  again.gradient_checkpointing = true;
+  expect_same_bits(train(arguments(10, 2), one_device(), 0.2), train(again, replicas(2), 0.2));
 }
 
 TEST(Strategies, FourReplicasEqualFourMicroBatchesBitForBit) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 
 #include "convoy/base/random.h"
 #include "convoy/train/trainer.h"
@@ -79,6 +80,44 @@ inline void run_two_ranks(const std::function<void(const Job&)>& work) {
 inline void run_ranks(int size, const std::function<void(const Job&)>& work) {
   comm::run_thread_ranks(
       size, [&](const comm::Group& group) { work(rank_of(group)); }, std::chrono::minutes(2));
+}
+
+/// What a run came to.
+struct Outcome {
+  std::vector<double> losses, norms;
+  int64_t skipped_steps = 0;
+  at::Tensor weights;
+};
+
+inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr<Dataset> data,
+                          const TrainingArguments& arguments, const Job& job) {
+  at::set_num_threads(1);
+  Trainer trainer(factory, arguments, std::move(data), nullptr, job);
+  auto recorder = std::make_shared<Recorder>();
+  trainer.add_callback(recorder);
+  trainer.train();
+  return {recorder->losses, recorder->norms, trainer.state().skipped_steps,
+          trainer.strategy().main().arena().masters().clone()};
+}
+
+/// As two ranks, whose weights must agree.
+inline Outcome outcome_of_ddp(const std::function<Outcome(const Job&)>& train) {
+  std::vector<Outcome> outcomes(2);
+  run_two_ranks([&](const Job& job) {
+    outcomes[static_cast<size_t>(job.environment.rank)] = train(job);
+  });
+  EXPECT_TRUE(at::equal(outcomes[0].weights, outcomes[1].weights)) << "the ranks drifted apart";
+  return outcomes[0];
+}
+
+inline void expect_same_bits(const Outcome& a, const Outcome& b, size_t steps) {
+  ASSERT_EQ(a.losses.size(), steps);
+  ASSERT_EQ(b.losses.size(), steps);
+  for (size_t i = 0; i < steps; ++i) {
+    ASSERT_EQ(a.losses[i], b.losses[i]) << "loss of step " << i + 1;
+    ASSERT_EQ(a.norms[i], b.norms[i]) << "norm of step " << i + 1;
+  }
+  EXPECT_TRUE(at::equal(a.weights, b.weights));
 }
 
 }  // namespace convoy::train

@@ -1,0 +1,162 @@
+#include "convoy/formats/safetensors_folder.h"
+
+#include <set>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/formats/json_object.h"
+
+namespace convoy::formats {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Names of files that hold weights of a model, whole or in shards.
+bool is_weights_name(const std::string& name) {
+  return name == kWeightsFile || name == kWeightsIndex ||
+         (name.starts_with("model-") && name.ends_with(".safetensors") &&
+          name.find("-of-") != std::string::npos);
+}
+
+size_t count_elements(const TensorView& tensor) {
+  const size_t bytes = safetensors_dtype_bytes(tensor.dtype);
+  return bytes == 0 ? 0 : tensor.bytes / bytes;
+}
+
+/// The tensors cut into shards, in order.
+std::vector<std::vector<TensorView>> cut(std::span<const TensorView> tensors,
+                                         size_t max_shard_bytes) {
+  std::vector<std::vector<TensorView>> shards(1);
+  size_t filled = 0;
+  for (const auto& tensor : tensors) {
+    if (!shards.back().empty() && filled + tensor.bytes > max_shard_bytes) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    shards.back().push_back(tensor);
+    filled += tensor.bytes;
+  }
+  return shards;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> parse_safetensors_index(std::string_view text,
+                                                           const std::string& where) {
+  const Json json = parse_json_object(text, where);
+  const auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object()) {
+    fail<FileError>("formats", "{}: weight_map is missing or not an object", where);
+  }
+  std::map<std::string, std::string> out;
+  for (const auto& [name, file] : map->items()) {
+    if (!file.is_string()) {
+      fail<FileError>("formats", "{}: the file of {} is {}; expected a name", where, name,
+                      file.dump());
+    }
+    const auto text_of = file.get<std::string>();
+    if (!text_of.ends_with(".safetensors") || text_of.find_first_of(std::string_view("/\\\0", 3)) !=
+                                                  std::string::npos) {
+      fail<FileError>("formats",
+                      "{}: the file of {} is {}; expected the name of a .safetensors file beside "
+                      "the index",
+                      where, name, file.dump());
+    }
+    out[name] = text_of;
+  }
+  return out;
+}
+
+bool has_weights(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / kWeightsFile, error) || fs::exists(folder / kWeightsIndex, error);
+}
+
+SafetensorsFolder::SafetensorsFolder(const fs::path& path) : path_(path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (!has_weights(path)) {
+      fail<FileError>("formats",
+                      "{} holds no weights; expected {} or {}; try save_pretrained with "
+                      "safe_serialization where there are other formats",
+                      path.string(), kWeightsFile, kWeightsIndex);
+    }
+    if (!fs::exists(path / kWeightsFile, error)) {
+      open_shards(path / kWeightsIndex);
+      return;
+    }
+    path_ = path / kWeightsFile;
+  }
+  files_.emplace_back(path_);
+  for (const auto& [name, entry] : files_.back().entries()) tensors_[name] = &files_.back();
+}
+
+void SafetensorsFolder::open_shards(const fs::path& index) {
+  const auto file_of = parse_safetensors_index(read_file(index), index.string());
+  std::set<std::string> shards;
+  for (const auto& [name, file] : file_of) shards.insert(file);
+  std::vector<std::string> wrong;
+  for (const auto& shard : shards) {
+    std::error_code error;
+    if (!fs::exists(path_ / shard, error)) {
+      wrong.push_back(shard + " is missing");
+      continue;
+    }
+    files_.emplace_back(path_ / shard);
+    for (const auto& [name, entry] : files_.back().entries()) {
+      auto [found, fresh] = tensors_.emplace(name, &files_.back());
+      const auto listed = file_of.find(name);
+      if (!fresh) {
+        wrong.push_back(fmt::format("{} is in {} and in {}", name,
+                                    found->second->path().filename().string(), shard));
+      } else if (listed == file_of.end()) {
+        wrong.push_back(fmt::format("{} is in {} but not in the index", name, shard));
+      } else if (listed->second != shard) {
+        wrong.push_back(fmt::format("{} is in {} instead of {}", name, shard, listed->second));
+      }
+    }
+  }
+  for (const auto& [name, file] : file_of) {
+    if (tensors_.contains(name)) continue;
+    if (fs::exists(path_ / file)) wrong.push_back(fmt::format("{} is not in {}", name, file));
+  }
+  if (wrong.empty()) return;
+  fail<FileError>("formats", "{} does not fit its files: {}", index.string(), join(wrong, "; "));
+}
+
+void write_safetensors_folder(const fs::path& folder, std::span<const TensorView> tensors,
+                              size_t max_shard_bytes) {
+  const auto shards = cut(tensors, max_shard_bytes);
+  std::set<std::string> written;
+  auto write = [&](const std::string& name, std::span<const TensorView> part) {
+    write_safetensors(folder / name, part);
+    written.insert(name);
+  };
+  if (shards.size() == 1) {
+    write(kWeightsFile, tensors);
+  } else {
+    Json map = Json::object();
+    size_t bytes = 0, elements = 0;
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      write(name, shards[i]);
+      for (const auto& tensor : shards[i]) {
+        map[tensor.name] = name;
+        bytes += tensor.bytes;
+        elements += count_elements(tensor);
+      }
+    }
+    const Json index{{"metadata", {{"total_parameters", elements}, {"total_size", bytes}}},
+                     {"weight_map", map}};
+    write_file(folder / kWeightsIndex, index.dump(2) + "\n");
+    written.insert(kWeightsIndex);
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (is_weights_name(name) && !written.contains(name)) fs::remove(entry.path());
+  }
+}
+
+}  // namespace convoy::formats

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "convoy/formats/safetensors.h"
+
+namespace convoy::formats {
+
+inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
+
+/// The file of each tensor, as `model.safetensors.index.json` has it. Throws FileError that names
+/// `where`: not that kind of JSON, a tensor twice, a file that is not beside the index.
+std::map<std::string, std::string> parse_safetensors_index(std::string_view text,
+                                                           const std::string& where);
+
+/// Whether `folder` holds weights: a file or an index.
+bool has_weights(const std::filesystem::path& folder);
+
+/// The weights of a model, mapped into memory: one file, or a folder with `model.safetensors` or
+/// with shards and their index.
+class SafetensorsFolder {
+ public:
+  /// Throws FileError that names what is wrong; of shards that do not fit the index, everything.
+  explicit SafetensorsFolder(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// The file of each tensor.
+  const std::map<std::string, const SafetensorsFile*>& tensors() const { return tensors_; }
+  const SafetensorsEntry& entry(const std::string& name) const {
+    return tensors_.at(name)->entry(name);
+  }
+  std::span<const std::byte> bytes(const std::string& name) const {
+    return tensors_.at(name)->bytes(name);
+  }
+
+ private:
+  void open_shards(const std::filesystem::path& index);
+
+  std::filesystem::path path_;
+  std::deque<SafetensorsFile> files_;
+  std::map<std::string, const SafetensorsFile*> tensors_;
+};
+
+/// Writes weights as Hugging Face lays them out: one file, or where they are more than
+/// `max_shard_bytes` shards of at most that much (a larger tensor is a shard of its own) with an
+/// index. Weights that were in the folder before are removed.
+void write_safetensors_folder(const std::filesystem::path& folder,
+                              std::span<const TensorView> tensors, size_t max_shard_bytes);
+
+}  // namespace convoy::formats

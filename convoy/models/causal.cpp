@@ -1,0 +1,159 @@
+#include "convoy/models/causal.h"
+
+#include <ATen/Functions.h>
+
+#include <functional>
+#include <map>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/models/gpt2.h"
+#include "convoy/models/llama.h"
+
+namespace convoy::models {
+
+namespace {
+
+using Make = std::unique_ptr<CausalConfig> (*)();
+
+const std::map<std::string, Make>& families() {
+  static const std::map<std::string, Make> kFamilies{
+      {"gpt2", [] { return std::unique_ptr<CausalConfig>(new Gpt2Config()); }},
+      {"llama", [] { return std::unique_ptr<CausalConfig>(new LlamaConfig()); }}};
+  return kFamilies;
+}
+
+/// Keys of any model that change neither logits nor loss.
+const std::vector<std::string> kPassedOn{"_name_or_path",
+                                         "architectures",
+                                         "auto_map",
+                                         "chunk_size_feed_forward",
+                                         "dtype",
+                                         "finetuning_task",
+                                         "gradient_checkpointing",
+                                         "id2label",
+                                         "is_decoder",
+                                         "label2id",
+                                         "model_type",
+                                         "n_ctx",
+                                         "output_attentions",
+                                         "output_hidden_states",
+                                         "output_past",
+                                         "predict_special_tokens",
+                                         "pretraining_tp",
+                                         "problem_type",
+                                         "return_dict",
+                                         "task_specific_params",
+                                         "torch_dtype",
+                                         "torchscript",
+                                         "transformers_version",
+                                         "use_cache"};
+
+/// Keys of any model that change numbers in a way that is not known here, and where they do not.
+const std::map<std::string, std::vector<Json>> kHarmless{
+    {"add_cross_attention", {false}},
+    {"is_encoder_decoder", {false}},
+    {"partial_rotary_factor", {nullptr, 1}},
+    {"pruned_heads", {nullptr, Json::object(), Json::array()}},
+    {"quantization_config", {nullptr}},
+    {"tie_encoder_decoder", {false}}};
+
+void refuse_what_changes_numbers(const Json& json, const std::string& where) {
+  for (const auto& [key, harmless] : kHarmless) {
+    auto found = json.find(key);
+    if (found == json.end()) continue;
+    if (std::find(harmless.begin(), harmless.end(), *found) == harmless.end()) {
+      fail<FileError>("models", "{}: {} = {} is not supported; expected {}", where, key,
+                      found->dump(), harmless.front().dump());
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& causal_families() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const auto& [name, make] : families()) names.push_back(name);
+    return names;
+  }();
+  return kNames;
+}
+
+std::unique_ptr<CausalConfig> make_causal_config(const std::string& family) {
+  auto found = families().find(family);
+  if (found != families().end()) return found->second();
+  fail<UsageError>("models", "model family '{}' is unknown; expected one of {}{}", family,
+                   join(causal_families()), did_you_mean(family, causal_families()));
+}
+
+std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::string& where) {
+  if (!json.is_object()) {
+    fail<FileError>("models", "{} is {}; expected an object", where, json.type_name());
+  }
+  auto type = json.find("model_type");
+  if (type == json.end() || !type->is_string()) {
+    fail<FileError>("models", "{}: model_type is missing; expected one of {}", where,
+                    join(causal_families()));
+  }
+  if (!families().contains(type->get<std::string>())) {
+    fail<FileError>("models", "{} describes a model of type {}; expected one of {}", where,
+                    type->dump(), join(causal_families()));
+  }
+  auto config = make_causal_config(type->get<std::string>());
+  config->others_ = json;
+  take_fields(config->others_, config->fields(), where);
+  refuse_what_changes_numbers(config->others_, where);
+  for (const auto& [key, value] : config->others_.items()) {
+    const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();
+    if (!known && !kHarmless.contains(key)) config->unknown_.push_back(key);
+  }
+  config->check();
+  return config;
+}
+
+void CausalConfig::check() const {
+  check_fields(const_cast<CausalConfig*>(this)->fields());
+  check_together();
+}
+
+Json CausalConfig::to_json() const {
+  Json out = others_;
+  write_fields(out, const_cast<CausalConfig*>(this)->fields());
+  finish(out);
+  out["model_type"] = family();
+  if (!out.contains("architectures")) out["architectures"] = {architecture()};
+  out["dtype"] = out["torch_dtype"] = "float32";
+  return out;
+}
+
+void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what) {
+  if (!ids.is_cpu() || ids.numel() == 0) return;
+  const auto [low, high] = at::aminmax(ids);
+  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+  if (least >= 0 && most < num_ids) return;
+  fail<UsageError>("models",
+                   "{} hold {}; expected 0 to {}, the model's vocabulary; try the tokenizer that "
+                   "belongs to the model",
+                   what, least < 0 ? least : most, num_ids - 1);
+}
+
+at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
+  constexpr int64_t kIgnored = -100;
+  const auto& ids = in.at("input_ids");
+  const auto given = in.find("labels");
+  auto labels = given != in.end() ? given->second : ids;
+  auto targets = at::full_like(labels, kIgnored);
+  const int64_t last = labels.size(1) - 1;
+  targets.narrow(1, 0, last).copy_(labels.narrow(1, 1, last));
+  const auto mask = in.find("key_mask");
+  if (given != in.end()) {
+    check_ids(targets.masked_fill(targets == kIgnored, 0), num_ids, "labels");
+  } else if (mask != in.end()) {
+    auto both = mask->second.narrow(1, 0, last).logical_and(mask->second.narrow(1, 1, last));
+    targets.narrow(1, 0, last).masked_fill_(both.logical_not(), kIgnored);
+  }
+  return targets;
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/models/fields.h"
+#include "convoy/nn/block.h"
+
+namespace convoy::models {
+
+/// How Hugging Face's files name what a model holds.
+struct WeightLayout {
+  std::string prefix;                ///< of the body's names, which some files leave out
+  std::vector<std::string> buffers;  ///< ends of names that hold no weights
+  std::string head;                  ///< output matrix; files of a body alone have none
+  std::string tied_to;               ///< the table that `head` is a copy of; "" = a matrix of its own
+};
+
+/// A family of causal language models: its config, by Hugging Face's names, and its blocks.
+///
+/// The blocks read `input_ids` [B, T] int64 and, where given, `labels` [B, T] int64 (-100 is
+/// ignored; default: input_ids, but what key_mask hides), `key_mask` [B, T] bool (what is real)
+/// and `logits_to_keep` (int64 scalar). Position t predicts label t + 1.
+///
+/// Training and evaluation give `loss` and `count`, evaluation `correct` too: targets that had the
+/// best score. Prediction gives `logits` [B, K, V] fp32 of the last logits_to_keep positions, of all
+/// with 0, and by default of each row's last real one.
+class CausalConfig {
+ public:
+  virtual ~CausalConfig() = default;
+
+  virtual std::string family() const = 0;        ///< `model_type`
+  virtual std::string architecture() const = 0;  ///< Hugging Face's class
+  virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
+  virtual int64_t max_length() const = 0;        ///< positions the model was made for
+  /// Every key that this family knows, bound to this object.
+  virtual Fields fields() = 0;
+  virtual nn::BlockList make_blocks() const = 0;
+  virtual WeightLayout layout() const = 0;
+
+  /// Throws UsageError on values that are out of range or do not fit together.
+  void check() const;
+
+  Json to_json() const;  ///< `config.json`, for transformers 4.x and 5.x
+
+  /// Keys of the file that are not this family's nor known to mean nothing here; written back.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
+ protected:
+  virtual void check_together() const = 0;
+  /// Writes what goes by several spellings.
+  virtual void finish(Json& json) const {}
+
+ private:
+  friend std::unique_ptr<CausalConfig> read_causal_config(const Json&, const std::string&);
+
+  Json others_ = Json::object();
+  std::vector<std::string> unknown_;
+};
+
+/// gpt2, llama.
+const std::vector<std::string>& causal_families();
+
+/// A family's config with Hugging Face's defaults. Throws UsageError on an unknown family.
+std::unique_ptr<CausalConfig> make_causal_config(const std::string& family);
+
+/// Reads and checks `config.json`. Throws FileError or UsageError that name what is wrong: another
+/// kind of model, a value of the wrong type, a setting that would change numbers and is not known.
+std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::string& where);
+
+/// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.
+void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what);
+
+/// What each position should predict, [B, T] int64, -100 = nothing; from `labels` or `input_ids`.
+at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids);
+
+}  // namespace convoy::models

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+
+namespace convoy::models {
+
+/// What ends a causal language model: a normalisation of the states and a matrix of the vocabulary.
+struct CausalHeadOptions {
+  std::string norm;           ///< the norm's name
+  bool norm_has_bias = true;  ///< layer normalisation; else RMSNorm
+  double epsilon = 1e-5;
+  nn::ParamPtr table;  ///< [V, D] of the embedding
+  bool tied = true;    ///< it is the head's too; else `lm_head.weight`
+  double initializer_range = 0.02;
+};
+
+/// bundle["hidden"] [B, T, D] and ["targets"] [B, T] to what CausalConfig promises.
+nn::BlockPtr make_causal_head(const CausalHeadOptions& options);
+
+}  // namespace convoy::models

@@ -1,0 +1,179 @@
+#include "convoy/nn/attention.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/node.h"
+
+// Shapes: B rows, T positions, H heads, K key heads, G = H / K, E width of a head; a piece holds R
+// rows and n queries that look at S keys.
+namespace convoy::nn {
+
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+/// [B, 1, 1 or T, T] bool: who is seen by whom; none where causality says it all.
+std::optional<at::Tensor> visible(const AttentionOptions& options) {
+  if (!options.key_mask.defined()) return std::nullopt;
+  auto seen = options.key_mask.unsqueeze(1).unsqueeze(1);
+  if (!options.causal) return seen;
+  const int64_t T = seen.size(3);
+  auto past = at::ones({T, T}, seen.options()).tril();
+  return seen.logical_and(past).logical_or(at::eye(T, seen.options()));
+}
+
+at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                 const AttentionOptions& options, double scale) {
+  const auto seen = visible(options);
+  auto attend = [&](const at::Tensor& queries) {
+    return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, options.causal && !seen,
+                                            scale);
+  };
+  const int64_t K = k.size(1), G = q.size(1) / K;
+  if (G == 1) return attend(q);
+  auto groups = q.unflatten(1, {K, G});
+  std::vector<at::Tensor> parts;
+  for (int64_t g = 0; g < G; ++g) parts.push_back(attend(groups.select(2, g)));
+  return at::stack(parts, 2).flatten(1, 2);
+}
+
+/// Attention with dropout, a piece of rows and queries at a time.
+class Pieces {
+ public:
+  Pieces(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+         const AttentionOptions& options, const Context& context, double scale)
+      : q_(q.detach()),
+        k_(k.detach()),
+        v_(v.detach()),
+        options_(options),
+        context_(context),
+        scale_(scale),
+        B_(q.size(0)),
+        H_(q.size(1)),
+        T_(q.size(2)),
+        K_(k.size(1)) {
+    const int64_t elements = q.is_cpu() ? int64_t{1} << 19 : int64_t{1} << 26;
+    rows_ = std::clamp<int64_t>(elements / (H_ * T_ * T_), 1, B_);
+    queries_ = std::clamp<int64_t>(elements / (H_ * T_), 1, T_);
+    keeps_ = rows_ == B_ && queries_ == T_;
+  }
+
+  at::Tensor forward() {
+    auto out = at::empty({B_, T_, H_, q_.size(3)}, q_.options()).transpose(1, 2);
+    each([&](const Place& at) {
+      auto weights = weights_at(at);
+      auto mixed = at::matmul(grouped(dropped(weights)), keys(v_, at));
+      queries(out, at).copy_(mixed.view({at.R, H_, at.n, q_.size(3)}));
+      if (keeps_) kept_ = weights;
+    });
+    return out;
+  }
+
+  std::vector<at::Tensor> backward(const at::Tensor& grad) {
+    auto dq = at::empty_like(q_);
+    auto dk = at::zeros(k_.sizes(), k_.options().dtype(at::kFloat));
+    auto dv = at::zeros_like(dk);
+    each([&](const Place& at) {
+      auto weights = keeps_ ? *kept_ : weights_at(at);
+      auto g = grouped(queries(grad, at));
+      auto dv_here = keys(dv, at), dk_here = keys(dk, at), dq_here = queries(dq, at);
+      dv_here.add_(at::matmul(grouped(dropped(weights)).transpose(2, 3), g));
+      auto slope = at::matmul(g, keys(v_, at).transpose(2, 3)).to(at::kFloat);
+      slope = slope.view(weights.probabilities.sizes()).mul_(weights.mask);
+      slope = at::_softmax_backward_data(slope, weights.probabilities, -1, at::kFloat);
+      auto scores = grouped(slope.mul_(scale_).to(q_.scalar_type()));
+      dq_here.copy_(at::matmul(scores, keys(k_, at)).view(dq_here.sizes()));
+      dk_here.add_(at::matmul(scores.transpose(2, 3), grouped(queries(q_, at))));
+    });
+    return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type())};
+  }
+
+ private:
+  struct Place {
+    int64_t row, R, query, n, S;
+  };
+  struct Weights {
+    at::Tensor probabilities, mask;  // [R, H, n, S] fp32
+  };
+
+  template <class Work>
+  void each(const Work& work) const {
+    for (int64_t row = 0; row < B_; row += rows_) {
+      for (int64_t query = 0; query < T_; query += queries_) {
+        const int64_t n = std::min(queries_, T_ - query);
+        work(Place{row, std::min(rows_, B_ - row), query, n, options_.causal ? query + n : T_});
+      }
+    }
+  }
+
+  static at::Tensor queries(const at::Tensor& x, const Place& at) {
+    return x.narrow(0, at.row, at.R).narrow(2, at.query, at.n);
+  }
+  static at::Tensor keys(const at::Tensor& x, const Place& at) {
+    return x.narrow(0, at.row, at.R).narrow(2, 0, at.S);
+  }
+  /// [R, H, n, any] as [R, K, G x n, any].
+  at::Tensor grouped(const at::Tensor& x) const {
+    return x.reshape({x.size(0), K_, H_ / K_ * x.size(2), x.size(3)});
+  }
+  at::Tensor dropped(const Weights& weights) const {
+    return (weights.probabilities * weights.mask).to(v_.scalar_type());
+  }
+
+  Weights weights_at(const Place& at) const {
+    auto scores = at::matmul(grouped(queries(q_, at)), keys(k_, at).transpose(2, 3)).mul_(scale_);
+    scores = scores.view({at.R, H_, at.n, at.S});
+    if (options_.key_mask.defined()) {
+      auto hidden = keys(options_.key_mask.unsqueeze(1).unsqueeze(3), at).transpose(2, 3).logical_not();
+      if (options_.causal) {
+        auto itself = at::eye(at.S, hidden.options()).narrow(0, at.query, at.n);
+        hidden = hidden.logical_and(itself.logical_not());
+      }
+      scores.masked_fill_(hidden, kNever);
+    }
+    if (options_.causal) {
+      auto future = at::ones({at.n, at.n}, q_.options().dtype(at::kBool)).triu(1);
+      auto last = scores.narrow(3, at.query, at.n);
+      last.masked_fill_(future, kNever);
+    }
+    auto here = context_;
+    here.samples = context_.samples.narrow(0, at.row, at.R);
+    auto mask = dropout_mask({at.R, H_, at.n, at.S}, options_.dropout, here, options_.site,
+                             {H_, options_.max_length, options_.max_length}, {0, at.query, 0});
+    return {at::softmax(scores, -1, at::kFloat), mask.to(q_.device())};
+  }
+
+  at::Tensor q_, k_, v_;
+  AttentionOptions options_;
+  Context context_;
+  double scale_;
+  int64_t B_, H_, T_, K_;
+  int64_t rows_ = 0, queries_ = 0;  // of a piece
+  bool keeps_ = false;              // all is one small piece: not made again
+  std::optional<Weights> kept_;
+};
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const Context& context) {
+  const double scale =
+      options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  if (options.dropout == 0 || context.mode != Mode::Train) return fused(q, k, v, options, scale);
+  auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
+  at::Tensor out;
+  {
+    at::NoGradGuard no_grad;
+    out = pieces->forward();
+  }
+  return with_backward(out, {q, k, v},
+                       [pieces](const at::Tensor& grad) { return pieces->backward(grad); });
+}
+
+}  // namespace convoy::nn

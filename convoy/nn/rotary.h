@@ -1,0 +1,37 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+
+// Shapes: B rows, H heads, T positions, E width of a head.
+namespace convoy::nn {
+
+/// How positions turn queries and keys (Su et al., "RoFormer", 2021) and how that is stretched to
+/// longer texts; kinds and names as in Hugging Face's `rope_parameters`.
+struct RotaryOptions {
+  std::string type = "default";  ///< default, linear, dynamic, yarn or llama3
+  double theta = 10000;
+  double factor = 1;               ///< all but default: how much longer texts may be
+  int64_t max_length = 2048;       ///< dynamic: longer texts than this are stretched
+  int64_t original_length = 2048;  ///< yarn, llama3: longest text before the stretching
+  double attention_factor = 0;     ///< yarn: on sine and cosine; 0 = by mscale and factor
+  double mscale = 0, mscale_all_dim = 0;    ///< yarn; 0 = not given
+  double beta_fast = 32, beta_slow = 1;     ///< yarn
+  bool truncate = true;                     ///< yarn: whole dimensions as bounds
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
+};
+
+/// Cosines and sines [T, E / 2] fp32 of the angles at positions 0..T-1.
+struct RotaryTables {
+  at::Tensor cos, sin;
+};
+
+/// The formulas of Hugging Face's modeling_rope_utils, in its precision.
+RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t width,
+                           at::Device device);
+
+/// Turns x [B, H, T, E]: dimension i pairs with i + E / 2.
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
+
+}  // namespace convoy::nn

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <torch/types.h>
+
+namespace convoy::nn {
+
+/// silu(gate) x up, elementwise (Shazeer, "GLU variants improve transformer", 2020). Keeps its two
+/// inputs only; backward makes the rest again.
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+}  // namespace convoy::nn

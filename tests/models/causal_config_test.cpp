@@ -1,0 +1,154 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/models/gpt2.h"
+#include "convoy/models/llama.h"
+
+namespace convoy::models {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::unique_ptr<CausalConfig> read(const std::string& text) {
+  return read_causal_config(parse_json(text, "config.json"), "config.json");
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+Json gpt2_with(const char* key, Json value) {
+  Json json{{"model_type", "gpt2"}, {"n_embd", 8}, {"n_head", 2}};
+  json[key] = std::move(value);
+  return json;
+}
+
+TEST(CausalConfig, DefaultsAreHuggingFaces) {
+  auto config = read(R"({"model_type": "gpt2"})");
+  EXPECT_EQ(config->num_ids(), 50257);
+  EXPECT_EQ(config->to_json()["activation_function"], "gelu_new");
+  EXPECT_TRUE(config->to_json()["n_inner"].is_null());
+  auto llama = read(R"({"model_type": "llama"})")->to_json();
+  EXPECT_EQ(llama["head_dim"], 128);
+  EXPECT_EQ(llama["num_key_value_heads"], 32);
+  EXPECT_EQ(llama["rope_parameters"]["rope_theta"], 10000.0);
+}
+
+TEST(CausalConfig, EveryKeyIsWrittenBackAndUnknownOnesAreNamedOnce) {
+  const Json json{{"model_type", "gpt2"},       {"hidden_size", 16},
+                  {"n_head", 4},                {"n_ctx", 1024},
+                  {"architectures", {"Other"}}, {"eos_token_id", {1, 2}},
+                  {"my_key", {{"a", 1}}},       {"transformers_version", "4.30.0"},
+                  {"summary_type", "last"}};
+  auto config = read(json.dump());
+  EXPECT_THAT(config->unknown(), ElementsAre("my_key"));
+  const auto out = config->to_json();
+  for (const auto& [key, value] : json.items()) {
+    EXPECT_EQ(out[key == "hidden_size" ? "n_embd" : key], value) << key;
+  }
+  EXPECT_EQ(read(out.dump())->to_json(), out);
+}
+
+TEST(CausalConfig, BothSpellingsOfRotaryParametersAreOne) {
+  auto old = read(R"({"model_type": "llama", "rope_theta": 500000.0, "rope_scaling":
+      {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+       "original_max_position_embeddings": 8192}})");
+  auto fresh = read(R"({"model_type": "llama", "rope_parameters":
+      {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+       "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})");
+  EXPECT_EQ(old->to_json(), fresh->to_json());
+  const auto rotary = dynamic_cast<LlamaConfig&>(*old).rotary();
+  EXPECT_EQ(rotary.type, "llama3");
+  EXPECT_EQ(rotary.theta, 500000);
+  EXPECT_EQ(rotary.original_length, 8192);
+  const auto out = old->to_json();
+  EXPECT_EQ(out["rope_theta"], 500000.0);  // what transformers 4.x reads
+  EXPECT_EQ(out["rope_scaling"]["rope_type"], "llama3");
+  EXPECT_EQ(read(out.dump())->to_json(), out);
+}
+
+TEST(CausalConfig, WhatWouldChangeNumbersIsRefusedByName) {
+  const std::string llama = R"({"model_type": "llama", "rope_scaling": )";
+  EXPECT_THAT(error_of(llama + R"({"rope_type": "longrope"}})"), HasSubstr("'longrope'"));
+  EXPECT_THAT(error_of(llama + R"({"rope_type": "yarn", "factr": 2}})"),
+              HasSubstr("factr is not known, did you mean 'factor'"));
+  EXPECT_THAT(error_of(llama + R"({"rope_type": "linear"}})"), HasSubstr("factor is missing"));
+  EXPECT_THAT(error_of(llama + R"({"factor": "2"}})"), HasSubstr("is not a number"));
+  EXPECT_THAT(error_of(llama + "3}"), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of(R"({"model_type": "llama", "partial_rotary_factor": 0.5})"),
+              HasSubstr("partial_rotary_factor = 0.5 is not supported"));
+  EXPECT_THAT(error_of(gpt2_with("add_cross_attention", true).dump()),
+              HasSubstr("add_cross_attention = true is not supported"));
+  EXPECT_THAT(error_of(gpt2_with("quantization_config", Json{{"bits", 4}}).dump()),
+              HasSubstr("quantization_config"));
+  EXPECT_THAT(error_of(gpt2_with("activation_function", "mish").dump()), HasSubstr("'mish'"));
+}
+
+TEST(CausalConfig, MistakesAreNamed) {
+  EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));
+  EXPECT_THAT(error_of(R"({"model_type": "t5"})"), HasSubstr("expected one of gpt2, llama"));
+  EXPECT_THAT(error_of(gpt2_with("n_layer", "two").dump()), HasSubstr("n_layer = \"two\" is not"));
+  EXPECT_THAT(error_of(gpt2_with("n_layer", 1.5).dump()), HasSubstr("not a whole number"));
+  EXPECT_THAT(error_of(gpt2_with("vocab_size", 0).dump()), HasSubstr("vocab_size = 0; expected"));
+  EXPECT_THAT(error_of(gpt2_with("vocab_size", INT64_MAX).dump()), HasSubstr("vocab_size"));
+  EXPECT_THAT(error_of(gpt2_with("n_head", 3).dump()), HasSubstr("does not divide"));
+  EXPECT_THAT(error_of(gpt2_with("hidden_size", 16).dump()), HasSubstr("means the same"));
+  EXPECT_THAT(error_of(R"({"model_type": "llama", "num_key_value_heads": 5})"),
+              HasSubstr("num_key_value_heads = 5"));
+  EXPECT_THAT(error_of(R"({"model_type": "llama", "head_dim": 7})"), HasSubstr("even"));
+  EXPECT_THROW(make_causal_config("gpt3"), UsageError);
+}
+
+TEST(CausalConfig, FieldsAreOptionsToo) {
+  LlamaConfig config;
+  OptionTable table;
+  declare_options(table, "model", config.fields());
+  table.read_toml_text("[model]\nhidden_size = 64\nnum_key_value_heads = 4\nmlp_bias = true\n"
+                       "rope_scaling = '{\"rope_type\": \"linear\", \"factor\": 2.0}'\n"
+                       "eos_token_id = \"[7, 8]\"\n",
+                       "run.toml");
+  table.check();
+  EXPECT_EQ(config.hidden_size, 64);
+  EXPECT_EQ(config.num_key_value_heads, 4);
+  EXPECT_TRUE(config.mlp_bias);
+  EXPECT_EQ(config.rotary().factor, 2.0);
+  EXPECT_EQ(config.to_json()["eos_token_id"], Json({7, 8}));
+  LlamaConfig again;
+  OptionTable copy;
+  declare_options(copy, "model", again.fields());
+  copy.read_toml_text(table.to_toml(), "again");
+  EXPECT_EQ(again.to_json(), config.to_json());
+  EXPECT_THROW(table.set("hidden_act", "mish", "here"), UsageError);
+}
+
+TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {
+  Gpt2Config config;
+  config.vocab_size = 11;
+  config.n_embd = 4;
+  config.n_head = 1;
+  config.n_layer = 1;
+  config.n_positions = 4;
+  auto input = config.make_blocks().front();
+  auto said = [&](nn::Bundle in) {
+    try {
+      input->forward(in, {});
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_THAT(said({{"input_ids", at::full({1, 3}, 11, at::kLong)}}), HasSubstr("hold 11"));
+  EXPECT_THAT(said({{"input_ids", at::full({1, 3}, -1, at::kLong)}}), HasSubstr("hold -1"));
+  EXPECT_THAT(said({{"input_ids", at::ones({1, 5}, at::kLong)}}), HasSubstr("n_positions = 4"));
+}
+
+}  // namespace
+}  // namespace convoy::models

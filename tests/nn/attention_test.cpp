@@ -1,0 +1,156 @@
+#include "convoy/nn/attention.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convoy/nn/dropout.h"
+#include "tests/nn/peak_memory.h"
+#include "tests/nn/testing.h"
+
+namespace convoy::nn {
+namespace {
+
+AttentionOptions attention_options(double rate) {
+  AttentionOptions options;
+  options.dropout = rate;
+  options.max_length = 5;
+  return options;
+}
+
+TEST(Attention, IsCausalOnBothPaths) {
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  auto q = at::randn({2, 2, 5, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
+  auto k2 = k.clone(), v2 = v.clone();
+  k2.select(2, 4).fill_(9);
+  v2.select(2, 4).fill_(9);
+  for (double rate : {0.0, 0.4}) {
+    auto a = attention(q, k, v, attention_options(rate), context);
+    auto b = attention(q, k2, v2, attention_options(rate), context);
+    expect_close(a.narrow(2, 0, 4), b.narrow(2, 0, 4));
+    EXPECT_FALSE(at::allclose(a.select(2, 4), b.select(2, 4)));
+  }
+  // A rate near zero takes the composed path and must agree with the fused one.
+  expect_close(attention(q, k, v, attention_options(0), context),
+               attention(q, k, v, attention_options(1e-9), context));
+}
+
+TEST(Attention, SeesWhatTheKeyMaskLeaves) {
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  auto q = at::randn({2, 2, 5, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
+  auto mask = at::ones({2, 5}, at::kBool);
+  mask[1][4] = false;
+  for (double rate : {0.0, 1e-9}) {
+    auto options = attention_options(rate);
+    options.causal = false;
+    options.key_mask = mask;
+    auto out = attention(q, k, v, options, context);
+    options.key_mask = at::Tensor();
+    expect_close(out[0], attention(q, k, v, options, context)[0]);
+    auto short_q = q.slice(0, 1), short_k = k.slice(0, 1).narrow(2, 0, 4);
+    context.samples = at::arange(1, at::kLong);
+    auto scores = at::softmax(at::matmul(short_q, short_k.transpose(2, 3)) / 2, -1);
+    expect_close(out.slice(0, 1), at::matmul(scores, v.slice(0, 1).narrow(2, 0, 4)));
+    context.samples = at::arange(2, at::kLong);
+  }
+}
+
+struct Inputs {
+  at::Tensor q, k, v;
+  Inputs(int64_t B, int64_t H, int64_t K, int64_t T, int64_t E)
+      : q(at::randn({B, H, T, E})), k(at::randn({B, K, T, E})), v(at::randn({B, K, T, E})) {}
+  std::vector<at::Tensor> gradients(const at::Tensor& out, const at::Tensor& probe) {
+    backward((out * probe).sum());
+    return {q.grad(), k.grad(), v.grad()};
+  }
+  Inputs fresh() const {
+    auto out = *this;
+    for (auto* x : {&out.q, &out.k, &out.v}) *x = x->detach().clone().requires_grad_(true);
+    return out;
+  }
+};
+
+/// The whole matrix at once, by autograd.
+at::Tensor plainly(const Inputs& in, const AttentionOptions& options, const Context& context) {
+  const int64_t H = in.q.size(1), T = in.q.size(2), G = H / in.k.size(1);
+  auto k = in.k.repeat_interleave(G, 1), v = in.v.repeat_interleave(G, 1);
+  auto scale = options.scale > 0 ? options.scale : 1 / std::sqrt(in.q.size(3));
+  auto scores = at::matmul(in.q, k.transpose(2, 3)) * scale;
+  auto seen = at::ones({T, T}, at::kBool).tril().unsqueeze(0);
+  if (options.key_mask.defined()) {
+    seen = (seen & options.key_mask.unsqueeze(1)) | at::eye(T, at::kBool);
+  }
+  scores = scores.masked_fill(~seen.unsqueeze(1), -INFINITY);
+  auto probabilities = at::softmax(scores, -1);
+  if (options.dropout > 0) {
+    const int64_t L = options.max_length;
+    probabilities = probabilities * dropout_mask(probabilities.sizes(), options.dropout, context,
+                                                 options.site, {H, L, L});
+  }
+  return at::matmul(probabilities, v);
+}
+
+void expect_plain(const Inputs& in, const AttentionOptions& options) {
+  Context context;
+  context.samples = at::arange(in.q.size(0), at::kLong) + 3;
+  context.seed = 5;
+  auto ours = in.fresh(), theirs = in.fresh();
+  auto probe = at::randn(in.q.sizes());
+  auto out = attention(ours.q, ours.k, ours.v, options, context);
+  auto expected = plainly(theirs, options, context);
+  EXPECT_TRUE(at::allclose(out, expected, 1e-4, 1e-5));
+  auto a = ours.gradients(out, probe), b = theirs.gradients(expected, probe);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), 1e-4 * b[i].abs().max().item<double>()) << i;
+  }
+}
+
+TEST(Attention, GroupsShareTheirKeyHeads) {
+  for (double rate : {0.0, 0.3}) {
+    auto options = attention_options(rate);
+    expect_plain(Inputs(2, 6, 2, 5, 4), options);
+    options.scale = 0.8;
+    expect_plain(Inputs(2, 3, 1, 5, 4), options);
+  }
+}
+
+TEST(Attention, TakesAKeyMaskWithCausality) {
+  auto mask = at::ones({2, 5}, at::kBool);
+  mask[0][0] = mask[0][1] = mask[1][4] = false;  // padding on the left and on the right
+  for (double rate : {0.0, 0.3}) {
+    auto options = attention_options(rate);
+    options.key_mask = mask;
+    expect_plain(Inputs(2, 2, 2, 5, 4), options);
+  }
+}
+
+TEST(Attention, PiecesOfTheMatrixAreTheMatrix) {
+  // 2 x 700 x 700 elements are several pieces of queries; 40 rows of 2 x 90 x 90 several of rows.
+  auto options = attention_options(0.2);
+  options.max_length = 701;
+  expect_plain(Inputs(2, 2, 1, 700, 4), options);
+  expect_plain(Inputs(40, 2, 2, 90, 4), options);
+  options.key_mask = at::rand({2, 700}) < 0.8;
+  expect_plain(Inputs(2, 2, 2, 700, 4), options);
+}
+
+TEST(Attention, DropoutKeepsNoMatrix) {
+  const int64_t H = 4, T = 1000;
+  auto in = Inputs(1, H, H, T, 8).fresh();
+  auto options = attention_options(0.1);
+  options.max_length = T;
+  Context context;
+  context.samples = at::zeros({1}, at::kLong);
+  const auto matrix = H * T * T * 4;
+  PeakMemory memory;
+  auto out = attention(in.q, in.k, in.v, options, context);
+  EXPECT_LE(memory.held(), out.numel() * 4 + 4096);
+  backward(out.sum());
+  EXPECT_LT(memory.peak(), matrix);
+}
+
+}  // namespace
+}  // namespace convoy::nn

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/models/gpt2.h"
+#include "convoy/models/llama.h"
+#include "convoy/nn/module_block.h"
+#include "convoy/parallel/replica.h"
+#include "tests/nn/peak_memory.h"
+
+namespace convoy::parallel {
+namespace {
+
+nn::BlockList gpt2(int64_t layers = 3) {
+  models::Gpt2Config config;
+  config.vocab_size = 50;
+  config.n_embd = 16;
+  config.n_head = 2;
+  config.n_layer = layers;
+  config.n_positions = 64;
+  return config.make_blocks();
+}
+
+nn::BlockList llama() {
+  models::LlamaConfig config;
+  config.vocab_size = 50;
+  config.hidden_size = 16;
+  config.intermediate_size = 24;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.num_hidden_layers = 2;
+  config.max_position_embeddings = 64;
+  config.attention_dropout = 0.2;
+  return config.make_blocks();
+}
+
+MicroBatch batch(int64_t rows, int64_t length, int64_t first = 0) {
+  auto ids = at::arange(rows * length, at::kLong).view({rows, length}).mul(7).remainder(50);
+  return {{{"input_ids", ids + 0}}, at::arange(first, first + rows, at::kLong)};
+}
+
+TEST(Recompute, GivesTheSameBitsWithDropout) {
+  for (auto dtype : {at::kFloat, at::kBFloat16}) {
+    for (const bool is_llama : {false, true}) {
+      ReplicaOptions options;
+      options.compute_dtype = dtype;
+      options.num_micro_batches = 2;
+      auto blocks = [&] { return is_llama ? llama() : gpt2(); };
+      Replica plain(blocks(), comm::Group(), options);
+      options.recompute = true;
+      Replica again(blocks(), comm::Group(), options);
+      EXPECT_GT(again.program().size(), plain.program().size());
+      for (int64_t step = 0; step < 5; ++step) {
+        const StepInput input{7, step, 1e-2, step};
+        const std::vector<MicroBatch> batches{batch(3, 20), batch(3, 20, 3)};
+        const auto a = plain.step(batches, input, {}), b = again.step(batches, input, {});
+        ASSERT_EQ(a.loss_sum, b.loss_sum);
+        ASSERT_EQ(a.grad_norm, b.grad_norm);
+      }
+      EXPECT_TRUE(at::equal(plain.arena().masters(), again.arena().masters()));
+    }
+  }
+}
+
+TEST(Recompute, NeedsLessMemory) {
+  auto peak = [](bool recompute) {
+    ReplicaOptions options;
+    options.recompute = recompute;
+    Replica replica(gpt2(12), comm::Group(), options);
+    replica.step({batch(4, 64)}, {7, 0, 1e-2}, {});
+    nn::PeakMemory memory;
+    replica.step({batch(4, 64)}, {7, 1, 1e-2, 1}, {});
+    return memory.peak();
+  };
+  EXPECT_LT(peak(true) * 3, peak(false));
+}
+
+TEST(Recompute, IsRefusedWhereNothingCanBe) {
+  struct Net : torch::nn::Module {
+    at::Tensor w = register_parameter("w", at::ones({2}));
+  };
+  auto blocks = nn::module_model(std::make_shared<Net>(), [](Net&, const nn::Bundle& in) {
+    return in;
+  });
+  ReplicaOptions options;
+  options.recompute = true;
+  EXPECT_THROW(Replica(blocks, comm::Group(), options), UsageError);
+}
+
+}  // namespace
+}  // namespace convoy::parallel

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/models/causal.h"
+#include "convoy/optim/lr_schedule.h"
+#include "convoy/parallel/replica.h"
+#include "tests/parity/fixture.h"
+
+// The fixtures hold what PyTorch and Hugging Face's GPT-2 and Llama computed from the same weights
+// and data; make_causal_fixtures.py beside them wrote them.
+namespace convoy {
+namespace {
+
+constexpr int64_t kSteps = 100, kBatches = 5;
+
+at::Tensor all_logits(parallel::Replica& model, parallel::MicroBatch batch) {
+  batch.inputs["logits_to_keep"] = at::zeros({}, at::kLong);
+  return model.forward(batch, nn::Mode::Predict).at("logits");
+}
+
+class CausalParity : public testing::TestWithParam<const char*> {
+ protected:
+  CausalParity()
+      : file_(fixture(std::string("causal_") + GetParam())),
+        configs_(parse_json(file_.metadata().at("configs"), "fixture")) {}
+
+  /// The model with the fixture's weights; `variant`: with another config.
+  std::unique_ptr<parallel::Replica> model(const std::string& variant = "",
+                                           parallel::ReplicaOptions options = {}) {
+    auto config = models::read_causal_config(configs_.at(variant), variant);
+    EXPECT_TRUE(config->unknown().empty()) << config->unknown().front();
+    auto replica =
+        std::make_unique<parallel::Replica>(config->make_blocks(), comm::Group(), options);
+    for (const auto& slot : replica->arena().all_slots()) {
+      const auto& name = slot.param->spec().name;
+      const bool own = file_.entries().contains(variant + "." + name);
+      replica->arena().value_of(name).copy_(
+          tensor(file_, own ? variant + "." + name : "weight." + name));
+    }
+    replica->arena().publish_weights();
+    return replica;
+  }
+
+  parallel::MicroBatch batch(int64_t index) {
+    auto ids = tensor(file_, "ids")[index];
+    return {{{"input_ids", ids}}, at::arange(ids.size(0), at::kLong)};
+  }
+
+  /// Largest difference, in parts of the largest logit.
+  static double error(const at::Tensor& ours, const at::Tensor& theirs) {
+    EXPECT_EQ(ours.sizes(), theirs.sizes());
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
+  }
+
+  formats::SafetensorsFile file_;
+  Json configs_;
+};
+
+TEST_P(CausalParity, LogitsOfEveryVariant) {
+  for (const auto& [variant, config] : configs_.items()) {
+    auto replica = model(variant);
+    const auto theirs = tensor(file_, variant.empty() ? "logits" : "logits." + variant);
+    EXPECT_LE(error(all_logits(*replica, batch(0)), theirs), 1e-5) << variant;
+  }
+}
+
+TEST_P(CausalParity, LogitsInBf16) {
+  parallel::ReplicaOptions options;
+  options.compute_dtype = at::kBFloat16;
+  const auto off = error(all_logits(*model("", options), batch(0)), tensor(file_, "logits"));
+  EXPECT_LE(off, 2e-2);
+  EXPECT_GT(off, 1e-4) << "bf16 changed nothing";
+}
+
+TEST_P(CausalParity, LogitsWithAKeyMask) {
+  auto replica = model();
+  auto masked = batch(0);
+  auto mask = tensor(file_, "key_mask").to(at::kBool);
+  masked.inputs["key_mask"] = mask;
+  auto real = mask.unsqueeze(2);  // what padding predicts is nobody's business
+  auto theirs = tensor(file_, "masked_logits") * real;
+  EXPECT_LE(error(all_logits(*replica, masked) * real, theirs), 1e-5);
+  auto last = replica->forward(masked, nn::Mode::Predict).at("logits");
+  for (int64_t row = 0; row < mask.size(0); ++row) {
+    const auto end = mask[row].nonzero().max().item<int64_t>();
+    EXPECT_LE(error(last[row][0], theirs[row][end]), 1e-5) << row;
+  }
+}
+
+TEST_P(CausalParity, LossOfGivenLabels) {
+  auto replica = model();
+  auto labelled = batch(1);
+  labelled.inputs["labels"] = tensor(file_, "labels");
+  auto out = replica->forward(labelled, nn::Mode::Evaluate);
+  const auto count = out.at("count").item<double>();
+  EXPECT_EQ(count, (tensor(file_, "labels").narrow(1, 1, 7) >= 0).sum().item<double>());
+  const auto theirs = tensor(file_, "labels_loss").item<double>();
+  EXPECT_NEAR(out.at("loss").item<double>() / count / theirs, 1, 1e-6);
+}
+
+TEST_P(CausalParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
+  auto replica = model();
+  parallel::OptimizerOptions still;
+  still.max_grad_norm = 0;
+  std::map<std::string, double> squares;
+  constexpr int64_t kGradients = 3;
+  for (int64_t i = 0; i < kGradients; ++i) {
+    replica->step({batch(i)}, {0, i, /*learning_rate=*/0.0}, still);
+    for (const auto& slot : replica->arena().all_slots()) {
+      const auto& name = slot.param->spec().name;
+      auto exact = tensor(file_, "grad." + name)[i].to(at::kDouble);
+      auto ours = parallel::Arena::view(replica->arena().grads(), slot).to(at::kDouble);
+      const auto off = ((ours - exact).norm() / exact.norm()).item<double>();
+      squares[name] += off * off / kGradients;
+    }
+  }
+  for (const auto& [name, square] : squares) {
+    const auto limit = 1.5 * tensor(file_, "torch_error." + name).item<double>();
+    EXPECT_LE(std::sqrt(square), limit) << name;
+  }
+}
+
+TEST_P(CausalParity, AHundredAdamWSteps) {
+  auto replica = model();
+  const auto losses = tensor(file_, "losses");
+  optim::LrSchedule schedule{"linear", 2e-3, 0, kSteps};
+  parallel::OptimizerOptions optimizer;
+  optimizer.adamw.weight_decay = 0.05;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    auto result = replica->step({batch(i % kBatches)}, {0, i, schedule.at(i), i}, optimizer);
+    ASSERT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;
+  }
+}
+
+// there_and_back.py calls this with the folder of a model from Hugging Face.
+TEST(ThereAndBack, DISABLED_OfAFolder) {
+  const std::filesystem::path folder = std::getenv("CONVOY_THERE_AND_BACK");
+  const auto where = (folder / "there/config.json").string();
+  const auto config = models::read_causal_config(parse_json(read_file(where), where), where);
+  EXPECT_TRUE(config->unknown().empty());
+  const formats::SafetensorsFile expected(folder / "expected.safetensors");
+  parallel::ReplicaOptions options;
+  options.fill = [&](parallel::Replica& replica) {
+    const auto report = checkpoint::load_weights(folder / "there", replica, config->layout());
+    EXPECT_TRUE(report.drawn.empty());
+  };
+  parallel::Replica replica(config->make_blocks(), comm::Group(), options);
+  const auto ids = tensor(expected, "ids");
+  auto batch = [&](int64_t i) {
+    return parallel::MicroBatch{{{"input_ids", ids[i % ids.size(0)]}},
+                                at::arange(ids.size(1), at::kLong)};
+  };
+  const auto theirs = tensor(expected, "logits");
+  auto off = (all_logits(replica, batch(0)) - theirs).abs().max() / theirs.abs().max();
+  EXPECT_LE(off.item<double>(), 1e-5);
+  write_file(folder / "back/config.json", config->to_json().dump(2));
+  checkpoint::save_weights(folder / "back", replica, /*max_shard_bytes=*/20000);
+  const auto losses = tensor(expected, "losses");
+  for (int64_t i = 0; i < losses.size(0); ++i) {
+    const auto result = replica.step({batch(i)}, {0, i, 1e-4, i}, {});
+    ASSERT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CausalParity, testing::Values("gpt2", "llama"));
+
+}  // namespace
+}  // namespace convoy

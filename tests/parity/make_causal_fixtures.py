@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Writes the fixtures of causal_test.cpp: what Hugging Face's GPT-2 and Llama compute.
+
+Needs torch, transformers and safetensors (the committed files were made with torch 2.15.0 and
+transformers 5.23.0, one thread, fp32):
+
+    python3 tests/parity/make_causal_fixtures.py tests/parity
+"""
+import copy
+import itertools
+import json
+import sys
+
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS, STEPS = 61, 8, 3, 5, 3, 100
+LR, DECAY, CLIP = 2e-3, 0.05, 1.0
+
+GPT2 = dict(vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=2, n_positions=12, resid_pdrop=0.0,
+            embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+LLAMA = dict(vocab_size=VOCAB, hidden_size=24, intermediate_size=32, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=16,
+             attention_bias=True, mlp_bias=True, bos_token_id=0, eos_token_id=0,
+             rope_parameters={"rope_type": "default", "rope_theta": 100.0})
+
+
+def rope(kind, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, **more}}
+
+
+# Other configs that the same weights fit.
+GPT2_VARIANTS = {
+    "by_layer": dict(scale_attn_by_inverse_layer_idx=True),
+    "unscaled": dict(scale_attn_weights=False),
+    "upcast": dict(reorder_and_upcast_attn=True, attn_implementation="eager"),
+    "relu": dict(activation_function="relu"),
+    "quick_gelu": dict(activation_function="quick_gelu"),
+    "untied": dict(tie_word_embeddings=False),
+}
+LLAMA_VARIANTS = {
+    "linear": rope("linear", factor=4.0),
+    "dynamic": dict(max_position_embeddings=4, **rope("dynamic", factor=3.0)),
+    "yarn": rope("yarn", factor=4.0, original_max_position_embeddings=64),
+    "yarn_mscale": rope("yarn", factor=8.0, original_max_position_embeddings=32, mscale=0.7,
+                        mscale_all_dim=1.1, beta_fast=16.0, beta_slow=2.0, truncate=False),
+    "llama3": rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=64),
+    "tied": dict(tie_word_embeddings=True),
+    "gelu": dict(hidden_act="gelu"),
+}
+
+
+def without_decay(name):
+    return name.endswith("bias") or ".ln_" in name or "norm" in name
+
+
+def exact_norm(self, x):
+    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+
+def loss_of(model, ids, labels=None):
+    """The model's own loss, but in the model's precision."""
+    logits = model(input_ids=ids).logits[:, :-1]
+    labels = (ids if labels is None else labels)[:, 1:]
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), labels.reshape(-1))
+
+
+def gradient(model, ids):
+    model.zero_grad()
+    loss_of(model, ids).backward()
+    return {name: value.grad.clone() for name, value in model.named_parameters()}
+
+
+def write(folder, name, config_type, model_type, keys, variants):
+    torch.manual_seed(0)
+    model = model_type(config_type(**keys)).float()
+    with torch.no_grad():  # away from the special points of fresh weights
+        for value in model.parameters():
+            value.add_(0.05 * torch.randn_like(value))
+    ids = torch.randint(0, VOCAB, (BATCHES, ROWS, LENGTH))
+    labels = torch.where(torch.rand(ROWS, LENGTH) < 0.4, -100, ids[1])
+    mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
+    mask[0, :3] = mask[1, 5:] = False
+    start = {n: v.detach().clone() for n, v in model.named_parameters()}
+    out = {"weight." + n: v for n, v in start.items()}
+    out.update(ids=ids, labels=labels, key_mask=mask.to(torch.uint8))
+    model.eval()
+    with torch.no_grad():
+        out["logits"] = model(input_ids=ids[0]).logits
+        out["masked_logits"] = model(input_ids=ids[0], attention_mask=mask.long()).logits
+        out["labels_loss"] = model(input_ids=ids[1], labels=labels).loss.double().view(1)
+    configs = {"": model.config.to_dict()}
+    for variant, more in variants.items():
+        other = model_type(config_type(**{**keys, **more})).float().eval()
+        if variant == "untied":
+            out["untied.lm_head.weight"] = other.lm_head.weight.detach().clone()
+        tied = other.config.tie_word_embeddings
+        other.load_state_dict({n: v for n, v in start.items() if not (tied and "lm_head" in n)},
+                              strict=False)
+        with torch.no_grad():
+            out["logits." + variant] = other(input_ids=ids[0]).logits
+        configs[variant] = other.config.to_dict()
+    # Gradients in double precision, and how far from them PyTorch's own fp32 is: by the luck of
+    # rounding that differs with the order of rows, so in the worst of them.
+    exact = copy.deepcopy(model).double()
+    for module in exact.modules():
+        if isinstance(module, LlamaRMSNorm):
+            module.forward = exact_norm.__get__(module)
+    orders = [list(order) for order in itertools.permutations(range(ROWS))]
+    exact_of = [gradient(exact, ids[b]) for b in range(GRADIENTS)]
+    rounded_of = [[gradient(model, ids[b][order]) for b in range(GRADIENTS)] for order in orders]
+    for n in start:
+        out["grad." + n] = torch.stack([g[n] for g in exact_of]).float()
+        errors = [sum((r[n] - e[n]).norm() ** 2 / e[n].norm() ** 2
+                      for r, e in zip(rounded, exact_of)) for rounded in rounded_of]
+        out["torch_error." + n] = (max(errors) / GRADIENTS).sqrt().view(1)
+    named = dict(model.named_parameters())
+    optimizer = torch.optim.AdamW(
+        [{"params": [v for n, v in named.items() if not without_decay(n)], "weight_decay": DECAY},
+         {"params": [v for n, v in named.items() if without_decay(n)], "weight_decay": 0.0}],
+        lr=LR, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 - s / STEPS)
+    model.train()
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(input_ids=ids[step % BATCHES], labels=ids[step % BATCHES]).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(named.values(), CLIP)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    out["losses"] = torch.tensor(losses, dtype=torch.float64)
+    save_file({n: v.contiguous() for n, v in out.items()}, f"{folder}/causal_{name}.safetensors",
+              metadata={"format": "pt", "configs": json.dumps(configs)})
+    print(name, losses[0], losses[-1])
+
+
+def main(folder):
+    torch.set_num_threads(1)
+    write(folder, "gpt2", GPT2Config, GPT2LMHeadModel, GPT2, GPT2_VARIANTS)
+    write(folder, "llama", LlamaConfig, LlamaForCausalLM, LLAMA, LLAMA_VARIANTS)
+
+
+main(sys.argv[1] if len(sys.argv) > 1 else ".")
