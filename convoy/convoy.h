@@ -3,7 +3,11 @@
 /// The public interface of convoy.
 
 #include "convoy/base/error.h"
+#include "convoy/checkpoint/weights.h"
 #include "convoy/comm/group.h"
+#include "convoy/models/gpt2.h"
+#include "convoy/models/llama.h"
+#include "convoy/nn/attention.h"
 #include "convoy/nn/block.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/module_block.h"

@@ -37,6 +37,17 @@ TEST(Dropout, PaddingALongerSequenceKeepsTheMask) {
   EXPECT_TRUE(at::equal(large, dropout_mask({2, 3, 9, 9}, 0.3, context_for({0, 1}), 0)));
 }
 
+TEST(Dropout, LongRowsOfManyHeadsDoNotRepeatThemselves) {
+  const int64_t length = 1 << 17;
+  auto head = [&](int64_t index) {
+    return dropout_mask({1, 1, 1, 256}, 0.5, context_for({0}), 0, {32, length, length},
+                        {index, 0, 0});
+  };
+  EXPECT_TRUE(at::equal(head(0), dropout_mask({1, 1, 1, 256}, 0.5, context_for({0}), 0)));
+  EXPECT_FALSE(at::equal(head(0), head(2)));
+  EXPECT_FALSE(at::equal(head(2), head(4)));
+}
+
 TEST(Dropout, EverySiteBlockStepAndSeedDrawsAnew) {
   auto base = dropout_mask({1, 500}, 0.5, context_for({0}), 1);
   EXPECT_FALSE(at::equal(base, dropout_mask({1, 500}, 0.5, context_for({0}), 2)));
