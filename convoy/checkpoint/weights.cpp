@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "convoy/base/error.h"
@@ -23,16 +24,32 @@ const std::map<std::string, at::ScalarType> kDtypes{
     {"I64", at::kLong},  {"I32", at::kInt},  {"I16", at::kShort},     {"I8", at::kChar},
     {"U8", at::kByte},   {"BOOL", at::kBool}};
 
+/// Whether tensors of that dtype may be read into `home`: real numbers into real ones (what they
+/// then hold is looked at), other numbers only into their own.
+bool fits(const std::string& dtype, at::ScalarType home) {
+  const auto found = kDtypes.find(dtype);
+  if (found == kDtypes.end() || !c10::isFloatingType(home)) {
+    return found != kDtypes.end() && found->second == home;
+  }
+  return c10::isFloatingType(found->second);
+}
+
 /// Where the tensors of a file belong.
 using Places = std::vector<nn::NamedTensor>;
 
-Places weight_places(Replica& model) {
+Places parameter_places(Replica& model) {
   auto& arena = model.arena();
-  Places places = model.buffers();
+  Places places;
   for (const auto& slot : arena.all_slots()) {
     auto& flat = slot.param->spec().trainable ? arena.masters() : arena.frozen_values();
     places.push_back({slot.param->spec().name, Arena::view(flat, slot)});
   }
+  return places;
+}
+
+Places weight_places(Replica& model) {
+  Places places = model.buffers();
+  for (auto& place : parameter_places(model)) places.push_back(place);
   return places;
 }
 
@@ -76,6 +93,21 @@ at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& nam
   const auto& entry = file.entry(name);
   return at::from_blob(const_cast<std::byte*>(file.bytes(name).data()), entry.shape,
                        kDtypes.at(entry.dtype));
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const char* what,
+                         std::vector<std::string> wrong) {
+  constexpr size_t kShown = 30;
+  const size_t more = wrong.size() > kShown ? wrong.size() - kShown : 0;
+  wrong.resize(wrong.size() - more);
+  fail<FileError>("checkpoint", "{} {}{}{}", path.string(), what, fmt::join(wrong, "; "),
+                  more > 0 ? fmt::format("; and {} more", more) : "");
+}
+
+/// The largest magnitude says it without an overflow of its own.
+bool is_finite(const at::Tensor& values) {
+  return values.numel() == 0 ||
+         std::isfinite(at::linalg_vector_norm(values, HUGE_VAL).item<double>());
 }
 
 /// Finds each place's tensor in a file and everything that does not fit.
@@ -152,8 +184,7 @@ class Matching {
       return;
     }
     const auto& entry = file_.entry(found->second);
-    if (!readable(found->second) ||
-        at::isFloatingType(kDtypes.at(entry.dtype)) != tensor.is_floating_point()) {
+    if (!fits(entry.dtype, tensor.scalar_type())) {
       wrong_.push_back(fmt::format("{} is {}; expected {}", found->second, entry.dtype,
                                    tensor.is_floating_point() ? "F32, F16 or BF16"
                                                               : "whole numbers"));
@@ -171,12 +202,7 @@ class Matching {
       wrong_.push_back(fmt::format("{} is not in the model{}", name, did_you_mean(name, names)));
     }
     if (wrong_.empty()) return;
-    constexpr size_t kShown = 30;
-    const size_t more = wrong_.size() > kShown ? wrong_.size() - kShown : 0;
-    wrong_.resize(wrong_.size() - more);
-    fail<FileError>("checkpoint", "{} does not fit the model: {}{}", file_.path().string(),
-                    fmt::join(wrong_, "; "),
-                    more > 0 ? fmt::format("; and {} more", more) : "");
+    refuse(file_.path(), "does not fit the model: ", wrong_);
   }
 
   const formats::SafetensorsFolder& file_;
@@ -206,6 +232,12 @@ void save_weights(const std::filesystem::path& folder, Replica& model, int64_t m
 LoadReport load_weights(const std::filesystem::path& path, Replica& model,
                         const models::WeightLayout& layout) {
   auto report = read(path, weight_places(model), layout);
+  std::vector<std::string> wrong;  // buffers may hold infinities, as masks do
+  for (const auto& [name, tensor] : parameter_places(model)) {
+    const bool drawn = std::count(report.drawn.begin(), report.drawn.end(), name) > 0;
+    if (!drawn && !is_finite(tensor)) wrong.push_back(name);
+  }
+  if (!wrong.empty()) refuse(path, "holds numbers that are not finite: ", wrong);
   model.draw({report.drawn.begin(), report.drawn.end()});
   return report;
 }

@@ -13,6 +13,10 @@ namespace {
 
 const std::vector<std::string> kWhen{"no", "steps", "epoch"};
 
+// AdamW divides by 1 - beta^t and by epsilon plus a root that may be 0, in fp32.
+constexpr double kBelowOne = 0.99999999;
+constexpr double kAboveZero = 1e-37;
+
 }  // namespace
 
 void TrainingArguments::declare(OptionTable& t) {
@@ -36,9 +40,9 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "learning_rate", learning_rate, "peak learning rate of AdamW").at_least(0);
   t.add(s, "weight_decay", weight_decay, "decay of all but biases and normalisation weights")
       .at_least(0);
-  t.add(s, "adam_beta1", adam_beta1, "AdamW's first decay rate").within(0, 1);
-  t.add(s, "adam_beta2", adam_beta2, "AdamW's second decay rate").within(0, 1);
-  t.add(s, "adam_epsilon", adam_epsilon, "AdamW's epsilon").at_least(0);
+  t.add(s, "adam_beta1", adam_beta1, "AdamW's first decay rate").within(0, kBelowOne);
+  t.add(s, "adam_beta2", adam_beta2, "AdamW's second decay rate").within(0, kBelowOne);
+  t.add(s, "adam_epsilon", adam_epsilon, "AdamW's epsilon").at_least(kAboveZero);
   t.add(s, "max_grad_norm", max_grad_norm, "clip the gradient to this norm; 0 = never").at_least(0);
   t.add(s, "lr_scheduler_type", lr_scheduler_type, "how the learning rate changes")
       .choice(optim::lr_schedule_types());

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 
+#include <cmath>
 #include <fstream>
 #include <limits>
 
@@ -38,7 +39,13 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const std::s
       }
       for (int64_t j = 0; j < k; ++j) {
         float score = values.data_ptr<float>()[i * k + j];
-        if (std::isinf(score)) break;
+        if (score == -std::numeric_limits<float>::infinity()) break;  // the rest was seen
+        if (!std::isfinite(score)) {
+          fail<NumericError>("train",
+                             "the scores of row {} are not finite; got {}; look for extreme values "
+                             "in the data, or try without fp16",
+                             row.row, score);
+        }
         row.ids.push_back(ids.data_ptr<int64_t>()[i * k + j]);
         row.scores.push_back(score);
       }
