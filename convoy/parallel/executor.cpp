@@ -278,16 +278,26 @@ void Executor::start_reduce(Pass& pass, int64_t bucket) {
 
 void Executor::reduce_loss(Pass& pass) {
   auto& result = pass.result;
-  auto totals = at::zeros({2 + group_.size()}, at::kDouble);
+  auto totals = at::zeros({2 + 2 * group_.size()}, at::kDouble);
   auto* values = totals.data_ptr<double>();
+  auto* steps = values + 2 + group_.size();
   values[0] = result.loss_sum;
   values[1] = result.count;
   // Each rank's word: 1 for a loss that is not finite, and twice the signal that asked it to stop.
   const int stop = pass.input.stop_signal == nullptr ? 0 : pass.input.stop_signal->load();
   values[2 + group_.rank()] = (std::isfinite(result.loss_sum) ? 0 : 1) + 2 * stop;
+  steps[group_.rank()] = static_cast<double>(pass.input.step);
   const auto start = Clock::now();
   group_.all_reduce(totals, comm::ReduceOp::Sum, "reduce loss");
   result.wait_seconds += seconds_since(start);
+  for (int rank = 1; rank < group_.size(); ++rank) {
+    if (steps[rank] == steps[0]) continue;
+    for (auto& handle : pass.handles) handle.wait();
+    fail<CommunicationError>("train",
+                             "the ranks are not at the same step: rank 0 makes step {}, rank {} "
+                             "step {}; try to start them from the same checkpoint",
+                             steps[0] + 1, rank, steps[rank] + 1);
+  }
   for (int rank = 0; rank < group_.size(); ++rank) {
     result.stop_signal = std::max(result.stop_signal, static_cast<int>(values[2 + rank]) / 2);
   }
