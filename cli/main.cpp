@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/launch.h"
@@ -30,6 +32,16 @@ bool tells_of_memory(std::string_view message) {
     if (message.find(part) != std::string_view::npos) return true;
   }
   return false;
+}
+
+std::string lost_output(const std::error_code& why) {
+  return fmt::format("[cli] cannot write to the standard output: {}", why.message());
+}
+
+/// What was printed and did not arrive is an error.
+void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw FileError(lost_output({errno, std::generic_category()}));
 }
 
 /// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
@@ -143,6 +155,7 @@ int main(int argc, char** argv) {
   if (const char* file = std::getenv("CONVOY_STATUS_FILE")) publish_activity_to_file(file);
   try {
     code = run(argc, argv);
+    if (code == kOk) check_output();
   } catch (const UsageError& error) {
     leave("UsageError", error.what(), kUsage);
   } catch (const FileError& error) {
@@ -156,6 +169,10 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     leave("OutOfMemory", out_of_memory(""), kFailed);
   } catch (const std::exception& error) {
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && std::ferror(stdout) != 0) {
+      leave("FileError", lost_output(system->code()), kFailed);
+    }
     const auto line = first_line(error.what());
     if (tells_of_memory(line)) leave("OutOfMemory", out_of_memory(line), kFailed);
     leave("Exception", line, kFailed);

@@ -38,6 +38,21 @@ data::ItemNames item_names(const fs::path& folder) {
   return {};
 }
 
+/// Refuses to write over what is read.
+void keep_inputs(const PredictOptions& options, const std::string& data) {
+  std::vector<fs::path> inputs;
+  const data::Dataset dataset(data);
+  for (const auto& part : dataset.files()) inputs.push_back(part.path());
+  for (const auto& place : {fs::path(options.folder), fs::path(options.folder) / ".."}) {
+    inputs.push_back(place / "items.parquet");
+  }
+  for (const auto& input : inputs) {
+    if (!same_file(input, options.output)) continue;
+    fail<UsageError>("cli", "--output {} would replace the input {}; try another name",
+                     options.output, input.string());
+  }
+}
+
 void show(const tasks::Recommendation& row, const data::ItemNames& names) {
   constexpr size_t kShown = 3;
   std::vector<std::string> before;
@@ -70,6 +85,7 @@ int run_predict(const PredictOptions& options) {
   train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job);
   trainer.load_weights(options.folder);
 
+  if (!options.output.empty()) keep_inputs(options, name);
   std::unique_ptr<tasks::RecommendationWriter> writer;
   if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
   int64_t rows = 0;

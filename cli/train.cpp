@@ -47,7 +47,7 @@ int run_train(const TrainOptions& options) {
     auto metrics = trainer.evaluate();
     trainer.save_metrics("eval", metrics);
     if (job.is_main() && !arguments.output.quiet) {
-      fmt::print("evaluated: {}\n", train::metrics_text(metrics));
+      train::show_progress(fmt::format("evaluated: {}\n", train::metrics_text(metrics)));
     }
   }
   return 0;

@@ -3,12 +3,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <random>
+#include <regex>
 #include <sstream>
 
 #include "convoy/base/error.h"
+#include "convoy/base/host_name.h"
 
 namespace convoy {
 namespace fs = std::filesystem;
@@ -17,13 +22,6 @@ namespace {
 
 std::string reason() {
   return std::strerror(errno);
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    fail<FileError>("files", "cannot create folder {}: {}", folder.string(), error.message());
 }
 
 void sync_path(const fs::path& path, bool folder) {
@@ -38,6 +36,10 @@ void sync_path(const fs::path& path, bool folder) {
   }
 }
 
+void sync_parent(const fs::path& path) {
+  sync_path(path.has_parent_path() ? path.parent_path() : fs::path("."), true);
+}
+
 void rename_and_sync(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
@@ -45,19 +47,34 @@ void rename_and_sync(const fs::path& from, const fs::path& to) {
     fail<FileError>("files", "cannot rename {} to {}: {}", from.string(), to.string(),
                     error.message());
   }
-  sync_path(to.has_parent_path() ? to.parent_path() : fs::path("."), true);
+  sync_parent(to);
 }
 
-constexpr std::string_view kUnfinished = ".tmp";
+constexpr const char* kReplaced = ".old";
 
-/// A hidden neighbour of `path`, unique to this process.
+/// A hidden neighbour of `path`, of a name that no other writer on any host takes.
 fs::path neighbour(const fs::path& path) {
   auto clean = path.has_filename() ? path : path.parent_path();
-  return clean.parent_path() /
-         fmt::format(".{}.{}{}", clean.filename().string(), ::getpid(), kUnfinished);
+  auto host = host_name().substr(0, 20);
+  std::replace_if(host.begin(), host.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  return clean.parent_path() / fmt::format(".{}.{}-{}-{:08x}.tmp",
+                                           clean.filename().string().substr(0, 200), host,
+                                           ::getpid(), std::random_device()());
 }
 
 }  // namespace
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    fail<FileError>("files", "cannot create folder {}: {}", folder.string(), error.message());
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
 
 std::string read_file(const fs::path& path) {
   std::error_code error;
@@ -105,8 +122,6 @@ void write_file(const fs::path& path, std::string_view content) {
 AtomicFolder::AtomicFolder(fs::path final_path)
     : final_(final_path.has_filename() ? std::move(final_path) : final_path.parent_path()),
       temporary_(neighbour(final_)) {
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
   make_folder(temporary_);
 }
 
@@ -120,24 +135,62 @@ void AtomicFolder::commit() {
     sync_path(entry.path(), entry.is_directory());
   }
   sync_path(temporary_, true);
-  fs::path old;
   if (fs::exists(final_)) {
-    old = temporary_.string() + ".old";
-    rename_and_sync(final_, old);
+    replace();
+  } else {
+    rename_and_sync(temporary_, final_);
   }
-  rename_and_sync(temporary_, final_);
   committed_ = true;
-  std::error_code ignored;
-  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
-void remove_unfinished(const fs::path& folder, std::string_view prefix) {
+void AtomicFolder::replace() {
+  std::error_code ignored;
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_parent(final_);
+    fs::remove_all(temporary_, ignored);
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) {
+    fail<FileError>("files", "cannot rename {} to {}: {}", temporary_.string(), final_.string(),
+                    reason());
+  }
+  // A file system that cannot exchange: remove_unfinished() puts the old one back after a kill.
+  const fs::path old = temporary_.string() + kReplaced;
+  rename_and_sync(final_, old);
+  try {
+    rename_and_sync(temporary_, final_);
+  } catch (const FileError&) {
+    fs::rename(old, final_, ignored);
+    throw;
+  }
+  fs::remove_all(old, ignored);
+}
+
+void remove_whole(const fs::path& folder) {
+  const auto nameless = neighbour(folder);
+  std::error_code ignored;
+  fs::rename(folder, nameless, ignored);
+  fs::remove_all(nameless, ignored);
+}
+
+void remove_unfinished(const fs::path& folder, const std::vector<std::string>& prefixes) {
+  static const std::regex unfinished(R"(\.(.+)\.\w+-\d+-[0-9a-f]{8}\.tmp(\.old)?)");
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const auto name = entry.path().filename().string();
-    if (name.starts_with(fmt::format(".{}", prefix)) &&
-        name.find(kUnfinished) != std::string::npos) {
-      fs::remove_all(entry.path(), error);
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(folder, error)) entries.push_back(entry.path());
+  for (const auto& path : entries) {
+    const auto name = path.filename().string();
+    std::smatch parts;
+    if (!std::regex_match(name, parts, unfinished)) continue;
+    const auto final_name = parts[1].str();
+    const bool wanted =
+        std::any_of(prefixes.begin(), prefixes.end(),
+                    [&](const std::string& prefix) { return final_name.starts_with(prefix); });
+    if (!wanted) continue;
+    if (parts[2].matched && !fs::exists(folder / final_name, error)) {
+      rename_and_sync(path, folder / final_name);
+    } else {
+      fs::remove_all(path, error);
     }
   }
 }

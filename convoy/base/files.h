@@ -3,8 +3,15 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convoy {
+
+/// Creates the folder and its parents. Throws FileError.
+void make_folder(const std::filesystem::path& folder);
+
+/// Whether both paths lead to the same file or folder, which is there.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// The whole content of a file. Throws FileError when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
@@ -42,18 +49,27 @@ class AtomicFolder {
 
   const std::filesystem::path& temporary() const { return temporary_; }
 
-  /// Flushes every file, then renames; a folder already at the final place is replaced.
+  /// Flushes every file, then renames; a folder already at the final place is replaced, and at no
+  /// moment absent where the file system can exchange two names (else see remove_unfinished).
   void commit();
 
  private:
+  void replace();
+
   std::filesystem::path final_;
   std::filesystem::path temporary_;
   bool committed_ = false;
 };
 
+/// Removes a folder that nobody shall find in parts: it loses its name first. What cannot be
+/// removed stays.
+void remove_whole(const std::filesystem::path& folder);
+
 /// Removes what processes that were killed left of AtomicFiles and AtomicFolders in `folder` whose
-/// final names begin with `prefix`. Others must not be writing there.
-void remove_unfinished(const std::filesystem::path& folder, std::string_view prefix);
+/// final names begin with one of `prefixes`; a folder that was being replaced is put back. Others
+/// must not be writing such there.
+void remove_unfinished(const std::filesystem::path& folder,
+                       const std::vector<std::string>& prefixes);
 
 /// Makes a new folder that only its owner can enter, in the system's temporary place.
 std::filesystem::path unique_folder(std::string_view prefix);

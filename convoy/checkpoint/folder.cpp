@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 
 namespace convoy::checkpoint {
@@ -37,9 +38,11 @@ void rotate_checkpoints(const fs::path& run, int64_t keep, const std::vector<fs:
   auto surplus = static_cast<int64_t>(all.size()) - keep;
   for (const auto& [step, path] : all) {
     if (surplus <= 0) return;
-    if (std::find(spare.begin(), spare.end(), path) != spare.end()) continue;
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
+    const bool spared = std::any_of(spare.begin(), spare.end(), [&path](const fs::path& other) {
+      return same_file(path, other);  // however it is spelled
+    });
+    if (spared) continue;
+    remove_whole(path);
     --surplus;
   }
 }

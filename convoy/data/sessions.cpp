@@ -264,7 +264,9 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
 
   const Material material{events, order, items, categories};
   const auto columns = list_columns_of(events);
-  FileSet files(options.output);
+  auto inputs = options.inputs;
+  inputs.push_back(options.names);
+  FileSet files(options.output, std::move(inputs));
   {
     SessionWriter train = files.sessions("train.parquet", columns, options.row_group_size);
     write_train(options, material, train, report);

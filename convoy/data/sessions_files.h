@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/data/sessions_writer.h"
 
@@ -16,11 +17,18 @@ namespace convoy::data {
 /// Files that are written beside their final places and take them together.
 class FileSet {
  public:
-  explicit FileSet(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  /// `inputs` are not to be replaced.
+  explicit FileSet(std::filesystem::path folder, std::vector<std::filesystem::path> inputs = {})
+      : folder_(std::move(folder)), inputs_(std::move(inputs)) {}
 
-  /// Where to write the file of that final name.
+  /// Where to write the file of that final name. Throws UsageError when that is an input.
   const std::filesystem::path& add(const std::string& name) {
     finals_.push_back(folder_ / name);
+    for (const auto& input : inputs_) {
+      if (!same_file(input, finals_.back())) continue;
+      fail<UsageError>("data", "the output {} would replace the input {}; try another --output",
+                       finals_.back().string(), input.string());
+    }
     files_.push_back(std::make_unique<AtomicFile>(finals_.back()));
     return files_.back()->temporary();
   }
@@ -39,6 +47,7 @@ class FileSet {
 
  private:
   std::filesystem::path folder_;
+  std::vector<std::filesystem::path> inputs_;
   std::vector<std::filesystem::path> finals_;
   std::vector<std::unique_ptr<AtomicFile>> files_;
 };

@@ -153,9 +153,14 @@ void write_safetensors_folder(const fs::path& folder, std::span<const TensorView
     write_file(folder / kWeightsIndex, index.dump(2) + "\n");
     written.insert(kWeightsIndex);
   }
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  remove_weights(folder, written);
+}
+
+void remove_weights(const fs::path& folder, const std::set<std::string>& but) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
     const auto name = entry.path().filename().string();
-    if (is_weights_name(name) && !written.contains(name)) fs::remove(entry.path());
+    if (is_weights_name(name) && !but.contains(name)) fs::remove(entry.path(), error);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,5 +54,8 @@ class SafetensorsFolder {
 /// index. Weights that were in the folder before are removed.
 void write_safetensors_folder(const std::filesystem::path& folder,
                               std::span<const TensorView> tensors, size_t max_shard_bytes);
+
+/// Removes weights and their index from `folder`, all but those files.
+void remove_weights(const std::filesystem::path& folder, const std::set<std::string>& but = {});
 
 }  // namespace convoy::formats

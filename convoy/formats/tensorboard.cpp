@@ -7,6 +7,8 @@
 #include <chrono>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/host_name.h"
 
 namespace convoy::formats {
 
@@ -70,25 +72,21 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  make_folder(folder);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  char host[256] = "localhost";
-  gethostname(host, sizeof(host) - 1);
-  path_ = folder / fmt::format("events.out.tfevents.{}.{}.{}", seconds, host, getpid());
-  out_.open(path_, std::ios::binary);
-  if (!out_) {
-    fail<FileError>("formats", "cannot write {}; expected a folder that can be written",
-                    path_.string());
-  }
+  path_ = folder / fmt::format("events.out.tfevents.{}.{}.{}", seconds, host_name(), getpid());
+  out_.emplace(path_, /*keep=*/false);
   auto event = new_event();
   put_bytes(event, kFileVersion, "brain.Event:2");
-  write_record(event);
+  if (const auto trouble = write_record(event); !trouble.empty()) {
+    fail<FileError>("formats", "{}", trouble);
+  }
 }
 
-void TensorboardWriter::add_scalars(const std::map<std::string, double>& values, int64_t step) {
+std::string TensorboardWriter::add_scalars(const std::map<std::string, double>& values,
+                                           int64_t step) {
   std::string summary;
   for (const auto& [tag, number] : values) {
     std::string value;
@@ -101,18 +99,16 @@ void TensorboardWriter::add_scalars(const std::map<std::string, double>& values,
   put_key(event, kStep, kVarint);
   put_varint(event, static_cast<uint64_t>(step));
   put_bytes(event, kSummary, summary);
-  write_record(event);
+  return write_record(event);
 }
 
-void TensorboardWriter::write_record(std::string_view event) {
+std::string TensorboardWriter::write_record(std::string_view event) {
   std::string record;
   put_fixed(record, static_cast<uint64_t>(event.size()));
   put_fixed(record, masked_crc(record));
   record.append(event);
   put_fixed(record, masked_crc(event));
-  out_.write(record.data(), static_cast<std::streamsize>(record.size()));
-  out_.flush();
-  if (!out_) fail<FileError>("formats", "cannot write {}; is the disk full?", path_.string());
+  return out_->append(record);
 }
 
 }  // namespace convoy::formats

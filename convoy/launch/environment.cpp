@@ -208,7 +208,9 @@ RankEnvironment detect_environment(const GetEnv& get) {
   if (out.error_file.empty()) out.error_file = env.text("TORCHELASTIC_ERROR_FILE");
   out.restart_count = std::max(env.number("TORCHELASTIC_RESTART_COUNT", 0).value_or(0),
                                env.number("CONVOY_ROUND", 0).value_or(0));
-  parse_number(env.text("CONVOY_JOB_START"), out.job_start);
+  out.job_id = env.text("TORCHELASTIC_RUN_ID");
+  if (out.job_id == "none") out.job_id.clear();  // what torchrun says when nobody chose one
+  if (env.has("CONVOY_JOB_START")) out.job_id += "@" + env.text("CONVOY_JOB_START");
 
   const bool in_step = inside_slurm_step(env);
   if (env.has("RANK")) {

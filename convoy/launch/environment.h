@@ -22,7 +22,7 @@ struct RankEnvironment {
   std::string source = "none";
   std::string error_file;  ///< where a failing rank leaves its reason, or ""
   int restart_count = 0;   ///< how often the ranks were started before, whatever the reason
-  double job_start = 0;    ///< when they were first, seconds since 1970; 0: nobody told
+  std::string job_id;      ///< the same over all starts, another for each job; "": nobody told
   bool uses_agent_store =
       false;  ///< the launcher already serves a store at master_addr:master_port
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 
 #include "convoy/base/activity.h"
@@ -38,11 +37,6 @@ void read_torch_form(const Json& message, RankError& out) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
-}
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

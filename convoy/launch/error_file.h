@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convoy/base/host_name.h"
 #include "convoy/launch/environment.h"
 
 namespace convoy::launch {
@@ -34,7 +35,7 @@ bool write_error_file(const RankEnvironment& environment, std::string_view kind,
 /// Reads an error file, convoy's or torch's. Empty when there is none or it makes no sense.
 std::optional<RankError> read_error_file(const std::filesystem::path& path);
 
-std::string host_name();
+using convoy::host_name;
 
 /// Seconds since 1970.
 double wall_time();

@@ -1,12 +1,11 @@
 #include "convoy/train/console.h"
 
 #include <fmt/format.h>
+#include <stdio_ext.h>
 
 #include <cstdio>
-#include <fstream>
 #include <set>
 
-#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
 
@@ -15,8 +14,21 @@ namespace convoy::train {
 namespace {
 
 template <class... Args>
+void print(fmt::format_string<Args...> format, Args&&... args) {
+  const auto text = fmt::format(format, std::forward<Args>(args)...);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+/// Progress is no result: a run goes on where nobody can take it.
+void flush() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  ::__fpurge(stdout);  // else it would be an error at the end
+  std::clearerr(stdout);
+}
+
+template <class... Args>
 void item(const char* label, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print("  {:<15}{}\n", label, fmt::format(format, std::forward<Args>(args)...));
+  print("  {:<15}{}\n", label, fmt::format(format, std::forward<Args>(args)...));
 }
 
 std::string share_text(const std::vector<data::RankShare>& shares) {
@@ -39,18 +51,14 @@ class Console : public Callback {
   void on_train_begin(const RunInfo& info) override {
     const auto& job = *info.job;
     const auto& arguments = *info.arguments;
-    if (!arguments.output.dir.empty()) {
-      auto path = std::filesystem::path(arguments.output.dir) / "log.jsonl";
-      log_.open(path, info.first_step > 0 ? std::ios::app : std::ios::trunc);
-    }
     if (quiet_) return;
-    for (const auto& warning : info.warnings) fmt::print("warning: {}\n", warning);
-    fmt::print("training\n");
+    for (const auto& warning : info.warnings) print("warning: {}\n", warning);
+    print("training\n");
     item("strategy", "{} ({})", job.strategy, job.reason);
     item("ranks", "{} x {} {}, {} on {}", job.num_ranks(), job.threads,
          job.threads == 1 ? "thread" : "threads", job.devices[0].str(), launch::host_name());
     for (const auto& line : split(seats_table(info.seats), '\n')) {
-      if (!line.empty()) fmt::print("    {}\n", line);
+      if (!line.empty()) print("    {}\n", line);
     }
     if (job.group.size() > 1) item("collectives", "{}", job.group.engine());
     if (!job.faster.empty()) item("hint", "{}", job.faster);
@@ -78,70 +86,66 @@ class Console : public Callback {
     if (!info.resumed_from.empty()) {
       item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
     }
-    std::fflush(stdout);
+    flush();
   }
 
   void on_log(const LogRecord& r) override {
-    write(r.to_json());
     if (quiet_) return;
     auto width = std::to_string(r.max_steps).size();
-    fmt::print(
+    print(
         "step {:>{}}/{}  epoch {:6.2f}  loss {:8.4f}  grad {:7.3f}  lr {:.2e}  {:>7.0f} "
         "samples/s  mem {}",
         r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
         r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
-    if (r.data_wait_percent >= 1) fmt::print("  data {:.0f} %", r.data_wait_percent);
-    if (r.comm_wait_percent >= 0.05) fmt::print("  comm {:.1f} %", r.comm_wait_percent);
-    if (r.loss_scale > 0) fmt::print("  scale {:g}", r.loss_scale);
-    if (r.skipped_steps > 0) fmt::print("  skipped {}", r.skipped_steps);
-    if (r.step < r.max_steps) fmt::print("  left {}", human_seconds(r.seconds_left));
-    fmt::print("\n");
-    std::fflush(stdout);
+    if (r.data_wait_percent >= 1) print("  data {:.0f} %", r.data_wait_percent);
+    if (r.comm_wait_percent >= 0.05) print("  comm {:.1f} %", r.comm_wait_percent);
+    if (r.loss_scale > 0) print("  scale {:g}", r.loss_scale);
+    if (r.skipped_steps > 0) print("  skipped {}", r.skipped_steps);
+    if (r.step < r.max_steps) print("  left {}", human_seconds(r.seconds_left));
+    print("\n");
+    flush();
   }
 
   void on_evaluate(const Metrics& metrics, int64_t step) override {
-    Json line = metrics;
-    line["step"] = step;
-    write(line);
     if (quiet_) return;
-    fmt::print("evaluated after step {}: {}\n", step, metrics_text(metrics));
-    std::fflush(stdout);
+    print("evaluated after step {}: {}\n", step, metrics_text(metrics));
+    flush();
   }
 
   void on_save(const std::filesystem::path& path) override {
-    if (!quiet_) fmt::print("saved {}\n", path.string());
-    std::fflush(stdout);
+    if (!quiet_) print("saved {}\n", path.string());
+    flush();
   }
 
   void on_message(const std::string& text) override {
-    write({{"message", text}});
-    if (!quiet_) fmt::print("{}\n", text);
-    std::fflush(stdout);
+    if (!quiet_) {
+      show_progress(text + "\n");
+    } else if (text.starts_with("warning: ")) {
+      fmt::print(stderr, "{}\n", text);
+    }
   }
 
   void on_train_end(const Metrics& metrics) override {
-    write(Json(metrics));
     if (quiet_) return;
-    fmt::print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
-               human_seconds(metrics.at("train_runtime")), metrics.at("train_samples_per_second"),
-               metrics.at("train_final_loss"),
-               human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
+          human_seconds(metrics.at("train_runtime")), metrics.at("train_samples_per_second"),
+          metrics.at("train_final_loss"), human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     const double waited = metrics.at("train_comm_wait_percent");
-    if (waited >= 0.05) fmt::print(", waited for other ranks {:.1f} % of the time", waited);
-    fmt::print("\n");
-    std::fflush(stdout);
+    if (waited >= 0.05) print(", waited for other ranks {:.1f} % of the time", waited);
+    print("\n");
+    flush();
   }
 
  private:
-  void write(const Json& line) {
-    if (log_.is_open()) log_ << line.dump() << std::endl;
-  }
-
   bool quiet_;
-  std::ofstream log_;
 };
 
 }  // namespace
+
+void show_progress(const std::string& text) {
+  print("{}", text);
+  flush();
+}
 
 std::string metrics_text(const Metrics& metrics) {
   std::vector<std::string> parts;

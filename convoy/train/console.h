@@ -7,9 +7,12 @@
 
 namespace convoy::train {
 
-/// Prints a banner, a line per log record and the evaluations, and writes all of it as JSON lines
-/// to `log.jsonl` in the output folder. `quiet`: the file only. Every Trainer has one.
+/// Prints a banner, a line per log record and the evaluations. `quiet`: errors and warnings only.
+/// Every Trainer has one.
 std::shared_ptr<Callback> make_console(bool quiet);
+
+/// Prints what is no result, such as progress: a run goes on where nobody can take it.
+void show_progress(const std::string& text);
 
 /// "loss 6.1200  ndcg@10 0.0312 ..." for people.
 std::string metrics_text(const Metrics& metrics);

@@ -15,6 +15,7 @@ Json TrainerState::to_json() const {
           {"step_samples", step_samples},
           {"data_seed", data_seed},
           {"data_order", data_order},
+          {"job_id", job_id},
           {"logged_loss_sum", logged_loss_sum},
           {"logged_steps", logged_steps},
           {"total_loss_sum", total_loss_sum},
@@ -46,6 +47,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     json.at("step_samples").get_to(state.step_samples);
     json.at("data_seed").get_to(state.data_seed);
     json.at("data_order").get_to(state.data_order);
+    state.job_id = json.value("job_id", "");
     json.at("logged_loss_sum").get_to(state.logged_loss_sum);
     json.at("logged_steps").get_to(state.logged_steps);
     json.at("total_loss_sum").get_to(state.total_loss_sum);

@@ -20,6 +20,7 @@ struct TrainerState {
   int64_t step_samples = 0;    ///< of a full step over all ranks
   uint64_t data_seed = 0;
   std::string data_order;  ///< what else the order of an epoch's samples depends on
+  std::string job_id;      ///< of the job that saved it; "" = its launcher told none
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;
   int64_t logged_steps = 0;
@@ -27,8 +28,9 @@ struct TrainerState {
   // The loss scale of fp16, and the steps that an overflow made it skip.
   optim::LossScale loss_scale;
   int64_t skipped_steps = 0;
-  // The best evaluation so far: which metric, its value, its step (-1 = none yet), where its
-  // checkpoint is if one was saved, and the evaluations since.
+  // The best evaluation so far: which metric, its value, its step (-1 = none yet), its checkpoint
+  // if one was saved (by its name in output.dir, or the whole path of one in another run), and the
+  // evaluations since.
   std::string best_metric_name;
   double best_metric = 0;
   std::string best_model_checkpoint;

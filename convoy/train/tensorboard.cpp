@@ -10,7 +10,8 @@ namespace {
 
 class Tensorboard : public Callback {
  public:
-  explicit Tensorboard(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  Tensorboard(std::filesystem::path folder, std::function<void(const std::string&)> warn)
+      : folder_(std::move(folder)), warn_(std::move(warn)) {}
 
   void on_train_begin(const RunInfo&) override { writer_.emplace(folder_); }
 
@@ -20,7 +21,7 @@ class Tensorboard : public Callback {
     for (const auto& [key, value] : json.items()) {
       if (key != "step") values["train/" + key] = value.get<double>();
     }
-    writer_->add_scalars(values, record.step);
+    tell(writer_->add_scalars(values, record.step));
   }
 
   void on_evaluate(const Metrics& metrics, int64_t step) override {
@@ -31,18 +32,26 @@ class Tensorboard : public Callback {
       const bool plain = key.rfind(kPrefix, 0) != 0;
       values[plain ? "eval/" + key : "eval/" + key.substr(kPrefix.size())] = value;
     }
-    writer_->add_scalars(values, step);
+    tell(writer_->add_scalars(values, step));
   }
 
+  void on_train_end(const Metrics&) override { tell(writer_->flush()); }
+
  private:
+  void tell(const std::string& trouble) {
+    if (!trouble.empty()) warn_(trouble);
+  }
+
   std::filesystem::path folder_;
+  std::function<void(const std::string&)> warn_;
   std::optional<formats::TensorboardWriter> writer_;
 };
 
 }  // namespace
 
-std::shared_ptr<Callback> make_tensorboard(std::filesystem::path folder) {
-  return std::make_shared<Tensorboard>(std::move(folder));
+std::shared_ptr<Callback> make_tensorboard(std::filesystem::path folder,
+                                           std::function<void(const std::string&)> warn) {
+  return std::make_shared<Tensorboard>(std::move(folder), std::move(warn));
 }
 
 }  // namespace convoy::train

@@ -4,15 +4,36 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
+
+namespace {
+
+/// The profiler does not say when the disk was full: its last words, which follow the events, must
+/// be there.
+void check_whole(const fs::path& file, const fs::path& shown) {
+  constexpr std::streamoff kEnd = 300;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const auto size = std::max<std::streamoff>(0, in.tellg());
+  in.seekg(std::max<std::streamoff>(0, size - kEnd));
+  const auto end = trim(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (end.ends_with('}') && end.find("\"traceName\"") != std::string::npos) return;
+  fail<FileError>("train", "the trace {} could not be written whole; is the disk full?",
+                  shown.string());
+}
+
+}  // namespace
 
 struct Trace::Recording {
   fs::path path;
@@ -60,15 +81,16 @@ bool Trace::end_step() {
 }
 
 fs::path Trace::finish() {
-  fs::path written;
-  if (recording_ && recording_->running) {
-    written = recording_->path;
-    AtomicFile file(written);
-    profiler::disableProfiler()->save(file.temporary().string());
-    file.commit();
-  }
-  recording_.reset();
-  return written;
+  const auto recording = std::move(recording_);  // ended, whatever becomes of the file
+  if (!recording || !recording->running) return {};
+  const auto result = profiler::disableProfiler();
+  AtomicFile file(recording->path);
+  result->save(file.temporary().string());
+  std::error_code ignored;
+  fs::remove(file.temporary().string() + ".tmp", ignored);  // the profiler's own, if it gave up
+  check_whole(file.temporary(), recording->path);
+  file.commit();
+  return recording->path;
 }
 
 }  // namespace convoy::train

@@ -9,8 +9,10 @@
 #include "convoy/base/fault.h"
 #include "convoy/base/files.h"
 #include "convoy/optim/lr_schedule.h"
+#include "convoy/train/agree.h"
 #include "convoy/train/clock.h"
 #include "convoy/train/console.h"
+#include "convoy/train/log_file.h"
 #include "convoy/train/tensorboard.h"
 
 namespace convoy::train {
@@ -46,13 +48,15 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   may_resume_ = from != "false" && from != "False";
   if (!may_resume_) from.clear();
   if (from == "true" || from == "True") from = "latest";
+  const auto told = [this](const std::string& text) { warn(text); };
+  add_callback(make_log_file(told));
   add_callback(make_console(arguments_.output.quiet));
   // Errors now rather than at the first evaluation.
   arguments_.check(train_data_ != nullptr, eval_data_ != nullptr);
   per_device(arguments_.per_device_train_batch_size);
   if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
   if (arguments_.report_to == "tensorboard") {
-    add_callback(make_tensorboard(arguments_.events_folder()));
+    add_callback(make_tensorboard(arguments_.events_folder(), told));
   }
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
@@ -127,8 +131,7 @@ void Trainer::prepare() {
     state_.max_steps = static_cast<int64_t>(
         std::ceil(arguments_.num_train_epochs * static_cast<double>(per_epoch)));
   }
-  resume_after_restart();
-  check_output();
+  state_.job_id = job_.environment.job_id;
   resume();
 
   RunInfo info;
@@ -294,10 +297,17 @@ void Trainer::after_step(bool epoch_end, Clock& clock) {
   clock.resume();
 }
 
-void Trainer::finish_trace() {
+void Trainer::finish_trace() try {
   if (const auto file = trace_.finish(); !file.empty()) {
     say(fmt::format("wrote the trace {}; ui.perfetto.dev shows it", file.string()));
   }
+} catch (const FileError& error) {  // no reason to lose the training, too
+  warn(error.what());
+}
+
+void Trainer::warn(const std::string& text) {
+  say("warning: " + text);
+  if (!job_.is_main()) fmt::print(stderr, "warning: rank {}: {}\n", job_.environment.rank, text);
 }
 
 std::optional<StepCells> Trainer::next_cells() {
@@ -340,7 +350,9 @@ Metrics Trainer::train() {
   inject_fault("start");
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
-  const bool keeps_model = nothing_left && holds_model();
+  const bool keeps_model = nothing_left && ask_main(job_.group, "look for a model", [&] {
+                                             return holds_model();
+                                           }).get<bool>();
   Clock clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {

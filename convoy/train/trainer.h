@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "convoy/base/folder_lock.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/best_model.h"
 #include "convoy/train/callback.h"
@@ -20,6 +21,7 @@ struct ModelFiles {
   Json config;                                ///< `config.json`
   std::map<std::string, std::string> texts;   ///< small files: name -> content
   std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
+  std::vector<std::string> inputs;            ///< what is read; a run never writes beside it
 };
 
 /// Trains a model on a data set: single device, DataParallel or DistributedDataParallel, as the
@@ -84,9 +86,14 @@ class Trainer {
   struct Clock;
 
   void prepare();
-  void check_output();
   void resume();
-  void resume_after_restart();
+  void open_output();
+  void lock_output();
+  void check_output(const std::filesystem::path& dir) const;
+  std::filesystem::path checkpoint_of_this_job();
+  std::filesystem::path checkpoint_to_resume();
+  Json load_checkpoint(const std::filesystem::path& folder);
+  std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
   std::optional<StepCells> next_cells();
   /// For tests, see base/fault.h.
   void inject_fault(const char* phase);
@@ -111,11 +118,13 @@ class Trainer {
     return stopped_early_ || stopped_by_ != 0 || state_.global_step >= state_.max_steps;
   }
   std::filesystem::path checkpoint_path(int64_t step) const;
+  std::filesystem::path best_path() const;
   void save_checkpoint();
   void save_model();
   void check_same_model(const std::filesystem::path& checkpoint) const;
   void save_model_files(const std::filesystem::path& folder);
   void add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps);
+  void warn(const std::string& text);
   double learning_rate(int64_t step) const;
   int64_t per_device(int64_t configured) const;
   int64_t every(double value) const;
@@ -134,6 +143,7 @@ class Trainer {
   std::unique_ptr<parallel::Strategy> strategy_;
   ModelFiles files_;
   MakeScorer make_scorer_;
+  FolderLock lock_;  // of output.dir, on the main rank
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::unique_ptr<BatchStream> stream_;
   TrainerState state_;

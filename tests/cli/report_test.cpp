@@ -63,8 +63,9 @@ TEST_F(Report, EarlyStoppingEndsWithTheBestModel) {
   const auto last = state["global_step"].get<int64_t>();
   EXPECT_EQ(last, best + 2 * 15) << "two epochs of 15 steps after the best";
   expect("the model is the best one, of step " + std::to_string(best));
-  const auto checkpoint = "out/checkpoint-" + std::to_string(best);
-  EXPECT_EQ(state["best_model_checkpoint"], checkpoint);
+  const auto name = "checkpoint-" + std::to_string(best);
+  const auto checkpoint = "out/" + name;
+  EXPECT_EQ(state["best_model_checkpoint"], name);
   EXPECT_EQ(read_file(folder_ / "out/model.safetensors"),
             read_file(folder_ / checkpoint / "model.safetensors"));
   EXPECT_TRUE(fs::exists(folder_ / ("out/checkpoint-" + std::to_string(last)) / "config.json"))

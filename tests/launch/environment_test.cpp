@@ -93,8 +93,17 @@ TEST(Environment, EveryNewStartCounts) {
                                            {"CONVOY_ROUND", "3"},
                                            {"CONVOY_JOB_START", "1700000000.5"}}));
   EXPECT_EQ(env.restart_count, 3);
-  EXPECT_EQ(env.job_start, 1700000000.5);
   EXPECT_EQ(detect(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})).restart_count, 1);
+}
+
+TEST(Environment, AJobKeepsItsIdOverAllStarts) {
+  EXPECT_EQ(detect(kTorchrun).job_id, "x");
+  EXPECT_EQ(detect(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).job_id, "");
+  const Variables launched = {{"CONVOY_JOB_START", "1700000000.5"}};
+  const Variables again = {{"CONVOY_JOB_START", "1700000000.5"}, {"CONVOY_ROUND", "3"}};
+  EXPECT_EQ(detect(with(kTorchrun, launched)).job_id, "x@1700000000.5");
+  EXPECT_EQ(detect(with(kTorchrun, again)).job_id, "x@1700000000.5");
+  EXPECT_EQ(detect({}).job_id, "");
 }
 
 TEST(Environment, RanksSetByHandShareTheHost) {

@@ -165,6 +165,9 @@ train::ModelFiles session_files(const SessionModel& session, const DataArguments
   files.config = session.model.to_json();
   files.texts["schema.json"] = session.schema.to_json();
   if (auto items = data.items_file(); !items.empty()) files.copies.push_back(items);
+  for (const auto& input : {data.schema_file(), data.train_file(), data.valid_file()}) {
+    if (!input.empty()) files.inputs.push_back(input);
+  }
   return files;
 }
 

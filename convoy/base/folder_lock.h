@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace convoy {
+
+/// The right of one process to write into a folder. It lasts until the last copy is gone, or until
+/// the process ends in whatever way, for the kernel takes it back. Several of one process share it.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  /// Tries to get it, by a lock on the file `.lock` in `folder`; creates both. Throws FileError
+  /// when they cannot be written.
+  explicit FolderLock(const std::filesystem::path& folder);
+
+  bool held() const { return file_ != nullptr; }
+  /// Who has it: "process 123 on node7"; "" when no other has.
+  const std::string& holder() const { return holder_; }
+  /// Why nobody can have it here: the file system has no locks; "" when it has.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  struct File;
+  void take(const std::filesystem::path& path);
+
+  std::shared_ptr<const File> file_;
+  std::string holder_;
+  std::string trouble_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,47 @@
+#include "convoy/base/append_file.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "tests/base/small_disk.h"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(AppendFiles, ADiskThatIsFullForAWhileCostsNoRecord) {
+  const auto folder = unique_folder("convoy-test");
+  const auto path = folder / "log";
+  AppendFile file(path, false);
+  EXPECT_EQ(file.append("one\n"), "");
+  {
+    const SmallDisk disk(6);  // takes half of the next record
+    EXPECT_EQ(file.append("two\n"),
+              path.string() +
+                  " takes no more (File too large); what follows waits in memory until "
+                  "it does");
+    EXPECT_EQ(read_file(path), "one\n") << "no half record";
+    EXPECT_EQ(file.append("three\n"), "") << "said once";
+    EXPECT_EQ(file.flush(), path.string() + " lacks its last 10 B: File too large");
+  }
+  EXPECT_EQ(file.append("four\n"), "");
+  EXPECT_EQ(read_file(path), "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(file.flush(), "");
+  fs::remove_all(folder);
+}
+
+TEST(AppendFiles, KeepsOrEmptiesWhatIsThere) {
+  const auto folder = unique_folder("convoy-test");
+  write_file(folder / "log", "one\n");
+  EXPECT_EQ(AppendFile(folder / "log", true).append("two\n"), "");
+  EXPECT_EQ(read_file(folder / "log"), "one\ntwo\n");
+  EXPECT_EQ(AppendFile(folder / "log", false).append("three\n"), "");
+  EXPECT_EQ(read_file(folder / "log"), "three\n");
+  EXPECT_THROW(AppendFile("/nowhere/log", true), FileError);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace convoy

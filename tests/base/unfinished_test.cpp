@@ -1,0 +1,160 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <functional>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+// A process that is killed at any point of replacing a folder loses nothing. The calls that change
+// names are caught here, on their way from the library to the kernel.
+namespace {
+
+int calls_left = -1;    // before the process is killed; -1: never
+int renames_left = -1;  // before one fails
+bool exchanges = true;
+
+void count_call() {
+  if (calls_left >= 0 && calls_left-- == 0) ::raise(SIGKILL);
+}
+
+}  // namespace
+
+extern "C" {
+
+int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+              unsigned flags) noexcept {
+  count_call();
+  const bool fails = renames_left >= 0 && renames_left-- == 0;
+  if (fails || (flags != 0 && !exchanges)) {
+    errno = fails ? EIO : EINVAL;  // the latter is what NFS says
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+int renameat(int from_folder, const char* from, int to_folder, const char* to) noexcept {
+  return renameat2(from_folder, from, to_folder, to, 0);
+}
+int rename(const char* from, const char* to) noexcept {
+  return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+int unlinkat(int folder, const char* path, int flags) noexcept {
+  count_call();
+  return static_cast<int>(::syscall(SYS_unlinkat, folder, path, flags));
+}
+
+}  // extern "C"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+void put_run(const fs::path& place, const std::string& text) {
+  AtomicFolder made(place);
+  write_file(made.temporary() / "a", text);
+  write_file(made.temporary() / "b", text);
+  made.commit();
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    out.push_back(entry.path().filename().string());
+  }
+  return out;
+}
+
+/// Does `work` in a process that is killed at its call number `last`; false when it has not as
+/// many.
+bool killed_at(int last, const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    calls_left = last;
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+  return WIFSIGNALED(status);
+}
+
+class Unfinished : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override { exchanges = GetParam(); }
+  void TearDown() override { exchanges = true; }
+};
+
+TEST_P(Unfinished, AReplacedFolderSurvivesAKillAtEveryCall) {
+  const auto folder = unique_folder("convoy-test");
+  int last = 0;
+  for (bool killed = true; killed; ++last) {
+    put_run(folder / "run-1", "old");
+    killed = killed_at(last, [&] { put_run(folder / "run-1", "new"); });
+    remove_unfinished(folder, {"run-"});
+    ASSERT_EQ(names_in(folder), std::vector<std::string>{"run-1"}) << "killed at call " << last;
+    const auto kept = read_file(folder / "run-1/a");
+    EXPECT_TRUE(kept == "old" || kept == "new") << kept;
+    EXPECT_EQ(read_file(folder / "run-1/b"), kept) << "killed at call " << last;
+    EXPECT_TRUE(killed || kept == "new");
+  }
+  EXPECT_GT(last, exchanges ? 5 : 6) << "files, the folder's name, and the old one's removal";
+  fs::remove_all(folder);
+}
+
+TEST_P(Unfinished, AFolderThatCannotTakeItsPlaceLeavesTheOldOne) {
+  const auto folder = unique_folder("convoy-test");
+  put_run(folder / "run-1", "old");
+  {
+    AtomicFolder made(folder / "run-1");
+    renames_left = exchanges ? 0 : 2;  // the exchange, the old one's move, the new one's
+    EXPECT_THROW(made.commit(), FileError);
+  }
+  EXPECT_EQ(read_file(folder / "run-1/a"), "old");
+  EXPECT_EQ(names_in(folder).size(), 1);
+  fs::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(FileSystem, Unfinished, ::testing::Bool(), [](const auto& how) {
+  return how.param ? "ThatExchanges" : "ThatDoesNot";
+});
+
+TEST(LeftOvers, ARemovedFolderIsWholeOrAbsent) {
+  const auto folder = unique_folder("convoy-test");
+  int last = 0;
+  for (bool killed = true; killed; ++last) {
+    put_run(folder / "run-1", "old");
+    killed = killed_at(last, [&] { remove_whole(folder / "run-1"); });
+    EXPECT_EQ(fs::exists(folder / "run-1/a"), fs::exists(folder / "run-1/b"));
+    EXPECT_TRUE(killed || !fs::exists(folder / "run-1"));
+    fs::remove_all(folder / "run-1");
+    remove_unfinished(folder, {"run-"});
+    EXPECT_TRUE(fs::is_empty(folder)) << "killed at call " << last;
+  }
+  EXPECT_GT(last, 3);
+  fs::remove_all(folder);
+}
+
+TEST(LeftOvers, OnlyOwnLeftOversAreRemoved) {
+  const auto folder = unique_folder("convoy-test");
+  const AtomicFile mine(folder / "model"), other(folder / "top.csv"), twice(folder / "model");
+  EXPECT_NE(mine.temporary(), twice.temporary());
+  const std::vector<fs::path> left{mine.temporary(), other.temporary(), twice.temporary(),
+                                   folder / ".model.backup.tmp", folder / ".model.1.tmp"};
+  for (const auto& path : left) write_file(path, "half");
+  remove_unfinished(folder, {"model"});
+  EXPECT_FALSE(fs::exists(left[0]));
+  EXPECT_TRUE(fs::exists(left[1])) << "another program may be writing it";
+  EXPECT_FALSE(fs::exists(left[2]));
+  EXPECT_TRUE(fs::exists(left[3]) && fs::exists(left[4])) << "somebody's own files";
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace convoy
