@@ -65,6 +65,7 @@ void Trainer::open_output() {
   if (fs::exists(dir, error) && !fs::is_directory(dir, error)) {
     fail<UsageError>("train", "output.dir = {} is a file; expected a folder", dir.string());
   }
+  check_inputs(dir);
   lock_output();
   if (const auto own = checkpoint_of_this_job(); !own.empty()) {
     arguments_.resume_from_checkpoint = own.string();
@@ -111,6 +112,18 @@ void Trainer::lock_output() {
   remove_unfinished(dir, own);
 }
 
+void Trainer::check_inputs(const fs::path& dir) const {
+  std::error_code error;
+  for (const auto& input : files_.inputs) {
+    const auto folder = fs::is_directory(input, error) ? fs::path(input) : fs::path(input).parent_path();
+    if (!same_file(dir, folder.empty() ? "." : folder)) continue;
+    fail<UsageError>("train",
+                     "output.dir = {} is the folder of the data {}; a run writes files of its own; "
+                     "try another folder, such as runs/first",
+                     dir.string(), input);
+  }
+}
+
 void Trainer::check_output(const fs::path& dir) const {
   std::error_code error;
   if (holds_model() || fs::exists(dir / kState, error) || checkpoint::latest_checkpoint(dir)) {
@@ -119,14 +132,6 @@ void Trainer::check_output(const fs::path& dir) const {
                      "output.dir = {} already holds a run; try --resume_from_checkpoint "
                      "latest, --overwrite_output_dir, or another folder",
                      dir.string());
-  }
-  for (const auto& input : files_.inputs) {
-    const auto folder = fs::is_directory(input, error) ? fs::path(input) : fs::path(input).parent_path();
-    if (!same_file(dir, folder.empty() ? "." : folder)) continue;
-    fail<UsageError>("train",
-                     "output.dir = {} is the folder of the data {}; a run writes files of its own; "
-                     "try another folder, such as runs/first",
-                     dir.string(), input);
   }
   std::vector<fs::path> files;
   if (!files_.config.is_null()) files.emplace_back(kConfig);

@@ -89,6 +89,7 @@ class Trainer {
   void resume();
   void open_output();
   void lock_output();
+  void check_inputs(const std::filesystem::path& dir) const;
   void check_output(const std::filesystem::path& dir) const;
   std::filesystem::path checkpoint_of_this_job();
   std::filesystem::path checkpoint_to_resume();
