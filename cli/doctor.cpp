@@ -17,6 +17,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/devices.h"
 #include "convoy/launch/environment.h"
+#include "convoy/launch/secret.h"
 
 namespace convoy::cli {
 namespace {
@@ -36,6 +37,7 @@ std::vector<std::pair<std::string, std::string>> versions(const report::Gpus& gp
       {"convoy", CONVOY_VERSION},
       {"torch", fmt::format("{} (kernels for {})", TORCH_VERSION, at::get_cpu_capability())},
       {"arrow", arrow::GetBuildInfo().version_string},
+      {"openssl", launch::crypto_library()},
       {"compiler", compiler},
       {"libc", ::gnu_get_libc_version()}};
   if (!gpus.driver.empty()) out.emplace_back("nvidia driver", gpus.driver);

@@ -1,5 +1,6 @@
 #include "convoy/launch/secret.h"
 
+#include <dlfcn.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -54,6 +55,13 @@ std::string read_secret(const std::filesystem::path& file, const GetEnv& get) {
                      secret.size(), kShortest, kTry);
   }
   return secret;
+}
+
+std::string crypto_library() {
+  Dl_info place{};
+  const bool found = ::dladdr(reinterpret_cast<const void*>(&::HMAC), &place) != 0;
+  return fmt::format("{} ({})", ::OpenSSL_version(OPENSSL_VERSION),
+                     found ? place.dli_fname : "unknown");
 }
 
 std::string hmac(std::string_view key, std::string_view text) {

@@ -13,6 +13,9 @@ namespace convoy::launch {
 /// there is none, when it is shorter than 16 characters, or when others may read the file.
 std::string read_secret(const std::filesystem::path& file, const GetEnv& get);
 
+/// The OpenSSL that makes the proofs: its version, and the file that it was loaded from.
+std::string crypto_library();
+
 /// HMAC-SHA256 (RFC 2104) as 64 hexadecimal digits.
 std::string hmac(std::string_view key, std::string_view text);
 
