@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct StepBench {
   std::string config;
   int64_t steps = 30;
   int64_t warmup = 5;
-  int64_t nproc = 1;
+  std::optional<int64_t> nproc;
   bool json = false;
 };
 

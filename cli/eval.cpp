@@ -14,7 +14,7 @@ struct EvalOptions {
   std::string folder;
   std::string data;
   bool json = false;
-  int64_t nproc = 1;
+  std::optional<int64_t> nproc;
 };
 
 int run_eval(const EvalOptions& options) {

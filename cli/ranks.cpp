@@ -10,17 +10,48 @@
 
 namespace convoy::cli {
 
-std::optional<int> launch_ranks(int64_t nproc) {
-  if (nproc < 1) fail<UsageError>("cli", "--nproc = {}; expected at least 1", nproc);
-  if (nproc == 1 || launch::detect_environment().launched()) return std::nullopt;
-  return launch_again(static_cast<int>(nproc));
+namespace {
+
+/// What was typed, less `--nproc N`: the ranks must not start ranks.
+std::vector<std::string> typed_for_ranks() {
+  std::vector<std::string> out;
+  const auto& typed = typed_args();
+  for (size_t i = 0; i < typed.size(); ++i) {
+    if (typed[i] == "--nproc") {
+      ++i;
+    } else if (typed[i].rfind("--nproc=", 0) != 0) {
+      out.push_back(typed[i]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<int> launch_ranks(std::optional<int64_t> nproc) {
+  if (!nproc) return std::nullopt;
+  if (*nproc < 1) fail<UsageError>("cli", "--nproc = {}; expected at least 1", *nproc);
+  const auto environment = launch::detect_environment();
+  if (environment.launched() && (*nproc > 1 || environment.world_size > 1)) {
+    const bool by_hand = environment.source == "environment";
+    fail<UsageError>("cli",
+                     "--nproc = {} starts ranks, but {} this process rank {} of {} already; try "
+                     "without --nproc{}",
+                     *nproc,
+                     by_hand ? "the environment variables RANK and WORLD_SIZE make"
+                             : environment.source + " made",
+                     environment.rank, environment.world_size,
+                     by_hand ? ", or `unset RANK WORLD_SIZE`" : "");
+  }
+  if (*nproc == 1) return std::nullopt;
+  return launch_again(static_cast<int>(*nproc));
 }
 
 int launch_again(int num_ranks, const std::vector<std::string>& more) {
   launch::LaunchOptions options;
   options.num_ranks = num_ranks;
   options.command = launch::this_program();
-  const auto& typed = typed_args();
+  const auto typed = typed_for_ranks();
   options.command.insert(options.command.end(), typed.begin(), typed.end());
   options.command.insert(options.command.end(), more.begin(), more.end());
   options.say = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };

@@ -8,8 +8,9 @@
 namespace convoy::cli {
 
 /// For `--nproc`: starts this command again as `nproc` ranks and returns their exit code; nothing
-/// when there is one rank or this process is one already.
-std::optional<int> launch_ranks(int64_t nproc);
+/// when none or one is asked for. Throws UsageError where a launcher made this process one of its
+/// ranks.
+std::optional<int> launch_ranks(std::optional<int64_t> nproc);
 
 /// Starts this program again, as it was typed and with `more` arguments, as `num_ranks` ranks;
 /// returns their exit code.

@@ -16,7 +16,7 @@ namespace {
 struct TrainOptions {
   std::string config;
   bool print_config = false;
-  int64_t nproc = 1;
+  std::optional<int64_t> nproc;
 };
 
 int run_train(const TrainOptions& options) {
