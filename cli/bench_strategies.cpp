@@ -72,7 +72,11 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(
       fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
-  if (trial.strategy == "ddp") argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
+  if (trial.strategy == "ddp") {
+    argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
+  } else {
+    argv.push_back("--parallel.backend=auto");
+  }
   return argv;
 }
 

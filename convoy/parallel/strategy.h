@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -40,9 +41,10 @@ std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, com
                                                 const ReplicaOptions& options);
 
 /// DataParallel: a thread per device in one process. Replicas on the same device share weights.
-/// Each thread uses `threads` intra-op threads.
+/// Each thread uses `threads` intra-op threads, and waits for another no longer than `timeout`.
 std::unique_ptr<Strategy> make_thread_strategy(const ModelFactory& factory,
                                                const std::vector<at::Device>& devices,
-                                               const ReplicaOptions& options, int threads);
+                                               const ReplicaOptions& options, int threads,
+                                               std::chrono::milliseconds timeout);
 
 }  // namespace convoy::parallel

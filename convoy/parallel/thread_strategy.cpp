@@ -11,13 +11,11 @@ namespace convoy::parallel {
 
 namespace {
 
-constexpr std::chrono::minutes kTimeout{30};
-
 class ThreadStrategy : public Strategy {
  public:
   ThreadStrategy(const ModelFactory& factory, const std::vector<at::Device>& devices,
-                 const ReplicaOptions& options, int threads)
-      : groups_(comm::make_thread_groups(static_cast<int>(devices.size()), kTimeout)),
+                 const ReplicaOptions& options, int threads, std::chrono::milliseconds timeout)
+      : groups_(comm::make_thread_groups(static_cast<int>(devices.size()), timeout)),
         workers_(static_cast<int>(devices.size()),
                  [threads](int) { at::set_num_threads(threads); }) {
     for (size_t r = 0; r < devices.size(); ++r) {
@@ -99,8 +97,9 @@ class ThreadStrategy : public Strategy {
 
 std::unique_ptr<Strategy> make_thread_strategy(const ModelFactory& factory,
                                                const std::vector<at::Device>& devices,
-                                               const ReplicaOptions& options, int threads) {
-  return std::make_unique<ThreadStrategy>(factory, devices, options, threads);
+                                               const ReplicaOptions& options, int threads,
+                                               std::chrono::milliseconds timeout) {
+  return std::make_unique<ThreadStrategy>(factory, devices, options, threads, timeout);
 }
 
 }  // namespace convoy::parallel

@@ -1,7 +1,5 @@
 #include "convoy/train/arguments.h"
 
-#include <cstdlib>
-
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
@@ -114,7 +112,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "bucket_cap_mb", parallel.bucket_cap_mb, "gradients are summed in pieces of this size")
       .at_least(0)
       .alias("ddp_bucket_cap_mb");
-  t.add(s, "timeout", parallel.timeout, "seconds after which a collective gives up")
+  t.add(s, "timeout", parallel.timeout,
+        "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)
       .alias("ddp_timeout");
   t.add(s, "device", parallel.device, "where to compute").choice({"auto", "cpu", "cuda"});
@@ -131,20 +130,18 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "trace_steps", output.trace_steps, "steps to trace, after three of warm-up").at_least(1);
 }
 
-void TrainingArguments::read_command_line(int argc, char** argv) {
+std::optional<std::string> TrainingArguments::read_command_line(int argc, char** argv) {
   OptionTable table;
   declare(table);
   const auto rest = table.take_overrides({argv + 1, argv + argc});
   for (const auto& word : rest) {
-    if (word == "--help" || word == "-h") {
-      fmt::print("{}", table.help_text());
-      std::exit(0);
-    }
+    if (word == "--help" || word == "-h") return table.help_text();
     if (word.rfind("--", 0) == 0) table.set(word.substr(2), "", "the command line");
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
   }
   table.check();
   check_effect(table);
+  return std::nullopt;
 }
 
 void TrainingArguments::check_effect(const OptionTable& table) const {

@@ -78,9 +78,9 @@ struct TrainingArguments {
   void declare(OptionTable& table);
 
   /// Takes `--train.learning_rate 1e-3`, `--learning_rate 1e-3` and the like from a program's
-  /// command line; `--help` prints them all and ends the program. Throws UsageError on anything
-  /// else.
-  void read_command_line(int argc, char** argv);
+  /// command line. Returns the list of them all where `--help` asks for it, for the program to
+  /// print. Throws UsageError on anything else.
+  [[nodiscard]] std::optional<std::string> read_command_line(int argc, char** argv);
 
   /// Throws UsageError on options that would have no effect. `table` is declare()'s, read.
   void check_effect(const OptionTable& table) const;

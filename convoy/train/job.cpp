@@ -82,6 +82,12 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
     return job;
   }
 
+  if (arguments.backend != "auto" && !environment.launched()) {
+    fail<UsageError>("parallel",
+                     "backend = {} has no effect in one process; try convoy launch -n 2 train ..., "
+                     "or --backend auto",
+                     arguments.backend);
+  }
   if (wanted == "ddp" && !environment.launched()) {
     fail<UsageError>("parallel",
                      "strategy = ddp needs a process per device; got one process; try "
@@ -152,10 +158,11 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
 }
 
 Job join_job(const ParallelArguments& arguments) {
-  auto job = plan_job(arguments, launch::detect_environment(), visible_devices(arguments.device));
+  const auto visible = visible_devices(arguments.device);
+  comm::check_backend(arguments.backend, visible.at(0));
+  auto job = plan_job(arguments, launch::detect_environment(), visible);
   at::set_num_threads(job.threads);
   const auto& env = job.environment;
-  comm::check_backend(arguments.backend, job.devices[0]);
   if (env.world_size > 1) {
     const auto point = meeting_point(job, arguments);
     job.mesh = comm::Mesh({}, point.rank, point.size, [&](const auto&, const std::string&) {

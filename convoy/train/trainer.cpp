@@ -69,9 +69,10 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
   if (!from.empty()) options.fill = [](parallel::Replica&) {};  // the checkpoint holds everything
-  strategy_ = job_.strategy == "dp"
-                  ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads)
-                  : parallel::make_process_strategy(factory, job_.group, options);
+  strategy_ = job_.strategy == "dp" ? parallel::make_thread_strategy(
+                                          factory, job_.devices, options, job_.threads,
+                                          std::chrono::seconds(arguments_.parallel.timeout))
+                                    : parallel::make_process_strategy(factory, job_.group, options);
 }
 
 Trainer::~Trainer() = default;

@@ -29,7 +29,10 @@ int main(int argc, char** argv) try {
   arguments.learning_rate = 1e-2;
   arguments.logging_steps = 20;
   arguments.save_strategy = "no";
-  arguments.read_command_line(argc, argv);
+  if (const auto help = arguments.read_command_line(argc, argv)) {
+    fmt::print("{}", *help);
+    return 0;
+  }
 
   torch::manual_seed(1);
   auto points = torch::randn({4096, 2});

@@ -81,6 +81,7 @@ TEST_F(Errors, ImpossibleBatchAndDegrees) {
 TEST_F(Errors, OptionsThatWouldHaveNoEffect) {
   refused("--strategy single --replicas 2", "try strategy = dp");
   refused("--backend nccl", "backend = nccl needs GPUs");
+  refused("--backend gloo", "backend = gloo has no effect in one process");
   refused("--top_ks 5,none", "train.top_ks has 'none'");
   refused("--mlm_probability 0.2", "mlm_probability = 0.2 has no effect with model.body = gpt2");
   refused("--mlm_probability 0.15", "try --body bert");
