@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
+#include <stdexcept>
 
 #include "cli/commands.h"
 #include "cli/launch.h"
@@ -12,19 +13,13 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/error_file.h"
+#include "convoy/train/memory.h"
 
 namespace {
 
 using namespace convoy;
 
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal = 70 };
-
-std::string out_of_memory(const std::string& details) {
-  return fmt::format(
-      "[memory] the device has no memory left; try a smaller per_device_train_batch_size with more "
-      "gradient_accumulation_steps, or bf16{}{}",
-      details.empty() ? "" : "; torch says: ", details);
-}
 
 /// Whether torch failed to get memory: it throws one type for everything.
 bool tells_of_memory(std::string_view message) {
@@ -166,15 +161,17 @@ int main(int argc, char** argv) {
     leave("CommunicationError", error.what(), kCommunication, error.missing());
   } catch (const InternalError& error) {
     leave("InternalError", error.what(), kInternal);
+  } catch (const std::length_error&) {  // of a vector that no memory could hold
+    leave("OutOfMemory", train::out_of_memory(""), kFailed);
   } catch (const std::bad_alloc&) {
-    leave("OutOfMemory", out_of_memory(""), kFailed);
+    leave("OutOfMemory", train::out_of_memory(""), kFailed);
   } catch (const std::exception& error) {
     const auto* system = dynamic_cast<const std::system_error*>(&error);
     if (system != nullptr && std::ferror(stdout) != 0) {
       leave("FileError", lost_output(system->code()), kFailed);
     }
     const auto line = first_line(error.what());
-    if (tells_of_memory(line)) leave("OutOfMemory", out_of_memory(line), kFailed);
+    if (tells_of_memory(line)) leave("OutOfMemory", train::out_of_memory(line), kFailed);
     leave("Exception", line, kFailed);
   }
   std::fflush(stdout);

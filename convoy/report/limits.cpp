@@ -48,6 +48,8 @@ Limits read_limits() {
   }
   if (::getrlimit(RLIMIT_NPROC, &limit) == 0) limits.processes = finite(limit.rlim_cur);
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) limits.locked_bytes = finite(limit.rlim_cur);
+  if (::getrlimit(RLIMIT_AS, &limit) == 0) limits.address_bytes = finite(limit.rlim_cur);
+  if (::getrlimit(RLIMIT_DATA, &limit) == 0) limits.data_bytes = finite(limit.rlim_cur);
   limits.shared_memory = space_in("/dev/shm");
   std::error_code failed;
   auto temporary = fs::temp_directory_path(failed);  // fails where TMPDIR names no folder

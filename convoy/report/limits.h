@@ -23,6 +23,9 @@ struct Limits {
   std::optional<int64_t> most_open_files;  ///< that `ulimit -n` could be raised to
   std::optional<int64_t> processes;        ///< threads count
   std::optional<int64_t> locked_bytes;
+  /// `ulimit -v` and `-d`.
+  std::optional<int64_t> address_bytes;
+  std::optional<int64_t> data_bytes;
   Space shared_memory;  ///< /dev/shm
   Space temporary;
   Space here;  ///< the present folder

@@ -14,12 +14,25 @@ int64_t ModelTable::last_reader_in_backward(int64_t unit) const {
   return 0;
 }
 
-std::vector<int64_t> ModelTable::backward_order() const {
-  std::vector<int64_t> order;
+std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
+  std::vector<int64_t> reader(unit_bytes.size(), 0);  // the lowest
   for (int64_t block = num_blocks() - 1; block >= 0; --block) {
-    for (int64_t unit = 0; unit < num_units(); ++unit) {
-      if (last_reader_in_backward(unit) == block) order.push_back(unit);
+    for (int64_t unit : units_of_block[static_cast<size_t>(block)]) {
+      reader[static_cast<size_t>(unit)] = block;
     }
+  }
+  std::vector<std::vector<int64_t>> finished(units_of_block.size());
+  for (int64_t unit = 0; unit < num_units(); ++unit) {
+    finished[static_cast<size_t>(reader[static_cast<size_t>(unit)])].push_back(unit);
+  }
+  return finished;
+}
+
+std::vector<int64_t> ModelTable::backward_order() const {
+  const auto finished = units_finished_by_block();
+  std::vector<int64_t> order;
+  for (auto units = finished.rbegin(); units != finished.rend(); ++units) {
+    order.insert(order.end(), units->begin(), units->end());
   }
   return order;
 }
@@ -48,7 +61,7 @@ Program data_parallel_program(const ModelTable& table,
     waiting.push_back(static_cast<int64_t>(buckets[b].size()));
     for (int64_t unit : buckets[b]) bucket_of[static_cast<size_t>(unit)] = static_cast<int64_t>(b);
   }
-  const auto order = table.backward_order();
+  const auto finished = table.units_finished_by_block();
   for (int64_t m = 0; m < num_micro_batches; ++m) {
     const bool last = m + 1 == num_micro_batches;
     program.push_back({Op::Load, -1, -1, m});
@@ -59,8 +72,7 @@ Program data_parallel_program(const ModelTable& table,
     for (int64_t block = table.num_blocks() - 1; block >= 0; --block) {
       if (recomputed.contains(block)) program.push_back({Op::Recompute, block, -1, m});
       program.push_back({Op::Backward, block, -1, m});
-      for (int64_t unit : order) {
-        if (table.last_reader_in_backward(unit) != block) continue;
+      for (int64_t unit : finished[static_cast<size_t>(block)]) {
         program.push_back({Op::Accumulate, -1, unit, m});
         int64_t bucket = bucket_of[static_cast<size_t>(unit)];
         if (last && --waiting[static_cast<size_t>(bucket)] == 0) {

@@ -39,6 +39,8 @@ struct ModelTable {
 
   int64_t num_blocks() const { return static_cast<int64_t>(units_of_block.size()); }
   int64_t num_units() const { return static_cast<int64_t>(unit_bytes.size()); }
+  /// The units whose gradient is complete after each block's backward, by block.
+  std::vector<std::vector<int64_t>> units_finished_by_block() const;
   /// Units in the order in which the last micro-batch's backward finishes them.
   std::vector<int64_t> backward_order() const;
   /// The lowest block that reads `unit`: after its backward the unit's gradient is complete.

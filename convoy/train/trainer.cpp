@@ -13,6 +13,7 @@
 #include "convoy/train/clock.h"
 #include "convoy/train/console.h"
 #include "convoy/train/log_file.h"
+#include "convoy/train/memory.h"
 #include "convoy/train/tensorboard.h"
 
 namespace convoy::train {
@@ -69,6 +70,7 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
   if (!from.empty()) options.fill = [](parallel::Replica&) {};  // the checkpoint holds everything
+  factory = check_memory(std::move(factory), arguments_);
   strategy_ = job_.strategy == "dp" ? parallel::make_thread_strategy(
                                           factory, job_.devices, options, job_.threads,
                                           std::chrono::seconds(arguments_.parallel.timeout))

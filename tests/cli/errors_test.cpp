@@ -110,10 +110,24 @@ TEST_F(Errors, ASchemaWithHugeIdsIsRefusedBeforeAnythingIsAllocated) {
   refused("",
           "feature 'item_id-list' has 400,000,000,001 ids by syn/schema.json: its embedding "
           "takes 11.6 TiB");
-  expect("but this machine has");
+  expect("but this machine");
   schema["feature"][1]["intDomain"]["max"] = "9223372036854775807";
   write_file(folder_ / "syn/schema.json", schema.dump());
   refused("", "has max = 9223372036854775807; expected its largest id");
+}
+
+TEST_F(Errors, SizesBeyondTheMachineAreRefusedBeforeAnythingIsAllocated) {
+  refused("--n_layer 1000000000", "n_layer = 1000000000 with d_model = 8 and n_inner = 32: the");
+  refused("--max_length 1000000000000", "max_length = 1000000000000: the table of positions takes");
+  expect("but this machine");
+  expect("try a smaller max_length");
+  refused("--d_model 10000000", "n_layer = 1 with d_model = 10000000");
+  refused("--n_inner 1000000000000", "n_inner = 1000000000000: the layers take");
+  refused("--item_embedding_dim 1000000000000", "or a smaller item_embedding_dim");
+  refused("--gradient_accumulation_steps 1000000000000",
+          "gradient_accumulation_steps = 1000000000000: a step of so many micro-batches takes");
+  ASSERT_NE(shell("ulimit -v 8000000; $convoy train" + kTiny + "--max_steps 1 --d_model 20000"), 0);
+  expect("but `ulimit -v` allows 7.63 GiB; try a smaller n_layer, d_model or n_inner");
 }
 
 TEST_F(Errors, UnknownFieldsOfTheSchemaAreNamed) {

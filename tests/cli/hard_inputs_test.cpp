@@ -106,11 +106,18 @@ TEST_F(HardInputs, WithoutMemoryTheErrorSaysWhatToTry) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes all addresses";
 #endif
-  make_sessions();
-  EXPECT_EQ(shell("ulimit -v 6000000; $convoy train --data.path syn --d_model 20000 --n_layer 2 "
-                  "--n_head 2 --threads 1 --max_steps 1"),
+  make_sessions(3000);
+  EXPECT_EQ(shell("ulimit -v 6000000; $convoy train --data.path syn --d_model 8 --n_layer 1 "
+                  "--n_inner 40000 --n_head 2 --threads 1 --max_steps 1 "
+                  "--per_device_train_batch_size 2400"),
             1);
-  expect("no memory left; try a smaller per_device_train_batch_size");
+  expect("[memory] there is no memory left for ");
+  expect("this process holds ");
+  expect("`ulimit -v` allows 5.72 GiB, and ");
+  expect("try a smaller per_device_train_batch_size");
+  EXPECT_NE(shell("CONVOY_FAULT=oom@1:forward:1 $convoy launch -n 2 train" + kTiny), 0);
+  expect("error on rank 1 of 2");
+  expect("[memory] there is no memory left; this process holds ");
 }
 
 TEST_F(HardInputs, IdsMayHaveGaps) {

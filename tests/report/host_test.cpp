@@ -9,6 +9,7 @@
 #include "convoy/report/cgroup.h"
 #include "convoy/report/gpus.h"
 #include "convoy/report/limits.h"
+#include "convoy/report/memory.h"
 #include "convoy/report/system_files.h"
 
 namespace convoy::report {
@@ -199,6 +200,20 @@ TEST(Limits, OfThisProcess) {
   EXPECT_GT(limits.temporary.total_bytes, 0);
   EXPECT_TRUE(limits.temporary.writable);
   EXPECT_GT(limits.here.free_bytes, 0);
+}
+
+TEST(MemoryLimit, TheTightestCounts) {
+  constexpr int64_t kGib = 1 << 30;
+  Limits limits;
+  EXPECT_EQ(memory_limit(0, {}, limits).bytes, 0) << "unknown";
+  EXPECT_EQ(memory_limit(8 * kGib, {}, limits).text, "this machine has 8.00 GiB");
+  EXPECT_EQ(memory_limit(8 * kGib, {0, 4 * kGib, 0}, limits).text,
+            "this machine's control group allows 4.00 GiB");
+  limits.data_bytes = 5 * kGib;
+  limits.address_bytes = 2 * kGib;
+  const auto tightest = memory_limit(8 * kGib, {0, 4 * kGib, 0}, limits);
+  EXPECT_EQ(tightest.bytes, 2 * kGib);
+  EXPECT_EQ(tightest.text, "`ulimit -v` allows 2.00 GiB");
 }
 
 }  // namespace

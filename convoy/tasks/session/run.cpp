@@ -7,9 +7,8 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/data/dataset.h"
-#include "convoy/report/machine.h"
 #include "convoy/tasks/session/dataset.h"
-#include "convoy/tasks/session/ranking_metrics.h"
+#include "convoy/tasks/session/memory.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -45,34 +44,6 @@ std::vector<std::string> feature_names(const formats::Schema& schema,
     }
   }
   return wanted;
-}
-
-/// Refuses embeddings that cannot be trained here, before anything is allocated: a schema whose
-/// largest id is far beyond those that occur.
-void check_memory(const models::SessionConfig& model, const std::string& schema_file) {
-  constexpr double kTrained = 4;  // weights, gradient and AdamW's two moments
-  const auto machine = static_cast<double>(report::machine_facts().memory_bytes);
-  const models::SessionFeature* largest = nullptr;
-  double all = 0, most = 0;
-  for (const auto& feature : model.features) {
-    if (!feature.categorical) continue;
-    const auto dim = static_cast<double>(feature.dim > 0 ? feature.dim : model.body.n_embd);
-    const double bytes = static_cast<double>(feature.cardinality) * dim * sizeof(float);
-    all += bytes;
-    if (bytes > most) {
-      most = bytes;
-      largest = &feature;
-    }
-  }
-  if (largest == nullptr || machine == 0 || all * kTrained <= machine) return;
-  fail<UsageError>(
-      "data",
-      "feature '{}' has {} ids by {}: its embedding takes {}, all embeddings with gradient and "
-      "AdamW's moments {}, but this machine has {}; try as its max the largest id that occurs, "
-      "ids numbered anew (convoy data sessions), or a smaller {}",
-      largest->name, human_count(largest->cardinality), schema_file, human_bytes(most),
-      human_bytes(all * kTrained), human_bytes(machine),
-      largest->name == model.item_feature ? "item_embedding_dim" : "embedding_dim");
 }
 
 models::SessionConfig model_config(const SessionArguments& config, const formats::Schema& schema) {

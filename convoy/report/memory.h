@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/report/cgroup.h"
+#include "convoy/report/limits.h"
+
+namespace convoy::report {
+
+/// The most memory that this process can have, and who says so.
+struct MemoryLimit {
+  int64_t bytes = 0;  ///< 0 = unknown
+  std::string text;   ///< "this machine has 15.6 GiB"
+};
+
+/// The tightest of the machine's memory, its control group and `ulimit -v` and `-d`.
+MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, const Limits& limits);
+
+/// The same of this process.
+MemoryLimit memory_limit();
+
+}  // namespace convoy::report

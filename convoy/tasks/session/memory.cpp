@@ -1,0 +1,56 @@
+#include "convoy/tasks/session/memory.h"
+
+#include "convoy/base/text.h"
+#include "convoy/train/memory.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+// Measured: what a layer takes besides numbers, counted as parameters in training.
+constexpr double kLayerParameters = 6e3;
+
+std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model, const std::string& schema_file) {
+  const auto& body = model.body;
+  const auto d = static_cast<double>(body.n_embd), inner = static_cast<double>(body.inner());
+  std::vector<train::MemoryPart> parts;
+  double width = 0;
+  bool continuous = false;
+  for (const auto& feature : model.features) {
+    continuous |= !feature.categorical;
+    if (!feature.categorical) continue;
+    const double dim = feature.dim > 0 ? static_cast<double>(feature.dim) : d;
+    const bool is_item = feature.name == model.item_feature;
+    width += dim;
+    parts.push_back({fmt::format("feature '{}' has {} ids by {}: its embedding takes", feature.name,
+                                 human_count(feature.cardinality), schema_file),
+                     static_cast<double>(feature.cardinality) * dim,
+                     fmt::format("as its max the largest id that occurs, ids numbered anew (convoy "
+                                 "data sessions), or a smaller {}",
+                                 is_item ? "item_embedding_dim" : "embedding_dim")});
+  }
+  if (continuous) {
+    width += model.continuous_projection > 0 ? static_cast<double>(model.continuous_projection) : d;
+  }
+  if (model.aggregation == "concat") {
+    parts.push_back({fmt::format("d_model = {} of features {:.0f} wide: their projection takes",
+                                 body.n_embd, width),
+                     width * d, "a smaller d_model, embedding_dim or continuous_projection"});
+  }
+  parts.push_back({fmt::format("max_length = {}: the table of positions takes", model.max_length()),
+                   static_cast<double>(body.n_positions) * d, "a smaller max_length"});
+  parts.push_back({fmt::format("n_layer = {} with d_model = {} and n_inner = {}: the layers take",
+                               body.n_layer, body.n_embd, body.inner()),
+                   static_cast<double>(body.n_layer) *
+                       (4 * d * d + 2 * d * inner + 9 * d + inner + kLayerParameters),
+                   "a smaller n_layer, d_model or n_inner"});
+  return parts;
+}
+
+}  // namespace
+
+void check_memory(const models::SessionConfig& model, const std::string& schema_file) {
+  train::check_memory(parts_of(model, schema_file));
+}
+
+}  // namespace convoy::tasks

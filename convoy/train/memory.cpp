@@ -1,0 +1,80 @@
+#include "convoy/train/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/environment.h"
+#include "convoy/report/host.h"
+#include "convoy/report/memory.h"
+#include "convoy/train/callback.h"
+
+namespace convoy::train {
+
+namespace {
+
+constexpr double kTrained = 4 * sizeof(float);  // weights, gradient and AdamW's two moments
+// Measured: what an instruction takes, and a micro-batch's rows.
+constexpr double kInstructionBytes = 120;
+constexpr double kMicroBatchBytes = 1e3;
+
+}  // namespace
+
+void check_memory(const std::vector<MemoryPart>& parts) {
+  const auto limit = report::memory_limit();
+  double parameters = 0;
+  for (const auto& part : parts) parameters += part.parameters;
+  const int ranks = launch::detect_environment().local_world_size;
+  if (limit.bytes == 0 || parameters * kTrained * ranks <= static_cast<double>(limit.bytes)) return;
+  const auto& largest =
+      *std::max_element(parts.begin(), parts.end(),
+                        [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
+  fail<UsageError>("train",
+                   "{} {}, the whole model with gradient and AdamW's moments {}{}, but {}; "
+                   "try {}",
+                   largest.what, human_bytes(largest.parameters * sizeof(float)),
+                   human_bytes(parameters * kTrained),
+                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text,
+                   largest.advice);
+}
+
+parallel::ModelFactory check_memory(parallel::ModelFactory factory,
+                                    const TrainingArguments& arguments) {
+  return [factory = std::move(factory), steps = arguments.gradient_accumulation_steps] {
+    auto blocks = factory();
+    const auto limit = report::memory_limit();
+    // Forward, backward and accumulation of each block.
+    const double bytes =
+        static_cast<double>(steps) *
+        (kMicroBatchBytes + 3 * kInstructionBytes * static_cast<double>(blocks.size()));
+    if (limit.bytes > 0 && bytes > static_cast<double>(limit.bytes)) {
+      fail<UsageError>("train",
+                       "gradient_accumulation_steps = {}: a step of so many micro-batches takes "
+                       "{} before any number is computed, but {}; try a smaller one",
+                       steps, human_bytes(bytes), limit.text);
+    }
+    return blocks;
+  };
+}
+
+std::string out_of_memory(const std::string& details) {
+  constexpr const char* kTry =
+      "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
+      "max_length, fewer ranks, or bf16";
+  constexpr std::string_view kAsked = "tried to allocate ";  // of the host's allocator
+  const auto at = details.find(kAsked);
+  if (at == std::string::npos && !details.empty()) {
+    return fmt::format("[memory] the device has no memory left; {}; torch says: {}", kTry, details);
+  }
+  const auto human = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  const int64_t asked =
+      at == std::string::npos ? 0 : std::atoll(details.c_str() + at + kAsked.size());
+  return fmt::format(
+      "[memory] there is no memory left{}; this process holds {}, {}, and {} are free on this "
+      "host; {}",
+      asked > 0 ? fmt::format(" for {} more", human(asked)) : "", human(resident_bytes()),
+      report::memory_limit().text, human(report::read_host().available_bytes), kTry);
+}
+
+}  // namespace convoy::train
