@@ -26,7 +26,7 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   if (auto code = launch_ranks(options.nproc)) return *code;
-  const auto& stop_signal = launch::note_stop_signals();
+  launch::leave_on_stop_signals();
   const auto& arguments = configured->training;
   auto job = train::join_job(arguments.parallel);
   auto run = configured->task->prepare();
@@ -34,7 +34,7 @@ int run_train(const TrainOptions& options) {
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
-  trainer.stop_on(stop_signal);
+  trainer.stop_on(launch::note_stop_signals);
   trainer.train();
   if (trainer.stopped_by() != 0) {
     launch::write_error_file(

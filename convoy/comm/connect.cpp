@@ -1,14 +1,15 @@
 #include "convoy/comm/connect.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
 #include "convoy/comm/gloo/gloo_engine.h"
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
 #include "convoy/comm/nccl/nccl_engine.h"
 #include "convoy/comm/shm/shm_engine.h"
+#include "convoy/comm/within.h"
 
 namespace convoy::comm {
 
@@ -18,34 +19,61 @@ void check_backend(const std::string& backend, at::Device device) {
   }
 }
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds until(Clock::time_point end) {
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()),
+                  std::chrono::milliseconds(0));
+}
+
+Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                 const std::string& backend, at::Device device, Clock::time_point end) {
+  const auto hosts = find_hosts(point, store, until(end));
+  const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
+  if (backend == "nccl" || (backend == "auto" && device.is_cuda() && has_nccl())) {
+    return make_nccl_group(point, store, device);
+  }
+  if (backend == "gloo") return make_gloo_group(point, store);
+  if (num_hosts == 1) return make_shm_group(point, store);
+  if (backend == "shm") {
+    fail<UsageError>("parallel",
+                     "backend = shm is for ranks of one host and user; got {} hosts; try "
+                     "backend = auto",
+                     num_hosts);
+  }
+  if (num_hosts == point.size) return make_gloo_group(point, store);
+  return make_hierarchy_group(point, store, hosts);
+}
+
+/// The timeouts of single waits do not add up, and some waits have none.
+Group meet(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+           const std::string& backend, at::Device device, Clock::time_point end) {
+  constexpr std::chrono::seconds kLastWords{1};  // of a wait that knows for whom
+  const QuietC10d quiet;
+  auto group = within(until(end + kLastWords),
+                      [=] { return make_group(point, store, backend, device, end); });
+  if (group) return *group;
+  fail<CommunicationError>(
+      "comm",
+      "start: rank {} of {} could not join the others within {:g} s; a rank that came to {}:{} "
+      "answers no more; try to look where each of them stands",
+      point.rank, point.size, point.timeout_seconds(), point.host, point.port);
+}
+
+}  // namespace
+
 Group connect(const MeetingPoint& point, const std::string& backend, at::Device device) {
   check_backend(backend, device);
-  return connect(point, open_store(point), backend, device);
+  const auto end = Clock::now() + point.timeout;
+  return meet(point, open_store(point), backend, device, end);
 }
 
 Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
               const std::string& backend, at::Device device) {
   check_backend(backend, device);
-  if (backend == "nccl" || (backend == "auto" && device.is_cuda() && has_nccl())) {
-    return make_nccl_group(point, store, device);
-  }
-  if (backend == "gloo") return make_gloo_group(point, store);
-  try {
-    const auto hosts = find_hosts(point, store);
-    const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
-    if (num_hosts == 1) return make_shm_group(point, store);
-    if (backend == "shm") {
-      fail<UsageError>("parallel",
-                       "backend = shm is for ranks of one host and user; got {} hosts; try "
-                       "backend = auto",
-                       num_hosts);
-    }
-    if (num_hosts == point.size) return make_gloo_group(point, store);
-    return make_hierarchy_group(point, store, hosts);
-  } catch (const c10::Error& error) {
-    fail<CommunicationError>("comm", "start: rank {} of {} did not find the others: {}", point.rank,
-                             point.size, first_line(error.what_without_backtrace()));
-  }
+  return meet(point, store, backend, device, Clock::now() + point.timeout);
 }
 
 }  // namespace convoy::comm

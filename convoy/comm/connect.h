@@ -14,7 +14,7 @@ void check_backend(const std::string& backend, at::Device device);
 /// `backend` is "nccl", "gloo", "shm" or "auto": NCCL for GPUs of their own, shared memory on one
 /// host, shared memory inside and Gloo between hosts, Gloo alone where no two ranks share a host.
 /// Throws UsageError when the backend cannot be used, CommunicationError when the others do not
-/// come.
+/// come within the timeout.
 Group connect(const MeetingPoint& point, const std::string& backend, at::Device device);
 
 /// The same through a store that is open already; each group needs a prefix of its own.

@@ -2,21 +2,27 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/within.h"
 
 namespace convoy::comm {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 sockaddr_in address_of(in_addr host, int port) {
   sockaddr_in address{};
@@ -60,43 +66,97 @@ int listen_on(in_addr host, int port) {
   return fd;
 }
 
-/// torch retries a refused connection only every second; look more often.
-void wait_for_loopback(in_addr host, int port, std::chrono::milliseconds timeout) {
-  auto end = std::chrono::steady_clock::now() + timeout;
-  while (std::chrono::steady_clock::now() < end) {
-    int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    auto address = address_of(host, port);
-    bool open = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    ::close(fd);
-    if (open) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+/// The errno of a try to connect; 0 when somebody took it.
+int connect_once(const addrinfo& to, std::chrono::milliseconds patience) {
+  const int fd = ::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return errno;
+  int error = ::connect(fd, to.ai_addr, to.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd entry{fd, POLLOUT, 0};
+    error = ETIMEDOUT;
+    socklen_t size = sizeof error;
+    if (::poll(&entry, 1, static_cast<int>(patience.count())) > 0) {
+      ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
   }
+  ::close(fd);
+  return error;
+}
+
+/// Tries until somebody takes a connection, more often than torch does; returns why nobody did by
+/// `end`, or "".
+std::string reach(const std::string& host, int port, Clock::time_point end) {
+  using std::chrono::milliseconds;
+  std::string why;
+  for (auto pause = milliseconds(5);; pause = std::min(2 * pause, milliseconds(100))) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (const int code =
+            ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found)) {
+      why = ::gai_strerror(code);
+    }
+    for (const auto* to = found; to != nullptr; to = to->ai_next) {
+      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+      const int error = connect_once(*to, std::clamp(left, milliseconds(0), milliseconds(5000)));
+      why = error == 0 ? "" : std::strerror(error);
+      if (error == 0) break;
+    }
+    if (found != nullptr) ::freeaddrinfo(found);
+    if (why.empty() || Clock::now() + pause >= end) return why;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+[[noreturn]] void in_vain(const MeetingPoint& point, const std::string& why) {
+  throw CommunicationError(
+      fmt::format("[comm] start: rank {} of {} met nobody at {}:{} within {:g} s: {}; try to look "
+                  "whether rank 0 runs there, or MASTER_ADDR and MASTER_PORT of where it does",
+                  point.rank, point.size, point.host, point.port, point.timeout_seconds(), why),
+      point.rank == 0 ? std::vector<int>{} : std::vector<int>{point.name(0)});
 }
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point) {
+  const auto end = Clock::now() + point.timeout;
+  const auto left = [end] {
+    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()),
+                    std::chrono::milliseconds(0));
+  };
+  const QuietC10d quiet;
+  const auto named = within(left(), [host = point.host] { return resolve(host); });
+  if (!named) in_vain(point, "the name is not found");
+  const auto& address = *named;
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.timeout = point.timeout;
   options.isServer = point.rank == 0 && !point.agent_hosts_store;
   options.waitWorkers = false;
   // A name may stand for loopback here and for something else on the other hosts.
-  const auto address = resolve(point.host);
   const bool loopback = address && is_loopback(*address) && point.on_loopback();
+  const std::string host = loopback ? ::inet_ntoa(*address) : point.host;
   if (options.isServer && address && (loopback || !is_loopback(*address))) {
     const int fd = listen_on(*address, point.port);
     if (fd >= 0) options.masterListenFd = fd;
   }
-  if (!options.isServer && loopback) wait_for_loopback(*address, point.port, point.timeout);
-  const std::string host = loopback ? ::inet_ntoa(*address) : point.host;
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
-    return c10::make_intrusive<c10d::PrefixStore>("convoy", store);
-  } catch (const c10::Error& error) {
-    fail<CommunicationError>("comm", "rank {} cannot reach the store at {}:{}: {}", point.rank,
-                             point.host, point.port, error.what_without_backtrace());
+  if (!options.isServer) {
+    const auto why =
+        within(left(), [host, port = point.port, end] { return reach(host, port, end); });
+    if (!why || !why->empty()) in_vain(point, why.value_or("no answer"));
   }
+  std::string why = "who listens there does not answer as the store of ranks";
+  try {
+    auto store = within(
+        left(), [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+    if (store) {
+      return c10::make_intrusive<c10d::PrefixStore>(fmt::format("convoy/{}", point.attempt),
+                                                    *store);
+    }
+  } catch (const c10::Error& error) {
+    if (options.isServer) why = first_line(error.what_without_backtrace());
+  }
+  in_vain(point, why);
 }
 
 }  // namespace convoy::comm

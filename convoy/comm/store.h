@@ -15,16 +15,20 @@ struct MeetingPoint {
   std::string host = "127.0.0.1";
   int port = 29500;
   bool agent_hosts_store = false;  ///< torchrun's agent serves the store already
-  std::chrono::milliseconds timeout{100000};
+  int attempt = 0;  ///< starts of the ranks before this one, whose keys such a store still holds
+  std::chrono::milliseconds timeout{100000};  ///< for all to come, and for a collective later
   std::vector<int> names;  ///< of the ranks in messages: those of the whole job; empty: as they are
 
   int name(int r) const { return names.empty() ? r : names.at(static_cast<size_t>(r)); }
+
+  double timeout_seconds() const { return static_cast<double>(timeout.count()) / 1000; }
 
   bool on_loopback() const { return host == "localhost" || host.rfind("127.", 0) == 0; }
 };
 
 /// Connects to the job's key-value store; rank 0 serves it, on the address of `host` only where
-/// that is one of its own: on one host, loopback. Throws CommunicationError naming host and port.
+/// that is one of its own: on one host, loopback. Each attempt has keys of its own. Throws
+/// CommunicationError naming host and port, after the timeout at the latest.
 c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point);
 
 }  // namespace convoy::comm

@@ -21,8 +21,12 @@ int64_t milliseconds() {
   return static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
 }
 
+void leave(int signal) {
+  ::_exit(128 + signal);
+}
+
 void note(int signal, siginfo_t* info, void*) {
-  if (info->si_code == SI_QUEUE && info->si_value.sival_int == kLeaveNow) ::_exit(128 + signal);
+  if (info->si_code == SI_QUEUE && info->si_value.sival_int == kLeaveNow) leave(signal);
   if (noted.load() == 0) {
     noted_at = milliseconds();
     noted = signal;
@@ -32,19 +36,29 @@ void note(int signal, siginfo_t* info, void*) {
   }
 }
 
-}  // namespace
-
-const std::atomic<int>& note_stop_signals() {
+void handle_stop_signals(const struct sigaction& action) {
   for (int signal : kSignals) {
-    struct sigaction action{};
     struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
-    if (before.sa_handler == SIG_IGN) continue;
-    action.sa_sigaction = note;
-    action.sa_flags = SA_SIGINFO | SA_RESTART;
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(signal, &action, nullptr);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
+}
+
+}  // namespace
+
+void leave_on_stop_signals() {
+  struct sigaction action{};
+  action.sa_handler = leave;
+  ::sigemptyset(&action.sa_mask);
+  handle_stop_signals(action);
+}
+
+const std::atomic<int>& note_stop_signals() {
+  struct sigaction action{};
+  action.sa_sigaction = note;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  handle_stop_signals(action);
   return noted;
 }
 

@@ -8,6 +8,11 @@
 // to wait for.
 namespace convoy::launch {
 
+/// From now on SIGINT, SIGTERM and SIGUSR1 end the process at once with 128 + the signal, whatever
+/// it waits for, and also where it is the first of a container: for the time in which there is
+/// nothing to save. Signals that were ignored stay ignored.
+void leave_on_stop_signals();
+
 /// From now on the first SIGINT, SIGTERM or SIGUSR1 (SLURM's notice before it requeues a job) only
 /// leaves its number here, for a loop that looks when it can stop; it was 0 before. The next one,
 /// unless it comes within half a second (a scheduler and a launcher may both pass on the same),

@@ -153,6 +153,7 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
   point.host = env.master_addr;
   point.port = env.master_port;
   point.agent_hosts_store = env.uses_agent_store;
+  point.attempt = env.restart_count;
   point.timeout = std::chrono::seconds(arguments.timeout);
   return point;
 }

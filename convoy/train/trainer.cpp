@@ -366,6 +366,7 @@ Metrics Trainer::train() {
   trace_ = Trace(arguments_.output.trace, job_.environment.rank,
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
+  if (listen_) stop_signal_ = &listen_();
   clock.start();
   while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);

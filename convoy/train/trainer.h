@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,9 +53,10 @@ class Trainer {
   /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics.
   Metrics train();
 
-  /// When `signal` becomes other than 0 (launch::note_stop_signals) on any rank, all end train()
-  /// after the same step, with a checkpoint unless save_strategy is "no".
-  void stop_on(const std::atomic<int>& signal) { stop_signal_ = &signal; }
+  /// When what `listen` returns becomes other than 0 on any rank, all end train() after the same
+  /// step, with a checkpoint unless save_strategy is "no". `listen` (launch::note_stop_signals) is
+  /// called right before the first step: until then there is nothing to save or to wait for.
+  void stop_on(std::function<const std::atomic<int>&()> listen) { listen_ = std::move(listen); }
   /// The signal that ended train() early, or 0.
   int stopped_by() const { return stopped_by_; }
 
@@ -156,6 +158,7 @@ class Trainer {
   BestModel best_;
   bool may_resume_ = true;
   bool stopped_early_ = false;
+  std::function<const std::atomic<int>&()> listen_;
   const std::atomic<int>* stop_signal_ = nullptr;
   int stopped_by_ = 0;
   double num_targets_ = 0;  // of all steps of this call

@@ -20,7 +20,7 @@ void run_on_hosts(const std::vector<int>& hosts, const std::function<void(Group)
     point.port = port;
     point.timeout = timeout;
     const auto store = open_store(point);
-    EXPECT_EQ(find_hosts(point, store), std::vector<int>(hosts.size(), 0));
+    EXPECT_EQ(find_hosts(point, store, timeout), std::vector<int>(hosts.size(), 0));
     work(make_hierarchy_group(point, store, hosts));
   });
 }

@@ -69,6 +69,25 @@ TEST(StopSignal, TheFirstIsNotedAndALaterOneKills) {
   EXPECT_EQ(WTERMSIG(status), SIGINT);
 }
 
+TEST(StopSignal, WithNothingToSaveTheFirstEndsTheProcess) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Pipe ready = make_pipe();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      leave_on_stop_signals();
+      [[maybe_unused]] const ssize_t sent = ::write(ready.write.get(), "", 1);
+      while (true) ::pause();
+    }
+    char byte = 0;
+    ASSERT_EQ(::read(ready.read.get(), &byte, 1), 1);
+    ::kill(pid, signal);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status)) << "the first process of a container is deaf to others";
+    EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
+  }
+}
+
 TEST(StopSignal, NobodyWaitsWhenThePeersAreGone) {
   Noting process;
   tell_to_leave_now(process.pid);

@@ -73,5 +73,37 @@ TEST(Job, MisfitsAreRefusedWithTheReason) {
             std::string::npos);
 }
 
+TEST(Job, ABackendNeedsSeveralProcesses) {
+  ParallelArguments gloo;
+  gloo.backend = "gloo";
+  for (const char* strategy : {"auto", "single", "dp"}) {
+    gloo.strategy = strategy;
+    EXPECT_NE(refusal(gloo, {}, kCpu).find("backend = gloo has no effect in one process"),
+              std::string::npos)
+        << strategy;
+  }
+  gloo.strategy = "auto";
+  EXPECT_EQ(refusal(gloo, ranks(2), kCpu), "accepted");
+  EXPECT_EQ(refusal(gloo, ranks(1), kCpu), "accepted") << "the launcher decides how many";
+}
+
+TEST(Job, TheRestartCountKeepsTheStoresKeysApart) {
+  auto env = ranks(2);
+  env.restart_count = 3;
+  EXPECT_EQ(meeting_point(plan_job({}, env, kCpu), {}).attempt, 3);
+}
+
+TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
+  TrainingArguments arguments;
+  char name[] = "program", help[] = "--help", rate[] = "--learning_rate=0.5";
+  char* asking[] = {name, help};
+  const auto text = arguments.read_command_line(2, asking);
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("learning_rate"), std::string::npos);
+  char* setting[] = {name, rate};
+  EXPECT_FALSE(arguments.read_command_line(2, setting));
+  EXPECT_EQ(arguments.learning_rate, 0.5);
+}
+
 }  // namespace
 }  // namespace convoy::train

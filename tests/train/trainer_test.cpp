@@ -184,7 +184,7 @@ TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
       auto stopper = std::make_shared<Stopper>(stop_after);
       Trainer first(tiny_model(), args, data_, eval_data, job_);
       first.add_callback(stopper);
-      first.stop_on(stopper->signal);
+      first.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
       first.train();
       EXPECT_EQ(first.state().global_step, stop_after + 1);
       args.resume_from_checkpoint = "latest";

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <c10/util/Logging.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+// What tames c10d while the ranks meet.
+namespace convoy::comm {
+
+/// What `make` returns, or nothing when it takes longer than `limit`: for waits in code of others
+/// that know no timeout. It runs on a thread of its own, which is left behind when it is late.
+template <class Make>
+std::optional<std::invoke_result_t<Make>> within(std::chrono::milliseconds limit, Make make) {
+  std::packaged_task<std::invoke_result_t<Make>()> task(std::move(make));
+  auto made = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (made.wait_for(limit) != std::future_status::ready) return std::nullopt;
+  return made.get();
+}
+
+/// While one lives c10d logs nothing, unless TORCH_CPP_LOG_LEVEL says what it shall: it logs every
+/// attempt with a stack trace, and what fails in the end is told by the error.
+class QuietC10d {
+ public:
+  QuietC10d() {
+    const std::lock_guard lock(mutex_);
+    if (num_alive_++ > 0) return;
+    before_ = FLAGS_caffe2_log_level;
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+  }
+  ~QuietC10d() {
+    const std::lock_guard lock(mutex_);
+    if (--num_alive_ == 0) FLAGS_caffe2_log_level = before_;
+  }
+  QuietC10d(const QuietC10d&) = delete;
+  QuietC10d& operator=(const QuietC10d&) = delete;
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int num_alive_ = 0;
+  static inline int before_ = 0;
+};
+
+}  // namespace convoy::comm
