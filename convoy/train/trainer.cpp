@@ -315,8 +315,7 @@ void Trainer::warn(const std::string& text) {
 
 std::optional<StepCells> Trainer::next_cells() {
   auto cells = fault_ends_data() ? std::nullopt : stream_->next();
-  // Resumed with another total batch, an epoch may drop rows at its end although full steps of it
-  // would hold them.
+  // Resumed with another total batch, the last full step of an epoch may not fit any more.
   const auto all = std::min(stream_->steps_per_epoch() * state_.step_samples, state_.num_rows);
   const auto least = arguments_.dataloader_drop_last ? state_.step_samples : 1;
   if (!cells && all - state_.epoch_position >= least) {
