@@ -39,7 +39,7 @@ TEST_F(FoldersCommand, ASecondRunInTheSameFolderIsRefusedWhileTheFirstLives) {
       pid, host_name());
   for (const char* how : {"", "--overwrite_output_dir", "--resume_from_checkpoint latest",
                           "--nproc 2 --overwrite_output_dir"}) {
-    EXPECT_EQ(run(train + "--max_steps 3 " + how), 2) << output_;
+    EXPECT_NE(run(train + "--max_steps 3 " + how), 0) << output_;
     expect(refused);
   }
   EXPECT_TRUE(fs::exists(half));
