@@ -73,6 +73,15 @@ TEST_F(Start, WithoutAPartnerItObeysSignalsAndTheTimeout) {
   EXPECT_EQ(lines(), 1) << output_;
 }
 
+TEST_F(Start, SettingUpObeysSignals) {
+  // It takes an hour, after the model was made.
+  EXPECT_EQ(shell("CONVOY_FAULT=slow@0:start:1 timeout --preserve-status -k 30 -s TERM 4 $convoy "
+                  "train" +
+                  kTiny + "--max_steps 2 --output_dir out"),
+            143)
+      << output_;
+}
+
 TEST_F(Start, NprocContradictsALauncher) {
   const auto refused = [&](const std::string& words, const std::string& part) {
     EXPECT_EQ(shell(words), 2) << output_;
