@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstring>
 #include <thread>
@@ -55,9 +56,12 @@ bool is_own_user(int socket) {
 }
 
 bool wait_readable(int fd, Clock::time_point end) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
   pollfd entry{fd, POLLIN, 0};
-  return ::poll(&entry, 1, static_cast<int>(std::max<int64_t>(0, left.count()))) > 0;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
 }
 
 /// A message of one byte with room for a descriptor beside it.
@@ -146,8 +150,11 @@ std::shared_ptr<Segment> take_over(const std::string& name, int rank, int size,
   sockaddr_un address{};
   const socklen_t length = fill(address, name);
   int descriptor = -1;
-  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-      is_own_user(socket) && ::send(socket, &rank, sizeof rank, MSG_NOSIGNAL) == sizeof rank &&
+  int connected = -1;
+  do {  // which waits while the other's queue is full
+    connected = ::connect(socket, reinterpret_cast<sockaddr*>(&address), length);
+  } while (connected != 0 && errno == EINTR);
+  if (connected == 0 && is_own_user(socket) && ::send(socket, &rank, sizeof rank, MSG_NOSIGNAL) == sizeof rank &&
       wait_readable(socket, Clock::now() + timeout)) {
     descriptor = receive_descriptor(socket);
   }

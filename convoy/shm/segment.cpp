@@ -120,9 +120,8 @@ void Segment::enter(int rank) {
 }
 
 bool Segment::is_alive(int rank) const {
-  const int process = area(rank).process;
-  // Before it entered nobody can tell; a process's own locks are invisible to it.
-  if (fd_ < 0 || process == 0 || process == ::getpid()) return true;
+  // A process's own locks are invisible to it; before another entered nobody can tell.
+  if (fd_ < 0 || rank == rank_ || area(rank).process == 0) return true;
   auto lock = lock_of(rank, F_WRLCK);
   return ::fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +98,24 @@ TEST(Processes, OneThatIsKilledIsMissedAtOnceWithWhatItWasDoing) {
   EXPECT_EQ(exit_code(child), 128 + SIGKILL);
 }
 
+// In two containers both may be process 7.
+TEST(Processes, OneWithTheSameNumberIsMissedToo) {
+  auto segment = Segment::create(2);
+  Handover handover(segment);
+  const pid_t child = start([&] {
+    auto memory = join(handover.name(), 1, 2);
+    memory->area(1).process = ::getppid();
+    Channel(memory, 1, kPatience).barrier("start");
+    return 0;
+  });
+  handover.serve(kTimeout);
+  segment->enter(0);
+  Channel(segment, 0, kPatience).barrier("start");
+  EXPECT_EQ(exit_code(child), 0);
+  EXPECT_FALSE(segment->is_alive(1));
+  EXPECT_TRUE(segment->is_alive(0));
+}
+
 TEST(Processes, WhatARankPostedBeforeItLeftStillCounts) {
   auto segment = Segment::create(2);
   Handover handover(segment);
@@ -129,6 +148,44 @@ TEST(Handover, NamesTheRankThatDoesNotComeAndSendsStrangersAway) {
   }
   EXPECT_EQ(exit_code(child), 0);
   EXPECT_THROW(take_over("convoy-nobody", 1, 3, kTimeout), CommunicationError);
+}
+
+/// Signals that interrupt every wait of this process while it lives.
+class Alarms {
+ public:
+  Alarms() {
+    struct sigaction action{};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, nullptr);
+    ring_every(5000);
+  }
+  ~Alarms() { ring_every(0); }
+
+ private:
+  static void ring_every(int microseconds) {
+    const itimerval time{{0, microseconds}, {0, microseconds}};
+    ::setitimer(ITIMER_REAL, &time, nullptr);
+  }
+};
+
+TEST(Handover, ASignalIsNoTimeout) {
+  auto segment = Segment::create(3);
+  Handover handover(segment);
+  const pid_t early = start([&] {
+    const Alarms alarms;
+    return take_over(handover.name(), 1, 3, kTimeout)->size() == 3 ? 0 : 1;
+  });
+  const pid_t late = start([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    return take_over(handover.name(), 2, 3, kTimeout)->size() == 3 ? 0 : 1;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  {
+    const Alarms alarms;
+    EXPECT_NO_THROW(handover.serve(kTimeout));
+  }
+  EXPECT_EQ(exit_code(early), 0);
+  EXPECT_EQ(exit_code(late), 0);
 }
 
 TEST(Segment, ServesARankThatIsBoundToOneCore) {
