@@ -15,6 +15,7 @@
 namespace convoy::launch {
 int run_ranks(const LaunchOptions& options) {
   check(options);
+  Speaker speaker(options);
   const PrivateFolder errors("convoy-launch");
   SignalCatcher signals;
   Place place;
@@ -26,7 +27,7 @@ int run_ranks(const LaunchOptions& options) {
     place.master_port =
         options.master_port > 0 ? options.master_port : free_port(place.master_addr);
     const auto logs = log_folder(options, place.round);
-    Gang gang(options, place, errors.make(place.round), logs);
+    Gang gang(options, speaker, place, errors.make(place.round), logs);
     while (gang.tick()) {
       while (const auto signal = signals.next()) {
         gang.interrupt(*signal);
@@ -37,18 +38,19 @@ int run_ranks(const LaunchOptions& options) {
     std::optional<FailureReport> failure;
     if (gang.failed()) {
       failure.emplace(join(options.command, " "), std::move(reports));
-      tell_failure(options, *failure, logs);
+      tell_failure(options, speaker, *failure, logs);
     }
     if (interrupted_by != 0) {
-      say(options, "[launch] stopped by {}; all ranks have ended\n", signal_name(interrupted_by));
+      speaker.say(fmt::format("[launch] stopped by {}; all ranks have ended\n",
+                              signal_name(interrupted_by)));
       return 128 + interrupted_by;
     }
     if (!failure) return 0;
     if (place.restarts >= options.max_restarts || !failure->worth_a_restart()) {
       return failure->exit_code();
     }
-    say(options, "[launch] starting all ranks again ({} of {} restarts)\n", place.restarts + 1,
-        options.max_restarts);
+    speaker.say(fmt::format("[launch] starting all ranks again ({} of {} restarts)\n",
+                            place.restarts + 1, options.max_restarts));
   }
 }
 

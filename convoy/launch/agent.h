@@ -26,9 +26,11 @@ struct LaunchOptions {
   int master_port = 0;  ///< where rank 0 listens; 0: a free port
   Binding binding = Binding::kNone;  ///< which processor cores each rank may use
 
+  // `say` and `tee` are called in a thread of their own, one at a time, and must not throw.
   std::function<void(std::string_view)>
       say;  ///< gets the launcher's own words, the failure report too
-  /// Gets the ranks' output line by line when there is a log_dir.
+  /// Gets the ranks' output line by line when there is a log_dir. While it does not return the
+  /// ranks are looked after all the same; in the end the launcher waits for it.
   std::function<void(int rank, int local_rank, bool is_error, std::string_view line)> tee;
   std::function<void(const FailureReport&)> on_failure;
 };

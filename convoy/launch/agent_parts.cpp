@@ -59,8 +59,9 @@ fs::path log_folder(const LaunchOptions& options, int round) {
                                 : options.log_dir / fmt::format("restart-{}", round));
 }
 
-void tell_failure(const LaunchOptions& options, const FailureReport& report, const fs::path& logs) {
-  say(options, "{}", report.to_text());
+void tell_failure(const LaunchOptions& options, Speaker& speaker, const FailureReport& report,
+                  const fs::path& logs) {
+  speaker.say(report.to_text());
   if (!logs.empty()) write_file(logs / "failure.json", report.to_json().dump(2) + "\n");
   if (options.on_failure) options.on_failure(report);
 }

@@ -6,14 +6,10 @@
 #include <string_view>
 
 #include "convoy/launch/agent.h"
+#include "convoy/launch/speaker.h"
 
 // What agents of one host and of several hosts have in common.
 namespace convoy::launch {
-
-template <class... Args>
-void say(const LaunchOptions& options, fmt::format_string<Args...> format, Args&&... args) {
-  if (options.say) options.say(fmt::format(format, std::forward<Args>(args)...));
-}
 
 /// Throws UsageError when options make no sense.
 void check(const LaunchOptions& options);
@@ -38,7 +34,7 @@ std::filesystem::path log_folder(const LaunchOptions& options, int round);
 
 /// Says why the job failed, writes failure.json into `logs` unless that is empty, and calls
 /// on_failure.
-void tell_failure(const LaunchOptions& options, const FailureReport& report,
+void tell_failure(const LaunchOptions& options, Speaker& speaker, const FailureReport& report,
                   const std::filesystem::path& logs);
 
 }  // namespace convoy::launch

@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 
 namespace convoy::launch {
 namespace {
@@ -42,8 +43,15 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+double steady_time() {
+  static const double start = wall_time();
+  static const auto since = std::chrono::steady_clock::now();
+  return start + seconds_since(since);
+}
+
 bool write_error_file(const RankEnvironment& environment, std::string_view kind,
-                      std::string_view message, const std::vector<int>& missing) noexcept {
+                      std::string_view message, const std::vector<int>& missing,
+                      int exit_code) noexcept {
   try {
     if (environment.error_file.empty()) return false;
     const auto earlier = read_error_file(environment.error_file);
@@ -56,6 +64,7 @@ bool write_error_file(const RankEnvironment& environment, std::string_view kind,
                        {"time", now},
                        {"kind", kind},
                        {"error", message},
+                       {"exit_code", exit_code},
                        {"operation", activity.operation},
                        {"step", activity.step},
                        {"missing", missing},
@@ -83,6 +92,7 @@ std::optional<RankError> read_error_file(const std::filesystem::path& path) {
     out.kind = text_of(json, "kind");
     out.error = text_of(json, "error");
     out.operation = text_of(json, "operation");
+    out.exit_code = static_cast<int>(number_of(json, "exit_code"));
     out.step = static_cast<int64_t>(number_of(json, "step"));
     if (json.contains("missing") && json["missing"].is_array()) {
       for (const Json& rank : json["missing"]) {

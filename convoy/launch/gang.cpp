@@ -35,8 +35,10 @@ bool is_suspended(pid_t pid) {
 
 }  // namespace
 
-Gang::Gang(const LaunchOptions& options, Place place, fs::path error_dir, fs::path log_dir)
+Gang::Gang(const LaunchOptions& options, Speaker& speaker, Place place, fs::path error_dir,
+           fs::path log_dir)
     : options_(options),
+      speaker_(speaker),
       place_(std::move(place)),
       error_dir_(std::move(error_dir)),
       log_dir_(std::move(log_dir)),
@@ -52,16 +54,14 @@ Gang::Gang(const LaunchOptions& options, Place place, fs::path error_dir, fs::pa
   } catch (...) {
     signal_all(SIGKILL);
     for (const Rank& rank : ranks_) {
-      if (rank.alive) ::waitpid(rank.pid, nullptr, 0);
+      if (rank.alive) ::waitpid(rank.process.warden, nullptr, 0);
     }
     throw;
   }
 }
 
 Gang::~Gang() {
-  for (const Rank& rank : ranks_) {
-    if (rank.alive) ::kill(-rank.pid, SIGKILL);
-  }
+  signal_all(SIGKILL);
 }
 
 void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
@@ -69,8 +69,7 @@ void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
   Command command{.argv = options_.command,
                   .env = rank_variables(place_, options_, rank.report.rank),
                   .unset = {"CONVOY_TOKEN"},
-                  .cores = cores,
-                  .announce_fd = guardian_.fd()};
+                  .cores = cores};
   command.env["TORCHELASTIC_ERROR_FILE"] = file_of(rank, ".json").string();
   command.env["CONVOY_ERROR_FILE"] = file_of(rank, ".json").string();
   command.env["CONVOY_STATUS_FILE"] = file_of(rank, ".status").string();
@@ -82,12 +81,9 @@ void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
   }
   if (!log_dir_.empty()) {
     const auto open_log = [&](const char* suffix, bool is_error) {
-      RankOutput::OnLine on_line;
-      if (options_.tee) {
-        on_line = [this, number = rank.report.rank, is_error](std::string_view line) {
-          options_.tee(number, number - place_.first_rank, is_error, line);
-        };
-      }
+      const auto on_line = [this, number = rank.report.rank, is_error](std::string_view line) {
+        speaker_.pass_on(number, number - place_.first_rank, is_error, line);
+      };
       return std::make_unique<RankOutput>(log_dir_ / ("rank-" + index + suffix), on_line);
     };
     rank.out = open_log(".out", false);
@@ -96,10 +92,11 @@ void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
     command.stderr_fd = rank.err->write_fd();
     rank.report.log = log_dir_ / ("rank-" + index + ".err");
   }
-  rank.pid = spawn(command);
+  rank.process = spawn(command);
   rank.alive = true;
   rank.start = Clock::now();
-  rank.report.pid = rank.pid;
+  rank.report.pid = rank.process.pid;
+  exits_.watch(rank.process.pid);
   if (rank.out) rank.out->close_write_end();
   if (rank.err) rank.err->close_write_end();
 }
@@ -113,7 +110,7 @@ void Gang::see_what_ranks_do() {
   for (Rank& rank : ranks_) {
     if (!rank.alive) continue;
     rank.report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
-    rank.report.suspended = is_suspended(rank.pid);
+    rank.report.suspended = is_suspended(rank.process.pid);
   }
 }
 
@@ -130,59 +127,74 @@ bool Gang::tick() {
 }
 
 void Gang::pass_output() {
-  std::vector<pollfd> streams;
-  for (const Rank& rank : ranks_) {
-    for (const RankOutput* output : {rank.out.get(), rank.err.get()}) {
-      if (output && output->read_fd() >= 0) streams.push_back({output->read_fd(), POLLIN, 0});
+  const bool stopping = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
+  std::vector<RankOutput*> outputs;
+  if (stopping || !speaker_.is_behind()) {  // who is to save and leave must not wait to print
+    for (const Rank& rank : ranks_) {
+      for (RankOutput* output : {rank.out.get(), rank.err.get()}) {
+        if (output && output->read_fd() >= 0) outputs.push_back(output);
+      }
     }
   }
-  ::poll(streams.data(), streams.size(), 20);
-  for (Rank& rank : ranks_) {
-    for (RankOutput* output : {rank.out.get(), rank.err.get()}) {
-      if (output) output->pump();
-    }
-  }
+  std::vector<pollfd> watched = {{exits_.fd(), POLLIN, 0}};
+  for (const RankOutput* output : outputs) watched.push_back({output->read_fd(), POLLIN, 0});
+  ::poll(watched.data(), watched.size(), 20);
+  for (RankOutput* output : outputs) output->pump();
 }
 
 void Gang::collect_ended() {
+  for (const pid_t ended : exits_.take()) {
+    const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) {
+      return one.alive && one.process.pid == ended;
+    });
+    if (rank != ranks_.end()) note_end_time(*rank);
+  }
   for (Rank& rank : ranks_) {
-    siginfo_t info{};
     if (!rank.alive) continue;
-    const int got =
-        ::waitid(P_PID, static_cast<id_t>(rank.pid), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (got == 0 && info.si_pid == 0) continue;
-    // What it started goes with it, as long as its number still names the group.
-    ::kill(-rank.pid, SIGKILL);
-    int status = 0;
-    ::waitpid(rank.pid, &status, 0);
-    end_rank(rank, status);
+    int status = W_EXITCODE(1, 0);  // should nobody know
+    if (::waitpid(rank.process.warden, &status, WNOHANG) != 0) end_rank(rank, status);
   }
 }
 
+/// No two are equal, however coarse the clock.
+void Gang::note_end_time(Rank& rank) {
+  rank.report.end_time = last_end_time_ = std::max(wall_time(), last_end_time_ + 1e-6);
+}
+
 void Gang::end_rank(Rank& rank, int status) {
-  guardian_.release(rank.pid);
   rank.alive = false;
   RankReport& report = rank.report;
+  if (report.end_time == 0) note_end_time(rank);
   report.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   report.exit_code = report.signal != 0 ? 128 + report.signal : WEXITSTATUS(status);
   report.seconds = std::chrono::duration<double>(Clock::now() - rank.start).count();
-  report.end_time = wall_time();
   report.error = read_error_file(file_of(rank, ".json"));
-  const bool asked = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
-  if (!asked) report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
+  const bool stopping = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
+  if (!stopping) {
+    report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
+  }
   if (report.error && !report.error->operation.empty()) {
     report.activity.operation = report.error->operation;
     report.activity.step = report.error->step;
   }
-  if (phase_ == Phase::kKilling) {
+  const bool told = report.error && report.error->time > 0 && report.error->time <= stop_time_;
+  const bool cut_short = stopping && report.end_time > stop_time_;
+  if (cut_short && told) {  // it was about to end by itself, and would have with this code
+    const bool exited = report.signal == 0 && report.exit_code != 0;
+    report.exit_code = report.error->exit_code > 0 ? report.error->exit_code
+                       : exited                    ? report.exit_code
+                                                   : 1;
+    report.signal = 0;
+  }
+  const bool by_itself = told || !cut_short;
+  if (!by_itself && phase_ == Phase::kKilling) {
     report.end = RankEnd::kKilled;
   } else if (report.exit_code == 0) {
     report.end = RankEnd::kSucceeded;
   } else {
-    report.end = asked ? RankEnd::kStopped : RankEnd::kFailed;
+    report.end = by_itself ? RankEnd::kFailed : RankEnd::kStopped;
   }
-  report.early = report.end == RankEnd::kFailed ||
-                 (report.error && report.error->time > 0 && report.error->time <= stop_time_);
+  report.early = report.end == RankEnd::kFailed;
 }
 
 void Gang::interrupt(int signal) {
@@ -201,11 +213,11 @@ void Gang::stop() {
   see_what_ranks_do();
   enter(Phase::kStopping, options_.grace_seconds);
   for (const Rank& rank : ranks_) {
-    if (rank.alive) tell_to_leave_now(rank.pid);
+    if (rank.alive) tell_to_leave_now(rank.process.pid);
   }
   signal_all(SIGTERM);
   for (const Rank& rank : ranks_) {  // they would not hear it
-    if (rank.alive && rank.report.suspended) ::kill(-rank.pid, SIGKILL);
+    if (rank.alive && rank.report.suspended) ::kill(-rank.process.pid, SIGKILL);
   }
 }
 
@@ -239,7 +251,7 @@ void Gang::enter(Phase phase, double seconds) {
 
 void Gang::signal_all(int signal) {
   for (const Rank& rank : ranks_) {
-    if (rank.alive) ::kill(-rank.pid, signal);
+    if (rank.alive) ::kill(-rank.process.pid, signal);
   }
 }
 

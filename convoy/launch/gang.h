@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "convoy/launch/agent.h"
+#include "convoy/launch/exits.h"
 #include "convoy/launch/guardian.h"
 #include "convoy/launch/place.h"
 #include "convoy/launch/rank_output.h"
+#include "convoy/launch/speaker.h"
 
 namespace convoy::launch {
 
@@ -17,7 +19,7 @@ class Gang {
  public:
   /// Starts the ranks; they leave their reasons in `error_dir`, which lies in the launcher's
   /// private folder, and their output in `log_dir` ("" for none).
-  Gang(const LaunchOptions& options, Place place, std::filesystem::path error_dir,
+  Gang(const LaunchOptions& options, Speaker& speaker, Place place, std::filesystem::path error_dir,
        std::filesystem::path log_dir);
   ~Gang();  ///< kills what still runs
   Gang(const Gang&) = delete;
@@ -44,7 +46,7 @@ class Gang {
   enum class Phase { kRunning, kSettling, kStopping, kKilling };
 
   struct Rank {
-    pid_t pid = -1;
+    Process process;
     bool alive = false;
     Clock::time_point start;
     RankReport report;
@@ -56,6 +58,7 @@ class Gang {
   bool any_alive() const;
   void pass_output();
   void collect_ended();
+  void note_end_time(Rank& rank);
   void end_rank(Rank& rank, int status);
   void see_what_ranks_do();
   std::filesystem::path file_of(const Rank& rank, const char* suffix) const;
@@ -64,15 +67,18 @@ class Gang {
   void signal_all(int signal);
 
   const LaunchOptions& options_;
+  Speaker& speaker_;
   const Place place_;
   std::filesystem::path error_dir_;
   std::filesystem::path log_dir_;
   Guardian guardian_;
+  Exits exits_;
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_;
   bool failed_ = false;
   double stop_time_ = 0;
+  double last_end_time_ = 0;
 };
 
 }  // namespace convoy::launch

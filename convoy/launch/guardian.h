@@ -8,25 +8,17 @@
 
 namespace convoy::launch {
 
-/// A tiny process that outlives the launcher by an instant: should the launcher be killed, it kills
-/// what the ranks have started (the ranks themselves the kernel kills) and removes the launcher's
-/// private folder.
+/// A tiny process that outlives the launcher by an instant: should the launcher be killed, it
+/// removes the launcher's private folder.
 class Guardian {
  public:
   explicit Guardian(const std::filesystem::path& folder);
-  ~Guardian();  ///< kills the groups still watched
+  ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  /// Where a process that is to be watched, with its group, sends its id before it runs: told
-  /// afterwards the launcher might be gone before it can. -1 when there is no guardian.
-  int fd() const { return process_ > 0 ? socket_.get() : -1; }
-  void release(pid_t group);
-
  private:
-  void tell(pid_t message);
-
-  Descriptor socket_;
+  Pipe alive_;
   pid_t process_ = -1;
 };
 

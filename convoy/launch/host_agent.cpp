@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -52,20 +51,16 @@ std::pair<Descriptor, Endpoint> listen_at(const Endpoint& endpoint, std::optiona
 class HostAgent {
  public:
   HostAgent(const LaunchOptions& options, const HostOptions& host)
-      : options_(options), host_(host) {
+      : options_(options), host_(host), speaker_(options) {
     const std::string secret = read_secret(host.token_file, process_variable);
-    options_.say = [this, say = options.say](std::string_view text) {
-      const std::lock_guard lock(say_mutex_);
-      if (say) say(text);
-    };
     auto [socket, endpoint] = listen_at(host.endpoint, host.serves);
     endpoint_ = endpoint;
     if (socket.get() >= 0) {
-      say(options_, "[launch] serving the rendezvous of {} hosts at {}\n", wanted(host.rendezvous),
-          endpoint.to_text());
+      speaker_.say(fmt::format("[launch] serving the rendezvous of {} hosts at {}\n",
+                               wanted(host.rendezvous), endpoint.to_text()));
       server_ = std::make_unique<RendezvousServer>(
           std::move(socket), host.rendezvous, secret,
-          [this](const std::string& text) { say(options_, "{}\n", text); });
+          [this](const std::string& text) { speaker_.say(text + "\n"); });
     }
     client_ = std::make_unique<RendezvousClient>(endpoint, host.rendezvous.run_id, secret,
                                                  host.local_address);
@@ -138,10 +133,10 @@ class HostAgent {
       if (interrupted_by_ != 0) code_ = 128 + interrupted_by_;
     } else if (type == "finish") {
       tell(message);
-      say(options_, "{}", message.at("text").get<std::string>());
+      speaker_.say(message.at("text").get<std::string>());
       code_ = message.at("code").get<int>();
     } else if (type == "wait") {
-      say(options_, "[launch] {}\n", message.at("why").get<std::string>());
+      speaker_.say(fmt::format("[launch] {}\n", message.at("why").get<std::string>()));
     } else if (type == "refuse") {
       fail<UsageError>("launch", "the rendezvous at {} refused this host: {}", endpoint_.to_text(),
                        message.at("why").get<std::string>());
@@ -153,7 +148,7 @@ class HostAgent {
     const Json& report = message["report"];
     std::vector<RankReport> ranks;
     for (const Json& rank : report.at("ranks")) ranks.push_back(rank_report_from_json(rank));
-    tell_failure(options_, FailureReport(report.at("command"), std::move(ranks)), logs_);
+    tell_failure(options_, speaker_, FailureReport(report.at("command"), std::move(ranks)), logs_);
   }
 
   void start(const Json& message) {
@@ -176,7 +171,7 @@ class HostAgent {
     place_ = place;
     try {
       logs_ = log_folder(options_, place.round);
-      gang_ = std::make_unique<Gang>(options_, place, errors_.make(place.round), logs_);
+      gang_ = std::make_unique<Gang>(options_, speaker_, place, errors_.make(place.round), logs_);
     } catch (const Error& error) {
       RankReport report{.rank = place.first_rank, .host = host_name()};
       report.end = RankEnd::kFailed;
@@ -202,8 +197,8 @@ class HostAgent {
                                   row.at("address").get<std::string>(), ranks.size() > 1 ? "s" : "",
                                   compact_numbers(ranks)));
     }
-    say(options_, "[launch] starting on {} host{}: {}\n", hosts.size(),
-        hosts.size() == 1 ? "" : "s", join(hosts, "; "));
+    speaker_.say(fmt::format("[launch] starting on {} host{}: {}\n", hosts.size(),
+                             hosts.size() == 1 ? "" : "s", join(hosts, "; ")));
   }
 
   void look_after_ranks() {
@@ -267,10 +262,10 @@ class HostAgent {
 
   enum class Told { kNothing, kFailure, kCause };
 
-  LaunchOptions options_;
+  const LaunchOptions options_;
   const HostOptions host_;
+  Speaker speaker_;  // ends last: then a signal ends whoever waits for the terminal
   const PrivateFolder errors_{"convoy-launch"};
-  std::mutex say_mutex_;
   SignalCatcher signals_;
   Endpoint endpoint_;
   std::unique_ptr<RendezvousServer> server_;

@@ -52,20 +52,19 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
   ProcessResult result;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  const pid_t child = spawn(command);
+  const Process child = spawn(command);
   out.write.reset();
   err.write.reset();
 
   // A process that outlives the program may hold the pipes: the program's own end decides.
-  int status = 0;
+  int status = W_EXITCODE(1, 0);  // should nobody know
   rusage usage{};
   for (bool ended = false; !ended;) {
     std::array<pollfd, 2> watched = {pollfd{out.read.get(), POLLIN, 0},
                                      pollfd{err.read.get(), POLLIN, 0}};
     ::poll(watched.data(), watched.size(), 10);
-    const pid_t waited = ::wait4(child, &status, WNOHANG, &usage);
-    ended = waited == child || (waited < 0 && errno != EINTR);
-    if (ended) ::kill(-child, SIGKILL);
+    const pid_t waited = ::wait4(child.warden, &status, WNOHANG, &usage);
+    ended = waited == child.warden || (waited < 0 && errno != EINTR);
     for (size_t before = std::string::npos; before != result.out.size() + result.err.size();) {
       before = result.out.size() + result.err.size();
       if (out.read.get() >= 0) drain(out.read, result.out);
@@ -74,7 +73,7 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
     if (!ended && !result.timed_out && options.timeout_seconds > 0 &&
         elapsed() > options.timeout_seconds) {
       result.timed_out = true;
-      ::kill(-child, SIGKILL);
+      ::kill(-child.pid, SIGKILL);
     }
   }
   result.seconds = elapsed();

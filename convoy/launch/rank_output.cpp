@@ -1,6 +1,7 @@
 #include "convoy/launch/rank_output.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,20 +31,14 @@ RankOutput::RankOutput(const std::filesystem::path& path, OnLine on_line)
   ::fcntl(pipe_.read.get(), F_SETFL, O_NONBLOCK);
 }
 
-void RankOutput::pump() {
-  while (pump_once()) {
-  }
-}
-
-bool RankOutput::pump_once() {
-  if (read_fd() < 0) return false;
+size_t RankOutput::pump() {
+  if (read_fd() < 0) return 0;
   std::array<char, 65536> buffer;
   const ssize_t got = ::read(read_fd(), buffer.data(), buffer.size());
-  if (got < 0 && errno == EINTR) return true;
-  if (got < 0 && errno == EAGAIN) return false;
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
   if (got <= 0) {
     pipe_.read.reset();
-    return false;
+    return 0;
   }
   std::string_view text(buffer.data(), static_cast<size_t>(got));
   // A full disk must not stop the training: the lines still reach the console.
@@ -59,11 +54,13 @@ bool RankOutput::pump_once() {
     hand_on(unfinished_);
     unfinished_.clear();
   }
-  return true;
+  return static_cast<size_t>(got);
 }
 
 void RankOutput::finish() {
-  pump();
+  int left = 0;  // and no more, should somebody still write
+  ::ioctl(read_fd(), FIONREAD, &left);
+  for (size_t got = 1; left > 0 && got > 0; left -= static_cast<int>(got)) got = pump();
   if (!unfinished_.empty()) hand_on(unfinished_);
   unfinished_.clear();
   pipe_.read.reset();

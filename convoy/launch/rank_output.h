@@ -22,14 +22,13 @@ class RankOutput {
   int read_fd() const { return pipe_.read.get(); }    ///< for poll; -1 after the end
   void close_write_end() { pipe_.write.reset(); }
 
-  /// Takes what is there, without waiting.
-  void pump();
+  /// Takes some of what is there, without waiting; returns its bytes.
+  size_t pump();
 
-  /// Takes the rest and hands on an unfinished line.
+  /// Takes what is there now and hands on an unfinished line.
   void finish();
 
  private:
-  bool pump_once();
   void hand_on(std::string_view line);
 
   Pipe pipe_;

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/launch/warden.h"
 
 namespace convoy::launch {
 namespace {
@@ -55,16 +54,28 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
+/// What a child tells through a pipe: that it is there, then why it did not become the program.
+struct Word {
+  pid_t pid = -1;
+  int reason = 0;
+};
+
+/// Nobody learns how a child ended while SIGCHLD is ignored, which a parent may hand down.
+void hear_of_children() {
+  struct sigaction action{};
+  ::sigaction(SIGCHLD, nullptr, &action);
+  if (action.sa_handler != SIG_IGN && (action.sa_flags & SA_NOCLDWAIT) == 0) return;
+  if (action.sa_handler == SIG_IGN) action.sa_handler = SIG_DFL;
+  action.sa_flags &= ~SA_NOCLDWAIT;
+  ::sigaction(SIGCHLD, &action, nullptr);
+}
+
 /// What the child does between fork and exec: only calls that are safe there. Returns on failure.
 void become(const char* program, char* const* argv, char* const* env, const char* folder,
-            const Command& command, const cpu_set_t& cores, pid_t parent) {
+            const Command& command, const cpu_set_t& cores, int tell) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // it ended before the line above
-  if (command.announce_fd >= 0) {
-    const pid_t own = ::getpid();
-    if (::send(command.announce_fd, &own, sizeof own, MSG_NOSIGNAL) != sizeof own) return;
-  }
+  const Word here{::getpid(), 0};
+  if (::write(tell, &here, sizeof here) != sizeof here) return;
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -92,7 +103,7 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-pid_t spawn(const Command& command) {
+Process spawn(const Command& command) {
   if (command.argv.empty() || command.argv.front().empty()) {
     fail<UsageError>("launch", "no program to start; expected its name and arguments");
   }
@@ -105,33 +116,38 @@ pid_t spawn(const Command& command) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   for (int core : command.cores) CPU_SET(core, &cores);
-  Pipe trouble = make_pipe();
-  const pid_t parent = ::getpid();
+  Pipe words = make_pipe();
+  const pid_t launcher = ::getpid();
+  hear_of_children();
 
   const pid_t child = ::fork();
-  if (child < 0) {
-    fail<CommunicationError>("launch", "cannot start '{}': {}; try fewer ranks", program,
-                             std::strerror(errno));
-  }
   if (child == 0) {
-    become(program.c_str(), argv.data(), env.data(), folder.c_str(), command, cores, parent);
-    const int reason = errno;
-    [[maybe_unused]] ssize_t written = ::write(trouble.write.get(), &reason, sizeof reason);
+    const int tell = words.write.get();
+    const bool parted = part_from_warden(launcher);
+    if (parted) {
+      become(program.c_str(), argv.data(), env.data(), folder.c_str(), command, cores, tell);
+    }
+    const Word why{parted ? ::getpid() : -1, errno};
+    [[maybe_unused]] ssize_t written = ::write(tell, &why, sizeof why);
     ::_exit(127);
   }
-  trouble.write.reset();
-  int reason = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(trouble.read.get(), &reason, sizeof reason);
-  } while (got < 0 && errno == EINTR);
-  if (got == sizeof reason) {
-    ::waitpid(child, nullptr, 0);
-    fail<UsageError>("launch", "cannot start '{}': {}; expected a program that can be run{}",
-                     program, std::strerror(reason),
-                     folder.empty() ? "" : fmt::format(" from the folder {}", folder));
+  Word last;
+  if (child < 0) last.reason = errno;
+  words.write.reset();
+  while (child > 0) {
+    const ssize_t got = ::read(words.read.get(), &last, sizeof last);
+    if (got != sizeof last && !(got < 0 && errno == EINTR)) break;
   }
-  return child;
+  if (last.pid > 0 && last.reason == 0) return {last.pid, child};
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  if (last.pid < 0) {
+    fail<CommunicationError>(
+        "launch", "cannot start '{}': {}; try fewer ranks", program,
+        last.reason == 0 ? "it was killed at once" : std::strerror(last.reason));
+  }
+  fail<UsageError>("launch", "cannot start '{}': {}; expected a program that can be run{}", program,
+                   std::strerror(last.reason),
+                   folder.empty() ? "" : fmt::format(" from the folder {}", folder));
 }
 
 }  // namespace convoy::launch

@@ -46,14 +46,19 @@ struct Command {
   std::set<std::string> unset;              ///< variables that it does not get
   std::filesystem::path working_directory;  ///< empty: the current one
   std::vector<int> cores;                   ///< that it may use; empty: all of this process
-  int announce_fd = -1;                     ///< gets its process id before it runs; -1: nobody
   int stdin_fd = -1;                        ///< -1: inherited
   int stdout_fd = -1;
   int stderr_fd = -1;
 };
 
-/// Starts a fresh process in a process group of its own (its id is the process's), which is killed
-/// when the starting thread ends. Throws UsageError when the program cannot be started.
-pid_t spawn(const Command& command);
+/// A program that was started.
+struct Process {
+  pid_t pid = -1;     ///< of the program, and of the process group that it leads
+  pid_t warden = -1;  ///< a child of this process that ends as the program does, see warden.h
+};
+
+/// Starts a fresh process. It, and all that it starts, is killed when this process ends. Throws
+/// UsageError when the program cannot be started, CommunicationError when no process can.
+Process spawn(const Command& command);
 
 }  // namespace convoy::launch

@@ -1,68 +1,13 @@
 #include "convoy/launch/agent.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <csignal>
-#include <fstream>
-#include <optional>
-#include <sstream>
-#include <thread>
 
-#include "convoy/base/error.h"
-#include "convoy/base/files.h"
-#include "convoy/base/text.h"
-#include "convoy/launch/process.h"
-#include "tests/launch/processes_testing.h"
+#include "tests/launch/agent_testing.h"
 
 namespace convoy::launch {
 namespace {
-
-namespace fs = std::filesystem;
-
-class Agent : public ::testing::Test {
- protected:
-  Agent() : folder_(unique_folder("agent-test")) {
-    options_.num_ranks = 3;
-    options_.grace_seconds = 0.5;
-    options_.say = [this](std::string_view text) { said_ += text; };
-    options_.on_failure = [this](const FailureReport& report) { failure_ = report; };
-  }
-  ~Agent() override { fs::remove_all(folder_); }
-
-  /// Runs a shell script as every rank; $D is a folder of the test.
-  int run(const std::string& script) {
-    options_.command = {"/bin/sh", "-c", "D=" + folder_.string() + "\n" + script};
-    const auto start = std::chrono::steady_clock::now();
-    const int code = run_ranks(options_);
-    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return code;
-  }
-
-  void expect_said(const std::string& part) const {
-    EXPECT_NE(said_.find(part), std::string::npos) << said_ << "\nlacks: " << part;
-  }
-
-  std::string content(const std::string& name) const { return read_file(folder_ / name); }
-
-  fs::path folder_;
-  LaunchOptions options_;
-  std::string said_;
-  std::optional<FailureReport> failure_;
-  double seconds_ = 0;
-};
-
-pid_t wait_for_pid(const fs::path& path) {
-  for (int i = 0; i < 250; ++i) {
-    std::ifstream file(path);
-    pid_t pid = 0;
-    if (file >> pid) return pid;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return 0;
-}
 
 TEST_F(Agent, GivesRanksTheirPlace) {
   EXPECT_EQ(run("echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
@@ -244,18 +189,6 @@ TEST_F(Agent, RefusesWhatCannotWork) {
   EXPECT_NE(message().find("cannot start '/etc/passwd': Permission denied"), std::string::npos);
   options_.num_ranks = 0;
   EXPECT_NE(message().find("cannot start 0 ranks"), std::string::npos) << message();
-}
-
-/// Runs the agent in a process of its own and returns that process.
-pid_t agent_in_a_child(LaunchOptions options, const std::string& script) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    options.say = nullptr;
-    options.on_failure = nullptr;
-    options.command = {"/bin/sh", "-c", script};
-    ::_exit(run_ranks(options));
-  }
-  return child;
 }
 
 TEST_F(Agent, NoOrphanOutlivesAKilledLauncher) {

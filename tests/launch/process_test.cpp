@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/launch/error_file.h"
+#include "tests/launch/processes_testing.h"
 
 namespace convoy::launch {
 namespace {
@@ -49,6 +50,17 @@ TEST(Process, DoesNotWaitForWhatTheProgramLeftBehind) {
   const auto result = shell("echo started; sleep 30 &");
   EXPECT_EQ(result.out, "started\n");
   EXPECT_LT(result.seconds, 3);
+}
+
+TEST(Process, SeesTheEndAlthoughItsParentIgnoredThatChildrenEnd) {
+  ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(shell("exit 7").exit_code, 7);
+  ::signal(SIGCHLD, SIG_DFL);
+}
+
+TEST(Process, LeavesNoDaemonBehind) {
+  const auto result = shell("(setsid sh -c 'sleep 0.5; exec sleep 30' & echo $!); sleep 0.2");
+  EXPECT_TRUE(disappears(std::stoi(result.out)));
 }
 
 TEST(Process, MeasuresPeakMemoryOfChildrenToo) {
