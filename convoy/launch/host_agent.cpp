@@ -89,16 +89,24 @@ class HostAgent {
 
  private:
   void connect() {
-    const double since = wall_time();
+    const double since = steady_time();
+    bool warned = false;
     while (!channel_) {
       channel_ = client_->step();
-      if (!channel_) ::poll(nullptr, 0, 20);
+      if (client_->met_a_stranger() && !std::exchange(warned, true)) {
+        speaker_.say(
+            fmt::format("[launch] no rendezvous at {} yet: {}; trying on; expected the "
+                        "same secret on all hosts\n",
+                        endpoint_.to_text(), client_->trouble()));
+      }
+      pollfd watched{client_->fd(), POLLIN, 0};
+      if (!channel_) ::poll(&watched, 1, 20);
       if (const auto signal = signals_.next()) {
         interrupted_by_ = *signal;
         channel_.reset();
         return;
       }
-      if (!channel_ && wall_time() - since > host_.rendezvous.join_timeout) {
+      if (!channel_ && steady_time() - since > host_.rendezvous.join_timeout) {
         fail<CommunicationError>(
             "launch",
             "no rendezvous at {} within {}: {}; expected the host that has this address to run "

@@ -1,7 +1,6 @@
 #include "convoy/launch/rendezvous_client.h"
 
 #include "convoy/base/error.h"
-#include "convoy/launch/secret.h"
 
 namespace convoy::launch {
 namespace {
@@ -44,7 +43,7 @@ void RendezvousClient::connect() {
   if (addresses.empty()) return give_up("nobody knows the name");
   since_ = Clock::now();
   nonce_ = fresh_nonce();
-  expected_proof_.reset();
+  proofs_.reset();
   socket_.emplace(start_connect(addresses[next_address_++ % addresses.size()], local_address_),
                   kLongestGreeting);
 }
@@ -62,31 +61,31 @@ std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
                ? said[key].get<std::string>()
                : "";
   };
-  if (const auto why = word("refused"); !why.empty()) {
-    fail<UsageError>("launch",
-                     "the rendezvous at {} turned this host away: {}; expected the same secret and "
-                     "--rdzv-id on all hosts",
-                     endpoint_.to_text(), why);
-  }
-  if (!expected_proof_) {
+  if (!proofs_) {
     if (word("nonce").empty()) {
       give_up("it is no rendezvous of convoy");
       return nullptr;
     }
-    const Proofs proofs(secret_, run_id_, word("nonce"), nonce_);
-    expected_proof_ = proofs.of_host;
-    session_key_ = proofs.session_key;
-    socket_->send(Json{{"nonce", nonce_}, {"run_id", run_id_}, {"proof", proofs.of_joiner}}.dump());
+    proofs_.emplace(secret_, run_id_, word("nonce"), nonce_);
+    socket_->send(
+        Json{{"nonce", nonce_}, {"run_id", run_id_}, {"proof", proofs_->of_joiner}}.dump());
     return nullptr;
   }
-  if (!same_proof(word("proof"), *expected_proof_)) {
+  const std::string why = word("refused");
+  if (!why.empty() && same_proof(word("proof"), proofs_->of_refusal(why))) {
     fail<UsageError>("launch",
-                     "who answers at {} does not know the secret of this job; expected the host of "
-                     "the rendezvous there; try another port",
-                     endpoint_.to_text());
+                     "the rendezvous at {} turned this host away: {}; expected the same on all "
+                     "hosts",
+                     endpoint_.to_text(), why);
+  }
+  if (!why.empty() || !same_proof(word("proof"), proofs_->of_host)) {
+    met_a_stranger_ = true;
+    give_up(fmt::format("who answers does not prove to know the secret of this job{}",
+                        why.empty() ? "" : ", and says: " + why));
+    return nullptr;
   }
   own_ = Address::of_socket(socket_->fd());
-  return std::make_unique<Channel>(std::move(*socket_), *session_key_, false);
+  return std::make_unique<Channel>(std::move(*socket_), proofs_->session_key, false);
 }
 
 }  // namespace convoy::launch

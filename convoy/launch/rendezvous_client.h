@@ -7,6 +7,7 @@
 
 #include "convoy/launch/channel.h"
 #include "convoy/launch/network.h"
+#include "convoy/launch/secret.h"
 
 namespace convoy::launch {
 
@@ -18,12 +19,16 @@ class RendezvousClient {
   RendezvousClient(Endpoint endpoint, std::string run_id, std::string secret,
                    std::string local_address);
 
-  /// The channel once it is open. Throws UsageError when the host refuses this agent or does not
-  /// know the secret itself.
+  /// The channel once it is open. Throws UsageError when the host refuses this agent and proves to
+  /// be the host; who proves nothing is asked again.
   std::unique_ptr<Channel> step();
+
+  int fd() const { return socket_ ? socket_->fd() : -1; }
 
   /// Why there is no channel yet.
   const std::string& trouble() const { return trouble_; }
+  /// Whether somebody answered who did not prove to know the secret.
+  bool met_a_stranger() const { return met_a_stranger_; }
   /// The address of this host towards the other; valid once step() gave the channel.
   const Address& own_address() const { return own_; }
 
@@ -36,7 +41,8 @@ class RendezvousClient {
   std::string run_id_, secret_, local_address_;
   std::optional<LineSocket> socket_;
   std::string nonce_;
-  std::optional<std::string> expected_proof_, session_key_;
+  std::optional<Proofs> proofs_;
+  bool met_a_stranger_ = false;
   std::string trouble_ = "not tried yet";
   size_t next_address_ = 0;
   std::chrono::steady_clock::time_point retry_at_, since_;

@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <map>
+#include <random>
 #include <set>
 
 #include "convoy/base/error.h"
@@ -17,6 +19,7 @@ namespace {
 
 constexpr size_t kLongestGreeting = 4096;
 constexpr size_t kMostVisitors = 256;
+constexpr int kMostAtOnce = 32;  // a crowd must not keep the members waiting
 constexpr double kGreetingSeconds = 10;
 constexpr double kClosingSeconds = 2;
 
@@ -41,7 +44,7 @@ class RendezvousServer::Desk {
     accept();
     greet();
     listen();
-    rendezvous_.tick(wall_time());
+    rendezvous_.tick(steady_time());
     for (auto& [id, channel] : members_) channel.pump(heartbeat_timeout_ / 4);
   }
 
@@ -51,7 +54,7 @@ class RendezvousServer::Desk {
   struct Visitor {
     LineSocket socket;
     std::string nonce = fresh_nonce();
-    double since = wall_time();
+    double since = steady_time();
   };
 
   void wait() {
@@ -62,18 +65,27 @@ class RendezvousServer::Desk {
   }
 
   void accept() {
-    while (true) {
+    for (int i = 0; i < kMostAtOnce; ++i) {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (socket.get() < 0) return;
-      if (visitors_.size() >= kMostVisitors) {  // the one that has stood at the door longest goes
-        turn_away(visitors_.begin()->first, "too many connections at once");
-      }
+      if (visitors_.size() >= kMostVisitors) make_room();
       auto& visitor =
           visitors_.emplace(next_id_++, Visitor{LineSocket(std::move(socket), kLongestGreeting)})
               .first->second;
       visitor.socket.send(Json{{"convoy", 1}, {"nonce", visitor.nonce}}.dump());
       visitor.socket.pump();
     }
+  }
+
+  /// One from the address that most come from goes, any of them: a stranger drives out its own, and
+  /// at its own address it cannot choose whom.
+  void make_room() {
+    std::map<std::string, std::vector<int>> crowds;
+    for (const auto& [id, visitor] : visitors_) crowds[visitor.socket.peer_host()].push_back(id);
+    const auto& crowd = std::max_element(crowds.begin(), crowds.end(), [](auto& a, auto& b) {
+                          return a.second.size() < b.second.size();
+                        })->second;
+    turn_away(crowd[random_() % crowd.size()], "too many connections at once");
   }
 
   void greet() {
@@ -85,7 +97,7 @@ class RendezvousServer::Desk {
         if (const auto why = admit(id, visitor, *line); !why.empty()) away.emplace_back(id, why);
       } else if (visitor.socket.ended()) {
         away.emplace_back(id, visitor.socket.why_ended());
-      } else if (wall_time() - visitor.since > kGreetingSeconds) {
+      } else if (steady_time() - visitor.since > kGreetingSeconds) {
         away.emplace_back(id, "it said nothing");
       }
     }
@@ -105,19 +117,21 @@ class RendezvousServer::Desk {
     const std::string nonce = word("nonce");
     const std::string proof = word("proof");
     if (nonce.empty() || proof.empty()) return "it does not speak this protocol";
-    const auto refuse = [&](const char* why) {
-      visitor.socket.send(Json{{"refused", why}}.dump());
+    const auto refuse = [&](const std::string& why, const std::string& own_proof) {
+      visitor.socket.send(Json{{"refused", why}, {"proof", own_proof}}.dump());
       visitor.socket.pump();
-      return std::string(why);
+      return why;
     };
-    if (word("run_id") != run_id_) return refuse("another --rdzv-id");
-    const Proofs proofs(secret_, run_id_, visitor.nonce, nonce);
-    if (!same_proof(proof, proofs.of_joiner)) return refuse("a wrong secret");
+    const Proofs proofs(secret_, word("run_id"), visitor.nonce, nonce);
+    if (!same_proof(proof, proofs.of_joiner)) return refuse("a wrong secret", "");
+    if (const std::string why = "another --rdzv-id"; word("run_id") != run_id_) {
+      return refuse(why, proofs.of_refusal(why));
+    }
     visitor.socket.send(Json{{"proof", proofs.of_host}}.dump());
     const std::string host = visitor.socket.peer_host();
     members_.emplace(id, Channel(std::move(visitor.socket), proofs.session_key, true));
     admitted_.push_back(id);
-    rendezvous_.join(id, host, wall_time());
+    rendezvous_.join(id, host, steady_time());
     return "";
   }
 
@@ -135,7 +149,7 @@ class RendezvousServer::Desk {
     for (auto& [id, channel] : members_) {
       channel.pump(heartbeat_timeout_ / 4);
       while (const auto message = channel.next()) {
-        rendezvous_.receive(id, *message, wall_time());
+        rendezvous_.receive(id, *message, steady_time());
       }
       if (channel.ended()) {
         gone.emplace_back(id, channel.why_ended());
@@ -145,7 +159,7 @@ class RendezvousServer::Desk {
     }
     for (const auto& [id, why] : gone) {
       members_.erase(id);
-      rendezvous_.lose(id, why, wall_time());
+      rendezvous_.lose(id, why, steady_time());
     }
   }
 
@@ -161,6 +175,7 @@ class RendezvousServer::Desk {
   std::map<int, Channel> members_;
   std::vector<int> admitted_;
   std::set<std::string> told_;
+  std::mt19937 random_{std::random_device{}()};
   int next_id_ = 0;
   Rendezvous rendezvous_;
 };
@@ -179,9 +194,9 @@ RendezvousServer::RendezvousServer(Descriptor listener, RendezvousOptions option
     };
     until([&] { return closing_.load(); });
     if (!desk_) return;
-    const double since = wall_time();
+    const double since = steady_time();
     // Closing a socket that holds something unread would lose what was sent last.
-    until([&] { return desk_->is_empty() || wall_time() - since > kClosingSeconds; });
+    until([&] { return desk_->is_empty() || steady_time() - since > kClosingSeconds; });
   });
 }
 

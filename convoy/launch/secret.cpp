@@ -96,4 +96,8 @@ Proofs::Proofs(std::string_view secret, std::string_view run_id, std::string_vie
   session_key = hmac(secret, "convoy session " + about);
 }
 
+std::string Proofs::of_refusal(std::string_view why) const {
+  return hmac(session_key, fmt::format("refused {}", why));
+}
+
 }  // namespace convoy::launch

@@ -31,6 +31,9 @@ struct Proofs {
   Proofs(std::string_view secret, std::string_view run_id, std::string_view host_nonce,
          std::string_view joiner_nonce);
 
+  /// Of the host, that it is the one that turns the joiner away.
+  std::string of_refusal(std::string_view why) const;
+
   std::string of_joiner;
   std::string of_host;
   std::string session_key;

@@ -1,8 +1,5 @@
 #include "convoy/launch/host_agent.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include "convoy/base/json.h"
 #include "tests/launch/agents_testing.h"
 
@@ -175,64 +172,6 @@ TEST_F(Agents, LeaveTogetherWhenOneIsInterrupted) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   ::kill(agents_.at("c"), SIGINT);
   EXPECT_EQ(end("c"), 130) << "one that waits for the others: " << said("c");
-}
-
-/// A connection to the rendezvous that is no agent's.
-class Stranger {
- public:
-  explicit Stranger(int port)
-      : socket_(start_connect(Address::resolve("127.0.0.1", port).at(0), "")) {
-    pollfd watched{socket_.get(), POLLOUT, 0};
-    ::poll(&watched, 1, 1000);
-  }
-  void say(const std::string& text) const {
-    ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-  }
-
- private:
-  Descriptor socket_;
-};
-
-TEST_F(Agents, StrangersChangeNothing) {
-  start("a", "true", [](LaunchOptions&, HostOptions& host) { host.serves = true; });
-  ASSERT_TRUE(appears("said-a"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  const Stranger half_open(port_);
-  std::vector<Stranger> garbage;
-  for (const std::string& text :
-       {std::string("GET / HTTP/1.1\n"), std::string("{\"nonce\": 3}\n"), std::string("\0\n", 2),
-        std::string("{\"nonce\":\"a\",\"run_id\":\"none\",\"proof\":\"b\"}\n"),
-        std::string(100000, 'x'), std::string("[[[[[[[[\n"), std::string("no\n"),
-        std::string("{\"nonce\":\"a\",\"run_id\":\"other\",\"proof\":\"b\"}\n")}) {
-    garbage.emplace_back(port_).say(text);
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  std::vector<Stranger> crowd;
-  for (int i = 0; i < 300; ++i) crowd.emplace_back(port_);
-  token_ = "another secret of the test";
-  start("wrong", "true", [](LaunchOptions&, HostOptions& host) { host.serves = false; });
-  EXPECT_EQ(end("wrong"), 2);
-  expect_said("wrong", "turned this host away: a wrong secret");
-  token_ = "a secret of the test";
-  start("b", "true", [](LaunchOptions&, HostOptions& host) { host.serves = false; });
-  EXPECT_EQ(end("a"), 0) << said("a");
-  EXPECT_EQ(end("b"), 0) << said("b");
-  for (const std::string why : {"it does not speak this protocol", "a wrong secret",
-                                "another --rdzv-id", "a line of more than 4096 bytes"}) {
-    expect_said("a", why);
-    EXPECT_EQ(said("a").find(why), said("a").rfind(why)) << "told once each: " << said("a");
-  }
-}
-
-TEST_F(Agents, DoNotTalkToWhoDoesNotKnowTheSecret) {
-  // A server that takes any proof, as one would that wants to learn what a job does.
-  const Descriptor listener = listen_on(Address::resolve("127.0.0.1", port_).at(0));
-  start("a", "true", [](LaunchOptions&, HostOptions& host) { host.serves = false; });
-  const Descriptor peer(::accept(listener.get(), nullptr, nullptr));
-  const std::string hello = "{\"convoy\":1,\"nonce\":\"0\"}\n{\"proof\":\"welcome\"}\n";
-  ::send(peer.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
-  EXPECT_EQ(end("a"), 2);
-  expect_said("a", "does not know the secret of this job");
 }
 
 TEST_F(Agents, NeedASecretAndAnEndpointThatExists) {
