@@ -51,9 +51,12 @@ void check_output() {
   auto who = environment.world_size > 1 ? fmt::format(" on rank {} of {} ({})", environment.rank,
                                                       environment.world_size, launch::host_name())
                                         : "";
-  launch::write_error_file(environment, kind, message, missing);
+  const bool noted = launch::write_error_file(environment, kind, message, missing, code);
   std::fflush(stdout);
-  fmt::print(stderr, "convoy: error{}: {}\n", who, message);
+  // A person's mistake is the same on all ranks: their launcher says it once.
+  if (!noted || code != kUsage || environment.source != "convoy launch") {
+    fmt::print(stderr, "convoy: error{}: {}\n", who, message);
+  }
   std::fflush(stderr);
   std::_Exit(code);
 }

@@ -38,7 +38,7 @@ bool is_exchange(std::string_view operation) {
 }
 
 /// What became of a rank that is not to blame.
-std::string consequence(const RankReport& rank) {
+std::string consequence(const RankReport& rank, const RankReport& culprit) {
   const std::string place = rank.place();
   const std::string in = place.empty() ? "" : " in " + place;
   const std::string was =
@@ -51,6 +51,9 @@ std::string consequence(const RankReport& rank) {
       return "had finished";
     case RankEnd::kFailed:
       if (lost_its_peers(rank)) return fmt::format("lost contact with the others{}", in);
+      if (rank.error && culprit.error && rank.error->error == culprit.error->error) {
+        return "failed for the same reason";
+      }
       return fmt::format("{}{}", rank.reason(), in);
     case RankEnd::kStopped:
       return fmt::format("{}had to be stopped", was);
@@ -175,7 +178,7 @@ std::string FailureReport::to_text() const {
   std::vector<std::pair<std::string, std::vector<int>>> others;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (i == first) continue;
-    const std::string what = consequence(ranks[i]);
+    const std::string what = consequence(ranks[i], rank);
     auto group = std::find_if(others.begin(), others.end(),
                               [&](const auto& other) { return other.first == what; });
     if (group == others.end()) group = others.insert(group, {what, {}});

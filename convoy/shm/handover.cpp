@@ -154,7 +154,8 @@ std::shared_ptr<Segment> take_over(const std::string& name, int rank, int size,
   do {  // which waits while the other's queue is full
     connected = ::connect(socket, reinterpret_cast<sockaddr*>(&address), length);
   } while (connected != 0 && errno == EINTR);
-  if (connected == 0 && is_own_user(socket) && ::send(socket, &rank, sizeof rank, MSG_NOSIGNAL) == sizeof rank &&
+  if (connected == 0 && is_own_user(socket) &&
+      ::send(socket, &rank, sizeof rank, MSG_NOSIGNAL) == sizeof rank &&
       wait_readable(socket, Clock::now() + timeout)) {
     descriptor = receive_descriptor(socket);
   }

@@ -55,6 +55,17 @@ TEST_F(Errors, MissingColumnWrongTypeAndIdBeyondTheSchema) {
   refused("", "column 'item_id-list', row 2 of syn/train.parquet holds id 31; expected 0 to 30");
 }
 
+TEST_F(Errors, AMistakeIsToldOnceForAllRanks) {
+  const auto once = [&](const std::string& part) {
+    expect(part);
+    EXPECT_EQ(output_.find(part), output_.rfind(part)) << output_;
+  };
+  EXPECT_EQ(run("launch -n 3 train" + kTiny + "--max_steps 4 --learning_rat 1"), 2) << output_;
+  once("unknown option --learning_rat");
+  EXPECT_EQ(run("train" + kTiny + "--max_steps 4 --n_head 3 --nproc 3"), 2) << output_;
+  once("does not divide into n_head = 3 heads");
+}
+
 TEST_F(Errors, UnknownOptions) {
   refused("--learning_rat 1", "unknown option --learning_rat, did you mean 'learning_rate'?");
   refused("--train.lr_scheduler linear", "did you mean 'train.lr_scheduler_type'?");
