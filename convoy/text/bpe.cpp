@@ -107,9 +107,9 @@ void Bpe::split_characters(std::string_view word, std::vector<int32_t>& symbols)
       continue;
     }
     const auto byte_id = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
-    if (options_.byte_fallback &&
-        std::all_of(character.begin(), character.end(),
-                    [&](char byte) { return byte_id(byte) != Vocabulary::kNone; })) {
+    if (options_.byte_fallback && std::all_of(character.begin(), character.end(), [&](char byte) {
+          return byte_id(byte) != Vocabulary::kNone;
+        })) {
       for (const char byte : character) symbols.push_back(byte_id(byte));
       continue;
     }
@@ -145,7 +145,8 @@ void Bpe::merge_long(std::vector<int32_t>& symbols, size_t from, Scratch& scratc
   // A heap of (rank, place), and lists of the neighbours that are left, both ways.
   const size_t count = symbols.size() - from;
   if (count >= Merge::kNever) {
-    fail<UsageError>("text", "a text of {} characters without a break is too long to encode", count);
+    fail<UsageError>("text", "a text of {} characters without a break is too long to encode",
+                     count);
   }
   int32_t* const ids = symbols.data() + from;
   std::vector<uint64_t>& heap = scratch.numbers;

@@ -27,11 +27,10 @@ struct BpeOptions {
 /// until no pair is left (Sennrich et al. 2016; as Hugging Face's `BPE`).
 class Bpe : public Model {
  public:
-  /// `merges`: pairs of texts, first learnt first. Throws FileError, with `where`, for a merge whose
-  /// parts or result are no tokens.
-  Bpe(const Vocabulary& vocabulary,
-      const std::vector<std::pair<std::string, std::string>>& merges, BpeOptions options,
-      const std::string& where);
+  /// `merges`: pairs of texts, first learnt first. Throws FileError, with `where`, for a merge
+  /// whose parts or result are no tokens.
+  Bpe(const Vocabulary& vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
+      BpeOptions options, const std::string& where);
 
   void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const override;
 

@@ -93,9 +93,9 @@ void decode_byte_fallback(Tokens& tokens) {
 /// Undoes what English tokenizers put around punctuation.
 void clean_up(std::string& text) {
   static const std::pair<const char*, const char*> kRules[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},   {" ' ", "'"},
-      {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"},
-      {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) replace_all(text, from, to);
 }
 
@@ -118,8 +118,8 @@ void add_word_piece(const Part& part, Steps& steps) {
 
 void add_metaspace(const Part& part, Steps& steps) {
   part.expect_keys({"type", "replacement", "add_prefix_space", "prepend_scheme", "split"});
-  const bool prefix = part.flag("add_prefix_space", true) &&
-                      part.text("prepend_scheme", "always") != "never";
+  const bool prefix =
+      part.flag("add_prefix_space", true) && part.text("prepend_scheme", "always") != "never";
   add_step(steps, [replacement = part.text("replacement", "\xE2\x96\x81"), prefix](Tokens& tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       replace_all(tokens[i], replacement, i == 0 && prefix ? "" : " ");

@@ -19,8 +19,8 @@ bool is_tiktoken(std::string_view bytes) {
   const size_t space = line.find(' ');
   int64_t rank = 0;
   return space != std::string::npos && space > 0 &&
-         line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") ==
-             space &&
+         line.find_first_not_of(
+             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") == space &&
          parse_number(line.substr(space + 1), rank);
 }
 
@@ -90,6 +90,7 @@ Parts load_parts(const fs::path& path) {
   const Json config =
       has_config ? parse_json(read_file(config_file), config_file.string()) : Json::object();
   const Part config_part(config, config_file.string() + ": ");
+  config_part.expect_flat();
   Parts parts = read(file, config_part);
   read_special_ids(config_part, parts.vocabulary, parts.special_ids);
   if (has_config) parts.files.push_back(config_file);

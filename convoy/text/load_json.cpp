@@ -60,11 +60,13 @@ Merges read_merges(const Part& part) {
 void read_vocabulary(const Part& part, Vocabulary& vocabulary) {
   if (!part.json().is_object()) part.refuse("an object of tokens with their ids");
   for (const auto& [token, id] : part.json().items()) {
-    const Part value(id, fmt::format("{}: the id of '{}'", part.where(), token));
-    if (!vocabulary.add(token,
-                        static_cast<int32_t>(value.number(0, Vocabulary::kMaxSize - 1)))) {
-      value.refuse("an id that no other token has");
-    }
+    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
+    const bool good = number >= 0 && number < Vocabulary::kMaxSize &&
+                      vocabulary.add(token, static_cast<int32_t>(number));
+    if (good) continue;
+    Part(id, fmt::format("{}: the id of '{}'", part.where(), token))
+        .refuse(fmt::format("a whole number 0 to {} that no other token has",
+                            Vocabulary::kMaxSize - 1));
   }
 }
 
@@ -80,19 +82,18 @@ void make_model(const Part& model, Parts& parts) {
     for (const auto& [left, right] : merges) {
       fingerprint = hash_combine(fingerprint, hash_combine(hash_text(left), hash_text(right)));
     }
-    parts.model = std::make_unique<Bpe>(
-        parts.vocabulary, merges, read_bpe_options(model, parts.pre_tokenizers.byte_level),
-        model.where());
+    parts.model = std::make_unique<Bpe>(parts.vocabulary, merges,
+                                        read_bpe_options(model, parts.pre_tokenizers.byte_level),
+                                        model.where());
   } else if (type == "WordPiece") {
-    model.expect_keys({"type", "unk_token", "continuing_subword_prefix",
-                       "max_input_chars_per_word", "vocab"});
+    model.expect_keys(
+        {"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
     read_vocabulary(model["vocab"], parts.vocabulary);
     WordPieceOptions options;
     options.unk_token = model.text("unk_token", "[UNK]");
     options.continuing_subword_prefix = model.text("continuing_subword_prefix", "##");
     if (model.has("max_input_chars_per_word")) {
-      options.max_input_chars_per_word =
-          model["max_input_chars_per_word"].number(0, INT32_MAX);
+      options.max_input_chars_per_word = model["max_input_chars_per_word"].number(0, INT32_MAX);
     }
     parts.model = std::make_unique<WordPiece>(parts.vocabulary, options, model.where());
   } else {
@@ -134,6 +135,7 @@ void add_tokens(const Part& part, Parts& parts) {
 
 Parts parts_of_json(const Json& json, const std::string& where) {
   const Part file(json, where + ": ");
+  file.expect_flat();
   file.expect_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
                     "pre_tokenizer", "post_processor", "decoder", "model"});
   static const Json kNull;
@@ -143,9 +145,9 @@ Parts parts_of_json(const Json& json, const std::string& where) {
   Parts parts;
   for (const char* key :
        {"added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
-    parts.fingerprint =
-        hash_combine(parts.fingerprint,
-                     hash_text(part(key).json().dump(-1, ' ', true, Json::error_handler_t::replace)));
+    parts.fingerprint = hash_combine(
+        parts.fingerprint,
+        hash_text(part(key).json().dump(-1, ' ', true, Json::error_handler_t::replace)));
   }
   parts.normalizers = make_normalizers(part("normalizer"));
   parts.pre_tokenizers = make_pre_tokenizers(part("pre_tokenizer"));

@@ -83,6 +83,7 @@ Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_n
                     std::string_view merges, const std::string& merges_name, const Part& config) {
   expect_class(config, "GPT2Tokenizer", "vocab.json with merges.txt");
   const Json tokens = parse_json(vocabulary, vocabulary_name);
+  Part(tokens, vocabulary_name + ": ").expect_flat();
   if (!tokens.is_object()) Part(tokens, vocabulary_name).refuse("an object of tokens by id");
   Json pairs = Json::array();
   size_t number = 0;

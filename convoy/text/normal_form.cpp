@@ -165,8 +165,8 @@ void compose(std::vector<char32_t>& text, const Composer& composer) {
 }  // namespace
 
 void append_normalized(std::string_view text, NormalForm form, std::string& out) {
-  const bool ascii =
-      std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+  const bool ascii = std::all_of(text.begin(), text.end(),
+                                 [](char c) { return static_cast<signed char>(c) >= 0; });
   if (ascii) {
     out += text;
     return;

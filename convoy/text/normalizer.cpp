@@ -181,10 +181,15 @@ Steps make_normalizers(const Part& part) {
 
 std::string_view normalize(const Steps& steps, std::string_view text, std::string& buffer) {
   std::string before;
+  const size_t limit = 64 * text.size() + (1 << 16);  // no real normalizer comes near
   for (const auto& step : steps) {
     buffer.swap(before);
     buffer.clear();
     step->apply(step == steps.front() ? text : std::string_view(before), buffer);
+    if (buffer.size() > limit) {
+      fail<UsageError>("text", "the normalizer makes {} bytes of {}; expected at most {}",
+                       buffer.size(), text.size(), limit);
+    }
   }
   return steps.empty() ? text : std::string_view(buffer);
 }

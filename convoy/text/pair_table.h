@@ -40,7 +40,8 @@ class PairTable {
   }
   size_t slot_of(uint64_t key) const {
     size_t at = mix64(key) & (slots_.size() - 1);
-    while (slots_[at].key != key && slots_[at].key != UINT64_MAX) at = (at + 1) & (slots_.size() - 1);
+    while (slots_[at].key != key && slots_[at].key != UINT64_MAX)
+      at = (at + 1) & (slots_.size() - 1);
     return at;
   }
 

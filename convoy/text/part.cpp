@@ -3,6 +3,23 @@
 #include <algorithm>
 
 namespace convoy::text {
+namespace {
+
+bool is_deeper(const Json& json, int levels) {
+  if (!json.is_structured()) return false;
+  if (levels == 0) return true;
+  return std::any_of(json.begin(), json.end(),
+                     [&](const Json& element) { return is_deeper(element, levels - 1); });
+}
+
+}  // namespace
+
+void Part::expect_flat() const {
+  constexpr int kLevels = 32;
+  if (is_deeper(*json_, kLevels)) {
+    fail<FileError>("text", "{}lists and objects are nested more than {} deep", where_, kLevels);
+  }
+}
 
 void Part::refuse(std::string_view expected) const {
   std::string value = json_->dump(-1, ' ', true, Json::error_handler_t::replace);

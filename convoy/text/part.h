@@ -41,6 +41,9 @@ class Part {
   /// Throws FileError for a key that is not among these: it would be ignored.
   void expect_keys(std::initializer_list<std::string_view> known) const;
 
+  /// Throws FileError for lists and objects nested deeper than any real file has them.
+  void expect_flat() const;
+
   /// Throws FileError: "WHERE is VALUE; expected ...".
   [[noreturn]] void refuse(std::string_view expected) const;
 

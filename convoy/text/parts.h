@@ -37,6 +37,8 @@ struct Parts {
   std::vector<std::filesystem::path> files;
 };
 
+Tokenizer make_tokenizer(Parts parts);
+
 /// From the content of a tokenizer.json; `where` names it. Throws FileError.
 Parts parts_of_json(const Json& json, const std::string& where);
 

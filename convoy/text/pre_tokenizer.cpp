@@ -83,8 +83,8 @@ class PrefixSpaceStep : public PreTokenizer {
 class MetaspaceStep : public PreTokenizer {
  public:
   explicit MetaspaceStep(const Part& part) {
-    part.expect_keys({"type", "replacement", "add_prefix_space", "prepend_scheme", "split",
-                      "str_rep"});
+    part.expect_keys(
+        {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
     replacement_ = part.text("replacement", "\xE2\x96\x81");
     const bool prefix = part.flag("add_prefix_space", true);
     scheme_ = part.text("prepend_scheme", prefix ? "always" : "never");
@@ -97,8 +97,7 @@ class MetaspaceStep : public PreTokenizer {
 
   void apply(Pieces& pieces) const override {
     rewrite_pieces(pieces, [&](std::string_view piece, bool first, std::string& out) {
-      const bool prepend =
-          scheme_ == "always" || (scheme_ == "first" && first && pieces.at_start);
+      const bool prepend = scheme_ == "always" || (scheme_ == "first" && first && pieces.at_start);
       if (prepend && !piece.starts_with(' ') && !piece.starts_with(replacement_)) {
         out += replacement_;
       }

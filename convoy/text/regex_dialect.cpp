@@ -77,9 +77,7 @@ class Translator {
   }
 
   /// Members of a class: inside brackets as they are, else in brackets of their own.
-  void members(const std::string& members) {
-    out_ += depth_ > 0 ? members : "[" + members + "]";
-  }
+  void members(const std::string& members) { out_ += depth_ > 0 ? members : "[" + members + "]"; }
 
   void escape() {
     if (at_ + 1 == pattern_.size()) refuse("\\");

@@ -33,13 +33,18 @@ std::optional<int32_t> id_or_none(int id) {
 
 }  // namespace
 
-Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where,
-                             const Part& config) {
+Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where, const Part& config) {
   check_sentencepiece(bytes, where);
   const auto processor = std::make_shared<Processor>();
-  const auto status = processor->LoadFromSerializedProto(bytes);
-  if (!status.ok()) {
-    fail<FileError>("text", "{} is no SentencePiece model: {}", where, status.ToString());
+  std::string problem;
+  try {
+    const auto status = processor->LoadFromSerializedProto(bytes);
+    if (!status.ok()) problem = status.ToString();
+  } catch (const std::exception& error) {  // of its tries
+    problem = error.what();
+  }
+  if (!problem.empty()) {
+    fail<FileError>("text", "{} is no SentencePiece model: {}", where, problem);
   }
   Parts parts;
   for (int32_t id = 0; id < processor->GetPieceSize(); ++id) {

@@ -34,8 +34,7 @@ Split::Split(const Part& part) : pattern_(part["pattern"]) {
       {"Contiguous", Behavior::Contiguous}};
   const auto found = kBehaviors.find(part["behavior"].text());
   if (found == kBehaviors.end()) {
-    part["behavior"].refuse(
-        "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+    part["behavior"].refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
   }
   behavior_ = found->second;
   invert_ = part.flag("invert", false);

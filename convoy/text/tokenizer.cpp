@@ -88,11 +88,15 @@ struct Tokenizer::Impl {
   }
 };
 
-Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  auto impl = std::make_shared<Impl>();
-  impl->parts = load_parts(path);
-  impl->fingerprint = fmt::format("{:016x}", impl->parts.fingerprint);
+Tokenizer make_tokenizer(Parts parts) {
+  auto impl = std::make_shared<Tokenizer::Impl>();
+  impl->fingerprint = fmt::format("{:016x}", parts.fingerprint);
+  impl->parts = std::move(parts);
   return Tokenizer(std::move(impl));
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  return make_tokenizer(load_parts(path));
 }
 
 size_t Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids,

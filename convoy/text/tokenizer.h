@@ -11,6 +11,8 @@
 
 namespace convoy::text {
 
+struct Parts;
+
 /// Ids of tokens with a task, where the files name them.
 struct SpecialIds {
   std::optional<int32_t> bos;
@@ -50,6 +52,7 @@ class Tokenizer {
 
  private:
   struct Impl;
+  friend Tokenizer make_tokenizer(Parts parts);
   explicit Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
   std::shared_ptr<const Impl> impl_;

@@ -44,9 +44,11 @@ size_t malformed_length(std::string_view bytes) {
 uint8_t TableStream::next_byte() {
   while (num_bits_ < 8) {
     const char c = *base64_++;
-    const int value = c >= 'a' ? c - 'a' + 26 : c >= 'A' ? c - 'A' : c >= '0' ? c - '0' + 52
-                      : c == '+'                                              ? 62
-                                                                              : 63;
+    const int value = c >= 'a'   ? c - 'a' + 26
+                      : c >= 'A' ? c - 'A'
+                      : c >= '0' ? c - '0' + 52
+                      : c == '+' ? 62
+                                 : 63;
     bits_ = bits_ << 6 | static_cast<uint32_t>(value);
     num_bits_ += 6;
   }

@@ -53,8 +53,7 @@ class Vocabulary {
     const uint64_t hash = hash_bytes(text);
     const auto tag = static_cast<uint32_t>(hash >> 32);
     size_t at = hash & (slots_.size() - 1);
-    while (slots_[at].id != kNone &&
-           (slots_[at].tag != tag || this->text(slots_[at].id) != text)) {
+    while (slots_[at].id != kNone && (slots_[at].tag != tag || this->text(slots_[at].id) != text)) {
       at = (at + 1) & (slots_.size() - 1);
     }
     return at;
