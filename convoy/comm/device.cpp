@@ -1,0 +1,62 @@
+#include "convoy/comm/device.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "convoy/base/text.h"
+
+namespace convoy::comm {
+
+void use_device(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+}
+
+at::Tensor upload(const at::Tensor& tensor, at::Device device) {
+  if (device.is_cpu() || !tensor.is_cpu()) return tensor.to(device);
+  return tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+std::string identity(at::Device device) {
+  if (device.is_cpu()) return "";
+  // Part of the driver's interface; a slice of a GPU (MIG) has an identity of its own.
+  using GetUuid = int (*)(std::array<unsigned char, 16>*, int);
+  static const auto get_uuid = [] {
+    void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return driver == nullptr ? nullptr
+                             : reinterpret_cast<GetUuid>(::dlsym(driver, "cuDeviceGetUuid_v2"));
+  }();
+  std::array<unsigned char, 16> uuid{};
+  if (get_uuid == nullptr || get_uuid(&uuid, device.index()) != 0) return "";
+  std::string text = "GPU-";
+  for (const unsigned char byte : uuid) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+int64_t peak_device_bytes(at::Device device) {
+  if (device.is_cpu()) return 0;
+  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator == nullptr || !allocator->initialized()) return 0;
+  return allocator->getDeviceStats(device.index()).allocated_bytes[0].peak;
+}
+
+std::string device_peaks() {
+  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) return "";
+  const c10::impl::VirtualGuardImpl gpus(at::kCUDA);
+  std::string text;
+  for (c10::DeviceIndex i = 0; i < gpus.deviceCount(); ++i) {
+    const auto bytes = peak_device_bytes(at::Device(at::kCUDA, i));
+    if (bytes == 0) continue;
+    text += fmt::format("; tensors took up to {} of GPU {}",
+                        human_bytes(static_cast<double>(bytes)), i);
+  }
+  if (text.empty() || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr) return text;
+  return text + "; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps where batches vary";
+}
+
+}  // namespace convoy::comm

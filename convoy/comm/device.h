@@ -1,0 +1,26 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+
+// What convoy asks of a GPU without linking CUDA; the host answers each with nothing.
+namespace convoy::comm {
+
+/// Makes `device` the current one of this thread: what a module makes on "cuda" without a number,
+/// and what torch does without a tensor, goes there.
+void use_device(at::Device device);
+
+/// The copy of a host tensor on `device`, through pinned memory: the host does not wait for it.
+at::Tensor upload(const at::Tensor& tensor, at::Device device);
+
+/// A text that two processes share exactly when they compute on the same GPU; "" when unknown.
+std::string identity(at::Device device);
+
+/// Most bytes that tensors of this process took on `device` at once; 0 for the host.
+int64_t peak_device_bytes(at::Device device);
+
+/// The peaks of all GPUs of this process as a clause for a message, or "".
+std::string device_peaks();
+
+}  // namespace convoy::comm
