@@ -21,7 +21,7 @@ std::string without_place(const std::string& message) {
 /// `others`: whom this rank may have waited for; the backends do not tell which of them.
 [[noreturn]] void rethrow(const std::string& label, const std::exception& error,
                           const std::vector<int>& others) {
-  const auto what = without_place(first_line(error.what()));
+  const auto what = reason_of(error);
   const bool waited =
       what.find("imed out") != std::string::npos || what.find("timeout") != std::string::npos;
   throw CommunicationError(
@@ -60,7 +60,7 @@ class C10dEngine : public Engine {
  public:
   C10dEngine(const char* name, c10::intrusive_ptr<c10d::Backend> backend,
              const std::vector<int>& names)
-      : name_(name), backend_(std::move(backend)) {
+      : name_(name), is_nccl_(std::string_view(name) == "nccl"), backend_(std::move(backend)) {
     for (int r = 0; r < backend_->getSize(); ++r) {
       if (r == backend_->getRank()) continue;
       others_.push_back(names.empty() ? r : names.at(static_cast<size_t>(r)));
@@ -78,7 +78,7 @@ class C10dEngine : public Engine {
 
   std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
                                        ReduceOp op, const Call& call) override {
-    if (in.is_cuda() && all_equal(counts)) {
+    if (is_nccl_ && all_equal(counts)) {
       c10d::ReduceScatterOptions options;
       options.reduceOp = to_c10d(op);
       return start(call, [&] { return backend_->_reduce_scatter_base(out, in, options); });
@@ -132,10 +132,23 @@ class C10dEngine : public Engine {
     return start(call, [&] { return backend_->recv(tensors, from, 0); });
   }
 
+  std::shared_ptr<Work> send_receive(at::Tensor out, int to, at::Tensor in, int from,
+                                     const Call& call) override {
+    if (!is_nccl_) return Engine::send_receive(std::move(out), to, std::move(in), from, call);
+    std::vector<at::Tensor> sent{std::move(out)}, received{std::move(in)};
+    return start(call, [&] {
+      backend_->startCoalescing();
+      backend_->send(sent, to, 0);
+      backend_->recv(received, from, 0);
+      return backend_->endCoalescing();
+    });
+  }
+
   void abort(const std::string&) override { backend_->abort(); }
 
  private:
   std::shared_ptr<Work> gather_equal(at::Tensor out, at::Tensor in, const Call& call) {
+    if (is_nccl_) return start(call, [&] { return backend_->_allgather_base(out, in); });
     std::vector<std::vector<at::Tensor>> outputs(1);
     const int size = backend_->getSize();
     auto rows = out.view({size, -1});
@@ -154,11 +167,23 @@ class C10dEngine : public Engine {
   }
 
   const char* name_;
+  bool is_nccl_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::vector<int> others_;
 };
 
 }  // namespace
+
+std::string reason_of(const std::exception& error) {
+  const std::string_view text = error.what();
+  auto line = without_place(first_line(error.what()));
+  constexpr std::string_view kReason = "Last error:\n";
+  const auto at = text.find(kReason);
+  if (at != std::string_view::npos) {
+    line += "; " + trim(first_line(std::string(text.substr(at + kReason.size()))));
+  }
+  return line;
+}
 
 std::shared_ptr<Engine> make_c10d_engine(const char* name,
                                          c10::intrusive_ptr<c10d::Backend> backend,

@@ -6,7 +6,12 @@
 
 namespace convoy::comm {
 
-/// Wraps any c10d backend as an Engine. `names`: see MeetingPoint.
+/// What a backend says went wrong, in one line: its first, without the place in its source, and
+/// NCCL's own reason where there is one.
+std::string reason_of(const std::exception& error);
+
+/// Wraps any c10d backend as an Engine. `names`: see MeetingPoint. What `name` = "nccl" can do and
+/// Gloo cannot is used: collectives of flat tensors, a send and a receive as one.
 std::shared_ptr<Engine> make_c10d_engine(const char* name,
                                          c10::intrusive_ptr<c10d::Backend> backend,
                                          const std::vector<int>& names = {});

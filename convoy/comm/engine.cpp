@@ -22,6 +22,12 @@ class ThenWork : public Work {
 
 }  // namespace
 
+std::shared_ptr<Work> Engine::send_receive(at::Tensor out, int to, at::Tensor in, int from,
+                                           const Call& call) {
+  auto sent = send(std::move(out), to, call);
+  return then(receive(std::move(in), from, call), [sent] { sent->wait(); });
+}
+
 std::shared_ptr<Work> then(std::shared_ptr<Work> work, std::function<void()> finish) {
   return std::make_shared<ThenWork>(std::move(work), std::move(finish));
 }

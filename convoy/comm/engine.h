@@ -56,6 +56,9 @@ class Engine {
                                            const Counts& send, const Call& call) = 0;
   virtual std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) = 0;
   virtual std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) = 0;
+  /// Both at once: no rank waits for the order in which the others call.
+  virtual std::shared_ptr<Work> send_receive(at::Tensor out, int to, at::Tensor in, int from,
+                                             const Call& call);
 
   /// Makes every present and later wait of the group fail with `reason`.
   virtual void abort(const std::string& reason) = 0;

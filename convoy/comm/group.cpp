@@ -197,6 +197,16 @@ Group::Handle Group::start_receive(at::Tensor tensor, int from, const std::strin
   return begin(tensor, label, [&] { return engine_->receive(tensor, from, {label}); });
 }
 
+Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, int from,
+                                        const std::string& label) const {
+  for (const int other : {to, from}) {
+    internal_check(other != rank_ && other >= 0 && other < size_, "comm",
+                   "'{}': rank {} exchanges with {}", label, rank_, other);
+  }
+  check(in, label);
+  return begin(out, label, [&] { return engine_->send_receive(out, to, in, from, {label}); });
+}
+
 void Group::barrier(const std::string& label) const {
   if (!engine_) return;
   all_reduce(at::zeros({1}, at::kLong), ReduceOp::Sum, label);

@@ -70,9 +70,13 @@ class Group {
   void all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                   const Counts& receive = {}, const Counts& send = {}) const;
 
-  /// To and from another rank. What one rank sends to another arrives in the order sent.
+  /// To and from another rank. What one rank sends to another arrives in the order sent. Over NCCL
+  /// a send may end only with its receive: ranks that send to each other, or around a ring, do both
+  /// at once with start_send_receive.
   Handle start_send(at::Tensor tensor, int to, const std::string& label) const;
   Handle start_receive(at::Tensor tensor, int from, const std::string& label) const;
+  Handle start_send_receive(at::Tensor out, int to, at::Tensor in, int from,
+                            const std::string& label) const;
 
   void barrier(const std::string& label) const;
   void abort(const std::string& reason) const;

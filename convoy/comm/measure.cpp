@@ -19,17 +19,19 @@ constexpr int kRuns = 5;
 
 using Clock = std::chrono::steady_clock;
 
-template <class Work>
-double seconds_of(int64_t times, const Work& work) {
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < times; ++i) work();
-  return seconds_since(start);
-}
-
 /// What was started on a GPU is not done when its call returns.
 void synchronize(at::Device device) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+template <class Work>
+double seconds_of(int64_t times, at::Device device, const Work& work) {
+  synchronize(device);
+  const auto start = Clock::now();
+  for (int64_t i = 0; i < times; ++i) work();
+  synchronize(device);
+  return seconds_since(start);
 }
 
 /// One call of a collective on tensors that were made before.
@@ -46,11 +48,7 @@ std::function<void()> prepare(const Group& group, const std::string& collective,
     auto out = at::zeros({count}, options), in = at::zeros({count}, options);
     const int next = static_cast<int>((group.rank() + 1) % size);
     const int before = static_cast<int>((group.rank() + size - 1) % size);
-    return [=] {
-      auto sent = group.start_send(out, next, "send");
-      group.start_receive(in, before, "send").wait();
-      sent.wait();
-    };
+    return [=] { group.start_send_receive(out, next, in, before, "send").wait(); };
   }
   auto whole = at::zeros({part * size}, options);
   if (collective == "all_to_all") {
@@ -84,18 +82,14 @@ double measure(const Group& group, const std::string& collective, at::ScalarType
   call();
   // All ranks must agree on the number of calls.
   auto times = at::zeros({1}, at::kLong);
-  synchronize(device);
-  const double once = seconds_of(3, call) / 3;
+  const double once = seconds_of(3, device, call) / 3;
   times[0] = std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
   group.broadcast(times, 0, "number of calls");
   const auto number = times.item<int64_t>();
   std::vector<double> runs;
   for (int run = 0; run < kRuns; ++run) {
     group.barrier("begin");
-    const auto start = Clock::now();
-    for (int64_t i = 0; i < number; ++i) call();
-    synchronize(device);
-    runs.push_back(seconds_since(start) / static_cast<double>(number));
+    runs.push_back(seconds_of(number, device, call) / static_cast<double>(number));
   }
   auto result = at::full({1}, median(runs) * 1e6, at::kDouble);
   group.all_reduce(result, ReduceOp::Max, "slowest rank");
@@ -107,11 +101,11 @@ double measure_copy(int64_t bytes, double seconds) {
   const auto call = [&] {
     std::memcpy(to.data_ptr(), from.data_ptr(), static_cast<size_t>(bytes));
   };
-  const double once = seconds_of(1, call);
+  const double once = seconds_of(1, at::kCPU, call);
   const auto number = std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
   std::vector<double> runs;
   for (int run = 0; run < kRuns; ++run) {
-    runs.push_back(seconds_of(number, call) / static_cast<double>(number));
+    runs.push_back(seconds_of(number, at::kCPU, call) / static_cast<double>(number));
   }
   return median(runs) * 1e6;
 }

@@ -2,8 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
 #include "convoy/comm/c10d_engine.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/nccl/plugin.h"
@@ -49,19 +50,26 @@ bool has_nccl(std::string* why) {
   return plugin().make != nullptr;
 }
 
-Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
-                      at::Device device) {
+std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
+                                         const c10::intrusive_ptr<c10d::Store>& store,
+                                         at::Device device) {
   std::string why;
   if (!has_nccl(&why)) fail<UsageError>("comm", "backend = nccl cannot be used: {}", why);
+  // A wait then throws when a rank is late or dead, instead of torch ending the process.
+  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);
   try {
     c10::intrusive_ptr<c10d::Backend> backend;
     plugin().make({store, point.rank, point.size, point.timeout}, backend);
-    return Group(point.rank, point.size,
-                 make_staged_engine(make_c10d_engine("nccl", backend), device));
+    return make_staged_engine(make_c10d_engine("nccl", backend, point.names), device);
   } catch (const std::exception& error) {
     fail<CommunicationError>("comm", "rank {} of {} could not join the NCCL group: {}", point.rank,
-                             point.size, first_line(error.what()));
+                             point.size, reason_of(error));
   }
+}
+
+Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                      at::Device device) {
+  return Group(point.rank, point.size, make_nccl_engine(point, store, device));
 }
 
 }  // namespace convoy::comm

@@ -9,6 +9,11 @@ namespace convoy::comm {
 /// `why` says what is missing.
 bool has_nccl(std::string* why = nullptr);
 
+/// NCCL for a process that computes on `device`. Throws UsageError without the plugin.
+std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
+                                         const c10::intrusive_ptr<c10d::Store>& store,
+                                         at::Device device);
+
 /// A group over NCCL for processes that compute on a GPU of their own each.
 /// Throws UsageError without the plugin.
 Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
