@@ -2,7 +2,10 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/util/Exception.h>
 #include <dlfcn.h>
+
+#include <typeinfo>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -21,6 +24,15 @@ std::filesystem::path folder_of(const void* address) {
   return failed ? std::filesystem::path(".") : path.parent_path();
 }
 
+/// Keeps the first thing that torch warns of instead of printing it.
+class FirstWarning : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (text.empty()) text = first_line(warning.msg());
+  }
+  std::string text;
+};
+
 Cuda open() {
   Cuda cuda;
   const auto library =
@@ -30,14 +42,24 @@ Cuda open() {
                                 ::dlerror());
     return cuda;
   }
+  const auto& hooks = at::detail::getCUDAHooks();
+  if (typeid(hooks) == typeid(at::CUDAHooksInterface)) {
+    cuda.why_none =
+        "torch was asked for CUDA (by manual_seed or a backward) before its CUDA library was "
+        "opened; try convoy::open_devices() as the first line of main";
+    return cuda;
+  }
+  FirstWarning warning;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warning);
   try {
-    cuda.num_devices = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
+    cuda.num_devices = static_cast<int>(hooks.deviceCount());
   } catch (const std::exception& error) {
-    cuda.why_none = first_line(error.what());
+    warning.text = first_line(error.what());
   }
-  if (cuda.num_devices == 0 && cuda.why_none.empty()) {
-    cuda.why_none = "torch sees no GPU: is the driver there, and is CUDA_VISIBLE_DEVICES right?";
-  }
+  if (cuda.num_devices > 0) return cuda;
+  cuda.why_none = warning.text.empty()
+                      ? "torch sees no GPU; is the driver there, and is CUDA_VISIBLE_DEVICES right?"
+                      : fmt::format("torch can use no GPU; it says: {}", warning.text);
   return cuda;
 }
 

@@ -13,7 +13,8 @@ struct Cuda {
 };
 
 /// Opens torch's CUDA library, which a program without a GPU never loads. Once per process, before
-/// anything else asks torch for CUDA.
+/// anything else asks torch for CUDA: torch keeps its first answer, and a seed or a backward on the
+/// CPU asks.
 const Cuda& open_cuda();
 
 /// The folder of the program or library that holds this code: plugins lie there or in ../lib.
