@@ -26,6 +26,7 @@ using train::DataParallel;
 using train::Dataset;
 using train::DistributedDataParallel;
 using train::make_map_dataset;
+using train::open_devices;
 using train::spawn;
 using train::Trainer;
 using train::TrainingArguments;

@@ -8,6 +8,7 @@
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
 #include "convoy/comm/nccl/nccl_engine.h"
+#include "convoy/comm/nccl/seats.h"
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/within.h"
 
@@ -32,10 +33,14 @@ Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store
                  const std::string& backend, at::Device device, Clock::time_point end) {
   const auto hosts = find_hosts(point, store, until(end));
   const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
-  if (backend == "nccl" || (backend == "auto" && device.is_cuda() && has_nccl())) {
-    return make_nccl_group(point, store, device);
-  }
   if (backend == "gloo") return make_gloo_group(point, store);
+  if (backend != "shm") {
+    const auto why = why_not_nccl(gather_nccl_seats(point, store, device));
+    if (why.empty()) return make_nccl_group(point, store, device);
+    if (backend == "nccl") {
+      fail<UsageError>("parallel", "backend = nccl cannot be used: {}; try backend = auto", why);
+    }
+  }
   if (num_hosts == 1) return make_shm_group(point, store);
   if (backend == "shm") {
     fail<UsageError>("parallel",

@@ -11,8 +11,9 @@ namespace convoy::comm {
 void check_backend(const std::string& backend, at::Device device);
 
 /// Makes the group of all ranks of a meeting point, which compute on `device` each.
-/// `backend` is "nccl", "gloo", "shm" or "auto": NCCL for GPUs of their own, shared memory on one
-/// host, shared memory inside and Gloo between hosts, Gloo alone where no two ranks share a host.
+/// `backend` is "nccl", "gloo", "shm" or "auto": NCCL where every rank has a GPU of its own, shared
+/// memory on one host, shared memory inside and Gloo between hosts, Gloo alone where no two ranks
+/// share a host.
 /// Throws UsageError when the backend cannot be used, CommunicationError when the others do not
 /// come within the timeout.
 Group connect(const MeetingPoint& point, const std::string& backend, at::Device device);

@@ -9,6 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/connect.h"
 #include "convoy/comm/cuda.h"
+#include "convoy/comm/device.h"
 #include "convoy/launch/devices.h"
 
 namespace convoy::train {
@@ -31,6 +32,11 @@ std::string launch_hint(size_t ranks) {
       "DistributedDataParallel, a process per device, is usually faster: convoy "
       "launch -n {} train ...",
       ranks);
+}
+
+std::string sharing(size_t number, const char* what, size_t gpus) {
+  return fmt::format("{} {} share {} and take turns", number, what,
+                     gpus == 1 ? "one GPU" : fmt::format("{} GPUs", gpus));
 }
 
 }  // namespace
@@ -63,16 +69,18 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                        arguments.replicas, environment.source, world);
     }
     auto devices_here = static_cast<int>(visible.size());
-    // Gloo and shared memory go through the host, so with them ranks may share a GPU.
     // A scheduler that binds one GPU to each task shows each rank only its own.
     const bool bound = devices_here == 1 && environment.source != "convoy launch" &&
                        std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
-    const bool may_share = arguments.backend == "gloo" || arguments.backend == "shm" || bound;
-    if (cuda && environment.local_world_size > devices_here && !may_share) {
-      fail<UsageError>("parallel",
-                       "{} ranks on this host need as many GPUs; got {} visible; try "
-                       "-n {}, --device cpu, or --backend shm to share them",
-                       environment.local_world_size, devices_here, devices_here);
+    if (cuda && environment.local_world_size > devices_here && !bound) {
+      if (arguments.backend == "nccl") {
+        fail<UsageError>("parallel",
+                         "backend = nccl needs a GPU for each of the {} ranks on this host; got {} "
+                         "visible; try -n {}, --device cpu, or --backend auto to share them",
+                         environment.local_world_size, devices_here, devices_here);
+      }
+      job.warnings.push_back(
+          sharing(static_cast<size_t>(environment.local_world_size), "ranks", visible.size()));
     }
     job.strategy = "ddp";
     job.reason = fmt::format("{} started {} ranks", environment.source, world);
@@ -98,24 +106,21 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                      "strategy = single is one device, but replicas = {}; try strategy = dp",
                      arguments.replicas);
   }
-  const size_t replicas = cuda ? visible.size() : static_cast<size_t>(arguments.replicas);
-  if (cuda && arguments.replicas > static_cast<int64_t>(visible.size())) {
-    fail<UsageError>("parallel",
-                     "replicas = {} need as many GPUs; got {} visible; try "
-                     "CUDA_VISIBLE_DEVICES or fewer replicas",
-                     arguments.replicas, visible.size());
-  }
-  const bool several = cuda ? replicas > 1 && arguments.replicas != 1 : replicas > 1;
+  const size_t asked = static_cast<size_t>(arguments.replicas);
+  const size_t replicas = asked > 0 || !cuda ? asked : visible.size();
+  const bool several = replicas > 1;
   if (wanted == "dp" || (wanted == "auto" && several)) {
-    size_t count = arguments.replicas > 0 ? static_cast<size_t>(arguments.replicas)
-                                          : std::max<size_t>(1, cuda ? visible.size() : 2);
+    const size_t count = asked > 0 ? asked : cuda ? visible.size() : 2;
     job.strategy = "dp";
     job.reason = wanted == "dp" ? "strategy = dp was asked for"
-                 : cuda
+                 : asked == 0
                      ? fmt::format("{} GPUs are visible and no launcher set ranks", visible.size())
                      : fmt::format("replicas = {} was asked for", count);
     job.faster = launch_hint(count);
-    for (size_t r = 0; r < count; ++r) job.devices.push_back(cuda ? visible[r] : visible[0]);
+    for (size_t r = 0; r < count; ++r) job.devices.push_back(visible[r % visible.size()]);
+    if (cuda && count > visible.size()) {
+      job.warnings.push_back(sharing(count, "replicas", visible.size()));
+    }
   } else {
     job.strategy = wanted == "ddp" ? "ddp" : "single";
     job.reason = wanted == "auto" ? "one device is visible and no launcher set ranks"
@@ -127,7 +132,7 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
   return job;
 }
 
-std::vector<at::Device> visible_devices(const std::string& choice) {
+std::vector<at::Device> visible_devices(const std::string& choice, std::string* why_no_gpu) {
   if (choice == "cpu") return {at::kCPU};
   std::string why = "there is no GPU here, or CUDA_VISIBLE_DEVICES hides it";
   if (launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) {
@@ -138,6 +143,7 @@ std::vector<at::Device> visible_devices(const std::string& choice) {
     }
     if (!devices.empty()) return devices;
     why = cuda.why_none;
+    if (why_no_gpu != nullptr) *why_no_gpu = why;
   }
   if (choice == "cuda") {
     fail<UsageError>("parallel", "device = cuda was asked for, but {}; try --device cpu", why);
@@ -158,11 +164,21 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
   return point;
 }
 
+void open_devices() {
+  if (launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) comm::open_cuda();
+}
+
 Job join_job(const ParallelArguments& arguments) {
-  const auto visible = visible_devices(arguments.device);
+  std::string why_no_gpu;
+  const auto visible = visible_devices(arguments.device, &why_no_gpu);
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
+  if (!why_no_gpu.empty()) {
+    job.warnings.push_back(fmt::format(
+        "there is a GPU, but the CPU is used: {}; --device cpu says that it is meant", why_no_gpu));
+  }
   at::set_num_threads(job.threads);
+  comm::use_device(job.devices[0]);
   const auto& env = job.environment;
   if (env.world_size > 1) {
     const auto point = meeting_point(job, arguments);

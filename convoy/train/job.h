@@ -14,13 +14,14 @@ namespace convoy::train {
 /// How this process takes part in a run: which strategy, why, on which devices, with whom.
 struct Job {
   launch::RankEnvironment environment;
-  std::string strategy;             ///< single, dp or ddp
-  std::string reason;               ///< why it was chosen
-  std::string faster;               ///< what would be faster, or ""
-  std::vector<at::Device> devices;  ///< of this process; more than one only with dp
-  int threads = 1;                  ///< intra-op threads per rank
-  comm::Mesh mesh;                  ///< the processes, by what they share
-  comm::Group group;                ///< those that share the data: all, as yet
+  std::string strategy;               ///< single, dp or ddp
+  std::string reason;                 ///< why it was chosen
+  std::string faster;                 ///< what would be faster, or ""
+  std::vector<std::string> warnings;  ///< what a person may not have meant
+  std::vector<at::Device> devices;    ///< of this process; more than one only with dp
+  int threads = 1;                    ///< intra-op threads per rank
+  comm::Mesh mesh;                    ///< the processes, by what they share
+  comm::Group group;                  ///< those that share the data: all, as yet
 
   bool is_main() const { return environment.rank == 0; }
   int num_ranks() const {
@@ -28,8 +29,9 @@ struct Job {
   }
 };
 
-/// Decides on a strategy without talking to anyone. Throws UsageError when the arguments, the
-/// launcher and the devices do not fit together.
+/// Decides on a strategy without talking to anyone. More ranks or replicas than GPUs share them,
+/// with a warning. Throws UsageError when the arguments, the launcher and the devices do not fit
+/// together.
 Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible_devices);
 
@@ -39,7 +41,13 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
 /// plan_job() for this process, then meets the other ranks.
 Job join_job(const ParallelArguments& arguments);
 
-/// Devices that `choice` (auto, cpu, cuda) allows here, CUDA_VISIBLE_DEVICES respected.
-std::vector<at::Device> visible_devices(const std::string& choice);
+/// Devices that `choice` (auto, cpu, cuda) allows here, CUDA_VISIBLE_DEVICES respected. With auto
+/// `why_no_gpu` tells why GPUs that are here are not used.
+std::vector<at::Device> visible_devices(const std::string& choice,
+                                        std::string* why_no_gpu = nullptr);
+
+/// Lets torch see the GPUs: the first line of a program that uses torch before convoy. Once torch
+/// was asked for CUDA (by torch::manual_seed, or a backward on the CPU) it is too late.
+void open_devices();
 
 }  // namespace convoy::train

@@ -24,6 +24,7 @@ convoy::Bundle loss(Net& net, const convoy::Bundle& batch) {
 }
 
 int main(int argc, char** argv) try {
+  convoy::open_devices();  // before torch is used
   convoy::TrainingArguments arguments;
   arguments.per_device_train_batch_size = 64;
   arguments.learning_rate = 1e-2;

@@ -45,6 +45,7 @@ struct Plain {
 };
 
 int main(int argc, char** argv) try {
+  convoy::open_devices();  // before torch is used
   const std::string mode = argc > 1 ? argv[1] : "single";
   auto make_net = [] {
     torch::manual_seed(1);

@@ -54,6 +54,28 @@ TEST(Job, DdpTakesTheLocalDevice) {
   EXPECT_EQ(plan_job({}, env, gpus(4)).devices[0], at::Device(at::kCUDA, 3));
 }
 
+TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
+  auto env = ranks(4);
+  env.local_rank = 3;
+  const auto ddp = plan_job({}, env, gpus(2));
+  EXPECT_EQ(ddp.devices, std::vector<at::Device>{gpus(2)[1]});
+  EXPECT_EQ(ddp.warnings, std::vector<std::string>{"4 ranks share 2 GPUs and take turns"});
+  EXPECT_TRUE(plan_job({}, ranks(2), gpus(2)).warnings.empty());
+
+  ParallelArguments three;
+  three.replicas = 3;
+  const auto dp = plan_job(three, {}, gpus(2));
+  EXPECT_EQ(dp.strategy, "dp");
+  EXPECT_EQ(dp.devices, (std::vector<at::Device>{gpus(2)[0], gpus(2)[1], gpus(2)[0]}));
+  EXPECT_EQ(dp.warnings, std::vector<std::string>{"3 replicas share 2 GPUs and take turns"});
+  three.strategy = "dp";
+  EXPECT_EQ(plan_job(three, {}, gpus(1)).warnings,
+            std::vector<std::string>{"3 replicas share one GPU and take turns"});
+  three.replicas = 1;
+  EXPECT_EQ(plan_job(three, {}, gpus(4)).devices, gpus(1));
+  EXPECT_TRUE(plan_job(three, {}, gpus(4)).warnings.empty());
+}
+
 TEST(Job, MisfitsAreRefusedWithTheReason) {
   ParallelArguments dp;
   dp.strategy = "dp";
@@ -64,11 +86,14 @@ TEST(Job, MisfitsAreRefusedWithTheReason) {
   ddp.strategy = "ddp";
   EXPECT_NE(refusal(ddp, {}, kCpu).find("convoy launch -n 2"), std::string::npos);
   EXPECT_EQ(refusal(ddp, ranks(2), kCpu), "accepted");
-  EXPECT_NE(refusal({}, ranks(4), gpus(2)).find("4 ranks on this host need as many GPUs; got 2"),
-            std::string::npos);
+  ParallelArguments nccl;
+  nccl.backend = "nccl";
+  EXPECT_NE(
+      refusal(nccl, ranks(4), gpus(2)).find("a GPU for each of the 4 ranks on this host; got 2"),
+      std::string::npos);
+  EXPECT_EQ(refusal(nccl, ranks(2), gpus(2)), "accepted");
   ParallelArguments many;
   many.replicas = 3;
-  EXPECT_NE(refusal(many, {}, gpus(2)).find("got 2 visible"), std::string::npos);
   EXPECT_NE(refusal(many, ranks(2), kCpu).find("replicas = 3 is for DataParallel"),
             std::string::npos);
 }
