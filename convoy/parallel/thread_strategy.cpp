@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <map>
 
 #include "convoy/base/error.h"
@@ -16,8 +14,7 @@ class ThreadStrategy : public Strategy {
   ThreadStrategy(const ModelFactory& factory, const std::vector<at::Device>& devices,
                  const ReplicaOptions& options, int threads, std::chrono::milliseconds timeout)
       : groups_(comm::make_thread_groups(static_cast<int>(devices.size()), timeout)),
-        workers_(static_cast<int>(devices.size()),
-                 [threads](int) { at::set_num_threads(threads); }) {
+        workers_(devices, threads) {
     for (size_t r = 0; r < devices.size(); ++r) {
       auto own = options;
       own.device = devices[r];

@@ -1,13 +1,17 @@
 #include "convoy/parallel/workers.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::parallel {
 
-Workers::Workers(int count, std::function<void(int)> prepare) : prepare_(std::move(prepare)) {
-  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { loop(i); });
+Workers::Workers(const std::vector<at::Device>& devices, int threads) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    threads_.emplace_back(&Workers::loop, this, static_cast<int>(i), devices[i], threads);
+  }
 }
 
 Workers::~Workers() {
@@ -45,8 +49,9 @@ void Workers::run(const std::function<void(int)>& work, const std::function<void
   if (consequence) std::rethrow_exception(consequence);
 }
 
-void Workers::loop(int index) {
-  prepare_(index);
+void Workers::loop(int index, at::Device device, int threads) {
+  at::set_num_threads(threads);
+  comm::use_device(device);
   uint64_t seen = 0;
   std::unique_lock lock(mutex_);
   while (true) {

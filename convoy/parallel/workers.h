@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/types.h>
+
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -9,11 +11,11 @@
 
 namespace convoy::parallel {
 
-/// A fixed set of threads that run the same function side by side, again and again.
+/// A thread for each of some devices; all run the same function side by side, again and again.
 class Workers {
  public:
-  /// Each thread calls `prepare(index)` once before its first work.
-  Workers(int count, std::function<void(int)> prepare);
+  /// Each thread computes on its device, with `threads` intra-op threads.
+  Workers(const std::vector<at::Device>& devices, int threads);
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -24,13 +26,12 @@ class Workers {
   void run(const std::function<void(int)>& work, const std::function<void()>& on_error);
 
  private:
-  void loop(int index);
+  void loop(int index, at::Device device, int threads);
 
   std::mutex mutex_;
   std::condition_variable start_, done_;
   const std::function<void(int)>* work_ = nullptr;
   const std::function<void()>* on_error_ = nullptr;
-  std::function<void(int)> prepare_;
   uint64_t round_ = 0;
   int running_ = 0;
   bool stop_ = false;

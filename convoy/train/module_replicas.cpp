@@ -27,8 +27,7 @@ ModuleReplicas::ModuleReplicas(std::shared_ptr<torch::nn::Module> module,
     }
   }
   const int threads = std::max(1, at::get_num_threads() / static_cast<int>(devices_.size()));
-  workers_ = std::make_unique<parallel::Workers>(static_cast<int>(devices_.size()),
-                                                 [threads](int) { at::set_num_threads(threads); });
+  workers_ = std::make_unique<parallel::Workers>(devices_, threads);
 }
 
 ModuleReplicas::~ModuleReplicas() = default;
@@ -111,8 +110,13 @@ at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
     }
     if (devices_[0].is_cuda()) {
       // This is one of autograd's own device threads: it must serve the replicas' graphs itself.
-      torch::autograd::backward({outputs.begin(), outputs.begin() + static_cast<int64_t>(used)},
-                                parts);
+      std::vector<at::Tensor> roots, gradients;
+      for (size_t r = 0; r < used; ++r) {
+        if (!outputs[r].requires_grad()) continue;
+        roots.push_back(outputs[r]);
+        gradients.push_back(parts[r]);
+      }
+      if (!roots.empty()) torch::autograd::backward(roots, gradients);
     } else {
       workers_->run(
           [&](int index) {
