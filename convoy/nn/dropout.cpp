@@ -10,6 +10,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "convoy/nn/dropout_device.h"
 
 namespace convoy::nn {
 
@@ -60,11 +61,7 @@ void fill_chunk(uint64_t chunk, uint32_t sample_low, uint32_t sample_high, uint3
 /// One row's stream of mask values, read in ascending order of position.
 class RowStream {
  public:
-  RowStream(uint64_t key, uint64_t sample, double rate)
-      : key_(key),
-        sample_(sample),
-        threshold_(static_cast<uint32_t>(std::lround(rate * 65536.0))),
-        scale_(static_cast<float>(65536.0 / (65536.0 - threshold_))) {}
+  RowStream(const MaskStream& mask, uint64_t sample) : mask_(mask), sample_(sample) {}
 
   /// Copies positions [begin, begin + count) to `out`.
   void read(int64_t begin, int64_t count, float* out) {
@@ -86,33 +83,42 @@ class RowStream {
  private:
   void fill(int64_t chunk, float* out) const {
     fill_chunk(static_cast<uint64_t>(chunk), static_cast<uint32_t>(sample_),
-               static_cast<uint32_t>(sample_ >> 32), static_cast<uint32_t>(key_),
-               static_cast<uint32_t>(key_ >> 32), threshold_, scale_, out);
+               static_cast<uint32_t>(sample_ >> 32), static_cast<uint32_t>(mask_.key),
+               static_cast<uint32_t>(mask_.key >> 32), mask_.threshold, mask_.scale, out);
   }
 
-  uint64_t key_;
+  MaskStream mask_;
   uint64_t sample_;
-  uint32_t threshold_;
-  float scale_;
   int64_t held_ = -1;
   std::array<float, kChunk> values_;
 };
 
 }  // namespace
 
+MaskStream mask_stream(double rate, const Context& context, int64_t site) {
+  uint64_t key = mix64(context.seed);
+  for (int64_t part : {context.step, context.block, site}) {
+    key = hash_combine(key, static_cast<uint64_t>(part));
+  }
+  const auto threshold = static_cast<uint32_t>(std::lround(rate * 65536.0));
+  return {key, threshold, static_cast<float>(65536.0 / (65536.0 - threshold))};
+}
+
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
-                        at::IntArrayRef extents, at::IntArrayRef origin) {
+                        at::IntArrayRef extents, at::IntArrayRef origin, at::Device device) {
   const int64_t rows = sizes[0];
   internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
                  "dropout of {} rows without as many sample indices", rows);
-  auto mask = at::empty(sizes, at::kFloat);
   auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  auto inner = sizes.slice(1);
+  auto bounds = extents.empty() ? inner : extents;
+  const auto stream = mask_stream(rate, context, site);
+  if (!device.is_cpu()) return device_mask(sizes, bounds, origin, samples, stream, device);
+  auto mask = at::empty(sizes, at::kFloat);
   const int64_t* sample = samples.data_ptr<int64_t>();
   float* out = mask.data_ptr<float>();
 
   // A row's elements lie in lines along the last dimension; `starts` holds each line's position.
-  auto inner = sizes.slice(1);
-  auto bounds = extents.empty() ? inner : extents;
   const int64_t line = inner.empty() ? 1 : inner.back();
   auto first = [&](size_t dim) { return origin.empty() ? 0 : origin[dim]; };
   std::vector<int64_t> starts{inner.empty() ? 0 : first(0)};
@@ -126,17 +132,13 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& conte
     starts = std::move(next);
   }
 
-  uint64_t key = mix64(context.seed);
-  for (int64_t part : {context.step, context.block, site}) {
-    key = hash_combine(key, static_cast<uint64_t>(part));
-  }
   const int64_t row_size = static_cast<int64_t>(starts.size()) * line;
   at::parallel_for(0, rows, 1 + 32768 / (row_size + 1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      RowStream stream(key, static_cast<uint64_t>(sample[row]), rate);
+      RowStream values(stream, static_cast<uint64_t>(sample[row]));
       float* to = out + row * row_size;
       for (int64_t start : starts) {
-        stream.read(start, line, to);
+        values.read(start, line, to);
         to += line;
       }
     }
@@ -147,9 +149,9 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& conte
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    at::IntArrayRef extents) {
   if (rate == 0 || context.mode != Mode::Train) return x;
-  auto mask = dropout_mask(x.sizes(), rate, context, site, extents);
+  auto mask = dropout_mask(x.sizes(), rate, context, site, extents, {}, x.device());
   // The product is fp32 and rounded once: 1 / (1 - rate) in 16 bits would shift the mean.
-  return (x * mask.to(x.device())).to(x.scalar_type());
+  return (x * mask).to(x.scalar_type());
 }
 
 }  // namespace convoy::nn

@@ -14,9 +14,11 @@ namespace convoy::nn {
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    at::IntArrayRef extents = {});
 
-/// The mask itself: 0 or 1 / (1 - rate), fp32, shape `sizes`. Of a larger x that is never there as a
-/// whole, `origin` says where this part begins in the dimensions after the first.
+/// The mask itself: 0 or 1 / (1 - rate), fp32, shape `sizes`, the same bits on every device. Of a
+/// larger x that is never there as a whole, `origin` says where this part begins in the dimensions
+/// after the first.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
-                        at::IntArrayRef extents = {}, at::IntArrayRef origin = {});
+                        at::IntArrayRef extents = {}, at::IntArrayRef origin = {},
+                        at::Device device = at::kCPU);
 
 }  // namespace convoy::nn

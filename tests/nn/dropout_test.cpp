@@ -4,7 +4,10 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+
+#include "convoy/nn/dropout_device.h"
 
 namespace convoy::nn {
 namespace {
@@ -109,6 +112,65 @@ TEST(Dropout, ThreadsDoNotMatter) {
   at::set_num_threads(2);
   EXPECT_TRUE(at::equal(one, dropout_mask({64, 2000}, 0.3, context, 1)));
   at::set_num_threads(1);
+}
+
+struct MaskShape {
+  std::vector<int64_t> sizes, extents;
+};
+
+TEST(Dropout, MasksOfDevicesHaveTheHostsBits) {
+  const std::vector<MaskShape> shapes{{{4, 5, 7}, {}},
+                                      {{3, 200}, {}},
+                                      {{2, 3, 20, 20}, {3, 50, 50}},
+                                      {{2, 2, 7, 130}, {2, 300, 300}},
+                                      {{2, 1, 1, 1}, {3, 9, 9}},
+                                      {{3, 9, 64}, {}},
+                                      {{2, 3, 128, 2}, {3, 200, 127}},
+                                      {{3, 1}, {}},
+                                      {{4}, {}}};
+  for (const auto& [sizes, extents] : shapes) {
+    for (double rate : {0.1, 0.5, 0.77}) {
+      std::vector<int64_t> samples{7, 0, (int64_t{1} << 33) + 5, int64_t{1} << 32};
+      samples.resize(static_cast<size_t>(sizes[0]));
+      const auto context = context_for(samples);
+      const auto host = dropout_mask(sizes, rate, context, 1, extents);
+      const auto stream = mask_stream(rate, context, 1);
+      const auto inner = at::IntArrayRef(sizes).slice(1);
+      const auto bounds = extents.empty() ? inner : at::IntArrayRef(extents);
+      const auto steps = mask_by_steps(sizes, bounds, context.samples, stream, at::kCPU);
+      EXPECT_TRUE(at::equal(steps, host)) << at::IntArrayRef(sizes) << rate;
+      // The kernel, element by element.
+      const auto rows = host.reshape({sizes[0], -1});
+      for (int64_t row = 0; row < rows.size(0); ++row) {
+        for (int64_t i = 0; i < rows.size(1); ++i) {
+          int64_t position = 0, rest = i, stride = 1;
+          for (size_t dim = inner.size(); dim-- > 0;) {
+            position += rest % inner[dim] * stride;
+            rest /= inner[dim];
+            stride *= bounds[dim];
+          }
+          const int bits = mask_element(position, samples[static_cast<size_t>(row)], stream);
+          ASSERT_EQ(std::bit_cast<float>(bits), rows[row][i].item<float>());
+        }
+      }
+    }
+  }
+}
+
+TEST(Dropout, MasksOfDevicesCountBeyondTwoToThe32) {
+  // Only the end of a long row: four lines, as of attention over 40,000 positions.
+  const auto context = context_for({3});
+  const auto stream = mask_stream(0.4, context, 1);
+  const std::vector<int64_t> sizes{1, 2, 2, 150}, bounds{2, 60000, 60000};
+  const auto host = dropout_mask(sizes, 0.4, context, 1, bounds).view({2, 2, 150});
+  EXPECT_TRUE(at::equal(
+      mask_by_steps(sizes, bounds, context.samples, stream, at::kCPU).view({2, 2, 150}), host));
+  const int64_t start = (int64_t{60000} + 1) * 60000;
+  EXPECT_GT(start, int64_t{1} << 31);
+  for (int64_t i = 0; i < 150; ++i) {
+    ASSERT_EQ(std::bit_cast<float>(mask_element(start + i, 3, stream)),
+              host[1][1][i].item<float>());
+  }
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+
+// The masks of dropout() drawn where they are used. Shapes: B rows; `lines` [..., 1] are positions
+// in the row at which the lines along its last dimension, of length `line`, begin.
+namespace convoy::nn {
+
+/// What a site's mask is drawn with: kept elements become `scale`, others 0.
+struct MaskStream {
+  uint64_t key;
+  uint32_t threshold;  ///< in 65536ths
+  float scale;
+};
+
+MaskStream mask_stream(double rate, const Context& context, int64_t site);
+
+/// dropout_mask() on a GPU, with the same bits: by a kernel of its own that torch compiles there,
+/// or by mask_by_steps(). `samples` [B] int64 on the host.
+at::Tensor device_mask(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
+                       const at::Tensor& samples, const MaskStream& stream, at::Device device);
+
+/// Whether the kernel was compiled, or could be at its first use.
+bool compiles_masks();
+
+/// The same by operations on whole int64 tensors, on any device.
+at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
+                         const at::Tensor& samples, const MaskStream& stream, at::Device device);
+
+/// What the kernel computes for one element of a row, as bits of a float.
+int mask_element(int64_t position, int64_t sample, const MaskStream& stream);
+
+}  // namespace convoy::nn
