@@ -17,6 +17,8 @@ namespace {
 // large bound, and not fewer than fill the small one.
 constexpr int64_t kRows = 512;
 constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
+// A GPU wants large products; it holds the scores, their logarithms and what becomes the softmax.
+constexpr int64_t kDeviceBytes = 512 << 20;
 
 constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
@@ -104,8 +106,9 @@ SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temp
 
 }  // namespace
 
-int64_t score_rows_at_once(int64_t num_items) {
+int64_t score_rows_at_once(int64_t num_items, at::Device device) {
   const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
+  if (!device.is_cpu()) return std::max<int64_t>(1, kDeviceBytes / row_bytes);
   return std::max<int64_t>(1, std::clamp(kRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
 }
 
@@ -135,7 +138,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     auto items = table->value().narrow(0, first_id, num_items).to(dtype);
     auto columns = targets - first_id;
     const int64_t num_rows = h.size(0);
-    const int64_t piece = score_rows_at_once(num_items);
+    const int64_t piece = score_rows_at_once(num_items, h.device());
     auto fp32 = input.options().dtype(at::kFloat);
     out.loss = at::zeros({}, fp32);
     if (wants_slope) {
@@ -174,7 +177,12 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
         back.mul_(scale).sub_(items.index_select(0, targets_here));
         if (!table_grad.defined()) continue;
         table_grad.addmm_(exponentials.t(), part * scale);
-        table_grad.index_add_(0, targets_here, part, -1);
+        if (part.is_cpu()) {
+          table_grad.index_add_(0, targets_here, part, -1);
+        } else {  // in a fixed order
+          table_grad.sub_(at::embedding_dense_backward(part, targets_here, num_items,
+                                                       /*padding_idx=*/-1, false));
+        }
       } else {
         // Half precision cannot tell a sure softmax from one: subtract first, then round.
         auto at_target = targets_here.unsqueeze(1);

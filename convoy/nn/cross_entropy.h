@@ -21,15 +21,16 @@ struct CrossEntropy {
 /// embedding's or the head's own. targets [N] int64 in first_id..V-1. Products are in the table's
 /// dtype, but fp16 tables in fp32: slopes of a softmax over many items are below what fp16 can hold.
 ///
-/// The scores exist for a few rows at a time only, about a cache's worth: where autograd is on, a
-/// piece's loss and gradients are computed while it is there, so backward only hands them over.
-/// The table's goes straight into its sink, which must be bound by then, unless something was added
-/// there before. Memory is one gradient of `h`, never N x V nor another V x D.
+/// The scores exist for a few rows at a time only, about a cache's worth (on a GPU: half a GiB):
+/// where autograd is on, a piece's loss and gradients are computed while it is there, so backward
+/// only hands them over. The table's goes straight into its sink, which must be bound by then,
+/// unless something was added there before. Memory is one gradient of `h`, never N x V nor another
+/// V x D.
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                            const CrossEntropyOptions& options = {});
 
-/// How many rows of scores over `num_items` items are worth having in memory at once.
-int64_t score_rows_at_once(int64_t num_items);
+/// How many rows of scores over `num_items` items are worth having in memory of `device` at once.
+int64_t score_rows_at_once(int64_t num_items, at::Device device);
 
 /// The cross-entropy of rows of scores, and their softmax in two factors.
 struct SoftmaxLoss {

@@ -55,6 +55,12 @@ TEST(CrossEntropy, IsTorchsWithoutThePaddingIdWhateverThePieces) {
   expect_like_torch(1300, 2500, 1.0);  // three pieces, the last one short
 }
 
+TEST(CrossEntropy, PiecesOnAGpuAreLargeAndBounded) {
+  EXPECT_EQ(score_rows_at_once(10000, at::kCPU), 512);
+  EXPECT_EQ(score_rows_at_once(10000, at::kCUDA), (512 << 20) / 40000);
+  EXPECT_EQ(score_rows_at_once(int64_t{1} << 40, at::kCUDA), 1);
+}
+
 TEST(CrossEntropy, BuffersNoMoreThanAPieceOfTheScores) {
   // 40 rows of 2 million scores would take 320 MB; pieces take at most 128 MiB.
   auto table = param(at::randn({2000001, 1}));

@@ -137,7 +137,7 @@ TEST(Dropout, MasksOfDevicesHaveTheHostsBits) {
       const auto stream = mask_stream(rate, context, 1);
       const auto inner = at::IntArrayRef(sizes).slice(1);
       const auto bounds = extents.empty() ? inner : at::IntArrayRef(extents);
-      const auto steps = mask_by_steps(sizes, bounds, context.samples, stream, at::kCPU);
+      const auto steps = mask_by_steps(sizes, bounds, {}, context.samples, stream, at::kCPU);
       EXPECT_TRUE(at::equal(steps, host)) << at::IntArrayRef(sizes) << rate;
       // The kernel, element by element.
       const auto rows = host.reshape({sizes[0], -1});
@@ -164,7 +164,7 @@ TEST(Dropout, MasksOfDevicesCountBeyondTwoToThe32) {
   const std::vector<int64_t> sizes{1, 2, 2, 150}, bounds{2, 60000, 60000};
   const auto host = dropout_mask(sizes, 0.4, context, 1, bounds).view({2, 2, 150});
   EXPECT_TRUE(at::equal(
-      mask_by_steps(sizes, bounds, context.samples, stream, at::kCPU).view({2, 2, 150}), host));
+      mask_by_steps(sizes, bounds, {}, context.samples, stream, at::kCPU).view({2, 2, 150}), host));
   const int64_t start = (int64_t{60000} + 1) * 60000;
   EXPECT_GT(start, int64_t{1} << 31);
   for (int64_t i = 0; i < 150; ++i) {
