@@ -46,22 +46,14 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
 SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in, Mode mode) const {
   const auto& ids = in.at("item_ids");
   auto flat = ids.reshape({-1});
-  if (config_.masks_items()) {
-    auto positions = in.at("mask").reshape({-1}).nonzero().squeeze(1);
-    return {positions, flat.index_select(0, positions)};
+  if (auto asked = in.find("asked"); asked != in.end()) {
+    const auto& positions = asked->second;
+    return {positions, flat.index_select(0, config_.masks_items() ? positions : positions + 1)};
   }
-  const int64_t T = ids.size(1);
-  auto row_start = at::arange(ids.size(0), ids.options()) * T;
-  if (mode == Mode::Predict) return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
-  at::Tensor positions;
-  if (mode == Mode::Train) {
-    auto has_successor = at::zeros_like(ids, ids.options().dtype(at::kBool));
-    if (T > 1) has_successor.narrow(1, 0, T - 1).copy_(ids.narrow(1, 1, T - 1) != 0);
-    positions = has_successor.view({-1}).nonzero().squeeze(1);
-  } else {
-    auto lengths = session_lengths(ids);
-    positions = (row_start + lengths - 2).index_select(0, (lengths > 1).nonzero().squeeze(1));
-  }
+  auto row_start = at::arange(ids.size(0), ids.options()) * ids.size(1);
+  auto lengths = session_lengths(ids);
+  if (mode == Mode::Predict) return {row_start + (lengths - 1).clamp_min(0), {}};
+  auto positions = (row_start + lengths - 2).index_select(0, (lengths > 1).nonzero().squeeze(1));
   return {positions, flat.index_select(0, positions + 1)};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "convoy/comm/device.h"
 #include "convoy/models/masking.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -18,6 +19,11 @@ using nn::Init;
 using nn::Mode;
 
 constexpr double kMaskedItemRange = 0.001;
+
+/// [B, T] bool: the items that another one follows.
+at::Tensor has_successor(const at::Tensor& ids) {
+  return at::constant_pad_nd(ids.narrow(1, 1, ids.size(1) - 1) != 0, {0, 1}, 0);
+}
 
 /// The columns with padding up to `length` positions.
 nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
@@ -81,18 +87,28 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
   auto x = aggregate(in);
+  // The ids where they came from: no step waits for a GPU to know its targets.
+  auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
+  if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
+  at::Tensor asked;  // [B, T] bool: positions that predict
   if (config_.masks_items()) {
-    auto mask = context.mode == Mode::Train ? training_mask(ids, config_.mlm_probability, context)
+    auto mask = context.mode == Mode::Train ? training_mask(known, config_.mlm_probability, context)
                 : appends
-                    ? at::arange(ids.size(1), ids.options()) == session_lengths(ids).unsqueeze(1)
-                    : last_item_mask(ids);
+                    ? at::arange(length, known.options()) == session_lengths(known).unsqueeze(1)
+                    : last_item_mask(known);
+    asked = mask;
+    mask = comm::upload(mask, ids.device());
     x = nn::replace_rows(x, mask, masked_item_);
     if (!config_.attend_padding) {
       auto real = (ids != 0).logical_or_(mask);
       real.select(1, 0).fill_(true);  // a row of padding only must have something to look at
       out["key_mask"] = real;
     }
-    out["mask"] = mask;
+  } else if (context.mode == Mode::Train) {
+    asked = has_successor(known);
+  }
+  if (asked.defined()) {
+    out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());
   }
   out["hidden"] = add_positions(x, context);
   return out;

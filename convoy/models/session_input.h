@@ -8,9 +8,9 @@
 namespace convoy::models {
 
 /// Columns to hidden states: embeds and joins the features, hides items where the model is trained
-/// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T]; with masked items
-/// also `mask` [B, T] bool (what to predict) and `key_mask` [B, T] bool (what is real). Prediction
-/// with masked items appends a position, so T grows by one.
+/// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T]; in training and
+/// with masked items also `asked` [N] (flat positions that predict), with masked items `key_mask`
+/// [B, T] bool (what is real). Prediction with masked items appends a position, so T grows by one.
 class SessionInput : public nn::Block {
  public:
   explicit SessionInput(const SessionConfig& config);

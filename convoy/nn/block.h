@@ -24,6 +24,8 @@ struct Context {
   int64_t block = 0;
   at::ScalarType compute_dtype = at::kFloat;
   at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
+  /// The first block's bundle where it was loaded: on the host, so reading it waits for no GPU.
+  const Bundle* loaded = nullptr;
 };
 
 /// A tensor with its global name, as in `model.safetensors`.

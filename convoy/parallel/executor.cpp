@@ -12,6 +12,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/base/timing.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::parallel {
 
@@ -20,6 +21,12 @@ namespace {
 using schedule::Op;
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kLossLabel = "reduce loss";
+
+const nn::Bundle* loaded(const MicroBatch& batch) {
+  return batch.loaded.empty() ? &batch.inputs : &batch.loaded;
+}
 
 /// Cuts the graph: tensors that carry a gradient become leaves.
 nn::Bundle detached(const nn::Bundle& bundle) {
@@ -52,6 +59,9 @@ struct Executor::Pass {
   std::vector<int64_t> bound{};  // [unit] micro-batch its gradient is bound to
   std::set<std::pair<int64_t, int64_t>> recomputed{};  // (block, micro-batch)
   std::vector<comm::Group::Handle> handles{};
+  /// Loss, targets, and a word of each rank: 1 for a loss that is not finite, and twice the signal
+  /// that asked it to stop; then the step that each rank makes. They stay on the device until clip() reads them with the norm.
+  at::Tensor totals{};
   StepResult result{};
   double divisor = 1;
   bool overflowed = false;  // the norm is not finite
@@ -90,6 +100,7 @@ void Executor::prepare(Pass& pass, const schedule::Program& program) const {
   pass.outs = pass.ins;
   pass.scratch.resize(num_units);
   pass.bound.assign(num_units, -1);
+  pass.totals = at::zeros({2 + 2 * group_.size()}, arena_.grads().options().dtype(at::kDouble));
   for (const auto& i : program) {
     if (i.op == Op::Recompute) pass.recomputed.insert({i.block, i.micro_batch});
   }
@@ -107,8 +118,8 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
     case Op::Loss: {
       if (pass.micro_batches[m].empty()) break;
       const auto& out = pass.outs[m].back();
-      pass.result.loss_sum += required(out, "loss").item<double>();
-      pass.result.count += required(out, "count").item<double>();
+      pass.totals[0] += required(out, "loss").detach().reshape({});
+      pass.totals[1] += required(out, "count").detach().reshape({});
       break;
     }
     case Op::Recompute:
@@ -210,9 +221,9 @@ void Executor::recompute_block(Pass& pass, int64_t block, int64_t m) {
 
 nn::Bundle Executor::run_block(const Pass& pass, int64_t block, int64_t m) const {
   const auto micro_batch = static_cast<size_t>(m), b = static_cast<size_t>(block);
-  nn::Context context{nn::Mode::Train, pass.input.seed,
-                      pass.input.step, block,
-                      compute_dtype_,  pass.micro_batches[micro_batch].samples};
+  const auto& batch = pass.micro_batches[micro_batch];
+  nn::Context context{nn::Mode::Train, pass.input.seed, pass.input.step, block,
+                      compute_dtype_,  batch.samples,   loaded(batch)};
   return blocks_[b]->forward(pass.ins[micro_batch][b], context);
 }
 
@@ -269,30 +280,43 @@ void Executor::start_reduce(Pass& pass, int64_t bucket) {
   const auto& units = buckets_[static_cast<size_t>(bucket)];
   int64_t begin = arena_.units()[static_cast<size_t>(units.front())].begin;
   int64_t end = arena_.units()[static_cast<size_t>(units.back())].end;
+  timed(pass, [&] {
+    pass.handles.push_back(group_.start_all_reduce(arena_.grads().narrow(0, begin, end - begin),
+                                                   comm::ReduceOp::Sum,
+                                                   fmt::format("reduce bucket {}", bucket)));
+  });
+}
+
+/// Adds to the time that communication takes. On a GPU the clock would also count what is still to
+/// be computed there.
+template <class Work>
+void Executor::timed(Pass& pass, const Work& work) const {
   const auto start = Clock::now();
-  pass.handles.push_back(group_.start_all_reduce(arena_.grads().narrow(0, begin, end - begin),
-                                                 comm::ReduceOp::Sum,
-                                                 fmt::format("reduce bucket {}", bucket)));
-  pass.result.wait_seconds += seconds_since(start);
+  work();
+  pass.result.wait_seconds += arena_.grads().is_cpu() ? seconds_since(start) : NAN;
 }
 
 void Executor::reduce_loss(Pass& pass) {
-  auto& result = pass.result;
-  auto totals = at::zeros({2 + 2 * group_.size()}, at::kDouble);
-  auto* values = totals.data_ptr<double>();
-  auto* steps = values + 2 + group_.size();
-  values[0] = result.loss_sum;
-  values[1] = result.count;
-  // Each rank's word: 1 for a loss that is not finite, and twice the signal that asked it to stop.
   const int stop = pass.input.stop_signal == nullptr ? 0 : pass.input.stop_signal->load();
-  values[2 + group_.rank()] = (std::isfinite(result.loss_sum) ? 0 : 1) + 2 * stop;
-  steps[group_.rank()] = static_cast<double>(pass.input.step);
-  const auto start = Clock::now();
-  group_.all_reduce(totals, comm::ReduceOp::Sum, "reduce loss");
-  result.wait_seconds += seconds_since(start);
+  auto word = pass.totals[2 + group_.rank()];
+  word += pass.totals[0].isfinite().logical_not();
+  word += 2 * stop;
+  pass.totals[2 + group_.size() + group_.rank()] += static_cast<double>(pass.input.step);
+  timed(pass, [&] {
+    if (pass.totals.is_cpu())
+      return group_.all_reduce(pass.totals, comm::ReduceOp::Sum, kLossLabel);
+    pass.handles.push_back(group_.start_all_reduce(pass.totals, comm::ReduceOp::Sum, kLossLabel));
+  });
+}
+
+/// What reduce_loss() gathered, on the host.
+void Executor::take_totals(Pass& pass, const double* values) const {
+  auto& result = pass.result;
+  result.loss_sum = values[0];
+  result.count = values[1];
+  const auto* steps = values + 2 + group_.size();
   for (int rank = 1; rank < group_.size(); ++rank) {
     if (steps[rank] == steps[0]) continue;
-    for (auto& handle : pass.handles) handle.wait();
     fail<CommunicationError>("train",
                              "the ranks are not at the same step: rank 0 makes step {}, rank {} "
                              "step {}; try to start them from the same checkpoint",
@@ -305,31 +329,32 @@ void Executor::reduce_loss(Pass& pass) {
     if (static_cast<int>(values[2 + rank]) % 2 == 0) continue;
     result.skipped = may_overflow();
     if (result.skipped) break;
-    for (auto& handle : pass.handles) handle.wait();
     fail<NumericError>("train",
                        "the loss of step {} is not finite on rank {}; got {}; try a lower "
                        "learning_rate, max_grad_norm, or look for NaN in the data",
-                       pass.input.step + 1, rank,
-                       rank != group_.rank()         ? "nan or inf"
-                       : std::isnan(result.loss_sum) ? "nan"
-                                                     : fmt::format("{}", result.loss_sum));
+                       pass.input.step + 1, rank, std::isnan(result.loss_sum) ? "nan" : "inf");
   }
-  result.loss_sum = values[0];
-  result.count = values[1];
 }
 
 void Executor::clip(Pass& pass) {
-  const auto start = Clock::now();
-  for (auto& handle : pass.handles) handle.wait();
-  pass.result.wait_seconds += seconds_since(start);
+  timed(pass, [&] {
+    for (auto& handle : pass.handles) handle.wait();
+  });
+  std::vector<at::Tensor> words{pass.totals};
+  if (updates_weights_) {
+    for (const auto& unit : arena_.units()) {
+      auto grad = arena_.grads().narrow(0, unit.begin, unit.end - unit.begin);
+      words.push_back(at::linalg_vector_norm(grad).to(at::kDouble).view({1}));
+    }
+  }
+  // The step's only wait for a GPU.
+  const auto read = at::cat(words).cpu();
+  const auto* values = read.data_ptr<double>();
+  take_totals(pass, values);
   if (!updates_weights_) return;
   const double count = std::max(1.0, pass.result.count);
   double squares = 0;
-  for (const auto& unit : arena_.units()) {
-    auto grad = arena_.grads().narrow(0, unit.begin, unit.end - unit.begin);
-    auto norm = at::linalg_vector_norm(grad).item<double>();
-    squares += norm * norm;
-  }
+  for (int64_t i = pass.totals.numel(); i < read.numel(); ++i) squares += values[i] * values[i];
   const double norm = std::sqrt(squares) / count / pass.input.loss_scale;
   pass.result.grad_norm = norm;
   if (!std::isfinite(norm) && may_overflow()) pass.result.skipped = true;
@@ -366,7 +391,8 @@ void Executor::optimizer_step(Pass& pass) {
 
 MicroBatch to_device(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
-  for (auto& [name, tensor] : batch.inputs) tensor = tensor.to(device, /*non_blocking=*/true);
+  batch.loaded = batch.inputs;
+  for (auto& [name, tensor] : batch.inputs) tensor = comm::upload(tensor, device);
   return batch;
 }
 
@@ -375,7 +401,8 @@ nn::Bundle Executor::forward(const MicroBatch& batch, nn::Mode mode) {
   at::NoGradGuard no_grad;
   nn::Bundle bundle = batch.inputs;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    nn::Context context{mode, 0, 0, static_cast<int64_t>(b), compute_dtype_, batch.samples};
+    nn::Context context{mode,         0, 0, static_cast<int64_t>(b), compute_dtype_, batch.samples,
+                        loaded(batch)};
     bundle = blocks_[b]->forward(bundle, context);
   }
   return bundle;

@@ -15,6 +15,7 @@ namespace convoy::parallel {
 struct MicroBatch {
   nn::Bundle inputs;
   at::Tensor samples;  ///< [rows] int64 on the host: index of each row in the step's global batch
+  nn::Bundle loaded;  ///< the inputs before they went to another device; empty while they are there
 
   bool empty() const { return !samples.defined() || samples.numel() == 0; }
 };
@@ -41,7 +42,7 @@ struct StepResult {
   double count = 0;         ///< valid targets
   double grad_norm = 0;     ///< of the mean loss, before clipping
   bool skipped = false;     ///< the gradient overflowed and no weight was changed
-  double wait_seconds = 0;  ///< communication that computation did not hide, this rank
+  double wait_seconds = 0;  ///< communication that computation did not hide, this rank; NaN on GPUs
   int stop_signal = 0;      ///< one that asked any rank to stop, the same on all ranks
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }
@@ -83,7 +84,10 @@ class Executor {
   void backward_block(Pass& pass, int64_t block, int64_t m);
   void accumulate(Pass& pass, int64_t unit, int64_t m);
   void start_reduce(Pass& pass, int64_t bucket);
+  template <class Work>
+  void timed(Pass& pass, const Work& work) const;
   void reduce_loss(Pass& pass);
+  void take_totals(Pass& pass, const double* values) const;
   void clip(Pass& pass);
   void optimizer_step(Pass& pass);
 

@@ -36,10 +36,11 @@ class Model {
     }
   }
 
-  nn::Bundle run(nn::Bundle bundle, nn::Mode mode) const {
+  nn::Bundle run(nn::Bundle bundle, nn::Mode mode, const nn::Bundle* loaded = nullptr) const {
     at::NoGradGuard no_grad;
     nn::Context context;
     context.mode = mode;
+    context.loaded = loaded;
     context.samples = at::arange(bundle.at("items").size(0), at::kLong);
     for (const auto& block : blocks_) bundle = block->forward(bundle, context);
     return bundle;
@@ -85,6 +86,20 @@ TEST_P(SessionBody, PaddingIsNotLookedAt) {
   const auto alone = model.run(columns({{3, 9, 4}}), nn::Mode::Predict).at("scores")[0];
   const auto beside = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}}), nn::Mode::Predict);
   nn::expect_close(beside.at("scores")[0], alone);
+}
+
+TEST_P(SessionBody, TargetsAreFoundWhereTheBatchWasLoaded) {
+  auto config = config_of(GetParam());
+  config.attend_padding = config.masks_items();
+  const Model model(config);
+  const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5}, {6}});
+  for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate, nn::Mode::Predict}) {
+    const auto plain = model.run(batch, mode), same = model.run(batch, mode, &batch);
+    for (const auto& [name, tensor] : plain) EXPECT_TRUE(at::equal(same.at(name), tensor)) << name;
+  }
+  const auto fewer = columns({{3, 9, 0}, {7, 2, 0, 0, 0}, {6}});
+  const auto loss = model.run(batch, nn::Mode::Train).at("loss");
+  EXPECT_FALSE(at::equal(model.run(batch, nn::Mode::Train, &fewer).at("loss"), loss));
 }
 
 TEST(Session, AttendedPaddingDoesNotDependOnTheBatch) {

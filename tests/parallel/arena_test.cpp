@@ -1,8 +1,10 @@
 #include "convoy/parallel/arena.h"
 
 #include <ATen/Functions.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <set>
 
@@ -136,6 +138,37 @@ TEST(Replica, AnEmptyMicroBatchAddsNothing) {
   EXPECT_EQ(a.count, b.count);
   EXPECT_EQ(a.grad_norm, b.grad_norm);
   EXPECT_TRUE(at::equal(one.arena().masters(), two.arena().masters()));
+}
+
+std::atomic<int> numbers_read{0}, updates{0};
+
+/// Of what comes before the update, whose kernel for the CPU reads its scale.
+std::unique_ptr<at::ObserverContext> count_reads(const at::RecordFunction& call) {
+  const std::string_view name = call.name();
+  updates += name == "aten::_fused_adamw_";
+  numbers_read += updates == 0 && name == "aten::_local_scalar_dense";
+  return nullptr;
+}
+
+TEST(Replica, AStepReadsNoNumberOfItsDevice) {
+  // On a GPU each would wait for all that was started; clip() reads all it needs as one tensor.
+  for (const char* body : {"gpt2", "bert"}) {
+    auto session = config();
+    session.body.type = body;
+    session.masking = std::string(body) == "bert" ? "mlm" : "clm";
+    ReplicaOptions options;
+    options.num_micro_batches = 2;
+    Replica replica(models::make_session_model(session), comm::Group(), options);
+    numbers_read = updates = 0;
+    const auto counter = at::addGlobalCallback(
+        at::RecordFunctionCallback(count_reads).scopes({at::RecordScope::FUNCTION}));
+    const auto result = replica.step({batch(), batch()}, {7, 0, 1e-2}, {});
+    at::removeCallback(counter);
+    EXPECT_EQ(numbers_read, 0) << body;
+    EXPECT_GT(updates, 0);
+    EXPECT_GT(result.count, 0);
+    EXPECT_GT(result.loss_sum, 0);
+  }
 }
 
 }  // namespace
