@@ -13,6 +13,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/connect.h"
+#include "convoy/comm/device.h"
 #include "convoy/comm/measure.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/launch/environment.h"
@@ -118,15 +119,18 @@ std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
 
 std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int size) {
   const auto groups = comm::make_thread_groups(size, std::chrono::seconds(100));
+  const auto devices = train::visible_devices(options.device);
   std::vector<CollectiveTime> times;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
-      auto own = measure_all(groups[static_cast<size_t>(rank)], "threads", options, at::kCPU,
-                             [&](const std::string& line) {
-                               if (rank == 0) tell_terminal(line);
-                             });
+      const auto r = static_cast<size_t>(rank);
+      const auto device = devices[r % devices.size()];
+      comm::use_device(device);
+      auto own = measure_all(groups[r], "threads", options, device, [&](const std::string& line) {
+        if (rank == 0) tell_terminal(line);
+      });
       if (rank == 0) times = std::move(own);
     });
   }

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/bench.h"
 #include "cli/program.h"
@@ -73,17 +74,25 @@ int bench_step(const StepBench& options) {
 
   const int processes = job.group.size();
   auto json = summary(timer->steps(), processes, metrics.at("peak_memory_bytes_per_rank"));
+  if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
+    json["peak_device_memory_bytes"] = gpu->second;
+  }
   if (options.json) {
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
+  const double waited = json["comm_wait_percent"];
   fmt::print(
       "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {:.0f} samples/s, {:.0f} "
-      "tokens/s, peak {}, waiting for data {:.1f} %, for communication {:.1f} %\n",
+      "tokens/s, peak {}{}, waiting for data {:.1f} %, for communication {}\n",
       job.strategy, job.num_ranks(), job.threads, options.steps,
       json["step_ms_median"].get<double>(), json["samples_per_second"].get<double>(),
       json["tokens_per_second"].get<double>(), human_bytes(json["peak_memory_bytes"].get<double>()),
-      json["data_wait_percent"].get<double>(), json["comm_wait_percent"].get<double>());
+      json.contains("peak_device_memory_bytes")
+          ? " (GPU " + human_bytes(json["peak_device_memory_bytes"].get<double>()) + ")"
+          : "",
+      json["data_wait_percent"].get<double>(),
+      std::isfinite(waited) ? fmt::format("{:.1f} %", waited) : "n/a");
   return 0;
 }
 

@@ -76,6 +76,13 @@ BarChart without_notes(BarChart chart, const std::string& y_title, int num_decim
   return chart;
 }
 
+std::string memory_text(const StrategyRow& row) {
+  if (row.peak_memory_bytes_per_rank <= 0) return "-";
+  const auto host = human_bytes(static_cast<double>(row.peak_memory_bytes_per_rank));
+  if (row.device_memory_bytes_per_rank <= 0) return host;
+  return host + ", GPU " + human_bytes(static_cast<double>(row.device_memory_bytes_per_rank));
+}
+
 }  // namespace
 
 void fill_speedups(std::vector<StrategyRow>& rows) {
@@ -112,10 +119,8 @@ Table strategies_table(const std::vector<StrategyRow>& rows) {
                decimals(row.speedup, 2, "x"), decimals(row.efficiency * 100, 0, "%"),
                std::isfinite(row.exchanges_per_step) ? short_number(row.exchanges_per_step) : "-",
                std::isfinite(row.bytes_per_step) ? human_bytes(row.bytes_per_step) : "-",
-               row.peak_memory_bytes_per_rank > 0
-                   ? human_bytes(static_cast<double>(row.peak_memory_bytes_per_rank))
-                   : "-",
-               decimals(row.loss, 4), decimals(find_metric(row.metrics, "ndcg@10"), 4),
+               memory_text(row), decimals(row.loss, 4),
+               decimals(find_metric(row.metrics, "ndcg@10"), 4),
                decimals(find_metric(row.metrics, "recall@10"), 4)});
   }
   return table;
@@ -126,18 +131,22 @@ Json strategies_json(const std::vector<StrategyRow>& rows) {
   for (const StrategyRow& row : rows) {
     Json metrics = Json::object();
     for (const auto& [name, value] : row.metrics) metrics[name] = number(value);
-    list.push_back({{"strategy", row.strategy},
-                    {"ranks", row.ranks},
-                    {"threads", row.threads},
-                    {"seconds", number(row.seconds)},
-                    {"samples_per_second", number(row.samples_per_second)},
-                    {"speedup", number(row.speedup)},
-                    {"efficiency", number(row.efficiency)},
-                    {"exchanges_per_step", number(row.exchanges_per_step)},
-                    {"bytes_per_step", number(row.bytes_per_step)},
-                    {"peak_memory_bytes_per_rank", row.peak_memory_bytes_per_rank},
-                    {"loss", number(row.loss)},
-                    {"metrics", std::move(metrics)}});
+    Json entry{{"strategy", row.strategy},
+               {"ranks", row.ranks},
+               {"threads", row.threads},
+               {"seconds", number(row.seconds)},
+               {"samples_per_second", number(row.samples_per_second)},
+               {"speedup", number(row.speedup)},
+               {"efficiency", number(row.efficiency)},
+               {"exchanges_per_step", number(row.exchanges_per_step)},
+               {"bytes_per_step", number(row.bytes_per_step)},
+               {"peak_memory_bytes_per_rank", row.peak_memory_bytes_per_rank},
+               {"loss", number(row.loss)},
+               {"metrics", std::move(metrics)}};
+    if (row.device_memory_bytes_per_rank > 0) {
+      entry["device_memory_bytes_per_rank"] = row.device_memory_bytes_per_rank;
+    }
+    list.push_back(std::move(entry));
   }
   return list;
 }

@@ -23,6 +23,7 @@ struct StrategyRow {
   double exchanges_per_step = 0;
   double bytes_per_step = 0;
   int64_t peak_memory_bytes_per_rank = 0;
+  int64_t device_memory_bytes_per_rank = 0;  ///< most that tensors took on a GPU; 0 without one
   double loss = std::numeric_limits<double>::quiet_NaN();  ///< at the end
   std::map<std::string, double> metrics;
 };

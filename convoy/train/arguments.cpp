@@ -50,6 +50,9 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "bf16", bf16, "compute in bfloat16 with fp32 master weights (also on CPU)");
   t.add(s, "fp16", fp16,
         "compute in half precision with fp32 master weights and a dynamic loss scale");
+  t.add(s, "tf32", tf32, "train with fp32 products rounded to TF32, on GPUs from Ampere on");
+  t.add(s, "deterministic", deterministic,
+        "the same bits in every run on GPUs too, at some cost; on the CPU it is always so");
   t.add(s, "seed", seed, "seed of weights, dropout and data order").at_least(0);
   t.add(s, "data_seed", data_seed, "seed of the data order; none = seed").at_least(0);
   t.add(s, "dataloader_drop_last", dataloader_drop_last, "leave out a last batch that is short");
@@ -95,7 +98,8 @@ void TrainingArguments::declare(OptionTable& t) {
         "DistributedDataParallel")
       .choice({"auto", "single", "dp", "ddp"});
   t.add(s, "replicas", parallel.replicas,
-        "DataParallel replicas on CPU; 0 = two with strategy dp, else one")
+        "DataParallel replicas, which may share a GPU; 0 = one per GPU, or with strategy dp two on "
+        "the CPU")
       .at_least(0);
   t.add(s, "dp_batch", parallel.dp_batch,
         "batch size options count rows per device, or in total over DataParallel's devices")

@@ -13,7 +13,7 @@ namespace convoy::train {
 /// `[parallel]`: how the work is spread.
 struct ParallelArguments {
   std::string strategy = "auto";  ///< auto, single, dp or ddp
-  int64_t replicas = 0;  ///< DataParallel replicas on CPU; 0 = two with strategy dp, else one
+  int64_t replicas = 0;  ///< of DataParallel; 0 = one per GPU, or with strategy dp two on the CPU
   std::string dp_batch = "per_device";
   std::string backend = "auto";
   int64_t threads = 0;  ///< intra-op threads per rank; 0 = automatic
@@ -50,6 +50,8 @@ struct TrainingArguments {
   int64_t warmup_steps = 0;
   bool bf16 = false;
   bool fp16 = false;
+  bool tf32 = false;
+  bool deterministic = false;
   int64_t seed = 42;
   std::optional<int64_t> data_seed;
   bool dataloader_drop_last = false;

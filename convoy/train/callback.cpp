@@ -16,6 +16,7 @@ Json LogRecord::to_json() const {
             {"data_wait_percent", data_wait_percent},
             {"comm_wait_percent", comm_wait_percent},
             {"memory_bytes", memory_bytes}};
+  if (device_memory_bytes > 0) json["device_memory_bytes"] = device_memory_bytes;
   if (loss_scale > 0) {
     json["loss_scale"] = loss_scale;
     json["skipped_steps"] = skipped_steps;

@@ -41,10 +41,11 @@ struct LogRecord {
   double learning_rate = 0;
   double samples_per_second = 0;  ///< over all ranks
   double data_wait_percent = 0;   ///< of the time, waiting for data
-  double comm_wait_percent = 0;   ///< of the time, in communication that was not hidden
-  double loss_scale = 0;          ///< of fp16; 0 = not in use
-  int64_t skipped_steps = 0;      ///< so far, because a gradient overflowed fp16
-  int64_t memory_bytes = 0;       ///< of this process now
+  double comm_wait_percent = 0;  ///< of the time, in communication that was not hidden; NaN on GPUs
+  double loss_scale = 0;         ///< of fp16; 0 = not in use
+  int64_t skipped_steps = 0;     ///< so far, because a gradient overflowed fp16
+  int64_t memory_bytes = 0;      ///< of this process now
+  int64_t device_memory_bytes = 0;  ///< most that tensors took on a GPU so far; 0 without one
   double seconds_left = 0;
 
   Json to_json() const;

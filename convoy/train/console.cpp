@@ -79,6 +79,7 @@ class Console : public Callback {
     item("precision", "{}",
          arguments.bf16   ? "bf16 with fp32 master weights"
          : arguments.fp16 ? "fp16 with fp32 master weights and a loss scale"
+         : arguments.tf32 ? "fp32, products in TF32"
                           : "fp32");
     item("output", "{}",
          arguments.output.dir.empty() ? "nothing is kept; try --output_dir DIR"
@@ -97,6 +98,9 @@ class Console : public Callback {
         "samples/s  mem {}",
         r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
         r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
+    if (r.device_memory_bytes > 0) {
+      print("  gpu {}", human_bytes(static_cast<double>(r.device_memory_bytes)));
+    }
     if (r.data_wait_percent >= 1) print("  data {:.0f} %", r.data_wait_percent);
     if (r.comm_wait_percent >= 0.05) print("  comm {:.1f} %", r.comm_wait_percent);
     if (r.loss_scale > 0) print("  scale {:g}", r.loss_scale);
@@ -130,6 +134,9 @@ class Console : public Callback {
     print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
           human_seconds(metrics.at("train_runtime")), metrics.at("train_samples_per_second"),
           metrics.at("train_final_loss"), human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
+      print(", on a GPU {}", human_bytes(gpu->second));
+    }
     const double waited = metrics.at("train_comm_wait_percent");
     if (waited >= 0.05) print(", waited for other ranks {:.1f} % of the time", waited);
     print("\n");

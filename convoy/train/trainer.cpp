@@ -8,12 +8,14 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/base/files.h"
+#include "convoy/comm/device.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/train/agree.h"
 #include "convoy/train/clock.h"
 #include "convoy/train/console.h"
 #include "convoy/train/log_file.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/numerics.h"
 #include "convoy/train/tensorboard.h"
 
 namespace convoy::train {
@@ -59,6 +61,10 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   if (arguments_.report_to == "tensorboard") {
     add_callback(make_tensorboard(arguments_.events_folder(), told));
   }
+  if (arguments_.tf32 && job_.devices.at(0).is_cpu()) {
+    fail<UsageError>("train", "tf32 is for GPUs; got the CPU; try leaving it out, or bf16");
+  }
+  if (arguments_.deterministic && job_.devices.at(0).is_cuda()) make_gpus_deterministic();
   parallel::ReplicaOptions options;
   options.device = job_.devices.at(0);
   options.compute_dtype = arguments_.bf16   ? at::kBFloat16
@@ -151,7 +157,8 @@ void Trainer::prepare() {
   info.resumed_from = resumed_from_;
   info.seats = gather_seats(job_);
   info.shares = stream_->partition_summary();
-  info.warnings = stream_->warnings();
+  info.warnings = job_.warnings;
+  for (auto& warning : stream_->warnings()) info.warnings.push_back(std::move(warning));
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
   if (ended()) {
     info.warnings.push_back(
@@ -188,9 +195,17 @@ void Trainer::add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t
   metrics["train_exchanges_per_step"] =
       static_cast<double>(now.exchanges - before.exchanges) / each;
   metrics["train_bytes_per_step"] = static_cast<double>(now.bytes - before.bytes) / each;
-  auto peak = at::full({1}, peak_resident_bytes(), at::kLong);
+  auto peak = at::tensor({peak_resident_bytes(), peak_device_bytes()}, at::kLong);
   job_.group.all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
-  metrics["peak_memory_bytes_per_rank"] = peak.item<double>();
+  metrics["peak_memory_bytes_per_rank"] = peak[0].item<double>();
+  const auto on_device = peak[1].item<double>();
+  if (on_device > 0) metrics["peak_device_memory_bytes_per_rank"] = on_device;
+}
+
+int64_t Trainer::peak_device_bytes() const {
+  int64_t most = 0;
+  for (const auto& device : job_.devices) most = std::max(most, comm::peak_device_bytes(device));
+  return most;
 }
 
 void Trainer::train_step(StepCells cells, Clock& clock) {
@@ -213,7 +228,10 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   optimizer.max_grad_norm = arguments_.max_grad_norm;
   trace_.begin_step();
   tell_step(state_.global_step + 1);
-  last_ = strategy_->step(split, input, optimizer);
+  {
+    const Tf32 products(arguments_.tf32);
+    last_ = strategy_->step(split, input, optimizer);
+  }
   if (trace_.end_step()) finish_trace();
   num_targets_ += last_.count;
   ++state_.global_step;
@@ -270,6 +288,7 @@ void Trainer::log(Clock& clock) {
   if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
   record.skipped_steps = state_.skipped_steps;
   record.memory_bytes = resident_bytes();
+  record.device_memory_bytes = peak_device_bytes();
   clock.fill(record, stream_->wait_seconds());
   state_.log_history.push_back({{"loss", record.loss},
                                 {"grad_norm", record.grad_norm},

@@ -126,6 +126,7 @@ class Trainer {
   void save_model();
   void check_same_model(const std::filesystem::path& checkpoint) const;
   void save_model_files(const std::filesystem::path& folder);
+  int64_t peak_device_bytes() const;
   void add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps);
   void warn(const std::string& text);
   double learning_rate(int64_t step) const;

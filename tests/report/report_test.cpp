@@ -187,6 +187,10 @@ TEST(Strategies, TableShowsWhatPeopleCompare) {
                            "1.89x", "95%", "2,290", "6.1234", "0.0512", "0.0973", "480.0 MiB"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   }
+  auto rows = example_rows();
+  rows[1].device_memory_bytes_per_rank = int64_t{3} << 30;
+  EXPECT_NE(strategies_table(rows).to_text().find("480.0 MiB, GPU 3.00 GiB"), std::string::npos);
+  EXPECT_EQ(strategies_json(rows)[1]["device_memory_bytes_per_rank"], int64_t{3} << 30);
   StrategyRow unknown{.strategy = "x"};
   EXPECT_NE(strategies_table({unknown}).to_text().find(" - "), std::string::npos);
 }
