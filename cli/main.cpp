@@ -11,6 +11,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/train/memory.h"
@@ -21,9 +22,11 @@ using namespace convoy;
 
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal = 70 };
 
-/// Whether torch failed to get memory: it throws one type for everything.
+/// Whether torch, or a library of NVIDIA's, failed to get memory: all throw one type for
+/// everything.
 bool tells_of_memory(std::string_view message) {
-  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory"}) {
+  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory",
+                           "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"}) {
     if (message.find(part) != std::string_view::npos) return true;
   }
   return false;
@@ -174,7 +177,9 @@ int main(int argc, char** argv) {
       leave("FileError", lost_output(system->code()), kFailed);
     }
     const auto line = first_line(error.what());
-    if (tells_of_memory(line)) leave("OutOfMemory", train::out_of_memory(line), kFailed);
+    if (tells_of_memory(line)) {
+      leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);
+    }
     leave("Exception", line, kFailed);
   }
   std::fflush(stdout);
