@@ -83,7 +83,8 @@ function(convoy_plain_pch target)
   target_precompile_headers(${target} REUSE_FROM convoy_plain_pch)
 endfunction()
 
-# convoy_test(ROOM) makes one GoogleTest program from tests/ROOM/*.cpp.
+# convoy_test(ROOM) makes one GoogleTest program from tests/ROOM/*.cpp. Only the tests of "gpu" see GPUs:
+# the others hold on every machine alike.
 function(convoy_test name)
   cmake_parse_arguments(arg "TORCH" "" "LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cpp)
@@ -103,8 +104,13 @@ function(convoy_test name)
   else()
     convoy_plain_pch(test_${name})
   endif()
+  set(gpus "CUDA_VISIBLE_DEVICES=set:")
+  if(name STREQUAL "gpu")
+    set(gpus "CUDA_VISIBLE_DEVICES=reset:")
+  endif()
   gtest_discover_tests(test_${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${name}" TIMEOUT 300 ENVIRONMENT "OMP_NUM_THREADS=1")
+    PROPERTIES LABELS "${name}" TIMEOUT 300 ENVIRONMENT "OMP_NUM_THREADS=1"
+    ENVIRONMENT_MODIFICATION "${gpus}")
 endfunction()
 
 # convoy_fuzz(NAME [TORCH] LINK lib...) replays the corpus of tests/fuzz/NAME_fuzz.cpp, and some seconds of
