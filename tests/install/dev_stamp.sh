@@ -22,3 +22,5 @@ expect 2 'after NCCL came'
 mkdir -p "$SITE/nvidia/cu13/include/crt"
 expect 3 'after crt came'
 expect 3 'with nothing new'
+listed=$("$1" bench)
+grep -q 'benchmarks/quality.sh' <<<"$listed" || { echo "./dev bench lists nothing: $listed" && exit 1; }
