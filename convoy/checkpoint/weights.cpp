@@ -161,9 +161,10 @@ class Matching {
     if (places_.contains(head)) return;
     const auto [table, fresh] = source_of_.emplace(layout_.tied_to, head);
     if (fresh || same(head, table->second)) return;
-    wrong_.push_back(fmt::format("{} differs from {}, which it is tied to (try "
-                                 "tie_word_embeddings = false)",
-                                 head, table->second));
+    wrong_.push_back(
+        fmt::format("{} differs from {}, which it is tied to (try "
+                    "tie_word_embeddings = false)",
+                    head, table->second));
   }
 
   bool same(const std::string& a, const std::string& b) const {
@@ -171,9 +172,7 @@ class Matching {
     return at::equal(mapped(file_, a).to(at::kFloat), mapped(file_, b).to(at::kFloat));
   }
 
-  bool readable(const std::string& name) const {
-    return kDtypes.contains(file_.entry(name).dtype);
-  }
+  bool readable(const std::string& name) const { return kDtypes.contains(file_.entry(name).dtype); }
 
   void check(const std::string& name, const at::Tensor& tensor) {
     auto found = source_of_.find(name);
@@ -190,8 +189,7 @@ class Matching {
                                                               : "whole numbers"));
     } else if (entry.shape != tensor.sizes().vec()) {
       wrong_.push_back(fmt::format("{} is [{}] instead of [{}]", found->second,
-                                   fmt::join(entry.shape, ", "),
-                                   fmt::join(tensor.sizes(), ", ")));
+                                   fmt::join(entry.shape, ", "), fmt::join(tensor.sizes(), ", ")));
     }
   }
 

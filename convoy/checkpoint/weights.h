@@ -23,9 +23,9 @@ void save_weights(const std::filesystem::path& folder, parallel::Replica& model,
                   int64_t max_shard_bytes = kMaxShardBytes);
 
 /// Reads weights in any real dtype from a folder or a file. Names may lack the layout's prefix; the
-/// head may be missing, and then is drawn, or be there beside the table that it is tied to, and then
-/// must be the same. Throws FileError that names the file and everything that is missing, left over,
-/// twice or of another shape.
+/// head may be missing, and then is drawn, or be there beside the table that it is tied to, and
+/// then must be the same. Throws FileError that names the file and everything that is missing, left
+/// over, twice or of another shape.
 LoadReport load_weights(const std::filesystem::path& path, parallel::Replica& model,
                         const models::WeightLayout& layout = {});
 

@@ -176,8 +176,8 @@ void SafetensorsFile::parse(std::span<const std::byte> file) {
                     name, length + kLengthBytes, file.size());
   }
   auto header = file.subspan(kLengthBytes, length);
-  const Json json = parse_json_object(
-      {reinterpret_cast<const char*>(header.data()), header.size()}, name + ": its header");
+  const Json json = parse_json_object({reinterpret_cast<const char*>(header.data()), header.size()},
+                                      name + ": its header");
   for (const auto& [key, value] : json.items()) {
     if (key != "__metadata__") {
       entries_.emplace(key, parse_entry(key, value, name));

@@ -57,8 +57,8 @@ std::map<std::string, std::string> parse_safetensors_index(std::string_view text
                       file.dump());
     }
     const auto text_of = file.get<std::string>();
-    if (!text_of.ends_with(".safetensors") || text_of.find_first_of(std::string_view("/\\\0", 3)) !=
-                                                  std::string::npos) {
+    if (!text_of.ends_with(".safetensors") ||
+        text_of.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
       fail<FileError>("formats",
                       "{}: the file of {} is {}; expected the name of a .safetensors file beside "
                       "the index",

@@ -30,6 +30,8 @@ class SafetensorsFolder {
  public:
   /// Throws FileError that names what is wrong; of shards that do not fit the index, everything.
   explicit SafetensorsFolder(const std::filesystem::path& path);
+  SafetensorsFolder(const SafetensorsFolder&) = delete;
+  SafetensorsFolder& operator=(const SafetensorsFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   /// The file of each tensor.

@@ -27,9 +27,9 @@ void BodyConfig::check() const {
 }
 
 const std::vector<std::string>& activations() {
-  static const std::vector<std::string> kNames{"gelu",       "gelu_new", "gelu_pytorch_tanh",
-                                               "gelu_fast",  "relu",     "silu",
-                                               "swish",      "tanh",     "quick_gelu"};
+  static const std::vector<std::string> kNames{"gelu",      "gelu_new", "gelu_pytorch_tanh",
+                                               "gelu_fast", "relu",     "silu",
+                                               "swish",     "tanh",     "quick_gelu"};
   return kNames;
 }
 

@@ -14,7 +14,7 @@ struct WeightLayout {
   std::string prefix;                ///< of the body's names, which some files leave out
   std::vector<std::string> buffers;  ///< ends of names that hold no weights
   std::string head;                  ///< output matrix; files of a body alone have none
-  std::string tied_to;               ///< the table that `head` is a copy of; "" = a matrix of its own
+  std::string tied_to;  ///< the table that `head` is a copy of; "" = a matrix of its own
 };
 
 /// A family of causal language models: its config, by Hugging Face's names, and its blocks.
@@ -24,8 +24,8 @@ struct WeightLayout {
 /// and `logits_to_keep` (int64 scalar). Position t predicts label t + 1.
 ///
 /// Training and evaluation give `loss` and `count`, evaluation `correct` too: targets that had the
-/// best score. Prediction gives `logits` [B, K, V] fp32 of the last logits_to_keep positions, of all
-/// with 0, and by default of each row's last real one.
+/// best score. Prediction gives `logits` [B, K, V] fp32 of the last logits_to_keep positions, of
+/// all with 0, and by default of each row's last real one.
 class CausalConfig {
  public:
   virtual ~CausalConfig() = default;

@@ -32,8 +32,7 @@ at::Tensor wanted_positions(const nn::Bundle& in, int64_t B, int64_t T) {
 
 class CausalHead : public nn::Block {
  public:
-  explicit CausalHead(const CausalHeadOptions& options)
-      : Block("head"), epsilon_(options.epsilon) {
+  explicit CausalHead(const CausalHeadOptions& options) : Block("head"), epsilon_(options.epsilon) {
     const auto& shape = options.table->spec().shape;
     if (options.norm_has_bias) {
       norm_ = declare_norm(options.norm, shape[1]);
@@ -42,9 +41,9 @@ class CausalHead : public nn::Block {
       spec.decay = false;
       norm_.weight = declare(std::move(spec));
     }
-    table_ = options.tied ? tie(options.table)
-                          : declare({"lm_head.weight", shape,
-                                     nn::Init::normal(options.initializer_range)});
+    table_ = options.tied
+                 ? tie(options.table)
+                 : declare({"lm_head.weight", shape, nn::Init::normal(options.initializer_range)});
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
@@ -57,8 +56,8 @@ class CausalHead : public nn::Block {
     auto positions = (targets >= 0).nonzero().squeeze(1);
     nn::CrossEntropyOptions options{.first_id = 0};
     options.count_correct = context.mode == nn::Mode::Evaluate;
-    const auto entropy =
-        nn::cross_entropy(states(x, positions), table_, targets.index_select(0, positions), options);
+    const auto entropy = nn::cross_entropy(states(x, positions), table_,
+                                           targets.index_select(0, positions), options);
     nn::Bundle out{{"loss", entropy.loss},
                    {"count", at::scalar_tensor(positions.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;

@@ -44,8 +44,9 @@ bool read_value(const Json& json, std::optional<T>& out) {
 }
 
 const char* type_name(const Field::Value& value) {
-  static const char* const kNames[] = {"true or false",        "a whole number", "a number", "text",
-                                       "a whole number or null", "a number or null", "any"};
+  static const char* const kNames[] = {
+      "true or false",          "a whole number",   "a number", "text",
+      "a whole number or null", "a number or null", "any"};
   return kNames[value.index()];
 }
 

@@ -114,8 +114,10 @@ class Gpt2Input : public nn::Block {
     const int64_t V = table_->spec().shape[0];
     check_ids(ids, V, "input_ids");
     if (ids.size(1) > max_length_) {
-      fail<UsageError>("models", "rows of {} ids; expected at most n_positions = {}; try a shorter "
-                       "block_size", ids.size(1), max_length_);
+      fail<UsageError>("models",
+                       "rows of {} ids; expected at most n_positions = {}; try a shorter "
+                       "block_size",
+                       ids.size(1), max_length_);
     }
     auto x = nn::add_positions(nn::embedding(ids, table_, false), positions_);
     auto out = in;

@@ -8,8 +8,8 @@
 
 namespace convoy::models {
 
-/// Hugging Face's LlamaConfig: its keys by its names, with its defaults. Rotary settings are read in
-/// the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x (rope_parameters).
+/// Hugging Face's LlamaConfig: its keys by its names, with its defaults. Rotary settings are read
+/// in the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x (rope_parameters).
 class LlamaConfig : public CausalConfig {
  public:
   int64_t vocab_size = 32000;

@@ -41,7 +41,8 @@ Fields LlamaConfig::fields() {
        kMostDropped},
       {"rope_theta", &rope_theta, "base of the rotary embedding's wavelengths", 1e-9},
       {"rope_scaling", &rope_scaling, "how it is stretched, as JSON; transformers 4.x's spelling"},
-      {"rope_parameters", &rope_parameters, "the same with rope_theta; transformers 5.x's spelling"},
+      {"rope_parameters", &rope_parameters,
+       "the same with rope_theta; transformers 5.x's spelling"},
       {"original_max_position_embeddings", &original_max_position_embeddings,
        "longest row before the stretching; none = as in the rotary parameters", 1, kMostIds},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
@@ -103,8 +104,8 @@ nn::RotaryOptions LlamaConfig::rotary() const {
                        out.low_freq_factor);
     }
   }
-  out.original_length = original_max_position_embeddings.value_or(
-      original.value_or(max_position_embeddings));
+  out.original_length =
+      original_max_position_embeddings.value_or(original.value_or(max_position_embeddings));
   out.factor = factor.value_or(static_cast<double>(max_position_embeddings) /
                                static_cast<double>(out.original_length));
   out.attention_factor = attention_factor.value_or(0);
@@ -128,6 +129,10 @@ void LlamaConfig::check_together() const {
   if (head_width() % 2 != 0) {
     fail<UsageError>("models", "heads are {} wide; the rotary embedding needs an even number",
                      head_width());
+  }
+  if (static_cast<double>(head_width()) * static_cast<double>(num_attention_heads) > kWidest) {
+    fail<UsageError>("models", "{} heads of {}; expected at most {} in all", num_attention_heads,
+                     head_width(), kWidest);
   }
   if (rotary().type == "dynamic" && head_width() == 2) {
     fail<UsageError>("models", "rope_type dynamic needs heads wider than 2");

@@ -77,19 +77,29 @@ class Pieces {
 
   std::vector<at::Tensor> backward(const at::Tensor& grad) {
     auto dq = at::empty_like(q_);
-    auto dk = at::zeros(k_.sizes(), k_.options().dtype(at::kFloat));
-    auto dv = at::zeros_like(dk);
+    at::Tensor dk, dv;
+    if (!keeps_) {
+      dk = at::zeros(k_.sizes(), k_.options().dtype(at::kFloat));
+      dv = at::zeros_like(dk);
+    }
     each([&](const Place& at) {
       auto weights = keeps_ ? *kept_ : weights_at(at);
+      auto add = [&](at::Tensor& total, const at::Tensor& part) {
+        if (keeps_) {
+          total = part;
+        } else {
+          keys(total, at).add_(part);
+        }
+      };
       auto g = grouped(queries(grad, at));
-      auto dv_here = keys(dv, at), dk_here = keys(dk, at), dq_here = queries(dq, at);
-      dv_here.add_(at::matmul(grouped(dropped(weights)).transpose(2, 3), g));
+      auto dq_here = queries(dq, at);
+      add(dv, at::matmul(grouped(dropped(weights)).transpose(2, 3), g));
       auto slope = at::matmul(g, keys(v_, at).transpose(2, 3)).to(at::kFloat);
       slope = slope.view(weights.probabilities.sizes()).mul_(weights.mask);
       slope = at::_softmax_backward_data(slope, weights.probabilities, -1, at::kFloat);
       auto scores = grouped(slope.mul_(scale_).to(q_.scalar_type()));
       dq_here.copy_(at::matmul(scores, keys(k_, at)).view(dq_here.sizes()));
-      dk_here.add_(at::matmul(scores.transpose(2, 3), grouped(queries(q_, at))));
+      add(dk, at::matmul(scores.transpose(2, 3), grouped(queries(q_, at))));
     });
     return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type())};
   }
@@ -130,7 +140,8 @@ class Pieces {
     auto scores = at::matmul(grouped(queries(q_, at)), keys(k_, at).transpose(2, 3)).mul_(scale_);
     scores = scores.view({at.R, H_, at.n, at.S});
     if (options_.key_mask.defined()) {
-      auto hidden = keys(options_.key_mask.unsqueeze(1).unsqueeze(3), at).transpose(2, 3).logical_not();
+      auto hidden =
+          keys(options_.key_mask.unsqueeze(1).unsqueeze(3), at).transpose(2, 3).logical_not();
       if (options_.causal) {
         auto itself = at::eye(at.S, hidden.options()).narrow(0, at.query, at.n);
         hidden = hidden.logical_and(itself.logical_not());

@@ -206,9 +206,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       }
     }
     if (bias) {
-      bias->add_to_grad([&](at::Tensor& to) {
-        to.narrow(0, first_id, num_items).add_(bias_grad.mul_(scale));
-      });
+      bias->add_to_grad(
+          [&](at::Tensor& to) { to.narrow(0, first_id, num_items).add_(bias_grad.mul_(scale)); });
     }
     return {h_grad.mul_(scale).to(h_dtype)};
   };

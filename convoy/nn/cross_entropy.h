@@ -19,7 +19,8 @@ struct CrossEntropy {
 
 /// The cross-entropy of h [N, D] against rows first_id..V-1 of `table` [V, D], which may be the
 /// embedding's or the head's own. targets [N] int64 in first_id..V-1. Products are in the table's
-/// dtype, but fp16 tables in fp32: slopes of a softmax over many items are below what fp16 can hold.
+/// dtype, but fp16 tables in fp32: slopes of a softmax over many items are below what fp16 can
+/// hold.
 ///
 /// The scores exist for a few rows at a time only, about a cache's worth (on a GPU: half a GiB):
 /// where autograd is on, a piece's loss and gradients are computed while it is there, so backward

@@ -83,9 +83,8 @@ at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
     out = x.detach() + table->value().narrow(0, 0, length);
   }
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    table->add_to_grad([&](at::Tensor& to) {
-      to.narrow(0, 0, length).add_(grad.sum(0, false, at::kFloat));
-    });
+    table->add_to_grad(
+        [&](at::Tensor& to) { to.narrow(0, 0, length).add_(grad.sum(0, false, at::kFloat)); });
     return {grad};
   });
 }

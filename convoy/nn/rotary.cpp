@@ -36,7 +36,8 @@ at::Tensor llama3_frequencies(const RotaryOptions& o, int64_t width) {
   auto wavelength = kTurn / plain;
   auto is_long = wavelength > original / o.low_freq_factor;
   auto is_short = wavelength < original / o.high_freq_factor;
-  auto part = (original / wavelength - o.low_freq_factor) / (o.high_freq_factor - o.low_freq_factor);
+  auto part =
+      (original / wavelength - o.low_freq_factor) / (o.high_freq_factor - o.low_freq_factor);
   auto between = (1 - part) * plain / o.factor + part * plain;
   return at::where(is_long, plain / o.factor, at::where(is_short, plain, between));
 }

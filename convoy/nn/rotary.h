@@ -12,13 +12,13 @@ namespace convoy::nn {
 struct RotaryOptions {
   std::string type = "default";  ///< default, linear, dynamic, yarn or llama3
   double theta = 10000;
-  double factor = 1;               ///< all but default: how much longer texts may be
-  int64_t max_length = 2048;       ///< dynamic: longer texts than this are stretched
-  int64_t original_length = 2048;  ///< yarn, llama3: longest text before the stretching
-  double attention_factor = 0;     ///< yarn: on sine and cosine; 0 = by mscale and factor
-  double mscale = 0, mscale_all_dim = 0;    ///< yarn; 0 = not given
-  double beta_fast = 32, beta_slow = 1;     ///< yarn
-  bool truncate = true;                     ///< yarn: whole dimensions as bounds
+  double factor = 1;                      ///< all but default: how much longer texts may be
+  int64_t max_length = 2048;              ///< dynamic: longer texts than this are stretched
+  int64_t original_length = 2048;         ///< yarn, llama3: longest text before the stretching
+  double attention_factor = 0;            ///< yarn: on sine and cosine; 0 = by mscale and factor
+  double mscale = 0, mscale_all_dim = 0;  ///< yarn; 0 = not given
+  double beta_fast = 32, beta_slow = 1;   ///< yarn
+  bool truncate = true;                   ///< yarn: whole dimensions as bounds
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
 };
 

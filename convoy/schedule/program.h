@@ -56,8 +56,7 @@ std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t 
 /// DistributedDataParallel. Blocks in `recomputed` keep their inputs only until their backward.
 Program data_parallel_program(const ModelTable& table,
                               const std::vector<std::vector<int64_t>>& buckets,
-                              int64_t num_micro_batches,
-                              const std::set<int64_t>& recomputed = {});
+                              int64_t num_micro_batches, const std::set<int64_t>& recomputed = {});
 
 /// Throws InternalError unless every backward follows its forward, what is recomputed is so between
 /// the backward of the block after it and its own, every gradient is accumulated once per

@@ -59,8 +59,7 @@ class Weights : public testing::Test {
                          : tensor.scalar_type() == at::kBFloat16 ? "BF16"
                          : tensor.scalar_type() == at::kLong     ? "I64"
                                                                  : "F32";
-      views.push_back(
-          {name, dtype, tensor.sizes().vec(), tensor.data_ptr(), tensor.nbytes()});
+      views.push_back({name, dtype, tensor.sizes().vec(), tensor.data_ptr(), tensor.nbytes()});
     }
     formats::write_safetensors(folder_ / file, views);
   }
@@ -133,7 +132,8 @@ TEST_F(Weights, NamesMayLackThePrefixAndBuffersArePassedOver) {
   EXPECT_THAT(report.skipped, UnorderedElementsAre("h.0.attn.bias", "h.1.attn.masked_bias"));
   bare["transformer.wte.weight"] = bare["wte.weight"];
   write(bare);
-  EXPECT_THAT(error_of(), HasSubstr("transformer.wte.weight is there as transformer.wte.weight too"));
+  EXPECT_THAT(error_of(),
+              HasSubstr("transformer.wte.weight is there as transformer.wte.weight too"));
 }
 
 TEST_F(Weights, HalvesAreRead) {
@@ -144,8 +144,7 @@ TEST_F(Weights, HalvesAreRead) {
     write(tensors);
     auto into = model(tiny(), 2);
     load_weights(folder_, into, tiny().layout());
-    EXPECT_TRUE(
-        at::equal(into.arena().masters(), from.arena().masters().to(dtype).to(at::kFloat)));
+    EXPECT_TRUE(at::equal(into.arena().masters(), from.arena().masters().to(dtype).to(at::kFloat)));
   }
 }
 
@@ -234,7 +233,8 @@ TEST_F(Weights, HostileIndexesAreRefused) {
   write(second, "b.safetensors");
   write_index(files);
   EXPECT_THAT(error_of(), HasSubstr("is in a.safetensors and in b.safetensors"));
-  write_file(folder_ / formats::kWeightsIndex, R"({"weight_map": {"x": "a.safetensors", "x": "b"}})");
+  write_file(folder_ / formats::kWeightsIndex,
+             R"({"weight_map": {"x": "a.safetensors", "x": "b"}})");
   EXPECT_THAT(error_of(), HasSubstr("'x' is twice"));
   fs::remove(folder_ / formats::kWeightsIndex);
   EXPECT_THAT(error_of(), HasSubstr("holds no weights"));

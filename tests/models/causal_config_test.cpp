@@ -42,10 +42,14 @@ TEST(CausalConfig, DefaultsAreHuggingFaces) {
 }
 
 TEST(CausalConfig, EveryKeyIsWrittenBackAndUnknownOnesAreNamedOnce) {
-  const Json json{{"model_type", "gpt2"},       {"hidden_size", 16},
-                  {"n_head", 4},                {"n_ctx", 1024},
-                  {"architectures", {"Other"}}, {"eos_token_id", {1, 2}},
-                  {"my_key", {{"a", 1}}},       {"transformers_version", "4.30.0"},
+  const Json json{{"model_type", "gpt2"},
+                  {"hidden_size", 16},
+                  {"n_head", 4},
+                  {"n_ctx", 1024},
+                  {"architectures", {"Other"}},
+                  {"eos_token_id", {1, 2}},
+                  {"my_key", {{"a", 1}}},
+                  {"transformers_version", "4.30.0"},
                   {"summary_type", "last"}};
   auto config = read(json.dump());
   EXPECT_THAT(config->unknown(), ElementsAre("my_key"));
@@ -104,6 +108,7 @@ TEST(CausalConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of(R"({"model_type": "llama", "num_key_value_heads": 5})"),
               HasSubstr("num_key_value_heads = 5"));
   EXPECT_THAT(error_of(R"({"model_type": "llama", "head_dim": 7})"), HasSubstr("even"));
+  EXPECT_THAT(error_of(R"({"model_type": "llama", "head_dim": 1000000})"), HasSubstr("in all"));
   EXPECT_THROW(make_causal_config("gpt3"), UsageError);
 }
 
@@ -111,10 +116,11 @@ TEST(CausalConfig, FieldsAreOptionsToo) {
   LlamaConfig config;
   OptionTable table;
   declare_options(table, "model", config.fields());
-  table.read_toml_text("[model]\nhidden_size = 64\nnum_key_value_heads = 4\nmlp_bias = true\n"
-                       "rope_scaling = '{\"rope_type\": \"linear\", \"factor\": 2.0}'\n"
-                       "eos_token_id = \"[7, 8]\"\n",
-                       "run.toml");
+  table.read_toml_text(
+      "[model]\nhidden_size = 64\nnum_key_value_heads = 4\nmlp_bias = true\n"
+      "rope_scaling = '{\"rope_type\": \"linear\", \"factor\": 2.0}'\n"
+      "eos_token_id = \"[7, 8]\"\n",
+      "run.toml");
   table.check();
   EXPECT_EQ(config.hidden_size, 64);
   EXPECT_EQ(config.num_key_value_heads, 4);

@@ -104,7 +104,8 @@ void expect_plain(const Inputs& in, const AttentionOptions& options) {
   EXPECT_TRUE(at::allclose(out, expected, 1e-4, 1e-5));
   auto a = ours.gradients(out, probe), b = theirs.gradients(expected, probe);
   for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), 1e-4 * b[i].abs().max().item<double>()) << i;
+    EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), 1e-4 * b[i].abs().max().item<double>())
+        << i;
   }
 }
 

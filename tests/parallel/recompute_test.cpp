@@ -78,9 +78,8 @@ TEST(Recompute, IsRefusedWhereNothingCanBe) {
   struct Net : torch::nn::Module {
     at::Tensor w = register_parameter("w", at::ones({2}));
   };
-  auto blocks = nn::module_model(std::make_shared<Net>(), [](Net&, const nn::Bundle& in) {
-    return in;
-  });
+  auto blocks =
+      nn::module_model(std::make_shared<Net>(), [](Net&, const nn::Bundle& in) { return in; });
   ReplicaOptions options;
   options.recompute = true;
   EXPECT_THROW(Replica(blocks, comm::Group(), options), UsageError);

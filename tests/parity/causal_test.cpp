@@ -92,6 +92,33 @@ TEST_P(CausalParity, LogitsWithAKeyMask) {
   }
 }
 
+TEST_P(CausalParity, OnlyTheLogitsThatAreAskedFor) {
+  auto replica = model();
+  auto few = batch(0);
+  few.inputs["logits_to_keep"] = at::scalar_tensor(2, at::kLong);
+  auto logits = replica->forward(few, nn::Mode::Predict).at("logits");
+  const auto theirs = tensor(file_, "logits");
+  EXPECT_LE(error(logits, theirs.narrow(1, theirs.size(1) - 2, 2)), 1e-5);
+  logits = replica->forward(batch(0), nn::Mode::Predict).at("logits");
+  EXPECT_LE(error(logits, theirs.narrow(1, theirs.size(1) - 1, 1)), 1e-5);
+}
+
+TEST_P(CausalParity, EvaluationCountsWhatIsPredicted) {
+  auto replica = model();
+  auto evaluated = batch(0);
+  auto next = evaluated.inputs.at("input_ids").narrow(1, 1, 7);
+  auto hits = tensor(file_, "logits").narrow(1, 0, 7).argmax(2) == next;
+  auto out = replica->forward(evaluated, nn::Mode::Evaluate);
+  EXPECT_EQ(out.at("correct").item<int64_t>(), hits.sum().item<int64_t>());
+  EXPECT_EQ(out.at("count").item<int64_t>(), next.numel());
+  // What is padding is neither predicted nor does it predict.
+  auto mask = tensor(file_, "key_mask").to(at::kBool);
+  evaluated.inputs["key_mask"] = mask;
+  auto pairs = mask.narrow(1, 0, 7).logical_and(mask.narrow(1, 1, 7));
+  out = replica->forward(evaluated, nn::Mode::Evaluate);
+  EXPECT_EQ(out.at("count").item<int64_t>(), pairs.sum().item<int64_t>());
+}
+
 TEST_P(CausalParity, LossOfGivenLabels) {
   auto replica = model();
   auto labelled = batch(1);

@@ -17,8 +17,7 @@ constexpr int64_t kSteps = 20;
 
 class SessionParity : public testing::TestWithParam<const char*> {
  protected:
-  SessionParity()
-      : file_(fixture(std::string("session_") + GetParam())) {
+  SessionParity() : file_(fixture(std::string("session_") + GetParam())) {
     models::SessionConfig config;
     config.item_feature = "item_id-list";
     config.features = {{"item_id-list", true, 60, 0}};

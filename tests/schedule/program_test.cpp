@@ -70,8 +70,8 @@ TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
   for (size_t i = 0; i + 1 < program.size(); ++i) {
     if (program[i].op != Op::Recompute) continue;
     ++found;
-    EXPECT_EQ(program[i + 1], (Instruction{Op::Backward, program[i].block, -1,
-                                           program[i].micro_batch}));
+    EXPECT_EQ(program[i + 1],
+              (Instruction{Op::Backward, program[i].block, -1, program[i].micro_batch}));
     auto twice = program;
     twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(i), program[i]);
     EXPECT_THROW(check(twice, table, buckets, 2), InternalError);

@@ -70,9 +70,8 @@ TEST_P(CausalStrategies, AreTheSameBitForBit) {
   for (bool recompute : {false, true}) {
     expect_same_bits(expected, train(2, one_device(), recompute), kSteps);
     expect_same_bits(expected, train(1, replicas(2), recompute), kSteps);
-    expect_same_bits(expected,
-                     outcome_of_ddp([&](const Job& job) { return train(1, job, recompute); }),
-                     kSteps);
+    expect_same_bits(
+        expected, outcome_of_ddp([&](const Job& job) { return train(1, job, recompute); }), kSteps);
   }
 }
 

@@ -103,9 +103,8 @@ inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr
 /// As two ranks, whose weights must agree.
 inline Outcome outcome_of_ddp(const std::function<Outcome(const Job&)>& train) {
   std::vector<Outcome> outcomes(2);
-  run_two_ranks([&](const Job& job) {
-    outcomes[static_cast<size_t>(job.environment.rank)] = train(job);
-  });
+  run_two_ranks(
+      [&](const Job& job) { outcomes[static_cast<size_t>(job.environment.rank)] = train(job); });
   EXPECT_TRUE(at::equal(outcomes[0].weights, outcomes[1].weights)) << "the ranks drifted apart";
   return outcomes[0];
 }
