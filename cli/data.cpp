@@ -1,13 +1,11 @@
-#include <unistd.h>
-
-#include <chrono>
 #include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/data_output.h"
+#include "cli/data_tokenize.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/base/timing.h"
 #include "convoy/data/inspect.h"
 #include "convoy/data/repartition.h"
 #include "convoy/data/sessions.h"
@@ -17,44 +15,6 @@ namespace convoy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// One line on a terminal's stderr that is redrawn a few times a second and wiped at the end.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::string what) : what_(std::move(what)), shown_(isatty(2)) {}
-  ~ProgressLine() { wipe(); }
-
-  ProgressFn function() {
-    return [this](int64_t done, int64_t total) { show(done, total); };
-  }
-  double seconds() const { return seconds_since(start_); }
-  void wipe() {
-    if (drawn_) fmt::print(stderr, "\r\033[K");
-    drawn_ = false;
-  }
-
- private:
-  void show(int64_t done, int64_t total) {
-    const double now = seconds();
-    if (!shown_ || now < next_ || total <= 0) return;
-    next_ = now + 0.2;
-    const double part = static_cast<double>(done) / static_cast<double>(total);
-    const double left = part > 0 ? now * (1 - part) / part : 0;
-    fmt::print(stderr, "\r\033[K{} {:3.0f} %  {} left", what_, 100 * part, human_seconds(left));
-    drawn_ = true;
-  }
-
-  std::string what_;
-  bool shown_;
-  bool drawn_ = false;
-  double next_ = 0.2;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-template <class... Args>
-void line(const char* label, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print("{:<11}{}\n", label, fmt::format(format, std::forward<Args>(args)...));
-}
 
 char parse_separator(const std::string& text) {
   if (text.empty()) return 0;
@@ -285,6 +245,7 @@ void add_data(CLI::App& app, Run& run) {
   add_synthetic(*data, run);
   add_inspect(*data, run);
   add_repartition(*data, run);
+  add_tokenize(*data, run);
 }
 
 }  // namespace convoy::cli

@@ -9,6 +9,10 @@ namespace {
 
 using Merges = std::vector<std::pair<std::string, std::string>>;
 
+uint64_t hash_of(const Json& json) {
+  return hash_text(json.dump(-1, ' ', true, Json::error_handler_t::replace));
+}
+
 BpeOptions read_bpe_options(const Part& model, bool byte_level) {
   model.expect_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
                      "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
@@ -76,6 +80,10 @@ void make_model(const Part& model, Parts& parts) {
                            : model.has("merges") ? "BPE"
                                                  : "WordPiece";
   uint64_t& fingerprint = parts.fingerprint;
+  for (const auto& [key, value] : model.json().items()) {
+    if (key == "vocab" || key == "merges" || value.is_null()) continue;
+    fingerprint = hash_combine(fingerprint, hash_combine(hash_text(key), hash_of(value)));
+  }
   if (type == "BPE") {
     read_vocabulary(model["vocab"], parts.vocabulary);
     const Merges merges = read_merges(model["merges"]);
@@ -97,7 +105,7 @@ void make_model(const Part& model, Parts& parts) {
     }
     parts.model = std::make_unique<WordPiece>(parts.vocabulary, options, model.where());
   } else {
-    model["type"].refuse("BPE or WordPiece");
+    model["type"].refuse("BPE or WordPiece; try the SentencePiece model of a Unigram tokenizer");
   }
   const Vocabulary& vocabulary = parts.vocabulary;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
@@ -110,7 +118,6 @@ void make_model(const Part& model, Parts& parts) {
 }
 
 void add_tokens(const Part& part, Parts& parts) {
-  std::vector<AddedToken> tokens;
   for (const Part& element : part.elements()) {
     const auto id = static_cast<int32_t>(element["id"].number(0, Vocabulary::kMaxSize - 1));
     const AddedToken token = read_added_token(element, id);
@@ -145,9 +152,7 @@ Parts parts_of_json(const Json& json, const std::string& where) {
   Parts parts;
   for (const char* key :
        {"added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
-    parts.fingerprint = hash_combine(
-        parts.fingerprint,
-        hash_text(part(key).json().dump(-1, ' ', true, Json::error_handler_t::replace)));
+    parts.fingerprint = hash_combine(parts.fingerprint, hash_of(part(key).json()));
   }
   parts.normalizers = make_normalizers(part("normalizer"));
   parts.pre_tokenizers = make_pre_tokenizers(part("pre_tokenizer"));

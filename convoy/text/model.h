@@ -15,8 +15,6 @@ struct Scratch {
   WordCache cache;
   std::vector<uint64_t> numbers;
   std::vector<uint64_t> more_numbers;
-  std::vector<double> scores;
-  std::string text;
 };
 
 /// Turns what a pre-tokenizer calls a word into ids. Constant: threads may share it.

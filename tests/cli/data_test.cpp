@@ -46,8 +46,25 @@ TEST_F(DataCommand, Synthetic) {
   EXPECT_TRUE(fs::exists(folder_ / "syn/items.parquet"));
 }
 
+TEST_F(DataCommand, Tokenize) {
+  write_file(folder_ / "gpt/vocab.json", R"({"a": 0, "b": 1, "ab": 2, "\u010a": 3})");
+  write_file(folder_ / "gpt/merges.txt", "#version: 0.2\na b\n");
+  write_file(folder_ / "book.txt", "abba\nab\xFF\n");
+  ASSERT_EQ(run("tokenize book.txt --tokenizer gpt --output book.parquet --threads 1"), 0)
+      << output_;
+  expect("texts      2 (");
+  expect("tokens     6, ");
+  expect(", vocabulary 4\n");
+  expect("wrote      book.parquet (");
+  expect("1 places were not UTF-8 and became U+FFFD");
+  EXPECT_NE(run("tokenize book.txt --tokenizer gpt --output strict.parquet --strict"), 0);
+  expect("book.txt has bytes that are not UTF-8, at text 1 or before");
+  EXPECT_NE(run("tokenize book.txt --tokenizer none --output book.parquet"), 0);
+  expect("there is no tokenizer none");
+}
+
 TEST_F(DataCommand, EveryHelpHasAnExample) {
-  for (const char* command : {"sessions", "synthetic", "inspect", "repartition"}) {
+  for (const char* command : {"sessions", "synthetic", "inspect", "repartition", "tokenize"}) {
     ASSERT_EQ(run(std::string(command) + " --help"), 0) << output_;
     expect(std::string("convoy data ") + command + " ");
   }

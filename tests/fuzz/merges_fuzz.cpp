@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return convoy::fuzz::expect_plain_errors(data, size, [&](std::string_view bytes) {
     static constexpr std::string_view kVocabulary =
         R"({"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5, "\u0120": 6, "\u0120a": 7})";
-    use(bytes, json_of_merges(kVocabulary, "vocab.json", bytes, "merges.txt",
-                              Part(config, "config: ")));
+    use(bytes,
+        json_of_merges(kVocabulary, "vocab.json", bytes, "merges.txt", Part(config, "config: ")));
   });
 }

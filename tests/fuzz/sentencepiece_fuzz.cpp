@@ -7,8 +7,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static const convoy::Json config = convoy::Json::object();
     const auto tokenizer =
         make_tokenizer(parts_of_sentencepiece(bytes, "fuzz", Part(config, "config: ")));
-    for (const std::string_view text : {std::string_view("The dogs \xEF\xAC\x81 \xE6\x97\xA5"),
-                                        bytes.substr(0, 300)}) {
+    for (const std::string_view text :
+         {std::string_view("The dogs \xEF\xAC\x81 \xE6\x97\xA5"), bytes.substr(0, 300)}) {
       std::vector<int32_t> ids;
       tokenizer.encode(text, ids);
       tokenizer.decode(ids, false);

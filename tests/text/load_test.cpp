@@ -101,13 +101,14 @@ TEST(Load, RefusesByName) {
     json[Json::json_pointer(place)] = value;
     return message_of(json);
   };
-  EXPECT_THAT(with("/model/type", "Unigram"), HasSubstr("tokenizer.json: model.type is \"Unigram\""));
+  EXPECT_THAT(with("/model/type", "Unigram"),
+              HasSubstr("tokenizer.json: model.type is \"Unigram\""));
   EXPECT_THAT(with("/model/dropout", 0.1), HasSubstr("model.dropout is 0.1; expected null"));
   EXPECT_THAT(with("/model/byte_fallback", true), HasSubstr("model.byte_fallback is true"));
   EXPECT_THAT(with("/model/new_thing", 1), HasSubstr("model.new_thing is 1; expected no such key"));
   EXPECT_THAT(with("/normalizer", {{"type", "Nmt"}}), HasSubstr("normalizer.type is \"Nmt\""));
-  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Sequence"},
-                                      {"pretokenizers", {{{"type", "UnicodeScripts"}}}}}),
+  EXPECT_THAT(with("/pre_tokenizer",
+                   {{"type", "Sequence"}, {"pretokenizers", {{{"type", "UnicodeScripts"}}}}}),
               HasSubstr("pre_tokenizer.pretokenizers[0].type is \"UnicodeScripts\""));
   EXPECT_THAT(with("/added_tokens/0/single_word", true),
               HasSubstr("added_tokens[0].single_word is true"));
@@ -141,11 +142,12 @@ TEST(Load, NamesFileKeyAndValueOfMistakes) {
               HasSubstr("merge 0 is 'a z', but 'z' is not in the vocabulary"));
   EXPECT_THAT(with("/model/merges", {"b c"}), HasSubstr("'bc' is not in the vocabulary"));
   EXPECT_THAT(with("/model/unk_token", "<unk>"), HasSubstr("unk_token '<unk>' is not in the"));
-  EXPECT_THAT(with("/added_tokens/0/id", 3), HasSubstr("added_tokens[0].id is 3; expected another"));
+  EXPECT_THAT(with("/added_tokens/0/id", 3),
+              HasSubstr("added_tokens[0].id is 3; expected another"));
   EXPECT_THAT(with("/added_tokens/0/content", "ab"), HasSubstr("expected 3, as in the vocabulary"));
-  EXPECT_THAT(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 99}},
-                                       {"cls", {"a", 0}}}),
-              HasSubstr("no token has 99"));
+  EXPECT_THAT(
+      with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 99}}, {"cls", {"a", 0}}}),
+      HasSubstr("no token has 99"));
   EXPECT_THAT(message_of("tokenizer.json", "{"), HasSubstr("tokenizer.json is not valid JSON"));
   EXPECT_THAT(message_of("tokenizer.json", "[]"), HasSubstr("expected an object"));
   Json deep = Json::array();

@@ -68,8 +68,8 @@ TEST_P(Large, GivesTheSameIds) {
           ASSERT_EQ(tokenizer.decode(ids), units[i]) << name << " unit " << i;
         }
       }
-      EXPECT_EQ(hex(hash), hashes[group]) << GetParam() << ": units of " << name << ".txt from "
-                                          << 32 * group;
+      EXPECT_EQ(hex(hash), hashes[group])
+          << GetParam() << ": units of " << name << ".txt from " << 32 * group;
     }
   }
 }

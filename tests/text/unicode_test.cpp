@@ -63,8 +63,8 @@ TEST_F(EveryScalar, HasTheClassThatTokenizersSees) {
 
 TEST_F(EveryScalar, HasTheSameClassInARegularExpression) {
   const std::pair<const char*, const char*> classes[] = {
-      {"\\p{L}", "letters"}, {"[\\p{N}]", "numbers"}, {"\\s", "spaces"},
-      {"[^\\P{L}]", "letters"}, {"\\P{^N}", "numbers"}, {"[^\\S]", "spaces"}};
+      {"\\p{L}", "letters"},    {"[\\p{N}]", "numbers"}, {"\\s", "spaces"},
+      {"[^\\P{L}]", "letters"}, {"\\P{^N}", "numbers"},  {"[^\\S]", "spaces"}};
   for (const auto& [pattern, key] : classes) {
     const auto in = members(expected()[key]);
     const Regex regex(pattern, "test");
@@ -132,12 +132,16 @@ TEST(Unicode, ReplacesWhatIsNotUtf8AsPythonDoes) {
   const std::tuple<std::string, std::string, size_t> cases[] = {
       {"abc", "abc", 0},
       {"a\xFFz", "a\xEF\xBF\xBDz", 1},
-      {"\xE6\x97z", "\xEF\xBF\xBDz", 1},               // cut short: one
+      {"\xE6\x97z", "\xEF\xBF\xBDz", 1},                            // cut short: one
       {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", 3},  // a surrogate: three
-      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD", 2},     // overlong
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD", 2},                  // overlong
       {"\xF0\x9F\x98", "\xEF\xBF\xBD", 1},
       {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", 4},
-      {"12345678\xE9" "12345678", "12345678\xEF\xBF\xBD" "12345678", 1}};
+      {"12345678\xE9"
+       "12345678",
+       "12345678\xEF\xBF\xBD"
+       "12345678",
+       1}};
   for (const auto& [bytes, expected, count] : cases) {
     std::string out;
     EXPECT_EQ(replace_malformed(bytes, out), count);

@@ -1,0 +1,57 @@
+#include "cli/data_tokenize.h"
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/data_output.h"
+#include "convoy/data/tokenize.h"
+
+namespace convoy::cli {
+namespace {
+
+int run_tokenize(const data::TokenizeOptions& options) {
+  ProgressLine progress("tokenizing");
+  const data::TokenizeReport report = data::tokenize(options, progress.function());
+  const double seconds = progress.seconds();
+  progress.wipe();
+  line("texts", "{} ({})", human_count(report.num_texts),
+       human_bytes(static_cast<double>(report.num_bytes)));
+  line("tokens", "{}, {:.2f} bytes each", human_count(report.num_tokens),
+       static_cast<double>(report.num_bytes) /
+           static_cast<double>(std::max<int64_t>(1, report.num_tokens)));
+  line("tokenizer", "{}, vocabulary {}", report.fingerprint, human_count(report.vocab_size));
+  line("wrote", "{} ({}, {} row groups)", options.output.string(),
+       human_bytes(static_cast<double>(std::filesystem::file_size(options.output))),
+       human_count(report.num_row_groups));
+  line("time", "{} ({:.1f} MB/s)", human_seconds(seconds),
+       static_cast<double>(report.num_bytes) / 1e6 / std::max(seconds, 1e-9));
+  if (report.num_malformed > 0) {
+    line("warning", "{} places were not UTF-8 and became U+FFFD; --strict refuses them",
+         human_count(report.num_malformed));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& data, Run& run) {
+  auto options = std::make_shared<data::TokenizeOptions>();
+  CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into ids for a language model");
+  sub->add_option("input", options->inputs, ".txt (a text a line), .jsonl or Parquet files")
+      ->required();
+  sub->add_option("--tokenizer", options->tokenizer,
+                  "folder or file: tokenizer.json, vocab.json with merges.txt, vocab.txt, *.model")
+      ->required();
+  sub->add_option("-o,--output", options->output, "Parquet file to write")->required();
+  sub->add_option("--column", options->column, "that holds the text, of .jsonl and Parquet")
+      ->capture_default_str();
+  sub->add_flag("!--no-special-tokens", options->add_special_tokens,
+                "leave out the tokens that the tokenizer puts around a text");
+  sub->add_flag("--strict", options->strict,
+                "refuse bytes that are not UTF-8 [they become U+FFFD and are counted]");
+  sub->add_option("--threads", options->threads, "threads [one a core]");
+  sub->footer("Example:\n  convoy data tokenize book.txt --tokenizer gpt2 --output book.parquet");
+  sub->callback([options, &run] { run = [options] { return run_tokenize(*options); }; });
+}
+
+}  // namespace convoy::cli

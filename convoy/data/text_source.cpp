@@ -1,0 +1,157 @@
+#include "convoy/data/text_source.h"
+
+#include <arrow/api.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/json.h"
+#include "convoy/base/text.h"
+#include "convoy/data/events_source.h"
+#include "convoy/text/unicode.h"
+
+namespace convoy::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBatchBytes = 1 << 20;
+
+/// Collects texts and hands them on.
+class Batcher {
+ public:
+  Batcher(const fs::path& file, const std::function<void(TextBatch)>& consume) : consume_(consume) {
+    batch_.file = file;
+  }
+
+  void add(std::string_view text, std::string_view end = "") {
+    batch_.bytes += text;
+    batch_.bytes += end;
+    batch_.ends.push_back(batch_.bytes.size());
+    if (batch_.bytes.size() >= kBatchBytes) flush();
+  }
+  void add_malformed(size_t count) { batch_.num_malformed += static_cast<int64_t>(count); }
+  void flush() {
+    if (batch_.ends.empty()) return;
+    TextBatch next;
+    next.file = batch_.file;
+    next.first = batch_.first + batch_.size();
+    consume_(std::exchange(batch_, std::move(next)));
+  }
+
+ private:
+  const std::function<void(TextBatch)>& consume_;
+  TextBatch batch_;
+};
+
+/// Calls `each(line, ended)` for all stretches before a "\n"; `ended`: whether there was one.
+template <class Each>
+void for_lines(const fs::path& file, const ProgressFn& progress, const Each& each) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) fail<FileError>("data", "cannot read {}; expected a file of text", file.string());
+  std::error_code code;
+  const auto size = static_cast<int64_t>(fs::file_size(file, code));
+  int64_t done = 0;
+  for (std::string line; std::getline(in, line);) {
+    each(line, !in.eof());
+    done += static_cast<int64_t>(line.size()) + 1;
+    if (progress) progress(std::min(done, size), size);
+  }
+  if (in.bad()) fail<FileError>("data", "cannot read {} to its end", file.string());
+}
+
+void read_lines(const fs::path& file, Batcher& batcher, const ProgressFn& progress) {
+  for_lines(file, progress, [&](std::string_view line, bool ended) {
+    if (ended && line.ends_with('\r')) line.remove_suffix(1);
+    for (size_t at = line.find('\r'); at != line.npos; at = line.find('\r')) {
+      batcher.add(line.substr(0, at), "\n");
+      line.remove_prefix(at + 1);
+    }
+    if (ended || !line.empty()) batcher.add(line, ended ? "\n" : "");
+  });
+}
+
+void read_json_lines(const fs::path& file, const std::string& column, Batcher& batcher,
+                     const ProgressFn& progress) {
+  int64_t number = 0;
+  std::string clean;
+  for_lines(file, progress, [&](std::string_view line, bool /*ended*/) {
+    ++number;
+    if (trim(line).empty()) return;
+    if (text::well_formed_prefix(line) < line.size()) {
+      clean.clear();
+      batcher.add_malformed(text::replace_malformed(line, clean));
+      line = clean;
+    }
+    const Json object = parse_json(line, fmt::format("{}:{}", file.string(), number));
+    if (!object.is_object() || !object.contains(column) || !object[column].is_string()) {
+      fail<FileError>("data",
+                      "{}:{} has no text '{}'; expected an object a line, such as {{\"{}\": "
+                      "\"...\"}}; try --column NAME",
+                      file.string(), number, column, column);
+    }
+    batcher.add(object[column].get_ref<const std::string&>());
+  });
+}
+
+template <class Array>
+void add_all(const Array& array, const fs::path& file, const std::string& column, int64_t first,
+             Batcher& batcher) {
+  for (int64_t i = 0; i < array.length(); ++i) {
+    if (array.IsNull(i)) {
+      fail<FileError>("data", "column '{}' of {} has no text in row {}; expected one in every row",
+                      column, file.string(), first + i);
+    }
+    batcher.add(array.GetView(i));
+  }
+}
+
+void read_parquet(const fs::path& file, const std::string& column, Batcher& batcher,
+                  const ProgressFn& progress) {
+  const EventSource source(file, {});
+  const int index = source.require(column, "--column");
+  int64_t first = 0;
+  source.read(
+      {index}, {},
+      [&](const arrow::RecordBatch& rows) {
+        const auto& values = *rows.column(0);
+        if (values.type_id() == arrow::Type::STRING) {
+          add_all(static_cast<const arrow::StringArray&>(values), file, column, first, batcher);
+        } else if (values.type_id() == arrow::Type::LARGE_STRING) {
+          add_all(static_cast<const arrow::LargeStringArray&>(values), file, column, first,
+                  batcher);
+        } else {
+          fail<FileError>("data", "column '{}' of {} holds {}; expected text", column,
+                          file.string(), values.type()->ToString());
+        }
+        first += rows.num_rows();
+      },
+      progress);
+}
+
+}  // namespace
+
+void read_texts(const fs::path& file, const std::string& column,
+                const std::function<void(TextBatch)>& consume, const ProgressFn& progress) {
+  std::error_code code;
+  if (!fs::is_regular_file(file, code)) {
+    fail<FileError>("data", "there is no file {}; expected .txt, .jsonl or .parquet",
+                    file.string());
+  }
+  Batcher batcher(file, consume);
+  const std::string kind = file.extension().string();
+  if (kind == ".txt") {
+    read_lines(file, batcher, progress);
+  } else if (kind == ".jsonl") {
+    read_json_lines(file, column, batcher, progress);
+  } else if (kind == ".parquet") {
+    read_parquet(file, column, batcher, progress);
+  } else {
+    fail<UsageError>("data", "{} is '{}'; expected .txt, .jsonl or .parquet", file.string(), kind);
+  }
+  batcher.flush();
+}
+
+}  // namespace convoy::data
