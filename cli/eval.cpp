@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/train/console.h"
 
 namespace convoy::cli {
@@ -35,8 +36,9 @@ int run_eval(const EvalOptions& options) {
   if (options.json) {
     fmt::print("{}\n", Json(metrics).dump(2));
   } else {
-    fmt::print("{}: {:.0f} rows, {}\n", name, metrics.at("eval_samples"),
-               train::metrics_text(metrics));
+    fmt::print("{}\n", wrap(fmt::format("{}: {:.0f} rows, {}", name, metrics.at("eval_samples"),
+                                        train::metrics_text(metrics)),
+                            2));
   }
   return 0;
 }

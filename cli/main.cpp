@@ -2,18 +2,21 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <system_error>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/program.h"
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/error_file.h"
+#include "convoy/report/limits.h"
 #include "convoy/train/memory.h"
 
 namespace {
@@ -40,6 +43,14 @@ std::string lost_output(const std::error_code& why) {
 void check_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw FileError(lost_output({errno, std::generic_category()}));
+}
+
+std::string no_more_threads() {
+  const auto limit = report::read_limits().processes;
+  return fmt::format(
+      "[system] cannot start another thread or process: the system allows no more{}; try fewer "
+      "--threads or ranks, or a higher limit (ulimit -u, pids.max of the container)",
+      limit ? fmt::format(", ulimit -u = {}", *limit) : "");
 }
 
 /// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
@@ -76,19 +87,21 @@ std::vector<std::string> long_options(const CLI::App& app) {
   return out;
 }
 
+/// What other launchers call the number of ranks.
+const std::vector<std::string> kRanks{"nproc_per_node", "nproc-per-node", "num_processes", "gpus",
+                                      "world_size"};
+
 /// Finds options that neither the command nor the configuration knows.
 void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const OptionTable& table) {
-  auto known = long_options(*app.get_subcommand(args[0]));
-  auto all = known;
-  for (const auto& option : table.options()) all.push_back(option.name);
+  const auto known = long_options(*app.get_subcommand(args[0]));
   for (size_t i = 1; i < args.size() && args[i] != "--"; ++i) {
     if (args[i].rfind("--", 0) != 0) continue;
     auto name = args[i].substr(
         2, args[i].find('=') == std::string::npos ? std::string::npos : args[i].find('=') - 2);
     if (std::find(known.begin(), known.end(), name) != known.end() || name == "help") continue;
-    bool dotted = name.find('.') != std::string::npos;
+    const bool ranks = std::find(kRanks.begin(), kRanks.end(), name) != kRanks.end();
     fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name,
-                     did_you_mean(name, dotted ? table.keys() : all), args[0]);
+                     ranks ? ", did you mean 'nproc'?" : table.suggest(name, known), args[0]);
   }
 }
 
@@ -129,6 +142,7 @@ int run(int argc, char** argv) {
   cli::add_doctor(app, work);
 
   std::vector<std::string> args(argv + 1, argv + argc);
+  cli::take_help_all(args);
   cli::set_typed_args(args);
   if (cli::takes_config(args)) {
     cli::Configured scratch;
@@ -140,7 +154,8 @@ int run(int argc, char** argv) {
     args = cli::keep_double_dash(std::move(args));
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
+    fmt::print("{}", cli::fitted(app.help()));
+    return kOk;
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
@@ -171,11 +186,17 @@ int main(int argc, char** argv) {
     leave("OutOfMemory", train::out_of_memory(""), kFailed);
   } catch (const std::bad_alloc&) {
     leave("OutOfMemory", train::out_of_memory(""), kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    leave("FileError",
+          fmt::format("[files] cannot use {}: {}", error.path1().string(), error.code().message()),
+          kFailed);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) leave("FileError", lost_output(error.code()), kFailed);
+    const bool processes = error.code() == std::errc::resource_unavailable_try_again;
+    leave("Exception", processes ? no_more_threads() : first_line(error.what()), kFailed);
+  } catch (const Json::exception& error) {
+    leave("Exception", "[json] " + json_trouble(error), kFailed);
   } catch (const std::exception& error) {
-    const auto* system = dynamic_cast<const std::system_error*>(&error);
-    if (system != nullptr && std::ferror(stdout) != 0) {
-      leave("FileError", lost_output(system->code()), kFailed);
-    }
     const auto line = first_line(error.what());
     if (tells_of_memory(line)) {
       leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);

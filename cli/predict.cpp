@@ -8,8 +8,10 @@
 
 #include "cli/commands.h"
 #include "cli/program.h"
+#include "cli/ranks.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 #include "convoy/data/dataset.h"
 #include "convoy/data/items.h"
 #include "convoy/tasks/session/recommend.h"
@@ -28,6 +30,7 @@ struct PredictOptions {
   int64_t top_k = 10;
   int64_t rows = 0;
   bool exclude_seen = false;
+  std::optional<int64_t> nproc;
 };
 
 /// items.parquet of the run, beside the weights or in the folder above.
@@ -38,9 +41,14 @@ data::ItemNames item_names(const fs::path& folder) {
   return {};
 }
 
+/// users.parquet beside the data: the file, or the folder or pattern of files.
+fs::path users_file(const fs::path& data) {
+  return (fs::is_directory(data) ? data : data.parent_path()) / "users.parquet";
+}
+
 /// Refuses to write over what is read.
 void keep_inputs(const PredictOptions& options, const std::string& data) {
-  std::vector<fs::path> inputs;
+  std::vector<fs::path> inputs{users_file(data)};
   const data::Dataset dataset(data);
   for (const auto& part : dataset.files()) inputs.push_back(part.path());
   for (const auto& place : {fs::path(options.folder), fs::path(options.folder) / ".."}) {
@@ -53,61 +61,62 @@ void keep_inputs(const PredictOptions& options, const std::string& data) {
   }
 }
 
-void show(const tasks::Recommendation& row, const data::ItemNames& names) {
-  constexpr size_t kShown = 3;
+void show(const tasks::Recommendation& row, const tasks::RecommendationNames& names) {
   std::vector<std::string> before;
-  const size_t start = row.session.size() - std::min(kShown, row.session.size());
-  for (size_t i = start; i < row.session.size(); ++i) before.push_back(names.label(row.session[i]));
-  fmt::print("row {}, after {}{}\n", row.row, start > 0 ? "... " : "", fmt::join(before, " | "));
+  for (const int64_t id : row.session) before.push_back(names.items.label(id));
+  const bool cut = row.session_length > std::ssize(row.session);
+  const auto user = row.owner ? fmt::format(", user {}", names.users.raw_id(*row.owner)) : "";
+  fmt::print("{}\n", wrap(fmt::format("row {}{}, after {}{}", row.row, user, cut ? "... " : "",
+                                      fmt::join(before, " | ")),
+                          2));
   for (size_t i = 0; i < row.ids.size(); ++i) {
-    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, names.raw_id(row.ids[i]), row.scores[i],
-               names.name(row.ids[i]));
+    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, names.items.raw_id(row.ids[i]),
+               row.scores[i], names.items.name(row.ids[i]));
   }
 }
 
 int run_predict(const PredictOptions& options) {
+  if (options.top_k < 1) {
+    fail<UsageError>("cli", "--top-k = {}; expected at least 1", options.top_k);
+  }
+  if (auto code = launch_ranks(options.nproc)) return *code;
   Configured configured;
   auto* task = dynamic_cast<tasks::SessionTask*>(configured.task.get());
   if (task == nullptr) fail<UsageError>("cli", "predict is for session models; got another task");
   auto run = task->open(options.folder, configured.table);
   configured.training.parallel = {};
-  configured.training.parallel.strategy = "single";
   configured.table.take_overrides(typed_args());
   configured.table.check();
-  task->arguments().data.truncation = "keep_last";  // what follows a session follows its end
-  const auto [name, data] = task->evaluation_data(options.data);
+  const auto [file, data] = task->prediction_data(options.data);
   if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE.parquet");
-  if (options.top_k < 1) {
-    fail<UsageError>("cli", "--top-k = {}; expected at least 1", options.top_k);
-  }
-  auto names = item_names(options.folder);
+  const bool to_file = !options.output.empty() && options.output != "-";
+  if (to_file) keep_inputs(options, file);
   auto job = train::join_job(configured.training.parallel);
+  tasks::RecommendationNames names;
+  std::unique_ptr<tasks::RecommendationWriter> writer;
+  if (job.is_main()) {
+    names = {item_names(options.folder), data::ItemNames::load(users_file(file))};
+    if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
+  }
   train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job);
   trainer.load_weights(options.folder);
 
-  if (!options.output.empty()) keep_inputs(options, name);
-  std::unique_ptr<tasks::RecommendationWriter> writer;
-  if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
-  tasks::recommend(trainer, *data, task->model().item_feature, options.top_k, options.exclude_seen,
+  tasks::recommend(trainer, *data,
+                   {task->model().item_feature, task->owner(), options.top_k, options.exclude_seen},
                    [&](const tasks::Recommendation& row) {
                      if (options.rows > 0 && row.row >= options.rows) return;
-                     if (writer) {
-                       writer->write(row);
-                     } else {
-                       show(row, names);
-                     }
+                     writer ? writer->write(row) : show(row, names);
                      ++rows;
                      fewest = std::min(fewest, row.ids.size());
                      most = std::max(most, row.ids.size());
                    });
-  if (writer) {
-    writer->finish();
-    fmt::print("wrote {} ({} row{}, {} item{} each)\n", options.output, rows, rows == 1 ? "" : "s",
-               fewest < most ? fmt::format("{} to {}", fewest, most) : fmt::format("{}", most),
-               most == 1 ? "" : "s");
-  }
+  if (writer) writer->finish();
+  if (!writer || !to_file) return 0;
+  fmt::print("wrote {} ({} row{}, {} item{} each)\n", options.output, rows, rows == 1 ? "" : "s",
+             fewest < most ? fmt::format("{} to {}", fewest, most) : fmt::format("{}", most),
+             most == 1 ? "" : "s");
   return 0;
 }
 
@@ -125,11 +134,15 @@ void add_predict(CLI::App& app, Run& run) {
   command->add_flag("--exclude-seen", options->exclude_seen,
                     "do not recommend what the session holds already");
   command->add_option("--output", options->output,
-                      "write .csv, .jsonl or .parquet instead of printing");
+                      "write .csv, .jsonl or .parquet instead of printing; -: CSV to the standard "
+                      "output");
+  command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer(
-      "Raw ids come from items.parquet, which the run keeps beside its weights.\n"
+      "Raw ids of items come from items.parquet, which the run keeps beside its weights, those of "
+      "users from users.parquet beside the data.\n"
       "Examples:\n  convoy predict runs/first --top-k 10 --rows 5\n"
-      "  convoy predict runs/first --data today.parquet --output top.parquet\n");
+      "  convoy predict runs/first --data today.parquet --output top.parquet --nproc 2\n"
+      "  convoy predict runs/first --output - | head\n");
   command->callback([options, &run] { run = [options] { return run_predict(*options); }; });
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "convoy/base/text.h"
+
 namespace convoy::cli {
 
 namespace {
@@ -18,6 +20,41 @@ const std::vector<std::string>& typed_args() {
 }
 void set_typed_args(std::vector<std::string> args) {
   stored_args() = std::move(args);
+}
+
+namespace {
+
+bool all_options = false;
+
+/// Where the lines after the first of an entry begin: below its description.
+size_t description_column(const std::string& line) {
+  const size_t begin = line.find_first_not_of(' ');
+  const size_t gap = begin == std::string::npos ? begin : line.find("  ", begin);
+  if (begin == 0 || gap == std::string::npos) return begin == std::string::npos ? 0 : begin + 2;
+  const size_t column = line.find_first_not_of(' ', gap);
+  return column == std::string::npos || column > 60 ? begin + 2 : column;
+}
+
+}  // namespace
+
+void take_help_all(std::vector<std::string>& args) {
+  for (size_t i = 0; i + 1 < args.size() && args[i] != "--"; ++i) {
+    if ((args[i] != "--help" && args[i] != "-h") || args[i + 1] != "all") continue;
+    all_options = true;
+    args.erase(args.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    return;
+  }
+}
+
+bool help_all() {
+  return all_options;
+}
+
+std::string fitted(const std::string& help) {
+  std::string out;
+  for (const auto& line : split(help, '\n')) out += wrap(line, description_column(line)) + "\n";
+  out.pop_back();  // the text's own last line end made an empty line more
+  return out;
 }
 
 bool takes_config(const std::vector<std::string>& args) {

@@ -13,6 +13,13 @@ namespace convoy::cli {
 const std::vector<std::string>& typed_args();
 void set_typed_args(std::vector<std::string> args);
 
+/// Takes the "all" out of `--help all`; help_all() tells whether it was there.
+void take_help_all(std::vector<std::string>& args);
+bool help_all();
+
+/// A help text in lines of at most 120 columns; descriptions go on below where they began.
+std::string fitted(const std::string& help);
+
 /// Commands whose options may be overridden by `--section.name value` or `--name value`.
 bool takes_config(const std::vector<std::string>& args);
 

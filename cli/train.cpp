@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
@@ -47,7 +48,7 @@ int run_train(const TrainOptions& options) {
     auto metrics = trainer.evaluate();
     trainer.save_metrics("eval", metrics);
     if (job.is_main() && !arguments.output.quiet) {
-      train::show_progress(fmt::format("evaluated: {}\n", train::metrics_text(metrics)));
+      train::show_progress(wrap("evaluated: " + train::metrics_text(metrics), 2) + "\n");
     }
   }
   return 0;
@@ -66,7 +67,9 @@ void add_train(CLI::App& app, Run& run) {
     Configured configured;
     return "Every option can stand in the TOML file under its [section], or on the command line as "
            "--section.name VALUE or --name VALUE.\n" +
-           configured.table.help_text() +
+           configured.table.help_text(help_all()) +
+           (help_all() ? ""
+                       : "\nThese are those of every day: `convoy train --help all` shows all.\n") +
            "\nExamples:\n"
            "  convoy train run.toml\n"
            "  convoy train run.toml --learning_rate 1e-3 --bf16\n"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -31,8 +32,8 @@ void sync_path(const fs::path& path, bool folder) {
   int saved = errno;
   ::close(fd);
   if (result != 0 && saved != EINVAL) {
-    fail<FileError>("files", "cannot flush {} to the disk: {}; is the disk full?", path.string(),
-                    std::strerror(saved));
+    fail<FileError>("files", "cannot flush {} to the disk: {}", path.string(),
+                    write_trouble(saved));
   }
 }
 
@@ -112,8 +113,7 @@ void write_file(const fs::path& path, std::string_view content) {
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     out.flush();
     if (!out) {
-      fail<FileError>("files", "cannot write {}: {}", path.string(),
-                      errno ? reason() : "the disk may be full");
+      fail<FileError>("files", "cannot write {}: {}", path.string(), write_trouble(errno));
     }
   }
   file.commit();
@@ -195,10 +195,28 @@ void remove_unfinished(const fs::path& folder, const std::vector<std::string>& p
   }
 }
 
+std::string write_trouble(int error) {
+  if (error == 0) return "the disk may be full";
+  const char* advice = "";
+  if (error == ENOSPC || error == EDQUOT) advice = "; try to free some space, or another place";
+  if (error == EACCES || error == EPERM || error == EROFS) {
+    advice = "; try a place where you may write";
+  }
+  return std::strerror(error) + std::string(advice);
+}
+
 fs::path unique_folder(std::string_view prefix) {
-  auto pattern = (fs::temp_directory_path() / fmt::format("{}-XXXXXX", prefix)).string();
+  std::error_code error;
+  const auto temporary = fs::temp_directory_path(error);
+  if (error) {
+    const char* named = std::getenv("TMPDIR");
+    fail<FileError>("files", "there is no folder for temporary files: TMPDIR = {}; try TMPDIR=/tmp",
+                    named ? named : "/tmp");
+  }
+  auto pattern = (temporary / fmt::format("{}-XXXXXX", prefix)).string();
   if (::mkdtemp(pattern.data()) == nullptr) {
-    fail<FileError>("files", "cannot create a folder like {}: {}", pattern, reason());
+    fail<FileError>("files", "cannot create a folder like {}: {}; try another TMPDIR", pattern,
+                    write_trouble(errno));
   }
   return pattern;
 }

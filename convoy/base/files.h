@@ -71,7 +71,12 @@ void remove_whole(const std::filesystem::path& folder);
 void remove_unfinished(const std::filesystem::path& folder,
                        const std::vector<std::string>& prefixes);
 
-/// Makes a new folder that only its owner can enter, in the system's temporary place.
+/// What stands behind an errno of writing, and what to try: "Permission denied; try a place where
+/// you may write". `error` 0: nobody knows.
+std::string write_trouble(int error);
+
+/// Makes a new folder that only its owner can enter, in the system's temporary place. Throws
+/// FileError, also where TMPDIR names no folder.
 std::filesystem::path unique_folder(std::string_view prefix);
 
 }  // namespace convoy

@@ -8,12 +8,21 @@ Json parse_json(std::string_view text, const std::string& where) {
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
-    fail<FileError>("json", "{} is not valid JSON: {} (byte {})", where,
-                    std::string(error.what()).substr(std::string(error.what()).find(']') + 2),
+    fail<FileError>("json", "{} is not valid JSON: {} (byte {})", where, json_trouble(error),
                     error.byte);
   } catch (const Json::exception& error) {  // a number beyond every double
-    fail<FileError>("json", "{} is not valid JSON: {}", where, error.what());
+    fail<FileError>("json", "{} is not valid JSON: {}", where, json_trouble(error));
   }
+}
+
+std::string json_trouble(const Json::exception& error) {
+  const std::string_view text = error.what();  // "[json.exception.type_error.302] type must ..."
+  const auto name = text.find("] ");
+  return std::string(name == std::string_view::npos ? text : text.substr(name + 2));
+}
+
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace convoy

@@ -11,4 +11,10 @@ using Json = nlohmann::json;
 /// Parses JSON. Throws FileError that names `where` and the position of the mistake.
 Json parse_json(std::string_view text, const std::string& where);
 
+/// What a JSON exception says, without the library's own names.
+std::string json_trouble(const Json::exception& error);
+
+/// One line of JSON; bytes that are not UTF-8 are shown as such instead of being an error.
+std::string json_line(const Json& json);
+
 }  // namespace convoy

@@ -250,6 +250,28 @@ const Option* OptionTable::find(std::string_view key) const {
   return nullptr;
 }
 
+void OptionTable::hint(const OptionHint& hint) {
+  auto* option = const_cast<Option*>(find(hint.option));
+  internal_check(option != nullptr, "config", "there is no option {}", hint.option);
+  option->everyday = hint.everyday;
+  option->hints = hint.others;
+}
+
+std::string OptionTable::suggest(std::string_view key, std::vector<std::string> more) const {
+  const auto wanted = underscored(key);
+  const auto dot = wanted.find('.');
+  const auto word = dot == std::string::npos ? wanted : wanted.substr(dot + 1);
+  for (const auto& option : options_) {
+    if (std::find(option.hints.begin(), option.hints.end(), word) == option.hints.end()) continue;
+    return fmt::format(", did you mean '{}'?",
+                       dot == std::string::npos ? option.name : option.key());
+  }
+  for (const auto& option : options_) {
+    more.push_back(dot == std::string::npos ? option.name : option.key());
+  }
+  return did_you_mean(wanted, more);
+}
+
 bool OptionTable::asked_for(std::string_view key) const {
   const Option* option = find(key);
   internal_check(option != nullptr, "config", "there is no option {}", key);
@@ -275,11 +297,7 @@ std::vector<std::string> OptionTable::keys() const {
 void OptionTable::set(std::string_view key, const std::string& value, const std::string& source) {
   auto* option = const_cast<Option*>(find(key));
   if (option == nullptr) {
-    bool dotted = key.find('.') != std::string_view::npos;
-    std::vector<std::string> known;
-    for (const auto& o : options_) known.push_back(dotted ? o.key() : o.name);
-    fail<UsageError>("config", "unknown option '{}' in {}{}", key, source,
-                     did_you_mean(underscored(key), known));
+    fail<UsageError>("config", "unknown option '{}' in {}{}", key, source, suggest(key));
   }
   try {
     option->parse(value);
@@ -359,10 +377,12 @@ std::string OptionTable::to_kept_toml() const {
   return out;
 }
 
-std::string OptionTable::help_text() const {
+std::string OptionTable::help_text(bool all) const {
+  constexpr size_t kFlagColumns = 42;
   std::string out;
   std::string section;
   for (const auto& option : options_) {
+    if (!all && !option.everyday) continue;
     if (option.section != section) {
       section = option.section;
       out += fmt::format("\n[{}]\n", section);
@@ -370,8 +390,10 @@ std::string OptionTable::help_text() const {
     auto flag = "--" + option.name;
     for (const auto& alias : option.aliases) flag += ", --" + alias;
     if (option.type != "bool") flag += option.type == "list" ? " A,B,..." : " " + option.type;
-    auto more = option.choices.empty() ? "" : fmt::format(" ({})", fmt::join(option.choices, "|"));
-    out += fmt::format("  {:<42} {}{} [{}]\n", flag, option.help, more, option.initial);
+    auto more = option.choices.empty() ? "" : fmt::format(" ({})", fmt::join(option.choices, ", "));
+    const auto line =
+        fmt::format("  {:<{}} {}{} [{}]", flag, kFlagColumns, option.help, more, option.initial);
+    out += wrap(line, kFlagColumns + 3) + "\n";
   }
   return out;
 }

@@ -21,6 +21,8 @@ struct Option {
   std::string initial;  ///< default, as TOML
   std::vector<std::string> choices;
   std::vector<std::string> aliases;
+  std::vector<std::string> hints;  ///< other names for it: not accepted, but answered with its name
+  bool everyday = false;           ///< part of the short help
   std::function<void(const std::string&)> parse;  ///< sets the bound variable from plain text
   std::function<std::string()> toml;              ///< the present value, as TOML
   std::function<void()> check;                    ///< throws UsageError on a value out of range
@@ -43,6 +45,13 @@ struct Option {
  private:
   friend class OptionTable;
   std::function<double()> number_;
+};
+
+/// Marks an option as one of every day or not; `others` are names that suggest() answers with it.
+struct OptionHint {
+  const char* option;  ///< its key
+  bool everyday;
+  std::vector<std::string> others;
 };
 
 /// All options of a run, bound to the variables that hold them.
@@ -84,8 +93,8 @@ class OptionTable {
   /// and what was said for once is left out.
   std::string to_kept_toml() const;
 
-  /// Lines for `--help`.
-  std::string help_text() const;
+  /// Lines for `--help`, by section: all options, or those of every day.
+  std::string help_text(bool all = true) const;
 
   /// A Markdown table for the docs.
   std::string to_markdown() const;
@@ -93,6 +102,13 @@ class OptionTable {
   /// Whether someone wants this option: typed it, or a file holds another value than the default
   /// (files that convoy writes hold every option).
   bool asked_for(std::string_view key) const;
+
+  /// The table must have the option.
+  void hint(const OptionHint& hint);
+
+  /// ", did you mean 'learning_rate'?" for `lr`, which is no option's name; `more` names count,
+  /// too.
+  std::string suggest(std::string_view key, std::vector<std::string> more = {}) const;
 
   const Option* find(std::string_view key) const;
   std::vector<std::string> keys() const;

@@ -41,7 +41,9 @@ bool parse_whole(std::string_view text, T& out) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  // Of a short word not every letter may differ: "lr" is not "dir".
+  size_t best_distance =
+      std::min(std::max<size_t>(2, word.size() / 3) + 1, std::max<size_t>(word.size(), 1));
   for (const auto& candidate : candidates) {
     size_t distance = edit_distance(word, candidate);
     if (word.size() >= 4 && candidate.find(word) != std::string::npos) {
@@ -112,6 +114,32 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 
 std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
+}
+
+size_t display_width(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string wrap(std::string_view text, size_t indent, size_t width) {
+  std::string out;
+  for (size_t room = width; display_width(text) > room; room = width - indent) {
+    size_t cut = std::string_view::npos;
+    for (const std::string_view gap : {"  ", " "}) {
+      for (size_t at = text.find(gap); at != std::string_view::npos; at = text.find(gap, at + 1)) {
+        if (display_width(text.substr(0, at)) > room) break;
+        if (display_width(text.substr(0, at)) > room / 2) cut = at;
+      }
+      if (cut != std::string_view::npos) break;
+    }
+    if (cut == std::string_view::npos) cut = text.find(' ', room);  // a long word
+    if (cut == std::string_view::npos) break;
+    out += text.substr(0, text.find_last_not_of(' ', cut) + 1);
+    out += "\n" + std::string(indent, ' ');
+    text.remove_prefix(std::min(text.find_first_not_of(' ', cut), text.size()));
+  }
+  return out + std::string(text);
 }
 
 std::string compact_numbers(const std::vector<int>& numbers, std::string_view separator) {

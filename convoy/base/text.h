@@ -22,6 +22,14 @@ std::string trim(std::string_view text);
 std::string first_line(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// The number of characters of UTF-8 text, as a terminal counts them (wide scripts aside).
+size_t display_width(std::string_view text);
+
+/// The text in lines of at most `width` columns, broken at spaces, at two neighbouring ones where
+/// there are any; lines after the first begin with `indent` spaces. A word that is longer than a
+/// line stays whole.
+std::string wrap(std::string_view text, size_t indent, size_t width = 120);
+
 /// Ascending numbers in short: "0, 2-5" for 0 2 3 4 5.
 std::string compact_numbers(const std::vector<int>& numbers, std::string_view separator = ", ");
 

@@ -187,8 +187,9 @@ void append_column(const arrow::Array& array, const Place& place, Column& out) {
   append_values(array, out);
 }
 
+/// `is_unsigned`: what lies beyond int64 has come as a negative number.
 void check_limit(const Column& column, int64_t first_new_row, const IdLimit& limit,
-                 const Place& place) {
+                 bool is_unsigned, const Place& place) {
   if (column.kind != Column::Int64) return;
   const int64_t begin = column.is_list ? column.offsets[first_new_row] : first_new_row;
   for (auto i = static_cast<size_t>(begin); i < column.ints.size(); ++i) {
@@ -198,7 +199,10 @@ void check_limit(const Column& column, int64_t first_new_row, const IdLimit& lim
     fail<FileError>("data",
                     "{} holds id {}; expected 0 to {}; mend the schema's intDomain or encode the "
                     "column again",
-                    place.row(row - first_new_row), column.ints[i], limit.max);
+                    place.row(row - first_new_row),
+                    is_unsigned ? fmt::format("{}", static_cast<uint64_t>(column.ints[i]))
+                                : fmt::format("{}", column.ints[i]),
+                    limit.max);
   }
 }
 
@@ -262,10 +266,11 @@ void append_batch(const arrow::RecordBatch& batch, const Selection& selection, i
     append_column(*array, place, column);
     check_finite(column, rows.num_rows, place);
     auto limit = selection.limits.find(name);
+    const bool is_unsigned = decoding_of(*array->type()).may_overflow;
     if (limit != selection.limits.end()) {
-      check_limit(column, rows.num_rows, limit->second, place);
-    } else if (decoding_of(*array->type()).may_overflow) {
-      check_limit(column, rows.num_rows, {}, place);
+      check_limit(column, rows.num_rows, limit->second, is_unsigned, place);
+    } else if (is_unsigned) {
+      check_limit(column, rows.num_rows, {}, is_unsigned, place);
     }
   }
   check_lengths(rows, rows.num_rows, first_row, path);

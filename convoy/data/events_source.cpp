@@ -108,6 +108,7 @@ EventSource::EventSource(fs::path file, const TableOptions& options)
     : file_(std::move(file)), options_(options) {
   std::error_code code;
   if (!fs::exists(file_, code)) {
+    if (code) fail<FileError>("data", "cannot read {}: {}", file_.string(), code.message());
     fail<FileError>("data", "{} does not exist; expected a CSV, TSV or Parquet file",
                     file_.string());
   }

@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/data/arrow_trouble.h"
 #include "convoy/data/events.h"
 
 namespace convoy::data {
 
 /// Throws FileError that names `file` unless `status` is fine.
 inline void check_arrow(const arrow::Status& status, const std::filesystem::path& file) {
-  if (!status.ok()) fail<FileError>("data", "{}: {}", file.string(), status.message());
+  if (!status.ok()) fail<FileError>("data", "{}: {}", file.string(), arrow_trouble(status));
 }
 
 template <class T>

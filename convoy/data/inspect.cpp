@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/inspect_rows.h"
+#include "convoy/data/sessions_schema.h"
 #include "convoy/formats/schema.h"
 
 namespace convoy::data {
@@ -22,19 +23,26 @@ std::optional<formats::Schema> schema_beside(const Dataset& data) {
   return formats::Schema::load(path);
 }
 
-/// The item column by the schema or, without one, by name or place.
-std::string measured_column(const Dataset& data, const std::optional<formats::Schema>& schema) {
-  auto is_list = [&](const std::string& name) {
-    return std::any_of(data.columns().begin(), data.columns().end(), [&](const ColumnInfo& column) {
-      return column.name == name && column.readable && column.is_list;
-    });
-  };
+const ColumnInfo* find_readable(const Dataset& data, const std::string& name) {
+  for (const ColumnInfo& column : data.columns()) {
+    if (column.name == name && column.readable) return &column;
+  }
+  return nullptr;
+}
+
+/// The column of the items: the schema's, which no other can stand in for, or the usual name.
+std::string item_column(const std::optional<formats::Schema>& schema) {
   if (schema) {
     for (const formats::Feature& feature : schema->features) {
-      if (feature.has_tag("item_id") && is_list(feature.name)) return feature.name;
+      if (feature.has_tag("item_id")) return feature.name;
     }
   }
-  if (is_list("item_id-list")) return "item_id-list";
+  return kItemColumn;
+}
+
+/// The list whose lengths are told: the items or, without them, the first list.
+std::string measured_column(const Dataset& data, const ColumnInfo* items) {
+  if (items != nullptr && items->is_list) return items->name;
   for (bool integers : {true, false}) {
     for (const ColumnInfo& column : data.columns()) {
       if (column.readable && column.is_list && (column.kind == Column::Int64) == integers) {
@@ -46,26 +54,34 @@ std::string measured_column(const Dataset& data, const std::optional<formats::Sc
 }
 
 void measure(const Dataset& data, InspectReport& report, const ProgressFn& progress) {
+  Selection selection;
+  for (const std::string& name : {report.list_column, report.id_column}) {
+    if (!name.empty() && !std::ranges::count(selection.columns, name)) {
+      selection.columns.push_back(name);
+    }
+  }
+  if (selection.columns.empty()) return;
   report.min_length = std::numeric_limits<int64_t>::max();
   int64_t total = 0;
   each_rows(
-      data, Selection{{report.list_column}, {}},
+      data, selection,
       [&](const Rows& rows) {
-        const Column& column = rows.columns.at(report.list_column);
-        for (int64_t row = 0; row < rows.num_rows; ++row) {
+        for (int64_t row = 0; !report.list_column.empty() && row < rows.num_rows; ++row) {
+          const Column& column = rows.columns.at(report.list_column);
           const int64_t length = column.end(row) - column.begin(row);
           report.min_length = std::min(report.min_length, length);
           report.max_length = std::max(report.max_length, length);
           report.num_short_rows += length < 2;
           total += length;
         }
-        for (int64_t id : column.ints) {
+        if (report.id_column.empty()) return;
+        for (int64_t id : rows.columns.at(report.id_column).ints) {
           report.min_id = std::min(report.min_id.value_or(id), id);
           report.max_id = std::max(report.max_id.value_or(id), id);
         }
       },
       progress);
-  if (data.num_rows() == 0) report.min_length = 0;
+  if (report.max_length == 0) report.min_length = 0;
   report.mean_length =
       static_cast<double>(total) / static_cast<double>(std::max<int64_t>(1, data.num_rows()));
 }
@@ -96,9 +112,14 @@ void advise(const Dataset& data, InspectReport& report) {
   if (report.max_id && report.schema_max_id && *report.max_id > *report.schema_max_id) {
     report.advice.push_back(
         fmt::format("ids in '{}' reach {} but the schema ends at {}; training will refuse them",
-                    report.list_column, *report.max_id, *report.schema_max_id));
+                    report.id_column, *report.max_id, *report.schema_max_id));
   }
-  if (report.num_short_rows > 0) {
+  if (!report.id_column.empty() && report.id_column != report.list_column) {
+    report.advice.push_back(
+        fmt::format("'{}' holds one item a row, and training wants the items of a session as a "
+                    "list; try `convoy data sessions {} --item {} --output DIR`",
+                    report.id_column, file, report.id_column));
+  } else if (report.num_short_rows > 0 && report.list_column == report.id_column) {
     report.advice.push_back(fmt::format("{} rows have fewer than 2 items and so nothing to predict",
                                         human_count(report.num_short_rows)));
   }
@@ -163,9 +184,11 @@ InspectReport inspect(const std::string& where, const InspectOptions& options,
     report.columns.push_back(
         {column.name, column.type, feature ? feature->tags : std::vector<std::string>{}});
   }
-  report.list_column = measured_column(data, schema);
-  if (!report.list_column.empty()) measure(data, report, progress);
-  const formats::Feature* item = schema ? schema->find(report.list_column) : nullptr;
+  const ColumnInfo* items = find_readable(data, item_column(schema));
+  if (items != nullptr) report.id_column = items->name;
+  report.list_column = measured_column(data, items);
+  measure(data, report, progress);
+  const formats::Feature* item = schema ? schema->find(report.id_column) : nullptr;
   if (item && item->int_domain) report.schema_max_id = item->int_domain->max;
   report.batch_size = options.batch_size;
   report.ranks = rank_shares(data.group_rows(), options.ranks, options.batch_size);

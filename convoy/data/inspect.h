@@ -47,6 +47,7 @@ struct InspectReport {
   double mean_length = 0;
   int64_t max_length = 0;
   int64_t num_short_rows = 0;  ///< fewer than 2 items: nothing to predict
+  std::string id_column;       ///< of the items, by the schema or its usual name; "" = unknown
   std::optional<int64_t> min_id;
   std::optional<int64_t> max_id;
   std::optional<int64_t> schema_max_id;
@@ -56,9 +57,9 @@ struct InspectReport {
   std::vector<std::string> advice;
 };
 
-/// Reads the footers and one list column of `where` (a file, a folder or a pattern, see Dataset).
-/// The schema is the `schema.json` or `schema.pbtxt` beside the files, if there is one. Throws
-/// FileError.
+/// Reads the footers, the items and one list column of `where` (a file, a folder or a pattern, see
+/// Dataset). The schema is the `schema.json` or `schema.pbtxt` beside the files, if there is one.
+/// Throws FileError.
 InspectReport inspect(const std::string& where, const InspectOptions& options,
                       const ProgressFn& progress = {});
 

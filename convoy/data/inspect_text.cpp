@@ -66,6 +66,7 @@ std::string to_text(const InspectReport& report) {
     if (report.schema_max_id) {
       text += fmt::format("; the schema allows up to {}", *report.schema_max_id);
     }
+    if (report.id_column != report.list_column) text += fmt::format(" (of {})", report.id_column);
     text += "\n";
   }
   add_columns(report, text);
@@ -99,7 +100,9 @@ Json to_json(const InspectReport& report) {
                        {"max", report.max_length},
                        {"short_rows", report.num_short_rows}};
   }
-  if (report.min_id) json["ids"] = {{"min", *report.min_id}, {"max", *report.max_id}};
+  if (report.min_id) {
+    json["ids"] = {{"column", report.id_column}, {"min", *report.min_id}, {"max", *report.max_id}};
+  }
   if (report.schema_max_id) json["ids"]["schema_max"] = *report.schema_max_id;
   for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const DealtShare& share = report.ranks[rank];

@@ -7,7 +7,7 @@
 
 namespace convoy::data {
 
-/// One entry of a vocabulary: an item, or a value of a categorical feature.
+/// One entry of a vocabulary: an item, a user, or a value of a categorical feature.
 struct Item {
   int64_t id = 0;      ///< 1, 2, ...; 0 is padding
   std::string raw_id;  ///< as in the interactions

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -34,6 +36,7 @@ void check_magic(const fs::path& path) {
   const std::string name = path.string();
   std::error_code error;
   if (!fs::exists(path, error)) {
+    if (error) fail<FileError>("data", "cannot read {}: {}", name, error.message());
     fail<FileError>("data", "there is no file {}; expected a Parquet file", name);
   }
   if (!fs::is_regular_file(path, error)) {
@@ -43,6 +46,7 @@ void check_magic(const fs::path& path) {
   if (error) fail<FileError>("data", "cannot read {}: {}", name, error.message());
   if (size == 0) fail<FileError>("data", "{} is empty (0 bytes); expected a Parquet file", name);
   std::ifstream in(path, std::ios::binary);
+  if (!in) fail<FileError>("data", "cannot read {}: {}", name, std::strerror(errno));
   std::array<char, 4> head{}, tail{};
   in.read(head.data(), 4);
   in.seekg(-4, std::ios::end);
@@ -67,7 +71,7 @@ void check_magic(const fs::path& path) {
 
 struct ParquetFile::Impl {
   fs::path path;
-  struct stat opened{};
+  struct stat opened {};
   std::shared_ptr<arrow::io::ReadableFile> file;
   std::shared_ptr<parquet::FileMetaData> metadata;
   std::vector<ColumnInfo> columns;
@@ -91,7 +95,7 @@ struct ParquetFile::Impl {
   }
 
   struct stat status_now() const {
-    struct stat out{};
+    struct stat out {};
     fstat(file->file_descriptor(), &out);
     return out;
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/data/arrow_trouble.h"
 #include "convoy/data/parquet_file.h"
 
 namespace convoy::data {
@@ -19,6 +20,9 @@ namespace convoy::data {
 /// Turns what Arrow says into our errors.
 inline void check_status(const arrow::Status& status, const std::filesystem::path& path) {
   if (status.ok()) return;
+  if (arrow::internal::ErrnoFromStatus(status) != 0) {
+    fail<FileError>("data", "cannot read {}: {}", path.string(), arrow_trouble(status));
+  }
   fail<FileError>("data", "cannot read {}: {}; the file may be damaged", path.string(),
                   status.ToString());
 }

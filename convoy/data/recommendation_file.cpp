@@ -15,10 +15,10 @@ namespace {
 constexpr int64_t kRowsPerGroup = 65536;
 
 std::shared_ptr<arrow::Schema> file_schema() {
-  return arrow::schema({arrow::field("row", arrow::int64()), arrow::field("rank", arrow::int64()),
-                        arrow::field("item_id", arrow::utf8()),
-                        arrow::field("score", arrow::float32()),
-                        arrow::field("name", arrow::utf8())});
+  return arrow::schema(
+      {arrow::field("row", arrow::int64()), arrow::field("user_id", arrow::utf8()),
+       arrow::field("rank", arrow::int64()), arrow::field("item_id", arrow::utf8()),
+       arrow::field("score", arrow::float32()), arrow::field("name", arrow::utf8())});
 }
 
 }  // namespace
@@ -30,10 +30,10 @@ struct RecommendationFile::Impl {
   void flush() {
     if (rows.length() == 0) return;
     const int64_t count = rows.length();
-    arrow::ArrayVector columns{arrow_value(rows.Finish(), shown),
-                               arrow_value(ranks.Finish(), shown), arrow_value(ids.Finish(), shown),
-                               arrow_value(scores.Finish(), shown),
-                               arrow_value(names.Finish(), shown)};
+    arrow::ArrayVector columns{
+        arrow_value(rows.Finish(), shown),   arrow_value(users.Finish(), shown),
+        arrow_value(ranks.Finish(), shown),  arrow_value(ids.Finish(), shown),
+        arrow_value(scores.Finish(), shown), arrow_value(names.Finish(), shown)};
     writer.begin_row_group();
     writer.write(*arrow::RecordBatch::Make(file_schema(), count, columns));
   }
@@ -42,7 +42,7 @@ struct RecommendationFile::Impl {
   AtomicFile file;
   ParquetWriter writer;
   arrow::Int64Builder rows, ranks;
-  arrow::StringBuilder ids, names;
+  arrow::StringBuilder users, ids, names;
   arrow::FloatBuilder scores;
 };
 
@@ -54,6 +54,7 @@ RecommendationFile::~RecommendationFile() = default;
 void RecommendationFile::add(const RecommendationRow& row) {
   auto& to = *impl_;
   check_arrow(to.rows.Append(row.row), to.shown);
+  check_arrow(row.user_id.empty() ? to.users.AppendNull() : to.users.Append(row.user_id), to.shown);
   check_arrow(to.ranks.Append(row.rank), to.shown);
   check_arrow(to.ids.Append(row.item_id), to.shown);
   check_arrow(to.scores.Append(row.score), to.shown);

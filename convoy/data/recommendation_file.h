@@ -10,7 +10,8 @@ namespace convoy::data {
 /// One recommended item of one session.
 struct RecommendationRow {
   int64_t row = 0;
-  int64_t rank = 0;  ///< 1 = best
+  std::string user_id;  ///< "" = none
+  int64_t rank = 0;     ///< 1 = best
   std::string item_id;
   float score = 0;
   std::string name;  ///< "" = none

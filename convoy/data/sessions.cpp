@@ -96,7 +96,8 @@ std::vector<SessionWriter::ListColumn> list_columns_of(const Events& events) {
   for (const EventFeature& feature : events.features) {
     columns.push_back({feature.spec.name + "-list", feature.spec.kind == FeatureKind::Continuous});
     const std::string& name = feature.spec.name;
-    const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items";
+    const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items" ||
+                       name == "users";
     if (taken || name.find('/') != std::string::npos) {
       fail<UsageError>("data",
                        "a feature cannot be called '{}', as its files could not be told "
@@ -262,6 +263,8 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     }
   }
 
+  const std::vector<std::string> stale = earlier_files(options.output);
+  remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
   const Material material{events, order, items, categories};
   const auto columns = list_columns_of(events);
   auto inputs = options.inputs;
@@ -277,13 +280,15 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   }
   const fs::path items_file = files.add("items.parquet");
   write_items(items_file, files.last(), items.items);
+  const fs::path users_file = files.add("users.parquet");
+  write_items(users_file, files.last(), users_of(events.user, order));
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind != FeatureKind::Categorical) continue;
     const fs::path file = files.add(events.features[f].spec.name + ".parquet");
     write_items(file, files.last(), categories[f].items);
   }
   write_file(files.add("schema.json"), make_schema(options, material).to_json());
-  report.files = files.commit();
+  report.files = files.commit(stale);
   return report;
 }
 

@@ -51,8 +51,9 @@ struct SessionReport {
 };
 
 /// Turns interactions into what training reads, written to `options.output`: `train.parquet`,
-/// `valid.parquet`, `schema.json` (Transformers4Rec's form), `items.parquet` and
-/// `<feature>.parquet` for each categorical feature. All of them appear at the end, or none.
+/// `valid.parquet`, `schema.json` (Transformers4Rec's form), `items.parquet`, `users.parquet` and
+/// `<feature>.parquet` for each categorical feature. All of them appear at the end, or none; those
+/// of features that an earlier run had and this one has not are taken away.
 ///
 /// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
 /// number of training events, ties by raw id; 0 is padding, and a missing category. The last event

@@ -2,6 +2,7 @@
 
 // Internal to the room: several output files that appear together.
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,6 +14,10 @@
 #include "convoy/data/sessions_writer.h"
 
 namespace convoy::data {
+
+/// Files of users and of categorical features that an earlier run left in this folder, by its
+/// schema; none where they are not what such a run writes.
+std::vector<std::string> earlier_files(const std::filesystem::path& folder);
 
 /// Files that are written beside their final places and take them together.
 class FileSet {
@@ -40,8 +45,16 @@ class FileSet {
     return {file, last(), std::move(columns), row_group_size};
   }
 
-  std::vector<std::filesystem::path> commit() {
+  /// Takes the final names, and away what an earlier run left in `stale` and this one did not
+  /// write.
+  std::vector<std::filesystem::path> commit(const std::vector<std::string>& stale) {
     for (auto& file : files_) file->commit();
+    for (const std::string& name : stale) {
+      std::error_code ignored;
+      if (std::find(finals_.begin(), finals_.end(), folder_ / name) == finals_.end()) {
+        std::filesystem::remove(folder_ / name, ignored);
+      }
+    }
     return finals_;
   }
 

@@ -83,6 +83,19 @@ int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out
   return found;
 }
 
+std::vector<Item> users_of(const Codes& users, const SessionOrder& order) {
+  std::vector<Item> out;
+  for (const Session& session : order.sessions) {
+    if (out.empty() || out.back().id != session.user_id) {
+      const auto event = static_cast<size_t>(order.events[static_cast<size_t>(session.begin)]);
+      out.push_back(
+          {session.user_id, users.values[static_cast<size_t>(users.codes[event])], 0, ""});
+    }
+    out.back().count += session.end - session.begin;
+  }
+  return out;
+}
+
 Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last) {
   const size_t num_values = column.values.size();
   std::vector<int64_t> counts(num_values, 0);

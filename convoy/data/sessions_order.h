@@ -31,6 +31,9 @@ SessionOrder order_sessions(const Events& events, double gap_seconds);
 /// times) and, if told so, takes them out. Returns their number.
 int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out);
 
+/// What the users' numbers stand for: id as in Session, raw id, and the number of events.
+std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
+
 /// Ids of the values of a column: by falling count in training, ties in raw order.
 struct Vocabulary {
   std::vector<int64_t> ids;  ///< by code

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "convoy/base/files.h"
 #include "convoy/data/events_source.h"
 
 namespace convoy::data {
@@ -17,12 +18,12 @@ void checked(const std::filesystem::path& file, F&& f) {
   try {
     const arrow::Status status = f();
     if (!status.ok()) {
-      fail<FileError>("data", "cannot write {}: {}; try another --output or free some space",
-                      file.string(), status.message());
+      const int error = arrow::internal::ErrnoFromStatus(status);
+      fail<FileError>("data", "cannot write {}: {}", file.string(),
+                      error != 0 ? write_trouble(error) : arrow_trouble(status));
     }
   } catch (const parquet::ParquetException& error) {
-    fail<FileError>("data", "cannot write {}: {}; try another --output or free some space",
-                    file.string(), error.what());
+    fail<FileError>("data", "cannot write {}: {}", file.string(), error.what());
   }
 }
 

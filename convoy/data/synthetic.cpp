@@ -166,7 +166,7 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
   }
   write_file(files.add("schema.json"), schema.schema().to_json());
   for (int64_t count : counts) report.num_train_events += count;
-  files.commit();
+  files.commit(earlier_files(options.output));
   return report;
 }
 

@@ -79,13 +79,15 @@ struct Node {
 
 Feature::Type parse_type(const Node& node) {
   const Json* value = node.get("type");
-  if (!value) node.wrong("'type' is missing; expected INT, FLOAT or BYTES");
+  if (!value) return Feature::Unknown;
   if (value->is_string()) {
     auto name = value->get<std::string>();
     if (name == "INT") return Feature::Int;
     if (name == "FLOAT") return Feature::Float;
     if (name == "BYTES") return Feature::Bytes;
+    if (name == "TYPE_UNKNOWN") return Feature::Unknown;
   } else if (value->is_number_integer()) {  // the enum's numbers, as protobuf also allows
+    if (*value == 0) return Feature::Unknown;
     if (*value == 1) return Feature::Bytes;
     if (*value == 2) return Feature::Int;
     if (*value == 3) return Feature::Float;
@@ -113,7 +115,8 @@ void read_tags(const Node& node, Feature& feature) {
 }
 
 // The fields of TensorFlow Metadata's messages. Those that are not read here say how to validate
-// data, or how to make tensors of it, and are passed over.
+// data, or how to make tensors of it, and are passed over. "is_list" stands in Transformers4Rec's
+// samples.
 const std::vector<std::string> kSchemaFields{"feature",
                                              "sparseFeature",
                                              "weightedFeature",
@@ -129,6 +132,7 @@ const std::vector<std::string> kSchemaFields{"feature",
 const std::vector<std::string> kFeatureFields{"name",
                                               "type",
                                               "valueCount",
+                                              "isList",
                                               "intDomain",
                                               "floatDomain",
                                               "annotation",
@@ -154,6 +158,7 @@ const std::vector<std::string> kFeatureFields{"name",
                                               "notInEnvironment",
                                               "lifecycleStage",
                                               "uniqueConstraints",
+                                              "is_list",
                                               "validationDerivedSource",
                                               "sequenceMetadata"};
 
@@ -209,7 +214,9 @@ Feature read_feature(const Json& json, const std::string& where, size_t index) {
     check_domain(node, *feature.float_domain);
   }
   read_tags(node, feature);
-  if (feature.has_tag("list")) feature.is_list = true;
+  if (feature.has_tag("list") || node.boolean("isList") || node.boolean("is_list")) {
+    feature.is_list = true;
+  }
   return feature;
 }
 
@@ -217,7 +224,7 @@ nlohmann::ordered_json write_feature(const Feature& feature) {
   constexpr const char* kTypes[] = {"INT", "FLOAT", "BYTES"};
   nlohmann::ordered_json json;
   json["name"] = feature.name;
-  json["type"] = kTypes[feature.type];
+  if (feature.type != Feature::Unknown) json["type"] = kTypes[feature.type];
   if (feature.is_list) {
     json["valueCount"]["min"] = std::to_string(feature.min_length);
     json["valueCount"]["max"] = std::to_string(feature.max_length);

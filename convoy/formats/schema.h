@@ -26,10 +26,10 @@ struct FloatDomain {
 
 /// One column of a data set.
 struct Feature {
-  enum Type { Int, Float, Bytes };
+  enum Type { Int, Float, Bytes, Unknown };
 
   std::string name;
-  Type type = Int;
+  Type type = Int;         ///< Unknown: the schema does not say, as of columns that nobody reads
   bool is_list = false;    ///< has a value count: one list of values a row
   int64_t min_length = 0;  ///< of the list; 0 when unknown
   int64_t max_length = 0;  ///< of the list; 0 when unknown
@@ -49,7 +49,7 @@ struct Schema {
   std::vector<std::string> warnings;
 
   /// Reads a file, `.pbtxt` as protobuf text, any other as JSON. Throws FileError: missing, not
-  /// JSON or text (with the position), unknown type, empty domain, a feature twice.
+  /// JSON or text (with the position), a type that is not known, empty domain, a feature twice.
   static Schema load(const std::filesystem::path& path);
   /// Reads text; `where` names it in messages.
   static Schema from_json(std::string_view text, const std::string& where);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 
 #include "convoy/base/error.h"

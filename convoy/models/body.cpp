@@ -13,7 +13,23 @@ void BodyConfig::check() const {
   if (type != "gpt2" && type != "bert") {
     fail<UsageError>("models", "body '{}' is unknown; expected gpt2 or bert", type);
   }
-  if (n_head < 1 || n_embd % n_head != 0) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"d_model (n_embd)", n_embd}, {"n_head", n_head}, {"n_positions (max_length)", n_positions}};
+  for (const auto& [name, size] : sizes) {
+    if (size >= 1) continue;
+    fail<UsageError>("models", "{} = {}; expected at least 1", name, size);
+  }
+  if (n_layer < 0 || n_inner < 0) {
+    fail<UsageError>("models", "{} = {}; expected at least 0", n_layer < 0 ? "n_layer" : "n_inner",
+                     n_layer < 0 ? n_layer : n_inner);
+  }
+  const std::pair<const char*, double> rates[] = {
+      {"resid_pdrop", resid_pdrop}, {"embd_pdrop", embd_pdrop}, {"attn_pdrop", attn_pdrop}};
+  for (const auto& [name, rate] : rates) {
+    if (rate >= 0 && rate < 1) continue;
+    fail<UsageError>("models", "{} = {}; expected at least 0 and below 1", name, rate);
+  }
+  if (n_embd % n_head != 0) {
     fail<UsageError>("models",
                      "d_model = {} does not divide into n_head = {} heads; try n_head = "
                      "{}",

@@ -42,6 +42,18 @@ void SessionConfig::check() const {
                      "padding",
                      item_feature, item().cardinality);
   }
+  for (const auto& feature : features) {
+    if (feature.dim >= 0 && (!feature.categorical || feature.cardinality >= 1)) continue;
+    fail<UsageError>("models", "feature '{}' has {} ids of width {}; expected at least 1 and 0",
+                     feature.name, feature.cardinality, feature.dim);
+  }
+  if (continuous_projection < 0) {
+    fail<UsageError>("models", "continuous_projection = {}; expected at least 0",
+                     continuous_projection);
+  }
+  if (!(temperature > 0)) {
+    fail<UsageError>("models", "temperature = {}; expected above 0", temperature);
+  }
   if (std::find(kAggregations.begin(), kAggregations.end(), aggregation) == kAggregations.end()) {
     fail<UsageError>("models", "aggregation '{}' is unknown; expected {}", aggregation,
                      join(kAggregations, " or "));

@@ -73,9 +73,13 @@ SessionConfig SessionConfig::from_json(const Json& json, const std::string& wher
     json.at("layer_norm_epsilon").get_to(body.layer_norm_epsilon);
     json.at("initializer_range").get_to(body.initializer_range);
   } catch (const Json::exception& error) {
-    fail<FileError>("models", "{} is not a session model's config: {}", where, error.what());
+    fail<FileError>("models", "{} is not a session model's config: {}", where, json_trouble(error));
   }
-  config.check();
+  try {
+    config.check();
+  } catch (const UsageError& error) {
+    throw FileError(fmt::format("{} (in {})", error.what(), where));
+  }
   return config;
 }
 

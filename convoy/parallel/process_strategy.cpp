@@ -9,6 +9,7 @@ class ProcessStrategy : public Strategy {
  public:
   ProcessStrategy(const ModelFactory& factory, comm::Group group, const ReplicaOptions& options)
       : replica_(factory(), std::move(group), options) {
+    replica_.check_same_model();
     replica_.broadcast_model();
   }
 

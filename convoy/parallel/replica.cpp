@@ -1,8 +1,10 @@
 #include "convoy/parallel/replica.h"
 
 #include <ATen/Functions.h>
+#include <fmt/ranges.h>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/agreement.h"
 
 namespace convoy::parallel {
 
@@ -81,6 +83,20 @@ void Replica::broadcast_buffers() {
     group_.broadcast(copy, 0, "broadcast buffer " + buffer.name);
     if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
   }
+}
+
+void Replica::check_same_model() const {
+  std::vector<std::string> entries;
+  auto add = [&](const char* kind, const std::string& name, at::IntArrayRef shape) {
+    entries.push_back(fmt::format("{} '{}' [{}]", kind, name, fmt::join(shape, ", ")));
+  };
+  for (const auto& block : blocks_) {
+    for (const auto& param : block->params()) {
+      add("parameter", param->spec().name, param->spec().shape);
+    }
+    for (const auto& buffer : block->buffers()) add("buffer", buffer.name, buffer.tensor.sizes());
+  }
+  comm::check_agreement(group_, entries, "model");
 }
 
 void Replica::broadcast_model() {

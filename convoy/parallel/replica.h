@@ -51,6 +51,8 @@ class Replica {
   /// Draws the initial values of these parameters.
   void draw(const std::set<std::string>& names);
 
+  /// Throws UsageError, naming the parameter, unless all ranks have rank 0's names and shapes.
+  void check_same_model() const;
   /// Gives all ranks rank 0's weights and buffers.
   void broadcast_model();
   /// Gives all ranks rank 0's optimizer moments.

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
-#include "convoy/report/table.h"
 
 namespace convoy::report {
 namespace {

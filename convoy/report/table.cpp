@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::report {
 namespace {
@@ -60,12 +61,6 @@ std::string line(const Cells& cells, const std::vector<size_t>& widths,
 
 }  // namespace
 
-size_t display_width(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
 Table& Table::column(std::string title, Align align) {
   internal_check(rows_.empty(), "report", "a column came after a row");
   titles_.push_back(std::move(title));
@@ -80,13 +75,31 @@ Table& Table::row(std::vector<std::string> cells) {
   return *this;
 }
 
-std::string Table::to_text() const {
+std::string Table::to_text(size_t width) const {
   const Layout layout = lay_out(titles_, rows_, false);
-  std::string out = line(layout.titles, layout.widths, aligns_, false);
-  Cells rule;
-  for (size_t width : layout.widths) rule.push_back(std::string(width, '-'));
-  out += line(rule, layout.widths, aligns_, false);
-  for (const Cells& row : layout.rows) out += line(row, layout.widths, aligns_, false);
+  std::string out;
+  for (size_t next = 1; next <= titles_.size();) {
+    std::vector<size_t> shown{0};
+    for (size_t used = layout.widths[0];
+         next < titles_.size() && (shown.size() == 1 || used + layout.widths[next] + 2 <= width);
+         ++next) {
+      used += layout.widths[next] + 2;
+      shown.push_back(next);
+    }
+    auto part = [&](const auto& all) {
+      std::decay_t<decltype(all)> some;
+      for (size_t column : shown) some.push_back(all[column]);
+      return some;
+    };
+    const auto widths = part(layout.widths);
+    const auto aligns = part(aligns_);
+    Cells rule;
+    for (size_t column : widths) rule.push_back(std::string(column, '-'));
+    out += (out.empty() ? "" : "\n") + line(part(layout.titles), widths, aligns, false);
+    out += line(rule, widths, aligns, false);
+    for (const Cells& row : layout.rows) out += line(part(row), widths, aligns, false);
+    if (next >= titles_.size()) break;
+  }
   return out;
 }
 

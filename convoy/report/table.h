@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace convoy::report {
@@ -16,8 +15,9 @@ class Table {
   /// Adds a row. Throws InternalError unless it has one cell for each column.
   Table& row(std::vector<std::string> cells);
 
-  /// Aligned lines, the titles and a rule first.
-  std::string to_text() const;
+  /// Aligned lines, the titles and a rule first. A table wider than `width` comes in parts one
+  /// below the other, each with the first column.
+  std::string to_text(size_t width = 120) const;
 
   /// A Markdown table, aligned also in its source.
   std::string to_markdown() const;
@@ -27,8 +27,5 @@ class Table {
   std::vector<Align> aligns_;
   std::vector<std::vector<std::string>> rows_;
 };
-
-/// The number of characters of UTF-8 text, as a terminal counts them (wide scripts aside).
-size_t display_width(std::string_view text);
 
 }  // namespace convoy::report

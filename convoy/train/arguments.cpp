@@ -4,6 +4,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/optim/lr_schedule.h"
+#include "convoy/train/option_hints.h"
 
 namespace convoy::train {
 
@@ -112,7 +113,7 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "threads", parallel.threads,
         "threads per rank inside operations; 0 = OMP_NUM_THREADS "
         "or the cores shared out")
-      .at_least(0);
+      .within(0, 1024);
   t.add(s, "bucket_cap_mb", parallel.bucket_cap_mb, "gradients are summed in pieces of this size")
       .at_least(0)
       .alias("ddp_bucket_cap_mb");
@@ -132,6 +133,7 @@ void TrainingArguments::declare(OptionTable& t) {
         "write some steps as a Chrome trace to this file, for ui.perfetto.dev; other ranks add "
         ".rankN");
   t.add(s, "trace_steps", output.trace_steps, "steps to trace, after three of warm-up").at_least(1);
+  add_hints(t);
 }
 
 std::optional<std::string> TrainingArguments::read_command_line(int argc, char** argv) {
@@ -187,6 +189,32 @@ void TrainingArguments::check(bool trains, bool evaluates) {
   if (load_best_model_at_end && output.dir.empty()) {
     fail<UsageError>("train", "load_best_model_at_end keeps checkpoints; try --output_dir DIR");
   }
+}
+
+std::vector<std::string> TrainingArguments::doubts(int64_t max_steps) const {
+  std::vector<std::string> out;
+  const TrainingArguments usual;
+  auto unused = [&](const char* name, const std::string& strategy, const std::string& steps) {
+    if (strategy == "steps") return;
+    out.push_back(
+        fmt::format("{0}_steps = {1} has no effect with {0}_strategy = {2}; try "
+                    "--{0}_strategy steps",
+                    name, steps, strategy));
+  };
+  if (eval_steps) unused("eval", eval_strategy, fmt::format("{}", *eval_steps));
+  if (save_steps != usual.save_steps) {
+    unused("save", save_strategy, fmt::format("{}", save_steps));
+  }
+  if (logging_steps != usual.logging_steps) {
+    unused("logging", logging_strategy, fmt::format("{}", logging_steps));
+  }
+  if (warmup_steps >= max_steps && warmup_steps > 0) {
+    out.push_back(fmt::format(
+        "warmup_steps = {} reaches to the end of the run's {} steps, so the learning rate never "
+        "comes to {}; try fewer, or --warmup_ratio 0.1",
+        warmup_steps, max_steps, learning_rate));
+  }
+  return out;
 }
 
 std::filesystem::path TrainingArguments::events_folder() const {

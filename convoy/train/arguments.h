@@ -91,6 +91,9 @@ struct TrainingArguments {
   /// what there is: training data, evaluation data.
   void check(bool trains, bool evaluates);
 
+  /// Sentences about what is allowed but hardly meant in a run of `max_steps` steps.
+  std::vector<std::string> doubts(int64_t max_steps) const;
+
   /// Where TensorBoard's events go: logging_dir, or `runs` in output.dir. Throws UsageError when
   /// neither is given.
   std::filesystem::path events_folder() const;

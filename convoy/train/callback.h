@@ -54,6 +54,7 @@ struct LogRecord {
 /// One optimizer step, timed on this process.
 struct StepTiming {
   int64_t step = 0;
+  double loss = 0;           ///< mean over its targets on all ranks
   double seconds = 0;        ///< since the step before ended, data loading included
   double data_wait = 0;      ///< of these, waiting for data
   double comm_wait = 0;      ///< of these, in communication that was not hidden
@@ -70,6 +71,8 @@ class Callback {
   virtual void on_train_begin(const RunInfo&) {}
   virtual void on_step(const StepTiming&) {}
   virtual void on_log(const LogRecord&) {}
+  /// An evaluation is under way: samples done so far, and all.
+  virtual void on_evaluate_step(int64_t /*done*/, int64_t /*samples*/) {}
   virtual void on_evaluate(const Metrics&, int64_t /*step*/) {}
   virtual void on_save(const std::filesystem::path&) {}
   /// Something the user should know: training stopped early, the best model was loaded.

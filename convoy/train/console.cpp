@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <stdio_ext.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
 #include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
+#include "convoy/report/live_line.h"
 
 namespace convoy::train {
 
@@ -28,7 +30,8 @@ void flush() {
 
 template <class... Args>
 void item(const char* label, fmt::format_string<Args...> format, Args&&... args) {
-  print("  {:<15}{}\n", label, fmt::format(format, std::forward<Args>(args)...));
+  const auto text = fmt::format(format, std::forward<Args>(args)...);
+  print("{}\n", wrap(fmt::format("  {:<15}{}", label, text), 17));
 }
 
 std::string share_text(const std::vector<data::RankShare>& shares) {
@@ -51,8 +54,9 @@ class Console : public Callback {
   void on_train_begin(const RunInfo& info) override {
     const auto& job = *info.job;
     const auto& arguments = *info.arguments;
+    max_steps_ = info.max_steps;
     if (quiet_) return;
-    for (const auto& warning : info.warnings) print("warning: {}\n", warning);
+    for (const auto& warning : info.warnings) print("{}\n", wrap("warning: " + warning, 9));
     print("training\n");
     item("strategy", "{} ({})", job.strategy, job.reason);
     item("ranks", "{} x {} {}, {} on {}", job.num_ranks(), job.threads,
@@ -90,40 +94,56 @@ class Console : public Callback {
     flush();
   }
 
+  void on_step(const StepTiming& step) override {
+    if (quiet_) return;
+    // Weights fall by a tenth a step, so that the pace is that of the last dozens.
+    recent_steps_ = 0.9 * recent_steps_ + 1;
+    recent_samples_ = 0.9 * recent_samples_ + static_cast<double>(step.samples);
+    recent_seconds_ = 0.9 * recent_seconds_ + step.seconds;
+    if (!line_.due()) return;
+    const auto left = static_cast<double>(max_steps_ - step.step) * recent_seconds_ / recent_steps_;
+    line_.show(fmt::format("step {}/{}  loss {:.4f}  {:.0f} samples/s  left {}", step.step,
+                           max_steps_, step.loss, recent_samples_ / std::max(1e-9, recent_seconds_),
+                           human_seconds(left)));
+  }
+
+  void on_evaluate_step(int64_t done, int64_t samples) override {
+    if (done == samples) line_.wipe();
+    if (quiet_ || done == samples || !line_.due()) return;
+    line_.show(fmt::format("evaluating  {:.0f} %",
+                           100 * static_cast<double>(done) / static_cast<double>(samples)));
+  }
+
   void on_log(const LogRecord& r) override {
     if (quiet_) return;
     auto width = std::to_string(r.max_steps).size();
-    print(
-        "step {:>{}}/{}  epoch {:6.2f}  loss {:8.4f}  grad {:7.3f}  lr {:.2e}  {:>7.0f} "
-        "samples/s  mem {}",
+    auto text = fmt::format(
+        "step {:>{}}/{}  epoch {:5.2f}  loss {:7.4f}  grad {:6.3f}  lr {:.2e}  {:>6.0f} samples/s",
         r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
-        r.samples_per_second, human_bytes(static_cast<double>(r.memory_bytes)));
+        r.samples_per_second);
     if (r.device_memory_bytes > 0) {
-      print("  gpu {}", human_bytes(static_cast<double>(r.device_memory_bytes)));
+      text += fmt::format("  gpu {}", human_bytes(static_cast<double>(r.device_memory_bytes)));
     }
-    if (r.data_wait_percent >= 1) print("  data {:.0f} %", r.data_wait_percent);
-    if (r.comm_wait_percent >= 0.05) print("  comm {:.1f} %", r.comm_wait_percent);
-    if (r.loss_scale > 0) print("  scale {:g}", r.loss_scale);
-    if (r.skipped_steps > 0) print("  skipped {}", r.skipped_steps);
-    if (r.step < r.max_steps) print("  left {}", human_seconds(r.seconds_left));
-    print("\n");
-    flush();
+    if (r.data_wait_percent >= 1) text += fmt::format("  data {:.0f}%", r.data_wait_percent);
+    if (r.comm_wait_percent >= 0.05) text += fmt::format("  comm {:.1f}%", r.comm_wait_percent);
+    if (r.loss_scale > 0) text += fmt::format("  scale {:g}", r.loss_scale);
+    if (r.skipped_steps > 0) text += fmt::format("  skipped {}", r.skipped_steps);
+    if (r.step < r.max_steps) text += fmt::format("  left {}", human_seconds(r.seconds_left));
+    tell(text, 5);
   }
 
   void on_evaluate(const Metrics& metrics, int64_t step) override {
     if (quiet_) return;
-    print("evaluated after step {}: {}\n", step, metrics_text(metrics));
-    flush();
+    tell(fmt::format("evaluated after step {}: {}", step, metrics_text(metrics)), 2);
   }
 
   void on_save(const std::filesystem::path& path) override {
-    if (!quiet_) print("saved {}\n", path.string());
-    flush();
+    if (!quiet_) tell(fmt::format("saved {}", path.string()), 2);
   }
 
   void on_message(const std::string& text) override {
     if (!quiet_) {
-      show_progress(text + "\n");
+      tell(text, text.starts_with("warning: ") ? 9 : 2);
     } else if (text.starts_with("warning: ")) {
       fmt::print(stderr, "{}\n", text);
     }
@@ -131,20 +151,30 @@ class Console : public Callback {
 
   void on_train_end(const Metrics& metrics) override {
     if (quiet_) return;
-    print("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
-          human_seconds(metrics.at("train_runtime")), metrics.at("train_samples_per_second"),
-          metrics.at("train_final_loss"), human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    auto text = fmt::format("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
+                            human_seconds(metrics.at("train_runtime")),
+                            metrics.at("train_samples_per_second"), metrics.at("train_final_loss"),
+                            human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
-      print(", on a GPU {}", human_bytes(gpu->second));
+      text += fmt::format(", on a GPU {}", human_bytes(gpu->second));
     }
     const double waited = metrics.at("train_comm_wait_percent");
-    if (waited >= 0.05) print(", waited for other ranks {:.1f} % of the time", waited);
-    print("\n");
-    flush();
+    if (waited >= 0.05) {
+      text += fmt::format(", waited for other ranks {:.1f} % of the time", waited);
+    }
+    tell(text, 2);
   }
 
  private:
+  void tell(const std::string& text, size_t indent) {
+    line_.wipe();
+    show_progress(wrap(text, indent) + "\n");
+  }
+
   bool quiet_;
+  report::LiveLine line_{stdout};
+  int64_t max_steps_ = 0;
+  double recent_steps_ = 0, recent_samples_ = 0, recent_seconds_ = 0;
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
       if (scorer) scorer->add(out);
     }
     ++steps;
+    notify([&](Callback& callback) { callback.on_evaluate_step(step->end, stream->num_rows()); });
   }
   sums[2 + group.rank()] = std::isfinite(sums[0]) ? 0 : 1;
   group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
@@ -95,15 +96,10 @@ void Trainer::make_up_evaluation() {
 }
 
 void Trainer::predict(const Dataset& data, const UsePrediction& use) {
-  if (strategy_->num_ranks() > 1) {
-    fail<UsageError>("train", "prediction runs on one device; got {} ranks",
-                     strategy_->num_ranks());
-  }
   auto stream = data.open(stream_options(false));
   stream->start(0, 0);
   while (auto step = stream->next()) {
-    auto out = strategy_->forward(step->cells, nn::Mode::Predict);
-    use(step->cells.at(0), out.at(0), step->end - step->s0, step->s0);
+    use(*step, strategy_->forward(step->cells, nn::Mode::Predict));
   }
 }
 

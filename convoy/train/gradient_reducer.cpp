@@ -1,6 +1,7 @@
 #include "convoy/train/gradient_reducer.h"
 
 #include <ATen/Functions.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -10,6 +11,7 @@
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/agreement.h"
 
 namespace convoy::train {
 
@@ -107,6 +109,22 @@ class ReadyHook : public torch::autograd::PostAccumulateGradHook {
   std::function<void()> call_;
 };
 
+/// Its parameters and buffers, one entry each.
+std::vector<std::string> describe(const torch::nn::Module& module) {
+  std::vector<std::string> out;
+  auto add = [&](const char* kind, const auto& named) {
+    for (const auto& item : named) {
+      const at::Tensor& tensor = item.value();
+      out.push_back(fmt::format("{} '{}' [{}] of {}{}", kind, item.key(),
+                                fmt::join(tensor.sizes(), ", "), tensor.dtype().name(),
+                                tensor.requires_grad() ? "" : " without gradient"));
+    }
+  };
+  add("parameter", module.named_parameters());
+  add("buffer", module.named_buffers());
+  return out;
+}
+
 }  // namespace
 
 GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& group,
@@ -115,6 +133,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
   at::NoGradGuard no_grad;
   impl_->group = group;
   impl_->buffers = module.buffers();
+  comm::check_agreement(group, describe(module), "module");
   for (auto& param : module.parameters()) group.broadcast(param.data(), 0, "broadcast weights");
   auto params = module.parameters();
   std::reverse(params.begin(), params.end());

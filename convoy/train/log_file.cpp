@@ -36,7 +36,7 @@ class LogFile : public Callback {
  private:
   void write(const Json& line) {
     if (!file_) return;
-    tell(file_->append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
+    tell(file_->append(json_line(line) + "\n"));
   }
   void tell(const std::string& trouble) {
     if (!trouble.empty()) warn_(trouble);

@@ -65,7 +65,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     state.log_history = json.at("log_history");
   } catch (const Json::exception& error) {
     fail<FileError>("train", "{} is not a state that training can resume from: {}", where,
-                    error.what());
+                    json_trouble(error));
   }
   return state;
 }

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +12,9 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/launch/error_file.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
@@ -33,10 +36,26 @@ void check_whole(const fs::path& file, const fs::path& shown) {
                   shown.string());
 }
 
+/// Names the rank where the profiler names the process, and sorts by it.
+void name_rank(const fs::path& file, const fs::path& shown, int rank, int num_ranks) {
+  Json trace = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  if (!trace.is_object() || !trace.contains("traceEvents")) return;
+  const auto name = fmt::format("rank {} of {} on {}", rank, num_ranks, launch::host_name());
+  for (auto& event : trace["traceEvents"]) {
+    if (event.value("ph", "") != "M" || event.value("pid", Json()) != Json(::getpid())) continue;
+    if (event["name"] == "process_name") event["args"]["name"] = name;
+    if (event["name"] == "process_sort_index") event["args"]["sort_index"] = rank;
+  }
+  trace["distributedInfo"] = {{"rank", rank}, {"world_size", num_ranks}};  // as PyTorch writes it
+  trace["traceName"] = shown.filename().string();
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << json_line(trace) << std::flush;
+}
+
 }  // namespace
 
 struct Trace::Recording {
   fs::path path;
+  int rank = 0, num_ranks = 1;
   int64_t skip = 0, num_steps = 0;
   int64_t step = 0;  // begun so far
   bool running = false;
@@ -47,7 +66,7 @@ Trace::Trace(Trace&&) noexcept = default;
 Trace& Trace::operator=(Trace&&) noexcept = default;
 Trace::~Trace() = default;
 
-Trace::Trace(fs::path path, int rank, int64_t skip, int64_t num_steps) {
+Trace::Trace(fs::path path, int rank, int num_ranks, int64_t skip, int64_t num_steps) {
   if (path.empty()) return;
   if (rank > 0) {
     const auto extension = path.extension().string();
@@ -59,7 +78,8 @@ Trace::Trace(fs::path path, int rank, int64_t skip, int64_t num_steps) {
   }
   write_file(path.string() + ".writable", "");  // finds out now
   fs::remove(path.string() + ".writable");
-  recording_ = std::make_unique<Recording>(Recording{std::move(path), skip, num_steps});
+  recording_ =
+      std::make_unique<Recording>(Recording{std::move(path), rank, num_ranks, skip, num_steps});
 }
 
 void Trace::begin_step() {
@@ -88,6 +108,7 @@ fs::path Trace::finish() {
   result->save(file.temporary().string());
   std::error_code ignored;
   fs::remove(file.temporary().string() + ".tmp", ignored);  // the profiler's own, if it gave up
+  name_rank(file.temporary(), recording->path, recording->rank, recording->num_ranks);
   check_whole(file.temporary(), recording->path);
   file.commit();
   return recording->path;

@@ -14,8 +14,9 @@ class Trace {
   /// No trace.
   Trace();
   /// Writes `path`, on other ranks than 0 with `.rank<N>` before the extension: `num_steps` steps
-  /// after the first `skip` ones. Throws FileError when it cannot be written there.
-  Trace(std::filesystem::path path, int rank, int64_t skip, int64_t num_steps);
+  /// after the first `skip` ones. The file names its rank, so that several may be shown together.
+  /// Throws FileError when it cannot be written there.
+  Trace(std::filesystem::path path, int rank, int num_ranks, int64_t skip, int64_t num_steps);
   ~Trace();
   Trace(Trace&&) noexcept;
   Trace& operator=(Trace&&) noexcept;

@@ -159,6 +159,9 @@ void Trainer::prepare() {
   info.shares = stream_->partition_summary();
   info.warnings = job_.warnings;
   for (auto& warning : stream_->warnings()) info.warnings.push_back(std::move(warning));
+  for (auto& warning : arguments_.doubts(state_.max_steps)) {
+    info.warnings.push_back(std::move(warning));
+  }
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
   if (ended()) {
     info.warnings.push_back(
@@ -245,6 +248,7 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   clock.add_step(samples, last_.wait_seconds);
   StepTiming timing = clock.timing(stream_->wait_seconds());
   timing.step = state_.global_step;
+  timing.loss = last_.loss();
   timing.samples = samples;
   timing.comm_wait = last_.wait_seconds;
   timing.local_tokens = tokens;
@@ -381,7 +385,7 @@ Metrics Trainer::train() {
     notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
   }
   make_up_evaluation();
-  trace_ = Trace(arguments_.output.trace, job_.environment.rank,
+  trace_ = Trace(arguments_.output.trace, job_.environment.rank, job_.environment.world_size,
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
   if (listen_) stop_signal_ = &listen_();

@@ -65,11 +65,12 @@ class Trainer {
   Metrics evaluate();
   Metrics evaluate(const Dataset& data, const std::string& prefix);
 
-  /// Receives a batch of `data`, what the last block made of it, how many of its rows are samples,
-  /// and the first of them.
-  using UsePrediction = std::function<void(const parallel::MicroBatch& batch, const nn::Bundle& out,
-                                           int64_t num_samples, int64_t first)>;
-  /// Runs the model over `data` in order, on one device.
+  /// Receives this process's share of some samples of `data` and what the last block made of it:
+  /// row i of batch c is the sample step.s0 + step.cells[c].samples[i]. Called equally often on all
+  /// ranks; a batch without rows has an empty bundle.
+  using UsePrediction =
+      std::function<void(const StepCells& step, const std::vector<nn::Bundle>& outs)>;
+  /// Runs the model over `data`, some samples of it after the other, on all ranks.
   void predict(const Dataset& data, const UsePrediction& use);
 
   /// Writes `<split>_results.json` and merges into `all_results.json`, as Hugging Face's does.

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -132,6 +134,54 @@ TEST(Text, Utf8) {
                           "\xf4\x90\x80\x80", "\xff", "a\xe2\x82", "\xf8\x88\x80\x80\x80"}) {
     EXPECT_FALSE(is_utf8(bad));
   }
+}
+
+TEST(Text, OfAShortWordNotEveryLetterMayDiffer) {
+  EXPECT_EQ(nearest("lr", {"dir"}), "");
+  EXPECT_EQ(nearest("dri", {"dir"}), "dir");
+}
+
+TEST(Text, WrapsAtDoubleSpacesFirst) {
+  EXPECT_EQ(wrap("loss 1.0  ndcg@5 0.1  recall@5 0.2", 2, 24),
+            "loss 1.0  ndcg@5 0.1\n  recall@5 0.2");
+  EXPECT_EQ(wrap("a b c", 2, 24), "a b c");
+  EXPECT_EQ(wrap("one two three four", 3, 10), "one two\n   three\n   four");
+  EXPECT_EQ(wrap("short /a/very/long/path/that/stays tail", 2, 12),
+            "short /a/very/long/path/that/stays\n  tail");
+  EXPECT_EQ(wrap("", 2, 10), "");
+}
+
+TEST(Files, WhatKeepsFromWritingIsSaid) {
+  EXPECT_EQ(write_trouble(EACCES), "Permission denied; try a place where you may write");
+  EXPECT_EQ(write_trouble(ENOSPC),
+            "No space left on device; try to free some space, or another place");
+  EXPECT_EQ(write_trouble(0), "the disk may be full");
+}
+
+TEST(Files, ATmpdirThatIsMissingIsNamed) {
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", "/nowhere", 1);
+  std::string said;
+  try {
+    unique_folder("convoy-test");
+  } catch (const FileError& error) {
+    said = error.what();
+  }
+  before ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
+  EXPECT_NE(said.find("TMPDIR = /nowhere; try TMPDIR=/tmp"), std::string::npos) << said;
+}
+
+TEST(JsonText, TroubleIsToldWithoutTheLibrarysNames) {
+  std::string said;
+  try {
+    parse_json("[1e999]", "x.json");
+  } catch (const FileError& error) {
+    said = error.what();
+  }
+  EXPECT_NE(said.find("x.json is not valid JSON: number overflow"), std::string::npos) << said;
+  EXPECT_EQ(said.find("json.exception"), std::string::npos) << said;
+  EXPECT_EQ(json_line({{"name", "caf\xe9"}}), "{\"name\":\"caf\xef\xbf\xbd\"}");
 }
 
 }  // namespace

@@ -131,5 +131,21 @@ TEST(Options, DeclaringTwiceIsAMistake) {
   EXPECT_THROW(o.table.add("train", "bf16", o.bf16, ""), InternalError);
 }
 
+TEST(Options, WhatOthersCallAnOptionIsAnsweredWithItsName) {
+  OptionTable table;
+  double rate = 0;
+  std::string dir;
+  table.add("train", "learning_rate", rate, "peak");
+  table.add("output", "dir", dir, "folder of the run " + std::string(200, 'x') + " end");
+  table.hint({"learning_rate", true, {"lr"}});
+  EXPECT_EQ(table.suggest("lr"), ", did you mean 'learning_rate'?");
+  EXPECT_EQ(table.suggest("train.lr"), ", did you mean 'train.learning_rate'?");
+  EXPECT_EQ(table.suggest("xy"), "");
+  EXPECT_EQ(table.suggest("nprok", {"nproc"}), ", did you mean 'nproc'?");
+  EXPECT_EQ(table.help_text(false).find("--dir"), std::string::npos);
+  EXPECT_NE(table.help_text(false).find("--learning_rate"), std::string::npos);
+  EXPECT_NE(table.help_text().find("--dir"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace convoy

@@ -99,6 +99,14 @@ TEST_F(Ranks, ATraceShowsInstructionsAndCollectivesOfEachRank) {
       EXPECT_EQ(times[name], 2 * threads) << name << " in " << file;
     }
     EXPECT_GT(times["aten::mm"], 0) << file;
+    const int rank = file == "traces/t.rank1.json" ? 1 : 0, ranks = threads == 2 ? 1 : 2;
+    EXPECT_EQ(trace["distributedInfo"]["rank"], rank) << file;
+    std::vector<std::string> processes;
+    for (const auto& event : trace["traceEvents"]) {
+      if (event["name"] == "process_name") processes.push_back(event["args"]["name"]);
+    }
+    const auto name = "rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " on ";
+    EXPECT_EQ(processes.at(0).find(name), 0) << processes[0];
   }
 }
 

@@ -40,6 +40,8 @@ TEST_F(DatasetTest, ReadsWholeNumbersOfEveryWidth) {
   EXPECT_EQ(read_x(testing::numbers<arrow::UInt8Builder>({1, 0, 100})).ints, expected);
   EXPECT_EQ(read_x(testing::numbers<arrow::UInt32Builder>({1, 0, 100})).ints, expected);
   EXPECT_EQ(read_x(testing::numbers<arrow::UInt64Builder>({1, 0, 100})).ints, expected);
+  EXPECT_MESSAGE(read_x(testing::numbers<arrow::UInt64Builder>({1, ~uint64_t{0}})),
+                 "holds id 18446744073709551615; expected 0 to");
   EXPECT_MESSAGE(read_x(testing::numbers<arrow::UInt64Builder>({1, uint64_t{1} << 63})),
                  "row 1 of");
   auto flags = testing::numbers<arrow::BooleanBuilder, bool>({true, false, true});

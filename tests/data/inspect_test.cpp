@@ -6,6 +6,7 @@
 
 #include "convoy/data/sessions_writer.h"
 #include "convoy/data/synthetic.h"
+#include "tests/data/parquet_testing.h"
 #include "tests/data/sessions_testing.h"
 
 namespace convoy::data {
@@ -97,8 +98,41 @@ TEST(Inspect, Refuses) {
             std::string::npos);
   const auto file = folder.write("cut.parquet", "PAR1....");
   EXPECT_NE(error_of([&] { inspect(file.string(), {}); }).find("cut short"), std::string::npos);
-  EXPECT_NE(error_of<UsageError>([&] { inspect(file.string(), {0, 1}); }).find("--ranks is 0"),
+  EXPECT_NE(error_of<UsageError>([&] {
+              inspect(file.string(), {0, 1});
+            }).find("--ranks is 0"),
             std::string::npos);
+}
+
+TEST(Inspect, NoOtherColumnStandsInForTheItems) {
+  Folder folder;
+  const auto file = folder / "x.parquet";
+  testing::write_parquet(file, {{"user_id", testing::ints({1, 1, 2})},
+                                {"item_id", testing::ints({7, 9, 8})},
+                                {"categories", testing::int_lists({{1, 2, 3}, {4}, {300}})}});
+  folder.write("schema.json", R"({"feature": [
+      {"name": "item_id", "type": "INT", "intDomain": {"max": 9, "isCategorical": true},
+       "annotation": {"tag": ["item_id"]}},
+      {"name": "categories", "type": "INT", "intDomain": {"max": 20, "isCategorical": true},
+       "annotation": {"tag": ["list", "categorical"]}}]})");
+  InspectReport report = inspect(file.string(), {});
+  EXPECT_EQ(report.id_column, "item_id");
+  EXPECT_EQ(report.list_column, "categories");
+  EXPECT_EQ(report.min_id, 7);
+  EXPECT_EQ(report.max_id, 9);
+  EXPECT_EQ(report.schema_max_id, 9);
+  ASSERT_EQ(report.advice.size(), 1u);
+  EXPECT_NE(report.advice[0].find("'item_id' holds one item a row"), std::string::npos);
+  EXPECT_NE(to_text(report).find("ids          7 to 9; the schema allows up to 9 (of item_id)"),
+            std::string::npos)
+      << to_text(report);
+  EXPECT_EQ(to_json(report)["ids"]["column"], "item_id");
+
+  std::filesystem::remove(folder / "schema.json");
+  report = inspect(file.string(), {});
+  EXPECT_EQ(report.id_column, "") << "nobody says which";
+  EXPECT_EQ(report.max_length, 3);
+  EXPECT_FALSE(report.max_id);
 }
 
 }  // namespace

@@ -350,5 +350,39 @@ TEST(SessionsErrors, AFailureLeavesTheOldFilesAlone) {
   EXPECT_HAS(error_of([&] { make_sessions(options); }), "cannot create folder");
 }
 
+TEST(Sessions, UsersKeepTheirRawIds) {
+  Folder folder;
+  make_sessions(options_for(folder.write("e.csv", kEvents), folder));
+  const auto users = ItemNames::load(folder / "out/users.parquet");
+  ASSERT_EQ(users.size(), 3);
+  EXPECT_EQ(users.raw_id(1), "a");
+  EXPECT_EQ(users.raw_id(2), "b");
+  EXPECT_EQ(users.raw_id(3), "c");
+  EXPECT_EQ(users.count(2), 6);
+}
+
+TEST(Sessions, AnotherRunLeavesNoFileOfTheOneBefore) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.features = parse_features("kind");
+  make_sessions(options);
+  ASSERT_TRUE(std::filesystem::exists(folder / "out/kind.parquet"));
+  folder.write("out/test.parquet", "a person's own");
+  folder.write("out/.train.parquet.1.tmp", "of a run that was killed");
+  options.columns.features.clear();
+  make_sessions(options);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/kind.parquet"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/.train.parquet.1.tmp"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/test.parquet"));
+
+  // What only has the name of such a file stays.
+  options.columns.features = parse_features("kind");
+  make_sessions(options);
+  testing::write_parquet(folder / "out/kind.parquet", {{"mine", testing::ints({1})}});
+  options.columns.features.clear();
+  make_sessions(options);
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/kind.parquet"));
+}
+
 }  // namespace
 }  // namespace convoy::data

@@ -110,7 +110,7 @@ TEST(Schema, SaysWhereProtobufTextIsWrong) {
   EXPECT_HAS(message("feature { name: \"a\\377\" }"), "a string is not UTF-8");
   EXPECT_HAS(message("feature { } }"), "s.pbtxt:1:13: '}'");
   EXPECT_HAS(message("feature { name: \"a\" name: \"b\" }"), "has 'name' 2 times");
-  EXPECT_HAS(message("feature { name: \"a\" }"), "'type' is missing");
+  EXPECT_HAS(message("feature { name: \"a\" type: 7 }"), "type 7 is not known");
   EXPECT_HAS(message(""), "names no feature");
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "a{";
@@ -151,7 +151,7 @@ TEST(Schema, SaysWhatIsWrong) {
              "is not a schema");
   EXPECT_HAS(message_of_feature("3"), "feature 0 of s.json: it is number");
   EXPECT_HAS(message_of_feature(R"({"type": "INT"})"), "has no name");
-  EXPECT_HAS(message_of_feature(R"({"name": "a"})"), "'type' is missing");
+  EXPECT_HAS(message_of_feature(R"({"name": "a", "isList": 3})"), "'isList' is 3; expected true");
   EXPECT_HAS(message_of_feature(R"({"name": "a", "type": "TEXT"})"),
              "feature 'a' of s.json: type \"TEXT\" is not known");
   EXPECT_HAS(
@@ -181,6 +181,22 @@ TEST(Schema, WantsExactlyOneItemId) {
   EXPECT_HAS(message_of([&] { schema.item_id(); }), "sess_pid_seq, price all have the tag");
   schema.features.erase(schema.features.begin(), schema.features.begin() + 2);
   EXPECT_HAS(message_of([&] { schema.item_id(); }), "no feature of the schema");
+}
+
+TEST(Schema, AFeatureThatNobodyReadsMayLackItsType) {
+  const auto schema = Schema::from_json(
+      R"({"feature": [{"name": "click", "annotation": {"tag": ["target"]}},
+                      {"name": "genres", "type": "INT", "is_list": true}]})",
+      "schema.json");
+  EXPECT_EQ(schema.features[0].type, Feature::Unknown);
+  EXPECT_TRUE(schema.features[1].is_list);
+  EXPECT_TRUE(schema.warnings.empty()) << schema.warnings[0];
+  const auto again = Schema::from_json(schema.to_json(), "again");
+  EXPECT_EQ(again.features[0].type, Feature::Unknown);
+  EXPECT_EQ(Schema::from_pbtxt("feature { name: \"day\" annotation { } }", "schema.pbtxt")
+                .features[0]
+                .type,
+            Feature::Unknown);
 }
 
 }  // namespace

@@ -241,5 +241,19 @@ TEST(Machine, KnowsItself) {
   EXPECT_EQ(lines[2], "versions  arrow 26.0.0, torch 2.15.0");
 }
 
+TEST(Table, AWideTableComesInParts) {
+  Table table;
+  table.column("strategy", Align::kLeft).column("one").column("two").column("three");
+  table.row({"ddp", "1", "2", "3"});
+  EXPECT_EQ(table.to_text(18),
+            "strategy  one  two\n"
+            "--------  ---  ---\n"
+            "ddp         1    2\n"
+            "\n"
+            "strategy  three\n"
+            "--------  -----\n"
+            "ddp           3\n");
+}
+
 }  // namespace
 }  // namespace convoy::report

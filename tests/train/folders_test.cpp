@@ -300,7 +300,7 @@ TEST_F(Folders, WeightsOfWholeNumbersOrNoNumbersAreRefused) {
   Trainer trainer(tiny_model(), arguments("", 2), nullptr, nullptr, one_device());
   trainer.load_weights(folder_ / "a");
   EXPECT_THROW(
-      recommend(trainer, *random_sessions(20, 50, 8), "items", 3, false, [](const auto&) {}),
+      recommend(trainer, *random_sessions(20, 50, 8), {"items", "", 3, false}, [](const auto&) {}),
       NumericError)
       << "but the scores are not";
 }

@@ -189,5 +189,22 @@ TEST(Wrappers, AModuleIsWrappedOnce) {
   EXPECT_EQ(message(trainer_model), "");
 }
 
+TEST(DistributedDataParallel, NamesTheParameterThatDiffersBetweenRanks) {
+  comm::run_thread_ranks(2, [](comm::Group group) {
+    auto net = make_net(1);
+    if (group.rank() == 1) net->out = net->replace_module("out", torch::nn::Linear(7, 1));
+    std::string said;
+    try {
+      DistributedDataParallel<NetImpl> model(net, group);
+    } catch (const UsageError& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find("got parameter 'out.weight' [1, 7] of float on rank 1, parameter "
+                        "'out.weight' [1, 6] of float on rank 0"),
+              std::string::npos)
+        << said;
+  });
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -3,6 +3,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
+#include "convoy/tasks/session/option_hints.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -30,7 +31,10 @@ std::string valid_in(const std::string& where) {
 }
 
 std::string DataArguments::train_file() const {
-  return or_in(train, path, "train.parquet");
+  const auto file = or_in(train, path, "train.parquet");
+  if (!train.empty() || file.empty() || fs::exists(file)) return file;
+  const auto sample = fs::path(path) / "data.parquet";  // as Transformers4Rec's own folders
+  return fs::exists(sample) ? sample.string() : file;
 }
 
 std::string DataArguments::valid_file() const {
@@ -132,6 +136,7 @@ void SessionArguments::declare(OptionTable& t) {
   t.add(s, "metric_names", ranking.metric_names,
         "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
       .choice({"plain", "transformers4rec"});
+  add_hints(t);
 }
 
 void SessionArguments::check(const OptionTable& table) const {

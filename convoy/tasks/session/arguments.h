@@ -47,8 +47,8 @@ struct DataArguments {
   int64_t memory_budget_mb = 256;
   int64_t prefetch_depth = 4;
 
-  /// The files that are meant: `train`, or train.parquet in `path`, and so on; "" when there is
-  /// neither.
+  /// The files that are meant: `train`, or train.parquet in `path` (data.parquet where there is no
+  /// such file), and so on; "" when there is neither.
   std::string train_file() const;
   std::string valid_file() const;
   std::string schema_file() const;

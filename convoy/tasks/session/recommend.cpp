@@ -2,8 +2,10 @@
 
 #include <ATen/Functions.h>
 
+#include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <iostream>
 #include <limits>
 
 #include "convoy/base/error.h"
@@ -12,81 +14,167 @@
 
 namespace convoy::tasks {
 
-void recommend(train::Trainer& trainer, const train::Dataset& data, const std::string& item_feature,
-               int64_t top_k, bool exclude_seen,
-               const std::function<void(const Recommendation&)>& use) {
-  trainer.predict(data, [&](const parallel::MicroBatch& batch, const nn::Bundle& out,
-                            int64_t num_samples, int64_t first) {
-    auto scores = out.at("scores");
-    if (exclude_seen) {
-      // Column c is id c + 1; padding (id 0) falls on a column that is cut off again.
-      auto wide = at::cat({scores.new_zeros({scores.size(0), 1}), scores}, 1);
-      wide.scatter_(1, batch.inputs.at(item_feature).to(wide.device()),
-                    -std::numeric_limits<float>::infinity());
-      scores = wide.narrow(1, 1, scores.size(1));
+namespace {
+
+constexpr int64_t kShownItems = 3;  // of a session
+
+/// Places of a row in the table that ranks exchange, before its `top_k` ids.
+enum Place : int64_t { kRow, kOwner, kHasOwner, kLength, kSession, kIds = kSession + kShownItems };
+
+/// A step's best items: [rows, kIds + k] and [rows, k]; rows that are none have kRow = -1.
+struct Best {
+  at::Tensor numbers, scores;
+};
+
+void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t s0,
+               const RecommendOptions& options, Best& best, int64_t& filled) {
+  auto scores = out.at("scores");
+  const auto& sessions = batch.inputs.at(options.item_feature);
+  if (options.exclude_seen) {
+    // Column c is id c + 1; padding (id 0) falls on a column that is cut off again.
+    auto wide = at::cat({scores.new_zeros({scores.size(0), 1}), scores}, 1);
+    wide.scatter_(1, sessions.to(wide.device()), -std::numeric_limits<float>::infinity());
+    scores = wide.narrow(1, 1, scores.size(1));
+  }
+  auto [values, columns] = scores.topk(best.scores.size(1), 1);
+  const int64_t rows = batch.samples.size(0);
+  auto numbers = best.numbers.narrow(0, filled, rows);
+  best.scores.narrow(0, filled, rows).copy_(values.narrow(0, 0, rows));
+  numbers.narrow(1, kIds, best.scores.size(1)).copy_(columns.narrow(0, 0, rows) + 1);
+  numbers.select(1, kRow).copy_(batch.samples + s0);
+  if (auto owner = batch.inputs.find(options.owner); owner != batch.inputs.end()) {
+    numbers.select(1, kOwner).copy_(owner->second);
+    numbers.select(1, kHasOwner).fill_(1);
+  }
+  const auto& lengths = batch.inputs.at("lengths");
+  numbers.select(1, kLength).copy_(lengths);
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto shown = std::min(kShownItems, lengths[i].item<int64_t>());
+    numbers[i]
+        .narrow(0, kSession, shown)
+        .copy_(sessions[i].narrow(0, lengths[i].item<int64_t>() - shown, shown));
+  }
+  filled += rows;
+}
+
+Recommendation to_recommendation(const int64_t* numbers, const float* scores, int64_t k) {
+  Recommendation row;
+  row.row = numbers[kRow];
+  if (numbers[kHasOwner] != 0) row.owner = numbers[kOwner];
+  row.session_length = numbers[kLength];
+  for (int64_t i = 0; i < std::min(kShownItems, row.session_length); ++i) {
+    row.session.push_back(numbers[kSession + i]);
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    if (scores[i] == -std::numeric_limits<float>::infinity()) break;  // the rest was seen
+    if (!std::isfinite(scores[i])) {
+      fail<NumericError>("train",
+                         "the scores of row {} are not finite; got {}; look for extreme values in "
+                         "the data, or try without fp16",
+                         row.row, scores[i]);
     }
-    const int64_t k = std::min(top_k, scores.size(1));
-    auto [best, columns] = scores.topk(k, 1);
-    auto values = best.to(at::kCPU).contiguous();
-    auto ids = (columns + 1).to(at::kCPU).contiguous();
-    auto sessions = batch.inputs.at(item_feature).to(at::kCPU).contiguous();
-    for (int64_t i = 0; i < num_samples; ++i) {
-      Recommendation row;
-      row.row = first + i;
-      for (int64_t t = 0; t < sessions.size(1); ++t) {
-        const int64_t id = sessions.data_ptr<int64_t>()[i * sessions.size(1) + t];
-        if (id != 0) row.session.push_back(id);
+    row.ids.push_back(numbers[kIds + i]);
+    row.scores.push_back(scores[i]);
+  }
+  return row;
+}
+
+}  // namespace
+
+void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
+               const std::function<void(const Recommendation&)>& use) {
+  auto& strategy = trainer.strategy();
+  const auto& group = strategy.processes();
+  int64_t k = 0;  // of the first step: all have as many columns
+  trainer.predict(data, [&](const train::StepCells& step, const std::vector<nn::Bundle>& outs) {
+    if (k == 0) {
+      auto columns = at::zeros({1}, at::kLong);
+      for (const auto& out : outs) {
+        if (!out.empty()) columns.fill_(out.at("scores").size(1));
       }
-      for (int64_t j = 0; j < k; ++j) {
-        float score = values.data_ptr<float>()[i * k + j];
-        if (score == -std::numeric_limits<float>::infinity()) break;  // the rest was seen
-        if (!std::isfinite(score)) {
-          fail<NumericError>("train",
-                             "the scores of row {} are not finite; got {}; look for extreme values "
-                             "in the data, or try without fp16",
-                             row.row, score);
-        }
-        row.ids.push_back(ids.data_ptr<int64_t>()[i * k + j]);
-        row.scores.push_back(score);
-      }
-      use(row);
+      group.all_reduce(columns, comm::ReduceOp::Max, "number of items");
+      k = std::min(options.top_k, columns.item<int64_t>());
+    }
+    const int64_t ranks = strategy.num_ranks();
+    const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
+    Best best{at::full({most, kIds + k}, -1, at::kLong), at::zeros({most, k})};
+    best.numbers.select(1, kHasOwner).zero_();
+    int64_t filled = 0;
+    for (size_t c = 0; c < outs.size(); ++c) {
+      if (step.cells[c].empty() || step.num_samples[c] == 0) continue;
+      take_best(step.cells[c], outs[c], step.s0, options, best, filled);
+    }
+    const auto numbers = group.all_gather(best.numbers, "gather ids").flatten(0, 1);
+    const auto scores = group.all_gather(best.scores, "gather scores").flatten(0, 1);
+    if (group.rank() != 0) return;
+    const auto order = numbers.select(1, kRow).argsort().contiguous();
+    for (int64_t i = 0; i < order.size(0); ++i) {
+      const int64_t at = order.data_ptr<int64_t>()[i];
+      const auto* row = numbers.data_ptr<int64_t>() + at * numbers.size(1);
+      if (row[kRow] >= 0) use(to_recommendation(row, scores.data_ptr<float>() + at * k, k));
     }
   });
 }
 
 namespace {
 
+std::string user_text(const Recommendation& row, const RecommendationNames& names) {
+  return row.owner ? names.users.raw_id(*row.owner) : "";
+}
+
 class TextWriter : public RecommendationWriter {
  public:
-  TextWriter(const std::filesystem::path& file, const data::ItemNames& names, bool json)
-      : file_(file), names_(names), json_(json), out_(file_.temporary()) {
-    if (!json_) out_ << "row,rank,item_id,score,name\n";
+  /// An empty `file`: the standard output.
+  TextWriter(const std::filesystem::path& file, const RecommendationNames& names, bool json)
+      : names_(names), json_(json), shown_(file.empty() ? "the standard output" : file.string()) {
+    if (!file.empty()) {
+      file_.emplace(file);
+      to_file_.open(file_->temporary());
+      check();
+    }
+    if (!json_) put("row,user_id,rank,item_id,score,name\n");
   }
 
   void write(const Recommendation& row) override {
+    const auto user = user_text(row, names_);
     for (size_t i = 0; i < row.ids.size(); ++i) {
-      auto raw = names_.raw_id(row.ids[i]);
-      auto name = names_.name(row.ids[i]);
+      auto raw = names_.items.raw_id(row.ids[i]);
+      auto name = names_.items.name(row.ids[i]);
       if (json_) {
         Json line{{"row", row.row}, {"rank", i + 1}, {"item_id", raw}, {"score", row.scores[i]}};
+        if (row.owner) line["user_id"] = user;
         if (!name.empty()) line["name"] = name;
-        out_ << line.dump() << '\n';
+        put(json_line(line) + "\n");
       } else {
-        out_ << fmt::format("{},{},{},{},{}\n", row.row, i + 1, quoted(raw), row.scores[i],
-                            quoted(name));
+        put(fmt::format("{},{},{},{},{},{}\n", row.row, quoted(user), i + 1, quoted(raw),
+                        row.scores[i], quoted(name)));
       }
     }
   }
 
   void finish() override {
-    out_.close();
-    if (!out_) {
-      fail<FileError>("train", "cannot write {}: is the disk full?", file_.temporary().string());
-    }
-    file_.commit();
+    errno = 0;
+    out().flush();
+    check();
+    if (!file_) return;
+    to_file_.close();
+    check();
+    file_->commit();
   }
 
  private:
+  std::ostream& out() { return file_ ? to_file_ : std::cout; }
+
+  void put(const std::string& text) {
+    errno = 0;
+    out() << text;
+    check();
+  }
+
+  void check() {
+    if (!out()) fail<FileError>("train", "cannot write {}: {}", shown_, write_trouble(errno));
+  }
+
   static std::string quoted(const std::string& text) {
     if (text.find_first_of(",\"\n") == std::string::npos) return text;
     std::string out = "\"";
@@ -97,35 +185,37 @@ class TextWriter : public RecommendationWriter {
     return out + "\"";
   }
 
-  AtomicFile file_;
-  const data::ItemNames& names_;
+  std::optional<AtomicFile> file_;
+  const RecommendationNames& names_;
   bool json_;
-  std::ofstream out_;
+  std::string shown_;
+  std::ofstream to_file_;
 };
 
 class ParquetWriter : public RecommendationWriter {
  public:
-  ParquetWriter(const std::filesystem::path& file, const data::ItemNames& names)
+  ParquetWriter(const std::filesystem::path& file, const RecommendationNames& names)
       : names_(names), file_(file) {}
 
   void write(const Recommendation& row) override {
     for (size_t i = 0; i < row.ids.size(); ++i) {
-      file_.add({row.row, static_cast<int64_t>(i) + 1, names_.raw_id(row.ids[i]), row.scores[i],
-                 names_.name(row.ids[i])});
+      file_.add({row.row, user_text(row, names_), static_cast<int64_t>(i) + 1,
+                 names_.items.raw_id(row.ids[i]), row.scores[i], names_.items.name(row.ids[i])});
     }
   }
 
   void finish() override { file_.finish(); }
 
  private:
-  const data::ItemNames& names_;
+  const RecommendationNames& names_;
   data::RecommendationFile file_;
 };
 
 }  // namespace
 
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
-                                                  const data::ItemNames& names) {
+                                                  const RecommendationNames& names) {
+  if (file == "-") return std::make_unique<TextWriter>("", names, false);
   auto ending = file.extension().string();
   if (ending == ".parquet") return std::make_unique<ParquetWriter>(file, names);
   if (ending == ".csv" || ending == ".jsonl") {
@@ -133,7 +223,7 @@ std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& f
   }
   fail<UsageError>("train",
                    "cannot write recommendations to {}; expected a name that ends in "
-                   ".csv, .jsonl or .parquet",
+                   ".csv, .jsonl or .parquet, or - for the standard output",
                    file.string());
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,18 +15,32 @@ namespace convoy::tasks {
 /// The best next items of one session, best first.
 struct Recommendation {
   int64_t row = 0;               ///< of the data
-  std::vector<int64_t> session;  ///< what it is recommended after, oldest first
+  std::optional<int64_t> owner;  ///< whose session it is, where the data says
+  std::vector<int64_t> session;  ///< what it is recommended after, oldest first: the last of it
+  int64_t session_length = 0;    ///< the whole session's
   std::vector<int64_t> ids;
   std::vector<float> scores;
 };
 
-/// Scores every row of `data` and hands over its `top_k` best items (fewer when there are fewer).
-/// `exclude_seen`: items of the session itself are left out.
-void recommend(train::Trainer& trainer, const train::Dataset& data, const std::string& item_feature,
-               int64_t top_k, bool exclude_seen,
+struct RecommendOptions {
+  std::string item_feature;
+  std::string owner;  ///< scalar column of whose session a row is; "" or not in the data: unknown
+  int64_t top_k = 10;
+  bool exclude_seen = false;  ///< items of the session itself are left out
+};
+
+/// Scores every row of `data`, on all ranks, and hands over its `top_k` best items (fewer when
+/// there are fewer) on rank 0, in order of the rows.
+void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use);
 
-/// Writes recommendations with raw ids: columns row, rank, item_id, score, name.
+/// Raw ids and titles of what recommendations speak of.
+struct RecommendationNames {
+  data::ItemNames items;
+  data::ItemNames users;
+};
+
+/// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name.
 class RecommendationWriter {
  public:
   virtual ~RecommendationWriter() = default;
@@ -34,8 +49,8 @@ class RecommendationWriter {
   virtual void finish() = 0;
 };
 
-/// By the file's ending: .csv, .jsonl or .parquet.
+/// By the file's ending: .csv, .jsonl or .parquet; "-": CSV to the standard output.
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
-                                                  const data::ItemNames& names);
+                                                  const RecommendationNames& names);
 
 }  // namespace convoy::tasks

@@ -58,6 +58,10 @@ models::SessionConfig model_config(const SessionArguments& config, const formats
     const auto& feature = *schema.find(name);
     models::SessionFeature out;
     out.name = name;
+    if (feature.type == formats::Feature::Unknown) {
+      fail<FileError>("data", "feature '{}' in {} has no type; expected INT for ids, or FLOAT",
+                      name, config.data.schema_file());
+    }
     out.categorical = feature.type == formats::Feature::Int &&
                       (feature.has_tag("categorical") || name == model.item_feature);
     if (out.categorical) {
@@ -97,11 +101,37 @@ models::SessionConfig model_config(const SessionArguments& config, const formats
   return model;
 }
 
+/// The model reads a list of each feature, whatever the schema says.
+void check_lists(const data::Dataset& dataset, const SessionModel& session) {
+  for (const auto& feature : session.model.features) {
+    const auto column = std::ranges::find(dataset.columns(), feature.name, &data::ColumnInfo::name);
+    if (column == dataset.columns().end() || column->is_list) continue;
+    const bool item = feature.name == session.model.item_feature;
+    fail<FileError>("data",
+                    "column '{}' of {} is {}: one {} a row; expected a row per session, with a "
+                    "list; try {}",
+                    feature.name, dataset.where(), column->type, item ? "item" : "value",
+                    item ? fmt::format("convoy data sessions {} --item {} --output DIR",
+                                       dataset.where(), feature.name)
+                         : "data.features without it");
+  }
+}
+
+/// What tells the rows apart for people: the user, else the session.
+std::string owner_column(const formats::Schema& schema) {
+  for (const char* tag : {"user_id", "session_id"}) {
+    for (const auto& feature : schema.features) {
+      if (feature.has_tag(tag) && !feature.is_list) return feature.name;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const SessionModel& session,
                                               const DataArguments& data,
-                                              std::vector<std::string> warnings) {
+                                              std::vector<std::string> warnings, bool with_owner) {
   data::LoaderOptions options;
   std::vector<std::string> columns;
   for (const auto& feature : session.model.features) columns.push_back(feature.name);
@@ -114,7 +144,14 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const Se
   options.memory_budget = data.memory_budget_mb << 20;
   options.prefetch_depth = data.prefetch_depth;
   data::Dataset dataset(where);
+  if (with_owner) {
+    for (const auto& column : dataset.columns()) {
+      const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
+      if (ids && column.name == session.owner) options.selection.columns.push_back(column.name);
+    }
+  }
   dataset.check(options.selection);
+  check_lists(dataset, session);
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
 
@@ -128,6 +165,7 @@ SessionModel make_session_model(const SessionArguments& arguments) {
   SessionModel out;
   out.schema = formats::Schema::load(data.schema_file());
   out.model = model_config(arguments, out.schema);
+  out.owner = owner_column(out.schema);
   return out;
 }
 
@@ -157,6 +195,7 @@ SessionModel open_session_model(const fs::path& folder, SessionArguments& argume
   SessionModel out;
   out.model = models::SessionConfig::from_json(parse_json(read_file(path), path), path);
   out.schema = formats::Schema::load(folder / "schema.json");
+  out.owner = owner_column(out.schema);
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   arguments.data.max_length = out.model.max_length();
   return out;

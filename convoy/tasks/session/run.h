@@ -13,6 +13,7 @@ namespace convoy::tasks {
 struct SessionModel {
   formats::Schema schema;
   models::SessionConfig model;
+  std::string owner;  ///< the column that says whose session a row is; "" when the schema has none
 };
 
 /// Throws UsageError and FileError that name the option or the file.
@@ -26,9 +27,11 @@ SessionModel open_session_model(const std::filesystem::path& folder, SessionArgu
 /// What a run keeps beside its weights.
 train::ModelFiles session_files(const SessionModel& session, const DataArguments& data);
 
-/// The session data set of a Parquet file for this model. Its streams give `warnings` too.
+/// The session data set of a Parquet file for this model. Its streams give `warnings` too; with
+/// `with_owner` its batches hold the column session.owner, where the file has it as whole numbers.
 std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const SessionModel& session,
                                               const DataArguments& data,
-                                              std::vector<std::string> warnings = {});
+                                              std::vector<std::string> warnings = {},
+                                              bool with_owner = false);
 
 }  // namespace convoy::tasks

@@ -41,10 +41,21 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   return run(nullptr, {});
 }
 
-NamedData SessionTask::evaluation_data(const std::string& where) {
-  const auto file = where.empty() ? arguments_.data.valid_file() : valid_in(where);
+NamedData SessionTask::open_data(const std::string& where, const DataArguments& data,
+                                 bool with_owner) const {
+  const auto file = where.empty() ? data.valid_file() : valid_in(where);
   if (file.empty()) return {};
-  return {file, open_sessions(file, session_, arguments_.data)};
+  return {file, open_sessions(file, session_, data, {}, with_owner)};
+}
+
+NamedData SessionTask::evaluation_data(const std::string& where) {
+  return open_data(where, arguments_.data, /*with_owner=*/false);
+}
+
+NamedData SessionTask::prediction_data(const std::string& where) {
+  auto data = arguments_.data;
+  data.truncation = "keep_last";  // what follows a session follows its end
+  return open_data(where, data, /*with_owner=*/true);
 }
 
 std::string SessionTask::baseline() {

@@ -1,0 +1,42 @@
+#include "convoy/report/live_line.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace convoy::report {
+
+namespace {
+
+constexpr std::chrono::milliseconds kPause{200};
+
+}  // namespace
+
+LiveLine::LiveLine(std::FILE* stream)
+    : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1) {
+  next_ += kPause;  // what is done at once needs no line
+}
+
+bool LiveLine::due() const {
+  return terminal_ && std::chrono::steady_clock::now() >= next_;
+}
+
+void LiveLine::show(const std::string& text) {
+  if (!terminal_) return;
+  winsize size{};
+  const bool known = ::ioctl(::fileno(stream_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  draw(text.substr(0, known ? size.ws_col - 1u : 79u));
+  drawn_ = true;
+  next_ = std::chrono::steady_clock::now() + kPause;
+}
+
+void LiveLine::draw(const std::string& text) {
+  std::fputs(("\r\033[K" + text).c_str(), stream_);
+  std::fflush(stream_);
+}
+
+void LiveLine::wipe() {
+  if (drawn_) draw("");
+  drawn_ = false;
+}
+
+}  // namespace convoy::report

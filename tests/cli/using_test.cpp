@@ -1,0 +1,131 @@
+#include <regex>
+#include <sstream>
+
+#include "convoy/base/text.h"
+#include "tests/cli/command_testing.h"
+
+// What a person sees and gets who uses the program.
+namespace convoy {
+namespace {
+
+class Using : public CommandTest {
+ protected:
+  void expect_fits(const std::string& what) const {
+    for (const auto& line : split(output_, '\n')) {
+      EXPECT_LE(display_width(line), 120) << what << ": " << line;
+    }
+  }
+
+  /// Events of people who step through 30 films in a ring, each from another place.
+  void write_events(int people) {
+    std::string text = "user_id,item_id,timestamp\n";
+    for (int user = 0; user < people; ++user) {
+      for (int time = 0; time < 12; ++time) {
+        text += "person-" + std::to_string(user) + ",film-" +
+                std::to_string((user * 7 + time) % 30) + "," + std::to_string(1000 * user + time) +
+                "\n";
+      }
+    }
+    write_file(folder_ / "events.csv", text);
+  }
+};
+
+TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
+  for (const char* command :
+       {"", "train", "eval", "predict", "data", "data sessions", "data synthetic", "data inspect",
+        "data repartition", "launch", "bench", "bench strategies", "bench step", "bench loader",
+        "bench collectives", "doctor"}) {
+    for (const char* how : {" --help", " --help all"}) {
+      ASSERT_EQ(run(std::string(command) + how), 0) << output_;
+      expect_fits(std::string(command) + how);
+    }
+  }
+  ASSERT_EQ(run("train --help"), 0);
+  expect("\n[train]\n");
+  expect("--learning_rate");
+  expect("`convoy train --help all`");
+  EXPECT_EQ(output_.find("--adam_beta1"), std::string::npos);
+  ASSERT_EQ(run("train --help all"), 0);
+  expect("--adam_beta1");
+}
+
+TEST_F(Using, LinesFitAndSomethingMovesOnATerminal) {
+  make_sessions();
+  const auto train = "train" + kTiny +
+                     "--max_steps 1000 --logging_steps 500 --top_ks 1,2,3,4,5,6,7,8,9,10 "
+                     "--eval_strategy steps --fp16 --warmup_steps 4000 ";
+  ASSERT_EQ(run(train), 0) << output_;
+  expect_fits("train");
+  EXPECT_EQ(output_.find('\r'), std::string::npos) << "no terminal: " << output_;
+  for (const char* ranks : {"", "--nproc 2"}) {
+    ASSERT_EQ(shell("script -qec \"$convoy " + train + ranks + "\" /dev/null"), 0) << output_;
+    EXPECT_TRUE(std::regex_search(
+        output_, std::regex("\r\x1b\\[Kstep [0-9]+/1000  loss [0-9.]+  [0-9]+ samples/s  left "
+                            "[^\r]*\r\x1b\\[K")))
+        << output_;
+  }
+}
+
+TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
+  write_events(400);
+  const auto readme = read_file(fs::path(CONVOY_SOURCE_DIR) / "README.md");
+  const auto begin = readme.find("```", readme.find("## Train on your data")) + 3;
+  std::istringstream block(readme.substr(begin, readme.find("```", begin) - begin));
+  std::string command;
+  int64_t commands = 0;
+  for (std::string line; std::getline(block, line);) {
+    command += line;
+    if (!command.empty() && command.back() == '\\') {
+      command.back() = ' ';
+      continue;
+    }
+    if (trim(command).empty()) continue;
+    command.replace(command.find("build/bin/convoy"), 16, "$convoy");
+    ASSERT_EQ(shell(command), 0) << command << "\n" << output_;
+    expect_fits(command);
+    command.clear();
+    ++commands;
+  }
+  EXPECT_GE(commands, 5);
+  // All of them follow the ring; popularity knows nothing of it.
+  EXPECT_GT(json("runs/first/all_results.json")["eval_ndcg_at_10"], 0.9);
+  int64_t checkpoints = 0;
+  for (const auto& entry : fs::directory_iterator(folder_ / "runs/first")) {
+    checkpoints += entry.path().filename().string().starts_with("checkpoint-");
+  }
+  EXPECT_LE(checkpoints, 2);
+  EXPECT_NE(readme.find("--save_total_limit 2"), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "top.csv").find(",person-39,1,film-"), std::string::npos);
+}
+
+TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {
+  write_events(40);
+  ASSERT_EQ(run("data sessions events.csv --output s"), 0) << output_;
+  expect("wrote      s/users.parquet");
+  ASSERT_EQ(run("train --data.path s --d_model 8 --n_layer 1 --n_head 2 --threads 1 --max_steps 30 "
+                "--per_device_train_batch_size 8 --learning_rate 0.02 --output_dir out"),
+            0)
+      << output_;
+  const std::string predict = "predict out --threads 1 --per_device_eval_batch_size 3 --top-k 4 ";
+  ASSERT_EQ(run(predict + "--output one.csv"), 0) << output_;
+  const auto one = read_file(folder_ / "one.csv");
+  EXPECT_EQ(one.find("row,user_id,rank,item_id,score,name\n0,person-0,1,film-"), 0) << one;
+  EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 1 + 40 * 4);
+  ASSERT_EQ(run(predict + "--output -"), 0) << output_;
+  EXPECT_EQ(output_, one);
+  const auto without_scores = [](const std::string& text) {  // which round by the batch's shape
+    return std::regex_replace(text, std::regex(",[-0-9.e+]+,\n"), "\n");
+  };
+  for (const char* ranks : {"--nproc 2", "--nproc 3", "--strategy dp --replicas 2"}) {
+    ASSERT_EQ(run(predict + "--output more.csv " + ranks), 0) << output_;
+    EXPECT_EQ(without_scores(read_file(folder_ / "more.csv")), without_scores(one)) << ranks;
+  }
+  ASSERT_EQ(run(predict + "--rows 2 --exclude-seen --nproc 2"), 0) << output_;
+  expect("row 0, user person-0, after ... film-");
+  ASSERT_EQ(run(predict + "--output top.jsonl"), 0) << output_;
+  EXPECT_EQ(parse_json(first_line(read_file(folder_ / "top.jsonl")), "top.jsonl")["user_id"],
+            "person-0");
+}
+
+}  // namespace
+}  // namespace convoy
