@@ -368,11 +368,11 @@ TEST(Sessions, AnotherRunLeavesNoFileOfTheOneBefore) {
   make_sessions(options);
   ASSERT_TRUE(std::filesystem::exists(folder / "out/kind.parquet"));
   folder.write("out/test.parquet", "a person's own");
-  folder.write("out/.train.parquet.1.tmp", "of a run that was killed");
+  folder.write("out/.train.parquet.host-1-0123abcd.tmp", "of a run that was killed");
   options.columns.features.clear();
   make_sessions(options);
   EXPECT_FALSE(std::filesystem::exists(folder / "out/kind.parquet"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "out/.train.parquet.1.tmp"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/.train.parquet.host-1-0123abcd.tmp"));
   EXPECT_TRUE(std::filesystem::exists(folder / "out/test.parquet"));
 
   // What only has the name of such a file stays.

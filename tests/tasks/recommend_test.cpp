@@ -1,0 +1,40 @@
+#include "convoy/tasks/session/recommend.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/models/session.h"
+#include "tests/train/testing.h"
+
+namespace convoy::tasks {
+namespace {
+
+TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
+  models::SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, 50, 0}};
+  config.body.n_embd = 8;
+  config.body.n_head = 2;
+  config.body.n_layer = 1;
+  config.body.n_positions = 8;
+  train::TrainingArguments arguments;
+  arguments.output.quiet = true;
+  train::Trainer trainer([config] { return models::make_session_model(config); }, arguments,
+                         nullptr, nullptr, train::one_device());
+  const auto data = train::random_sessions(20, 50, 8);
+  std::vector<int64_t> rows;
+  auto note = [&](const Recommendation& row) {
+    rows.push_back(row.row);
+    EXPECT_EQ(row.ids.size(), 3U);
+  };
+  recommend(trainer, *data, {"items", "", 3, false}, note);
+  ASSERT_EQ(rows.size(), 20U);
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(rows[static_cast<size_t>(i)], i);
+
+  trainer.strategy().main().arena().masters().fill_(3e38);
+  trainer.strategy().main().arena().publish_weights();
+  EXPECT_THROW(recommend(trainer, *data, {"items", "", 3, false}, note), NumericError);
+}
+
+}  // namespace
+}  // namespace convoy::tasks
