@@ -18,7 +18,7 @@ namespace {
   ::_exit(1);
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const checked_first)(
-    int, char**, char**) = check_working_folder;
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const checked_first)(int, char**, char**) = check_working_folder;
 
 }  // namespace

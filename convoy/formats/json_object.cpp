@@ -23,8 +23,7 @@ Json parse_json_object(std::string_view text, const std::string& what) {
   try {
     json = Json::parse(text, watch);
   } catch (const Json::exception& error) {
-    fail<FileError>("formats", "{} is not valid JSON in UTF-8: {}", what,
-                    json_trouble(error));
+    fail<FileError>("formats", "{} is not valid JSON in UTF-8: {}", what, json_trouble(error));
   }
   if (!twice.empty()) fail<FileError>("formats", "{}: '{}' is twice in it", what, twice);
   if (!json.is_object()) {

@@ -38,7 +38,8 @@ void check_whole(const fs::path& file, const fs::path& shown) {
 
 /// Names the rank where the profiler names the process, and sorts by it.
 void name_rank(const fs::path& file, const fs::path& shown, int rank, int num_ranks) {
-  Json trace = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  std::ifstream in(file, std::ios::binary);
+  Json trace = Json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (!trace.is_object() || !trace.contains("traceEvents")) return;
   const auto name = fmt::format("rank {} of {} on {}", rank, num_ranks, launch::host_name());
   for (auto& event : trace["traceEvents"]) {

@@ -107,7 +107,7 @@ TEST_F(Report, TheBestModelIsFoundWhereverTheRunGoesOn) {
                 "--max_steps 15 --learning_rate 0"),
             0)
       << output_;
-  expect("the model is that of the last step");
+  expect("the checkpoint of the best step 6 is not there");
   EXPECT_TRUE(fs::exists(folder_ / "d/model.safetensors"));
 }
 

@@ -98,9 +98,7 @@ TEST(Inspect, Refuses) {
             std::string::npos);
   const auto file = folder.write("cut.parquet", "PAR1....");
   EXPECT_NE(error_of([&] { inspect(file.string(), {}); }).find("cut short"), std::string::npos);
-  EXPECT_NE(error_of<UsageError>([&] {
-              inspect(file.string(), {0, 1});
-            }).find("--ranks is 0"),
+  EXPECT_NE(error_of<UsageError>([&] { inspect(file.string(), {0, 1}); }).find("--ranks is 0"),
             std::string::npos);
 }
 

@@ -280,8 +280,7 @@ TEST_F(Folders, WeightsOfWholeNumbersOrNoNumbersAreRefused) {
   EXPECT_EQ(refused(), "nothing");
   const std::string name = "transformer.ln_f.bias";
   change(file, name, [](auto& view, auto&) { view.dtype = "I32"; });
-  EXPECT_NE(refused().find("transformer.ln_f.bias is I32; expected F32"),
-            std::string::npos)
+  EXPECT_NE(refused().find("transformer.ln_f.bias is I32; expected F32"), std::string::npos)
       << refused();
   for (const float bad : {NAN, INFINITY}) {
     write_file(file, good);
