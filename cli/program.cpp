@@ -62,7 +62,7 @@ bool takes_config(const std::vector<std::string>& args) {
   return !args.empty() && std::find(commands.begin(), commands.end(), args[0]) != commands.end();
 }
 
-Configured::Configured() : task(tasks::make_task(tasks::find_task(typed_args()))) {
+Configured::Configured() : task(tasks::find_task(typed_args())) {
   task->declare(table);
   training.declare(table);
 }

@@ -32,7 +32,7 @@ int run_train(const TrainOptions& options) {
   auto job = train::join_job(arguments.parallel);
   auto run = configured->task->prepare();
   run.files.texts["run.toml"] = configured->table.to_kept_toml();
-  train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job);
+  train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
   trainer.stop_on(launch::note_stop_signals);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -119,5 +120,8 @@ class OptionTable {
   Option& push(std::string section, std::string name, std::string help, std::string type);
   std::deque<Option> options_;
 };
+
+/// The texts of a TOML file by their keys, "section.name"; nothing of a file that cannot be read.
+std::map<std::string, std::string> toml_texts(const std::filesystem::path& path);
 
 }  // namespace convoy

@@ -92,4 +92,23 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
   }
 }
 
+std::map<std::string, std::string> toml_texts(const std::filesystem::path& path) {
+  std::map<std::string, std::string> out;
+  try {
+    const auto table = toml::parse(read_file(path));
+    for (const auto& [section, node] : table) {
+      if (const auto* body = node.as_table()) {
+        for (const auto& [name, value] : *body) {
+          if (const auto* text = value.as_string()) {
+            out[std::string(section.str()) + "." + std::string(name.str())] = text->get();
+          }
+        }
+      }
+    }
+  } catch (const std::exception&) {  // reading it in earnest says what is wrong
+    out.clear();
+  }
+  return out;
+}
+
 }  // namespace convoy

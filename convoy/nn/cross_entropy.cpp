@@ -199,7 +199,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     auto scale = grad / options.temperature;
     if (table_grad.defined()) {
       // A pass over the table for nothing, unless the loss is scaled.
-      if (!scale.is_cpu() || scale.item<float>() != 1) table_grad.mul_(scale);
+      if (!scale.is_cpu() || *scale.const_data_ptr<float>() != 1) table_grad.mul_(scale);
       if (!straight) {
         table->add_to_grad(
             [&](at::Tensor& to) { to.narrow(0, first_id, num_items).add_(table_grad); });

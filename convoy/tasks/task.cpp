@@ -1,43 +1,101 @@
 #include "convoy/tasks/task.h"
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/models/causal.h"
+#include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/task.h"
 
 namespace convoy::tasks {
+namespace fs = std::filesystem;
 
 namespace {
 
-struct Entry {
-  const char* name;
-  std::unique_ptr<Task> (*make)();
+/// What tells the family of a model.
+struct Clues {
+  std::string family;
+  std::string start;  ///< folder of a model
 };
 
-template <class T>
-std::unique_ptr<Task> make() {
-  return std::make_unique<T>();
+/// The value of the first of these options in `arguments`, or "".
+std::string typed_value(const std::vector<std::string>& arguments,
+                        const std::vector<std::string>& names) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& word = arguments[i];
+    const auto equals = word.find('=');
+    auto name = word.substr(0, equals);
+    std::replace(name.begin(), name.end(), '-', '_');
+    for (const auto& wanted : names) {
+      if (name != "__" + wanted && name != "__model." + wanted) continue;
+      if (equals != std::string::npos) return word.substr(equals + 1);
+      if (i + 1 < arguments.size()) return arguments[i + 1];
+    }
+  }
+  return "";
 }
 
-constexpr Entry kTasks[] = {{"session", make<SessionTask>}};
+/// `model_type` of a folder's config.json, or "".
+std::string family_in(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(folder / "config.json", error)) return "";
+  const auto json = Json::parse(read_file(folder / "config.json"), nullptr, false);
+  if (!json.is_object() || !json.contains("model_type")) return "";
+  const auto& type = json.at("model_type");
+  return type.is_string() ? type.get<std::string>() : "";
+}
+
+void take(Clues& clues, const std::string& family, const std::string& start) {
+  if (clues.family.empty()) clues.family = family;
+  if (clues.start.empty()) clues.start = start;
+}
+
+Clues clues_in(const std::vector<std::string>& arguments) {
+  Clues clues;
+  take(clues, typed_value(arguments, {"family", "model_type"}),
+       typed_value(arguments, {"start", "model_name_or_path"}));
+  const bool trains = arguments.empty() || (arguments[0] != "eval" && arguments[0] != "predict");
+  std::error_code error;
+  for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const fs::path place = arguments[i];
+    if (place.extension() == ".toml" && fs::is_regular_file(place, error)) {
+      const auto values = toml_texts(place);
+      const auto value = [&](const char* key) {
+        const auto found = values.find(key);
+        return found == values.end() ? "" : found->second;
+      };
+      take(clues, value("model.family"), value("model.start"));
+      take(clues, value("model.model_type"), value("model.model_name_or_path"));
+    } else if (!trains) {
+      take(clues, family_in(place), "");
+    }
+  }
+  if (clues.family.empty() && !clues.start.empty()) clues.family = family_in(clues.start);
+  return clues;
+}
 
 }  // namespace
 
-std::vector<std::string> task_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : kTasks) names.push_back(entry.name);
-  return names;
+std::vector<std::string> families() {
+  std::vector<std::string> all{"session"};
+  for (const auto& family : models::causal_families()) all.push_back(family);
+  return all;
 }
 
-std::unique_ptr<Task> make_task(const std::string& name) {
-  for (const auto& entry : kTasks) {
-    if (name == entry.name) return entry.make();
+std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments) {
+  const auto family = clues_in(arguments).family;
+  if (family.empty() || family == "session" || family == "convoy_session") {
+    return std::make_unique<SessionTask>();
   }
-  fail<UsageError>("tasks", "task '{}' is unknown; expected one of {}{}", name, join(task_names()),
-                   did_you_mean(name, task_names()));
-}
-
-std::string find_task(const std::vector<std::string>&) {
-  return "session";
+  const auto& causal = models::causal_families();
+  if (std::find(causal.begin(), causal.end(), family) != causal.end()) {
+    return std::make_unique<LanguageTask>(family);
+  }
+  fail<UsageError>("tasks", "model family '{}' is unknown; expected one of {}{}", family,
+                   join(families()), did_you_mean(family, families()));
 }
 
 }  // namespace convoy::tasks

@@ -23,6 +23,7 @@ struct Run {
   std::shared_ptr<train::Dataset> valid_data;  ///< null when there is none
   train::ModelFiles files;
   train::MakeScorer scorer;
+  train::Trainer::Fill fill;  ///< reads the weights to start from; empty = all are drawn
 };
 
 /// A kind of work: what is read, which models there are, how they are judged.
@@ -55,12 +56,12 @@ class Task {
   virtual std::string baseline() { return ""; }
 };
 
-/// The tasks by name: session.
-std::vector<std::string> task_names();
-std::unique_ptr<Task> make_task(const std::string& name);
+/// The kinds of models: session, and those of language models.
+std::vector<std::string> families();
 
-/// The task that a command line is about: as typed (--task), or by the family of its TOML file, of
-/// the trained model's folder or of what was typed; session where nothing says otherwise.
-std::string find_task(const std::vector<std::string>& arguments);
+/// The task that a command line is about: by the family (--family, --model_type) that is typed or
+/// stands in its TOML file, or by the config.json of the folder that is named; session where nothing
+/// says otherwise. Throws UsageError on an unknown family.
+std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments);
 
 }  // namespace convoy::tasks

@@ -40,7 +40,8 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
               join_job(arguments.parallel)) {}
 
 Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
-                 std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job)
+                 std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,
+                 Fill fill)
     : arguments_(std::move(arguments)),
       train_data_(std::move(train_data)),
       eval_data_(std::move(eval_data)),
@@ -75,6 +76,7 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   options.seed = static_cast<uint64_t>(arguments_.seed);
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
+  options.fill = std::move(fill);
   if (!from.empty()) options.fill = [](parallel::Replica&) {};  // the checkpoint holds everything
   factory = check_memory(std::move(factory), arguments_);
   strategy_ = job_.strategy == "dp" ? parallel::make_thread_strategy(

@@ -37,9 +37,12 @@ class Trainer {
  public:
   Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
           std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data = nullptr);
-  /// With a job joined before.
+  /// With a job joined before. `fill` gives a new run's parameters their first values, on rank 0;
+  /// without it all are drawn.
+  using Fill = std::function<void(parallel::Replica&)>;
   Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
-          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job);
+          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,
+          Fill fill = {});
   ~Trainer();
 
   void set_files(ModelFiles files) { files_ = std::move(files); }

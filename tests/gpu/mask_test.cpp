@@ -21,11 +21,11 @@ TEST_F(Masks, HaveTheHostsBits) {
   for (const auto& [sizes, extents] : shapes) {
     context.samples = at::arange(sizes[0], at::kLong) + (int64_t{1} << 32) - 1;
     const auto host = dropout_mask(sizes, 0.3, context, 1, extents);
-    EXPECT_TRUE(at::equal(dropout_mask(sizes, 0.3, context, 1, extents, gpu_).cpu(), host));
+    EXPECT_TRUE(at::equal(dropout_mask(sizes, 0.3, context, 1, extents, {}, gpu_).cpu(), host));
     const auto bounds =
         extents.empty() ? at::IntArrayRef(sizes).slice(1) : at::IntArrayRef(extents);
     const auto steps =
-        mask_by_steps(sizes, bounds, context.samples, mask_stream(0.3, context, 1), gpu_);
+        mask_by_steps(sizes, bounds, {}, context.samples, mask_stream(0.3, context, 1), gpu_);
     EXPECT_TRUE(at::equal(steps.cpu(), host));
   }
 }
@@ -33,7 +33,7 @@ TEST_F(Masks, HaveTheHostsBits) {
 TEST_F(Masks, AreDrawnByAKernelOfTheirOwn) {
   Context context;
   context.samples = at::arange(8, at::kLong);
-  dropout_mask({8, 64}, 0.3, context, 1, {}, gpu_);
+  dropout_mask({8, 64}, 0.3, context, 1, {}, {}, gpu_);
   EXPECT_TRUE(compiles_masks());
 }
 

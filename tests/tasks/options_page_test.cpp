@@ -3,11 +3,20 @@
 #include <cstdlib>
 
 #include "convoy/base/files.h"
+#include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/arguments.h"
 #include "convoy/train/arguments.h"
 
 namespace convoy::tasks {
 namespace {
+
+std::string language_options(const std::string& family) {
+  LanguageTask task(family);
+  OptionTable table;
+  task.declare(table);
+  return "\n# Options of " + family + "\n\nWith `model.family = \"" + family +
+         "\"`: these in place of the sections model and data above.\n" + table.to_markdown();
+}
 
 /// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(OptionsPage, IsWhatTheProgramKnows) {
@@ -20,7 +29,7 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
       "# Options\n\nKeys of the TOML file by section. On the command line `--section.name VALUE` "
       "and "
       "`--name VALUE` are\nthe same; aliases are in brackets.\n" +
-      table.to_markdown();
+      table.to_markdown() + language_options("gpt2") + language_options("llama");
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);
   EXPECT_EQ(read_file(file), page)

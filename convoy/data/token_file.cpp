@@ -1,0 +1,130 @@
+#include "convoy/data/token_file.h"
+
+#include <arrow/api.h>
+#include <arrow/io/api.h>
+#include <parquet/arrow/reader.h>
+
+#include "convoy/base/error.h"
+#include "convoy/data/text_source.h"
+#include "convoy/data/tokenize.h"
+
+namespace convoy::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+template <class T>
+T taken(arrow::Result<T> result, const fs::path& file) {
+  if (result.ok()) return std::move(result).ValueUnsafe();
+  fail<FileError>("data", "cannot read {}: {}", file.string(), result.status().message());
+}
+
+void checked(const arrow::Status& status, const fs::path& file) {
+  if (!status.ok()) {
+    fail<FileError>("data", "cannot read {}: {}", file.string(), status.message());
+  }
+}
+
+std::unique_ptr<parquet::arrow::FileReader> open_parquet(const fs::path& file) {
+  auto input = taken(arrow::io::ReadableFile::Open(file.string()), file);
+  parquet::arrow::FileReaderBuilder builder;
+  try {
+    checked(builder.Open(std::move(input)), file);
+    builder.memory_pool(arrow::system_memory_pool());
+    return taken(builder.Build(), file);
+  } catch (const std::exception& error) {
+    fail<FileError>("data", "cannot read {}: {}", file.string(), error.what());
+  }
+}
+
+void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& file) {
+  const auto* lists = dynamic_cast<const arrow::ListArray*>(&array);
+  const auto* ids = lists == nullptr
+                        ? nullptr
+                        : dynamic_cast<const arrow::Int32Array*>(lists->values().get());
+  if (ids == nullptr || lists->null_count() > 0 || ids->null_count() > 0) {
+    fail<FileError>("data", "{}: column {} is {}; expected lists of int32 without nulls",
+                    file.string(), kIdsColumn, array.type()->ToString());
+  }
+  for (int64_t row = 0; row < lists->length(); ++row) {
+    const auto* begin = ids->raw_values() + lists->value_offset(row);
+    out.ids.insert(out.ids.end(), begin, begin + lists->value_length(row));
+    out.ends.push_back(static_cast<int64_t>(out.ids.size()));
+  }
+}
+
+/// Nothing when the file holds no ids.
+std::optional<TokenTexts> read_ids(const fs::path& file, const ProgressFn& progress) {
+  auto reader = open_parquet(file);
+  std::shared_ptr<arrow::Schema> schema;
+  checked(reader->GetSchema(&schema), file);
+  const int column = schema->GetFieldIndex(kIdsColumn);
+  const auto& metadata = schema->metadata();
+  if (column < 0 || metadata == nullptr || !metadata->Contains(kTokenizerKey)) return std::nullopt;
+  TokenTexts out;
+  out.fingerprint = taken(metadata->Get(kTokenizerKey), file);
+  const auto vocabulary = taken(metadata->Get(kVocabSizeKey), file);
+  out.vocab_size = std::atoi(vocabulary.c_str());
+  const int num_groups = reader->num_row_groups();
+  for (int group = 0; group < num_groups; ++group) {
+    std::shared_ptr<arrow::ChunkedArray> values;
+    checked(reader->RowGroup(group)->Column(column)->Read(&values), file);
+    for (const auto& chunk : values->chunks()) append_lists(*chunk, out, file);
+    if (progress) progress(group + 1, num_groups);
+  }
+  return out;
+}
+
+}  // namespace
+
+TokenTexts read_token_texts(const fs::path& file, const std::string& column,
+                            const std::optional<text::Tokenizer>& tokenizer,
+                            const ProgressFn& progress) {
+  if (file.extension() == ".parquet" && fs::is_regular_file(file)) {
+    if (auto ids = read_ids(file, progress)) {
+      if (tokenizer && tokenizer->fingerprint() != ids->fingerprint) {
+        fail<UsageError>("data",
+                         "{} was made with another tokenizer ({}) than this model's ({}); try "
+                         "convoy data tokenize with this one",
+                         file.string(), ids->fingerprint, tokenizer->fingerprint());
+      }
+      return std::move(*ids);
+    }
+  }
+  if (!tokenizer) {
+    fail<UsageError>("data",
+                     "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, or "
+                     "a file of convoy data tokenize",
+                     file.string());
+  }
+  TokenTexts out;
+  out.fingerprint = tokenizer->fingerprint();
+  out.vocab_size = tokenizer->vocab_size();
+  read_texts(
+      file, column,
+      [&](const TextBatch& batch) {
+        out.num_malformed += batch.num_malformed;
+        for (int64_t i = 0; i < batch.size(); ++i) {
+          out.num_malformed += static_cast<int64_t>(tokenizer->encode(batch.text(i), out.ids));
+          out.ends.push_back(static_cast<int64_t>(out.ids.size()));
+        }
+      },
+      progress);
+  return out;
+}
+
+std::vector<int64_t> cut_blocks(const TokenTexts& texts, int64_t first_text, int64_t end_text,
+                                int64_t texts_at_once, int64_t block_size) {
+  std::vector<int64_t> blocks;
+  const auto begin_of = [&](int64_t text) {
+    return text == 0 ? 0 : texts.ends[static_cast<size_t>(text - 1)];
+  };
+  const int64_t step = texts_at_once > 0 ? texts_at_once : std::max<int64_t>(1, end_text - first_text);
+  for (int64_t text = first_text; text < end_text; text += step) {
+    const int64_t end = begin_of(std::min(end_text, text + step));
+    for (int64_t at = begin_of(text); at + block_size <= end; at += block_size) blocks.push_back(at);
+  }
+  return blocks;
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/progress.h"
+#include "convoy/text/tokenizer.h"
+
+namespace convoy::data {
+
+/// The ids of some texts, one after the other: 4 bytes a token.
+struct TokenTexts {
+  std::vector<int32_t> ids;
+  std::vector<int64_t> ends;  ///< of each text in `ids`
+  std::string fingerprint;    ///< of the tokenizer
+  int32_t vocab_size = 0;
+  int64_t num_malformed = 0;  ///< places that were not UTF-8 and became U+FFFD
+
+  int64_t size() const { return static_cast<int64_t>(ends.size()); }
+};
+
+/// Reads what `convoy data tokenize` wrote, or tokenizes `.txt`, `.jsonl` or a Parquet column of text
+/// with `tokenizer`. Throws FileError; UsageError when ids are of another tokenizer, or there is
+/// none for a text.
+TokenTexts read_token_texts(const std::filesystem::path& file, const std::string& column,
+                            const std::optional<text::Tokenizer>& tokenizer,
+                            const ProgressFn& progress = {});
+
+/// Where a block of ids begins, for each block; all are `block_size` long.
+///
+/// Of a whole number `texts_at_once` of texts each, neighbours are joined and cut into blocks; what
+/// is left over is dropped, as Hugging Face's run_clm does with 1,000. 0 joins all.
+std::vector<int64_t> cut_blocks(const TokenTexts& texts, int64_t first_text, int64_t end_text,
+                                int64_t texts_at_once, int64_t block_size);
+
+}  // namespace convoy::data

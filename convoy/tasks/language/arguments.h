@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/base/options.h"
+
+namespace convoy::tasks {
+
+/// `[data]` of a language model: Hugging Face's run_clm by its names.
+struct LanguageData {
+  std::string train, valid;
+  std::string tokenizer;
+  std::string column = "text";
+  std::string grouping = "run_clm";
+  int64_t block_size = 0;
+  double validation_split_percentage = 5;
+  int64_t random_tokens = 0;
+
+  void declare(OptionTable& table);
+};
+
+}  // namespace convoy::tasks

@@ -1,0 +1,28 @@
+#include "convoy/tasks/language/scorer.h"
+
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+namespace convoy::tasks {
+
+LanguageScorer::LanguageScorer() : sums_(at::zeros({2}, at::kLong)) {}
+
+void LanguageScorer::add(const nn::Bundle& out) {
+  auto* sums = sums_.data_ptr<int64_t>();
+  sums[0] += out.at("correct").item<int64_t>();
+  sums[1] += out.at("count").item<int64_t>();
+}
+
+void LanguageScorer::reduce(const comm::Group& group) {
+  group.all_reduce(sums_, comm::ReduceOp::Sum, "reduce metrics");
+}
+
+std::map<std::string, double> LanguageScorer::values(const std::string& prefix, double loss) const {
+  const auto* sums = sums_.data_ptr<int64_t>();
+  const auto targets = static_cast<double>(std::max<int64_t>(1, sums[1]));
+  return {{prefix + "perplexity", std::exp(loss)},
+          {prefix + "accuracy", static_cast<double>(sums[0]) / targets}};
+}
+
+}  // namespace convoy::tasks

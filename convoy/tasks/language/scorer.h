@@ -1,0 +1,22 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include "convoy/train/scorer.h"
+
+namespace convoy::tasks {
+
+/// `<prefix>perplexity`, exp of the loss, and `<prefix>accuracy`, the part of the targets that had
+/// the best score.
+class LanguageScorer : public train::Scorer {
+ public:
+  LanguageScorer();
+  void add(const nn::Bundle& out) override;
+  void reduce(const comm::Group& group) override;
+  std::map<std::string, double> values(const std::string& prefix, double loss) const override;
+
+ private:
+  at::Tensor sums_;  // right ones, targets
+};
+
+}  // namespace convoy::tasks

@@ -1,0 +1,212 @@
+#include "convoy/tasks/language/task.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/tasks/language/dataset.h"
+#include "convoy/tasks/language/scorer.h"
+
+namespace convoy::tasks {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kMostPositions = 1024;  // of a block where nobody says
+constexpr int64_t kTextsAtOnce = 1000;    // as run_clm maps them
+
+Json config_of(const fs::path& folder) {
+  const auto path = (folder / "config.json").string();
+  return parse_json(read_file(path), path);
+}
+
+}  // namespace
+
+LanguageTask::LanguageTask(std::string family)
+    : family_(std::move(family)), config_(models::make_causal_config(family_)) {}
+
+void LanguageTask::declare(OptionTable& table) {
+  table.add("model", "family", family_, "kind of model; its other options are Hugging Face's config keys")
+      .choice(models::causal_families())
+      .alias("model_type");
+  table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
+      .alias("model_name_or_path")
+      .path();
+  models::declare_options(table, "model", config_->fields());
+  data_.declare(table);
+}
+
+void LanguageTask::read_config(const fs::path& folder) {
+  const auto path = (folder / "config.json").string();
+  auto read = models::read_causal_config(parse_json(read_file(path), path), path);
+  // The options of the table point into config_, so it stays where it is.
+  auto from = read->fields(), to = config_->fields();
+  for (size_t i = 0; i < to.size(); ++i) {
+    std::visit(
+        [&](auto* target) { *target = *std::get<decltype(target)>(from[i].value); }, to[i].value);
+  }
+}
+
+void LanguageTask::settle(OptionTable& table) {
+  if (!start_.empty()) {
+    const fs::path folder = start_;
+    if (!fs::exists(folder / "config.json")) {
+      fail<UsageError>("tasks",
+                       "model.start = {} is no folder with config.json and model.safetensors; names "
+                       "of models on a hub are not fetched: download it, then give its folder",
+                       start_);
+    }
+    // What was asked for wins over what the folder says.
+    std::vector<std::pair<std::string, std::string>> asked;
+    for (const auto& option : table.options()) {
+      if (option.section != "model" || option.source.empty()) continue;
+      auto value = option.toml();
+      if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+      asked.emplace_back(option.key(), value);
+    }
+    read_config(folder);
+    for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);
+  }
+  tokenizer_ = find_tokenizer();
+  if (tokenizer_ && start_.empty() && table.find("model.vocab_size")->source.empty()) {
+    table.set("model.vocab_size", std::to_string(tokenizer_->vocab_size()), "the tokenizer");
+  }
+  if (tokenizer_ && tokenizer_->vocab_size() > config_->num_ids()) {
+    fail<UsageError>("tasks",
+                     "the tokenizer has {} ids, the model's vocab_size is {}; try the model's own "
+                     "tokenizer, or a larger vocab_size",
+                     tokenizer_->vocab_size(), config_->num_ids());
+  }
+  if (data_.block_size > config_->max_length()) {
+    fail<UsageError>("data", "block_size = {} is beyond the model's {} positions; try a smaller one",
+                     data_.block_size, config_->max_length());
+  }
+  if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
+    fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
+  }
+  config_->check();
+}
+
+std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
+  if (!data_.tokenizer.empty()) return text::Tokenizer::load(data_.tokenizer);
+  for (const fs::path& folder : {opened_, opened_ / "..", fs::path(start_)}) {
+    if (folder.empty() || folder == "..") continue;
+    for (const char* file : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+      if (fs::exists(folder / file)) return text::Tokenizer::load(folder);
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t LanguageTask::block_size() const {
+  return data_.block_size > 0 ? data_.block_size : std::min(kMostPositions, config_->max_length());
+}
+
+std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
+  auto texts = std::make_shared<data::TokenTexts>(
+      data::read_token_texts(file, data_.column, tokenizer_));
+  for (const int32_t id : texts->ids) {
+    if (id >= 0 && id < config_->num_ids()) continue;
+    fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
+                     config_->num_ids());
+  }
+  return texts;
+}
+
+std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data::TokenTexts> texts,
+                                                     int64_t first_text, int64_t end_text,
+                                                     const std::string& file) const {
+  auto cut = data::cut_blocks(*texts, first_text, end_text,
+                              data_.grouping == "run_clm" ? kTextsAtOnce : 0, block_size());
+  if (cut.empty()) {
+    fail<UsageError>("data",
+                     "{} gives no block: {} texts from {} on hold fewer than {} tokens; try a "
+                     "smaller --block_size, or --grouping stream",
+                     file, end_text - first_text, first_text, block_size());
+  }
+  return make_block_dataset(std::move(texts), std::move(cut), block_size());
+}
+
+int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
+  if (!data_.valid.empty()) return 0;
+  return static_cast<int64_t>(
+      std::nearbyint(static_cast<double>(texts.size()) * data_.validation_split_percentage / 100));
+}
+
+Run LanguageTask::make_run() {
+  Run out;
+  // The blocks copy what they need of the config.
+  out.factory = [config = config_->to_json()] {
+    return models::read_causal_config(config, "the model's config")->make_blocks();
+  };
+  out.scorer = [] { return std::make_unique<LanguageScorer>(); };
+  return out;
+}
+
+Run LanguageTask::prepare() {
+  auto out = make_run();
+  if (data_.random_tokens > 0) {
+    auto texts = std::make_shared<data::TokenTexts>(
+        random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
+    out.train_data = make_block_dataset(
+        texts, data::cut_blocks(*texts, 0, 1, 0, block_size()), block_size());
+    return out;
+  }
+  if (data_.train.empty()) {
+    fail<UsageError>("data", "there is no training text; try --data.train FILE");
+  }
+  auto texts = read(data_.train);
+  const int64_t held_out = num_held_out(*texts);
+  out.train_data = blocks(texts, held_out, texts->size(), data_.train);
+  if (!data_.valid.empty()) {
+    out.valid_data = evaluation_data(data_.valid).data;
+  } else if (held_out > 0) {
+    out.valid_data = blocks(texts, 0, held_out, data_.train);
+  }
+  out.files.config = config_->to_json();
+  if (tokenizer_) out.files.copies = tokenizer_->files();
+  for (const auto& input : {data_.train, data_.valid, start_}) {
+    if (!input.empty()) out.files.inputs.push_back(input);
+  }
+  if (!start_.empty()) {
+    out.fill = [folder = fs::path(start_), layout = config_->layout()](parallel::Replica& replica) {
+      checkpoint::load_weights(folder, replica, layout);
+    };
+  }
+  return out;
+}
+
+Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
+  if (!fs::exists(folder / "config.json")) {
+    const auto latest = checkpoint::latest_checkpoint(folder);
+    fail<UsageError>("tasks",
+                     "{} holds no trained model; expected config.json and model.safetensors{}",
+                     folder.string(),
+                     latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
+  }
+  opened_ = folder;
+  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
+  read_config(folder);
+  return make_run();
+}
+
+NamedData LanguageTask::evaluation_data(const std::string& where) {
+  if (!tokenizer_) tokenizer_ = find_tokenizer();
+  const auto& file = where.empty() ? data_.valid : where;
+  if (!file.empty()) {
+    auto texts = read(file);
+    return {file, blocks(texts, 0, texts->size(), file)};
+  }
+  if (data_.train.empty()) return {};
+  auto texts = read(data_.train);
+  const int64_t held_out = num_held_out(*texts);
+  if (held_out == 0) return {};
+  return {fmt::format("the first {} texts of {}", held_out, data_.train),
+          blocks(texts, 0, held_out, data_.train)};
+}
+
+}  // namespace convoy::tasks

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convoy/data/token_file.h"
+#include "convoy/models/causal.h"
+#include "convoy/tasks/language/arguments.h"
+#include "convoy/tasks/task.h"
+#include "convoy/text/tokenizer.h"
+
+namespace convoy::tasks {
+
+/// Trains a causal language model on text: the next token of each.
+class LanguageTask : public Task {
+ public:
+  /// `family`: of models::causal_families().
+  explicit LanguageTask(std::string family);
+
+  void declare(OptionTable& table) override;
+  void settle(OptionTable& table) override;
+  Run prepare() override;
+  Run open(const std::filesystem::path& folder, OptionTable& table) override;
+  NamedData evaluation_data(const std::string& where) override;
+
+ private:
+  void read_config(const std::filesystem::path& folder);
+  Run make_run();
+  std::optional<text::Tokenizer> find_tokenizer() const;
+  std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
+  std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
+                                         int64_t first_text, int64_t end_text,
+                                         const std::string& file) const;
+  /// Texts of the training file that are held out for evaluation.
+  int64_t num_held_out(const data::TokenTexts& texts) const;
+  int64_t block_size() const;
+
+  std::string family_;
+  std::string start_;  // folder of a pretrained model
+  std::unique_ptr<models::CausalConfig> config_;
+  LanguageData data_;
+  std::optional<text::Tokenizer> tokenizer_;
+  std::filesystem::path opened_;  // folder of a run
+};
+
+}  // namespace convoy::tasks

@@ -1,0 +1,93 @@
+#include <cmath>
+
+#include "tests/cli/command_testing.h"
+
+namespace convoy {
+namespace {
+
+/// Trains on lines of words that follow each other in a ring, so there is something to learn.
+class LanguageCommand : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", lines;
+    for (int i = 0; i < 20; ++i) vocabulary += "w" + std::to_string(i) + "\n";
+    for (int line = 0; line < 400; ++line) {
+      for (int i = 0; i < 8; ++i) lines += "w" + std::to_string((line * 7 + i * 3) % 20) + " ";
+      lines += "\n";
+    }
+    write_file(folder_ / "words/vocab.txt", vocabulary);
+    write_file(folder_ / "text.txt", lines);
+  }
+
+  static constexpr const char* kTiny =
+      " --data.train text.txt --data.tokenizer words --block_size 16 --learning_rate 1e-2"
+      " --logging_steps 20 ";
+  static constexpr const char* kGpt2 =
+      " --family gpt2 --n_embd 16 --n_layer 2 --n_head 2 --n_positions 32 ";
+  static constexpr const char* kLlama =
+      " --model_type llama --hidden_size 16 --intermediate_size 32 --num_hidden_layers 2"
+      " --num_attention_heads 4 --num_key_value_heads 2 --max_position_embeddings 32 ";
+
+  double last(const char* file, const char* key) const { return json(file).at(key).get<double>(); }
+};
+
+TEST_F(LanguageCommand, BothFamiliesLearnAndAreEvaluatedAsTheyWereTrained) {
+  for (const char* family : {kGpt2, kLlama}) {
+    ASSERT_EQ(run(std::string("train") + family + kTiny +
+                  "--max_steps 120 --output_dir out --overwrite_output_dir"),
+              0)
+        << output_;
+    expect("perplexity");
+    const double loss = last("out/eval_results.json", "eval_loss");
+    EXPECT_LT(loss, 1.0) << "log(25) is 3.2";
+    EXPECT_GT(last("out/eval_results.json", "eval_accuracy"), 0.6);
+    EXPECT_NEAR(last("out/eval_results.json", "eval_perplexity"), std::exp(loss), 1e-6);
+    EXPECT_TRUE(fs::exists(folder_ / "out/vocab.txt")) << "the tokenizer stays with its model";
+    ASSERT_EQ(shell("$convoy eval out --json > again.json"), 0) << output_;
+    EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), loss);
+    EXPECT_EQ(json("out/config.json").at("vocab_size"), 25);
+  }
+}
+
+TEST_F(LanguageCommand, RanksGiveWhatAccumulationGives) {
+  const std::string base = std::string("train") + kGpt2 + kTiny + "--max_steps 12 ";
+  ASSERT_EQ(run(base + "--gradient_accumulation_steps 2 --output_dir one"), 0) << output_;
+  ASSERT_EQ(run(base + "--nproc 2 --output_dir two"), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "one/model.safetensors"),
+            read_file(folder_ / "two/model.safetensors"));
+}
+
+TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 60 --output_dir out"), 0);
+  const double before = last("out/eval_results.json", "eval_loss");
+  ASSERT_EQ(run("train --model_name_or_path out --data.train text.txt --block_size 16 --max_steps 1 "
+                "--learning_rate 0 --output_dir more"),
+            0)
+      << output_;
+  EXPECT_DOUBLE_EQ(last("more/eval_results.json", "eval_loss"), before);
+  ASSERT_EQ(run("train --model_name_or_path gpt2 --family gpt2 --data.train text.txt"), 2);
+  expect("names of models on a hub are not fetched");
+}
+
+TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
+  const std::string base = std::string("train") + kGpt2;
+  EXPECT_EQ(run("train --family gpt3 --data.train text.txt"), 2);
+  expect("model family 'gpt3' is unknown; expected one of session, gpt2, llama");
+  EXPECT_EQ(run(base + "--data.train text.txt"), 2);
+  expect("is text, and there is no tokenizer for it");
+  EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --block_size 64"), 2);
+  expect("block_size = 64 is beyond the model's 32 positions");
+  EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --vocab_size 10"), 2);
+  expect("the tokenizer has 25 ids, the model's vocab_size is 10");
+  EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --d_model 8"), 2);
+  expect("unknown option --d_model");
+  write_file(folder_ / "short.txt", "w1 w2\n");
+  EXPECT_EQ(run(base + "--data.train short.txt --data.tokenizer words"), 2);
+  expect("gives no block");
+  EXPECT_EQ(run(base + "--n_head 3" + kTiny), 2);
+  expect("n_head");
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,67 @@
+#include "convoy/data/token_file.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/data/tokenize.h"
+
+namespace convoy::data {
+namespace {
+namespace fs = std::filesystem;
+
+class TokenFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = unique_folder("convoy-token-file");
+    write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\n");
+    write_file(folder_ / "text.txt", "a b\n\nc d a\nb\n");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+};
+
+TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
+  const auto tokenizer = text::Tokenizer::load(folder_ / "vocab.txt");
+  const auto direct = read_token_texts(folder_ / "text.txt", "text", tokenizer);
+  TokenizeOptions options;
+  options.inputs = {folder_ / "text.txt"};
+  options.tokenizer = folder_ / "vocab.txt";
+  options.output = folder_ / "ids.parquet";
+  tokenize(options);
+  const auto ids = read_token_texts(folder_ / "ids.parquet", "text", std::nullopt);
+  EXPECT_EQ(direct.ids, (std::vector<int32_t>{2, 5, 6, 3, 2, 3, 2, 7, 8, 5, 3, 2, 6, 3}));
+  EXPECT_EQ(ids.ids, direct.ids);
+  EXPECT_EQ(ids.ends, (std::vector<int64_t>{4, 6, 11, 14}));
+  EXPECT_EQ(ids.ends, direct.ends);
+  EXPECT_EQ(ids.fingerprint, direct.fingerprint);
+  EXPECT_EQ(ids.vocab_size, 9);
+}
+
+TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {
+  TokenizeOptions options;
+  options.inputs = {folder_ / "text.txt"};
+  options.tokenizer = folder_ / "vocab.txt";
+  options.output = folder_ / "ids.parquet";
+  tokenize(options);
+  write_file(folder_ / "other/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nb\na\n");
+  const auto other = text::Tokenizer::load(folder_ / "other/vocab.txt");
+  EXPECT_THROW(read_token_texts(folder_ / "ids.parquet", "text", other), UsageError);
+  EXPECT_THROW(read_token_texts(folder_ / "text.txt", "text", std::nullopt), UsageError);
+}
+
+TEST(CutBlocks, JoinsSoManyTextsAndDropsTheRest) {
+  TokenTexts texts;
+  texts.ids.resize(23);
+  texts.ends = {3, 7, 8, 15, 23};
+  using Blocks = std::vector<int64_t>;
+  EXPECT_EQ(cut_blocks(texts, 0, 5, 0, 5), (Blocks{0, 5, 10, 15}));
+  EXPECT_EQ(cut_blocks(texts, 0, 5, 2, 5), (Blocks{0, 7, 15}))
+      << "7 tokens, 8, and 8: each gives a block and drops its rest";
+  EXPECT_EQ(cut_blocks(texts, 3, 5, 0, 5), (Blocks{8, 13, 18}));
+  EXPECT_TRUE(cut_blocks(texts, 0, 1, 0, 5).empty());
+}
+
+}  // namespace
+}  // namespace convoy::data
