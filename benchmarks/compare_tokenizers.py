@@ -2,7 +2,7 @@
 """Compares `convoy data tokenize` with Hugging Face's tokenizers and SentencePiece: every id, and
 the speed of one thread.
 
-  benchmarks/tokenizers.py [MEGABYTES] [NAME...]     names as in data/tokenizers
+  benchmarks/compare_tokenizers.py [MEGABYTES] [NAME...]     names as in data/tokenizers
 
 Needs scripts/fetch_tokenizers.py, and a Python with tokenizers, sentencepiece and pyarrow. The text
 is what a Debian machine has: manuals (also Chinese, Japanese, Russian, ...), headers, Python and Perl
@@ -24,10 +24,11 @@ import pyarrow.parquet
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "data" / "tokenizers"
-PATTERNS = ["/usr/share/man/ja/**/*.gz", "/usr/share/man/ru/**/*.gz", "/usr/share/man/zh_CN/**/*.gz",
+# The scarce first: what one lacks the next ones give.
+PATTERNS = ["/usr/share/man/zh_*/**/*.gz", "/usr/share/man/ja/**/*.gz", "/usr/share/man/ru/**/*.gz",
+            "/usr/share/doc/**/*.md*", "/usr/share/doc/**/*.gz", "/usr/share/doc/**/copyright",
             "/usr/share/man/[a-z][a-z]/man*/*.gz", "/usr/share/man/man*/*.gz",
-            "/usr/include/**/*.h", "/usr/lib/python3*/**/*.py", "/usr/share/perl/**/*.p[lm]",
-            "/usr/share/doc/**/*.md*", "/usr/share/doc/**/*.gz", "/usr/share/doc/**/copyright"]
+            "/usr/share/perl/**/*.p[lm]", "/usr/lib/python3*/**/*.py", "/usr/include/**/*.h"]
 MAX_CHARACTERS = 100_000
 
 
@@ -46,21 +47,20 @@ def documents(megabytes):
         for begin in range(0, len(text), MAX_CHARACTERS):
             size += len(text[begin:begin + MAX_CHARACTERS].encode())
             yield text[begin:begin + MAX_CHARACTERS]
-    share = (megabytes * 1e6 - size) / len(PATTERNS)
-    for pattern in PATTERNS:
-        files, taken = sorted(glob.glob(pattern, recursive=True)), 0
-        order.shuffle(files)
+    for left, pattern in zip(range(len(PATTERNS), 0, -1), PATTERNS):
+        files, share, taken = glob.glob(pattern, recursive=True), (megabytes * 1e6 - size) / left, 0
+        order.shuffle(files := sorted(files))
         for file in files:
             if taken > share:
                 break
             try:
                 with (gzip.open if file.endswith(".gz") else open)(file, "rb") as stream:
-                    text = stream.read(4 * MAX_CHARACTERS).decode("utf-8")
+                    text = stream.read().decode("utf-8")[:MAX_CHARACTERS]
             except (OSError, EOFError, UnicodeDecodeError):
                 continue
-            text = text[:MAX_CHARACTERS]
             taken += len(text.encode())
             yield text
+        size += taken
 
 
 def main():
