@@ -38,7 +38,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 void fuse(Tokens& tokens) {
   std::string all;
   for (const std::string& token : tokens) all += token;
-  tokens.assign(1, std::move(all));
+  tokens.clear();
+  tokens.push_back(std::move(all));
 }
 
 void decode_byte_level(Tokens& tokens) {

@@ -1,5 +1,7 @@
 #include "convoy/text/load.h"
 
+#include <optional>
+
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 
@@ -45,12 +47,19 @@ fs::path merges_of(const fs::path& vocabulary) {
   return merges;
 }
 
+/// The id of a token that a family of models has by default.
+std::optional<int32_t> id_of(const Parts& parts, std::string_view token) {
+  const int32_t id = parts.vocabulary.find(token);
+  return id == Vocabulary::kNone ? std::nullopt : std::optional(id);
+}
+
 Parts read(const fs::path& file, const Part& config) {
   const std::string name = file.string();
   if (file.filename() == "merges.txt") return read(file.parent_path() / "vocab.json", config);
   if (file.extension() == ".txt") {
     Parts parts = parts_of_json(json_of_word_list(read_file(file), name, config), name);
     parts.files = {file};
+    parts.special_ids.pad = id_of(parts, "[PAD]");
     return parts;
   }
   if (file.filename() == "vocab.json") {
@@ -58,6 +67,8 @@ Parts read(const fs::path& file, const Part& config) {
     Parts parts = parts_of_json(
         json_of_merges(read_file(file), name, read_file(merges), merges.string(), config), name);
     parts.files = {file, merges};
+    const auto end = id_of(parts, "<|endoftext|>");
+    parts.special_ids = {.bos = end, .eos = end, .pad = {}, .unk = end};
     return parts;
   }
   const std::string bytes = read_file(file);
@@ -85,17 +96,21 @@ Parts load_parts(const fs::path& path) {
     fail<FileError>("text", "there is no tokenizer {}; expected a folder or a file of one",
                     path.string());
   }
-  const fs::path config_file = file.parent_path() / "tokenizer_config.json";
-  const bool has_config = is_file(config_file);
-  const Json config =
-      has_config ? parse_json(read_file(config_file), config_file.string()) : Json::object();
-  const Part config_part(config, config_file.string() + ": ");
-  config_part.expect_flat();
-  Parts parts = read(file, config_part);
-  read_special_ids(config_part, parts.vocabulary, parts.special_ids);
-  if (has_config) parts.files.push_back(config_file);
-  const fs::path map = file.parent_path() / "special_tokens_map.json";
-  if (is_file(map)) parts.files.push_back(map);
+  // The newer file of the two has the last word.
+  const fs::path settings[] = {file.parent_path() / "special_tokens_map.json",
+                               file.parent_path() / "tokenizer_config.json"};
+  Json contents[] = {Json::object(), Json::object()};
+  for (int i = 0; i < 2; ++i) {
+    if (!is_file(settings[i])) continue;
+    contents[i] = parse_json(read_file(settings[i]), settings[i].string());
+    Part(contents[i], settings[i].string() + ": ").expect_flat();
+  }
+  Parts parts = read(file, Part(contents[1], settings[1].string() + ": "));
+  for (int i = 0; i < 2; ++i) {
+    read_special_ids(Part(contents[i], settings[i].string() + ": "), parts.vocabulary,
+                     parts.special_ids);
+    if (is_file(settings[i])) parts.files.push_back(settings[i]);
+  }
   return parts;
 }
 

@@ -63,6 +63,32 @@ TEST(Load, ReadsATokenizerJson) {
   EXPECT_EQ(tokenizer.decode(ids, false), "abc <end>");
 }
 
+TEST(Load, KnowsSpecialTokensOfFilesThatDoNotNameThem) {
+  const Folder gpt2;
+  gpt2.write("vocab.json", R"({"a": 0, "<|endoftext|>": 1, "b": 2})");
+  gpt2.write("merges.txt", "#version: 0.2\n");
+  SpecialIds ids = Tokenizer::load(gpt2.path()).special_ids();
+  EXPECT_EQ(ids.bos, 1);
+  EXPECT_EQ(ids.eos, 1);
+  EXPECT_EQ(ids.pad, std::nullopt);
+  gpt2.write("special_tokens_map.json", R"({"pad_token": "b", "eos_token": {"content": "a"}})");
+  gpt2.write("tokenizer_config.json", R"({"eos_token": "b", "add_bos_token": true})");
+  const Tokenizer tokenizer = Tokenizer::load(gpt2.path());
+  EXPECT_EQ(tokenizer.special_ids().eos, 2);
+  EXPECT_EQ(tokenizer.special_ids().pad, 2);
+  EXPECT_THAT(ids_of(tokenizer, "ab<|endoftext|>"), ElementsAre(1, 0, 2, 1));
+  EXPECT_THAT(ids_of(tokenizer, "ab", false), ElementsAre(0, 2));
+
+  const Folder bert;
+  bert.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nlow\n##er\n");
+  const Tokenizer words = Tokenizer::load(bert.path());
+  EXPECT_EQ(words.special_ids().pad, 0);
+  EXPECT_EQ(words.special_ids().unk, 1);
+  EXPECT_THAT(ids_of(words, "LOWER slow"), ElementsAre(2, 4, 5, 1, 3));
+  bert.write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_THAT(ids_of(Tokenizer::load(bert.path()), "LOWER low"), ElementsAre(2, 1, 4, 3));
+}
+
 TEST(Load, FingerprintsTellWhatGivesOtherIds) {
   const auto fingerprint = [](const Json& json) {
     const Folder folder;
