@@ -184,9 +184,9 @@ class Matching {
     }
     const auto& entry = file_.entry(found->second);
     if (!fits(entry.dtype, tensor.scalar_type())) {
-      wrong_.push_back(fmt::format("{} is {}; expected {}", found->second, entry.dtype,
-                                   tensor.is_floating_point() ? "F32, F16 or BF16"
-                                                              : "whole numbers"));
+      wrong_.push_back(
+          fmt::format("{} is {}; expected {}", found->second, entry.dtype,
+                      tensor.is_floating_point() ? "F32, F16 or BF16" : "whole numbers"));
     } else if (entry.shape != tensor.sizes().vec()) {
       wrong_.push_back(fmt::format("{} is [{}] instead of [{}]", found->second,
                                    fmt::join(entry.shape, ", "), fmt::join(tensor.sizes(), ", ")));

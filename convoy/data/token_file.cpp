@@ -39,9 +39,8 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet(const fs::path& file) {
 
 void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& file) {
   const auto* lists = dynamic_cast<const arrow::ListArray*>(&array);
-  const auto* ids = lists == nullptr
-                        ? nullptr
-                        : dynamic_cast<const arrow::Int32Array*>(lists->values().get());
+  const auto* ids =
+      lists == nullptr ? nullptr : dynamic_cast<const arrow::Int32Array*>(lists->values().get());
   if (ids == nullptr || lists->null_count() > 0 || ids->null_count() > 0) {
     fail<FileError>("data", "{}: column {} is {}; expected lists of int32 without nulls",
                     file.string(), kIdsColumn, array.type()->ToString());
@@ -92,10 +91,11 @@ TokenTexts read_token_texts(const fs::path& file, const std::string& column,
     }
   }
   if (!tokenizer) {
-    fail<UsageError>("data",
-                     "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, or "
-                     "a file of convoy data tokenize",
-                     file.string());
+    fail<UsageError>(
+        "data",
+        "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, or "
+        "a file of convoy data tokenize",
+        file.string());
   }
   TokenTexts out;
   out.fingerprint = tokenizer->fingerprint();
@@ -119,10 +119,12 @@ std::vector<int64_t> cut_blocks(const TokenTexts& texts, int64_t first_text, int
   const auto begin_of = [&](int64_t text) {
     return text == 0 ? 0 : texts.ends[static_cast<size_t>(text - 1)];
   };
-  const int64_t step = texts_at_once > 0 ? texts_at_once : std::max<int64_t>(1, end_text - first_text);
+  const int64_t step =
+      texts_at_once > 0 ? texts_at_once : std::max<int64_t>(1, end_text - first_text);
   for (int64_t text = first_text; text < end_text; text += step) {
     const int64_t end = begin_of(std::min(end_text, text + step));
-    for (int64_t at = begin_of(text); at + block_size <= end; at += block_size) blocks.push_back(at);
+    for (int64_t at = begin_of(text); at + block_size <= end; at += block_size)
+      blocks.push_back(at);
   }
   return blocks;
 }

@@ -22,9 +22,9 @@ struct TokenTexts {
   int64_t size() const { return static_cast<int64_t>(ends.size()); }
 };
 
-/// Reads what `convoy data tokenize` wrote, or tokenizes `.txt`, `.jsonl` or a Parquet column of text
-/// with `tokenizer`. Throws FileError; UsageError when ids are of another tokenizer, or there is
-/// none for a text.
+/// Reads what `convoy data tokenize` wrote, or tokenizes `.txt`, `.jsonl` or a Parquet column of
+/// text with `tokenizer`. Throws FileError; UsageError when ids are of another tokenizer, or there
+/// is none for a text.
 TokenTexts read_token_texts(const std::filesystem::path& file, const std::string& column,
                             const std::optional<text::Tokenizer>& tokenizer,
                             const ProgressFn& progress = {});

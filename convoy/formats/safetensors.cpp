@@ -36,7 +36,7 @@ class Mapping {
     if (fd < 0) {
       fail<FileError>("formats", "cannot open {}: {}", path.string(), std::strerror(errno));
     }
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
       ::close(fd);
       fail<FileError>("formats", "{} is not a regular file; expected a safetensors file",

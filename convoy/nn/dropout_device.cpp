@@ -65,7 +65,8 @@ at::Tensor lines_of(at::IntArrayRef inner, at::IntArrayRef bounds, at::IntArrayR
   const auto first = [&](size_t dim) { return origin.empty() ? 0 : origin[dim]; };
   auto lines = at::full({}, inner.empty() ? 0 : first(0), options);
   for (size_t dim = 0; dim + 1 < inner.size(); ++dim) {
-    lines = (lines.unsqueeze(-1) + at::arange(inner[dim], options)) * bounds[dim + 1] + first(dim + 1);
+    lines =
+        (lines.unsqueeze(-1) + at::arange(inner[dim], options)) * bounds[dim + 1] + first(dim + 1);
   }
   return lines.unsqueeze(-1);
 }
@@ -101,8 +102,7 @@ Compiler& compiler() {
 /// Nothing where the kernel cannot be compiled.
 std::optional<at::Tensor> mask_by_kernel(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                          at::IntArrayRef origin, const at::Tensor& samples,
-                                         const MaskStream& stream,
-                                         at::Device device) {
+                                         const MaskStream& stream, at::Device device) {
   auto& torchs = compiler();
   const std::lock_guard lock(torchs.mutex);
   if (torchs.run == nullptr || torchs.failed) return std::nullopt;
@@ -163,19 +163,18 @@ at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntA
   const int64_t row_size = c10::multiply_integers(inner);
   // Lines that follow each other without a gap are one.
   const bool whole = origin.empty() && (inner.size() < 2 || inner.slice(1) == bounds.slice(1));
-  const auto lines =
-      whole ? at::zeros({1, 1}, options) : lines_of(inner, bounds, origin, options).reshape({-1, 1});
+  const auto lines = whole ? at::zeros({1, 1}, options)
+                           : lines_of(inner, bounds, origin, options).reshape({-1, 1});
   const int64_t length = whole ? row_size : line;
   const int64_t num_chunks = (length + (whole ? 1 : 2) * (kChunk - 1)) / kChunk;
   const auto chunk = lines.floor_divide(kChunk) + at::arange(num_chunks, options);
   const auto counter = (chunk.unsqueeze(-1) * kLanes + at::arange(kLanes, options))
                            .unsqueeze(0);  // [1, lines, chunks, lanes]
   const auto rows = comm::upload(samples, device).view({-1, 1, 1, 1});
-  const auto words =
-      philox_steps({counter.bitwise_and(kWord), rows.bitwise_and(kWord),
-                    at::bitwise_right_shift(rows, 32).bitwise_and(kWord),
-                    at::bitwise_right_shift(counter, 32).bitwise_and(kWord)},
-                   stream.key);
+  const auto words = philox_steps({counter.bitwise_and(kWord), rows.bitwise_and(kWord),
+                                   at::bitwise_right_shift(rows, 32).bitwise_and(kWord),
+                                   at::bitwise_right_shift(counter, 32).bitwise_and(kWord)},
+                                  stream.key);
   std::vector<at::Tensor> halves;
   for (const auto& word : words) {
     halves.push_back(word.bitwise_and(0xFFFF));

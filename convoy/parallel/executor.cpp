@@ -60,7 +60,8 @@ struct Executor::Pass {
   std::set<std::pair<int64_t, int64_t>> recomputed{};  // (block, micro-batch)
   std::vector<comm::Group::Handle> handles{};
   /// Loss, targets, and a word of each rank: 1 for a loss that is not finite, and twice the signal
-  /// that asked it to stop; then the step that each rank makes. They stay on the device until clip() reads them with the norm.
+  /// that asked it to stop; then the step that each rank makes. They stay on the device until
+  /// clip() reads them with the norm.
   at::Tensor totals{};
   StepResult result{};
   double divisor = 1;

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <random>
 
 #include "convoy/base/error.h"
 #include "convoy/shm/cores.h"
@@ -16,7 +18,7 @@ namespace convoy::shm {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x31'79'6f'76'6e'6f'63;  // "convoy1"
+constexpr uint64_t kMagic = 0x32'79'6f'76'6e'6f'63;  // "convoy2"
 
 enum AbortState : uint32_t { kRunning, kWriting, kAborted };
 
@@ -34,6 +36,20 @@ static_assert(sizeof(Header) <= kHeaderBytes);
 
 size_t round_to_page(size_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
+}
+
+/// Tells this process from all others, also of other containers, where its number may be another's.
+uint64_t process_key() {
+  static std::mutex mutex;
+  static pid_t process = 0;
+  static uint64_t key = 0;
+  const std::lock_guard lock(mutex);
+  if (process != ::getpid()) {  // a fork is another process
+    process = ::getpid();
+    std::random_device random;
+    key = uint64_t{random()} << 32 | random();
+  }
+  return key;
 }
 
 /// A record lock on the byte of a rank: the kernel takes it away when the process ends.
@@ -115,13 +131,16 @@ void Segment::enter(int rank) {
                              rank);
   }
   rank_ = rank;
+  area(rank).process_key = process_key();
   area(rank).process = ::getpid();
   publish_activity(area(rank).activity.data());
 }
 
 bool Segment::is_alive(int rank) const {
-  // A process's own locks are invisible to it; before another entered nobody can tell.
-  if (fd_ < 0 || rank == rank_ || area(rank).process == 0) return true;
+  // A process's own locks, those of ranks that are threads of it, are invisible to it; before
+  // another entered nobody can tell.
+  const auto& other = area(rank);
+  if (fd_ < 0 || other.process == 0 || other.process_key == process_key()) return true;
   auto lock = lock_of(rank, F_WRLCK);
   return ::fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }

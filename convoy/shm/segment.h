@@ -35,8 +35,9 @@ struct alignas(128) RankArea {
   Counter posted;  ///< phases whose data lie in the slots
   Counter bell;    ///< rung when a mailbox of this rank changed
   std::array<Announcement, kSlots> announcements;
-  std::atomic<int32_t> process;  ///< its id
-  std::atomic<int32_t> core;     ///< where it was when it posted last
+  std::atomic<int32_t> process;       ///< its id
+  std::atomic<uint64_t> process_key;  ///< what no other process has, of whatever container
+  std::atomic<int32_t> core;          ///< where it was when it posted last
   alignas(8) std::array<char, kActivityBytes> activity;
 };
 

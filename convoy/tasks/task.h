@@ -60,8 +60,8 @@ class Task {
 std::vector<std::string> families();
 
 /// The task that a command line is about: by the family (--family, --model_type) that is typed or
-/// stands in its TOML file, or by the config.json of the folder that is named; session where nothing
-/// says otherwise. Throws UsageError on an unknown family.
+/// stands in its TOML file, or by the config.json of the folder that is named; session where
+/// nothing says otherwise. Throws UsageError on an unknown family.
 std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments);
 
 }  // namespace convoy::tasks

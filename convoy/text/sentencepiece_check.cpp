@@ -96,7 +96,7 @@ bool is_chars_map(std::string_view blob) {
   constexpr uint32_t kHasLeaf = 1u << 8;
   for (uint32_t i = 0; i < num_units; ++i) {
     const uint32_t value = unit(i);
-    if ((value & kLeaf) != 0) continue;
+    if (i > 0 && (value & kLeaf) != 0) continue;  // nobody asks what the root is
     const uint32_t next = i ^ (value >> 10 << ((value & 1u << 9) >> 6));
     if ((next | 255) >= num_units) return false;
     if ((value & kHasLeaf) != 0 && (unit(next) & ~kLeaf) >= texts.size()) return false;

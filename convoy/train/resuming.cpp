@@ -115,7 +115,8 @@ void Trainer::lock_output() {
 void Trainer::check_inputs(const fs::path& dir) const {
   std::error_code error;
   for (const auto& input : files_.inputs) {
-    const auto folder = fs::is_directory(input, error) ? fs::path(input) : fs::path(input).parent_path();
+    const auto folder =
+        fs::is_directory(input, error) ? fs::path(input) : fs::path(input).parent_path();
     if (!same_file(dir, folder.empty() ? "." : folder)) continue;
     fail<UsageError>("train",
                      "output.dir = {} is the folder of the data {}; a run writes files of its own; "

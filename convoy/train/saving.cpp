@@ -128,8 +128,7 @@ void Trainer::load_best_model() {
   if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
   if (state_.best_step != state_.global_step) {
     const bool found = ask_main(job_.group, "look for the best checkpoint", [&] {
-      const bool there =
-          !state_.best_model_checkpoint.empty() && formats::has_weights(best_path());
+      const bool there = !state_.best_model_checkpoint.empty() && formats::has_weights(best_path());
       if (there) checkpoint::load_weights(best_path(), strategy_->main());
       return there;
     });

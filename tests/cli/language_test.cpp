@@ -61,9 +61,10 @@ TEST_F(LanguageCommand, RanksGiveWhatAccumulationGives) {
 TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 60 --output_dir out"), 0);
   const double before = last("out/eval_results.json", "eval_loss");
-  ASSERT_EQ(run("train --model_name_or_path out --data.train text.txt --block_size 16 --max_steps 1 "
-                "--learning_rate 0 --output_dir more"),
-            0)
+  ASSERT_EQ(
+      run("train --model_name_or_path out --data.train text.txt --block_size 16 --max_steps 1 "
+          "--learning_rate 0 --output_dir more"),
+      0)
       << output_;
   EXPECT_DOUBLE_EQ(last("more/eval_results.json", "eval_loss"), before);
   ASSERT_EQ(run("train --model_name_or_path gpt2 --family gpt2 --data.train text.txt"), 2);

@@ -81,7 +81,8 @@ TEST_F(Supervision, SeesAFailureAlthoughItsParentIgnoredThatChildrenEnd) {
 
 // A process with a session and an environment of its own, whose parent is gone.
 const std::string kDaemon =
-    R"((setsid env -i /bin/sh -c "echo \$\$ > $D/daemon-$RANK; trap '' TERM HUP; sleep 60; sleep 60" &)
+    R"((setsid env -i /bin/sh -c "echo \$\$ > $D/daemon-$RANK
+       trap '' TERM HUP; sleep 60; sleep 60" &)
        until [ -s $D/daemon-$RANK ]; do sleep 0.02; done
        )";
 

@@ -4,7 +4,8 @@ namespace convoy::tasks {
 
 void LanguageData::declare(OptionTable& t) {
   const char* s = "data";
-  t.add(s, "train", train, "training text: .txt (a text a line), .jsonl, .parquet, or ids of convoy data tokenize")
+  t.add(s, "train", train,
+        "training text: .txt (a text a line), .jsonl, .parquet, or ids of convoy data tokenize")
       .alias("train_file")
       .path();
   t.add(s, "valid", valid, "evaluation text; none = the first part of the training text")
@@ -13,17 +14,20 @@ void LanguageData::declare(OptionTable& t) {
   t.add(s, "tokenizer", tokenizer, "folder or file of the tokenizer; none = the model's own folder")
       .alias("tokenizer_name")
       .path();
-  t.add(s, "column", column, "column or key of the text in .parquet and .jsonl").alias("text_column_name");
+  t.add(s, "column", column, "column or key of the text in .parquet and .jsonl")
+      .alias("text_column_name");
   t.add(s, "grouping", grouping,
         "join the tokens of 1,000 texts and drop what is left over as Hugging Face's run_clm does, "
         "or of all texts")
       .choice({"run_clm", "stream"});
-  t.add(s, "block_size", block_size, "tokens per row; 0 = 1024, or what the model was made for if less")
+  t.add(s, "block_size", block_size,
+        "tokens per row; 0 = 1024, or what the model was made for if less")
       .at_least(0);
   t.add(s, "validation_split_percentage", validation_split_percentage,
         "part of the training texts held out for evaluation where data.valid is not given")
       .within(0, 90);
-  t.add(s, "random_tokens", random_tokens, "so many random tokens instead of a file, for benchmarks")
+  t.add(s, "random_tokens", random_tokens,
+        "so many random tokens instead of a file, for benchmarks")
       .at_least(0);
 }
 

@@ -10,17 +10,16 @@ std::shared_ptr<train::Dataset> make_block_dataset(std::shared_ptr<const data::T
                                                    std::vector<int64_t> blocks,
                                                    int64_t block_size) {
   const auto num_rows = static_cast<int64_t>(blocks.size());
-  return train::make_map_dataset(
-      num_rows, [texts = std::move(texts), blocks = std::move(blocks),
-                 block_size](const std::vector<int64_t>& rows) {
-        auto ids = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
-        auto* out = ids.data_ptr<int64_t>();
-        for (const int64_t row : rows) {
-          const auto* from = texts->ids.data() + blocks[static_cast<size_t>(row)];
-          out = std::copy_n(from, block_size, out);
-        }
-        return nn::Bundle{{"input_ids", ids}};
-      });
+  return train::make_map_dataset(num_rows, [texts = std::move(texts), blocks = std::move(blocks),
+                                            block_size](const std::vector<int64_t>& rows) {
+    auto ids = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
+    auto* out = ids.data_ptr<int64_t>();
+    for (const int64_t row : rows) {
+      const auto* from = texts->ids.data() + blocks[static_cast<size_t>(row)];
+      out = std::copy_n(from, block_size, out);
+    }
+    return nn::Bundle{{"input_ids", ids}};
+  });
 }
 
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed) {

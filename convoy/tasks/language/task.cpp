@@ -30,7 +30,9 @@ LanguageTask::LanguageTask(std::string family)
     : family_(std::move(family)), config_(models::make_causal_config(family_)) {}
 
 void LanguageTask::declare(OptionTable& table) {
-  table.add("model", "family", family_, "kind of model; its other options are Hugging Face's config keys")
+  table
+      .add("model", "family", family_,
+           "kind of model; its other options are Hugging Face's config keys")
       .choice(models::causal_families())
       .alias("model_type");
   table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
@@ -46,8 +48,8 @@ void LanguageTask::read_config(const fs::path& folder) {
   // The options of the table point into config_, so it stays where it is.
   auto from = read->fields(), to = config_->fields();
   for (size_t i = 0; i < to.size(); ++i) {
-    std::visit(
-        [&](auto* target) { *target = *std::get<decltype(target)>(from[i].value); }, to[i].value);
+    std::visit([&](auto* target) { *target = *std::get<decltype(target)>(from[i].value); },
+               to[i].value);
   }
 }
 
@@ -55,10 +57,11 @@ void LanguageTask::settle(OptionTable& table) {
   if (!start_.empty()) {
     const fs::path folder = start_;
     if (!fs::exists(folder / "config.json")) {
-      fail<UsageError>("tasks",
-                       "model.start = {} is no folder with config.json and model.safetensors; names "
-                       "of models on a hub are not fetched: download it, then give its folder",
-                       start_);
+      fail<UsageError>(
+          "tasks",
+          "model.start = {} is no folder with config.json and model.safetensors; names "
+          "of models on a hub are not fetched: download it, then give its folder",
+          start_);
     }
     // What was asked for wins over what the folder says.
     std::vector<std::pair<std::string, std::string>> asked;
@@ -82,7 +85,8 @@ void LanguageTask::settle(OptionTable& table) {
                      tokenizer_->vocab_size(), config_->num_ids());
   }
   if (data_.block_size > config_->max_length()) {
-    fail<UsageError>("data", "block_size = {} is beyond the model's {} positions; try a smaller one",
+    fail<UsageError>("data",
+                     "block_size = {} is beyond the model's {} positions; try a smaller one",
                      data_.block_size, config_->max_length());
   }
   if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
@@ -95,7 +99,7 @@ std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
   if (!data_.tokenizer.empty()) return text::Tokenizer::load(data_.tokenizer);
   for (const fs::path& folder : {opened_, opened_ / "..", fs::path(start_)}) {
     if (folder.empty() || folder == "..") continue;
-    for (const char* file : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"}) {
       if (fs::exists(folder / file)) return text::Tokenizer::load(folder);
     }
   }
@@ -107,8 +111,8 @@ int64_t LanguageTask::block_size() const {
 }
 
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
-  auto texts = std::make_shared<data::TokenTexts>(
-      data::read_token_texts(file, data_.column, tokenizer_));
+  auto texts =
+      std::make_shared<data::TokenTexts>(data::read_token_texts(file, data_.column, tokenizer_));
   for (const int32_t id : texts->ids) {
     if (id >= 0 && id < config_->num_ids()) continue;
     fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
@@ -152,8 +156,8 @@ Run LanguageTask::prepare() {
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
-    out.train_data = make_block_dataset(
-        texts, data::cut_blocks(*texts, 0, 1, 0, block_size()), block_size());
+    out.train_data =
+        make_block_dataset(texts, data::cut_blocks(*texts, 0, 1, 0, block_size()), block_size());
     return out;
   }
   if (data_.train.empty()) {
@@ -183,10 +187,10 @@ Run LanguageTask::prepare() {
 Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   if (!fs::exists(folder / "config.json")) {
     const auto latest = checkpoint::latest_checkpoint(folder);
-    fail<UsageError>("tasks",
-                     "{} holds no trained model; expected config.json and model.safetensors{}",
-                     folder.string(),
-                     latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
+    fail<UsageError>(
+        "tasks", "{} holds no trained model; expected config.json and model.safetensors{}",
+        folder.string(),
+        latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
   }
   opened_ = folder;
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");

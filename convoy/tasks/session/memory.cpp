@@ -10,7 +10,8 @@ namespace {
 // Measured: what a layer takes besides numbers, counted as parameters in training.
 constexpr double kLayerParameters = 6e3;
 
-std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model, const std::string& schema_file) {
+std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
+                                        const std::string& schema_file) {
   const auto& body = model.body;
   const auto d = static_cast<double>(body.n_embd), inner = static_cast<double>(body.inner());
   std::vector<train::MemoryPart> parts;
