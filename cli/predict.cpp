@@ -82,7 +82,10 @@ int run_predict(const PredictOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   Configured configured;
   auto* task = dynamic_cast<tasks::SessionTask*>(configured.task.get());
-  if (task == nullptr) fail<UsageError>("cli", "predict is for session models; got another task");
+  if (task == nullptr)
+    fail<UsageError>(
+        "cli",
+        "predict recommends items with session models; got a language model; try convoy eval");
   auto run = task->open(options.folder, configured.table);
   configured.training.parallel = {};
   configured.table.take_overrides(typed_args());

@@ -73,7 +73,14 @@ Clues clues_in(const std::vector<std::string>& arguments) {
       take(clues, family_in(place), "");
     }
   }
-  if (clues.family.empty() && !clues.start.empty()) clues.family = family_in(clues.start);
+  if (!clues.family.empty() || clues.start.empty()) return clues;
+  clues.family = family_in(clues.start);
+  if (clues.family.empty()) {
+    fail<UsageError>("tasks",
+                     "model_name_or_path = {} is no folder with config.json; names of models on a "
+                     "hub are not fetched: download it, then give its folder",
+                     clues.start);
+  }
   return clues;
 }
 

@@ -51,7 +51,7 @@ TEST_F(LanguageCommand, BothFamiliesLearnAndAreEvaluatedAsTheyWereTrained) {
 }
 
 TEST_F(LanguageCommand, RanksGiveWhatAccumulationGives) {
-  const std::string base = std::string("train") + kGpt2 + kTiny + "--max_steps 12 ";
+  const std::string base = std::string("train") + kGpt2 + kTiny + "--max_steps 12 --threads 1 ";
   ASSERT_EQ(run(base + "--gradient_accumulation_steps 2 --output_dir one"), 0) << output_;
   ASSERT_EQ(run(base + "--nproc 2 --output_dir two"), 0) << output_;
   EXPECT_EQ(read_file(folder_ / "one/model.safetensors"),
@@ -69,6 +69,10 @@ TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
   EXPECT_DOUBLE_EQ(last("more/eval_results.json", "eval_loss"), before);
   ASSERT_EQ(run("train --model_name_or_path gpt2 --family gpt2 --data.train text.txt"), 2);
   expect("names of models on a hub are not fetched");
+  ASSERT_EQ(run("train --model_name_or_path gpt2 --train_file text.txt"), 2);
+  expect("model_name_or_path = gpt2 is no folder with config.json");
+  ASSERT_EQ(run("train --family gpt2 --help"), 0);
+  expect("--block_size");
 }
 
 TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {

@@ -40,6 +40,15 @@ void LanguageTask::declare(OptionTable& table) {
       .path();
   models::declare_options(table, "model", config_->fields());
   data_.declare(table);
+  for (const OptionHint& hint : std::vector<OptionHint>{
+           {"model.family", true, {"model", "architecture"}},
+           {"model.start", true, {"pretrained", "config_name", "init_from"}},
+           {"data.train", true, {"dataset_name", "dataset", "data", "train_data"}},
+           {"data.valid", true, {"eval_data", "valid_file", "test_file"}},
+           {"data.tokenizer", true, {"tokenizer_path"}},
+           {"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}}}) {
+    table.hint(hint);
+  }
 }
 
 void LanguageTask::read_config(const fs::path& folder) {
