@@ -28,7 +28,7 @@ int run_eval(const EvalOptions& options) {
   const auto [name, data] = configured.task->evaluation_data(options.data);
   if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE");
   auto job = train::join_job(configured.training.parallel);
-  train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job);
+  train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job, run.fill);
   trainer.set_scorer(run.scorer);
   trainer.load_weights(options.folder);
   auto metrics = trainer.evaluate(*data, "eval_");

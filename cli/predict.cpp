@@ -101,7 +101,7 @@ int run_predict(const PredictOptions& options) {
     names = {item_names(options.folder), data::ItemNames::load(users_file(file))};
     if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
   }
-  train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job);
+  train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job, run.fill);
   trainer.load_weights(options.folder);
 
   int64_t rows = 0;

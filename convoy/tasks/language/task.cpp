@@ -105,9 +105,11 @@ void LanguageTask::settle(OptionTable& table) {
 }
 
 std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
-  if (!data_.tokenizer.empty()) return text::Tokenizer::load(data_.tokenizer);
-  for (const fs::path& folder : {opened_, opened_ / "..", fs::path(start_)}) {
+  // A run keeps its own; else the one that is named; else that of the model to start from.
+  for (const fs::path& folder :
+       {opened_, opened_ / "..", fs::path(data_.tokenizer), fs::path(start_)}) {
     if (folder.empty() || folder == "..") continue;
+    if (folder == data_.tokenizer) return text::Tokenizer::load(folder);
     for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"}) {
       if (fs::exists(folder / file)) return text::Tokenizer::load(folder);
     }
@@ -204,7 +206,9 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   opened_ = folder;
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   read_config(folder);
-  return make_run();
+  auto out = make_run();
+  out.fill = [](parallel::Replica&) {};  // what the folder holds comes next
+  return out;
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {

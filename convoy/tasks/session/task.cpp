@@ -38,7 +38,9 @@ Run SessionTask::prepare() {
 
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   session_ = open_session_model(folder, arguments_, table);
-  return run(nullptr, {});
+  auto out = run(nullptr, {});
+  out.fill = [](parallel::Replica&) {};  // what the folder holds comes next
+  return out;
 }
 
 NamedData SessionTask::open_data(const std::string& where, const DataArguments& data,
