@@ -6,10 +6,10 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/scorer.h"
+#include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -18,11 +18,6 @@ namespace {
 
 constexpr int64_t kMostPositions = 1024;  // of a block where nobody says
 constexpr int64_t kTextsAtOnce = 1000;    // as run_clm maps them
-
-Json config_of(const fs::path& folder) {
-  const auto path = (folder / "config.json").string();
-  return parse_json(read_file(path), path);
-}
 
 }  // namespace
 
@@ -196,13 +191,7 @@ Run LanguageTask::prepare() {
 }
 
 Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
-  if (!fs::exists(folder / "config.json")) {
-    const auto latest = checkpoint::latest_checkpoint(folder);
-    fail<UsageError>(
-        "tasks", "{} holds no trained model; expected config.json and model.safetensors{}",
-        folder.string(),
-        latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
-  }
+  check_trained(folder);
   opened_ = folder;
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   read_config(folder);

@@ -5,10 +5,10 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/checkpoint/folder.h"
 #include "convoy/data/dataset.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/memory.h"
+#include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -182,15 +182,7 @@ train::ModelFiles session_files(const SessionModel& session, const DataArguments
 
 SessionModel open_session_model(const fs::path& folder, SessionArguments& arguments,
                                 OptionTable& table) {
-  if (!fs::exists(folder / "config.json")) {
-    const auto latest = checkpoint::latest_checkpoint(folder);
-    fail<UsageError>(
-        "train",
-        "{} holds no trained model; expected config.json and model.safetensors, as in the "
-        "output.dir of convoy train{}",
-        folder.string(),
-        latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
-  }
+  check_trained(folder);
   auto path = (folder / "config.json").string();
   SessionModel out;
   out.model = models::SessionConfig::from_json(parse_json(read_file(path), path), path);
