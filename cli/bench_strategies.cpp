@@ -1,5 +1,7 @@
+#include <fmt/ranges.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/bench.h"
@@ -18,16 +20,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A name of --strategies: one of `parallel.strategy`, or zero1 to zero3.
 struct Trial {
   std::string strategy;
   int ranks = 1;
+
+  /// Stage of ZeRO.
+  int zero() const { return strategy.starts_with("zero") ? strategy.back() - '0' : 0; }
+  bool has_processes() const { return strategy == "ddp" || zero() > 0; }
 };
 
 std::vector<Trial> trials(const StrategyBench& options) {
   std::vector<Trial> out;
   for (const auto& strategy : options.strategies) {
-    if (strategy != "single" && strategy != "dp" && strategy != "ddp") {
-      fail<UsageError>("cli", "--strategies has '{}'; expected single, dp or ddp", strategy);
+    constexpr const char* kAll[] = {"single", "dp", "ddp", "zero1", "zero2", "zero3"};
+    if (std::find(std::begin(kAll), std::end(kAll), strategy) == std::end(kAll)) {
+      fail<UsageError>("cli", "--strategies has '{}'; expected {}", strategy,
+                       fmt::join(kAll, ", "));
     }
     if (strategy == "single") {
       out.push_back({strategy, 1});
@@ -68,11 +77,12 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back("--output.overwrite=true");
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / trial.ranks));
   argv.push_back("--parallel.dp_batch=per_device");
-  argv.push_back("--parallel.strategy=" + trial.strategy);
+  argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
+  argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(
       fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
-  if (trial.strategy == "ddp") {
+  if (trial.has_processes()) {
     argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
   } else {
     argv.push_back("--parallel.backend=auto");

@@ -1,108 +1,28 @@
 #include "convoy/checkpoint/weights.h"
 
 #include <ATen/Functions.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/matching.h"
+#include "convoy/checkpoint/visitors.h"
+#include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
 
 namespace convoy::checkpoint {
+namespace fs = std::filesystem;
 
 namespace {
 
-using parallel::Arena;
-using parallel::Replica;
-
-/// Safetensors' names of the dtypes that a checkpoint may hold.
-const std::map<std::string, at::ScalarType> kDtypes{
-    {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}, {"F64", at::kDouble},
-    {"I64", at::kLong},  {"I32", at::kInt},  {"I16", at::kShort},     {"I8", at::kChar},
-    {"U8", at::kByte},   {"BOOL", at::kBool}};
-
-/// Whether tensors of that dtype may be read into `home`: real numbers into real ones (what they
-/// then hold is looked at), other numbers only into their own.
-bool fits(const std::string& dtype, at::ScalarType home) {
-  const auto found = kDtypes.find(dtype);
-  if (found == kDtypes.end() || !c10::isFloatingType(home)) {
-    return found != kDtypes.end() && found->second == home;
-  }
-  return c10::isFloatingType(found->second);
-}
-
-/// Where the tensors of a file belong.
-using Places = std::vector<nn::NamedTensor>;
-
-Places parameter_places(Replica& model) {
-  auto& arena = model.arena();
-  Places places;
-  for (const auto& slot : arena.all_slots()) {
-    auto& flat = slot.param->spec().trainable ? arena.masters() : arena.frozen_values();
-    places.push_back({slot.param->spec().name, Arena::view(flat, slot)});
-  }
-  return places;
-}
-
-Places weight_places(Replica& model) {
-  Places places = model.buffers();
-  for (auto& place : parameter_places(model)) places.push_back(place);
-  return places;
-}
-
-Places moment_places(Replica& model) {
-  auto& arena = model.arena();
-  Places places;
-  for (const auto& unit : arena.units()) {
-    for (const auto& slot : unit.slots) {
-      const auto& name = slot.param->spec().name;
-      places.push_back({"exp_avg." + name, Arena::view(arena.first_moments(), slot)});
-      places.push_back({"exp_avg_sq." + name, Arena::view(arena.second_moments(), slot)});
-    }
-  }
-  return places;
-}
-
-std::string name_of(at::ScalarType dtype, const std::string& tensor) {
-  for (const auto& [name, known] : kDtypes) {
-    if (known == dtype) return name;
-  }
-  fail<UsageError>("checkpoint", "{} is {}; a checkpoint holds real numbers and whole numbers only",
-                   tensor, c10::toString(dtype));
-}
-
-/// Calls `write` with views of the places' values on the host.
-template <class Write>
-void with_views(const Places& places, const Write& write) {
-  std::vector<at::Tensor> host;
-  std::vector<formats::TensorView> views;
-  for (const auto& place : places) {
-    host.push_back(place.tensor.to(at::kCPU).contiguous());
-    const auto& tensor = host.back();
-    views.push_back({place.name, name_of(tensor.scalar_type(), place.name), tensor.sizes().vec(),
-                     tensor.data_ptr(), tensor.nbytes()});
-  }
-  write(views);
-}
-
-/// A tensor of a file, in the mapped memory.
-at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name) {
-  const auto& entry = file.entry(name);
-  return at::from_blob(const_cast<std::byte*>(file.bytes(name).data()), entry.shape,
-                       kDtypes.at(entry.dtype));
-}
-
-[[noreturn]] void refuse(const std::filesystem::path& path, const char* what,
-                         std::vector<std::string> wrong) {
-  constexpr size_t kShown = 30;
-  const size_t more = wrong.size() > kShown ? wrong.size() - kShown : 0;
-  wrong.resize(wrong.size() - more);
-  fail<FileError>("checkpoint", "{} {}{}{}", path.string(), what, fmt::join(wrong, "; "),
-                  more > 0 ? fmt::format("; and {} more", more) : "");
-}
+using parallel::State;
+using parallel::StateTensor;
 
 /// The largest magnitude says it without an overflow of its own.
 bool is_finite(const at::Tensor& values) {
@@ -110,143 +30,240 @@ bool is_finite(const at::Tensor& values) {
          std::isfinite(at::linalg_vector_norm(values, HUGE_VAL).item<double>());
 }
 
-/// Finds each place's tensor in a file and everything that does not fit.
-class Matching {
+/// Checksums of some tensors, of which each rank adds those of its pieces.
+class Sums {
  public:
-  Matching(const formats::SafetensorsFolder& file, const Places& places,
-           const models::WeightLayout& layout)
-      : file_(file), layout_(layout) {
-    for (const auto& place : places) places_.emplace(place.name, place.tensor);
-    for (const auto& [name, source] : file.tensors()) take(name);
-    match_head();
-    for (const auto& [name, tensor] : places_) check(name, tensor);
-    complain();
+  explicit Sums(const State& state) : state_(state), sums_(at::zeros(size(state), at::kLong)) {}
+
+  void add(size_t tensor, const at::Tensor& values, int64_t begin) {
+    sums_[static_cast<int64_t>(tensor)] +=
+        static_cast<int64_t>(checksum(values.const_data_ptr(), static_cast<size_t>(values.numel()),
+                                      values.element_size(), static_cast<uint64_t>(begin)));
   }
 
-  void copy() const {
-    for (const auto& [name, source] : source_of_) {
-      auto home = places_.at(name);
-      home.copy_(mapped(file_, source));
+  /// Of all ranks, by name.
+  std::map<std::string, uint64_t> together(const comm::Group& group) {
+    group.all_reduce(sums_, comm::ReduceOp::Sum, "add up checksums");
+    std::map<std::string, uint64_t> out;
+    for (size_t t = 0; t < state_.size(); ++t) {
+      out[state_[t].name] = static_cast<uint64_t>(sums_[static_cast<int64_t>(t)].item<int64_t>());
     }
+    return out;
   }
-
-  LoadReport report;
 
  private:
-  void take(const std::string& name) {
-    const auto home = places_.contains(name) ? name : layout_.prefix + name;
-    if (places_.contains(home)) {
-      auto [first, fresh] = source_of_.emplace(home, name);
-      if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
-    } else if (is_buffer(name)) {
-      report.skipped.push_back(name);
-    } else if (name != layout_.head) {
-      left_over_.push_back(name);
-    }
-  }
+  static int64_t size(const State& state) { return static_cast<int64_t>(state.size()); }
 
-  bool is_buffer(const std::string& name) const {
-    return std::any_of(layout_.buffers.begin(), layout_.buffers.end(),
-                       [&](const auto& end) { return name.ends_with(end); });
-  }
-
-  /// A head that is tied has no place of its own; one that is not may be missing.
-  void match_head() {
-    const auto& head = layout_.head;
-    const bool there = !head.empty() && file_.tensors().contains(head);
-    if (!there) {
-      if (places_.contains(head)) report.drawn.push_back(head);
-      return;
-    }
-    if (places_.contains(head)) return;
-    const auto [table, fresh] = source_of_.emplace(layout_.tied_to, head);
-    if (fresh || same(head, table->second)) return;
-    wrong_.push_back(
-        fmt::format("{} differs from {}, which it is tied to (try "
-                    "tie_word_embeddings = false)",
-                    head, table->second));
-  }
-
-  bool same(const std::string& a, const std::string& b) const {
-    if (!readable(a) || !readable(b) || file_.entry(a).shape != file_.entry(b).shape) return false;
-    return at::equal(mapped(file_, a).to(at::kFloat), mapped(file_, b).to(at::kFloat));
-  }
-
-  bool readable(const std::string& name) const { return kDtypes.contains(file_.entry(name).dtype); }
-
-  void check(const std::string& name, const at::Tensor& tensor) {
-    auto found = source_of_.find(name);
-    if (found == source_of_.end()) {
-      if (report.drawn.empty() || report.drawn[0] != name) {
-        wrong_.push_back(fmt::format("{} is missing{}", name, did_you_mean(name, left_over_)));
-      }
-      return;
-    }
-    const auto& entry = file_.entry(found->second);
-    if (!fits(entry.dtype, tensor.scalar_type())) {
-      wrong_.push_back(
-          fmt::format("{} is {}; expected {}", found->second, entry.dtype,
-                      tensor.is_floating_point() ? "F32, F16 or BF16" : "whole numbers"));
-    } else if (entry.shape != tensor.sizes().vec()) {
-      wrong_.push_back(fmt::format("{} is [{}] instead of [{}]", found->second,
-                                   fmt::join(entry.shape, ", "), fmt::join(tensor.sizes(), ", ")));
-    }
-  }
-
-  void complain() {
-    std::vector<std::string> names;
-    for (const auto& [name, tensor] : places_) names.push_back(name);
-    for (const auto& name : left_over_) {
-      wrong_.push_back(fmt::format("{} is not in the model{}", name, did_you_mean(name, names)));
-    }
-    if (wrong_.empty()) return;
-    refuse(file_.path(), "does not fit the model: ", wrong_);
-  }
-
-  const formats::SafetensorsFolder& file_;
-  const models::WeightLayout& layout_;
-  std::map<std::string, at::Tensor> places_;
-  std::map<std::string, std::string> source_of_;  // [place] name in the file
-  std::vector<std::string> left_over_, wrong_;
+  const State& state_;
+  at::Tensor sums_;
 };
 
-LoadReport read(const std::filesystem::path& path, const Places& places,
+/// The manifest's checksum of each tensor that `files` hold.
+std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files) {
+  std::map<std::string, uint64_t> out;
+  const auto manifest =
+      Manifest::read(files.path().has_extension() ? files.path().parent_path() : files.path());
+  for (const auto& [name, file] : files.tensors()) {
+    const auto known = manifest.sums().find(file->path().filename().string());
+    if (known == manifest.sums().end()) continue;
+    const auto sum = known->second.find(name);
+    if (sum != known->second.end()) out[name] = sum->second;
+  }
+  return out;
+}
+
+/// What rank 0 finds in the files: for each tensor of the state that is to be read its name there,
+/// dtype, shape and checksum.
+Json look_into(const fs::path& path, const State& state, const models::WeightLayout& layout) {
+  const formats::SafetensorsFolder files(path);
+  const Matching matching(files, state, layout);
+  const auto sums = expected_sums(files);
+  Json sources = Json::object();
+  for (const auto& [name, source] : matching.sources()) {
+    const auto& entry = files.entry(source);
+    sources[name] = {{"name", source}, {"dtype", entry.dtype}, {"shape", entry.shape}};
+    if (sums.contains(source)) sources[name]["sum"] = sums.at(source);
+  }
+  return {
+      {"sources", sources}, {"drawn", matching.report.drawn}, {"skipped", matching.report.skipped}};
+}
+
+/// Copies this rank's pieces of a tensor.
+void take(const StateTensor& tensor, size_t number, const at::Tensor& values, Sums& sums,
+          const comm::Group& group, std::vector<std::string>& not_finite) {
+  bool finite = true;
+  for (const auto& piece : tensor.pieces) {
+    const auto here = values.narrow(0, piece.begin, piece.values.numel());
+    at::Tensor(piece.values).copy_(here);
+    const bool again = tensor.everywhere && (group.rank() > 0 || &piece != &tensor.pieces.front());
+    if (!again) sums.add(number, here, piece.begin);
+    // Buffers may hold infinities, as masks do.
+    finite = finite && (tensor.is_buffer || is_finite(piece.values));
+  }
+  if (!finite) not_finite.push_back(tensor.name);
+}
+
+LoadReport read(const fs::path& path, const State& state, const comm::Group& group,
                 const models::WeightLayout& layout) {
-  const formats::SafetensorsFolder file(path);
-  Matching matching(file, places, layout);
+  const auto label = "read " + path.filename().string();
+  const Json found = comm::ask_main(group, label, [&] { return look_into(path, state, layout); });
+  const Json& sources = found["sources"];
+  const auto sees = who_sees(path, group);
+  const bool all_see = std::all_of(sees.begin(), sees.end(), [](bool sees_it) { return sees_it; });
+  Sums sums(state);
+  std::vector<std::string> not_finite;
   at::NoGradGuard no_grad;
-  matching.copy();
-  return matching.report;
+  std::unique_ptr<formats::SafetensorsFolder> files;
+  comm::each_rank(group, label, [&] {
+    if (all_see || group.rank() == 0) files = std::make_unique<formats::SafetensorsFolder>(path);
+    if (!all_see) return;
+    for (size_t t = 0; t < state.size(); ++t) {
+      if (!sources.contains(state[t].name)) continue;
+      const auto name = sources[state[t].name]["name"].get<std::string>();
+      take(state[t], t, mapped(*files, name).view({-1}), sums, group, not_finite);
+    }
+  });
+  for (size_t t = 0; t < state.size() && !all_see; ++t) {  // rank 0 reads for all
+    if (!sources.contains(state[t].name)) continue;
+    const Json& source = sources[state[t].name];
+    auto values = at::empty(source["shape"].get<std::vector<int64_t>>(),
+                            dtypes().at(source["dtype"].get<std::string>()));
+    if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));
+    group.broadcast(values, 0, label);
+    take(state[t], t, values.view({-1}), sums, group, not_finite);
+  }
+  comm::each_rank(group, label, [&] {
+    if (!not_finite.empty()) refuse(path, "holds numbers that are not finite: ", not_finite);
+  });
+  std::vector<std::string> spoilt;
+  for (const auto& [name, sum] : sums.together(group)) {
+    if (!sources.contains(name)) continue;
+    const Json& source = sources[name];
+    if (source.contains("sum") && source["sum"] != sum) spoilt.push_back(source["name"]);
+  }
+  if (!spoilt.empty()) {
+    refuse(path,
+           "is not as it was written (try an earlier checkpoint, or remove manifest.json if "
+           "somebody changed it on purpose): ",
+           spoilt);
+  }
+  return {found["drawn"], found["skipped"]};
+}
+
+/// Writes files of a folder, each process what it holds of them, and adds them to the manifest.
+void write(const fs::path& folder,
+           const std::map<std::string, std::vector<formats::TensorInfo>>& files, const State& state,
+           const comm::Group& group) {
+  std::map<std::string, formats::SafetensorsPlan> plans;
+  for (const auto& [name, tensors] : files) plans.emplace(name, tensors);
+  std::map<std::string, size_t> index;
+  for (size_t t = 0; t < state.size(); ++t) index[state[t].name] = t;
+
+  std::vector<std::unique_ptr<AtomicFile>> finals;  // rank 0's
+  const auto places = comm::ask_main(group, "make files", [&] {
+    Json out = Json::array();
+    for (const auto& [name, plan] : plans) {
+      finals.push_back(std::make_unique<AtomicFile>(folder / name));
+      formats::SafetensorsPieces::create(finals.back()->temporary(), plan);
+      out.push_back(finals.back()->temporary().string());
+    }
+    return out;
+  });
+  Sums sums(state);
+  // Tensor by tensor: where it goes, and to which of the files.
+  std::vector<std::pair<size_t, size_t>> home(state.size());  // file, place
+  size_t number = 0;
+  for (const auto& [name, plan] : plans) {
+    for (const auto& [tensor, begin] : plan.begin) home[index.at(tensor)] = {number, begin};
+    ++number;
+  }
+  std::vector<std::unique_ptr<formats::SafetensorsPieces>> open;
+  auto put = [&](size_t t, const parallel::StatePiece& piece) {
+    const auto host = piece.values.to(at::kCPU);
+    const auto& [file, begin] = home[t];
+    open[file]->write(begin + static_cast<size_t>(piece.begin) * host.element_size(),
+                      host.const_data_ptr(), host.nbytes());
+    sums.add(t, host, piece.begin);
+  };
+  const auto sees = who_sees(places.at(0).get<std::string>(), group);
+  comm::each_rank(group, "write files", [&] {
+    if (!sees[static_cast<size_t>(group.rank())]) return;
+    for (const auto& place : places) {
+      open.push_back(std::make_unique<formats::SafetensorsPieces>(place.get<std::string>()));
+    }
+    for (size_t t = 0; t < state.size(); ++t) {
+      for (const auto& piece : state[t].pieces) put(t, piece);
+    }
+  });
+  bring_pieces(state, sees, group, put);
+  comm::each_rank(group, "write files", [&] {
+    for (auto& file : open) file->sync();
+  });
+  const auto all = sums.together(group);
+  comm::ask_main(group, "finish files", [&] {
+    auto manifest = Manifest::read(folder);
+    for (const auto& [name, plan] : plans) {
+      manifest.set_bytes(name, plan.bytes);
+      for (const auto& [tensor, begin] : plan.begin) manifest.set(name, tensor, all.at(tensor));
+    }
+    for (auto& file : finals) file->commit();
+    manifest.forget_missing(folder);
+    write_file(folder / Manifest::kName, manifest.to_text());
+    return Json();
+  });
+}
+
+std::vector<formats::TensorInfo> infos_of(const State& state) {
+  std::vector<formats::TensorInfo> out;
+  for (const auto& tensor : state) {
+    out.push_back({tensor.name, name_of(tensor.dtype, tensor.name), tensor.shape});
+  }
+  return out;
 }
 
 }  // namespace
 
-void save_weights(const std::filesystem::path& folder, Replica& model, int64_t max_shard_bytes) {
-  with_views(weight_places(model), [&](const auto& views) {
-    formats::write_safetensors_folder(folder, views, static_cast<size_t>(max_shard_bytes));
+void save_weights(const fs::path& folder, const State& weights, const comm::Group& group,
+                  int64_t max_shard_bytes) {
+  const formats::SafetensorsShards shards(infos_of(weights), static_cast<size_t>(max_shard_bytes));
+  write(folder, shards.files, weights, group);
+  comm::ask_main(group, "finish weights", [&] {
+    std::set<std::string> written;
+    for (const auto& [name, tensors] : shards.files) written.insert(name);
+    if (!shards.index.empty()) {
+      write_file(folder / formats::kWeightsIndex, shards.index);
+      written.insert(formats::kWeightsIndex);
+    }
+    formats::remove_weights(folder, written);
+    return Json();
   });
 }
 
-LoadReport load_weights(const std::filesystem::path& path, Replica& model,
+LoadReport load_weights(const fs::path& path, const State& weights, const comm::Group& group,
                         const models::WeightLayout& layout) {
-  auto report = read(path, weight_places(model), layout);
-  std::vector<std::string> wrong;  // buffers may hold infinities, as masks do
-  for (const auto& [name, tensor] : parameter_places(model)) {
-    const bool drawn = std::count(report.drawn.begin(), report.drawn.end(), name) > 0;
-    if (!drawn && !is_finite(tensor)) wrong.push_back(name);
-  }
-  if (!wrong.empty()) refuse(path, "holds numbers that are not finite: ", wrong);
-  model.draw({report.drawn.begin(), report.drawn.end()});
-  return report;
+  return read(path, weights, group, layout);
 }
 
-void save_optimizer(const std::filesystem::path& path, Replica& model) {
-  with_views(moment_places(model),
-             [&](const auto& views) { formats::write_safetensors(path, views); });
+void save_optimizer(const fs::path& path, const State& moments, const comm::Group& group) {
+  write(path.parent_path(), {{path.filename().string(), infos_of(moments)}}, moments, group);
 }
 
-void load_optimizer(const std::filesystem::path& path, Replica& model) {
-  read(path, moment_places(model), {});
+void load_optimizer(const fs::path& path, const State& moments, const comm::Group& group) {
+  read(path, moments, group, {});
+}
+
+void check_finite(const State& weights, const comm::Group& group, int64_t step) {
+  comm::each_rank(group, "look at weights", [&] {
+    for (const auto& tensor : weights) {
+      for (const auto& piece : tensor.pieces) {
+        if (tensor.is_buffer || is_finite(piece.values)) continue;
+        fail<NumericError>("train",
+                           "the weights after step {} are not finite on rank {} ({}), so they are "
+                           "not saved; the last good checkpoint stays; try a lower learning_rate",
+                           step, group.rank(), tensor.name);
+      }
+    }
+  });
 }
 
 }  // namespace convoy::checkpoint

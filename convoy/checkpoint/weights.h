@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/group.h"
 #include "convoy/models/causal.h"
-#include "convoy/parallel/replica.h"
+#include "convoy/parallel/state.h"
 
 namespace convoy::checkpoint {
 
@@ -18,19 +19,26 @@ struct LoadReport {
 inline constexpr int64_t kMaxShardBytes = 5'000'000'000;
 
 /// Writes every parameter, fp32, and every buffer by its global name into `folder`, as Hugging
-/// Face's tools read and lay it out: model.safetensors, or above `max_shard_bytes` shards.
-void save_weights(const std::filesystem::path& folder, parallel::Replica& model,
-                  int64_t max_shard_bytes = kMaxShardBytes);
+/// Face's tools read and lay it out: model.safetensors, or above `max_shard_bytes` shards. All
+/// processes of `group` write what they hold; the files do not tell who wrote what.
+void save_weights(const std::filesystem::path& folder, const parallel::State& weights,
+                  const comm::Group& group, int64_t max_shard_bytes = kMaxShardBytes);
 
-/// Reads weights in any real dtype from a folder or a file. Names may lack the layout's prefix; the
-/// head may be missing, and then is drawn, or be there beside the table that it is tied to, and
-/// then must be the same. Throws FileError that names the file and everything that is missing, left
-/// over, twice or of another shape.
-LoadReport load_weights(const std::filesystem::path& path, parallel::Replica& model,
-                        const models::WeightLayout& layout = {});
+/// Reads what `weights` lists, in any real dtype, from a folder or a file. Names may lack the
+/// layout's prefix; the head may be missing, and then is to be drawn, or be there beside the table
+/// that it is tied to, and then must be the same. Throws FileError that names the file and
+/// everything that is missing, left over, twice or of another shape, or not as the folder's
+/// manifest has it.
+LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
+                        const comm::Group& group, const models::WeightLayout& layout = {});
 
-/// Writes AdamW's moments as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`.
-void save_optimizer(const std::filesystem::path& path, parallel::Replica& model);
-void load_optimizer(const std::filesystem::path& path, parallel::Replica& model);
+/// The same for AdamW's moments, in one file.
+void save_optimizer(const std::filesystem::path& path, const parallel::State& moments,
+                    const comm::Group& group);
+void load_optimizer(const std::filesystem::path& path, const parallel::State& moments,
+                    const comm::Group& group);
+
+/// Throws NumericError, the same on all ranks, when a weight of any of them is not finite.
+void check_finite(const parallel::State& weights, const comm::Group& group, int64_t step);
 
 }  // namespace convoy::checkpoint

@@ -9,7 +9,8 @@
 
 namespace convoy::comm {
 
-enum class ReduceOp { Sum, Average, Max };
+/// Add: the sum, in rank order, onto what the output holds; of reduce_scatter only.
+enum class ReduceOp { Sum, Average, Max, Add };
 
 /// A collective under way.
 class Work {
@@ -41,10 +42,12 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual const char* name() const = 0;
+  virtual bool adds() const { return false; }
 
   /// `op` is Sum or Max, here and below.
   virtual std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) = 0;
-  /// out [counts[rank]] = this rank's part of the reduced in [sum of counts].
+  /// out [counts[rank]] = this rank's part of the reduced in [sum of counts]. `op` may be Add where
+  /// the engine adds().
   virtual std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
                                                ReduceOp op, const Call& call) = 0;
   /// out [sum of counts] = the ranks' in [counts[rank]], in rank order.

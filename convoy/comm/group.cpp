@@ -97,8 +97,19 @@ Group::Handle Group::scatter(at::Tensor out, at::Tensor in, ReduceOp op, const C
                      all[static_cast<size_t>(rank_)]);
   }
   if (!engine_) {
-    out.view({-1}).copy_(in.view({-1}));
+    if (op == ReduceOp::Add) {
+      out.view({-1}).add_(in.view({-1}));
+    } else if (out.data_ptr() != in.data_ptr()) {
+      out.view({-1}).copy_(in.view({-1}));
+    }
     return {};
+  }
+  if (op == ReduceOp::Add && !(engine_->adds() && in.is_cpu())) {
+    auto sum = at::empty_like(out);
+    return begin(in, call.label, [&] {
+      auto work = engine_->reduce_scatter(sum.view({-1}), in.view({-1}), all, ReduceOp::Sum, call);
+      return then(std::move(work), [out, sum] { at::Tensor(out).add_(sum); });
+    });
   }
   return begin(in, call.label, [&] {
     const auto sum = op == ReduceOp::Average ? ReduceOp::Sum : op;

@@ -45,7 +45,8 @@ class Group {
   void all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const;
 
   /// out = this rank's part of the reduced `in`, which has counts[r] elements for rank r; without
-  /// counts all parts have as many elements as out.
+  /// counts all parts have as many elements as out. `out` may be its place in `in` unless `op` is
+  /// Add.
   Handle start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,
                               const Counts& counts = {}) const;
   void reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,

@@ -45,6 +45,7 @@ class StagedEngine : public Engine {
       : engine_(std::move(engine)), device_(device), behind_(behind) {}
 
   const char* name() const override { return engine_->name(); }
+  bool adds() const override { return engine_->adds(); }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     return in_place(tensor, call, [=, this](const at::Tensor& t, const Call& c) {

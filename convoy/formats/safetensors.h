@@ -62,10 +62,47 @@ struct TensorView {
   size_t bytes = 0;
 };
 
-/// Writes a file that appears whole or not at all. Larger dtypes come first, then by name, and the
-/// header is padded with spaces, so that every tensor is aligned. Throws UsageError for a dtype
-/// that is not known, bytes that do not fit the shape, or a name twice; FileError when writing
-/// fails.
+/// A tensor that is going to be written.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+};
+
+/// How a file will look: a function of its tensors, in any order, alone. Larger dtypes come first,
+/// then by name, and the header is padded with spaces, so that every tensor is aligned.
+struct SafetensorsPlan {
+  std::string head;                     ///< length and header
+  std::map<std::string, size_t> begin;  ///< of each tensor in the file
+  size_t bytes = 0;                     ///< of the file
+
+  /// Throws UsageError for a dtype that is not known, or a name twice.
+  explicit SafetensorsPlan(std::vector<TensorInfo> tensors,
+                           const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+};
+
+/// A file that is written in pieces, by several processes at once. All throw FileError.
+class SafetensorsPieces {
+ public:
+  /// Makes the file, with its header and of its final size.
+  static void create(const std::filesystem::path& path, const SafetensorsPlan& plan);
+
+  explicit SafetensorsPieces(const std::filesystem::path& path);
+  ~SafetensorsPieces();
+  SafetensorsPieces(const SafetensorsPieces&) = delete;
+  SafetensorsPieces& operator=(const SafetensorsPieces&) = delete;
+
+  void write(size_t place, const void* data, size_t bytes);
+  /// Returns when all is on the disk.
+  void sync();
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+/// Writes a file that appears whole or not at all. Throws UsageError for what no plan can be made
+/// of, and for bytes that do not fit the shape; FileError when writing fails.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

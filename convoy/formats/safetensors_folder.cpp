@@ -1,5 +1,6 @@
 #include "convoy/formats/safetensors_folder.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -20,23 +21,25 @@ bool is_weights_name(const std::string& name) {
           name.find("-of-") != std::string::npos);
 }
 
-size_t count_elements(const TensorView& tensor) {
-  const size_t bytes = safetensors_dtype_bytes(tensor.dtype);
-  return bytes == 0 ? 0 : tensor.bytes / bytes;
+size_t bytes_of(const TensorInfo& tensor) {
+  size_t bytes = 0;
+  safetensors_bytes(tensor.dtype, tensor.shape, bytes);
+  return bytes;
 }
 
 /// The tensors cut into shards, in order.
-std::vector<std::vector<TensorView>> cut(std::span<const TensorView> tensors,
+std::vector<std::vector<TensorInfo>> cut(std::span<const TensorInfo> tensors,
                                          size_t max_shard_bytes) {
-  std::vector<std::vector<TensorView>> shards(1);
+  std::vector<std::vector<TensorInfo>> shards(1);
   size_t filled = 0;
   for (const auto& tensor : tensors) {
-    if (!shards.back().empty() && filled + tensor.bytes > max_shard_bytes) {
+    const size_t bytes = bytes_of(tensor);
+    if (!shards.back().empty() && filled + bytes > max_shard_bytes) {
       shards.emplace_back();
       filled = 0;
     }
     shards.back().push_back(tensor);
-    filled += tensor.bytes;
+    filled += bytes;
   }
   return shards;
 }
@@ -126,34 +129,28 @@ void SafetensorsFolder::open_shards(const fs::path& index) {
   fail<FileError>("formats", "{} does not fit its files: {}", index.string(), join(wrong, "; "));
 }
 
-void write_safetensors_folder(const fs::path& folder, std::span<const TensorView> tensors,
-                              size_t max_shard_bytes) {
+SafetensorsShards::SafetensorsShards(std::span<const TensorInfo> tensors,
+                                     size_t max_shard_bytes) {
   const auto shards = cut(tensors, max_shard_bytes);
-  std::set<std::string> written;
-  auto write = [&](const std::string& name, std::span<const TensorView> part) {
-    write_safetensors(folder / name, part);
-    written.insert(name);
-  };
   if (shards.size() == 1) {
-    write(kWeightsFile, tensors);
-  } else {
-    Json map = Json::object();
-    size_t bytes = 0, elements = 0;
-    for (size_t i = 0; i < shards.size(); ++i) {
-      const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-      write(name, shards[i]);
-      for (const auto& tensor : shards[i]) {
-        map[tensor.name] = name;
-        bytes += tensor.bytes;
-        elements += count_elements(tensor);
-      }
-    }
-    const Json index{{"metadata", {{"total_parameters", elements}, {"total_size", bytes}}},
-                     {"weight_map", map}};
-    write_file(folder / kWeightsIndex, index.dump(2) + "\n");
-    written.insert(kWeightsIndex);
+    files[kWeightsFile] = shards[0];
+    return;
   }
-  remove_weights(folder, written);
+  Json map = Json::object();
+  size_t bytes = 0, elements = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    files[name] = shards[i];
+    for (const auto& tensor : shards[i]) {
+      map[tensor.name] = name;
+      bytes += bytes_of(tensor);
+      elements += bytes_of(tensor) / std::max<size_t>(1, safetensors_dtype_bytes(tensor.dtype));
+    }
+  }
+  index = Json{{"metadata", {{"total_parameters", elements}, {"total_size", bytes}}},
+               {"weight_map", map}}
+              .dump(2) +
+          "\n";
 }
 
 void remove_weights(const fs::path& folder, const std::set<std::string>& but) {

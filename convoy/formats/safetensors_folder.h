@@ -51,11 +51,14 @@ class SafetensorsFolder {
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
-/// Writes weights as Hugging Face lays them out: one file, or where they are more than
-/// `max_shard_bytes` shards of at most that much (a larger tensor is a shard of its own) with an
-/// index. Weights that were in the folder before are removed.
-void write_safetensors_folder(const std::filesystem::path& folder,
-                              std::span<const TensorView> tensors, size_t max_shard_bytes);
+/// How Hugging Face lays weights out: one file, or where they are more than `max_shard_bytes`
+/// shards of at most that much (a larger tensor is a shard of its own) with an index.
+struct SafetensorsShards {
+  std::map<std::string, std::vector<TensorInfo>> files;  ///< by name
+  std::string index;  ///< of kWeightsIndex; empty where there is one file
+
+  SafetensorsShards(std::span<const TensorInfo> tensors, size_t max_shard_bytes);
+};
 
 /// Removes weights and their index from `folder`, all but those files.
 void remove_weights(const std::filesystem::path& folder, const std::set<std::string>& but = {});

@@ -15,66 +15,33 @@ namespace convoy::formats {
 
 namespace {
 
-class Output {
- public:
-  explicit Output(const std::filesystem::path& path) : path_(path) {
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd_ < 0) {
-      fail<FileError>("formats", "cannot create {}: {}", path.string(), std::strerror(errno));
-    }
-  }
-  ~Output() { ::close(fd_); }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-
-  void write(const void* data, size_t bytes) {
-    auto* place = static_cast<const char*>(data);
-    while (bytes > 0) {
-      ssize_t done = ::write(fd_, place, std::min<size_t>(bytes, size_t{1} << 30));
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) {
-        fail<FileError>("formats", "cannot write {}: {}", path_.string(),
-                        done < 0 ? std::strerror(errno) : "the disk takes no more");
-      }
-      place += done;
-      bytes -= static_cast<size_t>(done);
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  int fd_ = -1;
-};
-
-void check_view(const TensorView& tensor) {
-  size_t bytes = 0;
-  if (safetensors_dtype_bytes(tensor.dtype) == 0) {
-    fail<UsageError>("formats", "tensor '{}' has dtype {}; expected one of {}", tensor.name,
-                     tensor.dtype, safetensors_dtype_names());
-  }
-  if (!safetensors_bytes(tensor.dtype, tensor.shape, bytes) || bytes != tensor.bytes) {
-    fail<UsageError>("formats", "tensor '{}' holds {} bytes; expected {} for {} x [{}]",
-                     tensor.name, tensor.bytes, bytes, tensor.dtype, fmt::join(tensor.shape, ", "));
-  }
-  if (tensor.name == "__metadata__") {
-    fail<UsageError>("formats", "a tensor cannot be named __metadata__");
-  }
-}
-
-std::string make_header(const std::vector<const TensorView*>& tensors,
-                        const std::map<std::string, std::string>& metadata) {
+std::string make_header(const std::vector<TensorInfo>& tensors,
+                        const std::map<std::string, std::string>& metadata,
+                        std::map<std::string, size_t>& places) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
   size_t place = 0;
-  for (const TensorView* tensor : tensors) {
-    if (json.contains(tensor->name)) {
-      fail<UsageError>("formats", "tensor '{}' is given twice", tensor->name);
+  for (const auto& tensor : tensors) {
+    size_t bytes = 0;
+    if (safetensors_dtype_bytes(tensor.dtype) == 0) {
+      fail<UsageError>("formats", "tensor '{}' has dtype {}; expected one of {}", tensor.name,
+                       tensor.dtype, safetensors_dtype_names());
     }
-    auto& out = json[tensor->name];
-    out["dtype"] = tensor->dtype;
-    out["shape"] = tensor->shape;
-    out["data_offsets"] = {place, place + tensor->bytes};
-    place += tensor->bytes;
+    if (!safetensors_bytes(tensor.dtype, tensor.shape, bytes)) {
+      fail<UsageError>("formats", "tensor '{}' is too large: {} x [{}]", tensor.name, tensor.dtype,
+                       fmt::join(tensor.shape, ", "));
+    }
+    if (tensor.name == "__metadata__") {
+      fail<UsageError>("formats", "a tensor cannot be named __metadata__");
+    }
+    if (!places.emplace(tensor.name, place).second) {
+      fail<UsageError>("formats", "tensor '{}' is given twice", tensor.name);
+    }
+    auto& out = json[tensor.name];
+    out["dtype"] = tensor.dtype;
+    out["shape"] = tensor.shape;
+    out["data_offsets"] = {place, place + bytes};
+    place += bytes;
   }
   try {
     std::string text = json.dump();
@@ -87,25 +54,90 @@ std::string make_header(const std::vector<const TensorView*>& tensors,
 
 }  // namespace
 
+SafetensorsPlan::SafetensorsPlan(std::vector<TensorInfo> tensors,
+                                 const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    size_t size_a = safetensors_dtype_bytes(a.dtype), size_b = safetensors_dtype_bytes(b.dtype);
+    return size_a != size_b ? size_a > size_b : a.name < b.name;
+  });
+  const auto header = make_header(tensors, metadata, begin);
+  const uint64_t length = header.size();
+  head.assign(reinterpret_cast<const char*>(&length), sizeof length);
+  head += header;
+  bytes = head.size();
+  for (auto& [name, place] : begin) place += head.size();
+  for (const auto& tensor : tensors) {
+    size_t size = 0;
+    safetensors_bytes(tensor.dtype, tensor.shape, size);
+    bytes += size;
+  }
+}
+
+void SafetensorsPieces::create(const std::filesystem::path& path, const SafetensorsPlan& plan) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    fail<FileError>("formats", "cannot create {}: {}", path.string(), std::strerror(errno));
+  }
+  // A disk that is too small says so now, where the file system can tell.
+  const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(plan.bytes));
+  ::close(fd);
+  if (error != 0 && error != EINVAL && error != EOPNOTSUPP) {
+    fail<FileError>("formats", "cannot write the {} bytes of {}: {}", plan.bytes, path.string(),
+                    write_trouble(error));
+  }
+  SafetensorsPieces(path).write(0, plan.head.data(), plan.head.size());
+}
+
+SafetensorsPieces::SafetensorsPieces(const std::filesystem::path& path) : path_(path) {
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd_ < 0) {
+    fail<FileError>("formats", "cannot open {}: {}; is the folder shared by all hosts?",
+                    path.string(), std::strerror(errno));
+  }
+}
+
+SafetensorsPieces::~SafetensorsPieces() {
+  ::close(fd_);
+}
+
+void SafetensorsPieces::write(size_t place, const void* data, size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t done = ::pwrite(fd_, from, std::min<size_t>(bytes, size_t{1} << 30),
+                                  static_cast<off_t>(place));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) {
+      fail<FileError>("formats", "cannot write {}: {}", path_.string(),
+                      done < 0 ? write_trouble(errno) : "the disk takes no more");
+    }
+    from += done;
+    place += static_cast<size_t>(done);
+    bytes -= static_cast<size_t>(done);
+  }
+}
+
+void SafetensorsPieces::sync() {
+  if (::fdatasync(fd_) == 0 || errno == EINVAL) return;
+  fail<FileError>("formats", "cannot write {}: {}", path_.string(), write_trouble(errno));
+}
+
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::vector<const TensorView*> sorted;
-  for (const TensorView& tensor : tensors) {
-    check_view(tensor);
-    sorted.push_back(&tensor);
+  std::vector<TensorInfo> infos;
+  for (const auto& tensor : tensors) infos.push_back({tensor.name, tensor.dtype, tensor.shape});
+  const SafetensorsPlan plan(std::move(infos), metadata);
+  for (const auto& tensor : tensors) {
+    size_t bytes = 0;
+    safetensors_bytes(tensor.dtype, tensor.shape, bytes);
+    if (bytes == tensor.bytes) continue;
+    fail<UsageError>("formats", "tensor '{}' holds {} bytes; expected {} for {} x [{}]",
+                     tensor.name, tensor.bytes, bytes, tensor.dtype, fmt::join(tensor.shape, ", "));
   }
-  std::sort(sorted.begin(), sorted.end(), [](const TensorView* a, const TensorView* b) {
-    size_t size_a = safetensors_dtype_bytes(a->dtype), size_b = safetensors_dtype_bytes(b->dtype);
-    return size_a != size_b ? size_a > size_b : a->name < b->name;
-  });
-  const std::string header = make_header(sorted, metadata);
-  const uint64_t length = header.size();
   AtomicFile file(path);
-  {
-    Output out(file.temporary());
-    out.write(&length, sizeof length);
-    out.write(header.data(), header.size());
-    for (const TensorView* tensor : sorted) out.write(tensor->data, tensor->bytes);
+  SafetensorsPieces::create(file.temporary(), plan);
+  SafetensorsPieces pieces(file.temporary());
+  for (const auto& tensor : tensors) {
+    pieces.write(plan.begin.at(tensor.name), tensor.data, tensor.bytes);
   }
   file.commit();
 }

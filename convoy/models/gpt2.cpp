@@ -103,8 +103,8 @@ class Gpt2Input : public nn::Block {
   explicit Gpt2Input(const Gpt2Config& config)
       : Block("embeddings"), rate_(config.embd_pdrop), max_length_(config.n_positions) {
     const auto init = Init::normal(config.initializer_range);
-    table_ = declare({"transformer.wte.weight", {config.vocab_size, config.n_embd}, init});
-    positions_ = declare({"transformer.wpe.weight", {max_length_, config.n_embd}, init});
+    table_ = declare_table("transformer.wte.weight", {config.vocab_size, config.n_embd}, init);
+    positions_ = declare_table("transformer.wpe.weight", {max_length_, config.n_embd}, init);
   }
 
   const ParamPtr& table() const { return table_; }

@@ -23,9 +23,8 @@ class LlamaInput : public nn::Block {
  public:
   explicit LlamaInput(const LlamaConfig& config)
       : Block("embeddings"), rotary_(config.rotary()), head_width_(config.head_width()) {
-    table_ = declare({"model.embed_tokens.weight",
-                      {config.vocab_size, config.hidden_size},
-                      Init::normal(config.initializer_range)});
+    table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
+                           Init::normal(config.initializer_range));
   }
 
   const ParamPtr& table() const { return table_; }

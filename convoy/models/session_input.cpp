@@ -46,9 +46,9 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
   for (const auto& feature : config_.features) {
     if (feature.categorical) {
       const int64_t dim = feature.dim > 0 ? feature.dim : D;
-      tables_[feature.name] = declare({fmt::format("embeddings.{}.weight", feature.name),
-                                       {feature.cardinality, dim},
-                                       Init::normal(config.embedding_initializer_range)});
+      tables_[feature.name] = declare_table(fmt::format("embeddings.{}.weight", feature.name),
+                                            {feature.cardinality, dim},
+                                            Init::normal(config.embedding_initializer_range));
       width += dim;
     } else {
       ++num_continuous;

@@ -12,6 +12,12 @@ ParamSpec without_decay(std::string name, int64_t size, Init init) {
 
 }  // namespace
 
+ParamPtr Block::declare_table(std::string name, std::vector<int64_t> shape, Init init) {
+  ParamSpec spec{std::move(name), std::move(shape), init};
+  spec.read_in_backward = false;
+  return declare(std::move(spec));
+}
+
 DenseParams Block::declare_dense(const std::string& name, int64_t in, int64_t out,
                                  double deviation) {
   auto weight = declare({name + ".weight", {out, in}, Init::normal(deviation)});

@@ -71,6 +71,8 @@ class Block {
     params_.push_back(std::make_shared<Param>(std::move(spec), std::move(leaf)));
     return params_.back();
   }
+  /// A table whose rows are looked up: backward asks for none of its values.
+  ParamPtr declare_table(std::string name, std::vector<int64_t> shape, Init init);
   /// `<name>.weight` normal with `deviation`, `<name>.bias` zero and without decay.
   DenseParams declare_dense(const std::string& name, int64_t in, int64_t out, double deviation);
   /// `<name>.weight` one, `<name>.bias` zero, both without decay.

@@ -16,7 +16,8 @@ int64_t ParamSpec::num_elements() const {
 }
 
 const at::Tensor& Param::value() const {
-  internal_check(value_.defined(), "nn", "parameter {} has no memory yet", spec_.name);
+  internal_check(value_.defined() && (value_.const_data_ptr() != nullptr || value_.numel() == 0),
+                 "nn", "parameter {} has no memory now", spec_.name);
   return value_;
 }
 
@@ -63,7 +64,7 @@ void Param::add_to_grad(const std::function<void(at::Tensor&)>& add) {
   add(grad_);
 }
 
-void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out) {
+void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first) {
   const uint64_t key = hash_combine(mix64(seed), hash_text(spec.name));
   const int64_t count = out.numel();
   switch (spec.init.kind) {
@@ -83,7 +84,7 @@ void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out) {
       const bool normal = spec.init.kind == Init::Kind::Normal;
       at::parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          auto at = static_cast<uint64_t>(i);
+          auto at = static_cast<uint64_t>(first + i);
           values[i] = static_cast<float>(normal ? scale * normal01(key, at)
                                                 : scale * (2 * uniform01(key, at) - 1));
         }

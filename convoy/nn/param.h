@@ -32,6 +32,7 @@ struct ParamSpec {
   bool decay = true;       ///< weight decay applies
   bool trainable = true;   ///< frozen parameters own no gradient and no optimizer state
   int64_t split_dim = -1;  ///< dimension that tensor parallelism may split; -1 = none
+  bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
 
   int64_t num_elements() const;
 };
@@ -82,7 +83,8 @@ class Param {
 
 using ParamPtr = std::shared_ptr<Param>;
 
-/// Fills `out` (fp32, contiguous, the parameter's global shape) with its initial values.
-void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out);
+/// Fills `out` (fp32, contiguous) with initial values of the parameter: those of its elements,
+/// flattened, from `begin` on.
+void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t begin = 0);
 
 }  // namespace convoy::nn

@@ -2,93 +2,125 @@
 
 #include <torch/types.h>
 
-#include <set>
 #include <string>
 #include <vector>
 
 #include "convoy/nn/block.h"
-#include "convoy/schedule/program.h"
+#include "convoy/parallel/pool.h"
+#include "convoy/schedule/layout.h"
 
 namespace convoy::parallel {
 
-/// Where one parameter lies in its arena, in elements of the flat buffers.
+/// Where one parameter lies in its arena, in elements of the flat order.
 struct Slot {
   nn::ParamPtr param;
   int64_t begin = 0;
   int64_t length = 0;
 };
 
-/// A unit owns a stretch of the flat buffers: first its decayed, then its other parameters. Every
-/// parameter starts at a multiple of kAlignment elements; the gaps stay zero.
+/// The parameters that are gathered, reduced and updated at once; their places are the layout's.
 struct Unit {
   std::string name;
   std::vector<Slot> slots;
-  int64_t begin = 0;
-  int64_t decay_end = 0;  ///< [begin, decay_end) decays, [decay_end, end) does not
-  int64_t end = 0;
 };
-
-/// Multiple of 64 bytes for every dtype that is in use.
-inline constexpr int64_t kAlignment = 32;
 
 struct ArenaOptions {
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 keeps fp32 masters beside
-  bool trains = true;                         ///< else there are no gradients
+  bool trains = true;                         ///< else there are no gradients and no moments
+  int rank = 0;                               ///< whose own parts are kept
+  schedule::LayoutOptions layout = {};        ///< low_precision follows from the above
 };
 
 /// The flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
-/// compute dtype is fp32), fp32 gradients, optimizer moments. Units lie in backward order, so a
-/// bucket of neighbours is one contiguous gradient.
+/// compute dtype is fp32), fp32 gradients, optimizer moments, each whole or in slices as the layout
+/// says. Each block's own parameters are a unit; a parameter that several blocks read is a unit of
+/// its own. Units lie in backward order, so a bucket of neighbours is one contiguous gradient.
 class Arena {
  public:
-  /// Lays out and binds the parameters of `blocks`. Each block's own parameters are a unit; a
-  /// parameter that several blocks read is a unit of its own.
-  /// `share_weights_with` (same model, same device): use its weights instead of own ones.
+  /// Lays out the parameters of `blocks`. `share_weights_with` (same model, same device):
+  /// use its weights and moments instead of own ones.
   Arena(const nn::BlockList& blocks, ArenaOptions options, const Arena* share_weights_with);
 
+  /// Binds the parameters to their memory; a user's modules bring their values.
+  void bind();
+
+  const schedule::Layout& layout() const { return layout_; }
   const std::vector<Unit>& units() const { return units_; }
-  const schedule::ModelTable& table() const { return table_; }
   const std::vector<Slot>& frozen() const { return frozen_; }
-  int64_t num_elements() const { return masters_.numel(); }
+  int rank() const { return options_.rank; }
+  bool trains() const { return options_.trains; }
   int64_t num_parameters() const;
   int64_t num_trainable_parameters() const;
 
+  /// Whole or in slices.
+  const at::Tensor& compute_weights() const { return weights_; }
   at::Tensor& masters() { return masters_; }
+  const at::Tensor& masters() const { return masters_; }
   at::Tensor& grads() { return grads_; }
-  at::Tensor& frozen_values() { return frozen_values_; }
-  /// First and second moments; allocated by the optimizer that needs them.
-  at::Tensor& first_moments() { return first_moments_; }
-  at::Tensor& second_moments() { return second_moments_; }
+  const at::Tensor& grads() const { return grads_; }
+  const at::Tensor& first_moments() const { return first_moments_; }
+  const at::Tensor& second_moments() const { return second_moments_; }
+  const at::Tensor& frozen_values() const { return frozen_values_; }
 
-  /// Draws the initial values of every parameter, or of those in `names`.
-  void initialize(uint64_t seed, const std::set<std::string>* names = nullptr);
-  /// Rounds the master weights to the compute dtype; nothing to do in fp32.
+  /// Some of a bucket's elements, which this rank keeps, in a buffer of a kind.
+  at::Tensor narrow(const at::Tensor& flat, schedule::Kind kind, int64_t bucket,
+                    const schedule::Extent& extent) const;
+  at::Tensor weights(int64_t bucket, const schedule::Extent& extent) const {
+    return narrow(weights_, schedule::Kind::Weights, bucket, extent);
+  }
+  at::Tensor masters(int64_t bucket, const schedule::Extent& extent) const {
+    return narrow(masters_, schedule::Kind::Masters, bucket, extent);
+  }
+  at::Tensor grads(int64_t bucket, const schedule::Extent& extent) const {
+    return narrow(grads_, schedule::Kind::Gradients, bucket, extent);
+  }
+  /// This rank's own part.
+  schedule::Extent part(int64_t bucket) const { return layout_.part(bucket, options_.rank); }
+
+  /// The whole bucket, which the parameters are bound to. Where weights are kept in slices it has
+  /// memory only between attach() and detach().
+  const at::Tensor& bucket_weights(int64_t bucket) const {
+    return bucket_weights_[static_cast<size_t>(bucket)];
+  }
+  void attach(int64_t bucket);
+  void detach(int64_t bucket);
+
+  /// Rounds some of a bucket's masters to the compute dtype; nothing to do in fp32.
+  void publish(int64_t bucket, const schedule::Extent& extent);
+  /// The same for all masters that this rank keeps.
   void publish_weights();
 
-  /// Points the gradients of `unit` at the arena (`scratch` undefined) or at scratch memory of the
-  /// unit's size, for the next micro-batch.
-  void bind_grads(int64_t unit, const at::Tensor& scratch);
+  /// Points the gradients of `unit` into `memory`, which begins at `begin` of the flat order, for
+  /// the next micro-batch.
+  void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin);
 
-  /// The master (or frozen) values of a parameter, shaped. Undefined if there is none of that name.
+  /// The master (or frozen) values of a parameter, shaped; of masters that are kept whole.
+  /// Undefined if there is none of that name.
   at::Tensor value_of(const std::string& name);
 
   /// Every parameter once, in arena order, trainable ones first.
   std::vector<Slot> all_slots() const;
 
-  /// A flat buffer's part that belongs to `slot`, shaped as the parameter.
-  static at::Tensor view(const at::Tensor& flat, const Slot& slot);
+  /// A whole flat buffer's part that belongs to `slot`, shaped as the parameter.
+  static at::Tensor view(const at::Tensor& flat, const Slot& slot, int64_t begin = 0);
 
  private:
-  void lay_out(const nn::BlockList& blocks);
-  void bind_values(bool own_weights);
+  schedule::ModelTable group_params(const nn::BlockList& blocks);
+  void lay_out(schedule::ModelTable table);
+  void allocate(const Arena* share_weights_with);
+  void take_leaves();
 
   ArenaOptions options_;
+  bool owns_weights_;
+  schedule::Layout layout_;
   std::vector<Unit> units_;
   std::vector<Slot> frozen_;
-  schedule::ModelTable table_;
   at::Tensor weights_, masters_, grads_, frozen_values_;
   at::Tensor first_moments_, second_moments_;
+  std::vector<at::Tensor> bucket_weights_;
+  Pool pool_;
+  std::vector<at::Tensor> attached_;  // [bucket]
 };
 
 }  // namespace convoy::parallel

@@ -22,8 +22,6 @@ using schedule::Op;
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kLossLabel = "reduce loss";
-
 const nn::Bundle* loaded(const MicroBatch& batch) {
   return batch.loaded.empty() ? &batch.inputs : &batch.loaded;
 }
@@ -53,55 +51,63 @@ const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
 struct Executor::Pass {
   const std::vector<MicroBatch>& micro_batches;
   const StepInput& input;
-  const OptimizerOptions& optimizer;
+  nn::Mode mode = nn::Mode::Train;
   std::vector<std::vector<nn::Bundle>> ins{}, outs{};  // [micro-batch][block]
-  std::vector<at::Tensor> scratch{};                   // [unit], defined while one is in use
-  std::vector<int64_t> bound{};  // [unit] micro-batch its gradient is bound to
   std::set<std::pair<int64_t, int64_t>> recomputed{};  // (block, micro-batch)
-  std::vector<comm::Group::Handle> handles{};
-  /// Loss, targets, and a word of each rank: 1 for a loss that is not finite, and twice the signal
-  /// that asked it to stop; then the step that each rank makes. They stay on the device until
-  /// clip() reads them with the norm.
-  at::Tensor totals{};
-  StepResult result{};
-  double divisor = 1;
+  double wait_seconds = 0;
   bool overflowed = false;  // the norm is not finite
   bool spoilt = false;      // by an injected fault
 };
 
 Executor::Executor(nn::BlockList blocks, Arena& arena, comm::Group group,
-                   at::ScalarType compute_dtype, std::vector<std::vector<int64_t>> buckets,
-                   bool updates_weights)
+                   at::ScalarType compute_dtype, const schedule::StepOptions& options)
     : blocks_(std::move(blocks)),
       arena_(arena),
       group_(std::move(group)),
       compute_dtype_(compute_dtype),
-      buckets_(std::move(buckets)),
-      updates_weights_(updates_weights) {}
+      gradients_(arena, group_, options.reduce_each),
+      update_(arena, group_, compute_dtype == at::kHalf),
+      gathers_(arena.layout().buckets().size()) {}
 
 StepResult Executor::run(const schedule::Program& program,
                          const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
-  Pass pass{micro_batches, input, optimizer};
+  Pass pass{micro_batches, input};
   prepare(pass, program);
+  gradients_.begin_step();
+  update_.begin_step(input, optimizer);
   for (const auto& i : program) {
     const std::string name = schedule::to_text(i);
     tell_operation(name);
     const comm::Range range([&] { return name; });
     inject_fault(pass, i);
     execute(pass, i);
-    if (i.op == Op::Clip && pass.overflowed) fail_for_gradient(pass, program);
+    if (pass.overflowed) fail_for_gradient(pass, program);
   }
-  return pass.result;
+  auto result = update_.result;
+  // On a GPU the clock would also count what is still to be computed there.
+  result.wait_seconds = arena_.grads().is_cpu() ? pass.wait_seconds : NAN;
+  return result;
+}
+
+nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch& batch,
+                             nn::Mode mode) {
+  const std::vector<MicroBatch> batches{batch};
+  const StepInput input;
+  Pass pass{batches, input, mode};
+  prepare(pass, program);
+  at::NoGradGuard no_grad;
+  for (const auto& i : program) execute(pass, i);
+  return std::move(pass.outs[0].back());
+}
+
+void Executor::settle() {
+  for (auto& gather : gathers_) std::exchange(gather, {}).wait();
 }
 
 void Executor::prepare(Pass& pass, const schedule::Program& program) const {
-  const size_t num_units = arena_.units().size();
   pass.ins.assign(pass.micro_batches.size(), std::vector<nn::Bundle>(blocks_.size()));
   pass.outs = pass.ins;
-  pass.scratch.resize(num_units);
-  pass.bound.assign(num_units, -1);
-  pass.totals = at::zeros({2 + 2 * group_.size()}, arena_.grads().options().dtype(at::kDouble));
   for (const auto& i : program) {
     if (i.op == Op::Recompute) pass.recomputed.insert({i.block, i.micro_batch});
   }
@@ -109,49 +115,103 @@ void Executor::prepare(Pass& pass, const schedule::Program& program) const {
 
 void Executor::execute(Pass& pass, const schedule::Instruction& i) {
   const auto m = static_cast<size_t>(i.micro_batch);
+  await_weights(pass, i);
   switch (i.op) {
     case Op::Load:
       pass.ins[m][0] = pass.micro_batches.at(m).inputs;
       break;
+    case Op::Gather:
+      gather(pass, i.bucket);
+      break;
+    case Op::Release:
+      arena_.detach(i.bucket);
+      break;
     case Op::Forward:
       forward_block(pass, i.block, i.micro_batch);
       break;
-    case Op::Loss: {
-      if (pass.micro_batches[m].empty()) break;
-      const auto& out = pass.outs[m].back();
-      pass.totals[0] += required(out, "loss").detach().reshape({});
-      pass.totals[1] += required(out, "count").detach().reshape({});
+    case Op::Loss:
+      take_loss(pass, i.micro_batch);
       break;
-    }
     case Op::Recompute:
-      recompute_block(pass, i.block, i.micro_batch);
+      if (!pass.micro_batches[m].empty()) {
+        pass.outs[m][static_cast<size_t>(i.block)] = run_block(pass, i.block, i.micro_batch);
+      }
       break;
     case Op::Backward:
       backward_block(pass, i.block, i.micro_batch);
       break;
     case Op::Accumulate:
-      accumulate(pass, i.unit, i.micro_batch);
+      gradients_.accumulate(i.unit, i.micro_batch);
       break;
     case Op::Reduce:
-      start_reduce(pass, i.unit);
+      timed(pass, [&] { gradients_.reduce(i.bucket); });
+      break;
+    case Op::ReduceScatter:
+      timed(pass, [&] { gradients_.reduce_scatter(i.bucket, i.micro_batch); });
       break;
     case Op::ReduceLoss:
-      reduce_loss(pass);
+      timed(pass, [&] { gradients_.wait(); });
+      update_.add_squares();
+      timed(pass, [&] { update_.reduce_totals(); });
       break;
     case Op::Clip:
-      clip(pass);
+      pass.overflowed = !update_.clip();
       break;
-    case Op::OptimizerStep:
-      optimizer_step(pass);
+    case Op::Update:
+      update_.update(i.bucket);
       break;
   }
 }
 
+void Executor::take_loss(Pass& pass, int64_t m) {
+  if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
+  const auto& out = pass.outs[static_cast<size_t>(m)].back();
+  update_.add(required(out, "loss"), required(out, "count"));
+}
+
+/// Whole weights are completed in place; of slices a whole bucket is made.
+void Executor::gather(Pass& pass, int64_t bucket) {
+  const auto& layout = arena_.layout();
+  auto label = fmt::format("gather bucket {}", bucket);
+  timed(pass, [&] {
+    auto& handle = gathers_[static_cast<size_t>(bucket)];
+    std::exchange(handle, {}).wait();
+    // Threads that write into the same memory need only know when all are done.
+    if (layout.options().shares_weights) return group_.barrier(label);
+    const auto part = arena_.part(bucket);
+    const auto begin = layout.buckets()[static_cast<size_t>(bucket)].all.begin;
+    const bool slices = layout.in_slices(schedule::Kind::Weights);
+    if (slices) arena_.attach(bucket);
+    auto out = arena_.bucket_weights(bucket);
+    auto own = out.narrow(0, part.begin - begin, part.length());
+    if (slices) own.copy_(arena_.weights(bucket, part));
+    handle = group_.start_all_gather(out, own, label);
+  });
+}
+
+void Executor::await_weights(Pass& pass, const schedule::Instruction& i) {
+  for (const int64_t bucket : schedule::reads(i, arena_.layout())) {
+    auto& handle = gathers_[static_cast<size_t>(bucket)];
+    timed(pass, [&] { std::exchange(handle, {}).wait(); });
+  }
+}
+
+/// Adds to the time that communication takes.
+template <class Work>
+void Executor::timed(Pass& pass, const Work& work) const {
+  const auto start = Clock::now();
+  work();
+  pass.wait_seconds += seconds_since(start);
+}
+
 void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
   const Op op = i.op;
+  const bool reduces = op == Op::Reduce || op == Op::ReduceScatter;
   const char* phase = op == Op::Forward    ? "forward"
                       : op == Op::Backward ? "backward"
-                      : op == Op::Reduce   ? "reduce"
+                      : op == Op::Gather   ? "gather"
+                      : op == Op::Update   ? "update"
+                      : reduces            ? "reduce"
                                            : nullptr;
   if (phase == nullptr) return;
   const auto fault = fault_at(phase);
@@ -161,34 +221,37 @@ void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
   }
   if (fault != Fault::kNan) return;
   at::NoGradGuard no_grad;
-  if (op == Op::Forward) {
-    arena_.masters().fill_(NAN);
-    arena_.publish_weights();
-  } else if (op == Op::Backward) {
+  if (op == Op::Backward) {
     pass.spoilt = true;
-  } else {
-    const auto unit = static_cast<size_t>(buckets_[static_cast<size_t>(i.unit)].front());
+  } else if (reduces) {
+    const auto& bucket = arena_.layout().buckets()[static_cast<size_t>(i.bucket)];
+    const auto unit = static_cast<size_t>(bucket.units.front());
     auto grad = arena_.units()[unit].slots.front().param->grad();
     grad.fill_(NAN);
+  } else {
+    settle();
+    arena_.masters().fill_(NAN);
+    arena_.publish_weights();
   }
 }
 
 void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
   std::string who = fmt::format("on rank {}", group_.rank());
-  // The ranks' own gradients are summed away by now: compute them again. Replicas that share
-  // weights do not all come here.
-  if (group_.size() > 1 && std::string_view(group_.engine()) != "threads") {
-    Pass again{pass.micro_batches, pass.input, pass.optimizer};
+  // The ranks' own gradients are summed away by now: compute them again.
+  if (group_.size() > 1) {
+    Pass again{pass.micro_batches, pass.input};
     prepare(again, program);
-    for (const auto& i : program) {
-      inject_fault(again, i);
-      const bool own = i.op != Op::Reduce && i.op != Op::ReduceLoss && i.op != Op::Clip &&
-                       i.op != Op::OptimizerStep;
-      if (own) execute(again, i);
-    }
+    gradients_.begin_step();
     auto spoilt = at::zeros({group_.size()}, at::kLong);
-    const auto norm = at::linalg_vector_norm(arena_.grads()).item<double>();
-    spoilt[group_.rank()] = std::isfinite(norm) ? 0 : 1;
+    for (const auto& i : program) {
+      if (i.op == Op::ReduceLoss) break;
+      inject_fault(again, i);
+      if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
+        if (!gradients_.finite(i.bucket)) spoilt[group_.rank()] = 1;
+      } else {
+        execute(again, i);
+      }
+    }
     group_.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");
     std::vector<int64_t> ranks;
     for (int64_t r = 0; r < group_.size(); ++r) {
@@ -200,7 +263,7 @@ void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
   fail<NumericError>("train",
                      "the gradient of step {} is not finite {}; got a norm of {}; try a lower "
                      "learning_rate or look for extreme values in the data",
-                     pass.input.step + 1, who, pass.result.grad_norm);
+                     pass.input.step + 1, who, update_.result.grad_norm);
 }
 
 void Executor::forward_block(Pass& pass, int64_t block, int64_t m) {
@@ -210,32 +273,26 @@ void Executor::forward_block(Pass& pass, int64_t block, int64_t m) {
   auto& outs = pass.outs[static_cast<size_t>(m)];
   if (b > 0) ins[b] = detached(outs[b - 1]);
   // A loss may write gradients at once.
-  if (b + 1 == blocks_.size()) bind_grads(pass, block, m);
+  if (pass.mode == nn::Mode::Train && b + 1 == blocks_.size()) bind_grads(block, m);
   outs[b] = run_block(pass, block, m);
   if (pass.recomputed.contains({block, m})) outs[b] = detached(outs[b]);
-}
-
-void Executor::recompute_block(Pass& pass, int64_t block, int64_t m) {
-  if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
-  pass.outs[static_cast<size_t>(m)][static_cast<size_t>(block)] = run_block(pass, block, m);
+  if (pass.mode == nn::Mode::Train) return;
+  ins[b].clear();
+  if (b > 0) outs[b - 1].clear();
 }
 
 nn::Bundle Executor::run_block(const Pass& pass, int64_t block, int64_t m) const {
   const auto micro_batch = static_cast<size_t>(m), b = static_cast<size_t>(block);
   const auto& batch = pass.micro_batches[micro_batch];
-  nn::Context context{nn::Mode::Train, pass.input.seed, pass.input.step, block,
-                      compute_dtype_,  batch.samples,   loaded(batch)};
+  nn::Context context{pass.mode,      pass.input.seed, pass.input.step, block,
+                      compute_dtype_, batch.samples,   loaded(batch)};
   return blocks_[b]->forward(pass.ins[micro_batch][b], context);
 }
 
-void Executor::bind_grads(Pass& pass, int64_t block, int64_t m) {
-  for (int64_t unit : arena_.table().units_of_block[static_cast<size_t>(block)]) {
-    auto u = static_cast<size_t>(unit);
-    if (pass.bound[u] == m) continue;
-    pass.bound[u] = m;
-    const auto& layout = arena_.units()[u];
-    if (m > 0) pass.scratch[u] = at::zeros({layout.end - layout.begin}, arena_.grads().options());
-    arena_.bind_grads(unit, pass.scratch[u]);
+/// Says where the gradients of the block's units go for this micro-batch.
+void Executor::bind_grads(int64_t block, int64_t m) {
+  for (int64_t unit : arena_.layout().table().units_of_block[static_cast<size_t>(block)]) {
+    gradients_.bind(unit, m);
   }
 }
 
@@ -243,7 +300,7 @@ void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
   auto b = static_cast<size_t>(block);
   auto& ins = pass.ins[static_cast<size_t>(m)];
   auto& outs = pass.outs[static_cast<size_t>(m)];
-  bind_grads(pass, block, m);
+  bind_grads(block, m);
   if (pass.micro_batches[static_cast<size_t>(m)].empty()) return;
   std::vector<at::Tensor> roots, grads;
   if (b + 1 == blocks_.size()) {
@@ -261,152 +318,11 @@ void Executor::backward_block(Pass& pass, int64_t block, int64_t m) {
   outs[b].clear();
 }
 
-void Executor::accumulate(Pass& pass, int64_t unit, int64_t m) {
-  at::NoGradGuard no_grad;
-  auto u = static_cast<size_t>(unit);
-  const auto& layout = arena_.units()[u];
-  for (const auto& slot : layout.slots) {
-    if (!slot.param->grad_written()) {
-      auto grad = slot.param->grad();
-      grad.zero_();
-    }
-  }
-  if (m == 0) return;
-  arena_.grads().narrow(0, layout.begin, layout.end - layout.begin).add_(pass.scratch[u]);
-  pass.scratch[u] = at::Tensor();
-}
-
-void Executor::start_reduce(Pass& pass, int64_t bucket) {
-  if (group_.size() == 1) return;
-  const auto& units = buckets_[static_cast<size_t>(bucket)];
-  int64_t begin = arena_.units()[static_cast<size_t>(units.front())].begin;
-  int64_t end = arena_.units()[static_cast<size_t>(units.back())].end;
-  timed(pass, [&] {
-    pass.handles.push_back(group_.start_all_reduce(arena_.grads().narrow(0, begin, end - begin),
-                                                   comm::ReduceOp::Sum,
-                                                   fmt::format("reduce bucket {}", bucket)));
-  });
-}
-
-/// Adds to the time that communication takes. On a GPU the clock would also count what is still to
-/// be computed there.
-template <class Work>
-void Executor::timed(Pass& pass, const Work& work) const {
-  const auto start = Clock::now();
-  work();
-  pass.result.wait_seconds += arena_.grads().is_cpu() ? seconds_since(start) : NAN;
-}
-
-void Executor::reduce_loss(Pass& pass) {
-  const int stop = pass.input.stop_signal == nullptr ? 0 : pass.input.stop_signal->load();
-  auto word = pass.totals[2 + group_.rank()];
-  word += pass.totals[0].isfinite().logical_not();
-  word += 2 * stop;
-  pass.totals[2 + group_.size() + group_.rank()] += static_cast<double>(pass.input.step);
-  timed(pass, [&] {
-    if (pass.totals.is_cpu())
-      return group_.all_reduce(pass.totals, comm::ReduceOp::Sum, kLossLabel);
-    pass.handles.push_back(group_.start_all_reduce(pass.totals, comm::ReduceOp::Sum, kLossLabel));
-  });
-}
-
-/// What reduce_loss() gathered, on the host.
-void Executor::take_totals(Pass& pass, const double* values) const {
-  auto& result = pass.result;
-  result.loss_sum = values[0];
-  result.count = values[1];
-  const auto* steps = values + 2 + group_.size();
-  for (int rank = 1; rank < group_.size(); ++rank) {
-    if (steps[rank] == steps[0]) continue;
-    fail<CommunicationError>("train",
-                             "the ranks are not at the same step: rank 0 makes step {}, rank {} "
-                             "step {}; try to start them from the same checkpoint",
-                             steps[0] + 1, rank, steps[rank] + 1);
-  }
-  for (int rank = 0; rank < group_.size(); ++rank) {
-    result.stop_signal = std::max(result.stop_signal, static_cast<int>(values[2 + rank]) / 2);
-  }
-  for (int rank = 0; rank < group_.size(); ++rank) {
-    if (static_cast<int>(values[2 + rank]) % 2 == 0) continue;
-    result.skipped = may_overflow();
-    if (result.skipped) break;
-    fail<NumericError>("train",
-                       "the loss of step {} is not finite on rank {}; got {}; try a lower "
-                       "learning_rate, max_grad_norm, or look for NaN in the data",
-                       pass.input.step + 1, rank, std::isnan(result.loss_sum) ? "nan" : "inf");
-  }
-}
-
-void Executor::clip(Pass& pass) {
-  timed(pass, [&] {
-    for (auto& handle : pass.handles) handle.wait();
-  });
-  std::vector<at::Tensor> words{pass.totals};
-  if (updates_weights_) {
-    for (const auto& unit : arena_.units()) {
-      auto grad = arena_.grads().narrow(0, unit.begin, unit.end - unit.begin);
-      words.push_back(at::linalg_vector_norm(grad).to(at::kDouble).view({1}));
-    }
-  }
-  // The step's only wait for a GPU.
-  const auto read = at::cat(words).cpu();
-  const auto* values = read.data_ptr<double>();
-  take_totals(pass, values);
-  if (!updates_weights_) return;
-  const double count = std::max(1.0, pass.result.count);
-  double squares = 0;
-  for (int64_t i = pass.totals.numel(); i < read.numel(); ++i) squares += values[i] * values[i];
-  const double norm = std::sqrt(squares) / count / pass.input.loss_scale;
-  pass.result.grad_norm = norm;
-  if (!std::isfinite(norm) && may_overflow()) pass.result.skipped = true;
-  if (pass.result.skipped) return;
-  pass.overflowed = !std::isfinite(norm);
-  if (pass.overflowed) return;
-  const double limit = pass.optimizer.max_grad_norm;
-  const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
-  pass.divisor = count * pass.input.loss_scale / scale;
-}
-
-void Executor::optimizer_step(Pass& pass) {
-  if (!updates_weights_ || pass.result.skipped) return;
-  optim::Slices decayed, plain;
-  auto add = [&](optim::Slices& to, int64_t begin, int64_t end) {
-    if (begin == end) return;
-    auto part = [&](at::Tensor& flat) { return flat.narrow(0, begin, end - begin); };
-    to.weights.push_back(part(arena_.masters()));
-    to.grads.push_back(part(arena_.grads()));
-    to.first_moments.push_back(part(arena_.first_moments()));
-    to.second_moments.push_back(part(arena_.second_moments()));
-  };
-  for (const auto& unit : arena_.units()) {
-    add(decayed, unit.begin, unit.decay_end);
-    add(plain, unit.decay_end, unit.end);
-  }
-  const auto& options = pass.optimizer.adamw;
-  const int64_t count = pass.input.updates + 1;
-  const double rate = pass.input.learning_rate;
-  optim::adamw_step(decayed, options, rate, options.weight_decay, count, pass.divisor);
-  optim::adamw_step(plain, options, rate, 0, count, pass.divisor);
-  arena_.publish_weights();
-}
-
 MicroBatch to_device(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
   batch.loaded = batch.inputs;
   for (auto& [name, tensor] : batch.inputs) tensor = comm::upload(tensor, device);
   return batch;
-}
-
-nn::Bundle Executor::forward(const MicroBatch& batch, nn::Mode mode) {
-  if (batch.empty()) return {};
-  at::NoGradGuard no_grad;
-  nn::Bundle bundle = batch.inputs;
-  for (size_t b = 0; b < blocks_.size(); ++b) {
-    nn::Context context{mode,         0, 0, static_cast<int64_t>(b), compute_dtype_, batch.samples,
-                        loaded(batch)};
-    bundle = blocks_[b]->forward(bundle, context);
-  }
-  return bundle;
 }
 
 }  // namespace convoy::parallel

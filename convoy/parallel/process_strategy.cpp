@@ -9,8 +9,7 @@ class ProcessStrategy : public Strategy {
  public:
   ProcessStrategy(const ModelFactory& factory, comm::Group group, const ReplicaOptions& options)
       : replica_(factory(), std::move(group), options) {
-    replica_.check_same_model();
-    replica_.broadcast_model();
+    replica_.start();
   }
 
   int num_ranks() const override { return replica_.group().size(); }
@@ -26,11 +25,11 @@ class ProcessStrategy : public Strategy {
     return {replica_.forward(batches.at(0), mode)};
   }
 
-  Replica& main() override { return replica_; }
-  void share_model() override {
-    replica_.broadcast_model();
-    replica_.broadcast_moments();
-  }
+  State weights(bool fill) override { return replica_.weights(fill); }
+  State moments() override { return replica_.moments(); }
+  void share(bool moments) override { replica_.share(moments); }
+  void draw(const std::set<std::string>& names) override { replica_.draw(names); }
+  Replica& replica() override { return replica_; }
   const comm::Group& processes() const override { return replica_.group(); }
   comm::Traffic traffic() const override { return replica_.group().traffic(); }
 

@@ -8,34 +8,49 @@
 
 namespace convoy::parallel {
 
+using schedule::Kind;
+
 Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& options,
-                 Replica* share_weights_with)
+                 bool shares_weights, Replica* lender)
     : blocks_(std::move(blocks)),
       group_(std::move(group)),
       options_(options),
-      arena_(blocks_, {options.device, options.compute_dtype, options.trains},
-             share_weights_with != nullptr ? &share_weights_with->arena_ : nullptr),
-      buckets_(schedule::make_buckets(arena_.table(), options.bucket_bytes)),
-      program_(schedule::data_parallel_program(arena_.table(), buckets_, options.num_micro_batches,
-                                               recomputed_blocks())) {
-  schedule::check(program_, arena_.table(), buckets_, options.num_micro_batches);
-  const bool owns_weights = share_weights_with == nullptr;
-  if (owns_weights) {
-    // The others get rank 0's.
-    if (group_.rank() == 0) {
-      options.fill ? options.fill(*this) : arena_.initialize(options.seed);
-    }
-    if (options.trains) {
-      arena_.first_moments() = at::zeros_like(arena_.masters());
-      arena_.second_moments() = at::zeros_like(arena_.masters());
-    }
-  } else {
-    arena_.first_moments() = share_weights_with->arena_.first_moments();
-    arena_.second_moments() = share_weights_with->arena_.second_moments();
-  }
+      arena_(blocks_, arena_options(shares_weights),
+             lender == nullptr ? nullptr : &lender->arena_) {
+  const auto step = step_options();
+  program_ = schedule::data_parallel_program(arena_.layout(), step);
+  forward_program_ = schedule::forward_program(arena_.layout(), step);
+  schedule::check(program_, arena_.layout(), step);
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
-  executor_ = std::make_unique<Executor>(blocks_, arena_, group_, options.compute_dtype, buckets_,
-                                         owns_weights);
+  executor_ = std::make_unique<Executor>(blocks_, arena_, group_, options.compute_dtype, step);
+}
+
+void Replica::start() {
+  check_same_model();
+  broadcast_leaves();
+  arena_.bind();
+  if (options_.fill) {
+    options_.fill(*this);
+  } else {
+    std::set<std::string> all;
+    for (const auto& slot : arena_.all_slots()) all.insert(slot.param->spec().name);
+    draw(all);
+  }
+  share(/*moments=*/false);
+}
+
+ArenaOptions Replica::arena_options(bool shares_weights) const {
+  ArenaOptions out{options_.device, options_.compute_dtype, options_.trains, group_.rank()};
+  out.layout.stage = options_.zero;
+  out.layout.num_parts = group_.size();
+  out.layout.shares_weights = shares_weights;
+  out.layout.bucket_bytes = options_.bucket_bytes;
+  return out;
+}
+
+schedule::StepOptions Replica::step_options() const {
+  return {options_.num_micro_batches, recomputed_blocks(), options_.prefetch,
+          options_.reshard_after_forward, options_.reduce_each};
 }
 
 std::set<int64_t> Replica::recomputed_blocks() const {
@@ -54,7 +69,21 @@ std::set<int64_t> Replica::recomputed_blocks() const {
 }
 
 void Replica::draw(const std::set<std::string>& names) {
-  arena_.initialize(options_.seed, &names);
+  at::NoGradGuard no_grad;
+  const auto& layout = arena_.layout();
+  for (const auto& piece : layout.pieces(arena_.rank())) {
+    const auto& slots = arena_.units()[static_cast<size_t>(piece.unit)].slots;
+    const auto& spec = slots[static_cast<size_t>(piece.param)].param->spec();
+    if (!names.contains(spec.name)) continue;
+    nn::initialize(
+        spec, options_.seed,
+        arena_.masters(layout.bucket_of(piece.unit), {piece.place, piece.place + piece.length}),
+        piece.begin);
+  }
+  for (const auto& slot : arena_.frozen()) {
+    if (!names.contains(slot.param->spec().name)) continue;
+    nn::initialize(slot.param->spec(), options_.seed, Arena::view(arena_.frozen_values(), slot));
+  }
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
@@ -75,6 +104,46 @@ std::vector<nn::NamedTensor> Replica::buffers() const {
   return out;
 }
 
+State Replica::weights(bool fill) {
+  executor_->settle();
+  return weights_of(arena_, buffers(), fill);
+}
+
+State Replica::moments() {
+  internal_check(options_.trains, "parallel", "moments of a replica that does not train");
+  return moments_of(arena_);
+}
+
+MemoryUse Replica::memory() const {
+  auto bytes = [](const at::Tensor& t) {
+    return t.defined() ? t.numel() * static_cast<int64_t>(t.element_size()) : 0;
+  };
+  const auto& layout = arena_.layout();
+  MemoryUse out;
+  out.parameters = bytes(arena_.masters()) + bytes(arena_.frozen_values());
+  if (options_.compute_dtype != at::kFloat) out.parameters += layout.kept(Kind::Weights) * 2;
+  out.gradients = bytes(arena_.grads());
+  out.optimizer = bytes(arena_.first_moments()) + bytes(arena_.second_moments());
+  out.gathered =
+      schedule::most_gathered(program_, layout) * (options_.compute_dtype == at::kFloat ? 4 : 2) +
+      executor_->num_pooled_gradients() * 4;
+  return out;
+}
+
+/// A user's modules start with rank 0's values.
+void Replica::broadcast_leaves() {
+  if (group_.size() == 1) return;
+  at::NoGradGuard no_grad;
+  for (const auto& block : blocks_) {
+    for (const auto& param : block->params()) {
+      if (!param->leaf().defined()) continue;
+      auto copy = param->leaf().detach().to(options_.device).contiguous();
+      group_.broadcast(copy, 0, "broadcast " + param->spec().name);
+      at::Tensor(param->leaf()).set_data(copy);
+    }
+  }
+}
+
 void Replica::broadcast_buffers() {
   if (group_.size() == 1) return;
   at::NoGradGuard no_grad;
@@ -85,6 +154,7 @@ void Replica::broadcast_buffers() {
   }
 }
 
+/// Throws UsageError, naming the parameter, unless all ranks have rank 0's names and shapes.
 void Replica::check_same_model() const {
   std::vector<std::string> entries;
   auto add = [&](const char* kind, const std::string& name, at::IntArrayRef shape) {
@@ -99,20 +169,33 @@ void Replica::check_same_model() const {
   comm::check_agreement(group_, entries, "model");
 }
 
-void Replica::broadcast_model() {
-  if (group_.size() == 1) return;
-  group_.broadcast(arena_.masters(), 0, "broadcast weights");
-  if (arena_.frozen_values().numel() > 0) {
-    group_.broadcast(arena_.frozen_values(), 0, "broadcast frozen weights");
+void Replica::gather_whole(const at::Tensor& flat, const std::string& what) {
+  const auto& layout = arena_.layout();
+  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+    const auto& all = layout.buckets()[static_cast<size_t>(bucket)].all;
+    const auto own = arena_.part(bucket);
+    group_.all_gather(flat.narrow(0, all.begin, all.length()),
+                      flat.narrow(0, own.begin, own.length()),
+                      fmt::format("gather {} of bucket {}", what, bucket));
   }
-  broadcast_buffers();
-  arena_.publish_weights();
 }
 
-void Replica::broadcast_moments() {
-  if (group_.size() == 1 || !options_.trains) return;
-  group_.broadcast(arena_.first_moments(), 0, "broadcast first moments");
-  group_.broadcast(arena_.second_moments(), 0, "broadcast second moments");
+void Replica::share(bool moments) {
+  executor_->settle();
+  const auto& layout = arena_.layout();
+  if (layout.options().shares_weights) group_.barrier("share weights");
+  const bool gathers = group_.size() > 1 && !layout.options().shares_weights;
+  if (gathers && !layout.in_slices(Kind::Masters)) gather_whole(arena_.masters(), "weights");
+  if (!layout.options().shares_weights || group_.rank() == 0) arena_.publish_weights();
+  if (gathers && layout.in_slices(Kind::Masters) && !layout.in_slices(Kind::Weights)) {
+    gather_whole(arena_.compute_weights(), "weights");
+  }
+  if (moments && gathers && !layout.in_slices(Kind::Moments)) {
+    gather_whole(arena_.first_moments(), "first moments");
+    gather_whole(arena_.second_moments(), "second moments");
+  }
+  broadcast_buffers();
+  if (layout.options().shares_weights) group_.barrier("weights are shared");
 }
 
 }  // namespace convoy::parallel

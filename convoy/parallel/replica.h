@@ -6,6 +6,7 @@
 #include <string>
 
 #include "convoy/parallel/executor.h"
+#include "convoy/parallel/state.h"
 
 namespace convoy::parallel {
 
@@ -22,52 +23,73 @@ struct ReplicaOptions {
   uint64_t seed = 42;
   bool trains = true;      ///< else no gradients and no moments are held
   bool recompute = false;  ///< blocks keep their inputs only, and run again before their backward
-  /// Gives every parameter its first value, on rank 0 of the group: reads what it has and has the
-  /// rest drawn. Default: all are drawn.
+  int zero = 0;            ///< stage of ZeRO: what each rank keeps a slice of only
+  int64_t prefetch = 1;    ///< buckets of weights that are gathered ahead (stage 3)
+  bool reshard_after_forward = true;  ///< else gathered weights stay until backward (stage 3)
+  bool reduce_each = true;  ///< gradients in slices: reduce every micro-batch, not the last only
+  /// Gives every parameter's elements that this rank owns their first value: reads what it has and
+  /// has the rest drawn. Default: all are drawn.
   std::function<void(Replica&)> fill;
 };
 
-/// A whole model on one device: blocks, arena, step program, executor.
+/// What a rank holds, in bytes.
+struct MemoryUse {
+  int64_t parameters = 0;  ///< compute weights and fp32 masters
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t gathered = 0;  ///< weights and gradients that are whole for a while
+};
+
+/// A whole model on one device, or this rank's slices of it: blocks, arena, programs, executor.
 class Replica {
  public:
-  /// `share_weights_with`: a replica on the same device whose weights this one uses.
+  /// `shares_weights`: all replicas of the group are threads on one device and use the weights of
+  /// `lender`, or are it (null).
   Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& options,
-          Replica* share_weights_with = nullptr);
+          bool shares_weights = false, Replica* lender = nullptr);
+
+  /// Gives the weights their first values, together with the other ranks. Throws UsageError, naming
+  /// the parameter, unless all have rank 0's names and shapes.
+  void start();
 
   StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer);
   nn::Bundle forward(const MicroBatch& batch, nn::Mode mode) {
-    return executor_->forward(to_device(batch, options_.device), mode);
+    return executor_->forward(forward_program_, to_device(batch, options_.device), mode);
   }
 
   Arena& arena() { return arena_; }
   const comm::Group& group() const { return group_; }
   const schedule::Program& program() const { return program_; }
-  size_t num_buckets() const { return buckets_.size(); }
+  MemoryUse memory() const;
 
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;
 
+  /// This rank's part of the weights and buffers: to write them, or to `fill` them.
+  State weights(bool fill);
+  State moments();
+
   /// Draws the initial values of these parameters.
   void draw(const std::set<std::string>& names);
 
-  /// Throws UsageError, naming the parameter, unless all ranks have rank 0's names and shapes.
-  void check_same_model() const;
-  /// Gives all ranks rank 0's weights and buffers.
-  void broadcast_model();
-  /// Gives all ranks rank 0's optimizer moments.
-  void broadcast_moments();
+  /// Completes what each rank filled its part of: weights, buffers (rank 0's), and moments too.
+  void share(bool moments);
 
  private:
+  void broadcast_leaves();
   void broadcast_buffers();
+  void check_same_model() const;
   std::set<int64_t> recomputed_blocks() const;
+  schedule::StepOptions step_options() const;
+  ArenaOptions arena_options(bool shares_weights) const;
+  void gather_whole(const at::Tensor& flat, const std::string& what);
 
   nn::BlockList blocks_;
   comm::Group group_;
   ReplicaOptions options_;
   Arena arena_;
-  std::vector<std::vector<int64_t>> buckets_;
-  schedule::Program program_;
+  schedule::Program program_, forward_program_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -26,10 +26,17 @@ class Strategy {
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
                                           nn::Mode mode) = 0;
 
-  /// The replica whose weights are saved.
-  virtual Replica& main() = 0;
-  /// Gives all ranks the main replica's weights, moments and buffers: after loading them.
-  virtual void share_model() = 0;
+  /// This process's part of the weights and buffers, or of the optimizer's moments: all processes'
+  /// together are the whole. To `fill` them, each process gets also what is the same everywhere.
+  virtual State weights(bool fill) = 0;
+  virtual State moments() = 0;
+  /// Completes weights and buffers (and moments) after each process filled its part.
+  virtual void share(bool moments) = 0;
+  /// Draws the initial values of these parameters.
+  virtual void draw(const std::set<std::string>& names) = 0;
+
+  /// One of this process's replicas.
+  virtual Replica& replica() = 0;
   /// Ranks in different processes; size 1 when this process is alone.
   virtual const comm::Group& processes() const = 0;
   /// Exchanges and bytes so far of this process's (or, within one process, of one) rank.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "convoy/base/error.h"
@@ -15,18 +16,19 @@ class ThreadStrategy : public Strategy {
                  const ReplicaOptions& options, int threads, std::chrono::milliseconds timeout)
       : groups_(comm::make_thread_groups(static_cast<int>(devices.size()), timeout)),
         workers_(devices, threads) {
+    const bool one_device =
+        std::all_of(devices.begin(), devices.end(), [&](auto d) { return d == devices[0]; });
+    const bool shares = options.zero == 0 && one_device && devices.size() > 1;
     for (size_t r = 0; r < devices.size(); ++r) {
       auto own = options;
       own.device = devices[r];
-      Replica* shared = nullptr;
-      for (size_t before = 0; before < r && shared == nullptr; ++before) {
-        if (devices[before] == devices[r]) shared = replicas_[before].get();
-      }
       auto blocks = factory();
       check_own(blocks);
-      replicas_.push_back(std::make_unique<Replica>(std::move(blocks), groups_[r], own, shared));
+      replicas_.push_back(
+          std::make_unique<Replica>(std::move(blocks), groups_[r], own, shares,
+                                    shares && r > 0 ? replicas_[0].get() : nullptr));
     }
-    each([&](int r) { replicas_[static_cast<size_t>(r)]->broadcast_model(); });
+    each([&](int r) { replicas_[static_cast<size_t>(r)]->start(); });
   }
 
   int num_ranks() const override { return static_cast<int>(replicas_.size()); }
@@ -52,13 +54,19 @@ class ThreadStrategy : public Strategy {
     return out;
   }
 
-  Replica& main() override { return *replicas_[0]; }
-  void share_model() override {
-    each([&](int r) {
-      replicas_[static_cast<size_t>(r)]->broadcast_model();
-      replicas_[static_cast<size_t>(r)]->broadcast_moments();
-    });
+  State weights(bool fill) override {
+    return merge([&](Replica& replica) { return replica.weights(fill); });
   }
+  State moments() override {
+    return merge([](Replica& replica) { return replica.moments(); });
+  }
+  void share(bool moments) override {
+    each([&](int r) { replicas_[static_cast<size_t>(r)]->share(moments); });
+  }
+  void draw(const std::set<std::string>& names) override {
+    for (auto& replica : replicas_) replica->draw(names);
+  }
+  Replica& replica() override { return *replicas_[0]; }
   const comm::Group& processes() const override { return alone_; }
   comm::Traffic traffic() const override { return groups_[0].traffic(); }
 
@@ -77,6 +85,13 @@ class ThreadStrategy : public Strategy {
                          "for each replica: make the module inside the factory");
       }
     }
+  }
+
+  template <class Of>
+  State merge(const Of& of) {
+    std::vector<State> states;
+    for (auto& replica : replicas_) states.push_back(of(*replica));
+    return merged(std::move(states));
   }
 
   void each(const std::function<void(int)>& work) {

@@ -2,95 +2,93 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace convoy::schedule {
 
-int64_t ModelTable::last_reader_in_backward(int64_t unit) const {
-  for (int64_t block = 0; block < num_blocks(); ++block) {
-    const auto& units = units_of_block[static_cast<size_t>(block)];
-    if (std::find(units.begin(), units.end(), unit) != units.end()) return block;
-  }
-  return 0;
-}
+namespace {
 
-std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
-  std::vector<int64_t> reader(unit_bytes.size(), 0);  // the lowest
-  for (int64_t block = num_blocks() - 1; block >= 0; --block) {
-    for (int64_t unit : units_of_block[static_cast<size_t>(block)]) {
-      reader[static_cast<size_t>(unit)] = block;
-    }
-  }
-  std::vector<std::vector<int64_t>> finished(units_of_block.size());
-  for (int64_t unit = 0; unit < num_units(); ++unit) {
-    finished[static_cast<size_t>(reader[static_cast<size_t>(unit)])].push_back(unit);
-  }
-  return finished;
-}
+class Maker {
+ public:
+  Maker(const Layout& layout, const StepOptions& options)
+      : layout_(layout),
+        options_(options),
+        each_(layout.in_slices(Kind::Gradients) && options.reduce_each),
+        finished_(layout.table().units_finished_by_block()) {}
 
-std::vector<int64_t> ModelTable::backward_order() const {
-  const auto finished = units_finished_by_block();
-  std::vector<int64_t> order;
-  for (auto units = finished.rbegin(); units != finished.rend(); ++units) {
-    order.insert(order.end(), units->begin(), units->end());
-  }
-  return order;
-}
-
-std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
-  std::vector<std::vector<int64_t>> buckets;
-  int64_t filled = bucket_bytes;
-  for (int64_t unit : table.backward_order()) {
-    if (filled >= bucket_bytes) {
-      buckets.emplace_back();
-      filled = 0;
-    }
-    buckets.back().push_back(unit);
-    filled += table.unit_bytes[static_cast<size_t>(unit)];
-  }
-  return buckets;
-}
-
-Program data_parallel_program(const ModelTable& table,
-                              const std::vector<std::vector<int64_t>>& buckets,
-                              int64_t num_micro_batches, const std::set<int64_t>& recomputed) {
-  Program program;
-  std::vector<int64_t> waiting;  // units of each bucket whose gradient is not complete yet
-  std::vector<int64_t> bucket_of(table.unit_bytes.size());
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    waiting.push_back(static_cast<int64_t>(buckets[b].size()));
-    for (int64_t unit : buckets[b]) bucket_of[static_cast<size_t>(unit)] = static_cast<int64_t>(b);
-  }
-  const auto finished = table.units_finished_by_block();
-  for (int64_t m = 0; m < num_micro_batches; ++m) {
-    const bool last = m + 1 == num_micro_batches;
-    program.push_back({Op::Load, -1, -1, m});
-    for (int64_t block = 0; block < table.num_blocks(); ++block) {
-      program.push_back({Op::Forward, block, -1, m});
-    }
-    program.push_back({Op::Loss, -1, -1, m});
-    for (int64_t block = table.num_blocks() - 1; block >= 0; --block) {
-      if (recomputed.contains(block)) program.push_back({Op::Recompute, block, -1, m});
-      program.push_back({Op::Backward, block, -1, m});
-      for (int64_t unit : finished[static_cast<size_t>(block)]) {
-        program.push_back({Op::Accumulate, -1, unit, m});
-        int64_t bucket = bucket_of[static_cast<size_t>(unit)];
-        if (last && --waiting[static_cast<size_t>(bucket)] == 0) {
-          program.push_back({Op::Reduce, -1, bucket, -1});
-        }
+  Program make() {
+    for (int64_t m = 0; m < options_.num_micro_batches; ++m) micro_batch(m);
+    program_.push_back({Op::ReduceLoss});
+    program_.push_back({Op::Clip});
+    // In the order in which the next forward reads them.
+    for (int64_t bucket = layout_.num_buckets() - 1; bucket >= 0; --bucket) {
+      program_.push_back({.op = Op::Update, .bucket = bucket});
+      if (layout_.shares_out_updates() && !layout_.in_slices(Kind::Weights)) {
+        program_.push_back({.op = Op::Gather, .bucket = bucket});
       }
     }
+    return program_;
   }
-  program.push_back({Op::ReduceLoss});
-  program.push_back({Op::Clip});
-  program.push_back({Op::OptimizerStep});
-  return program;
+
+ private:
+  void micro_batch(int64_t m) {
+    waiting_.clear();
+    for (const auto& bucket : layout_.buckets()) waiting_.push_back(bucket.units.size());
+    const int64_t num_blocks = layout_.table().num_blocks();
+    program_.push_back({.op = Op::Load, .micro_batch = m});
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      program_.push_back({.op = Op::Forward, .block = block, .micro_batch = m});
+    }
+    program_.push_back({.op = Op::Loss, .micro_batch = m});
+    for (int64_t block = num_blocks - 1; block >= 0; --block) {
+      if (options_.recomputed.contains(block)) {
+        program_.push_back({.op = Op::Recompute, .block = block, .micro_batch = m});
+      }
+      program_.push_back({.op = Op::Backward, .block = block, .micro_batch = m});
+      for (const int64_t unit : finished_[static_cast<size_t>(block)]) finish(unit, m);
+    }
+  }
+
+  void finish(int64_t unit, int64_t m) {
+    program_.push_back({.op = Op::Accumulate, .unit = unit, .micro_batch = m});
+    const int64_t bucket = layout_.bucket_of(unit);
+    const bool last = m + 1 == options_.num_micro_batches;
+    if (--waiting_[static_cast<size_t>(bucket)] > 0 || !(last || each_)) return;
+    if (layout_.shares_out_updates()) {
+      program_.push_back({.op = Op::ReduceScatter, .bucket = bucket, .micro_batch = m});
+    } else {
+      program_.push_back({.op = Op::Reduce, .bucket = bucket});
+    }
+  }
+
+  const Layout& layout_;
+  const StepOptions& options_;
+  bool each_;
+  std::vector<std::vector<int64_t>> finished_;
+  std::vector<size_t> waiting_;  // units of each bucket whose gradient is not complete yet
+  Program program_;
+};
+
+}  // namespace
+
+Program data_parallel_program(const Layout& layout, const StepOptions& options) {
+  return with_gathers(Maker(layout, options).make(), layout, options);
+}
+
+Program forward_program(const Layout& layout, const StepOptions& options) {
+  Program program{{.op = Op::Load, .micro_batch = 0}};
+  for (int64_t block = 0; block < layout.table().num_blocks(); ++block) {
+    program.push_back({.op = Op::Forward, .block = block, .micro_batch = 0});
+  }
+  return with_gathers(program, layout, options);
 }
 
 std::string to_text(const Instruction& i) {
   switch (i.op) {
     case Op::Load:
       return fmt::format("load, micro-batch {}", i.micro_batch);
+    case Op::Gather:
+      return fmt::format("gather bucket {}", i.bucket);
+    case Op::Release:
+      return fmt::format("release bucket {}", i.bucket);
     case Op::Forward:
       return fmt::format("forward block {}, micro-batch {}", i.block, i.micro_batch);
     case Op::Loss:
@@ -102,13 +100,15 @@ std::string to_text(const Instruction& i) {
     case Op::Accumulate:
       return fmt::format("accumulate unit {}, micro-batch {}", i.unit, i.micro_batch);
     case Op::Reduce:
-      return fmt::format("reduce bucket {}", i.unit);
+      return fmt::format("reduce bucket {}", i.bucket);
+    case Op::ReduceScatter:
+      return fmt::format("reduce-scatter bucket {}, micro-batch {}", i.bucket, i.micro_batch);
     case Op::ReduceLoss:
       return "reduce loss";
     case Op::Clip:
       return "clip";
-    case Op::OptimizerStep:
-      return "optimizer step";
+    case Op::Update:
+      return fmt::format("update bucket {}", i.bucket);
   }
   return "?";
 }

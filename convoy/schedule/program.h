@@ -5,26 +5,32 @@
 #include <string>
 #include <vector>
 
+#include "convoy/schedule/layout.h"
+
 namespace convoy::schedule {
 
 /// What a step is made of. Operands: block, unit, bucket or micro-batch, as noted.
 enum class Op {
   Load,           ///< micro_batch: take this rank's rows
+  Gather,         ///< bucket: start collecting its weights from the ranks that own the parts
+  Release,        ///< bucket: only the own part of its weights is needed now
   Forward,        ///< block, micro_batch
   Loss,           ///< micro_batch: note the sum and the count that the last block returned
   Recompute,      ///< block, micro_batch: forward again, for a backward that follows
   Backward,       ///< block, micro_batch
   Accumulate,     ///< unit, micro_batch: its gradient of this micro-batch is finished; add it
-  Reduce,         ///< bucket: start summing its units' gradients over the data-parallel ranks
-  ReduceLoss,     ///< sum loss and count over the data-parallel ranks
-  Clip,           ///< wait for all reductions, find the norm, set the scale
-  OptimizerStep,  ///< update all weights
+  Reduce,         ///< bucket: start summing its gradient over the data-parallel ranks
+  ReduceScatter,  ///< bucket, micro_batch: the same, but each rank gets the sum of its own part
+  ReduceLoss,     ///< wait for all reductions; sum loss, count and squares of the gradient
+  Clip,           ///< find the norm, set the scale
+  Update,         ///< bucket: update its weights
 };
 
 struct Instruction {
   Op op;
   int64_t block = -1;
-  int64_t unit = -1;  ///< unit or bucket
+  int64_t unit = -1;
+  int64_t bucket = -1;
   int64_t micro_batch = -1;
 
   bool operator==(const Instruction&) const = default;
@@ -32,38 +38,39 @@ struct Instruction {
 
 using Program = std::vector<Instruction>;
 
-/// Which units each block reads, and how large their gradients are.
-struct ModelTable {
-  std::vector<std::vector<int64_t>> units_of_block;
-  std::vector<int64_t> unit_bytes;
-
-  int64_t num_blocks() const { return static_cast<int64_t>(units_of_block.size()); }
-  int64_t num_units() const { return static_cast<int64_t>(unit_bytes.size()); }
-  /// The units whose gradient is complete after each block's backward, by block.
-  std::vector<std::vector<int64_t>> units_finished_by_block() const;
-  /// Units in the order in which the last micro-batch's backward finishes them.
-  std::vector<int64_t> backward_order() const;
-  /// The lowest block that reads `unit`: after its backward the unit's gradient is complete.
-  int64_t last_reader_in_backward(int64_t unit) const;
+struct StepOptions {
+  int64_t num_micro_batches = 1;
+  std::set<int64_t> recomputed = {};  ///< blocks that keep their inputs only until their backward
+  int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
+  bool reshard_after_forward = true;  ///< else weights stay from forward until backward
+  /// Where gradients are kept in slices: each micro-batch is reduced into them. Else whole
+  /// gradients are kept until the last micro-batch.
+  bool reduce_each = true;
 };
 
-/// Cuts the units, in backward order, into buckets of at least `bucket_bytes` (the last may be
-/// smaller): one collective each.
-std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes);
+/// Forward and backward of all micro-batches, one after the other; gradients summed over ranks
+/// while backward goes on; one optimizer step. What the layout keeps in slices is gathered and
+/// reduced accordingly: covers one device, DataParallel, DistributedDataParallel and ZeRO 1 to 3.
+Program data_parallel_program(const Layout& layout, const StepOptions& options);
 
-/// Forward and backward of `num_micro_batches`, one after the other; gradients summed over ranks
-/// while the last backward goes on; one optimizer step. Covers one device, DataParallel and
-/// DistributedDataParallel. Blocks in `recomputed` keep their inputs only until their backward.
-Program data_parallel_program(const ModelTable& table,
-                              const std::vector<std::vector<int64_t>>& buckets,
-                              int64_t num_micro_batches, const std::set<int64_t>& recomputed = {});
+/// Forward of one batch.
+Program forward_program(const Layout& layout, const StepOptions& options);
+
+/// Puts gathers and releases of weights kept in slices around the instructions that read them.
+Program with_gathers(const Program& program, const Layout& layout, const StepOptions& options);
+
+/// The buckets whose weights an instruction reads.
+const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);
 
 /// Throws InternalError unless every backward follows its forward, what is recomputed is so between
-/// the backward of the block after it and its own, every gradient is accumulated once per
-/// micro-batch after all its readers, every bucket is reduced once after its last accumulation, and
-/// the step ends with Clip and OptimizerStep.
-void check(const Program& program, const ModelTable& table,
-           const std::vector<std::vector<int64_t>>& buckets, int64_t num_micro_batches);
+/// the backward of the block after it and its own, weights are there when they are read, every
+/// gradient is accumulated once per micro-batch after all its readers, every bucket is reduced
+/// after its accumulation (once, or once per micro-batch), and the step ends with ReduceLoss, Clip,
+/// and an update of every bucket, whose new weights are gathered again where they are kept whole.
+void check(const Program& program, const Layout& layout, const StepOptions& options);
+
+/// The most weights, in elements, that are gathered at a time.
+int64_t most_gathered(const Program& program, const Layout& layout);
 
 std::string to_text(const Instruction& instruction);
 std::string to_text(const Program& program);

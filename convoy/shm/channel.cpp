@@ -238,7 +238,7 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
 }
 
 void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> counts, Dtype dtype,
-                             Op op, const std::string& label) {
+                             Op op, const std::string& label, bool adds) {
   const size_t element = size_of(dtype);
   begin(ReduceScatter, dtype, static_cast<uint32_t>(op),
         std::accumulate(counts.begin(), counts.end(), size_t{0}), label);
@@ -251,7 +251,8 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), size_t{0});
   const auto* from = static_cast<const char*>(in);
   const auto own = static_cast<size_t>(rank_);
-  std::vector<const void*> inputs(counts.size());
+  const size_t before = adds ? 1 : 0;
+  std::vector<const void*> inputs(before + counts.size());
   rounds((*std::max_element(counts.begin(), counts.end()) + share - 1) / share,
          [&](size_t i) {
            for (size_t r = 0; r < counts.size(); ++r) {
@@ -262,12 +263,14 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
          },
          [&](size_t i, uint32_t phase) {
            if (here(i, own) == 0) return;
+           auto* target = static_cast<char*>(out) + i * share * element;
+           if (adds) inputs[0] = target;
            for (size_t r = 0; r < counts.size(); ++r) {
-             inputs[r] = r == own
-                             ? from + (offsets[own] + i * share) * element
-                             : segment_->slot(static_cast<int>(r), phase) + own * share * element;
+             inputs[before + r] =
+                 r == own ? from + (offsets[own] + i * share) * element
+                          : segment_->slot(static_cast<int>(r), phase) + own * share * element;
            }
-           reduce(dtype, op, static_cast<char*>(out) + i * share * element, inputs, here(i, own));
+           reduce(dtype, op, target, inputs, here(i, own));
          });
 }
 

@@ -36,9 +36,10 @@ class Channel {
   /// In place.
   void all_reduce(void* data, size_t count, Dtype dtype, Op op, const std::string& label);
 
-  /// out [counts[rank]] = sum over ranks of this rank's part of in [sum of counts].
+  /// out [counts[rank]] = sum over ranks of this rank's part of in [sum of counts], where `out` may
+  /// be its place in `in`; `adds`: what `out` holds is the first addend, and lies elsewhere.
   void reduce_scatter(void* out, const void* in, std::span<const size_t> counts, Dtype dtype, Op op,
-                      const std::string& label);
+                      const std::string& label, bool adds = false);
 
   /// out [sum of counts] = the ranks' in [counts[rank]], in rank order. `in` may be its place in
   /// `out`.

@@ -117,6 +117,20 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "bucket_cap_mb", parallel.bucket_cap_mb, "gradients are summed in pieces of this size")
       .at_least(0)
       .alias("ddp_bucket_cap_mb");
+  t.add(s, "zero", parallel.zero,
+        "stage of ZeRO: each rank keeps a slice only of the optimizer's state (1), of gradients "
+        "too (2), of weights too (3)")
+      .within(0, 3)
+      .alias("zero_stage");
+  t.add(s, "prefetch", parallel.prefetch,
+        "pieces of bucket_cap_mb that zero = 3 gathers ahead of their use")
+      .within(0, 64);
+  t.add(s, "reshard_after_forward", parallel.reshard_after_forward,
+        "zero = 3 drops gathered weights after forward and gathers them again for backward");
+  t.add(s, "zero_reduce", parallel.zero_reduce,
+        "zero = 2 and 3 sum gradients over the ranks after each micro-batch, or keep whole ones "
+        "until the last")
+      .choice({"each", "last"});
   t.add(s, "timeout", parallel.timeout,
         "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)
@@ -156,6 +170,16 @@ void TrainingArguments::check_effect(const OptionTable& table) const {
                      "output.trace_steps = {} has no effect without output.trace; try --trace FILE",
                      output.trace_steps);
   }
+  const auto needs_zero = [&](const char* option, int64_t stage) {
+    if (!table.asked_for(fmt::format("parallel.{}", option)) || parallel.zero >= stage) return;
+    fail<UsageError>("config",
+                     "parallel.{0} has no effect with parallel.zero = {1}; try --zero {2}, or "
+                     "without --{0}",
+                     option, parallel.zero, stage);
+  };
+  needs_zero("prefetch", 3);
+  needs_zero("reshard_after_forward", 3);
+  needs_zero("zero_reduce", 2);
   if (parallel.dp_batch != "total") return;
   auto strategy = parallel.strategy;
   if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";

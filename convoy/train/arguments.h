@@ -18,6 +18,10 @@ struct ParallelArguments {
   std::string backend = "auto";
   int64_t threads = 0;  ///< intra-op threads per rank; 0 = automatic
   int64_t bucket_cap_mb = 25;
+  int64_t zero = 0;      ///< stage of ZeRO, 0 to 3
+  int64_t prefetch = 1;  ///< buckets of weights that stage 3 gathers ahead
+  bool reshard_after_forward = true;
+  std::string zero_reduce = "each";  ///< each or last
   int64_t timeout = 100;
   std::string device = "auto";
 };

@@ -26,6 +26,7 @@ struct RunInfo {
   int64_t max_steps = 0;
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
+  parallel::MemoryUse memory;           ///< that each rank holds
   std::vector<Seat> seats;              ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank
   std::vector<std::string> warnings;

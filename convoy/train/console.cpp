@@ -47,6 +47,16 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
   return join(parts, "; ");
 }
 
+/// What training holds on each rank, beside activations.
+std::string memory_text(const parallel::MemoryUse& use, int64_t zero) {
+  auto text = fmt::format("{} per rank: parameters {}, gradients {}, optimizer {}",
+                          human_bytes(use.parameters + use.gradients + use.optimizer),
+                          human_bytes(use.parameters), human_bytes(use.gradients),
+                          human_bytes(use.optimizer));
+  if (use.gathered > 0) text += fmt::format("; up to {} gathered", human_bytes(use.gathered));
+  return zero == 0 ? text : fmt::format("{} (zero = {})", text, zero);
+}
+
 class Console : public Callback {
  public:
   explicit Console(bool quiet) : quiet_(quiet) {}
@@ -70,6 +80,7 @@ class Console : public Callback {
     if (!info.shares.empty() && job.group.size() > 1) item("shares", "{}", share_text(info.shares));
     item("parameters", "{} ({} trainable)", human_count(info.num_parameters),
          human_count(info.num_trainable_parameters));
+    item("memory", "{}", memory_text(info.memory, arguments.parallel.zero));
     item("batch", "{} per device x {} {} x {} accumulation = {} in total", info.per_device_batch,
          job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",
          arguments.gradient_accumulation_steps, info.total_batch);

@@ -7,8 +7,8 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/train/agree.h"
 #include "convoy/train/run_files.h"
 #include "convoy/train/trainer.h"
 
@@ -36,13 +36,13 @@ TrainerState read_state(const fs::path& folder) {
 /// Rank 0 looks at the files, and all go on from where it says.
 void Trainer::resume() {
   if (arguments_.output.dir.empty() && arguments_.resume_from_checkpoint.empty()) return;
-  const Json found = ask_main(job_.group, "look for a checkpoint", [&]() -> Json {
+  const Json found = comm::ask_main(job_.group, "look for a checkpoint", [&]() -> Json {
     if (!arguments_.output.dir.empty()) open_output();
     const auto folder = checkpoint_to_resume();
-    return folder.empty() ? Json() : load_checkpoint(folder);
+    return folder.empty() ? Json() : look_at_checkpoint(folder);
   });
   if (found.is_null()) return;
-  strategy_->share_model();
+  load_state(found.at("folder").get<std::string>());
   resumed_from_ = found.at("folder").get<std::string>();
   auto saved = TrainerState::from_json(found.at("state"), resumed_from_);
   if (best_.forget_other_metric(saved)) {
@@ -169,12 +169,10 @@ fs::path Trainer::checkpoint_to_resume() {
                    arguments_.output.dir);
 }
 
-/// Loads weights and moments, and returns the state.
-Json Trainer::load_checkpoint(const fs::path& folder) {
+/// Looks whether a checkpoint fits this run, and returns its state.
+Json Trainer::look_at_checkpoint(const fs::path& folder) {
   auto saved = read_state(folder);
   check_same_model(folder);
-  checkpoint::load_weights(folder, strategy_->main());
-  checkpoint::load_optimizer(folder / kOptimizer, strategy_->main());
   if (saved.num_rows != state_.num_rows || saved.data_seed != state_.data_seed) {
     fail<UsageError>("train",
                      "{} was made with {} rows and data seed {}; got {} rows and data "
@@ -226,12 +224,17 @@ void Trainer::check_same_model(const fs::path& checkpoint) const {
                    checkpoint.string(), join(different));
 }
 
+/// Each rank reads what it keeps.
 void Trainer::load_weights(const fs::path& folder) {
-  ask_main(job_.group, "load weights", [&] {
-    checkpoint::load_weights(folder, strategy_->main());
-    return Json();
-  });
-  strategy_->share_model();
+  checkpoint::load_weights(folder, strategy_->weights(/*fill=*/true), strategy_->processes());
+  strategy_->share(/*moments=*/false);
+}
+
+void Trainer::load_state(const fs::path& checkpoint) {
+  const auto& group = strategy_->processes();
+  checkpoint::load_weights(checkpoint, strategy_->weights(/*fill=*/true), group);
+  checkpoint::load_optimizer(checkpoint / kOptimizer, strategy_->moments(), group);
+  strategy_->share(/*moments=*/true);
 }
 
 }  // namespace convoy::train

@@ -1,15 +1,13 @@
-#include <ATen/Functions.h>
-
-#include <cmath>
+#include <optional>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/launch/process.h"
-#include "convoy/train/agree.h"
 #include "convoy/train/clock.h"
 #include "convoy/train/run_files.h"
 #include "convoy/train/trainer.h"
@@ -33,12 +31,17 @@ void copy_into(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+/// By all ranks; `folder` is rank 0's to say.
 void Trainer::save_model_files(const fs::path& folder) {
+  const auto& group = strategy_->processes();
   // The weights first: a folder with them is known to hold a run.
-  checkpoint::save_weights(folder, strategy_->main());
-  if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
-  for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
-  for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
+  checkpoint::save_weights(folder, strategy_->weights(/*fill=*/false), group);
+  comm::ask_main(group, "save model files", [&] {
+    if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
+    for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
+    for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
+    return Json();
+  });
 }
 
 fs::path Trainer::checkpoint_path(int64_t step) const {
@@ -49,41 +52,36 @@ fs::path Trainer::best_path() const {
   return fs::path(arguments_.output.dir) / state_.best_model_checkpoint;
 }
 
-/// What is saved must be worth coming back to.
-void Trainer::check_weights() {
-  if (!job_.is_main()) return;
-  const auto norm = at::linalg_vector_norm(strategy_->main().arena().masters()).item<double>();
-  if (std::isfinite(norm)) return;
-  fail<NumericError>("train",
-                     "the weights after step {} are not finite on rank {}, so they are not saved; "
-                     "the last good checkpoint stays; try a lower learning_rate",
-                     state_.global_step, job_.environment.rank);
-}
-
 void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const auto final_path = checkpoint_path(state_.global_step);
   const Doing doing("save " + final_path.filename().string());
   inject_fault("saving");
-  check_weights();
+  const auto& group = strategy_->processes();
+  // What is saved must be worth coming back to.
+  checkpoint::check_finite(strategy_->weights(/*fill=*/false), group, state_.global_step);
   if (state_.best_step == state_.global_step) {
     state_.best_model_checkpoint = final_path.filename().string();
   }
-  if (job_.is_main()) {
-    AtomicFolder folder(final_path);
-    save_model_files(folder.temporary());
-    checkpoint::save_optimizer(folder.temporary() / kOptimizer, strategy_->main());
-    write_file(folder.temporary() / kState, state_.to_json().dump(2) + "\n");
-    folder.commit();
+  std::optional<AtomicFolder> folder;  // rank 0's
+  const fs::path temporary = comm::ask_main(group, "make a checkpoint's folder", [&] {
+                               folder.emplace(final_path);
+                               return Json(folder->temporary().string());
+                             }).get<std::string>();
+  save_model_files(temporary);
+  checkpoint::save_optimizer(temporary / kOptimizer, strategy_->moments(), group);
+  comm::ask_main(group, "finish a checkpoint", [&] {
+    write_file(temporary / kState, state_.to_json().dump(2) + "\n");
+    folder->commit();
     if (arguments_.save_total_limit) {
       std::vector<fs::path> spare{final_path};
       if (arguments_.load_best_model_at_end) spare.push_back(best_path());
       checkpoint::rotate_checkpoints(run, *arguments_.save_total_limit, spare);
     }
-    notify([&](Callback& callback) { callback.on_save(final_path); });
-  }
-  job_.group.barrier("save checkpoint");
+    return Json();
+  });
+  notify([&](Callback& callback) { callback.on_save(final_path); });
 }
 
 /// Leaves with what a later run needs to go on. An evaluation that is due would take too long: that
@@ -107,11 +105,11 @@ void Trainer::save_model() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const Doing doing("save model");
-  if (job_.is_main()) {
-    save_model_files(run);
+  save_model_files(run);
+  comm::ask_main(strategy_->processes(), "finish the model", [&] {
     write_file(run / kState, state_.to_json().dump(2) + "\n");
-  }
-  job_.group.barrier("save model");
+    return Json();
+  });
 }
 
 void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
@@ -127,10 +125,8 @@ void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
 void Trainer::load_best_model() {
   if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
   if (state_.best_step != state_.global_step) {
-    const bool found = ask_main(job_.group, "look for the best checkpoint", [&] {
-      const bool there = !state_.best_model_checkpoint.empty() && formats::has_weights(best_path());
-      if (there) checkpoint::load_weights(best_path(), strategy_->main());
-      return there;
+    const bool found = comm::ask_main(job_.group, "look for the best checkpoint", [&] {
+      return !state_.best_model_checkpoint.empty() && formats::has_weights(best_path());
     });
     if (!found) {
       say(
@@ -140,7 +136,7 @@ void Trainer::load_best_model() {
                       state_.best_model_checkpoint.empty() ? "never saved" : best_path().string()));
       return;
     }
-    strategy_->share_model();
+    load_weights(best_path());
   }
   for (const auto& entry : state_.log_history) {
     if (!entry.contains("eval_loss") || entry.at("step") != state_.best_step) continue;

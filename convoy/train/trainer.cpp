@@ -8,9 +8,9 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/base/files.h"
+#include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/optim/lr_schedule.h"
-#include "convoy/train/agree.h"
 #include "convoy/train/clock.h"
 #include "convoy/train/console.h"
 #include "convoy/train/log_file.h"
@@ -73,6 +73,10 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
                                             : at::kFloat;
   options.num_micro_batches = arguments_.gradient_accumulation_steps;
   options.bucket_bytes = arguments_.parallel.bucket_cap_mb << 20;
+  options.zero = static_cast<int>(arguments_.parallel.zero);
+  options.prefetch = arguments_.parallel.prefetch;
+  options.reshard_after_forward = arguments_.parallel.reshard_after_forward;
+  options.reduce_each = arguments_.parallel.zero_reduce == "each";
   options.seed = static_cast<uint64_t>(arguments_.seed);
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
@@ -149,8 +153,10 @@ void Trainer::prepare() {
   info.job = &job_;
   info.arguments = &arguments_;
   info.num_examples = state_.num_rows;
-  info.num_parameters = strategy_->main().arena().num_parameters();
-  info.num_trainable_parameters = strategy_->main().arena().num_trainable_parameters();
+  const auto& arena = strategy_->replica().arena();
+  info.num_parameters = arena.num_parameters();
+  info.num_trainable_parameters = arena.num_trainable_parameters();
+  info.memory = strategy_->replica().memory();
   info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
   info.total_batch = state_.step_samples;
   info.steps_per_epoch = per_epoch;
@@ -160,6 +166,15 @@ void Trainer::prepare() {
   info.seats = gather_seats(job_);
   info.shares = stream_->partition_summary();
   info.warnings = job_.warnings;
+  if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1) {
+    info.warnings.push_back(
+        fmt::format("zero = {} shares nothing out on one rank; try convoy launch -n 2 train ...",
+                    arguments_.parallel.zero));
+  } else if (arguments_.parallel.zero == 3 && arena.layout().num_buckets() == 1) {
+    info.warnings.push_back(
+        "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
+        "try a smaller --bucket_cap_mb, or give the model as a list of blocks");
+  }
   for (auto& warning : stream_->warnings()) info.warnings.push_back(std::move(warning));
   for (auto& warning : arguments_.doubts(state_.max_steps)) {
     info.warnings.push_back(std::move(warning));
@@ -357,7 +372,7 @@ void Trainer::inject_fault(const char* phase) {
   if (fault == Fault::kMismatch) job_.group.barrier("injected fault");
   if (fault != Fault::kNan) return;
   at::NoGradGuard no_grad;
-  auto& arena = strategy_->main().arena();
+  auto& arena = strategy_->replica().arena();
   arena.masters().fill_(NAN);
   arena.publish_weights();
 }
@@ -377,7 +392,7 @@ Metrics Trainer::train() {
   inject_fault("start");
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
-  const bool keeps_model = nothing_left && ask_main(job_.group, "look for a model", [&] {
+  const bool keeps_model = nothing_left && comm::ask_main(job_.group, "look for a model", [&] {
                                              return holds_model();
                                            }).get<bool>();
   Clock clock(state_);

@@ -99,12 +99,12 @@ class Trainer {
   void check_output(const std::filesystem::path& dir) const;
   std::filesystem::path checkpoint_of_this_job();
   std::filesystem::path checkpoint_to_resume();
-  Json load_checkpoint(const std::filesystem::path& folder);
+  Json look_at_checkpoint(const std::filesystem::path& folder);
+  void load_state(const std::filesystem::path& checkpoint);
   std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
   std::optional<StepCells> next_cells();
   /// For tests, see base/fault.h.
   void inject_fault(const char* phase);
-  void check_weights();
   StreamOptions stream_options(bool training) const;
   void train_step(StepCells cells, Clock& clock);
   double loss_scale(int64_t samples, int64_t tokens);

@@ -8,6 +8,7 @@
 #include "convoy/base/files.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/models/gpt2.h"
+#include "convoy/parallel/replica.h"
 
 namespace convoy::checkpoint {
 namespace {
@@ -30,10 +31,28 @@ models::Gpt2Config tiny(bool tied = true) {
   return config;
 }
 
-Replica model(const models::Gpt2Config& config, uint64_t seed) {
+/// A replica that has started.
+struct Started : Replica {
+  Started(const models::Gpt2Config& config, parallel::ReplicaOptions options)
+      : Replica(config.make_blocks(), comm::Group(), options) {
+    start();
+  }
+};
+
+Started model(const models::Gpt2Config& config, uint64_t seed) {
   parallel::ReplicaOptions options;
   options.seed = seed;
-  return {config.make_blocks(), comm::Group(), options};
+  return {config, options};
+}
+
+LoadReport load_weights(const fs::path& path, Replica& into, const models::WeightLayout& layout) {
+  auto report = checkpoint::load_weights(path, into.weights(/*fill=*/true), into.group(), layout);
+  into.draw({report.drawn.begin(), report.drawn.end()});
+  return report;
+}
+
+void save_weights(const fs::path& folder, Replica& from, int64_t limit) {
+  checkpoint::save_weights(folder, from.weights(/*fill=*/false), from.group(), limit);
 }
 
 /// Tensors by name, as a person's file may hold them.
@@ -174,7 +193,7 @@ TEST_F(Weights, AMissingHeadIsDrawnAndSaidSo) {
   options.fill = [&](Replica& replica) {
     report = load_weights(folder_, replica, tiny(false).layout());
   };
-  Replica filled(tiny(false).make_blocks(), comm::Group(), options);
+  Started filled(tiny(false), options);
   EXPECT_THAT(report.drawn, ElementsAre("lm_head.weight"));
   auto drawn = model(tiny(false), 5);
   const auto head = "lm_head.weight", table = "transformer.wte.weight";
@@ -244,7 +263,7 @@ TEST(Replica, HoldsNoGradientsAndMomentsButToTrain) {
   parallel::ReplicaOptions options;
   options.trains = false;
   options.fill = [](Replica& replica) { replica.arena().masters().fill_(0.25); };
-  Replica replica(tiny().make_blocks(), comm::Group(), options);
+  Started replica(tiny(), options);
   EXPECT_FALSE(replica.arena().grads().defined());
   EXPECT_FALSE(replica.arena().first_moments().defined());
   EXPECT_FALSE(replica.arena().second_moments().defined());

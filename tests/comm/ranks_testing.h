@@ -99,6 +99,11 @@ inline void expect_part_collectives(const Group& group) {
     EXPECT_TRUE(at::allclose(sums, expected));
     group.start_reduce_scatter(sums, numbers, ReduceOp::Average, "scatter", given).wait();
     EXPECT_TRUE(at::allclose(sums, expected / size));
+    group.start_reduce_scatter(sums, numbers, ReduceOp::Add, "add", given).wait();
+    EXPECT_TRUE(at::allclose(sums, expected / size + expected));
+    auto place = numbers.narrow(0, own_begin, own);
+    group.start_reduce_scatter(place, numbers, ReduceOp::Sum, "in its place", given).wait();
+    EXPECT_TRUE(at::allclose(place, expected));
   }
   // Rank a sends a * 10 + b, (a + b) times, to rank b.
   Counts send, receive;

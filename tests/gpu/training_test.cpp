@@ -37,7 +37,7 @@ Trained run(const std::string& body, const std::vector<at::Device>& devices,
   auto recorder = std::make_shared<Recorder>();
   trainer.add_callback(recorder);
   trainer.train();
-  return {recorder->losses, trainer.strategy().main().arena().masters().cpu()};
+  return {recorder->losses, all_weights(trainer).cpu()};
 }
 
 void expect_close(const Trained& a, const Trained& b, double tolerance) {

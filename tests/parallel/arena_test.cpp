@@ -36,19 +36,19 @@ MicroBatch batch() {
 TEST(Arena, EveryParameterHasItsOwnAlignedPlace) {
   auto blocks = models::make_session_model(config());
   Arena arena(blocks, {}, nullptr);
+  arena.bind();
   std::set<std::string> names;
-  std::vector<bool> taken(static_cast<size_t>(arena.num_elements()));
+  std::vector<bool> taken(static_cast<size_t>(arena.layout().num_elements()));
   int64_t total = 0;
-  for (const auto& unit : arena.units()) {
-    EXPECT_EQ(unit.begin % kAlignment, 0);
-    EXPECT_EQ(unit.decay_end % kAlignment, 0);
-    for (const auto& slot : unit.slots) {
+  for (size_t u = 0; u < arena.units().size(); ++u) {
+    const auto& place = arena.layout().units()[u];
+    for (const auto& slot : arena.units()[u].slots) {
       const auto& spec = slot.param->spec();
       EXPECT_TRUE(names.insert(spec.name).second) << spec.name << " twice";
-      EXPECT_EQ(slot.begin % kAlignment, 0) << spec.name;
+      EXPECT_EQ(slot.begin % schedule::kAlignment, 0) << spec.name;
       EXPECT_EQ(slot.length, spec.num_elements());
-      EXPECT_EQ(spec.decay, slot.begin < unit.decay_end) << spec.name;
-      EXPECT_LE(slot.begin + slot.length, unit.end);
+      EXPECT_EQ(spec.decay, slot.begin < place.decay_end) << spec.name;
+      EXPECT_LE(slot.begin + slot.length, place.all.end);
       for (int64_t i = slot.begin; i < slot.begin + slot.length; ++i) {
         EXPECT_FALSE(taken[static_cast<size_t>(i)]) << spec.name;
         taken[static_cast<size_t>(i)] = true;
@@ -63,7 +63,8 @@ TEST(Arena, EveryParameterHasItsOwnAlignedPlace) {
 TEST(Arena, TheTiedEmbeddingIsAUnitReadByTwoBlocks) {
   auto blocks = models::make_session_model(config());
   Arena arena(blocks, {}, nullptr);
-  const auto& table = arena.table();
+  arena.bind();
+  const auto& table = arena.layout().table();
   int readers = 0;
   for (int64_t b = 0; b < table.num_blocks(); ++b) {
     for (int64_t unit : table.units_of_block[static_cast<size_t>(b)]) {
@@ -75,9 +76,11 @@ TEST(Arena, TheTiedEmbeddingIsAUnitReadByTwoBlocks) {
 }
 
 TEST(Arena, Bf16KeepsMastersBeside) {
-  auto blocks = models::make_session_model(config());
-  Arena arena(blocks, {at::kCPU, at::kBFloat16}, nullptr);
-  arena.initialize(1);
+  ReplicaOptions options;
+  options.compute_dtype = at::kBFloat16;
+  Replica replica(models::make_session_model(config()), comm::Group(), options);
+  replica.start();
+  auto& arena = replica.arena();
   for (const auto& slot : arena.all_slots()) {
     EXPECT_EQ(slot.param->value().scalar_type(), at::kBFloat16);
     auto master = arena.value_of(slot.param->spec().name);
@@ -90,6 +93,7 @@ TEST(Replica, TheStepIsTheGradientOfTheMeanLoss) {
   // Against the derivative of the loss along the gradient, by central differences in the weights.
   auto session = config();
   Replica replica(models::make_session_model(session), comm::Group(), ReplicaOptions{});
+  replica.start();
   auto before = replica.arena().masters().clone();
   OptimizerOptions still;
   still.max_grad_norm = 0;
@@ -114,6 +118,7 @@ TEST(Replica, OnlyFp16SkipsWhatIsNotFiniteWhateverTheScale) {
       ReplicaOptions options;
       options.compute_dtype = dtype;
       Replica replica(models::make_session_model(config()), comm::Group(), options);
+      replica.start();
       replica.arena().masters().fill_(NAN);
       replica.arena().publish_weights();
       const StepInput input{.seed = 7, .learning_rate = 1e-2, .loss_scale = scale};
@@ -128,9 +133,11 @@ TEST(Replica, OnlyFp16SkipsWhatIsNotFiniteWhateverTheScale) {
 
 TEST(Replica, AnEmptyMicroBatchAddsNothing) {
   Replica one(models::make_session_model(config()), comm::Group(), ReplicaOptions{});
+  one.start();
   ReplicaOptions two_micro_batches;
   two_micro_batches.num_micro_batches = 2;
   Replica two(models::make_session_model(config()), comm::Group(), two_micro_batches);
+  two.start();
   const StepInput input{7, 0, 1e-2};
   const auto a = one.step({batch()}, input, {});
   const auto b = two.step({batch(), MicroBatch()}, input, {});
@@ -159,6 +166,7 @@ TEST(Replica, AStepReadsNoNumberOfItsDevice) {
     ReplicaOptions options;
     options.num_micro_batches = 2;
     Replica replica(models::make_session_model(session), comm::Group(), options);
+    replica.start();
     numbers_read = updates = 0;
     const auto counter = at::addGlobalCallback(
         at::RecordFunctionCallback(count_reads).scopes({at::RecordScope::FUNCTION}));

@@ -46,8 +46,10 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
       options.num_micro_batches = 2;
       auto blocks = [&] { return is_llama ? llama() : gpt2(); };
       Replica plain(blocks(), comm::Group(), options);
+      plain.start();
       options.recompute = true;
       Replica again(blocks(), comm::Group(), options);
+      again.start();
       EXPECT_GT(again.program().size(), plain.program().size());
       for (int64_t step = 0; step < 5; ++step) {
         const StepInput input{7, step, 1e-2, step};
@@ -66,6 +68,7 @@ TEST(Recompute, NeedsLessMemory) {
     ReplicaOptions options;
     options.recompute = recompute;
     Replica replica(gpt2(12), comm::Group(), options);
+    replica.start();
     replica.step({batch(4, 64)}, {7, 0, 1e-2}, {});
     nn::PeakMemory memory;
     replica.step({batch(4, 64)}, {7, 1, 1e-2, 1}, {});

@@ -36,6 +36,7 @@ class CausalParity : public testing::TestWithParam<const char*> {
     EXPECT_TRUE(config->unknown().empty()) << config->unknown().front();
     auto replica =
         std::make_unique<parallel::Replica>(config->make_blocks(), comm::Group(), options);
+    replica->start();
     for (const auto& slot : replica->arena().all_slots()) {
       const auto& name = slot.param->spec().name;
       const bool own = file_.entries().contains(variant + "." + name);
@@ -173,10 +174,12 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   const formats::SafetensorsFile expected(folder / "expected.safetensors");
   parallel::ReplicaOptions options;
   options.fill = [&](parallel::Replica& replica) {
-    const auto report = checkpoint::load_weights(folder / "there", replica, config->layout());
+    const auto report = checkpoint::load_weights(folder / "there", replica.weights(/*fill=*/true),
+                                                 replica.group(), config->layout());
     EXPECT_TRUE(report.drawn.empty());
   };
   parallel::Replica replica(config->make_blocks(), comm::Group(), options);
+  replica.start();
   const auto ids = tensor(expected, "ids");
   auto batch = [&](int64_t i) {
     return parallel::MicroBatch{{{"input_ids", ids[i % ids.size(0)]}},
@@ -186,7 +189,8 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   auto off = (all_logits(replica, batch(0)) - theirs).abs().max() / theirs.abs().max();
   EXPECT_LE(off.item<double>(), 1e-5);
   write_file(folder / "back/config.json", config->to_json().dump(2));
-  checkpoint::save_weights(folder / "back", replica, /*max_shard_bytes=*/20000);
+  checkpoint::save_weights(folder / "back", replica.weights(/*fill=*/false), replica.group(),
+                           /*max_shard_bytes=*/20000);
   const auto losses = tensor(expected, "losses");
   for (int64_t i = 0; i < losses.size(0); ++i) {
     const auto result = replica.step({batch(i)}, {0, i, 1e-4, i}, {});

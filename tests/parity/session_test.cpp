@@ -34,6 +34,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
     config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = 0;
     replica_ = std::make_unique<parallel::Replica>(models::make_session_model(config),
                                                    comm::Group(), parallel::ReplicaOptions{});
+    replica_->start();
     size_t loaded = 0;
     for (const auto& slot : replica_->arena().all_slots()) {
       auto value = replica_->arena().value_of(slot.param->spec().name);

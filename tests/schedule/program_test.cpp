@@ -3,95 +3,163 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
+#include "tests/schedule/testing.h"
 
 namespace convoy::schedule {
 namespace {
 
-// Three blocks; unit 1 (a tied embedding) is read by the first and the last.
-ModelTable tied() {
-  return {{{0, 1}, {2}, {3, 1}}, {100, 4000, 200, 50}};
+int64_t count(const Program& program, Op op) {
+  return std::count_if(program.begin(), program.end(),
+                       [op](const Instruction& i) { return i.op == op; });
 }
 
 TEST(Program, ATiedUnitIsReducedAfterItsLastReader) {
-  auto table = tied();
-  EXPECT_EQ(table.last_reader_in_backward(1), 0);
-  EXPECT_EQ(table.backward_order(), (std::vector<int64_t>{3, 2, 0, 1}));
-  auto buckets = make_buckets(table, 0);
-  EXPECT_EQ(buckets.size(), 4u);
-  auto text = to_text(data_parallel_program(table, buckets, 1));
-  EXPECT_EQ(text,
-            "load, micro-batch 0\nforward block 0, micro-batch 0\nforward block 1, micro-batch 0\n"
-            "forward block 2, micro-batch 0\nloss, micro-batch 0\nbackward block 2, micro-batch 0\n"
-            "accumulate unit 3, micro-batch 0\nreduce bucket 0\nbackward block 1, micro-batch 0\n"
-            "accumulate unit 2, micro-batch 0\nreduce bucket 1\nbackward block 0, micro-batch 0\n"
-            "accumulate unit 0, micro-batch 0\nreduce bucket 2\naccumulate unit 1, micro-batch 0\n"
-            "reduce bucket 3\nreduce loss\nclip\noptimizer step\n");
-}
-
-TEST(Program, BucketsHoldAtLeastTheirSize) {
-  EXPECT_EQ(make_buckets(tied(), 250), (std::vector<std::vector<int64_t>>{{3, 2}, {0, 1}}));
-  EXPECT_EQ(make_buckets(tied(), 1 << 20).size(), 1u);
+  const auto layout = tied_layout({.bucket_bytes = 0});
+  EXPECT_EQ(
+      to_text(data_parallel_program(layout, {})),
+      "load, micro-batch 0\nforward block 0, micro-batch 0\nforward block 1, micro-batch 0\n"
+      "forward block 2, micro-batch 0\nloss, micro-batch 0\nbackward block 2, micro-batch 0\n"
+      "accumulate unit 3, micro-batch 0\nreduce bucket 0\nbackward block 1, micro-batch 0\n"
+      "accumulate unit 2, micro-batch 0\nreduce bucket 1\nbackward block 0, micro-batch 0\n"
+      "accumulate unit 0, micro-batch 0\nreduce bucket 2\naccumulate unit 1, micro-batch 0\n"
+      "reduce bucket 3\nreduce loss\nclip\nupdate bucket 3\nupdate bucket 2\nupdate bucket 1\n"
+      "update bucket 0\n");
 }
 
 TEST(Program, GradientsAreReducedOnceWhateverTheAccumulation) {
-  auto table = tied();
-  auto buckets = make_buckets(table, 250);
-  auto program = data_parallel_program(table, buckets, 3);
-  int reduces = 0, accumulates = 0;
-  for (const auto& i : program) {
-    reduces += i.op == Op::Reduce;
-    accumulates += i.op == Op::Accumulate;
+  for (const int stage : {0, 1}) {
+    const auto layout = tied_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 300});
+    const auto program = data_parallel_program(layout, {.num_micro_batches = 3});
+    EXPECT_EQ(count(program, stage == 0 ? Op::Reduce : Op::ReduceScatter), 2);
+    EXPECT_EQ(count(program, Op::Accumulate), 12);
   }
-  EXPECT_EQ(reduces, 2);
-  EXPECT_EQ(accumulates, 12);
 }
 
-TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmission) {
-  auto table = tied();
-  auto buckets = make_buckets(table, 250);
-  auto program = data_parallel_program(table, buckets, 2);
-  check(program, table, buckets, 2);
-  for (size_t i = 0; i < program.size(); ++i) {
-    auto broken = program;
-    broken.erase(broken.begin() + static_cast<std::ptrdiff_t>(i));
-    EXPECT_THROW(check(broken, table, buckets, 2), InternalError) << to_text(program[i]);
-    broken = program;
-    broken.insert(broken.begin() + static_cast<std::ptrdiff_t>(i), program[i]);
-    EXPECT_THROW(check(broken, table, buckets, 2), InternalError) << to_text(program[i]);
+TEST(Program, GradientsInSlicesAreReducedEachTimeUnlessTold) {
+  const auto layout = tied_layout({.stage = 2, .num_parts = 2, .bucket_bytes = 300});
+  EXPECT_EQ(count(data_parallel_program(layout, {.num_micro_batches = 3}), Op::ReduceScatter), 6);
+  const StepOptions last{.num_micro_batches = 3, .reduce_each = false};
+  EXPECT_EQ(count(data_parallel_program(layout, last), Op::ReduceScatter), 2);
+}
+
+TEST(Program, UpdatedWeightsAreGatheredInTheOrderOfForward) {
+  const auto layout = tied_layout({.stage = 1, .num_parts = 2, .bucket_bytes = 300});
+  const auto text = to_text(data_parallel_program(layout, {}));
+  EXPECT_TRUE(
+      text.ends_with("clip\nupdate bucket 1\ngather bucket 1\nupdate bucket 0\n"
+                     "gather bucket 0\n"))
+      << text;
+}
+
+TEST(Program, WeightsInSlicesAreGatheredAheadAndReleased) {
+  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  EXPECT_EQ(to_text(forward_program(layout, {.prefetch = 1})),
+            "gather bucket 2\nload, micro-batch 0\ngather bucket 3\ngather bucket 1\n"
+            "forward block 0, micro-batch 0\nrelease bucket 2\nrelease bucket 3\n"
+            "gather bucket 0\nforward block 1, micro-batch 0\nrelease bucket 1\n"
+            "gather bucket 3\nforward block 2, micro-batch 0\nrelease bucket 0\n"
+            "release bucket 3\n");
+}
+
+TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
+  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto program = data_parallel_program(layout, {.prefetch = 0});
+  int64_t table = 0;
+  bool backward = false;
+  for (const auto& i : program) {
+    backward |= i.op == Op::Backward;
+    table += i.op == Op::Gather && i.bucket == layout.bucket_of(1);
+    EXPECT_FALSE(backward && i.op == Op::Gather && i.bucket == layout.bucket_of(1));
+  }
+  EXPECT_EQ(table, 2) << "for the first and for the last block";
+}
+
+TEST(Program, MoreMemoryBuysFewerGathers) {
+  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto none = data_parallel_program(layout, {.prefetch = 0});
+  const auto ahead = data_parallel_program(layout, {.prefetch = 2});
+  const auto kept = data_parallel_program(layout, {.prefetch = 0, .reshard_after_forward = false});
+  EXPECT_LT(most_gathered(none, layout), most_gathered(ahead, layout));
+  EXPECT_LT(count(kept, Op::Gather), count(none, Op::Gather));
+  EXPECT_EQ(most_gathered(kept, layout), layout.num_elements());
+  EXPECT_EQ(most_gathered(none, tied_layout()), 0);
+}
+
+/// Every layout that a step program is made for.
+std::vector<Layout> layouts() {
+  std::vector<Layout> out;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int64_t bytes : {0, 300, 1 << 20}) {
+      out.push_back(tied_layout({.stage = stage, .num_parts = 2, .bucket_bytes = bytes}));
+    }
+  }
+  out.push_back(tied_layout({.num_parts = 2, .shares_weights = true, .bucket_bytes = 300}));
+  return out;
+}
+
+TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
+  for (const auto& layout : layouts()) {
+    for (const int64_t prefetch : {0, 1, 3}) {
+      for (const bool each : {true, false}) {
+        const StepOptions options{
+            .num_micro_batches = 2, .recomputed = {0}, .prefetch = prefetch, .reduce_each = each};
+        const auto program = data_parallel_program(layout, options);
+        check(program, layout, options);
+        for (size_t i = 0; i < program.size(); ++i) {
+          auto broken = program;
+          broken.erase(broken.begin() + static_cast<std::ptrdiff_t>(i));
+          // Without a recomputation the activations would just have been kept.
+          if (program[i].op != Op::Recompute) {
+            EXPECT_THROW(check(broken, layout, options), InternalError) << to_text(program[i]);
+          }
+          broken = program;
+          broken.insert(broken.begin() + static_cast<std::ptrdiff_t>(i), program[i]);
+          EXPECT_THROW(check(broken, layout, options), InternalError) << to_text(program[i]);
+        }
+      }
+    }
   }
 }
 
 TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
-  auto table = tied();
-  auto buckets = make_buckets(table, 0);
-  auto program = data_parallel_program(table, buckets, 2, {0, 1});
-  check(program, table, buckets, 2);
-  size_t found = 0;
+  const auto layout = tied_layout({.bucket_bytes = 0});
+  const StepOptions options{.num_micro_batches = 2, .recomputed = {0, 1}};
+  const auto program = data_parallel_program(layout, options);
+  check(program, layout, options);
   for (size_t i = 0; i + 1 < program.size(); ++i) {
     if (program[i].op != Op::Recompute) continue;
-    ++found;
-    EXPECT_EQ(program[i + 1],
-              (Instruction{Op::Backward, program[i].block, -1, program[i].micro_batch}));
-    auto twice = program;
-    twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(i), program[i]);
-    EXPECT_THROW(check(twice, table, buckets, 2), InternalError);
+    EXPECT_EQ(program[i + 1], (Instruction{.op = Op::Backward,
+                                           .block = program[i].block,
+                                           .micro_batch = program[i].micro_batch}));
     auto late = program;
     std::swap(late[i], late[i + 1]);
-    EXPECT_THROW(check(late, table, buckets, 2), InternalError);
+    EXPECT_THROW(check(late, layout, options), InternalError);
   }
-  EXPECT_EQ(found, 4u);
+  EXPECT_EQ(count(program, Op::Recompute), 4);
   auto last = program;
-  last.insert(last.begin() + 5, Instruction{Op::Recompute, 2, -1, 0});
-  EXPECT_THROW(check(last, table, buckets, 2), InternalError);
+  last.insert(last.begin() + 5, Instruction{.op = Op::Recompute, .block = 2, .micro_batch = 0});
+  EXPECT_THROW(check(last, layout, options), InternalError);
 }
 
 TEST(Program, TheCheckerRefusesEarlyReduction) {
-  auto table = tied();
-  auto buckets = make_buckets(table, 0);
-  auto program = data_parallel_program(table, buckets, 1);
-  auto reduce = program;
-  std::swap(reduce[6], reduce[7]);  // accumulate and reduce of the first bucket
-  EXPECT_THROW(check(reduce, table, buckets, 1), InternalError);
+  const auto layout = tied_layout({.bucket_bytes = 0});
+  auto program = data_parallel_program(layout, {});
+  std::swap(program[6], program[7]);  // accumulate and reduce of the first bucket
+  EXPECT_THROW(check(program, layout, {}), InternalError);
+}
+
+TEST(Program, TheCheckerNamesAReadOfWeightsThatAreNotThere) {
+  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  auto program = data_parallel_program(layout, {});
+  std::erase_if(program, [&](const Instruction& i) {
+    return (i.op == Op::Gather || i.op == Op::Release) && i.bucket == 1;
+  });
+  try {
+    check(program, layout, {});
+    FAIL() << "accepted";
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("forward block 1"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

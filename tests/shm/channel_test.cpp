@@ -65,6 +65,17 @@ TEST(Channel, ReduceScatterAndAllGather) {
           std::vector<int64_t> part(own);
           channel.reduce_scatter(part.data(), all.data(), counts, Dtype::I64, Op::Sum, "scatter");
           for (size_t i = 0; i < own; ++i) ASSERT_EQ(part[i], sum_of_marks(size, begin + i));
+          channel.reduce_scatter(part.data(), all.data(), counts, Dtype::I64, Op::Sum, "again",
+                                 /*adds=*/true);
+          for (size_t i = 0; i < own; ++i) ASSERT_EQ(part[i], 2 * sum_of_marks(size, begin + i));
+          auto place = all;
+          channel.reduce_scatter(place.data() + begin, place.data(), counts, Dtype::I64, Op::Sum,
+                                 "in its place");
+          for (size_t i = 0; i < total; ++i) {
+            const bool mine = i >= begin && i < begin + own;
+            ASSERT_EQ(place[i], mine ? sum_of_marks(size, i) : all[i]);
+            if (mine) part[i - begin] = place[i];
+          }
 
           std::vector<int64_t> whole(total, -1);
           channel.all_gather(whole.data(), part.data(), counts, Dtype::I64, "gather");

@@ -73,7 +73,7 @@ class Folders : public testing::Test {
       trainer.train();
       end.first_step = first->step;
       end.state = trainer.state();
-      auto& arena = trainer.strategy().main().arena();
+      auto& arena = trainer.strategy().replica().arena();
       end.weights = arena.masters().clone();
       end.moments = arena.second_moments().clone();
     } catch (const Error& error) {

@@ -82,6 +82,20 @@ inline void run_ranks(int size, const std::function<void(const Job&)>& work) {
       size, [&](const comm::Group& group) { work(rank_of(group)); }, std::chrono::minutes(2));
 }
 
+/// All weights of the model, of which each rank may hold a part: by all ranks.
+inline at::Tensor all_weights(Trainer& trainer) {
+  std::vector<at::Tensor> out;
+  for (const auto& tensor : trainer.strategy().weights(/*fill=*/false)) {
+    auto whole = at::zeros(tensor.shape, tensor.dtype).view({-1});
+    for (const auto& piece : tensor.pieces) {
+      whole.narrow(0, piece.begin, piece.values.numel()).copy_(piece.values);
+    }
+    trainer.strategy().processes().all_reduce(whole, comm::ReduceOp::Sum, "all weights");
+    out.push_back(whole.to(at::kDouble));
+  }
+  return at::cat(out);
+}
+
 /// What a run came to.
 struct Outcome {
   std::vector<double> losses, norms;
@@ -97,7 +111,7 @@ inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr
   trainer.add_callback(recorder);
   trainer.train();
   return {recorder->losses, recorder->norms, trainer.state().skipped_steps,
-          trainer.strategy().main().arena().masters().clone()};
+          all_weights(trainer)};
 }
 
 /// As two ranks, whose weights must agree.

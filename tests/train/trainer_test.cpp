@@ -129,7 +129,7 @@ TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
                     job_);
     trainer.train();
     return std::pair(trainer.state().to_json(),
-                     trainer.strategy().main().arena().masters().clone());
+                     all_weights(trainer));
   };
   const auto [state, weights] = run("whole", "");
   const int64_t skipped = state["skipped_steps"];
@@ -148,7 +148,7 @@ TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
     change(args);
     Trainer trainer(tiny_model(), args, data_, nullptr, job_);
     trainer.train();
-    return trainer.strategy().main().arena().masters().clone();
+    return all_weights(trainer);
   };
   auto whole = run("whole", [](auto& a) { a.save_strategy = "steps", a.save_steps = 4; });
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "whole").size(), 3u);
@@ -197,7 +197,7 @@ TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
       if (!entry.contains("eval_loss")) continue;
       found.push_back({entry["step"], entry["eval_loss"]});
     }
-    return std::pair(found, trainer.strategy().main().arena().masters().clone());
+    return std::pair(found, all_weights(trainer));
   };
   const auto whole = evaluations("whole", 0);
   ASSERT_EQ(whole.first.size(), 2) << whole.first;
@@ -221,8 +221,8 @@ TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {
   dp.devices = {at::kCPU, at::kCPU};
   Trainer second(tiny_model(), again, data_, nullptr, dp);
   second.train();
-  auto a = first.strategy().main().arena().masters();
-  auto b = second.strategy().main().arena().masters();
+  auto a = all_weights(first);
+  auto b = all_weights(second);
   EXPECT_TRUE(at::allclose(a, b, 1e-3, 1e-5)) << (a - b).abs().max().item<double>();
 }
 
@@ -239,7 +239,8 @@ TEST_F(TrainerTest, ResumingInMidEpochIsExactOnAnyNumberOfRanks) {
       args.resume_from_checkpoint = from.string();
       Trainer trainer(tiny_model(), args, data_, nullptr, job);
       trainer.train();
-      if (job.is_main()) weights = trainer.strategy().main().arena().masters().clone();
+      const auto all = all_weights(trainer);
+      if (job.is_main()) weights = all;
     });
     return weights;
   };

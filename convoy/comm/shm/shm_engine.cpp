@@ -70,6 +70,7 @@ class ShmEngine : public Engine {
         worker_(!shm::have_cores(segment->size() * at::get_num_threads() + 1)) {}
 
   const char* name() const override { return name_; }
+  bool adds() const override { return true; }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     const auto dtype = dtype_of(tensor, call.label);
@@ -82,7 +83,8 @@ class ShmEngine : public Engine {
                                        ReduceOp op, const Call& call) override {
     const auto dtype = dtype_of(in, call.label);
     return start(call, [this, out, in, counts = sizes_of(counts), dtype, op, label = call.label] {
-      channel_.reduce_scatter(out.data_ptr(), in.data_ptr(), counts, dtype, to_shm(op), label);
+      channel_.reduce_scatter(out.data_ptr(), in.data_ptr(), counts, dtype, to_shm(op), label,
+                              /*adds=*/op == ReduceOp::Add);
     });
   }
 

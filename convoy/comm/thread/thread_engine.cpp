@@ -24,6 +24,7 @@ class ThreadEngine : public Engine {
       : rank_(rank), size_(size), meeting_(std::move(meeting)), host_(std::move(host)) {}
 
   const char* name() const override { return host_->name(); }
+  bool adds() const override { return host_->adds(); }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     if (tensor.is_cpu()) return host_->all_reduce(tensor, op, call);

@@ -184,7 +184,9 @@ Run LanguageTask::prepare() {
   }
   if (!start_.empty()) {
     out.fill = [folder = fs::path(start_), layout = config_->layout()](parallel::Replica& replica) {
-      checkpoint::load_weights(folder, replica, layout);
+      const auto report =
+          checkpoint::load_weights(folder, replica.weights(/*fill=*/true), replica.group(), layout);
+      replica.draw({report.drawn.begin(), report.drawn.end()});
     };
   }
   return out;

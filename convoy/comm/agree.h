@@ -6,11 +6,15 @@
 #include "convoy/base/json.h"
 #include "convoy/comm/group.h"
 
-namespace convoy::train {
+namespace convoy::comm {
 
 /// What `look` returns on rank 0, told to all ranks; what it throws, all throw. For decisions that
 /// hang on files: each rank may see others, and all must decide alike.
 Json ask_main(const comm::Group& group, const std::string& label,
               const std::function<Json()>& look);
 
-}  // namespace convoy::train
+/// Does `work` on every rank and waits until all are done. What one throws, all throw: the error of
+/// the first of them.
+void each_rank(const Group& group, const std::string& label, const std::function<void()>& work);
+
+}  // namespace convoy::comm

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "convoy/base/json.h"
+
+namespace convoy::checkpoint {
+
+/// What the files of a folder must hold: a checksum of each tensor, to which those of its pieces
+/// add up, whoever holds which. It is written after all of them.
+class Manifest {
+ public:
+  static constexpr const char* kName = "manifest.json";
+
+  Manifest() = default;
+  /// That of `folder`; empty where there is none. Throws FileError that names what is wrong with
+  /// it.
+  static Manifest read(const std::filesystem::path& folder);
+  static Manifest parse(std::string_view text, const std::string& where);
+
+  void set(const std::string& file, const std::string& tensor, uint64_t sum) {
+    sums_[file][tensor] = sum;
+  }
+  void set_bytes(const std::string& file, uint64_t bytes) { bytes_[file] = bytes; }
+  /// Files that are no longer in `folder`.
+  void forget_missing(const std::filesystem::path& folder);
+  std::string to_text() const;
+
+  bool empty() const { return sums_.empty(); }
+  const std::map<std::string, std::map<std::string, uint64_t>>& sums() const { return sums_; }
+  const std::map<std::string, uint64_t>& bytes() const { return bytes_; }
+
+ private:
+  std::map<std::string, std::map<std::string, uint64_t>> sums_;  // [file][tensor]
+  std::map<std::string, uint64_t> bytes_;                        // [file]
+};
+
+/// The sum over elements of value x (2 x index + 1), modulo 2^64: any changed bit changes it.
+/// `data` holds elements of `width` bytes, the first of them number `begin` of its tensor.
+uint64_t checksum(const void* data, size_t count, size_t width, uint64_t begin);
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,127 @@
+#include "convoy/checkpoint/matching.h"
+
+#include <ATen/Functions.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/dtypes.h"
+
+namespace convoy::checkpoint {
+
+using parallel::State;
+using parallel::StateTensor;
+
+namespace {
+
+/// Whether tensors of that dtype may be read into `home`: real numbers into real ones (what they
+/// then hold is looked at), other numbers only into their own.
+bool fits(const std::string& dtype, at::ScalarType home) {
+  const auto found = dtypes().find(dtype);
+  if (found == dtypes().end() || !c10::isFloatingType(home)) {
+    return found != dtypes().end() && found->second == home;
+  }
+  return c10::isFloatingType(found->second);
+}
+
+}  // namespace
+
+at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name) {
+  const auto& entry = file.entry(name);
+  return at::from_blob(const_cast<std::byte*>(file.bytes(name).data()), entry.shape,
+                       dtypes().at(entry.dtype));
+}
+
+void refuse(const std::filesystem::path& path, const char* what, std::vector<std::string> wrong) {
+  constexpr size_t kShown = 30;
+  const size_t more = wrong.size() > kShown ? wrong.size() - kShown : 0;
+  wrong.resize(wrong.size() - more);
+  fail<FileError>("checkpoint", "{} {}{}{}", path.string(), what, fmt::join(wrong, "; "),
+                  more > 0 ? fmt::format("; and {} more", more) : "");
+}
+
+Matching::Matching(const formats::SafetensorsFolder& file, const State& state,
+                   const models::WeightLayout& layout)
+    : file_(file), layout_(layout) {
+  for (const auto& tensor : state) places_.emplace(tensor.name, &tensor);
+  for (const auto& [name, source] : file.tensors()) take(name);
+  match_head();
+  for (const auto& [name, tensor] : places_) check(name, *tensor);
+  complain();
+}
+
+void Matching::take(const std::string& name) {
+  const auto home = places_.contains(name) ? name : layout_.prefix + name;
+  if (places_.contains(home)) {
+    auto [first, fresh] = source_of_.emplace(home, name);
+    if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
+  } else if (is_buffer(name)) {
+    report.skipped.push_back(name);
+  } else if (name != layout_.head) {
+    left_over_.push_back(name);
+  }
+}
+
+bool Matching::is_buffer(const std::string& name) const {
+  return std::any_of(layout_.buffers.begin(), layout_.buffers.end(),
+                     [&](const auto& end) { return name.ends_with(end); });
+}
+
+/// A head that is tied has no place of its own; one that is not may be missing.
+void Matching::match_head() {
+  const auto& head = layout_.head;
+  const bool there = !head.empty() && file_.tensors().contains(head);
+  if (!there) {
+    if (places_.contains(head)) report.drawn.push_back(head);
+    return;
+  }
+  if (places_.contains(head)) return;
+  const auto [table, fresh] = source_of_.emplace(layout_.tied_to, head);
+  if (fresh || same(head, table->second)) return;
+  wrong_.push_back(
+      fmt::format("{} differs from {}, which it is tied to (try "
+                  "tie_word_embeddings = false)",
+                  head, table->second));
+}
+
+bool Matching::same(const std::string& a, const std::string& b) const {
+  if (!readable(a) || !readable(b) || file_.entry(a).shape != file_.entry(b).shape) return false;
+  return at::equal(mapped(file_, a).to(at::kFloat), mapped(file_, b).to(at::kFloat));
+}
+
+bool Matching::readable(const std::string& name) const {
+  return dtypes().contains(file_.entry(name).dtype);
+}
+
+void Matching::check(const std::string& name, const StateTensor& tensor) {
+  auto found = source_of_.find(name);
+  if (found == source_of_.end()) {
+    if (report.drawn.empty() || report.drawn[0] != name) {
+      wrong_.push_back(fmt::format("{} is missing{}", name, did_you_mean(name, left_over_)));
+    }
+    return;
+  }
+  const auto& entry = file_.entry(found->second);
+  if (!fits(entry.dtype, tensor.dtype)) {
+    wrong_.push_back(
+        fmt::format("{} is {}; expected {}", found->second, entry.dtype,
+                    c10::isFloatingType(tensor.dtype) ? "F32, F16 or BF16" : "whole numbers"));
+  } else if (entry.shape != tensor.shape) {
+    wrong_.push_back(fmt::format("{} is [{}] instead of [{}]", found->second,
+                                 fmt::join(entry.shape, ", "), fmt::join(tensor.shape, ", ")));
+  }
+}
+
+void Matching::complain() {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : places_) names.push_back(name);
+  for (const auto& name : left_over_) {
+    wrong_.push_back(fmt::format("{} is not in the model{}", name, did_you_mean(name, names)));
+  }
+  if (wrong_.empty()) return;
+  refuse(file_.path(), "does not fit the model: ", wrong_);
+}
+
+}  // namespace convoy::checkpoint

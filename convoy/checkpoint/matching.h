@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/checkpoint/weights.h"
+#include "convoy/formats/safetensors_folder.h"
+
+namespace convoy::checkpoint {
+
+/// A tensor of a file, in the mapped memory.
+at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name);
+
+/// Throws FileError with a list of what is wrong.
+[[noreturn]] void refuse(const std::filesystem::path& path, const char* what,
+                         std::vector<std::string> wrong);
+
+/// Finds each tensor of a state in a file, and everything that does not fit.
+class Matching {
+ public:
+  /// Throws FileError that names all of it.
+  Matching(const formats::SafetensorsFolder& file, const parallel::State& state,
+           const models::WeightLayout& layout);
+
+  /// The name in the file of a tensor that is to be read.
+  const std::map<std::string, std::string>& sources() const { return source_of_; }
+
+  LoadReport report;
+
+ private:
+  void take(const std::string& name);
+  bool is_buffer(const std::string& name) const;
+  void match_head();
+  bool same(const std::string& a, const std::string& b) const;
+  bool readable(const std::string& name) const;
+  void check(const std::string& name, const parallel::StateTensor& tensor);
+  void complain();
+
+  const formats::SafetensorsFolder& file_;
+  const models::WeightLayout& layout_;
+  std::map<std::string, const parallel::StateTensor*> places_;
+  std::map<std::string, std::string> source_of_;  // [place] name in the file
+  std::vector<std::string> left_over_, wrong_;
+};
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,52 @@
+#include "convoy/checkpoint/visitors.h"
+
+#include <ATen/Functions.h>
+
+namespace convoy::checkpoint {
+
+std::vector<bool> who_sees(const std::filesystem::path& file, const comm::Group& group) {
+  std::error_code error;
+  const bool here = std::filesystem::exists(file, error);
+  const auto all = group.all_gather(at::full({1}, here, at::kLong), "look for files");
+  std::vector<bool> out;
+  for (int r = 0; r < group.size(); ++r) out.push_back(all[r].item<int64_t>() != 0);
+  return out;
+}
+
+void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
+                  const comm::Group& group, const TakePiece& take) {
+  constexpr const char* kLabel = "bring pieces";
+  for (int rank = 1; rank < group.size(); ++rank) {
+    if (sees[static_cast<size_t>(rank)] || (group.rank() != 0 && group.rank() != rank)) continue;
+    if (group.rank() == rank) {
+      std::vector<int64_t> list;  // tensor, first element, elements
+      for (size_t t = 0; t < state.size(); ++t) {
+        for (const auto& piece : state[t].pieces) {
+          list.insert(list.end(), {static_cast<int64_t>(t), piece.begin, piece.values.numel()});
+        }
+      }
+      group.start_send(at::full({1}, static_cast<int64_t>(list.size()), at::kLong), 0, kLabel)
+          .wait();
+      if (!list.empty()) group.start_send(at::tensor(list, at::kLong), 0, kLabel).wait();
+      for (const auto& tensor : state) {
+        for (const auto& piece : tensor.pieces) {
+          group.start_send(piece.values.to(at::kCPU).contiguous(), 0, kLabel).wait();
+        }
+      }
+      continue;
+    }
+    auto size = at::zeros({1}, at::kLong);
+    group.start_receive(size, rank, kLabel).wait();
+    auto list = at::zeros({size.item<int64_t>()}, at::kLong);
+    if (list.numel() > 0) group.start_receive(list, rank, kLabel).wait();
+    const auto* entry = list.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < list.numel(); i += 3) {
+      const auto t = static_cast<size_t>(entry[i]);
+      auto values = at::empty({entry[i + 2]}, at::TensorOptions().dtype(state.at(t).dtype));
+      group.start_receive(values, rank, kLabel).wait();
+      take(t, {entry[i + 1], values});
+    }
+  }
+}
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,88 @@
+#include "convoy/comm/agree.h"
+
+#include <ATen/Functions.h>
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "convoy/base/error.h"
+
+namespace convoy::comm {
+
+namespace {
+
+/// Names for the errors that all ranks throw as they are.
+std::string kind_of(const std::exception& error) {
+  if (dynamic_cast<const UsageError*>(&error) != nullptr) return "usage";
+  if (dynamic_cast<const FileError*>(&error) != nullptr) return "file";
+  if (dynamic_cast<const NumericError*>(&error) != nullptr) return "numeric";
+  return "other";
+}
+
+[[noreturn]] void throw_again(const Json& told, int rank) {
+  const std::string kind = told["kind"], text = told["error"];
+  if (kind == "usage") throw UsageError(text);
+  if (kind == "file") throw FileError(text);
+  if (kind == "numeric") throw NumericError(text);
+  throw CommunicationError(fmt::format("[train] rank {} failed: {}", rank, text), {rank});
+}
+
+Json told_by(const Group& group, int root, const std::string& label, const Json& json) {
+  auto text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  group.broadcast(length, root, label);
+  auto bytes = at::empty({length.item<int64_t>()}, at::kByte);
+  if (group.rank() == root) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  group.broadcast(bytes, root, label);
+  return Json::parse(static_cast<const char*>(bytes.data_ptr()),
+                     static_cast<const char*>(bytes.data_ptr()) + bytes.nbytes());
+}
+
+Json as_json(const std::exception& error) {
+  return {{"kind", kind_of(error)}, {"error", error.what()}};
+}
+
+}  // namespace
+
+Json ask_main(const Group& group, const std::string& label, const std::function<Json()>& look) {
+  if (group.size() == 1) return look();
+  Json told;
+  std::exception_ptr own;
+  if (group.rank() == 0) {
+    try {
+      told["found"] = look();
+    } catch (const std::exception& error) {
+      own = std::current_exception();
+      told = as_json(error);
+    }
+  }
+  told = told_by(group, 0, label, told);
+  if (own) std::rethrow_exception(own);
+  if (told.contains("error")) throw_again(told, 0);
+  return told["found"];
+}
+
+void each_rank(const Group& group, const std::string& label, const std::function<void()>& work) {
+  if (group.size() == 1) return work();
+  Json told;
+  std::exception_ptr own;
+  try {
+    work();
+  } catch (const CommunicationError&) {
+    throw;  // the others learn of it where they wait
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    told = as_json(error);
+  }
+  const int all = group.size();
+  auto first = at::full({1}, own ? all - group.rank() : 0, at::kLong);
+  group.all_reduce(first, ReduceOp::Max, label);
+  const auto failed = all - static_cast<int>(first.item<int64_t>());
+  if (failed == all) return;
+  told = told_by(group, failed, label, told);
+  if (own && failed == group.rank()) std::rethrow_exception(own);
+  throw_again(told, failed);
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,49 @@
+#include "convoy/optim/squares.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <array>
+
+namespace convoy::optim {
+
+namespace {
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+#endif
+double
+sum(const float* values, int64_t count) {
+  constexpr int64_t kLanes = 32;
+  std::array<double, kLanes> lanes{};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[static_cast<size_t>(lane)] += value * value;
+    }
+  }
+  for (; i < count; ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  double out = 0;
+  for (const double lane : lanes) out += lane;
+  return out;
+}
+
+}  // namespace
+
+at::Tensor sum_of_squares(const at::Tensor& values) {
+  if (!values.is_cpu()) {
+    return at::linalg_vector_norm(values, 2, {}, false, at::kDouble).square_();
+  }
+  const auto* data = values.const_data_ptr<float>();
+  constexpr int64_t kGrain = 1 << 16;
+  const double total = at::parallel_reduce(
+      0, values.numel(), kGrain, 0.0,
+      [&](int64_t begin, int64_t end, double before) {
+        return before + sum(data + begin, end - begin);
+      },
+      [](double a, double b) { return a + b; });
+  return at::scalar_tensor(total, values.options().dtype(at::kDouble));
+}
+
+}  // namespace convoy::optim

@@ -1,0 +1,123 @@
+#include "convoy/parallel/gradients.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+namespace convoy::parallel {
+
+namespace {
+
+/// Buckets that are being summed while another one fills.
+constexpr size_t kFlights = 2;
+
+}  // namespace
+
+Gradients::Gradients(Arena& arena, comm::Group group, bool reduce_each)
+    : arena_(arena),
+      group_(std::move(group)),
+      reduce_each_(reduce_each && in_slices()),
+      pool_(arena.grads().defined() ? arena.grads().options() : at::TensorOptions()),
+      scratch_pool_(pool_),
+      buckets_(arena.layout().buckets().size()),
+      scratch_(arena.units().size()),
+      bound_(arena.units().size(), -1) {}
+
+void Gradients::begin_step() {
+  wait();  // after an error there may be some
+  for (size_t b = 0; b < buckets_.size(); ++b) drop(static_cast<int64_t>(b));
+  std::fill(bound_.begin(), bound_.end(), -1);
+}
+
+/// A bucket's gradient as a whole.
+at::Tensor Gradients::whole(int64_t bucket) {
+  const auto& all = arena_.layout().buckets()[static_cast<size_t>(bucket)].all;
+  if (!in_slices()) return arena_.grads(bucket, all);
+  auto& memory = buckets_[static_cast<size_t>(bucket)];
+  if (!memory.defined()) {
+    memory = pool_.take(all.length());
+    for (const auto& gap : arena_.layout().gaps(bucket)) {
+      memory.narrow(0, gap.begin - all.begin, gap.length()).zero_();
+    }
+  }
+  return memory;
+}
+
+at::Tensor Gradients::place_of(int64_t unit) {
+  const auto& layout = arena_.layout();
+  const int64_t bucket = layout.bucket_of(unit);
+  const auto& all = layout.units()[static_cast<size_t>(unit)].all;
+  return whole(bucket).narrow(
+      0, all.begin - layout.buckets()[static_cast<size_t>(bucket)].all.begin, all.length());
+}
+
+void Gradients::bind(int64_t unit, int64_t micro_batch) {
+  const auto u = static_cast<size_t>(unit);
+  if (bound_[u] == micro_batch) return;
+  bound_[u] = micro_batch;
+  const auto& all = arena_.layout().units()[u].all;
+  if (micro_batch > 0 && !reduce_each_) {
+    scratch_[u] = scratch_pool_.take(all.length()).zero_();
+    arena_.bind_grads(unit, scratch_[u], all.begin);
+  } else {
+    arena_.bind_grads(unit, place_of(unit), all.begin);
+  }
+}
+
+void Gradients::accumulate(int64_t unit, int64_t micro_batch) {
+  at::NoGradGuard no_grad;
+  const auto u = static_cast<size_t>(unit);
+  bind(unit, micro_batch);  // a rank without rows
+  for (const auto& slot : arena_.units()[u].slots) {
+    if (slot.param->grad_written()) continue;
+    auto grad = slot.param->grad();
+    grad.zero_();
+  }
+  if (!scratch_[u].defined()) return;
+  place_of(unit).add_(scratch_[u]);
+  scratch_pool_.give(std::exchange(scratch_[u], {}));
+}
+
+void Gradients::reduce(int64_t bucket) {
+  if (group_.size() == 1) return;
+  flights_.push_back({group_.start_all_reduce(whole(bucket), comm::ReduceOp::Sum,
+                                              fmt::format("reduce bucket {}", bucket)),
+                      {}});
+}
+
+void Gradients::reduce_scatter(int64_t bucket, int64_t micro_batch) {
+  auto in = whole(bucket);
+  auto own = arena_.grads(bucket, arena_.part(bucket));
+  const auto op = reduce_each_ && micro_batch > 0 ? comm::ReduceOp::Add : comm::ReduceOp::Sum;
+  flights_.push_back(
+      {group_.start_reduce_scatter(own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
+       std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
+  while (in_slices() && flights_.size() > kFlights) land();
+}
+
+/// Waits for the oldest sum.
+void Gradients::land() {
+  auto flight = std::move(flights_.front());
+  flights_.pop_front();
+  flight.handle.wait();
+  if (flight.memory.defined()) pool_.give(std::move(flight.memory));
+}
+
+void Gradients::wait() {
+  while (!flights_.empty()) land();
+}
+
+void Gradients::drop(int64_t bucket) {
+  auto& memory = buckets_[static_cast<size_t>(bucket)];
+  if (memory.defined()) pool_.give(std::exchange(memory, {}));
+}
+
+bool Gradients::finite(int64_t bucket) {
+  const bool finite = std::isfinite(at::linalg_vector_norm(whole(bucket), HUGE_VAL).item<double>());
+  drop(bucket);
+  return finite;
+}
+
+}  // namespace convoy::parallel

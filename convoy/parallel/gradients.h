@@ -1,0 +1,60 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "convoy/comm/group.h"
+#include "convoy/parallel/arena.h"
+#include "convoy/schedule/program.h"
+
+namespace convoy::parallel {
+
+/// The gradients of a step: where each micro-batch's go, and how they are summed over the ranks.
+///
+/// Kept whole, a unit's gradient of the first micro-batch is written into the arena, those of the
+/// later ones into scratch memory and added. Kept in slices, a bucket has memory from its first
+/// contribution until it is reduced.
+class Gradients {
+ public:
+  /// `reduce_each`: gradients kept in slices are reduced after every micro-batch.
+  Gradients(Arena& arena, comm::Group group, bool reduce_each);
+
+  void begin_step();
+  /// Says where the gradient of `unit` goes for this micro-batch; once is enough.
+  void bind(int64_t unit, int64_t micro_batch);
+  /// The unit's gradient of this micro-batch is finished.
+  void accumulate(int64_t unit, int64_t micro_batch);
+  /// Starts summing a bucket over the ranks: all of it, or this rank's part.
+  void reduce(int64_t bucket);
+  void reduce_scatter(int64_t bucket, int64_t micro_batch);
+  /// In place of the sum: whether this rank's own gradient is finite.
+  bool finite(int64_t bucket);
+  /// Waits for the sums under way.
+  void wait();
+
+  /// Elements of the buckets that are whole for a while.
+  int64_t num_pooled() const { return pool_.num_elements(); }
+
+ private:
+  struct Flight {
+    comm::Group::Handle handle;
+    at::Tensor memory;  // of the pool, or undefined
+  };
+
+  bool in_slices() const { return arena_.layout().in_slices(schedule::Kind::Gradients); }
+  at::Tensor whole(int64_t bucket);
+  at::Tensor place_of(int64_t unit);
+  void land();
+  void drop(int64_t bucket);
+
+  Arena& arena_;
+  comm::Group group_;
+  bool reduce_each_;
+  Pool pool_, scratch_pool_;
+  std::vector<at::Tensor> buckets_;  // [bucket] memory while it is not reduced
+  std::vector<at::Tensor> scratch_;  // [unit], defined while one is in use
+  std::vector<int64_t> bound_;       // [unit] micro-batch its gradient is bound to
+  std::deque<Flight> flights_;
+};
+
+}  // namespace convoy::parallel

@@ -1,0 +1,70 @@
+#include "convoy/parallel/state.h"
+
+#include <utility>
+
+namespace convoy::parallel {
+
+using schedule::Kind;
+
+namespace {
+
+/// Appends every trainable parameter with this rank's pieces of `flat`.
+void add(State& state, const Arena& arena, const std::string& prefix, const at::Tensor& flat,
+         Kind kind) {
+  std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
+  for (const auto& unit : arena.units()) {
+    index.emplace_back();
+    for (const auto& slot : unit.slots) {
+      index.back().push_back(state.size());
+      state.push_back({prefix + slot.param->spec().name, slot.param->spec().shape, at::kFloat, {}});
+    }
+  }
+  const auto& layout = arena.layout();
+  for (const auto& piece : layout.pieces(arena.rank())) {
+    auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
+    tensor.pieces.push_back({piece.begin, arena.narrow(flat, kind, layout.bucket_of(piece.unit),
+                                                       {piece.place, piece.place + piece.length})});
+  }
+}
+
+void add_whole(State& state, const std::string& name, const at::Tensor& tensor, bool is_here,
+               bool is_buffer) {
+  state.push_back({name, tensor.sizes().vec(), tensor.scalar_type(), {}, true, is_buffer});
+  if (is_here && tensor.numel() > 0) {
+    state.back().pieces.push_back({0, tensor.detach().view({-1})});
+  }
+}
+
+}  // namespace
+
+State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers, bool fill) {
+  const bool is_here = fill || arena.rank() == 0;
+  State state;
+  for (const auto& buffer : buffers) add_whole(state, buffer.name, buffer.tensor, is_here, true);
+  add(state, arena, "", arena.masters(), Kind::Masters);
+  for (const auto& slot : arena.frozen()) {
+    add_whole(state, slot.param->spec().name, Arena::view(arena.frozen_values(), slot), is_here,
+              false);
+  }
+  return state;
+}
+
+State moments_of(const Arena& arena) {
+  State state;
+  add(state, arena, "exp_avg.", arena.first_moments(), Kind::Moments);
+  add(state, arena, "exp_avg_sq.", arena.second_moments(), Kind::Moments);
+  return state;
+}
+
+State merged(std::vector<State> states) {
+  State out = std::move(states.at(0));
+  for (size_t s = 1; s < states.size(); ++s) {
+    for (size_t t = 0; t < out.size(); ++t) {
+      auto& more = states[s][t].pieces;
+      out[t].pieces.insert(out[t].pieces.end(), more.begin(), more.end());
+    }
+  }
+  return out;
+}
+
+}  // namespace convoy::parallel

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+#include "convoy/parallel/arena.h"
+
+namespace convoy::parallel {
+
+/// Some elements of a tensor, flattened, in a replica's memory.
+struct StatePiece {
+  int64_t begin = 0;
+  at::Tensor values;
+};
+
+/// A tensor of a model's state by its global name, and those of its elements that are here.
+struct StateTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<StatePiece> pieces;
+  bool everywhere = false;  ///< each rank keeps all of it
+  bool is_buffer = false;   ///< no parameter
+};
+
+/// Every tensor of a model, in the same order on all ranks.
+using State = std::vector<StateTensor>;
+
+/// The fp32 weights: a rank's own parts. What each rank keeps whole (frozen weights, and `buffers`)
+/// is rank 0's, unless the ranks are about to `fill` theirs.
+State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers, bool fill);
+
+/// AdamW's moments as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`.
+State moments_of(const Arena& arena);
+
+/// The states of replicas in one process as one.
+State merged(std::vector<State> states);
+
+}  // namespace convoy::parallel

@@ -1,0 +1,125 @@
+#include "convoy/parallel/update.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/optim/squares.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+enum Total : int64_t { kLoss, kTargets, kSquares, kWords };
+
+}  // namespace
+
+Update::Update(Arena& arena, comm::Group group, bool may_overflow)
+    : arena_(arena), group_(std::move(group)), may_overflow_(may_overflow) {}
+
+void Update::begin_step(const StepInput& input, const OptimizerOptions& optimizer) {
+  input_ = &input;
+  optimizer_ = &optimizer;
+  result = {};
+  totals_ = at::zeros({kWords + 2 * group_.size()}, arena_.grads().options().dtype(at::kDouble));
+}
+
+void Update::add(const at::Tensor& loss, const at::Tensor& count) {
+  totals_[kLoss] += loss.detach().reshape({});
+  totals_[kTargets] += count.detach().reshape({});
+}
+
+void Update::add_squares() {
+  const auto& layout = arena_.layout();
+  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+    totals_[kSquares] += optim::sum_of_squares(arena_.grads(bucket, arena_.part(bucket)));
+  }
+}
+
+void Update::reduce_totals() {
+  const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
+  auto word = totals_[kWords + group_.rank()];
+  word += totals_[kLoss].isfinite().logical_not();
+  word += 2 * stop;
+  totals_[kWords + group_.size() + group_.rank()] += static_cast<double>(input_->step);
+  constexpr const char* kLabel = "reduce loss";
+  if (totals_.is_cpu()) return group_.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
+  handle_ = group_.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
+}
+
+/// What the ranks told, on the host.
+void Update::take_totals(const double* values) {
+  result.loss_sum = values[kLoss];
+  result.count = values[kTargets];
+  const auto* words = values + kWords;
+  const auto* steps = words + group_.size();
+  for (int rank = 1; rank < group_.size(); ++rank) {
+    if (steps[rank] == steps[0]) continue;
+    fail<CommunicationError>("train",
+                             "the ranks are not at the same step: rank 0 makes step {}, rank {} "
+                             "step {}; try to start them from the same checkpoint",
+                             steps[0] + 1, rank, steps[rank] + 1);
+  }
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    result.stop_signal = std::max(result.stop_signal, static_cast<int>(words[rank]) / 2);
+  }
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (static_cast<int>(words[rank]) % 2 == 0) continue;
+    result.skipped = may_overflow_;
+    if (result.skipped) break;
+    fail<NumericError>("train",
+                       "the loss of step {} is not finite on rank {}; got {}; try a lower "
+                       "learning_rate, max_grad_norm, or look for NaN in the data",
+                       input_->step + 1, rank, std::isnan(result.loss_sum) ? "nan" : "inf");
+  }
+}
+
+bool Update::clip() {
+  std::exchange(handle_, {}).wait();
+  const auto read = totals_.cpu();  // the step's only wait for a GPU
+  const auto* values = read.data_ptr<double>();
+  take_totals(values);
+  const double count = std::max(1.0, result.count);
+  const auto norm = static_cast<float>(std::sqrt(values[kSquares]) / count / input_->loss_scale);
+  result.grad_norm = norm;
+  if (!std::isfinite(norm) && may_overflow_) result.skipped = true;
+  if (result.skipped) return true;
+  if (!std::isfinite(norm)) return false;
+  const double limit = optimizer_->max_grad_norm;
+  const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+  divisor_ = count * input_->loss_scale / scale;
+  return true;
+}
+
+void Update::update(int64_t bucket) {
+  if (result.skipped) return;
+  const auto& layout = arena_.layout();
+  const auto own = layout.updated(bucket, arena_.rank());
+  optim::Slices decayed, plain;
+  auto add = [&](optim::Slices& to, int64_t begin, int64_t end) {
+    const schedule::Extent extent{std::max(begin, own.begin), std::min(end, own.end)};
+    if (extent.begin >= extent.end) return;
+    to.weights.push_back(arena_.masters(bucket, extent));
+    to.grads.push_back(arena_.grads(bucket, extent));
+    to.first_moments.push_back(
+        arena_.narrow(arena_.first_moments(), schedule::Kind::Moments, bucket, extent));
+    to.second_moments.push_back(
+        arena_.narrow(arena_.second_moments(), schedule::Kind::Moments, bucket, extent));
+  };
+  for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
+    const auto& place = layout.units()[static_cast<size_t>(unit)];
+    add(decayed, place.all.begin, place.decay_end);
+    add(plain, place.decay_end, place.all.end);
+  }
+  const auto& options = optimizer_->adamw;
+  const int64_t count = input_->updates + 1;
+  const double rate = input_->learning_rate;
+  optim::adamw_step(decayed, options, rate, options.weight_decay, count, divisor_);
+  optim::adamw_step(plain, options, rate, 0, count, divisor_);
+  arena_.publish(bucket, own);
+}
+
+}  // namespace convoy::parallel

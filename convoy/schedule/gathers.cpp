@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <map>
+
+#include "convoy/schedule/program.h"
+
+namespace convoy::schedule {
+
+namespace {
+
+/// A stretch of a program, by position of its first and last reader, over which a bucket stays.
+struct Stay {
+  int64_t bucket;
+  int64_t micro_batch;
+  size_t first, last;
+  size_t earliest;   ///< position at which it may be gathered
+  size_t num_stays;  ///< of all buckets, up to its last reader
+};
+
+}  // namespace
+
+const std::vector<int64_t>& reads(const Instruction& i, const Layout& layout) {
+  static const std::vector<int64_t> kNone;
+  if (i.op == Op::Forward || i.op == Op::Recompute) return layout.buckets_of_block(i.block);
+  return i.op == Op::Backward ? layout.buckets_of_backward(i.block) : kNone;
+}
+
+Program with_gathers(const Program& program, const Layout& layout, const StepOptions& options) {
+  if (!layout.in_slices(Kind::Weights)) return program;
+  const auto ahead = static_cast<size_t>(options.prefetch);
+  std::vector<Stay> stays;
+  std::map<int64_t, size_t> current;  // [bucket] its newest stay
+  for (size_t at = 0; at < program.size(); ++at) {
+    for (const int64_t bucket : reads(program[at], layout)) {
+      size_t earliest = 0;
+      if (const auto known = current.find(bucket); known != current.end()) {
+        auto& stay = stays[known->second];
+        const bool kept =
+            !options.reshard_after_forward && stay.micro_batch == program[at].micro_batch;
+        // Released now, it would be gathered ahead at once.
+        if (kept || stays.size() - stay.num_stays <= ahead) {
+          stay.last = at;
+          stay.num_stays = stays.size();
+          continue;
+        }
+        earliest = stay.last + 1;
+      }
+      current[bucket] = stays.size();
+      stays.push_back({bucket, program[at].micro_batch, at, at, earliest, stays.size() + 1});
+    }
+  }
+  std::multimap<size_t, Instruction> before, after;  // [position]
+  for (size_t s = 0; s < stays.size(); ++s) {
+    const size_t wanted = s < ahead ? 0 : stays[s - ahead].first;
+    before.insert(
+        {std::max(wanted, stays[s].earliest), {.op = Op::Gather, .bucket = stays[s].bucket}});
+    after.insert({stays[s].last, {.op = Op::Release, .bucket = stays[s].bucket}});
+  }
+  Program out;
+  for (size_t at = 0; at < program.size(); ++at) {
+    auto [gather, gather_end] = before.equal_range(at);
+    for (; gather != gather_end; ++gather) out.push_back(gather->second);
+    out.push_back(program[at]);
+    auto [release, release_end] = after.equal_range(at);
+    for (; release != release_end; ++release) out.push_back(release->second);
+  }
+  return out;
+}
+
+int64_t most_gathered(const Program& program, const Layout& layout) {
+  int64_t now = 0, most = 0;
+  for (const auto& i : program) {
+    if (i.op != Op::Gather && i.op != Op::Release) continue;
+    const int64_t length = layout.buckets()[static_cast<size_t>(i.bucket)].all.length();
+    now += i.op == Op::Gather ? length : -length;
+    most = std::max(most, now);
+  }
+  return layout.in_slices(Kind::Weights) ? most : 0;
+}
+
+}  // namespace convoy::schedule

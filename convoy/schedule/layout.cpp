@@ -1,0 +1,176 @@
+#include "convoy/schedule/layout.h"
+
+#include <algorithm>
+
+namespace convoy::schedule {
+
+namespace {
+
+int64_t rounded_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+void add_once(std::vector<int64_t>& to, int64_t value) {
+  if (std::find(to.begin(), to.end(), value) == to.end()) to.push_back(value);
+}
+
+/// Places the parameters that decay, or the others, from `offset` on; returns where they end.
+int64_t place(UnitPlace& unit, const std::vector<ParamSize>& params, bool decays, int64_t offset) {
+  for (size_t p = 0; p < params.size(); ++p) {
+    if (params[p].decays != decays) continue;
+    unit.params[p] = {offset, offset + params[p].num_elements};
+    offset = rounded_up(unit.params[p].end, kAlignment);
+  }
+  return offset;
+}
+
+}  // namespace
+
+int64_t ModelTable::last_reader_in_backward(int64_t unit) const {
+  for (int64_t block = 0; block < num_blocks(); ++block) {
+    const auto& units = units_of_block[static_cast<size_t>(block)];
+    if (std::find(units.begin(), units.end(), unit) != units.end()) return block;
+  }
+  return 0;
+}
+
+std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
+  std::vector<int64_t> reader(unit_bytes.size(), 0);  // the lowest
+  for (int64_t block = num_blocks() - 1; block >= 0; --block) {
+    for (int64_t unit : units_of_block[static_cast<size_t>(block)]) {
+      reader[static_cast<size_t>(unit)] = block;
+    }
+  }
+  std::vector<std::vector<int64_t>> finished(units_of_block.size());
+  for (int64_t unit = 0; unit < num_units(); ++unit) {
+    finished[static_cast<size_t>(reader[static_cast<size_t>(unit)])].push_back(unit);
+  }
+  return finished;
+}
+
+std::vector<int64_t> ModelTable::backward_order() const {
+  const auto finished = units_finished_by_block();
+  std::vector<int64_t> order;
+  for (auto units = finished.rbegin(); units != finished.rend(); ++units) {
+    order.insert(order.end(), units->begin(), units->end());
+  }
+  return order;
+}
+
+std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
+  std::vector<std::vector<int64_t>> buckets;
+  int64_t filled = bucket_bytes;
+  for (int64_t unit : table.backward_order()) {
+    if (filled >= bucket_bytes) {
+      buckets.emplace_back();
+      filled = 0;
+    }
+    buckets.back().push_back(unit);
+    filled += table.unit_bytes[static_cast<size_t>(unit)];
+  }
+  return buckets;
+}
+
+Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& params,
+               const LayoutOptions& options)
+    : table_(std::move(table)), options_(options) {
+  table_.unit_bytes.assign(params.size(), 0);
+  for (size_t unit = 0; unit < params.size(); ++unit) {
+    for (const auto& param : params[unit]) {
+      table_.unit_bytes[unit] +=
+          rounded_up(param.num_elements, kAlignment) * static_cast<int64_t>(sizeof(float));
+    }
+  }
+  units_.resize(params.size());
+  bucket_of_.resize(params.size());
+  int64_t offset = 0;
+  for (auto& members : make_buckets(table_, options.bucket_bytes)) {
+    Bucket bucket{std::move(members), {offset, offset}};
+    for (const int64_t index : bucket.units) {
+      const auto u = static_cast<size_t>(index);
+      auto& unit = units_[u];
+      unit.params.resize(params[u].size());
+      unit.all.begin = offset;
+      unit.decay_end = place(unit, params[u], true, offset);
+      unit.all.end = offset = place(unit, params[u], false, unit.decay_end);
+      bucket_of_[u] = num_buckets();
+    }
+    offset =
+        bucket.all.begin + rounded_up(offset - bucket.all.begin, kAlignment * options.num_parts);
+    bucket.all.end = offset;
+    buckets_.push_back(std::move(bucket));
+  }
+  buckets_of_block_.resize(table_.units_of_block.size());
+  buckets_of_backward_.resize(table_.units_of_block.size());
+  for (size_t block = 0; block < table_.units_of_block.size(); ++block) {
+    for (const int64_t unit : table_.units_of_block[block]) {
+      add_once(buckets_of_block_[block], bucket_of(unit));
+      if (table_.read_in_backward(unit)) add_once(buckets_of_backward_[block], bucket_of(unit));
+    }
+  }
+}
+
+bool Layout::in_slices(Kind kind) const {
+  if (options_.num_parts == 1 || options_.shares_weights) return false;
+  switch (kind) {
+    case Kind::Weights:
+      return options_.stage >= 3;
+    case Kind::Masters:  // in fp32 they are the weights
+      return options_.stage >= (options_.low_precision ? 1 : 3);
+    case Kind::Gradients:
+      return options_.stage >= 2;
+    case Kind::Moments:
+      return options_.stage >= 1;
+  }
+  return false;
+}
+
+Extent Layout::part(int64_t bucket, int rank) const {
+  const auto& all = buckets_[static_cast<size_t>(bucket)].all;
+  const int64_t length = all.length() / options_.num_parts;
+  return {all.begin + rank * length, all.begin + (rank + 1) * length};
+}
+
+int64_t Layout::place_in(Kind kind, int64_t bucket, int rank, int64_t place) const {
+  if (!in_slices(kind)) return place;
+  // All buckets before divide by the number of parts, too.
+  const int64_t begin = buckets_[static_cast<size_t>(bucket)].all.begin / options_.num_parts;
+  return begin + place - part(bucket, rank).begin;
+}
+
+std::vector<Extent> Layout::gaps(int64_t bucket) const {
+  const auto& place = buckets_[static_cast<size_t>(bucket)];
+  std::vector<Extent> params, out;
+  for (const int64_t unit : place.units) {
+    const auto& all = units_[static_cast<size_t>(unit)].params;
+    params.insert(params.end(), all.begin(), all.end());
+  }
+  std::sort(params.begin(), params.end(),
+            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  int64_t at = place.all.begin;
+  for (const auto& param : params) {
+    if (param.begin > at) out.push_back({at, param.begin});
+    at = param.end;
+  }
+  if (place.all.end > at) out.push_back({at, place.all.end});
+  return out;
+}
+
+std::vector<Piece> Layout::pieces(int rank) const {
+  std::vector<Piece> out;
+  for (int64_t bucket = 0; bucket < num_buckets(); ++bucket) {
+    const auto own = part(bucket, rank);
+    for (const int64_t unit : buckets_[static_cast<size_t>(bucket)].units) {
+      const auto& params = units_[static_cast<size_t>(unit)].params;
+      for (size_t p = 0; p < params.size(); ++p) {
+        const int64_t begin = std::max(own.begin, params[p].begin);
+        const int64_t end = std::min(own.end, params[p].end);
+        if (begin >= end) continue;
+        out.push_back({unit, static_cast<int64_t>(p), begin - params[p].begin, begin, end - begin});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace convoy::schedule

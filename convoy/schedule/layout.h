@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace convoy::schedule {
+
+/// Which units each block reads, and how large their gradients are.
+struct ModelTable {
+  std::vector<std::vector<int64_t>> units_of_block;
+  std::vector<int64_t> unit_bytes;
+  /// Units whose values no backward asks for, by unit: embedding tables, biases. Empty: none.
+  std::vector<bool> idle_in_backward = {};
+
+  int64_t num_blocks() const { return static_cast<int64_t>(units_of_block.size()); }
+  int64_t num_units() const { return static_cast<int64_t>(unit_bytes.size()); }
+  bool read_in_backward(int64_t unit) const {
+    return idle_in_backward.empty() || !idle_in_backward[static_cast<size_t>(unit)];
+  }
+  /// The units whose gradient is complete after each block's backward, by block.
+  std::vector<std::vector<int64_t>> units_finished_by_block() const;
+  /// Units in the order in which the last micro-batch's backward finishes them.
+  std::vector<int64_t> backward_order() const;
+  /// The lowest block that reads `unit`: after its backward the unit's gradient is complete.
+  int64_t last_reader_in_backward(int64_t unit) const;
+};
+
+/// Cuts the units, in backward order, into buckets of at least `bucket_bytes` (the last may be
+/// smaller): one collective each.
+std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes);
+
+/// Elements [begin, end) of a flat buffer.
+struct Extent {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t length() const { return end - begin; }
+  bool operator==(const Extent&) const = default;
+};
+
+/// The state of a parameter, one flat buffer each.
+enum class Kind { Weights, Masters, Gradients, Moments };
+
+struct ParamSize {
+  int64_t num_elements = 0;
+  bool decays = true;  ///< by weight decay
+};
+
+/// A unit's place in the flat order: first its decayed, then its other parameters.
+struct UnitPlace {
+  Extent all;
+  int64_t decay_end = 0;       ///< [all.begin, decay_end) decays, the rest does not
+  std::vector<Extent> params;  ///< in the order in which they were given
+};
+
+/// Neighbouring units that are reduced and gathered at once.
+struct Bucket {
+  std::vector<int64_t> units;
+  Extent all;
+};
+
+/// Some elements of one parameter, in one rank's part of a bucket.
+struct Piece {
+  int64_t unit = 0;
+  int64_t param = 0;  ///< of the unit
+  int64_t begin = 0;  ///< in the parameter, flattened
+  int64_t place = 0;  ///< in the flat order
+  int64_t length = 0;
+};
+
+struct LayoutOptions {
+  int stage = 0;                    ///< of ZeRO (Rajbhandari et al., 2020), 0 to 3
+  int num_parts = 1;                ///< ranks that share out a bucket
+  bool low_precision = false;       ///< weights of 16 bits beside fp32 masters
+  bool shares_weights = false;      ///< the ranks are threads on one copy of weights and moments
+  int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients, at least
+};
+
+/// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
+/// depend on cuts at its multiples.
+inline constexpr int64_t kAlignment = 32;
+
+/// Where every parameter lies, and what each rank of a group keeps of it: numbers only.
+///
+/// All trainable parameters have a place in one *flat order*: units in backward order, buckets of
+/// neighbours, each bucket cut into as many equal parts as there are ranks, of whole kAlignment
+/// elements; the gaps stay zero. Part r of every bucket is rank r's *own*: it counts them in norms,
+/// updates them where updates are shared out, draws, reads and writes them. A buffer that is kept
+/// in slices holds a rank's own parts one after the other, any other the whole flat order.
+class Layout {
+ public:
+  Layout() = default;
+  /// `params`: by unit. Fills in what `table` says of the units' bytes.
+  Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& params,
+         const LayoutOptions& options);
+
+  const ModelTable& table() const { return table_; }
+  const LayoutOptions& options() const { return options_; }
+  const std::vector<UnitPlace>& units() const { return units_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
+  int64_t bucket_of(int64_t unit) const { return bucket_of_[static_cast<size_t>(unit)]; }
+  /// The buckets of a block's units, each once.
+  const std::vector<int64_t>& buckets_of_block(int64_t block) const {
+    return buckets_of_block_[static_cast<size_t>(block)];
+  }
+  /// Those of them whose values its backward asks for.
+  const std::vector<int64_t>& buckets_of_backward(int64_t block) const {
+    return buckets_of_backward_[static_cast<size_t>(block)];
+  }
+
+  /// Elements of the flat order.
+  int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().all.end; }
+  bool in_slices(Kind kind) const;
+  /// Elements that a rank keeps.
+  int64_t kept(Kind kind) const {
+    return in_slices(kind) ? num_elements() / options_.num_parts : num_elements();
+  }
+  /// Each rank updates its own parts only; the others' come by a gather.
+  bool shares_out_updates() const {
+    return options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights);
+  }
+
+  /// A rank's own part of a bucket in the flat order.
+  Extent part(int64_t bucket, int rank) const;
+  /// What a rank updates of a bucket: its own part, or all.
+  Extent updated(int64_t bucket, int rank) const {
+    return shares_out_updates() ? part(bucket, rank) : buckets_[static_cast<size_t>(bucket)].all;
+  }
+  /// Where a place in the flat order lies in the rank's buffer of a kind.
+  int64_t place_in(Kind kind, int64_t bucket, int rank, int64_t place) const;
+  /// Stretches of a bucket that belong to no parameter.
+  std::vector<Extent> gaps(int64_t bucket) const;
+  /// The parameters' elements in a rank's own parts.
+  std::vector<Piece> pieces(int rank) const;
+
+ private:
+  ModelTable table_;
+  LayoutOptions options_;
+  std::vector<UnitPlace> units_;
+  std::vector<Bucket> buckets_;
+  std::vector<int64_t> bucket_of_;
+  std::vector<std::vector<int64_t>> buckets_of_block_, buckets_of_backward_;
+};
+
+}  // namespace convoy::schedule

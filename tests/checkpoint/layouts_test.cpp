@@ -1,0 +1,172 @@
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/visitors.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/models/gpt2.h"
+#include "convoy/parallel/strategy.h"
+#include "tests/comm/ranks_testing.h"
+
+// A checkpoint knows nothing of who wrote it.
+namespace convoy::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kOptimizer = "optimizer.safetensors";
+
+nn::BlockList blocks() {
+  models::Gpt2Config config;
+  config.vocab_size = 23;
+  config.n_embd = 12;
+  config.n_head = 2;
+  config.n_layer = 2;
+  config.n_positions = 6;
+  return config.make_blocks();
+}
+
+parallel::MicroBatch batch() {
+  auto ids = at::arange(12, at::kLong).view({2, 6});
+  return {{{"input_ids", ids}, {"labels", ids}}, at::arange(2, at::kLong)};
+}
+
+class Layouts : public testing::Test {
+ protected:
+  /// One device, two steps on.
+  Layouts() {
+    auto options = parallel::ReplicaOptions();
+    options.seed = 7;
+    const auto strategy = parallel::make_process_strategy(blocks, {}, options);
+    for (int64_t step = 0; step < 2; ++step) {
+      strategy->step({{batch()}}, {.seed = 7, .step = step, .learning_rate = 1e-2, .updates = step},
+                     {});
+    }
+    save(*strategy, folder_ / "one");
+  }
+  ~Layouts() override { fs::remove_all(folder_); }
+
+  static void save(parallel::Strategy& strategy, const fs::path& folder) {
+    if (strategy.processes().rank() == 0) make_folder(folder);
+    strategy.processes().barrier("made");
+    save_weights(folder, strategy.weights(/*fill=*/false), strategy.processes(), 3000);
+    save_optimizer(folder / kOptimizer, strategy.moments(), strategy.processes());
+  }
+
+  static void load(parallel::Strategy& strategy, const fs::path& folder) {
+    load_weights(folder, strategy.weights(/*fill=*/true), strategy.processes());
+    load_optimizer(folder / kOptimizer, strategy.moments(), strategy.processes());
+    strategy.share(/*moments=*/true);
+  }
+
+  void expect_same_files(const fs::path& other) const {
+    int files = 0;
+    for (const auto& entry : fs::directory_iterator(folder_ / "one")) {
+      ++files;
+      EXPECT_EQ(read_file(entry.path()), read_file(other / entry.path().filename()))
+          << entry.path().filename();
+    }
+    EXPECT_GT(files, 4) << "shards, an index, moments, a manifest";
+  }
+
+  static double loss(parallel::Strategy& strategy) {
+    std::vector<parallel::MicroBatch> batches(static_cast<size_t>(strategy.num_local_ranks()),
+                                              batch());
+    return strategy.forward(batches, nn::Mode::Evaluate)[0].at("loss").item<double>();
+  }
+
+  const fs::path folder_ = unique_folder("convoy-layouts");
+};
+
+TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
+  const auto one = parallel::make_process_strategy(blocks, {}, {});
+  load(*one, folder_ / "one");
+  const double expected = loss(*one);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        SCOPED_TRACE(fmt::format("stage {} on {} ranks in {}", stage, ranks, c10::toString(dtype)));
+        const auto out = folder_ / fmt::format("{}-{}-{}", ranks, stage, c10::toString(dtype));
+        parallel::ReplicaOptions options;
+        options.zero = stage;
+        options.seed = 99;
+        options.compute_dtype = dtype;
+        options.bucket_bytes = 0;
+        comm::run_thread_ranks(ranks, [&](const comm::Group& group) {
+          const auto strategy = parallel::make_process_strategy(blocks, group, options);
+          load(*strategy, folder_ / "one");
+          if (dtype == at::kFloat) EXPECT_EQ(loss(*strategy), expected);
+          save(*strategy, out);
+        });
+        expect_same_files(out);
+        if (ranks == 1) continue;
+        const auto replicas = parallel::make_thread_strategy(
+            blocks, std::vector<at::Device>(static_cast<size_t>(ranks), at::kCPU), options, 1,
+            std::chrono::seconds(20));
+        load(*replicas, folder_ / "one");
+        save(*replicas, out);
+        expect_same_files(out);
+      }
+    }
+  }
+}
+
+TEST_F(Layouts, AFlippedBitIsNamedByItsTensorOnAllRanks) {
+  const auto path = folder_ / "one" / kOptimizer;
+  auto bytes = read_file(path);
+  bytes[bytes.size() - 100] ^= 4;  // the last tensor: moments come by name
+  write_file(path, bytes);
+  std::atomic<int> refused{0};
+  comm::run_thread_ranks(3, [&](const comm::Group& group) {
+    parallel::ReplicaOptions options;
+    options.zero = 2;
+    const auto strategy = parallel::make_process_strategy(blocks, group, options);
+    try {
+      load(*strategy, folder_ / "one");
+    } catch (const FileError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("exp_avg_sq.transformer.wte.weight"));
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 3);
+}
+
+TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
+  std::atomic<int> refused{0};
+  comm::run_thread_ranks(2, [&](const comm::Group& group) {
+    parallel::ReplicaOptions options;
+    options.zero = 3;
+    const auto strategy = parallel::make_process_strategy(blocks, group, options);
+    try {
+      save(*strategy, "/proc/none");
+    } catch (const FileError&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
+}
+
+TEST(Visitors, WhoDoesNotSeeTheFilesSendsToRankZero) {
+  comm::run_thread_ranks(3, [](const comm::Group& group) {
+    // Rank r has elements 2 r and 2 r + 1 of each tensor.
+    parallel::State state(2);
+    for (auto& tensor : state) {
+      tensor.pieces.push_back({2 * group.rank(), at::full({2}, group.rank(), at::kFloat)});
+    }
+    int taken = 0;
+    bring_pieces(state, {true, false, false}, group,
+                 [&](size_t tensor, const parallel::StatePiece& piece) {
+                   EXPECT_EQ(tensor, static_cast<size_t>(taken % 2));
+                   EXPECT_EQ(piece.begin, 2 * (1 + taken / 2));
+                   EXPECT_EQ(piece.values[1].item<float>(), 1 + taken / 2);
+                   ++taken;
+                 });
+    EXPECT_EQ(taken, group.rank() == 0 ? 4 : 0);
+  });
+}
+
+}  // namespace
+}  // namespace convoy::checkpoint

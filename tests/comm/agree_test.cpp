@@ -1,0 +1,42 @@
+#include "convoy/comm/agree.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "convoy/base/error.h"
+#include "tests/comm/ranks_testing.h"
+
+namespace convoy::comm {
+namespace {
+
+TEST(Agree, AllHearWhatTheFirstRankSaw) {
+  run_thread_ranks(3, [](Group group) {
+    const auto told = ask_main(group, "look", [&] { return Json(group.rank()); });
+    EXPECT_EQ(told, 0);
+    EXPECT_THROW(
+        ask_main(group, "look", []() -> Json { fail<UsageError>("test", "nothing there"); }),
+        UsageError);
+  });
+}
+
+TEST(Agree, WhatOneRankThrowsAllThrow) {
+  std::atomic<int> thrown{0}, done{0};
+  run_thread_ranks(4, [&](Group group) {
+    each_rank(group, "work", [&] { ++done; });
+    try {
+      each_rank(group, "work", [&] {
+        if (group.rank() >= 2) fail<FileError>("test", "the disk of rank {} is full", group.rank());
+      });
+    } catch (const FileError& error) {
+      EXPECT_STREQ(error.what(), "[test] the disk of rank 2 is full");
+      ++thrown;
+    }
+    group.barrier("they still talk to each other");
+  });
+  EXPECT_EQ(done, 4);
+  EXPECT_EQ(thrown, 4);
+}
+
+}  // namespace
+}  // namespace convoy::comm

@@ -1,0 +1,105 @@
+#include "convoy/schedule/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/schedule/testing.h"
+
+namespace convoy::schedule {
+namespace {
+
+TEST(Layout, BucketsHoldAtLeastTheirSizeInBackwardOrder) {
+  const auto one_each = tied_layout({.bucket_bytes = 0});
+  ASSERT_EQ(one_each.num_buckets(), 4);
+  EXPECT_EQ(one_each.table().backward_order(), (std::vector<int64_t>{3, 2, 0, 1}));
+  EXPECT_EQ(one_each.table().last_reader_in_backward(1), 0);
+  EXPECT_EQ(one_each.buckets()[3].units, std::vector<int64_t>{1});
+  const auto two = tied_layout({.bucket_bytes = 300});
+  ASSERT_EQ(two.num_buckets(), 2);
+  EXPECT_EQ(two.buckets()[0].units, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(tied_layout().num_buckets(), 1);
+}
+
+TEST(Layout, EveryElementHasOneOwnerAndAPlaceOfItsOwn) {
+  for (const int parts : {1, 2, 3, 4, 7, 8}) {
+    for (const int64_t bytes : {0, 300, 1 << 20}) {
+      const auto layout = tied_layout({.num_parts = parts, .bucket_bytes = bytes});
+      std::map<std::pair<int64_t, int64_t>, int64_t> owned;  // (unit, parameter): elements
+      std::vector<int> taken(static_cast<size_t>(layout.num_elements()));
+      for (int rank = 0; rank < parts; ++rank) {
+        for (const auto& piece : layout.pieces(rank)) {
+          const auto& place = layout.units()[static_cast<size_t>(piece.unit)]
+                                  .params[static_cast<size_t>(piece.param)];
+          EXPECT_EQ(piece.place, place.begin + piece.begin);
+          EXPECT_LE(piece.place + piece.length, place.end);
+          owned[{piece.unit, piece.param}] += piece.length;
+          for (int64_t i = 0; i < piece.length; ++i) ++taken[static_cast<size_t>(piece.place + i)];
+        }
+      }
+      int64_t gaps = 0;
+      for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+        EXPECT_EQ(layout.buckets()[static_cast<size_t>(bucket)].all.length() % (32 * parts), 0);
+        for (const auto& gap : layout.gaps(bucket)) {
+          gaps += gap.length();
+          for (int64_t i = gap.begin; i < gap.end; ++i) ++taken[static_cast<size_t>(i)];
+        }
+      }
+      EXPECT_EQ(gaps, layout.num_elements() - 25 - 900 - 33 - 32 - 18 - 12);
+      for (const int times : taken) ASSERT_EQ(times, 1) << parts << " parts";
+      EXPECT_EQ((owned[{1, 0}]), 900);
+      EXPECT_EQ((owned[{1, 1}]), 33);
+    }
+  }
+}
+
+TEST(Layout, DecayedParametersComeFirstAndBothBeginAtWholeLines) {
+  const auto layout = tied_layout({.num_parts = 3, .bucket_bytes = 0});
+  for (const auto& unit : layout.units()) {
+    EXPECT_EQ(unit.all.begin % kAlignment, 0);
+    EXPECT_EQ(unit.decay_end % kAlignment, 0);
+    for (const auto& param : unit.params) EXPECT_EQ(param.begin % kAlignment, 0);
+  }
+  const auto& tied = layout.units()[1];
+  EXPECT_LT(tied.params[0].begin, tied.decay_end);
+  EXPECT_GE(tied.params[1].begin, tied.decay_end);
+}
+
+TEST(Layout, EachStageSlicesMore) {
+  struct Row {
+    int stage;
+    bool low;
+    bool weights, masters, gradients, moments;
+  };
+  for (const auto& row :
+       {Row{0, false, false, false, false, false}, Row{0, true, false, false, false, false},
+        Row{1, false, false, false, false, true}, Row{1, true, false, true, false, true},
+        Row{2, false, false, false, true, true}, Row{2, true, false, true, true, true},
+        Row{3, false, true, true, true, true}, Row{3, true, true, true, true, true}}) {
+    const auto layout = tied_layout({.stage = row.stage, .num_parts = 4, .low_precision = row.low});
+    EXPECT_EQ(layout.in_slices(Kind::Weights), row.weights) << row.stage;
+    EXPECT_EQ(layout.in_slices(Kind::Masters), row.masters) << row.stage;
+    EXPECT_EQ(layout.in_slices(Kind::Gradients), row.gradients) << row.stage;
+    EXPECT_EQ(layout.in_slices(Kind::Moments), row.moments) << row.stage;
+    EXPECT_EQ(layout.kept(Kind::Moments), layout.num_elements() / (row.moments ? 4 : 1));
+    EXPECT_EQ(layout.shares_out_updates(), row.stage > 0);
+  }
+  const auto alone = tied_layout({.stage = 3});
+  EXPECT_FALSE(alone.in_slices(Kind::Weights) || alone.shares_out_updates()) << "one rank";
+}
+
+TEST(Layout, SlicesLieOneAfterTheOther) {
+  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  for (const int rank : {0, 1}) {
+    int64_t expected = 0;
+    for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+      const auto part = layout.part(bucket, rank);
+      EXPECT_EQ(layout.place_in(Kind::Moments, bucket, rank, part.begin), expected);
+      expected += part.length();
+    }
+    EXPECT_EQ(expected, layout.kept(Kind::Moments));
+  }
+}
+
+}  // namespace
+}  // namespace convoy::schedule

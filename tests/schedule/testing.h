@@ -1,0 +1,15 @@
+#pragma once
+
+#include "convoy/schedule/layout.h"
+
+namespace convoy::schedule {
+
+/// Three blocks; unit 1 (a tied embedding) is read by the first and the last.
+inline Layout tied_layout(LayoutOptions options = {}) {
+  return Layout(
+      {{{0, 1}, {2}, {3, 1}}, {}, {false, true, false, false}},
+      {{{25, true}}, {{900, true}, {33, false}}, {{32, true}, {18, false}}, {{12, false}}},
+      options);
+}
+
+}  // namespace convoy::schedule
