@@ -17,8 +17,8 @@
 #include "convoy/comm/measure.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/launch/environment.h"
+#include "convoy/machine/machine.h"
 #include "convoy/report/collectives.h"
-#include "convoy/report/machine.h"
 #include "convoy/train/job.h"
 
 namespace convoy::cli {
@@ -150,7 +150,7 @@ std::vector<CollectiveTime> measure_in_ranks(int ranks, const fs::path& folder) 
 }
 
 void show(const CollectivesBench& options, const std::vector<CollectiveTime>& times) {
-  const auto lines = report::machine_lines(report::machine_facts(), {{"torch", TORCH_VERSION}});
+  const auto lines = machine::machine_lines(machine::machine_facts(), {{"torch", TORCH_VERSION}});
   if (options.json) {
     fmt::print("{}\n", report::collectives_json(times).dump(2));
   } else {

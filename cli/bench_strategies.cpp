@@ -11,7 +11,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/popularity.h"
 #include "convoy/launch/process.h"
-#include "convoy/report/machine.h"
+#include "convoy/machine/machine.h"
 #include "convoy/report/strategies.h"
 
 namespace convoy::cli {
@@ -144,7 +144,7 @@ int bench_strategies(const StrategyBench& options) {
     rows.push_back(result(trial, arguments, output / name));
   }
   report::fill_speedups(rows);
-  const auto lines = report::machine_lines(report::machine_facts(), {{"torch", TORCH_VERSION}});
+  const auto lines = machine::machine_lines(machine::machine_facts(), {{"torch", TORCH_VERSION}});
   const auto table = report::strategies_table(rows);
   fmt::print("\n");
   for (const auto& line : lines) fmt::print("{}\n", line);

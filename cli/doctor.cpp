@@ -11,13 +11,12 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/doctor_report.h"
 #include "cli/matrix_kernels.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/devices.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/secret.h"
+#include "convoy/machine/devices.h"
 
 namespace convoy::cli {
 namespace {
@@ -27,7 +26,7 @@ struct DoctorOptions {
   bool json = false;
 };
 
-std::vector<std::pair<std::string, std::string>> versions(const report::Gpus& gpus) {
+std::vector<std::pair<std::string, std::string>> versions(const machine::Gpus& gpus) {
 #ifdef __clang__
   const char* compiler = "clang " __clang_version__;
 #else
@@ -45,8 +44,8 @@ std::vector<std::pair<std::string, std::string>> versions(const report::Gpus& gp
 }
 
 /// What a launcher left in the environment, as `convoy train` would read it.
-std::vector<report::Finding> check_launcher() {
-  using report::Verdict;
+std::vector<machine::Finding> check_launcher() {
+  using machine::Verdict;
   try {
     const auto ranks = launch::detect_environment();
     if (!ranks.launched()) return {};
@@ -61,45 +60,45 @@ std::vector<report::Finding> check_launcher() {
 
 /// GPUs that are there and that CUDA_VISIBLE_DEVICES leaves.
 int visible_gpus() {
-  return launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  return machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
 }
 
 /// Where neither the PCI bus nor NVIDIA's library can be asked, device files still show GPUs.
-void add_unknown(report::Gpus& gpus, int num_visible) {
+void add_unknown(machine::Gpus& gpus, int num_visible) {
   if (!gpus.gpus.empty() || num_visible == 0) return;
   gpus.gpus.resize(static_cast<size_t>(num_visible));
   gpus.why_none.clear();
 }
 
 /// Memory that may be taken for measuring.
-int64_t spare_bytes(const Diagnosis& d) {
+int64_t spare_bytes(const machine::Diagnosis& d) {
   const int64_t free = d.host.available_bytes, limit = d.cgroup.memory_bytes;
   return limit > 0 ? std::min(free, limit) : free;
 }
 
-void append(std::vector<report::Finding>& all, const std::vector<report::Finding>& more) {
+void append(std::vector<machine::Finding>& all, const std::vector<machine::Finding>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-Diagnosis diagnose(const DoctorOptions& options) {
-  Diagnosis out;
-  out.host = report::read_host();
-  out.cgroup = report::read_cgroup();
-  out.limits = report::read_limits();
-  out.gpus = report::read_gpus();
-  report::add_nvml(out.gpus);
+machine::Diagnosis diagnose(const DoctorOptions& options) {
+  machine::Diagnosis out;
+  out.host = machine::read_host();
+  out.cgroup = machine::read_cgroup();
+  out.limits = machine::read_limits();
+  out.gpus = machine::read_gpus();
+  machine::add_nvml(out.gpus);
   out.versions = versions(out.gpus);
   out.matrix_kernels = matrix_kernels();
   const int num_gpus = visible_gpus();
   add_unknown(out.gpus, num_gpus);
   out.engines = find_engines(num_gpus);
-  const int threads = report::sensible_threads(out.cgroup, out.limits);
-  append(out.findings, report::check_cpus(out.host, out.cgroup, out.limits));
-  append(out.findings, report::check_memory(out.host, out.cgroup));
-  append(out.findings, report::check_gpus(out.gpus, num_gpus));
-  append(out.findings, check_engines(out.engines, num_gpus));
-  append(out.findings, report::check_limits(out.cgroup, out.limits, out.gpus));
-  append(out.findings, report::check_variables(launch::process_variable, threads));
+  const int threads = machine::sensible_threads(out.cgroup, out.limits);
+  append(out.findings, machine::check_cpus(out.host, out.cgroup, out.limits));
+  append(out.findings, machine::check_memory(out.host, out.cgroup));
+  append(out.findings, machine::check_gpus(out.gpus, num_gpus));
+  append(out.findings, machine::check_engines(out.engines, num_gpus));
+  append(out.findings, machine::check_limits(out.cgroup, out.limits, out.gpus));
+  append(out.findings, machine::check_variables(launch::process_variable, threads));
   append(out.findings, check_launcher());
   if (options.quick) return out;
   const bool shown = isatty(2) != 0;
@@ -108,19 +107,19 @@ Diagnosis diagnose(const DoctorOptions& options) {
         if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
       });
   if (shown) fmt::print(stderr, "\r\033[K");
-  append(out.findings, check_rates(out.rates));
+  append(out.findings, machine::check_rates(out.rates));
   return out;
 }
 
 int run_doctor(const DoctorOptions& options) {
   const auto diagnosis = diagnose(options);
   if (options.json) {  // names and variables may hold any bytes
-    const auto json = to_json(diagnosis);
+    const auto json = machine::to_json(diagnosis);
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}", to_text(diagnosis));
+    fmt::print("{}", machine::to_text(diagnosis));
   }
-  return report::worst(diagnosis.findings) == report::Verdict::Problem ? 1 : 0;
+  return machine::worst(diagnosis.findings) == machine::Verdict::Problem ? 1 : 0;
 }
 
 }  // namespace

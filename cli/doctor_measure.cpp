@@ -23,6 +23,7 @@ constexpr Product kCpuProducts[] = {
 constexpr Product kGpuProducts[] = {{8192, 8192, 8192}};
 constexpr int64_t kMostCopied = int64_t{256} << 20;
 
+using machine::Rate;
 using Clock = std::chrono::steady_clock;
 
 /// The shortest time of one call of `work`, which must have finished when it returns.
@@ -101,31 +102,6 @@ std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_byt
     rates.push_back(measure(gpu, 0, 4 * kMostCopied));
   }
   return rates;
-}
-
-std::vector<report::Finding> check_rates(const std::vector<Rate>& rates) {
-  using report::Verdict;
-  std::vector<report::Finding> out;
-  for (const Rate& rate : rates) {
-    if (rate.threads == 1 && rate.bf16_gflops < rate.fp32_gflops) {
-      out.push_back({Verdict::Note, "bf16",
-                     fmt::format("products in bf16 are {:.1f} times slower than in fp32: the "
-                                 "processor has no instructions for them",
-                                 rate.fp32_gflops / rate.bf16_gflops),
-                     "--bf16 saves memory here, not time"});
-    }
-  }
-  if (rates.size() > 1 && rates[1].threads > 1) {
-    const double gain = rates[1].fp32_gflops / rates[0].fp32_gflops;
-    if (gain < 0.6 * rates[1].threads) {
-      out.push_back({Verdict::Note, "threads",
-                     fmt::format("{} threads compute only {:.1f} times as fast as one: others use "
-                                 "the machine, or threads share cores",
-                                 rates[1].threads, gain),
-                     ""});
-    }
-  }
-  return out;
 }
 
 }  // namespace convoy::cli

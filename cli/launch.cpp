@@ -10,9 +10,9 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/agent.h"
-#include "convoy/launch/devices.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
+#include "convoy/machine/devices.h"
 
 namespace convoy::cli {
 namespace {
@@ -99,11 +99,11 @@ void warn_of_copies(const Arguments& arguments) {
 
 int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
   launch::LaunchOptions options = arguments.options;
-  options.num_ranks = launch::resolve_num_ranks(arguments.num_ranks);
+  options.num_ranks = machine::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
   options.say = [](std::string_view text) { print(stderr, text); };
-  options.binding = launch::parse_binding(arguments.binding);
+  options.binding = machine::parse_binding(arguments.binding);
   arguments.output.shows(0, false);  // complains now about what makes no sense
   arguments.output.shows(0, true);
   if (arguments.output.given() && arguments.log_dir.empty()) {

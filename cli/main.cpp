@@ -16,7 +16,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/error_file.h"
-#include "convoy/report/limits.h"
+#include "convoy/machine/limits.h"
 #include "convoy/train/memory.h"
 
 namespace {
@@ -46,7 +46,7 @@ void check_output() {
 }
 
 std::string no_more_threads() {
-  const auto limit = report::read_limits().processes;
+  const auto limit = machine::read_limits().processes;
   return fmt::format(
       "[system] cannot start another thread or process: the system allows no more{}; try fewer "
       "--threads or ranks, or a higher limit (ulimit -u, pids.max of the container)",

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "convoy/launch/binding.h"
 #include "convoy/launch/failure.h"
+#include "convoy/machine/binding.h"
 
 namespace convoy::launch {
 
@@ -24,7 +24,7 @@ struct LaunchOptions {
   int threads_per_rank =
       0;                ///< OMP_NUM_THREADS unless set; 0: one thread when there are many ranks
   int master_port = 0;  ///< where rank 0 listens; 0: a free port
-  Binding binding = Binding::kNone;  ///< which processor cores each rank may use
+  machine::Binding binding = machine::Binding::kNone;  ///< which processor cores each rank may use
 
   // `say` and `tee` are called in a thread of their own, one at a time, and must not throw.
   std::function<void(std::string_view)>

@@ -44,7 +44,8 @@ Gang::Gang(const LaunchOptions& options, Speaker& speaker, Place place, fs::path
       log_dir_(std::move(log_dir)),
       guardian_(error_dir_.parent_path()),
       ranks_(static_cast<size_t>(options.num_ranks)) {
-  const auto cores = share_cores(options.binding, options.num_ranks, numa_nodes(own_cores()));
+  const auto cores = machine::share_cores(options.binding, options.num_ranks,
+                                          machine::numa_nodes(machine::own_cores()));
   try {
     for (size_t i = 0; i < ranks_.size(); ++i) {
       ranks_[i].report.rank = place_.first_rank + static_cast<int>(i);

@@ -10,7 +10,7 @@
 #include "convoy/comm/connect.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/device.h"
-#include "convoy/launch/devices.h"
+#include "convoy/machine/devices.h"
 
 namespace convoy::train {
 
@@ -135,7 +135,7 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 std::vector<at::Device> visible_devices(const std::string& choice, std::string* why_no_gpu) {
   if (choice == "cpu") return {at::kCPU};
   std::string why = "there is no GPU here, or CUDA_VISIBLE_DEVICES hides it";
-  if (launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) {
+  if (machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) {
     const auto& cuda = comm::open_cuda();
     std::vector<at::Device> devices;
     for (int i = 0; i < cuda.num_devices; ++i) {
@@ -165,7 +165,7 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
 }
 
 void open_devices() {
-  if (launch::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) comm::open_cuda();
+  if (machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) comm::open_cuda();
 }
 
 Job join_job(const ParallelArguments& arguments) {

@@ -6,8 +6,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
-#include "convoy/report/host.h"
-#include "convoy/report/memory.h"
+#include "convoy/machine/host.h"
+#include "convoy/machine/memory.h"
 #include "convoy/train/callback.h"
 
 namespace convoy::train {
@@ -22,7 +22,7 @@ constexpr double kMicroBatchBytes = 1e3;
 }  // namespace
 
 void check_memory(const std::vector<MemoryPart>& parts) {
-  const auto limit = report::memory_limit();
+  const auto limit = machine::memory_limit();
   double parameters = 0;
   for (const auto& part : parts) parameters += part.parameters;
   const int ranks = launch::detect_environment().local_world_size;
@@ -43,7 +43,7 @@ parallel::ModelFactory check_memory(parallel::ModelFactory factory,
                                     const TrainingArguments& arguments) {
   return [factory = std::move(factory), steps = arguments.gradient_accumulation_steps] {
     auto blocks = factory();
-    const auto limit = report::memory_limit();
+    const auto limit = machine::memory_limit();
     // Forward, backward and accumulation of each block.
     const double bytes =
         static_cast<double>(steps) *
@@ -74,7 +74,7 @@ std::string out_of_memory(const std::string& details) {
       "[memory] there is no memory left{}; this process holds {}, {}, and {} are free on this "
       "host; {}",
       asked > 0 ? fmt::format(" for {} more", human(asked)) : "", human(resident_bytes()),
-      report::memory_limit().text, human(report::read_host().available_bytes), kTry);
+      machine::memory_limit().text, human(machine::read_host().available_bytes), kTry);
 }
 
 }  // namespace convoy::train

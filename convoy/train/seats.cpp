@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "convoy/launch/binding.h"
 #include "convoy/launch/error_file.h"
+#include "convoy/machine/binding.h"
 #include "convoy/report/table.h"
 
 namespace convoy::train {
@@ -30,7 +30,7 @@ std::vector<Seat> gather_seats(const Job& job) {
   auto own = at::zeros({3, kWords}, at::kLong);
   put(own[0], launch::host_name());
   put(own[1], job.devices.at(0).str());
-  put(own[2], launch::cores_text(launch::own_cores()));
+  put(own[2], machine::cores_text(machine::own_cores()));
   if (job.group.size() == 1) return {{take(own[0]), take(own[1]), take(own[2])}};
   const auto all = job.group.all_gather(own, "gather seats").contiguous();
   std::vector<Seat> seats;

@@ -9,7 +9,6 @@
 #include "convoy/base/json.h"
 #include "convoy/report/axis.h"
 #include "convoy/report/chart.h"
-#include "convoy/report/machine.h"
 #include "convoy/report/strategies.h"
 #include "convoy/report/table.h"
 
@@ -228,17 +227,6 @@ TEST(Strategies, PictureHoldsEveryRow) {
 TEST(Strategies, FindsMetricsByTheirEnd) {
   EXPECT_EQ(find_metric({{"eval_NDCG@10", 0.5}, {"eval_ndcg@100", 0.6}}, "ndcg@10"), 0.5);
   EXPECT_TRUE(std::isnan(find_metric({{"loss", 1}}, "ndcg@10")));
-}
-
-TEST(Machine, KnowsItself) {
-  const auto facts = machine_facts();
-  EXPECT_FALSE(facts.host.empty());
-  EXPECT_GE(facts.cores, 1);
-  EXPECT_GT(facts.memory_bytes, 1 << 20);
-  const auto lines = machine_lines(facts, {{"torch", "2.15.0"}, {"arrow", "26.0.0"}});
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_NE(lines[0].find(facts.cpu), std::string::npos);
-  EXPECT_EQ(lines[2], "versions  arrow 26.0.0, torch 2.15.0");
 }
 
 TEST(Table, AWideTableComesInParts) {

@@ -1,9 +1,9 @@
-#include "convoy/report/memory.h"
+#include "convoy/machine/memory.h"
 
 #include "convoy/base/text.h"
-#include "convoy/report/machine.h"
+#include "convoy/machine/machine.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 
 MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, const Limits& limits) {
   MemoryLimit tightest;
@@ -22,4 +22,4 @@ MemoryLimit memory_limit() {
   return memory_limit(machine_facts().memory_bytes, read_cgroup(), read_limits());
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -6,7 +6,7 @@
 #include <vector>
 
 // Which processor cores a rank may use.
-namespace convoy::launch {
+namespace convoy::machine {
 
 enum class Binding {
   kNone,   ///< all that the launcher may use
@@ -37,4 +37,4 @@ std::vector<std::vector<int>> numa_nodes(
 std::vector<std::vector<int>> share_cores(Binding binding, int num_ranks,
                                           const std::vector<std::vector<int>>& nodes);
 
-}  // namespace convoy::launch
+}  // namespace convoy::machine

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "convoy/base/json.h"
-#include "convoy/report/cgroup.h"
-#include "convoy/report/gpus.h"
-#include "convoy/report/host.h"
-#include "convoy/report/limits.h"
+#include "convoy/machine/cgroup.h"
+#include "convoy/machine/gpus.h"
+#include "convoy/machine/host.h"
+#include "convoy/machine/limits.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 
 enum class Verdict { Ok, Note, Warning, Problem };
 
@@ -49,4 +49,4 @@ int sensible_threads(const CgroupLimits& cgroup, const Limits& limits);
 std::vector<Finding> check_variables(const std::function<const char*(const char*)>& get,
                                      int threads);
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "convoy/base/text.h"
-#include "convoy/report/findings.h"
+#include "convoy/machine/findings.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 struct Variable {
@@ -69,4 +69,4 @@ std::vector<Finding> check_variables(const std::function<const char*(const char*
   return out;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

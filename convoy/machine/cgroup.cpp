@@ -1,13 +1,13 @@
-#include "convoy/report/cgroup.h"
+#include "convoy/machine/cgroup.h"
 
 #include <algorithm>
 #include <fstream>
 #include <string>
 
 #include "convoy/base/text.h"
-#include "convoy/report/system_files.h"
+#include "convoy/machine/system_files.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,4 +63,4 @@ CgroupLimits read_cgroup(const fs::path& root) {
   return limits;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

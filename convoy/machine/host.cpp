@@ -1,4 +1,4 @@
-#include "convoy/report/host.h"
+#include "convoy/machine/host.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "convoy/base/text.h"
-#include "convoy/report/system_files.h"
+#include "convoy/machine/system_files.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ Host read_host(const fs::path& root) {
   return host;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

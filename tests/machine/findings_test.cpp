@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "convoy/report/findings.h"
+#include "convoy/machine/findings.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -160,4 +160,4 @@ TEST(Findings, VariablesAreExplained) {
 }
 
 }  // namespace
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -5,11 +5,11 @@
 #include <cctype>
 #include <map>
 
-#include "convoy/report/gpus.h"
+#include "convoy/machine/gpus.h"
 
 // NVML's C interface as its documentation gives it; only what is asked here. It has not changed
 // since its functions got these names.
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 using Device = void*;
@@ -159,4 +159,4 @@ void add_nvml(Gpus& gpus) {
   if (!gpus.gpus.empty()) gpus.why_none.clear();
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -7,7 +7,7 @@
 
 // Small files of /proc and /sys. Any of them may be missing, in a container or on another kernel:
 // what cannot be read is "" or the fallback, never an error.
-namespace convoy::report {
+namespace convoy::machine {
 
 /// The first line without blanks at its ends.
 std::string line_in(const std::filesystem::path& file);
@@ -25,4 +25,4 @@ std::vector<int> cpus_in(const std::string& list);
 /// The names in a folder, sorted.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -1,13 +1,13 @@
-#include "convoy/report/machine.h"
+#include "convoy/machine/machine.h"
 
 #include <sys/utsname.h>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/report/host.h"
-#include "convoy/report/limits.h"
+#include "convoy/machine/host.h"
+#include "convoy/machine/limits.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 
 MachineFacts machine_facts() {
   const Host host = read_host();
@@ -35,4 +35,4 @@ std::vector<std::string> machine_lines(const MachineFacts& facts,
   return lines;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

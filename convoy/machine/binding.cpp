@@ -1,4 +1,4 @@
-#include "convoy/launch/binding.h"
+#include "convoy/machine/binding.h"
 
 #include <sched.h>
 
@@ -8,14 +8,14 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
-namespace convoy::launch {
+namespace convoy::machine {
 namespace fs = std::filesystem;
 
 Binding parse_binding(std::string_view text) {
   if (text == "none") return Binding::kNone;
   if (text == "cores" || text == "exclusive") return Binding::kCores;
   if (text == "numa" || text == "node") return Binding::kNuma;
-  fail<UsageError>("launch", "--bind is '{}'; expected none, cores or numa", text);
+  fail<UsageError>("machine", "--bind is '{}'; expected none, cores or numa", text);
 }
 
 std::vector<int> parse_cores(std::string_view text) {
@@ -28,7 +28,7 @@ std::vector<int> parse_cores(std::string_view text) {
     if (!parse_number(part.substr(0, dash), low) ||
         !parse_number(dash == std::string::npos ? part : part.substr(dash + 1), high) || low < 0 ||
         high < low || high >= CPU_SETSIZE) {
-      fail<UsageError>("launch", "cannot read the cores '{}'; expected a form like 0-3,8", text);
+      fail<UsageError>("machine", "cannot read the cores '{}'; expected a form like 0-3,8", text);
     }
     for (int64_t core = low; core <= high; ++core) out.push_back(static_cast<int>(core));
   }
@@ -100,4 +100,4 @@ std::vector<std::vector<int>> share_cores(Binding binding, int num_ranks,
   return out;
 }
 
-}  // namespace convoy::launch
+}  // namespace convoy::machine

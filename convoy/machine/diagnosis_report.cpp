@@ -1,11 +1,11 @@
-#include "cli/doctor_report.h"
+#include "convoy/machine/diagnosis.h"
 
 #include <fmt/format.h>
 
 #include "convoy/base/text.h"
 #include "convoy/report/table.h"
 
-namespace convoy::cli {
+namespace convoy::machine {
 namespace {
 
 using report::Align;
@@ -117,10 +117,10 @@ std::string findings(const Diagnosis& d) {
 
 std::string summary(const Diagnosis& d) {
   std::vector<std::string> parts;
-  for (const auto verdict : {report::Verdict::Problem, report::Verdict::Warning}) {
+  for (const auto verdict : {Verdict::Problem, Verdict::Warning}) {
     int count = 0;
     for (const auto& finding : d.findings) count += finding.verdict == verdict;
-    if (count > 0) parts.push_back(plural(count, report::to_text(verdict)));
+    if (count > 0) parts.push_back(plural(count, to_text(verdict)));
   }
   return parts.empty() ? "nothing is wrong" : join(parts);
 }
@@ -133,14 +133,14 @@ Json none_if_zero(int64_t value) {
   return value > 0 ? Json(value) : Json(nullptr);
 }
 
-Json space(const report::Space& space) {
+Json space(const Space& space) {
   return {{"path", space.path},
           {"writable", space.writable},
           {"total_bytes", space.total_bytes},
           {"free_bytes", space.free_bytes}};
 }
 
-Json numa_json(const report::Host& host) {
+Json numa_json(const Host& host) {
   Json out = Json::array();
   for (const auto& node : host.nodes) {
     out.push_back({{"id", node.id},
@@ -153,7 +153,7 @@ Json numa_json(const report::Host& host) {
   return out;
 }
 
-Json gpus_json(const report::Gpus& gpus) {
+Json gpus_json(const Gpus& gpus) {
   Json list = Json::array(), links = Json::array();
   for (const auto& gpu : gpus.gpus) {
     list.push_back({{"pci", gpu.pci},
@@ -235,8 +235,8 @@ Json to_json(const Diagnosis& d) {
           {"versions", versions},
           {"engines", engines},
           {"measured", rates_json(d.rates)},
-          {"findings", report::to_json(d.findings)},
-          {"verdict", report::to_text(report::worst(d.findings))}};
+          {"findings", to_json(d.findings)},
+          {"verdict", to_text(worst(d.findings))}};
 }
 
-}  // namespace convoy::cli
+}  // namespace convoy::machine

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace convoy::report {
+namespace convoy::machine {
 
 /// Room on the file system of a folder.
 struct Space {
@@ -36,4 +36,4 @@ int usable_cpus();
 
 Limits read_limits();
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace convoy::launch {
+namespace convoy::machine {
 
 /// How many NVIDIA GPUs a program on this host would see, found without loading CUDA.
 /// `visible` is CUDA_VISIBLE_DEVICES, null when it is not set.
@@ -13,4 +13,4 @@ int count_gpus(const char* visible, const std::filesystem::path& dev = "/dev");
 /// are any, else cores). Throws UsageError.
 int resolve_num_ranks(std::string_view text);
 
-}  // namespace convoy::launch
+}  // namespace convoy::machine

@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "convoy/report/gpus.h"
+#include "convoy/machine/gpus.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 TEST(Nvml, MemoryAndNvlinks) {
@@ -37,4 +37,4 @@ TEST(Nvml, MemoryAndNvlinks) {
 }
 
 }  // namespace
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -1,4 +1,4 @@
-#include "convoy/report/findings.h"
+#include "convoy/machine/findings.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "convoy/base/text.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -227,4 +227,4 @@ std::vector<Finding> check_gpus(const Gpus& gpus, int num_visible) {
   return out;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

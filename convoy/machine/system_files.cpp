@@ -1,4 +1,4 @@
-#include "convoy/report/system_files.h"
+#include "convoy/machine/system_files.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 #include "convoy/base/text.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 
 std::string line_in(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -57,4 +57,4 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

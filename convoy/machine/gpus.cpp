@@ -1,11 +1,11 @@
-#include "convoy/report/gpus.h"
+#include "convoy/machine/gpus.h"
 
 #include <algorithm>
 
 #include "convoy/base/text.h"
-#include "convoy/report/system_files.h"
+#include "convoy/machine/system_files.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,4 +86,4 @@ Gpus read_gpus(const fs::path& root) {
   return out;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace convoy::report {
+namespace convoy::machine {
 
 /// Cores and the memory that is near to them.
 struct NumaNode {
@@ -37,4 +37,4 @@ struct Host {
 /// Reads /proc, /sys and /etc below `root`.
 Host read_host(const std::filesystem::path& root = "/");
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -1,4 +1,4 @@
-#include "convoy/launch/devices.h"
+#include "convoy/machine/devices.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,9 +6,9 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/report/machine.h"
+#include "convoy/machine/machine.h"
 
-namespace convoy::launch {
+namespace convoy::machine {
 namespace {
 
 bool is_gpu(const std::string& name) {
@@ -46,15 +46,15 @@ int resolve_num_ranks(std::string_view text) {
   const int gpus = count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
   if (text == "gpu") {
     if (gpus > 0) return gpus;
-    fail<UsageError>("launch",
+    fail<UsageError>("machine",
                      "-n gpu: no NVIDIA GPU is visible; expected /dev/nvidia0 and a "
                      "CUDA_VISIBLE_DEVICES that does not hide it; try -n cpu");
   }
   if (text == "auto" && gpus > 0) return gpus;
-  if (text == "auto" || text == "cpu") return std::max(1, report::machine_facts().cores);
+  if (text == "auto" || text == "cpu") return std::max(1, machine_facts().cores);
   fail<UsageError>(
-      "launch", "the number of ranks is '{}'; expected a number from 1 to 4096, auto, gpu or cpu",
+      "machine", "the number of ranks is '{}'; expected a number from 1 to 4096, auto, gpu or cpu",
       text);
 }
 
-}  // namespace convoy::launch
+}  // namespace convoy::machine

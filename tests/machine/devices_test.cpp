@@ -1,11 +1,11 @@
-#include "convoy/launch/devices.h"
+#include "convoy/machine/devices.h"
 
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
-namespace convoy::launch {
+namespace convoy::machine {
 namespace {
 
 TEST(Devices, CountsGpusAsCudaWould) {
@@ -35,4 +35,4 @@ TEST(Devices, ReadsTheNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace convoy::launch
+}  // namespace convoy::machine

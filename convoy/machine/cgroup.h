@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace convoy::report {
+namespace convoy::machine {
 
 /// What a container or a batch system allows this process. 0 = no limit.
 struct CgroupLimits {
@@ -16,4 +16,4 @@ struct CgroupLimits {
 /// far as they can be seen below `root`.
 CgroupLimits read_cgroup(const std::filesystem::path& root = "/");
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

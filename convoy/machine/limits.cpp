@@ -1,4 +1,4 @@
-#include "convoy/report/limits.h"
+#include "convoy/machine/limits.h"
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -58,4 +58,4 @@ Limits read_limits() {
   return limits;
 }
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

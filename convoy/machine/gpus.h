@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace convoy::report {
+namespace convoy::machine {
 
 /// An NVIDIA GPU. What is not known is "", 0 or -1.
 struct Gpu {
@@ -42,4 +42,4 @@ Gpus read_gpus(const std::filesystem::path& root = "/");
 /// opened.
 void add_nvml(Gpus& gpus);
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace convoy::report {
+namespace convoy::machine {
 
 /// What a measurement was made on. Facts that cannot be found are "unknown" or 0.
 struct MachineFacts {
@@ -22,4 +22,4 @@ MachineFacts machine_facts();
 std::vector<std::string> machine_lines(const MachineFacts& facts,
                                        const std::map<std::string, std::string>& versions = {});
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string>
 
-#include "convoy/report/cgroup.h"
-#include "convoy/report/limits.h"
+#include "convoy/machine/cgroup.h"
+#include "convoy/machine/limits.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 
 /// The most memory that this process can have, and who says so.
 struct MemoryLimit {
@@ -20,4 +20,4 @@ MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, cons
 /// The same of this process.
 MemoryLimit memory_limit();
 
-}  // namespace convoy::report
+}  // namespace convoy::machine

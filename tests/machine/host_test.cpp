@@ -1,4 +1,4 @@
-#include "convoy/report/host.h"
+#include "convoy/machine/host.h"
 
 #include <gtest/gtest.h>
 
@@ -6,13 +6,14 @@
 #include <map>
 
 #include "convoy/base/files.h"
-#include "convoy/report/cgroup.h"
-#include "convoy/report/gpus.h"
-#include "convoy/report/limits.h"
-#include "convoy/report/memory.h"
-#include "convoy/report/system_files.h"
+#include "convoy/machine/cgroup.h"
+#include "convoy/machine/gpus.h"
+#include "convoy/machine/limits.h"
+#include "convoy/machine/machine.h"
+#include "convoy/machine/memory.h"
+#include "convoy/machine/system_files.h"
 
-namespace convoy::report {
+namespace convoy::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -216,5 +217,16 @@ TEST(MemoryLimit, TheTightestCounts) {
   EXPECT_EQ(tightest.text, "`ulimit -v` allows 2.00 GiB");
 }
 
+TEST(Machine, KnowsItself) {
+  const auto facts = machine_facts();
+  EXPECT_FALSE(facts.host.empty());
+  EXPECT_GE(facts.cores, 1);
+  EXPECT_GT(facts.memory_bytes, 1 << 20);
+  const auto lines = machine_lines(facts, {{"torch", "2.15.0"}, {"arrow", "26.0.0"}});
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[0].find(facts.cpu), std::string::npos);
+  EXPECT_EQ(lines[2], "versions  arrow 26.0.0, torch 2.15.0");
+}
+
 }  // namespace
-}  // namespace convoy::report
+}  // namespace convoy::machine
