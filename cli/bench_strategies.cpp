@@ -9,9 +9,9 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/data/popularity.h"
 #include "convoy/launch/process.h"
 #include "convoy/machine/machine.h"
+#include "convoy/prepare/popularity.h"
 #include "convoy/report/strategies.h"
 
 namespace convoy::cli {

@@ -6,10 +6,10 @@
 #include "cli/data_tokenize.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/data/inspect.h"
-#include "convoy/data/repartition.h"
-#include "convoy/data/sessions.h"
-#include "convoy/data/synthetic.h"
+#include "convoy/prepare/inspect.h"
+#include "convoy/prepare/repartition.h"
+#include "convoy/prepare/sessions.h"
+#include "convoy/prepare/synthetic.h"
 
 namespace convoy::cli {
 namespace {
@@ -30,7 +30,7 @@ char parse_separator(const std::string& text) {
 }
 
 struct SessionFlags {
-  data::SessionOptions options;
+  prepare::SessionOptions options;
   std::string time;
   std::string features;
   std::string separator;
@@ -40,7 +40,7 @@ struct SessionFlags {
 };
 
 int run_sessions(SessionFlags flags) {
-  data::SessionOptions& options = flags.options;
+  prepare::SessionOptions& options = flags.options;
   if (flags.session == "gap" && options.gap_seconds <= 0) {
     fail<UsageError>("data", "--session gap needs the pause that ends a session; try --gap 1800");
   }
@@ -51,13 +51,13 @@ int run_sessions(SessionFlags flags) {
     fail<UsageError>("data", "--names-key and --names-value have no effect; try --names FILE");
   }
   options.columns.time = flags.time.empty() ? std::vector<std::string>{} : split(flags.time, ',');
-  options.columns.features = data::parse_features(flags.features);
+  options.columns.features = prepare::parse_features(flags.features);
   options.table.separator = parse_separator(flags.separator);
   if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
   options.validation = flags.validation == "leave-last-out";
 
   ProgressLine progress("reading");
-  const data::SessionReport report = data::make_sessions(options, progress.function());
+  const prepare::SessionReport report = prepare::make_sessions(options, progress.function());
   progress.wipe();
   line("events", "{}{}", human_count(report.num_events),
        report.num_dropped_events > 0 ? fmt::format(" ({} more dropped: no user or no item)",
@@ -91,7 +91,7 @@ int run_sessions(SessionFlags flags) {
 
 void add_sessions(CLI::App& app, Run& run) {
   auto flags = std::make_shared<SessionFlags>();
-  data::SessionOptions& options = flags->options;
+  prepare::SessionOptions& options = flags->options;
   CLI::App* sub = app.add_subcommand("sessions", "Turn interactions into training sessions");
   sub->add_option("input", options.inputs, "CSV, TSV (also .gz) or Parquet files")->required();
   sub->add_option("-o,--output", options.output, "folder to write to")->required();
@@ -129,9 +129,9 @@ void add_sessions(CLI::App& app, Run& run) {
   sub->callback([flags, &run] { run = [flags] { return run_sessions(*flags); }; });
 }
 
-int run_synthetic(const data::SyntheticOptions& options) {
+int run_synthetic(const prepare::SyntheticOptions& options) {
   ProgressLine progress("writing");
-  const data::SyntheticReport report = data::make_synthetic(options, progress.function());
+  const prepare::SyntheticReport report = prepare::make_synthetic(options, progress.function());
   progress.wipe();
   line("items", "{}", human_count(options.num_items));
   line("train", "{} rows in {} row groups, mean length {:.2f}", human_count(report.num_train_rows),
@@ -144,7 +144,7 @@ int run_synthetic(const data::SyntheticOptions& options) {
 }
 
 void add_synthetic(CLI::App& app, Run& run) {
-  auto options = std::make_shared<data::SyntheticOptions>();
+  auto options = std::make_shared<prepare::SyntheticOptions>();
   CLI::App* sub = app.add_subcommand("synthetic", "Make learnable sessions of any size");
   sub->add_option("-o,--output", options->output, "folder to write to")->required();
   sub->add_option("--items", options->num_items, "number of items")->capture_default_str();
@@ -164,7 +164,7 @@ void add_synthetic(CLI::App& app, Run& run) {
 
 struct InspectFlags {
   std::string path;
-  data::InspectOptions options;
+  prepare::InspectOptions options;
   bool json = false;
 };
 
@@ -183,9 +183,9 @@ int run_inspect(const InspectFlags& flags) {
   std::string text;
   for (const std::string& part : parts_of(flags.path)) {
     ProgressLine progress("reading " + part);
-    const auto report = data::inspect(part, flags.options, progress.function());
-    all.push_back(data::to_json(report));
-    text += (text.empty() ? "" : "\n") + data::to_text(report);
+    const auto report = prepare::inspect(part, flags.options, progress.function());
+    all.push_back(prepare::to_json(report));
+    text += (text.empty() ? "" : "\n") + prepare::to_text(report);
   }
   fmt::print("{}", flags.json ? all.dump(2) + "\n" : text);
   return 0;
@@ -205,9 +205,9 @@ void add_inspect(CLI::App& app, Run& run) {
   sub->callback([flags, &run] { run = [flags] { return run_inspect(*flags); }; });
 }
 
-int run_repartition(const data::RepartitionOptions& options) {
+int run_repartition(const prepare::RepartitionOptions& options) {
   ProgressLine progress("rewriting");
-  const data::RepartitionReport report = data::repartition(options, progress.function());
+  const prepare::RepartitionReport report = prepare::repartition(options, progress.function());
   progress.wipe();
   line("rows", "{}", human_count(report.num_rows));
   line("row groups", "{} before, {} now, of {} to {} rows", human_count(report.old_groups),
@@ -222,7 +222,7 @@ int run_repartition(const data::RepartitionOptions& options) {
 }
 
 void add_repartition(CLI::App& app, Run& run) {
-  auto options = std::make_shared<data::RepartitionOptions>();
+  auto options = std::make_shared<prepare::RepartitionOptions>();
   CLI::App* sub = app.add_subcommand("repartition", "Rewrite a Parquet file in other row groups");
   sub->add_option("file", options->input, "Parquet file")->required();
   sub->add_option("-o,--output", options->output, "file to write [replaces the input]");

@@ -4,14 +4,14 @@
 #include <memory>
 
 #include "cli/data_output.h"
-#include "convoy/data/tokenize.h"
+#include "convoy/prepare/tokenize.h"
 
 namespace convoy::cli {
 namespace {
 
-int run_tokenize(const data::TokenizeOptions& options) {
+int run_tokenize(const prepare::TokenizeOptions& options) {
   ProgressLine progress("tokenizing");
-  const data::TokenizeReport report = data::tokenize(options, progress.function());
+  const prepare::TokenizeReport report = prepare::tokenize(options, progress.function());
   const double seconds = progress.seconds();
   progress.wipe();
   line("texts", "{} ({})", human_count(report.num_texts),
@@ -35,7 +35,7 @@ int run_tokenize(const data::TokenizeOptions& options) {
 }  // namespace
 
 void add_tokenize(CLI::App& data, Run& run) {
-  auto options = std::make_shared<data::TokenizeOptions>();
+  auto options = std::make_shared<prepare::TokenizeOptions>();
   CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into ids for a language model");
   sub->add_option("input", options->inputs, ".txt (a text a line), .jsonl or Parquet files")
       ->required();

@@ -13,7 +13,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/data/dataset.h"
-#include "convoy/data/items.h"
+#include "convoy/prepare/items.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/task.h"
 
@@ -34,9 +34,10 @@ struct PredictOptions {
 };
 
 /// items.parquet of the run, beside the weights or in the folder above.
-data::ItemNames item_names(const fs::path& folder) {
+prepare::ItemNames item_names(const fs::path& folder) {
   for (const auto& place : {folder, folder / ".."}) {
-    if (fs::exists(place / "items.parquet")) return data::ItemNames::load(place / "items.parquet");
+    if (fs::exists(place / "items.parquet"))
+      return prepare::ItemNames::load(place / "items.parquet");
   }
   return {};
 }
@@ -98,7 +99,7 @@ int run_predict(const PredictOptions& options) {
   tasks::RecommendationNames names;
   std::unique_ptr<tasks::RecommendationWriter> writer;
   if (job.is_main()) {
-    names = {item_names(options.folder), data::ItemNames::load(users_file(file))};
+    names = {item_names(options.folder), prepare::ItemNames::load(users_file(file))};
     if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
   }
   train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job, run.fill);

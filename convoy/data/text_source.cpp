@@ -9,7 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
-#include "convoy/data/events_source.h"
+#include "convoy/data/table_source.h"
 #include "convoy/text/unicode.h"
 
 namespace convoy::data {
@@ -110,7 +110,7 @@ void add_all(const Array& array, const fs::path& file, const std::string& column
 
 void read_parquet(const fs::path& file, const std::string& column, Batcher& batcher,
                   const ProgressFn& progress) {
-  const EventSource source(file, {});
+  const TableSource source(file, {});
   const int index = source.require(column, "--column");
   int64_t first = 0;
   source.read(

@@ -6,7 +6,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/data/text_source.h"
-#include "convoy/data/tokenize.h"
 
 namespace convoy::data {
 namespace fs = std::filesystem;

@@ -11,6 +11,11 @@
 
 namespace convoy::data {
 
+/// Keys of the metadata that a file of ids carries, and its column.
+inline constexpr const char* kTokenizerKey = "convoy.tokenizer";   ///< Tokenizer::fingerprint()
+inline constexpr const char* kVocabSizeKey = "convoy.vocab_size";  ///< Tokenizer::vocab_size()
+inline constexpr const char* kIdsColumn = "input_ids";
+
 /// The ids of some texts, one after the other: 4 bytes a token.
 struct TokenTexts {
   std::vector<int32_t> ids;

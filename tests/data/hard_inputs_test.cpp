@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -8,8 +7,6 @@
 
 #include "convoy/base/files.h"
 #include "convoy/data/dataset.h"
-#include "convoy/data/events.h"
-#include "convoy/data/items.h"
 #include "convoy/data/loader.h"
 #include "tests/data/parquet_testing.h"
 
@@ -153,41 +150,6 @@ TEST_F(HardInputs, FilesOfOneDataSetMayDifferInWidth) {
   EXPECT_EQ(rows_of(sessions), 3);
   write_parquet(folder_ / "d.parquet", {{"items", float_lists({{6}})}});
   EXPECT_MESSAGE(SessionLoader(Dataset(folder_.string()), options), "d.parquet");
-}
-
-/// Without root's rights while it lives.
-class AsNobody {
- public:
-  AsNobody() { changed_ = ::geteuid() == 0 && ::seteuid(65534) == 0; }
-  ~AsNobody() {
-    if (changed_ && ::seteuid(0) != 0) std::abort();
-  }
-
- private:
-  bool changed_ = false;
-};
-
-TEST_F(HardInputs, WhatMayNotBeReadOrWrittenSaysSo) {
-  write_parquet(file(), {{"items", int_lists({{1, 2}})}});
-  const auto shut = folder_ / "shut";
-  fs::create_directory(shut);
-  fs::copy_file(file(), shut / "in.parquet");
-  fs::permissions(folder_, fs::perms(0755));
-  fs::permissions(file(), fs::perms::none);
-  fs::permissions(shut, fs::perms::none);
-  {
-    const AsNobody nobody;
-    const std::string why = "Permission denied";
-    EXPECT_MESSAGE((void)ParquetFile(file()), "cannot read " + file().string() + ": " + why);
-    EXPECT_MESSAGE(ParquetFile(shut / "in.parquet"), why);
-    EXPECT_MESSAGE(list_columns(file(), {}), why);
-    EXPECT_MESSAGE(list_columns(shut / "in.parquet", {}), why);
-    const auto target = folder_ / "shut/items.parquet";
-    EXPECT_MESSAGE(
-        write_items(target, target, {}),
-        "cannot write " + target.string() + ": Permission denied; try a place where you");
-  }
-  fs::permissions(shut, fs::perms::owner_all);
 }
 
 }  // namespace

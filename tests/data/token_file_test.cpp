@@ -4,7 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/data/tokenize.h"
+#include "convoy/prepare/tokenize.h"
 
 namespace convoy::data {
 namespace {
@@ -25,11 +25,11 @@ class TokenFile : public ::testing::Test {
 TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
   const auto tokenizer = text::Tokenizer::load(folder_ / "vocab.txt");
   const auto direct = read_token_texts(folder_ / "text.txt", "text", tokenizer);
-  TokenizeOptions options;
+  prepare::TokenizeOptions options;
   options.inputs = {folder_ / "text.txt"};
   options.tokenizer = folder_ / "vocab.txt";
   options.output = folder_ / "ids.parquet";
-  tokenize(options);
+  prepare::tokenize(options);
   const auto ids = read_token_texts(folder_ / "ids.parquet", "text", std::nullopt);
   EXPECT_EQ(direct.ids, (std::vector<int32_t>{2, 5, 6, 3, 2, 3, 2, 7, 8, 5, 3, 2, 6, 3}));
   EXPECT_EQ(ids.ids, direct.ids);
@@ -40,11 +40,11 @@ TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
 }
 
 TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {
-  TokenizeOptions options;
+  prepare::TokenizeOptions options;
   options.inputs = {folder_ / "text.txt"};
   options.tokenizer = folder_ / "vocab.txt";
   options.output = folder_ / "ids.parquet";
-  tokenize(options);
+  prepare::tokenize(options);
   write_file(folder_ / "other/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nb\na\n");
   const auto other = text::Tokenizer::load(folder_ / "other/vocab.txt");
   EXPECT_THROW(read_token_texts(folder_ / "ids.parquet", "text", other), UsageError);

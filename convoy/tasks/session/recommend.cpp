@@ -10,7 +10,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/data/recommendation_file.h"
+#include "convoy/prepare/recommendation_file.h"
 
 namespace convoy::tasks {
 
@@ -208,7 +208,7 @@ class ParquetWriter : public RecommendationWriter {
 
  private:
   const RecommendationNames& names_;
-  data::RecommendationFile file_;
+  prepare::RecommendationFile file_;
 };
 
 }  // namespace

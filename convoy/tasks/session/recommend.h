@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/data/items.h"
+#include "convoy/prepare/items.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
@@ -36,8 +36,8 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
 
 /// Raw ids and titles of what recommendations speak of.
 struct RecommendationNames {
-  data::ItemNames items;
-  data::ItemNames users;
+  prepare::ItemNames items;
+  prepare::ItemNames users;
 };
 
 /// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name.

@@ -1,7 +1,7 @@
 #include "convoy/tasks/session/task.h"
 
 #include "convoy/data/dataset.h"
-#include "convoy/data/popularity.h"
+#include "convoy/prepare/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 
 namespace convoy::tasks {
@@ -64,10 +64,10 @@ std::string SessionTask::baseline() {
   const auto& data = arguments_.data;
   if (data.valid_file().empty()) return "";
   const auto& items = session_.model.item_feature;
-  const auto counts = data::count_items(data::Dataset(data.train_file()), items,
-                                        session_.schema.find(items)->int_domain->max);
+  const auto counts = prepare::count_items(data::Dataset(data.train_file()), items,
+                                           session_.schema.find(items)->int_domain->max);
   const auto report =
-      data::popularity_baseline(counts, data::Dataset(data.valid_file()), items, {10});
+      prepare::popularity_baseline(counts, data::Dataset(data.valid_file()), items, {10});
   return fmt::format(
       "popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
       report.ndcg.at(0), report.recall.at(0));

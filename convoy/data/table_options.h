@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace convoy::data {
+
+/// How to read a text table.
+struct TableOptions {
+  char separator = 0;                     ///< 0: guessed from the first line
+  std::vector<std::string> column_names;  ///< names for a file without a header line
+};
+
+}  // namespace convoy::data

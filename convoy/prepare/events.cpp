@@ -1,0 +1,309 @@
+#include "convoy/prepare/events.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "convoy/base/text.h"
+#include "convoy/data/table_source.h"
+#include "convoy/prepare/events_decode.h"
+
+namespace convoy::prepare {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kUserNames = {"user_id",   "user",       "userId",   "customer_id",
+                                             "visitorid", "session_id", "sessionId"};
+const std::vector<std::string> kItemNames = {"item_id", "item",       "itemId",
+                                             "movieId", "product_id", "itemid"};
+const std::vector<std::string> kTimeNames = {"timestamp", "time", "ts", "datetime", "event_time"};
+
+/// The chosen column, or the first of the usual names that is there.
+std::string choose(const data::TableSource& source, const std::string& chosen,
+                   const std::vector<std::string>& usual, const std::string& flag) {
+  if (!chosen.empty()) return chosen;
+  for (const std::string& name : usual) {
+    if (source.find(name) >= 0) return name;
+  }
+  source.require(usual.front(), flag + " COLUMN");
+  return usual.front();
+}
+
+FeatureKind guess_kind(const arrow::DataType& type) {
+  switch (type.id()) {
+    case arrow::Type::STRING:
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::BINARY:
+    case arrow::Type::DICTIONARY:
+    case arrow::Type::BOOL:
+      return FeatureKind::Categorical;
+    default:
+      return FeatureKind::Continuous;
+  }
+}
+
+/// What one column of a file feeds.
+struct Sink {
+  std::shared_ptr<arrow::DataType> text_type;  // how a text file's column is parsed
+  ColumnPlace place;
+  std::function<void(const arrow::Array&, const ColumnPlace&)> append;
+};
+
+/// Reads the columns of one file after another into sinks.
+class Reader {
+ public:
+  Reader(Events& events, const EventColumns& columns, const data::TableSource& first)
+      : events_(events), user_(events.user), item_(events.item) {
+    user_name_ = choose(first, columns.user, kUserNames, "--user");
+    item_name_ = choose(first, columns.item, kItemNames, "--item");
+    time_names_ = columns.time;
+    if (time_names_.empty()) time_names_ = {choose(first, "", kTimeNames, "--time")};
+    if (time_names_ == std::vector<std::string>{"none"}) time_names_.clear();
+    events_.times.resize(time_names_.size());
+    for (const FeatureSpec& spec : columns.features) {
+      EventFeature feature{spec, {}, {}};
+      const int column = first.require(spec.name, "--features");
+      guessed_.push_back(!spec.kind && first.is_text());
+      if (!spec.kind) {
+        feature.spec.kind = guess_kind(*first.columns()[static_cast<size_t>(column)].type);
+      }
+      events_.features.push_back(std::move(feature));
+    }
+    feature_codes_.reserve(events_.features.size());
+    for (EventFeature& feature : events_.features) feature_codes_.emplace_back(feature.codes);
+  }
+
+  void read(const data::TableSource& source, const ProgressFn& progress) {
+    columns_.clear();
+    sinks_.clear();
+    parts_.push_back({events_.num_events, source.first_row(), source.file().string()});
+    add(source, user_name_, "--user", arrow::utf8(), text_into(user_));
+    add(source, item_name_, "--item", arrow::utf8(), text_into(item_));
+    for (size_t t = 0; t < time_names_.size(); ++t) {
+      add(source, time_names_[t], "--time", nullptr,
+          [this, t](const arrow::Array& array, const ColumnPlace& place) {
+            append_times(array, place, events_.times[t]);
+          });
+    }
+    for (size_t f = 0; f < events_.features.size(); ++f) add_feature(source, f);
+    std::vector<std::shared_ptr<arrow::DataType>> types;
+    for (int column : columns_) types.push_back(type_of(source, column));
+    source.read(
+        columns_, types,
+        [&](const arrow::RecordBatch& batch) {
+          const Part& part = parts_.back();
+          for (auto& [index, sink] : sinks_) {
+            sink.place.first_row = part.first_row + events_.num_events - part.first_event;
+            sink.append(*batch.column(static_cast<int>(index)), sink.place);
+          }
+          events_.num_events += batch.num_rows();
+        },
+        progress);
+  }
+
+  /// Warns of features that are mostly numbers and still became categorical.
+  void check_guesses() {
+    for (size_t f = 0; f < events_.features.size(); ++f) {
+      const EventFeature& feature = events_.features[f];
+      if (!guessed_[f] || feature.spec.kind != FeatureKind::Categorical) continue;
+      const auto& codes = feature.codes;
+      std::vector<bool> is_number(codes.values.size());
+      double ignored = 0;
+      for (size_t i = 0; i < is_number.size(); ++i) {
+        is_number[i] = parse_number(trim(codes.values[i]), ignored);
+      }
+      int64_t numbers = 0, others = 0, first_other = -1;
+      for (size_t event = 0; event < codes.codes.size(); ++event) {
+        if (codes.codes[event] < 0) continue;
+        const bool number = is_number[static_cast<size_t>(codes.codes[event])];
+        numbers += number;
+        others += !number;
+        if (!number && first_other < 0) first_other = static_cast<int64_t>(event);
+      }
+      if (others == 0 || numbers <= others) continue;
+      const std::string& name = feature.spec.name;
+      events_.warnings.push_back(fmt::format(
+          "feature '{}' became categorical, as {} holds '{}'; {} of its {} values are numbers; try "
+          "--features {}:continuous once that is mended, or {}:categorical if it is meant",
+          name, place_of(first_other),
+          codes.values[static_cast<size_t>(codes.codes[static_cast<size_t>(first_other)])],
+          human_count(numbers), human_count(numbers + others), name, name));
+    }
+  }
+
+ private:
+  /// Where the events of a file begin.
+  struct Part {
+    int64_t first_event;
+    int64_t first_row;  // as TableSource::first_row counts
+    std::string file;
+  };
+
+  std::string place_of(int64_t event) const {
+    auto part = parts_.rbegin();
+    while (part->first_event > event) ++part;
+    return fmt::format("row {} of {}", part->first_row + event - part->first_event, part->file);
+  }
+
+  static std::function<void(const arrow::Array&, const ColumnPlace&)> text_into(Interner& codes) {
+    return [&codes](const arrow::Array& array, const ColumnPlace& place) {
+      each_text(
+          array, place, [&](std::string_view text) { codes.append(text); },
+          [&] { codes.append_missing(); });
+    };
+  }
+
+  void add_feature(const data::TableSource& source, size_t f) {
+    EventFeature& feature = events_.features[f];
+    if (feature.spec.kind == FeatureKind::Categorical) {
+      add(source, feature.spec.name, "--features", arrow::utf8(), text_into(feature_codes_[f]));
+      return;
+    }
+    const std::string flag = fmt::format("--features {}:categorical", feature.spec.name);
+    add(source, feature.spec.name, flag, arrow::float64(),
+        [&feature](const arrow::Array& array, const ColumnPlace& place) {
+          each_number(
+              array, place,
+              [&](double value) {
+                feature.values.push_back(feature.spec.scale.apply(value, feature.spec.name));
+              },
+              [&] { feature.values.push_back(0); });
+        });
+  }
+
+  void add(const data::TableSource& source, const std::string& name, const std::string& flag,
+           std::shared_ptr<arrow::DataType> type,
+           std::function<void(const arrow::Array&, const ColumnPlace&)> append) {
+    const int column = source.require(name, flag);
+    auto found = std::find(columns_.begin(), columns_.end(), column);
+    const auto index = static_cast<size_t>(found - columns_.begin());
+    if (found == columns_.end()) columns_.push_back(column);
+    sinks_.push_back({index, {type, {name, source.file().string(), flag}, std::move(append)}});
+  }
+
+  /// The text type of a column that serves one purpose; one that serves several is left as guessed.
+  std::shared_ptr<arrow::DataType> type_of(const data::TableSource& source, int column) const {
+    std::shared_ptr<arrow::DataType> type;
+    int uses = 0;
+    for (const auto& [index, sink] : sinks_) {
+      if (columns_[index] != column) continue;
+      ++uses;
+      type = sink.text_type;
+    }
+    if (uses == 1 && type) return type;
+    const auto& guessed = source.columns()[static_cast<size_t>(column)].type;
+    return guessed->id() == arrow::Type::NA ? arrow::int64() : guessed;
+  }
+
+  Events& events_;
+  Interner user_;
+  Interner item_;
+  std::vector<Interner> feature_codes_;
+  std::vector<bool> guessed_;  // by feature: its kind follows from a text file's first block
+  std::vector<Part> parts_;
+  std::string user_name_;
+  std::string item_name_;
+  std::vector<std::string> time_names_;
+  std::vector<int> columns_;
+  std::vector<std::pair<size_t, Sink>> sinks_;
+};
+
+/// Whole numbers as their own decimal text: "12" and "-3", but not "012" or "+1".
+bool canonical_integer(const std::string& text, int64_t& out) {
+  return parse_number(text, out) && fmt::format_int(out).str() == text;
+}
+
+}  // namespace
+
+std::vector<int32_t> raw_ranks(const std::vector<std::string>& values) {
+  std::vector<int64_t> numbers(values.size());
+  bool all_numbers = true;
+  for (size_t i = 0; i < values.size() && all_numbers; ++i) {
+    all_numbers = canonical_integer(values[i], numbers[i]);
+  }
+  std::vector<int32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const auto i = static_cast<size_t>(a);
+    const auto j = static_cast<size_t>(b);
+    return all_numbers ? numbers[i] < numbers[j] : values[i] < values[j];
+  });
+  std::vector<int32_t> ranks(values.size());
+  for (size_t place = 0; place < order.size(); ++place) {
+    ranks[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
+  }
+  return ranks;
+}
+
+std::vector<std::string> list_columns(const fs::path& file, const data::TableOptions& options) {
+  const data::TableSource source(file, options);
+  std::vector<std::string> names;
+  for (const data::SourceColumn& column : source.columns()) names.push_back(column.plain);
+  return names;
+}
+
+Events read_events(const std::vector<fs::path>& files, const EventColumns& columns,
+                   const data::TableOptions& options, const ProgressFn& progress) {
+  if (files.empty()) fail<UsageError>("prepare", "no input file; expected at least one");
+  std::vector<data::TableSource> sources;
+  int64_t total = 0;
+  for (const fs::path& file : files) {
+    sources.emplace_back(file, options);
+    total += sources.back().bytes();
+  }
+  Events events;
+  Reader reader(events, columns, sources.front());
+  int64_t before = 0;
+  for (const data::TableSource& source : sources) {
+    reader.read(source, [&](int64_t done, int64_t) {
+      if (progress) progress(before + done, total);
+    });
+    before += source.bytes();
+  }
+  reader.check_guesses();
+  if (events.num_events == 0) {
+    fail<FileError>("prepare", "{} holds no rows; expected interactions below the header",
+                    files.front().string());
+  }
+  return events;
+}
+
+std::vector<std::pair<std::string, std::string>> read_names(const fs::path& file,
+                                                            const std::string& key,
+                                                            const std::string& value,
+                                                            const data::TableOptions& options) {
+  const data::TableSource source(file, options);
+  const std::vector<int> columns = {source.require(key, "--names-key"),
+                                    source.require(value, "--names-value")};
+  if (columns[0] == columns[1]) {
+    fail<UsageError>("prepare", "--names-key and --names-value are both '{}'; expected two columns",
+                     key);
+  }
+  Codes codes[2];
+  Interner texts[2] = {Interner(codes[0]), Interner(codes[1])};
+  const char* flags[2] = {"--names-key", "--names-value"};
+  source.read(columns, {arrow::utf8(), arrow::utf8()},
+              [&](const arrow::RecordBatch& batch) {
+                for (int c = 0; c < 2; ++c) {
+                  const ColumnPlace place{c == 0 ? key : value, file.string(), flags[c]};
+                  each_text(
+                      *batch.column(c), place,
+                      [&](std::string_view text) { texts[c].append(text); },
+                      [&] { texts[c].append_missing(); });
+                }
+              },
+              {});
+  auto text = [](const Codes& column, size_t row) {
+    const int32_t code = column.codes[row];
+    return code < 0 ? std::string() : column.values[static_cast<size_t>(code)];
+  };
+  std::vector<std::pair<std::string, std::string>> names;
+  for (size_t row = 0; row < codes[0].codes.size(); ++row) {
+    names.emplace_back(text(codes[0], row), text(codes[1], row));
+  }
+  return names;
+}
+
+}  // namespace convoy::prepare

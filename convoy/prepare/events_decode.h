@@ -1,0 +1,54 @@
+#pragma once
+
+// Internal to the room: Arrow arrays of many types into the few forms that events take.
+
+#include <arrow/array.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "convoy/prepare/events.h"
+
+namespace convoy::prepare {
+
+/// Where a column comes from, for messages.
+struct ColumnPlace {
+  std::string column;
+  std::string file;
+  std::string flag;       ///< the option that chose it
+  int64_t first_row = 0;  ///< of the array at hand, as TableSource::first_row counts
+};
+
+/// Gives each distinct text a number.
+class Interner {
+ public:
+  explicit Interner(Codes& codes);
+  void append(std::string_view value);
+  void append_missing() { codes_.codes.push_back(-1); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  Codes& codes_;
+  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> numbers_;
+};
+
+/// Calls `value` with the text of each entry (whole numbers in decimal), `missing` for nulls.
+void each_text(const arrow::Array& array, const ColumnPlace& place,
+               const std::function<void(std::string_view)>& value,
+               const std::function<void()>& missing);
+
+/// Calls `value` with each entry as a number, `missing` for nulls and NaN.
+void each_number(const arrow::Array& array, const ColumnPlace& place,
+                 const std::function<void(double)>& value, const std::function<void()>& missing);
+
+/// Appends numbers, dates or timestamps. Throws FileError that names the row of a text that is
+/// none.
+void append_times(const arrow::Array& array, const ColumnPlace& place, Times& times);
+
+}  // namespace convoy::prepare

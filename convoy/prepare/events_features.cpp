@@ -1,0 +1,68 @@
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/prepare/events.h"
+
+namespace convoy::prepare {
+
+float FeatureScale::apply(double value, const std::string& feature) const {
+  double scaled = value * factor / divisor;
+  if (log1p) scaled = std::log1p(scaled);
+  const auto out = static_cast<float>(scaled);
+  if (!std::isfinite(out)) {
+    fail<FileError>("prepare", "feature '{}' has the value {}{}; expected a finite number", feature,
+                    value, log1p ? ", whose log1p is not finite" : "");
+  }
+  return out;
+}
+
+std::vector<FeatureSpec> parse_features(const std::string& text) {
+  std::vector<FeatureSpec> specs;
+  if (trim(text).empty()) return specs;
+  auto wrong = [&](const std::string& part) {
+    fail<UsageError>("prepare",
+                     "--features has '{}'; expected name[:continuous|categorical][:log1p|/N|*N]; "
+                     "try rating,price:continuous:/100,brand:categorical",
+                     part);
+  };
+  for (const std::string& part : split(text, ',')) {
+    std::vector<std::string> pieces = split(trim(part), ':');
+    FeatureSpec spec;
+    spec.name = pieces.front();
+    if (spec.name.empty()) wrong(part);
+    for (size_t i = 1; i < pieces.size(); ++i) {
+      const std::string& piece = pieces[i];
+      double number = 0;
+      const bool has_number = piece.size() > 1 && parse_number(piece.substr(1), number) &&
+                              std::isfinite(number) && number != 0;
+      if (piece == "continuous") {
+        spec.kind = FeatureKind::Continuous;
+      } else if (piece == "categorical") {
+        spec.kind = FeatureKind::Categorical;
+      } else if (piece == "log1p") {
+        spec.scale.log1p = true;
+      } else if (piece[0] == '/' && has_number) {
+        spec.scale.divisor = number;
+      } else if (piece[0] == '*' && has_number) {
+        spec.scale.factor = number;
+      } else {
+        wrong(part);
+      }
+    }
+    const FeatureScale plain;
+    const bool scaled = spec.scale.log1p || spec.scale.factor != plain.factor ||
+                        spec.scale.divisor != plain.divisor;
+    if (scaled && spec.kind == FeatureKind::Categorical) wrong(part);
+    if (scaled) spec.kind = FeatureKind::Continuous;
+    for (const FeatureSpec& other : specs) {
+      if (other.name == spec.name) {
+        fail<UsageError>("prepare", "--features names '{}' twice; expected each once", spec.name);
+      }
+    }
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+}  // namespace convoy::prepare

@@ -1,0 +1,83 @@
+#include <cmath>
+#include <limits>
+
+#include "convoy/prepare/events.h"
+
+namespace convoy::prepare {
+namespace {
+
+constexpr int64_t kMissingTick = std::numeric_limits<int64_t>::max();
+constexpr double kMissingSeconds = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+void Times::append_missing() {
+  if (floating()) {
+    seconds_.push_back(kMissingSeconds);
+  } else {
+    ticks_.push_back(kMissingTick);
+  }
+}
+
+void Times::set_unit(bool floating, double ticks_per_second) {
+  if (!unit_) {
+    // What came before has no unit: all of it was missing.
+    unit_ = true;
+    floating_ = floating;
+    per_second_ = ticks_per_second;
+    if (floating) {
+      seconds_.assign(ticks_.size(), kMissingSeconds);
+      ticks_.clear();
+    }
+    return;
+  }
+  if (floating_ || (!floating && per_second_ == ticks_per_second)) {
+    mixed_per_second_ = floating ? 1 : ticks_per_second;
+    return;
+  }
+  for (int64_t tick : ticks_) {
+    seconds_.push_back(tick == kMissingTick ? kMissingSeconds
+                                            : static_cast<double>(tick) / per_second_);
+  }
+  ticks_ = {};
+  floating_ = true;
+  mixed_per_second_ = floating ? 1 : ticks_per_second;
+}
+
+void Times::append_ticks(int64_t tick) {
+  if (floating()) {
+    seconds_.push_back(static_cast<double>(tick) / mixed_per_second_);
+  } else {
+    ticks_.push_back(tick);
+  }
+}
+
+int Times::compare(int64_t a, int64_t b) const {
+  auto order = [](auto x, auto y) { return x < y ? -1 : (x > y ? 1 : 0); };
+  auto i = static_cast<size_t>(a);
+  auto j = static_cast<size_t>(b);
+  return floating() ? order(seconds_[i], seconds_[j]) : order(ticks_[i], ticks_[j]);
+}
+
+bool Times::missing(int64_t event) const {
+  auto i = static_cast<size_t>(event);
+  return floating() ? seconds_[i] == kMissingSeconds : ticks_[i] == kMissingTick;
+}
+
+double Times::between(int64_t a, int64_t b) const {
+  if (missing(a) || missing(b)) return 0;
+  auto i = static_cast<size_t>(a);
+  auto j = static_cast<size_t>(b);
+  if (floating()) return seconds_[j] - seconds_[i];
+  int64_t difference = 0;
+  if (__builtin_sub_overflow(ticks_[j], ticks_[i], &difference)) {
+    return (static_cast<double>(ticks_[j]) - static_cast<double>(ticks_[i])) / per_second_;
+  }
+  return static_cast<double>(difference) / per_second_;
+}
+
+int64_t Times::size() const {
+  return static_cast<int64_t>(floating() ? seconds_.size() : ticks_.size());
+}
+
+}  // namespace convoy::prepare

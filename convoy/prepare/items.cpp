@@ -1,0 +1,134 @@
+#include "convoy/prepare/items.h"
+
+#include <arrow/array.h>
+#include <arrow/array/builder_binary.h>
+#include <arrow/array/builder_primitive.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/data/parquet_writer.h"
+#include "convoy/data/table_source.h"
+#include "convoy/prepare/events_decode.h"
+
+namespace convoy::prepare {
+namespace {
+
+namespace fs = std::filesystem;
+using data::arrow_value;
+using data::check_arrow;
+
+constexpr size_t kRowsPerGroup = 65536;
+
+std::shared_ptr<arrow::RecordBatch> to_batch(const std::vector<Item>& items, size_t begin,
+                                             size_t end,
+                                             const std::shared_ptr<arrow::Schema>& schema,
+                                             const fs::path& shown) {
+  arrow::Int64Builder ids;
+  arrow::StringBuilder raw_ids;
+  arrow::Int64Builder counts;
+  arrow::StringBuilder names;
+  for (size_t i = begin; i < end; ++i) {
+    check_arrow(ids.Append(items[i].id), shown);
+    check_arrow(raw_ids.Append(items[i].raw_id), shown);
+    check_arrow(counts.Append(items[i].count), shown);
+    check_arrow(names.Append(items[i].name), shown);
+  }
+  arrow::ArrayVector columns = {arrow_value(ids.Finish(), shown),
+                                arrow_value(raw_ids.Finish(), shown),
+                                arrow_value(counts.Finish(), shown)};
+  if (schema->num_fields() == 4) columns.push_back(arrow_value(names.Finish(), shown));
+  return arrow::RecordBatch::Make(schema, static_cast<int64_t>(end - begin), columns);
+}
+
+}  // namespace
+
+void write_items(const fs::path& file, const fs::path& shown, const std::vector<Item>& items) {
+  arrow::FieldVector fields = {arrow::field("id", arrow::int64()),
+                               arrow::field("raw_id", arrow::utf8()),
+                               arrow::field("count", arrow::int64())};
+  const bool named =
+      std::any_of(items.begin(), items.end(), [](const Item& item) { return !item.name.empty(); });
+  if (named) fields.push_back(arrow::field("name", arrow::utf8()));
+  auto schema = arrow::schema(fields);
+  data::ParquetWriter writer(file, shown, schema);
+  for (size_t begin = 0; begin < items.size(); begin += kRowsPerGroup) {
+    writer.begin_row_group();
+    const size_t end = std::min(items.size(), begin + kRowsPerGroup);
+    writer.write(*to_batch(items, begin, end, schema, shown));
+  }
+  writer.close();
+}
+
+ItemNames ItemNames::load(const fs::path& file) {
+  ItemNames names;
+  std::error_code code;
+  if (!fs::exists(file, code)) return names;
+  const data::TableSource source(file, {});
+  const char* advice = "`convoy data sessions` to write it again";
+  std::vector<int> columns;
+  for (const char* column : {"id", "raw_id", "count"}) {
+    columns.push_back(source.require(column, advice));
+  }
+  names.has_names_ = source.find("name") >= 0;
+  if (names.has_names_) columns.push_back(source.find("name"));
+  int64_t next = 1;
+  auto read_batch = [&](const arrow::RecordBatch& batch) {
+    const size_t first = names.items_.size();
+    names.items_.resize(first + static_cast<size_t>(batch.num_rows()));
+    auto texts = [&](int column, const char* name, std::string Item::* member) {
+      size_t row = first;
+      each_text(
+          *batch.column(column), {name, file.string(), advice},
+          [&](std::string_view text) { names.items_[row++].*member = text; }, [&] { ++row; });
+    };
+    auto numbers = [&](int column, const char* name, int64_t Item::* member) {
+      size_t row = first;
+      each_number(
+          *batch.column(column), {name, file.string(), advice},
+          [&](double value) {
+            names.items_[row++].*member = std::abs(value) < 9e15 ? static_cast<int64_t>(value) : 0;
+          },
+          [&] { ++row; });
+    };
+    numbers(0, "id", &Item::id);
+    texts(1, "raw_id", &Item::raw_id);
+    numbers(2, "count", &Item::count);
+    if (names.has_names_) texts(3, "name", &Item::name);
+    for (size_t row = first; row < names.items_.size(); ++row, ++next) {
+      if (names.items_[row].id == next) continue;
+      fail<FileError>("prepare",
+                      "row {} of {} has id {}; expected {}, as ids count up from 1; try {}", row,
+                      file.string(), names.items_[row].id, next, advice);
+    }
+  };
+  source.read(columns, std::vector<std::shared_ptr<arrow::DataType>>(columns.size()), read_batch,
+              {});
+  return names;
+}
+
+const Item* ItemNames::get(int64_t id) const {
+  return id >= 1 && id <= size() ? &items_[static_cast<size_t>(id - 1)] : nullptr;
+}
+
+std::string ItemNames::raw_id(int64_t id) const {
+  const Item* item = get(id);
+  return item ? item->raw_id : std::to_string(id);
+}
+
+int64_t ItemNames::count(int64_t id) const {
+  const Item* item = get(id);
+  return item ? item->count : 0;
+}
+
+std::string ItemNames::name(int64_t id) const {
+  const Item* item = get(id);
+  return item ? item->name : "";
+}
+
+std::string ItemNames::label(int64_t id) const {
+  const std::string title = name(id);
+  return title.empty() ? raw_id(id) : title;
+}
+
+}  // namespace convoy::prepare

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+
+namespace convoy::prepare {
+
+/// How well a fixed ranking of the items finds each row's last item.
+struct PopularityReport {
+  int64_t num_rows = 0;        ///< rows with a target
+  std::vector<int64_t> ks;     ///< the cut-offs
+  std::vector<double> ndcg;    ///< mean over rows of 1 / log2(1 + rank), 0 beyond k
+  std::vector<double> recall;  ///< share of rows with rank <= k
+  std::vector<double> mrr;     ///< mean over rows of 1 / rank, 0 beyond k
+};
+
+/// Occurrences of each id 0 .. num_items in a list column.
+std::vector<int64_t> count_items(const data::Dataset& data, const std::string& item_column,
+                                 int64_t num_items);
+
+/// Metrics of always recommending the items of greatest count: the rank of a target is one plus the
+/// number of items with a greater count, or with the same count and a smaller id. `counts`: by id,
+/// entry 0 (padding) is not recommended. Throws FileError for an id beyond `counts`.
+PopularityReport popularity_baseline(const std::vector<int64_t>& counts, const data::Dataset& valid,
+                                     const std::string& item_column,
+                                     const std::vector<int64_t>& ks = {10, 20});
+
+}  // namespace convoy::prepare

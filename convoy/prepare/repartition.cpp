@@ -1,0 +1,188 @@
+#include "convoy/prepare/repartition.h"
+
+#include <arrow/io/file.h>
+#include <arrow/memory_pool.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "convoy/base/files.h"
+#include "convoy/data/parquet_file.h"
+#include "convoy/data/parquet_writer.h"
+#include "convoy/data/table_source.h"
+
+namespace convoy::prepare {
+namespace {
+
+namespace fs = std::filesystem;
+using data::arrow_value;
+using data::check_arrow;
+
+constexpr int64_t kBatchRows = 4096;
+
+/// Where the new row groups end.
+class Plan {
+ public:
+  Plan(const RepartitionOptions& options, int64_t rows, int64_t old_groups) : rows_(rows) {
+    if (options.row_group_size > 0) {
+      size_ = std::min(options.row_group_size, std::max<int64_t>(1, rows));
+      groups_ = (rows + size_ - 1) / size_;
+      return;
+    }
+    groups_ = options.partitions;
+    const char* flag = "--partitions";
+    if (options.ranks > 0) {
+      flag = "--for-ranks";
+      const int64_t most = rows / options.ranks;
+      const int64_t wanted = (old_groups + options.ranks / 2) / options.ranks;
+      groups_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, most)) * options.ranks;
+    }
+    if (groups_ > rows) {
+      fail<UsageError>("prepare",
+                       "{} has {} rows; expected at least one for each of {} partitions; "
+                       "try {} {}",
+                       options.input.string(), rows, groups_, flag, std::max<int64_t>(1, rows));
+    }
+  }
+
+  int64_t groups() const { return groups_; }
+  int64_t end(int64_t group) const {
+    if (size_ > 0) return std::min(rows_, (group + 1) * size_);
+    // Spreads the odd rows, so that any block of neighbouring groups is fair too.
+    return static_cast<int64_t>(static_cast<__int128>(rows_) * (group + 1) / groups_);
+  }
+
+ private:
+  int64_t rows_;
+  int64_t size_ = 0;
+  int64_t groups_ = 0;
+};
+
+void check_options(const RepartitionOptions& options) {
+  int chosen = 0;
+  for (auto [flag, value] :
+       {std::pair{"--row-group-size", options.row_group_size},
+        std::pair{"--partitions", options.partitions}, std::pair{"--for-ranks", options.ranks}}) {
+    if (value < 0) fail<UsageError>("prepare", "{} is {}; expected at least 1", flag, value);
+    chosen += value > 0;
+  }
+  if (chosen != 1) {
+    fail<UsageError>("prepare",
+                     "got {} of --row-group-size, --partitions and --for-ranks; expected one",
+                     chosen == 0 ? "none" : "several");
+  }
+}
+
+class Repartition {
+ public:
+  Repartition(const RepartitionOptions& options, const ProgressFn& progress)
+      : input_(options.input),
+        output_(options.output.empty() ? fs::weakly_canonical(options.input) : options.output),
+        progress_(progress) {
+    const data::ParquetFile well_formed(input_);
+    auto file = arrow_value(
+        arrow::io::ReadableFile::Open(input_.string(), arrow::system_memory_pool()), input_);
+    parquet::ReaderProperties properties(arrow::system_memory_pool());
+    properties.enable_buffered_stream();
+    parquet::ArrowReaderProperties arrow_properties(false);
+    arrow_properties.set_batch_size(kBatchRows);
+    arrow_properties.set_pre_buffer(false);
+    parquet::arrow::FileReaderBuilder builder;
+    check_arrow(builder.Open(file, properties), input_);
+    builder.memory_pool(arrow::system_memory_pool())->properties(arrow_properties);
+    reader_ = arrow_value(builder.Build(), input_);
+    metadata_ = reader_->parquet_reader()->metadata();
+  }
+
+  RepartitionReport run(const RepartitionOptions& options) {
+    report_.num_rows = metadata_->num_rows();
+    report_.old_groups = metadata_->num_row_groups();
+    report_.old_bytes = static_cast<int64_t>(fs::file_size(input_));
+    report_.min_group_rows = report_.num_rows;
+    const Plan plan(options, report_.num_rows, report_.old_groups);
+    AtomicFile file(output_);
+    copy(plan, file.temporary());
+    report_.new_bytes = static_cast<int64_t>(fs::file_size(file.temporary()));
+    file.commit();
+    return report_;
+  }
+
+ private:
+  void copy(const Plan& plan, const fs::path& temporary) {
+    std::shared_ptr<arrow::Schema> schema;
+    check_arrow(reader_->GetSchema(&schema), input_);
+    data::ParquetWriter writer(temporary, output_, schema, {compression(), true});
+    std::vector<int> groups;
+    for (int g = 0; g < metadata_->num_row_groups(); ++g) groups.push_back(g);
+    auto batches = arrow_value(reader_->GetRecordBatchReader(groups), input_);
+    std::shared_ptr<arrow::RecordBatch> batch;
+    int64_t done = 0;
+    int64_t group_end = 0;
+    while (true) {
+      check_arrow(batches->ReadNext(&batch), input_);
+      if (!batch) break;
+      for (int64_t offset = 0; offset < batch->num_rows();) {
+        if (done == group_end) {
+          group_end = begin_group(plan, done, writer);
+        }
+        const int64_t count = std::min(batch->num_rows() - offset, group_end - done);
+        writer.write(*batch->Slice(offset, count));
+        offset += count;
+        done += count;
+      }
+      if (progress_) progress_(done, report_.num_rows);
+    }
+    writer.close();
+    if (done != report_.num_rows) {
+      fail<FileError>("prepare", "{} promises {} rows but holds {}; the file may be damaged",
+                      input_.string(), report_.num_rows, done);
+    }
+  }
+
+  int64_t begin_group(const Plan& plan, int64_t done, data::ParquetWriter& writer) {
+    const int64_t end = plan.end(report_.new_groups);
+    if (end <= done) {
+      fail<FileError>("prepare",
+                      "{} holds more rows than the {} that it promises; the file may be "
+                      "damaged",
+                      input_.string(), report_.num_rows);
+    }
+    ++report_.new_groups;
+    report_.min_group_rows = std::min(report_.min_group_rows, end - done);
+    report_.max_group_rows = std::max(report_.max_group_rows, end - done);
+    writer.begin_row_group();
+    return end;
+  }
+
+  parquet::Compression::type compression() const {
+    if (metadata_->num_row_groups() == 0 || metadata_->num_columns() == 0) {
+      return parquet::Compression::SNAPPY;
+    }
+    return metadata_->RowGroup(0)->ColumnChunk(0)->compression();
+  }
+
+  fs::path input_;
+  fs::path output_;
+  const ProgressFn& progress_;
+  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;
+  RepartitionReport report_;
+};
+
+}  // namespace
+
+RepartitionReport repartition(const RepartitionOptions& options, const ProgressFn& progress) {
+  check_options(options);
+  try {
+    return Repartition(options, progress).run(options);
+  } catch (const parquet::ParquetException& error) {
+    fail<FileError>("prepare", "{} cannot be read: {}; the file may be damaged",
+                    options.input.string(), error.what());
+  }
+}
+
+}  // namespace convoy::prepare

@@ -1,0 +1,296 @@
+#include "convoy/prepare/sessions.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/prepare/sessions_files.h"
+#include "convoy/prepare/sessions_order.h"
+#include "convoy/prepare/sessions_schema.h"
+
+namespace convoy::prepare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTimeDelta = "time_delta";
+
+void check_options(const SessionOptions& options) {
+  auto at_least = [](const char* flag, int64_t value, int64_t least) {
+    if (value < least) {
+      fail<UsageError>("prepare", "{} is {}; expected at least {}", flag, value, least);
+    }
+  };
+  if (options.inputs.empty()) fail<UsageError>("prepare", "no input file; expected at least one");
+  if (options.output.empty()) fail<UsageError>("prepare", "no output folder; try --output DIR");
+  at_least("--max-length", options.max_length, 2);
+  at_least("--min-length", options.min_length, 1);
+  at_least("--row-group-size", options.row_group_size, 1);
+  if (options.min_length > options.max_length) {
+    fail<UsageError>("prepare", "--min-length {} is above --max-length {}; expected at most that",
+                     options.min_length, options.max_length);
+  }
+  if (options.max_length > std::numeric_limits<int32_t>::max() / options.row_group_size) {
+    fail<UsageError>("prepare",
+                     "a row group of {} rows of {} items is too big; try --row-group-size",
+                     options.row_group_size, options.max_length);
+  }
+  if (!(options.gap_seconds >= 0)) {
+    fail<UsageError>("prepare", "--gap is {}; expected seconds above 0", options.gap_seconds);
+  }
+  if (!options.validation && fs::exists(options.output / "valid.parquet")) {
+    fail<UsageError>("prepare",
+                     "{} is there from an earlier run but --validation none writes none; try "
+                     "another --output, or remove it",
+                     (options.output / "valid.parquet").string());
+  }
+}
+
+/// Replaces the feature `time_delta` by what the order says, unless the input has such a column.
+class TimeDelta {
+ public:
+  explicit TimeDelta(SessionOptions& options) {
+    auto& features = options.columns.features;
+    auto found = std::find_if(features.begin(), features.end(),
+                              [](const FeatureSpec& spec) { return spec.name == kTimeDelta; });
+    if (found == features.end()) return;
+    const auto columns = list_columns(options.inputs.front(), options.table);
+    if (std::find(columns.begin(), columns.end(), kTimeDelta) != columns.end()) return;
+    if (found->kind == FeatureKind::Categorical) {
+      fail<UsageError>("prepare", "the feature time_delta is categorical; expected continuous");
+    }
+    spec_ = *found;
+    place_ = found - features.begin();
+    features.erase(found);
+  }
+
+  void add(Events& events, const SessionOrder& order) const {
+    if (place_ < 0) return;
+    if (events.times.empty()) {
+      fail<UsageError>("prepare", "the feature time_delta needs times; got --time none");
+    }
+    EventFeature feature{spec_, {}, {}};
+    feature.spec.kind = FeatureKind::Continuous;
+    feature.values.assign(static_cast<size_t>(events.num_events), 0);
+    for (const Session& session : order.sessions) {
+      for (int64_t i = session.begin; i < session.end; ++i) {
+        const int64_t event = order.events[static_cast<size_t>(i)];
+        const int64_t previous = order.events[static_cast<size_t>(std::max(i - 1, session.begin))];
+        feature.values[static_cast<size_t>(event)] =
+            spec_.scale.apply(events.times.front().between(previous, event), kTimeDelta);
+      }
+    }
+    events.features.insert(events.features.begin() + place_, std::move(feature));
+  }
+
+ private:
+  FeatureSpec spec_;
+  std::ptrdiff_t place_ = -1;
+};
+
+/// Names of the features' columns, the item's first.
+std::vector<SessionWriter::ListColumn> list_columns_of(const Events& events) {
+  std::vector<SessionWriter::ListColumn> columns = {{kItemColumn, false}};
+  for (const EventFeature& feature : events.features) {
+    columns.push_back({feature.spec.name + "-list", feature.spec.kind == FeatureKind::Continuous});
+    const std::string& name = feature.spec.name;
+    const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items" ||
+                       name == "users";
+    if (taken || name.find('/') != std::string::npos) {
+      fail<UsageError>("prepare",
+                       "a feature cannot be called '{}', as its files could not be told "
+                       "from others; try another name for the column",
+                       name);
+    }
+  }
+  return columns;
+}
+
+/// Everything that rows are made of.
+struct Material {
+  const Events& events;
+  const SessionOrder& order;
+  const Vocabulary& items;
+  const std::vector<Vocabulary>& categories;  // by feature; empty for continuous ones
+
+  void write(SessionWriter& writer, int64_t user_id, int64_t begin, int64_t end) const {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto event = static_cast<size_t>(order.events[static_cast<size_t>(i)]);
+      writer.ints(0).push_back(items.id(events.item.codes[event]));
+      for (size_t f = 0; f < events.features.size(); ++f) {
+        const EventFeature& feature = events.features[f];
+        if (feature.spec.kind == FeatureKind::Continuous) {
+          writer.floats(f + 1).push_back(feature.values[event]);
+        } else {
+          writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
+        }
+      }
+    }
+    writer.end_row(user_id);
+  }
+};
+
+void write_train(const SessionOptions& options, const Material& material, SessionWriter& writer,
+                 SessionReport& report) {
+  for (const Session& session : material.order.sessions) {
+    const int64_t end = session.end - (options.validation ? 1 : 0);
+    for (int64_t begin = session.begin; begin < end; begin += options.max_length) {
+      const int64_t stop = std::min(begin + options.max_length, end);
+      if (stop - begin < options.min_length) {
+        ++report.num_short_rows;
+      } else {
+        material.write(writer, session.user_id, begin, stop);
+      }
+    }
+  }
+  report.num_train_rows = writer.num_rows();
+  if (writer.num_rows() == 0) {
+    fail<FileError>("prepare",
+                    "no session has {} events to train on; got {} events of {} users; try "
+                    "--min-length, --user, or --validation none",
+                    options.min_length, report.num_events, report.num_users);
+  }
+  report.mean_train_length =
+      static_cast<double>(writer.num_values()) / static_cast<double>(writer.num_rows());
+  writer.close();
+  report.num_train_groups = writer.num_row_groups();
+}
+
+void write_valid(const SessionOptions& options, const Material& material, SessionWriter& writer,
+                 SessionReport& report) {
+  for (const Session& session : material.order.sessions) {
+    const int64_t length = std::min(session.end - session.begin, options.max_length);
+    if (length < std::max<int64_t>(2, options.min_length)) continue;
+    material.write(writer, session.user_id, session.end - length, session.end);
+    const auto last =
+        static_cast<size_t>(material.order.events[static_cast<size_t>(session.end) - 1]);
+    const int64_t target = material.items.id(material.events.item.codes[last]);
+    if (material.items.items[static_cast<size_t>(target - 1)].count == 0) {
+      ++report.num_unseen_targets;
+    }
+  }
+  writer.close();
+  report.num_valid_rows = writer.num_rows();
+}
+
+/// The chosen column of a table of names, or the first of the usual ones that it has.
+std::string names_column(const SessionOptions& options, const std::string& chosen,
+                         std::vector<std::string> usual, size_t fallback) {
+  if (!chosen.empty()) return chosen;
+  const auto columns = list_columns(options.names, {});
+  for (const std::string& name : usual) {
+    if (std::find(columns.begin(), columns.end(), name) != columns.end()) return name;
+  }
+  return fallback < columns.size() ? columns[fallback] : usual.front();
+}
+
+void add_names(const SessionOptions& options, Vocabulary& items, SessionReport& report) {
+  if (options.names.empty()) return;
+  const auto key = names_column(options, options.names_key, {options.columns.item, "item_id"}, 0);
+  const auto value =
+      names_column(options, options.names_value, {"name", "title", "movie_title"}, 1);
+  std::unordered_map<std::string, std::string> names;
+  for (auto& [raw_id, name] : read_names(options.names, key, value, {})) {
+    names.emplace(std::move(raw_id), std::move(name));
+  }
+  for (Item& item : items.items) {
+    auto found = names.find(item.raw_id);
+    if (found == names.end() || found->second.empty()) continue;
+    item.name = found->second;
+    ++report.num_named_items;
+  }
+  if (report.num_named_items == 0) {
+    fail<FileError>("prepare",
+                    "no item is named in {}: its column '{}' holds none of them; try "
+                    "--names-key",
+                    options.names.string(), key);
+  }
+}
+
+formats::Schema make_schema(const SessionOptions& options, const Material& material) {
+  SchemaBuilder builder(options.min_length, options.max_length);
+  builder.add_user(material.order.num_users);
+  builder.add_item(material.items.size());
+  for (size_t f = 0; f < material.events.features.size(); ++f) {
+    const EventFeature& feature = material.events.features[f];
+    if (feature.spec.kind == FeatureKind::Categorical) {
+      builder.add_categorical(feature.spec.name, material.categories[f].size());
+      continue;
+    }
+    float low = std::numeric_limits<float>::max();
+    float high = std::numeric_limits<float>::lowest();
+    for (int64_t event : material.order.events) {
+      low = std::min(low, feature.values[static_cast<size_t>(event)]);
+      high = std::max(high, feature.values[static_cast<size_t>(event)]);
+    }
+    builder.add_continuous(feature.spec.name, low, high);
+  }
+  return builder.schema();
+}
+
+}  // namespace
+
+SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progress) {
+  check_options(given);
+  SessionOptions options = given;
+  const TimeDelta time_delta(options);
+  Events events = read_events(options.inputs, options.columns, options.table, progress);
+  if (options.gap_seconds > 0 && events.times.empty()) {
+    fail<UsageError>("prepare", "--session gap needs times; got --time none");
+  }
+  if (options.drop_duplicates && events.times.empty()) {
+    fail<UsageError>("prepare", "--drop-duplicates compares times; got --time none");
+  }
+  SessionOrder order = order_sessions(events, options.gap_seconds);
+  SessionReport report;
+  report.warnings = events.warnings;
+  report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
+  report.num_duplicates = find_duplicates(events, order, options.drop_duplicates);
+  report.num_events = static_cast<int64_t>(order.events.size());
+  time_delta.add(events, order);
+
+  report.num_users = order.num_users;
+  report.num_sessions = static_cast<int64_t>(order.sessions.size());
+  Vocabulary items = make_vocabulary(events.item, order, options.validation);
+  report.num_items = items.size();
+  add_names(options, items, report);
+  std::vector<Vocabulary> categories(events.features.size());
+  for (size_t f = 0; f < categories.size(); ++f) {
+    if (events.features[f].spec.kind == FeatureKind::Categorical) {
+      categories[f] = make_vocabulary(events.features[f].codes, order, options.validation);
+    }
+  }
+
+  const std::vector<std::string> stale = earlier_files(options.output);
+  remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
+  const Material material{events, order, items, categories};
+  const auto columns = list_columns_of(events);
+  auto inputs = options.inputs;
+  inputs.push_back(options.names);
+  FileSet files(options.output, std::move(inputs));
+  {
+    SessionWriter train = files.sessions("train.parquet", columns, options.row_group_size);
+    write_train(options, material, train, report);
+  }
+  if (options.validation) {
+    SessionWriter valid = files.sessions("valid.parquet", columns, options.row_group_size);
+    write_valid(options, material, valid, report);
+  }
+  const fs::path items_file = files.add("items.parquet");
+  write_items(items_file, files.last(), items.items);
+  const fs::path users_file = files.add("users.parquet");
+  write_items(users_file, files.last(), users_of(events.user, order));
+  for (size_t f = 0; f < categories.size(); ++f) {
+    if (events.features[f].spec.kind != FeatureKind::Categorical) continue;
+    const fs::path file = files.add(events.features[f].spec.name + ".parquet");
+    write_items(file, files.last(), categories[f].items);
+  }
+  write_file(files.add("schema.json"), make_schema(options, material).to_json());
+  report.files = files.commit(stale);
+  return report;
+}
+
+}  // namespace convoy::prepare

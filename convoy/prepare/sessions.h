@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "convoy/base/progress.h"
+#include "convoy/prepare/events.h"
+
+namespace convoy::prepare {
+
+/// How interactions become sessions.
+struct SessionOptions {
+  std::vector<std::filesystem::path> inputs;  ///< CSV, TSV (also .gz) or Parquet
+  std::filesystem::path output;               ///< folder
+  /// Columns; "" = the usual names. The feature `time_delta`, unless the input has a column of that
+  /// name, is the time in seconds since the previous event of the session (0 for the first).
+  EventColumns columns;
+  data::TableOptions table;
+
+  double gap_seconds = 0;  ///< a longer pause ends a session; 0: one session per user
+  int64_t max_length = 20;
+  int64_t min_length = 2;  ///< shorter rows are dropped
+  int64_t row_group_size = 500;
+  bool drop_duplicates = false;  ///< of events alike in user, item and time keep the first
+  bool validation = true;        ///< leave the last event of each session out of training
+
+  std::filesystem::path names;  ///< optional table of titles
+  std::string names_key;        ///< its column of raw item ids; "" = the usual names
+  std::string names_value;      ///< its column of titles
+};
+
+/// What make_sessions did.
+struct SessionReport {
+  int64_t num_events = 0;
+  int64_t num_dropped_events = 0;  ///< without a user or an item
+  int64_t num_duplicates = 0;      ///< events with user, item and time of an earlier one
+  int64_t num_users = 0;
+  int64_t num_sessions = 0;
+  int64_t num_items = 0;
+  int64_t num_train_rows = 0;
+  int64_t num_train_groups = 0;
+  int64_t num_valid_rows = 0;
+  int64_t num_short_rows = 0;      ///< windows below min_length, dropped
+  int64_t num_unseen_targets = 0;  ///< validation targets that training never shows
+  int64_t num_named_items = 0;
+  double mean_train_length = 0;
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> warnings;  ///< sentences for the user
+};
+
+/// Turns interactions into what training reads, written to `options.output`: `train.parquet`,
+/// `valid.parquet`, `schema.json` (Transformers4Rec's form), `items.parquet`, `users.parquet` and
+/// `<feature>.parquet` for each categorical feature. All of them appear at the end, or none; those
+/// of features that an earlier run had and this one has not are taken away.
+///
+/// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
+/// number of training events, ties by raw id; 0 is padding, and a missing category. The last event
+/// of each session is the target of its validation row, which holds the session's last max_length
+/// events; training rows are consecutive windows of max_length over the events before it.
+///
+/// Interactions are held in memory. Throws UsageError for impossible options and FileError as
+/// read_events does, or when the output cannot be written.
+SessionReport make_sessions(const SessionOptions& options, const ProgressFn& progress = {});
+
+}  // namespace convoy::prepare

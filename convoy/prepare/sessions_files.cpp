@@ -1,0 +1,30 @@
+#include "convoy/prepare/sessions_files.h"
+
+#include "convoy/base/error.h"
+#include "convoy/formats/schema.h"
+#include "convoy/prepare/events.h"
+
+namespace convoy::prepare {
+
+std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
+  const std::vector<std::string> written{"id", "raw_id", "count"};  // as write_items
+  std::vector<std::string> found;
+  auto look_for = [&](const std::string& file) {
+    const auto path = folder / file;
+    if (exists(path) && list_columns(path, {}) == written) found.push_back(file);
+  };
+  if (!exists(folder / "schema.json")) return found;
+  try {
+    for (const formats::Feature& feature : formats::Schema::load(folder / "schema.json").features) {
+      if (!feature.int_domain || feature.has_tag("item_id")) continue;
+      const std::string& name = feature.int_domain->name;
+      const bool ours = name.find('/') == std::string::npos && feature.name == name + "-list";
+      if (ours && feature.has_tag("categorical")) look_for(name + ".parquet");
+    }
+    look_for("users.parquet");
+  } catch (const FileError&) {  // nothing of ours
+  }
+  return found;
+}
+
+}  // namespace convoy::prepare

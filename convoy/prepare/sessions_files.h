@@ -1,0 +1,68 @@
+#pragma once
+
+// Internal to the room: several output files that appear together.
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/prepare/sessions_writer.h"
+
+namespace convoy::prepare {
+
+/// Files of users and of categorical features that an earlier run left in this folder, by its
+/// schema; none where they are not what such a run writes.
+std::vector<std::string> earlier_files(const std::filesystem::path& folder);
+
+/// Files that are written beside their final places and take them together.
+class FileSet {
+ public:
+  /// `inputs` are not to be replaced.
+  explicit FileSet(std::filesystem::path folder, std::vector<std::filesystem::path> inputs = {})
+      : folder_(std::move(folder)), inputs_(std::move(inputs)) {}
+
+  /// Where to write the file of that final name. Throws UsageError when that is an input.
+  const std::filesystem::path& add(const std::string& name) {
+    finals_.push_back(folder_ / name);
+    for (const auto& input : inputs_) {
+      if (!same_file(input, finals_.back())) continue;
+      fail<UsageError>("prepare", "the output {} would replace the input {}; try another --output",
+                       finals_.back().string(), input.string());
+    }
+    files_.push_back(std::make_unique<AtomicFile>(finals_.back()));
+    return files_.back()->temporary();
+  }
+  const std::filesystem::path& last() const { return finals_.back(); }
+
+  SessionWriter sessions(const std::string& name, std::vector<SessionWriter::ListColumn> columns,
+                         int64_t row_group_size) {
+    const std::filesystem::path& file = add(name);
+    return {file, last(), std::move(columns), row_group_size};
+  }
+
+  /// Takes the final names, and away what an earlier run left in `stale` and this one did not
+  /// write.
+  std::vector<std::filesystem::path> commit(const std::vector<std::string>& stale) {
+    for (auto& file : files_) file->commit();
+    for (const std::string& name : stale) {
+      std::error_code ignored;
+      if (std::find(finals_.begin(), finals_.end(), folder_ / name) == finals_.end()) {
+        std::filesystem::remove(folder_ / name, ignored);
+      }
+    }
+    return finals_;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<std::filesystem::path> inputs_;
+  std::vector<std::filesystem::path> finals_;
+  std::vector<std::unique_ptr<AtomicFile>> files_;
+};
+
+}  // namespace convoy::prepare

@@ -1,0 +1,129 @@
+#include "convoy/prepare/sessions_order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace convoy::prepare {
+namespace {
+
+bool earlier(const Events& events, int64_t a, int64_t b) {
+  for (const Times& times : events.times) {
+    const int order = times.compare(a, b);
+    if (order != 0) return order < 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+SessionOrder order_sessions(const Events& events, double gap_seconds) {
+  SessionOrder out;
+  const std::vector<int32_t> ranks = raw_ranks(events.user.values);
+  auto kept = [&](size_t e) { return events.user.codes[e] >= 0 && events.item.codes[e] >= 0; };
+  auto user_of = [&](size_t e) {
+    return static_cast<size_t>(ranks[static_cast<size_t>(events.user.codes[e])]);
+  };
+
+  // Counting sort by user keeps the order of the files inside each.
+  const auto num_events = static_cast<size_t>(events.num_events);
+  std::vector<int64_t> starts(ranks.size() + 1, 0);
+  for (size_t e = 0; e < num_events; ++e) {
+    if (kept(e)) ++starts[user_of(e) + 1];
+  }
+  std::partial_sum(starts.begin(), starts.end(), starts.begin());
+  out.events.resize(static_cast<size_t>(starts.back()));
+  std::vector<int64_t> next(starts.begin(), starts.end() - 1);
+  for (size_t e = 0; e < num_events; ++e) {
+    if (kept(e)) out.events[static_cast<size_t>(next[user_of(e)]++)] = static_cast<int64_t>(e);
+  }
+
+  for (size_t user = 0; user < ranks.size(); ++user) {
+    const int64_t begin = starts[user];
+    const int64_t end = starts[user + 1];
+    if (begin == end) continue;
+    ++out.num_users;
+    std::stable_sort(out.events.begin() + begin, out.events.begin() + end,
+                     [&](int64_t a, int64_t b) { return earlier(events, a, b); });
+    int64_t first = begin;
+    for (int64_t i = begin + 1; gap_seconds > 0 && i < end; ++i) {
+      const double pause = events.times.front().between(out.events[static_cast<size_t>(i - 1)],
+                                                        out.events[static_cast<size_t>(i)]);
+      if (pause <= gap_seconds) continue;
+      out.sessions.push_back({out.num_users, first, i});
+      first = i;
+    }
+    out.sessions.push_back({out.num_users, first, end});
+  }
+  return out;
+}
+
+int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out) {
+  if (events.times.empty()) return 0;
+  int64_t found = 0;
+  std::vector<int64_t> kept;
+  for (Session& session : order.sessions) {
+    const auto begin = static_cast<int64_t>(kept.size());
+    std::set<int32_t> at_this_time;
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      const int64_t event = order.events[static_cast<size_t>(i)];
+      if (i > session.begin && earlier(events, order.events[static_cast<size_t>(i - 1)], event)) {
+        at_this_time.clear();
+      }
+      const bool fresh = at_this_time.insert(events.item.codes[static_cast<size_t>(event)]).second;
+      if (fresh) kept.push_back(event);
+      found += !fresh;
+    }
+    if (take_out) {
+      session.begin = begin;
+      session.end = static_cast<int64_t>(kept.size());
+    }
+  }
+  if (take_out) order.events = std::move(kept);
+  return found;
+}
+
+std::vector<Item> users_of(const Codes& users, const SessionOrder& order) {
+  std::vector<Item> out;
+  for (const Session& session : order.sessions) {
+    if (out.empty() || out.back().id != session.user_id) {
+      const auto event = static_cast<size_t>(order.events[static_cast<size_t>(session.begin)]);
+      out.push_back(
+          {session.user_id, users.values[static_cast<size_t>(users.codes[event])], 0, ""});
+    }
+    out.back().count += session.end - session.begin;
+  }
+  return out;
+}
+
+Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last) {
+  const size_t num_values = column.values.size();
+  std::vector<int64_t> counts(num_values, 0);
+  std::vector<bool> present(num_values, false);
+  for (const Session& session : order.sessions) {
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      const int32_t code = column.codes[static_cast<size_t>(order.events[static_cast<size_t>(i)])];
+      if (code < 0) continue;
+      present[static_cast<size_t>(code)] = true;
+      if (!leave_last || i + 1 < session.end) ++counts[static_cast<size_t>(code)];
+    }
+  }
+  const std::vector<int32_t> ranks = raw_ranks(column.values);
+  std::vector<size_t> codes;
+  for (size_t code = 0; code < num_values; ++code) {
+    if (present[code]) codes.push_back(code);
+  }
+  std::sort(codes.begin(), codes.end(), [&](size_t a, size_t b) {
+    return counts[a] != counts[b] ? counts[a] > counts[b] : ranks[a] < ranks[b];
+  });
+  Vocabulary out;
+  out.ids.assign(num_values, 0);
+  for (size_t code : codes) {
+    const int64_t id = out.size() + 1;
+    out.ids[code] = id;
+    out.items.push_back({id, column.values[code], counts[code], ""});
+  }
+  return out;
+}
+
+}  // namespace convoy::prepare

@@ -1,0 +1,50 @@
+#pragma once
+
+// Internal to the room: events in the order of users and time, cut into sessions, with ids.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/prepare/events.h"
+#include "convoy/prepare/items.h"
+
+namespace convoy::prepare {
+
+/// Events [begin, end) of SessionOrder::events.
+struct Session {
+  int64_t user_id = 0;  ///< 1, 2, ... in raw order
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+struct SessionOrder {
+  std::vector<int64_t> events;  ///< indexes into Events, by (user, time); dropped ones left out
+  std::vector<Session> sessions;
+  int64_t num_users = 0;
+};
+
+/// Sorts by (user, time) and cuts at pauses longer than `gap_seconds` (0: never).
+SessionOrder order_sessions(const Events& events, double gap_seconds);
+
+/// Finds events with the user, the item and the time of an earlier one (none where there are no
+/// times) and, if told so, takes them out. Returns their number.
+int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out);
+
+/// What the users' numbers stand for: id as in Session, raw id, and the number of events.
+std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
+
+/// Ids of the values of a column: by falling count in training, ties in raw order.
+struct Vocabulary {
+  std::vector<int64_t> ids;  ///< by code
+  std::vector<Item> items;   ///< by id - 1
+
+  int64_t id(int32_t code) const { return code < 0 ? 0 : ids[static_cast<size_t>(code)]; }
+  int64_t size() const { return static_cast<int64_t>(items.size()); }
+};
+
+/// `leave_last`: the last event of each session is no part of training. Values that no ordered
+/// event has get no id.
+Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last);
+
+}  // namespace convoy::prepare

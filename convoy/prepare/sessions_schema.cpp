@@ -1,0 +1,48 @@
+#include "convoy/prepare/sessions_schema.h"
+
+namespace convoy::prepare {
+
+using formats::Feature;
+
+SchemaBuilder::SchemaBuilder(int64_t min_length, int64_t max_length)
+    : min_length_(min_length), max_length_(max_length) {}
+
+void SchemaBuilder::add_user(int64_t num_users) {
+  Feature feature;
+  feature.name = "user_id";
+  feature.type = Feature::Int;
+  feature.int_domain = formats::IntDomain{1, num_users, false, "user_id"};
+  feature.tags = {"user_id"};
+  schema_.features.push_back(feature);
+}
+
+void SchemaBuilder::add_item(int64_t num_items) {
+  Feature& feature = add_list(kItemColumn, Feature::Int);
+  feature.int_domain = formats::IntDomain{0, num_items, true, "item_id"};
+  feature.tags = {"item_id", "item", "categorical", "list"};
+}
+
+void SchemaBuilder::add_categorical(const std::string& name, int64_t num_values) {
+  Feature& feature = add_list(name + "-list", Feature::Int);
+  feature.int_domain = formats::IntDomain{0, num_values, true, name};
+  feature.tags = {"categorical", "list"};
+}
+
+void SchemaBuilder::add_continuous(const std::string& name, double low, double high) {
+  Feature& feature = add_list(name + "-list", Feature::Float);
+  feature.float_domain = formats::FloatDomain{low, high, feature.name};
+  feature.tags = {"continuous", "list"};
+}
+
+Feature& SchemaBuilder::add_list(const std::string& column, Feature::Type type) {
+  Feature feature;
+  feature.name = column;
+  feature.type = type;
+  feature.is_list = true;
+  feature.min_length = min_length_;
+  feature.max_length = max_length_;
+  schema_.features.push_back(feature);
+  return schema_.features.back();
+}
+
+}  // namespace convoy::prepare

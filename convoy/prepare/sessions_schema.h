@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/formats/schema.h"
+
+namespace convoy::prepare {
+
+inline constexpr const char* kItemColumn = "item_id-list";
+
+/// Describes the columns that SessionWriter writes, in Transformers4Rec's terms.
+class SchemaBuilder {
+ public:
+  /// Lengths of the lists.
+  SchemaBuilder(int64_t min_length, int64_t max_length);
+
+  void add_user(int64_t num_users);
+  void add_item(int64_t num_items);
+  void add_categorical(const std::string& feature, int64_t num_values);
+  void add_continuous(const std::string& feature, double low, double high);
+
+  const formats::Schema& schema() const { return schema_; }
+
+ private:
+  formats::Feature& add_list(const std::string& column, formats::Feature::Type type);
+
+  int64_t min_length_;
+  int64_t max_length_;
+  formats::Schema schema_;
+};
+
+}  // namespace convoy::prepare

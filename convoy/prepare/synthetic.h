@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "convoy/base/progress.h"
+
+namespace convoy::prepare {
+
+struct SyntheticOptions {
+  std::filesystem::path output;
+  int64_t num_items = 2000;
+  int64_t num_rows = 10000;
+  int64_t num_valid_rows = -1;  ///< -1: a tenth of num_rows, 1 to 50,000
+  int64_t min_length = 5;
+  int64_t max_length = 20;
+  int64_t row_group_size = 500;
+  uint64_t seed = 42;
+  bool features = false;  ///< also category-list (categorical) and price-list (continuous)
+};
+
+struct SyntheticReport {
+  int64_t num_train_rows = 0;
+  int64_t num_train_groups = 0;
+  int64_t num_valid_rows = 0;
+  int64_t num_train_events = 0;
+};
+
+/// Makes sessions that a model can learn, as a pure function of the options. Each item has four
+/// fixed successors, drawn with a skew towards small ids; from item to item a session follows
+/// - a successor of its last item (probabilities 0.40, 0.20, 0.12, 0.08),
+/// - the first successor of the item before that (0.10), or
+/// - the skewed popularity alone (0.10).
+/// Writes what make_sessions writes (train, valid, schema, items), in memory that does not grow
+/// with the number of rows. Ids are not sorted by count. Throws UsageError and FileError.
+SyntheticReport make_synthetic(const SyntheticOptions& options, const ProgressFn& progress = {});
+
+}  // namespace convoy::prepare

@@ -1,0 +1,388 @@
+#include "convoy/prepare/sessions.h"
+
+#include <arrow/util/compression.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/formats/schema.h"
+#include "convoy/prepare/items.h"
+#include "tests/data/parquet_testing.h"
+#include "tests/prepare/sessions_testing.h"
+
+namespace convoy::prepare {
+namespace {
+
+using testing::error_of;
+using testing::float_rows;
+using testing::Folder;
+using testing::int_rows;
+using IntRows = std::vector<std::vector<int64_t>>;
+using FloatRows = std::vector<std::vector<float>>;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+#define EXPECT_HAS(text, part) EXPECT_TRUE(contains(text, part)) << text
+
+// Users a, b, c; b's events at time 30 tie and must keep their order. In training (all but the last
+// of each user) x occurs 4 times, y and z once, w never: ids 1, 2, 3, 4.
+const char* kEvents =
+    "who,what,when,stars,kind\n"
+    "b,z,40,4,new\n"
+    "b,x,10,1,old\n"
+    "a,x,5,3,old\n"
+    "b,y,30,2,\n"
+    "b,x,30,3,new\n"
+    "a,y,9,5,old\n"
+    "c,z,1,1,old\n"
+    "b,w,60,6,rare\n"
+    "b,x,50,5,new\n";
+
+SessionOptions options_for(const std::filesystem::path& input, const Folder& folder) {
+  SessionOptions options;
+  options.inputs = {input};
+  options.output = folder / "out";
+  options.columns.user = "who";
+  options.columns.item = "what";
+  options.columns.time = {"when"};
+  options.max_length = 3;
+  return options;
+}
+
+TEST(Sessions, WorkedExample) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.features = parse_features("stars:continuous:/2,kind,time_delta:continuous:log1p");
+  const SessionReport report = make_sessions(options);
+
+  EXPECT_EQ(report.num_events, 9);
+  EXPECT_EQ(report.num_users, 3);
+  EXPECT_EQ(report.num_items, 4);
+  EXPECT_EQ(report.num_short_rows, 1);  // a's [x]
+  EXPECT_EQ(report.num_unseen_targets, 1);
+  EXPECT_DOUBLE_EQ(report.mean_train_length, 2.5);
+  const auto train = folder / "out/train.parquet";
+  const auto valid = folder / "out/valid.parquet";
+  EXPECT_EQ(int_rows(train, "user_id"), (IntRows{{2}, {2}}));
+  EXPECT_EQ(int_rows(train, "item_id-list"), (IntRows{{1, 2, 1}, {3, 1}}));
+  EXPECT_EQ(int_rows(valid, "user_id"), (IntRows{{1}, {2}}));
+  EXPECT_EQ(int_rows(valid, "item_id-list"), (IntRows{{1, 2}, {3, 1, 4}}));
+  EXPECT_EQ(float_rows(train, "stars-list"), (FloatRows{{0.5, 1, 1.5}, {2, 2.5}}));
+  // In training: new 3 times, old 2 (a's first, b's first), rare never; missing is 0.
+  EXPECT_EQ(int_rows(train, "kind-list"), (IntRows{{2, 0, 1}, {1, 1}}));
+  EXPECT_EQ(int_rows(valid, "kind-list"), (IntRows{{2, 2}, {1, 1, 3}}));
+  const auto ten = static_cast<float>(std::log1p(10.0));
+  const auto twenty = static_cast<float>(std::log1p(20.0));
+  EXPECT_EQ(float_rows(train, "time_delta-list"), (FloatRows{{0, twenty, 0}, {ten, ten}}));
+
+  const ItemNames items = ItemNames::load(folder / "out/items.parquet");
+  ASSERT_EQ(items.size(), 4);
+  EXPECT_EQ(items.raw_id(1), "x");
+  EXPECT_EQ(items.count(1), 4);
+  EXPECT_EQ(items.raw_id(4), "w");
+  EXPECT_EQ(items.count(4), 0);
+  EXPECT_EQ(ItemNames::load(folder / "out/kind.parquet").raw_id(1), "new");
+
+  const auto schema = formats::Schema::load(folder / "out/schema.json");
+  EXPECT_EQ(schema.item_id().name, "item_id-list");
+  EXPECT_EQ(schema.item_id().int_domain->max, 4);
+  EXPECT_TRUE(schema.item_id().int_domain->is_categorical);
+  EXPECT_EQ(schema.item_id().max_length, 3);
+  EXPECT_EQ(schema.find("kind-list")->int_domain->max, 3);
+  EXPECT_EQ(schema.find("stars-list")->float_domain->max, 3);
+  EXPECT_TRUE(schema.find("stars-list")->has_tag("continuous"));
+  EXPECT_TRUE(schema.find("user_id")->has_tag("user_id"));
+}
+
+TEST(Sessions, GapsCutSessionsAndEachLeavesItsLastOut) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.gap_seconds = 15;  // b: [x] [y x z x w], as 10 -> 30 is longer
+  const SessionReport report = make_sessions(options);
+  EXPECT_EQ(report.num_sessions, 4);
+  EXPECT_EQ(report.num_users, 3);
+  // Training: a x; b y x z x: x = 3, y = 1, z = 1.
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"), (IntRows{{2, 1, 3}}));
+  EXPECT_EQ(int_rows(folder / "out/valid.parquet", "item_id-list"), (IntRows{{1, 2}, {3, 1, 4}}));
+  EXPECT_EQ(int_rows(folder / "out/valid.parquet", "user_id"), (IntRows{{1}, {2}}));
+}
+
+TEST(Sessions, WithoutValidationEverythingTrains) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.validation = false;
+  make_sessions(options);
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"),
+            (IntRows{{1, 2}, {1, 2, 1}, {3, 1, 4}}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/valid.parquet"));
+  options.validation = true;
+  make_sessions(options);
+  options.validation = false;
+  EXPECT_HAS(error_of<UsageError>([&] { make_sessions(options); }), "from an earlier run");
+}
+
+TEST(Sessions, WholeNumbersSortAsNumbersTextAsBytes) {
+  EXPECT_EQ(raw_ranks({"10", "9", "-1"}), (std::vector<int32_t>{2, 1, 0}));
+  EXPECT_EQ(raw_ranks({"10", "9", "x"}), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(raw_ranks({"10", "09"}), (std::vector<int32_t>{1, 0}));  // 09 is a name, not a number
+}
+
+TEST(Sessions, ReadsRecBoleHeadersTabsQuotesAndUnicode) {
+  Folder folder;
+  SessionOptions options;
+  options.inputs = {folder.write("e.inter",
+                                 "user_id:token\titem_id:token\ttimestamp:float\n"
+                                 "1\tB\xC3\xBC"
+                                 "cher\t1.5\n"
+                                 "1\t\"A\" side\t2\n"
+                                 "1\tB\xC3\xBC"
+                                 "cher\t3\n")};
+  options.output = folder / "out";
+  make_sessions(options);
+  const ItemNames items = ItemNames::load(folder / "out/items.parquet");
+  EXPECT_EQ(items.raw_id(1), "\"A\" side");
+  EXPECT_EQ(items.raw_id(2),
+            "B\xC3\xBC"
+            "cher");
+}
+
+TEST(Sessions, ReadsTimestampsAndSeveralTimeColumns) {
+  Folder folder;
+  SessionOptions options;
+  options.inputs = {folder.write("e.csv",
+                                 "user,item,time,minute\n"
+                                 "u,a,2024-01-01T10:00:00Z,\n"
+                                 "u,b,2024-01-01T10:00:00Z,30\n"
+                                 "u,c,2023-12-31T23:00:00Z,59\n"
+                                 "u,d,2024-01-01T10:00:00Z,7\n")};
+  options.output = folder / "out";
+  options.columns.time = {"time", "minute"};
+  options.columns.features = parse_features("time_delta");
+  make_sessions(options);
+  // c, then d, b by the minute, a last as its minute is missing.
+  const ItemNames items = ItemNames::load(folder / "out/items.parquet");
+  std::string order;
+  const IntRows valid = int_rows(folder / "out/valid.parquet", "item_id-list");
+  for (int64_t id : valid.at(0)) order += items.raw_id(id);
+  EXPECT_EQ(order, "cdba");
+  EXPECT_EQ(float_rows(folder / "out/valid.parquet", "time_delta-list"),
+            (FloatRows{{0, 39600, 0, 0}}));
+}
+
+TEST(Sessions, ReadsParquetAndDropsRowsWithoutIds) {
+  Folder folder;
+  arrow::StringBuilder users;
+  for (const char* user : {"u", "u", "", "u"}) {
+    testing::ok(*user ? users.Append(user) : users.AppendNull());
+  }
+  const auto file = folder / "e.parquet";
+  testing::write_parquet(file, {{"user", users.Finish().ValueOrDie()},
+                                {"item", testing::ints({10, 9, 8, 10})},
+                                {"ts", testing::numbers<arrow::DoubleBuilder>({3, 1, 2, 2})}});
+  SessionOptions options;
+  options.inputs = {file};
+  options.output = folder / "out";
+  const SessionReport report = make_sessions(options);
+  EXPECT_EQ(report.num_dropped_events, 1);
+  EXPECT_EQ(report.num_items, 2);
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"), (IntRows{{1, 2}}));
+  EXPECT_EQ(ItemNames::load(folder / "out/items.parquet").raw_id(1), "9");
+}
+
+TEST(Sessions, ReadsGzip) {
+  Folder folder;
+  const std::string text = "user,item,time\nu,a,1\nu,b,2\nu,a,3\n";
+  auto codec = arrow::util::Codec::Create(arrow::Compression::GZIP).ValueOrDie();
+  std::string packed(1000, '\0');
+  const int64_t size =
+      codec
+          ->Compress(static_cast<int64_t>(text.size()),
+                     reinterpret_cast<const uint8_t*>(text.data()),
+                     static_cast<int64_t>(packed.size()), reinterpret_cast<uint8_t*>(packed.data()))
+          .ValueOrDie();
+  SessionOptions options;
+  options.inputs = {folder.write("e.csv.gz", packed.substr(0, static_cast<size_t>(size)))};
+  options.output = folder / "out";
+  EXPECT_EQ(make_sessions(options).num_events, 3);
+}
+
+TEST(Sessions, SeveralFilesAndFilesWithoutHeader) {
+  Folder folder;
+  SessionOptions options;
+  options.inputs = {folder.write("1.dat", "u|a|1\nu|b|2\n"), folder.write("2.dat", "u|c|1.5\n")};
+  options.table.column_names = {"user", "item", "time"};
+  options.output = folder / "out";
+  options.validation = false;
+  make_sessions(options);
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"), (IntRows{{1, 3, 2}}));
+}
+
+TEST(Sessions, TitlesOfItems) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.names = folder.write("names.tsv", "id\ttitle\nx\tThe X\nq\tNobody\n");
+  const SessionReport report = make_sessions(options);
+  EXPECT_EQ(report.num_named_items, 1);
+  const ItemNames items = ItemNames::load(folder / "out/items.parquet");
+  EXPECT_EQ(items.label(1), "The X");
+  EXPECT_EQ(items.label(2), "y");
+  options.names_key = "title";
+  options.names_value = "id";
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "no item is named in");
+}
+
+TEST(Sessions, RowGroupSizes) {
+  Folder folder;
+  std::string text = "user,item,time\n";
+  for (int user = 0; user < 7; ++user) {
+    for (int t = 0; t < 3; ++t) text += fmt::format("{},{},{}\n", user, t, t);
+  }
+  SessionOptions options;
+  options.inputs = {folder.write("e.csv", text)};
+  options.output = folder / "out";
+  options.row_group_size = 3;
+  make_sessions(options);
+  EXPECT_EQ(data::ParquetFile(folder / "out/train.parquet").group_rows(),
+            (std::vector<int64_t>{3, 3, 1}));
+}
+
+TEST(SessionsErrors, SayWhatIsWrongWithTheInput) {
+  Folder folder;
+  SessionOptions options = options_for(folder / "none.csv", folder);
+  auto message = [&] { return error_of([&] { make_sessions(options); }); };
+  EXPECT_HAS(message(), "none.csv does not exist");
+  options.inputs = {folder.write("empty.csv", "")};
+  EXPECT_HAS(message(), "empty.csv is empty");
+  options.inputs = {folder.write("header.csv", "who,what,when\n")};
+  EXPECT_HAS(message(), "holds no rows");
+  options.inputs = {folder.write("ragged.csv", "who,what,when\na,b,1\na,b\n")};
+  EXPECT_HAS(message(), "ragged.csv: CSV parse error: Row #3: Expected 3 columns, got 2");
+  options.inputs = {folder.write("text.csv", "who,what,when\na,b,noon\n")};
+  EXPECT_HAS(message(), "column 'when', row 2 of");
+  EXPECT_HAS(message(), "text.csv holds 'noon'; expected a number or a timestamp");
+  options.inputs = {folder.write("late.csv", "who,what,when\na,b,\na,b,5\n\na,b,noon\n")};
+  EXPECT_HAS(message(), "row 4 of");
+  options.inputs = {folder.write("mixed.csv", "who,what,when\na,b,2024-01-31\na,b,5\na,b,6\n")};
+  EXPECT_HAS(message(), "row 3 of");
+  EXPECT_HAS(message(), "mixed.csv holds '5'");
+  options.inputs = {folder.write("broken.parquet", "PAR1 and then nothing of use")};
+  EXPECT_HAS(message(), "broken.parquet is cut short");
+  options.inputs = {folder.write("e.zip", "PK")};
+  EXPECT_HAS(message(), "python3 -m zipfile");
+  options.inputs = {folder.write("one.csv", "who,what,when\na,b,1\n")};
+  EXPECT_HAS(message(), "no session has 2 events to train on");
+}
+
+TEST(Sessions, SaysWhichValueMadeANumericFeatureCategorical) {
+  Folder folder;
+  SessionOptions options = options_for(
+      folder.write("a.csv", "who,what,when,p,k\na,x,1,2.5,new\na,y,2,,7\na,x,3,free,old\n"),
+      folder);
+  options.inputs.push_back(folder.write("b.csv", "who,what,when,p,k\na,z,4,1e3,7\na,x,5, 4,old\n"));
+  options.columns.features = parse_features("p,k");
+  const SessionReport report = make_sessions(options);
+  ASSERT_EQ(report.warnings.size(), 1u) << "k is text with a number in it";
+  EXPECT_HAS(report.warnings[0], "feature 'p' became categorical, as row 4 of ");
+  EXPECT_HAS(report.warnings[0], "a.csv holds 'free'; 3 of its 4 values are numbers");
+  options.columns.features = parse_features("p:categorical");
+  EXPECT_TRUE(make_sessions(options).warnings.empty());
+  options.columns.features = parse_features("p:continuous");
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "Row #4");
+}
+
+TEST(SessionsErrors, MissingColumnNamesTheNearest) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.item = "whatt";
+  const std::string message = error_of([&] { make_sessions(options); });
+  EXPECT_HAS(message, "column 'whatt' is missing in");
+  EXPECT_HAS(message, "did you mean 'what'?");
+  EXPECT_HAS(message, "it has who, what, when, stars, kind");
+  EXPECT_HAS(message, "try --item");
+  options.columns.item = "what";
+  options.columns.user = "";
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "try --user COLUMN");
+}
+
+TEST(SessionsErrors, WrongTypes) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.features = parse_features("kind:continuous");
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "invalid value 'new'");
+  const auto file = folder / "lists.parquet";
+  testing::write_parquet(file, {{"who", testing::ints({1})},
+                                {"what", testing::int_lists({{1, 2}})},
+                                {"when", testing::ints({1})}});
+  options.inputs = {file};
+  options.columns.features = {};
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "column 'what' in");
+  options.inputs = {folder.write("inf.csv", "who,what,when,p\na,b,1,-5\na,b,2,1\n")};
+  options.columns.features = parse_features("p:log1p");
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "feature 'p' has the value -5");
+}
+
+TEST(SessionsErrors, ImpossibleOptions) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  auto message = [&] { return error_of<UsageError>([&] { make_sessions(options); }); };
+  options.max_length = 1;
+  EXPECT_HAS(message(), "--max-length is 1; expected at least 2");
+  options.max_length = 5;
+  options.min_length = 6;
+  EXPECT_HAS(message(), "--min-length 6 is above --max-length 5");
+  EXPECT_HAS(error_of<UsageError>([] { parse_features("a:bogus"); }), "--features has 'a:bogus'");
+  EXPECT_HAS(error_of<UsageError>([] { parse_features("a:/0"); }), "--features has 'a:/0'");
+  EXPECT_HAS(error_of<UsageError>([] { parse_features("a,a"); }), "names 'a' twice");
+}
+
+TEST(SessionsErrors, AFailureLeavesTheOldFilesAlone) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  make_sessions(options);
+  const std::string before = read_file(folder / "out/train.parquet");
+  options.names = folder.write("names.csv", "id,title\nq,Nobody\n");
+  EXPECT_NE(error_of([&] { make_sessions(options); }), "");
+  EXPECT_EQ(read_file(folder / "out/train.parquet"), before);
+  options.names.clear();
+  options.output = folder.write("file", "in the way") / "deeper";
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "cannot create folder");
+}
+
+TEST(Sessions, UsersKeepTheirRawIds) {
+  Folder folder;
+  make_sessions(options_for(folder.write("e.csv", kEvents), folder));
+  const auto users = ItemNames::load(folder / "out/users.parquet");
+  ASSERT_EQ(users.size(), 3);
+  EXPECT_EQ(users.raw_id(1), "a");
+  EXPECT_EQ(users.raw_id(2), "b");
+  EXPECT_EQ(users.raw_id(3), "c");
+  EXPECT_EQ(users.count(2), 6);
+}
+
+TEST(Sessions, AnotherRunLeavesNoFileOfTheOneBefore) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.features = parse_features("kind");
+  make_sessions(options);
+  ASSERT_TRUE(std::filesystem::exists(folder / "out/kind.parquet"));
+  folder.write("out/test.parquet", "a person's own");
+  folder.write("out/.train.parquet.host-1-0123abcd.tmp", "of a run that was killed");
+  options.columns.features.clear();
+  make_sessions(options);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/kind.parquet"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/.train.parquet.host-1-0123abcd.tmp"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/test.parquet"));
+
+  // What only has the name of such a file stays.
+  options.columns.features = parse_features("kind");
+  make_sessions(options);
+  testing::write_parquet(folder / "out/kind.parquet", {{"mine", testing::ints({1})}});
+  options.columns.features.clear();
+  make_sessions(options);
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/kind.parquet"));
+}
+
+}  // namespace
+}  // namespace convoy::prepare
