@@ -15,7 +15,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/secret.h"
 #include "convoy/machine/devices.h"
 
 namespace convoy::cli {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "convoy/launch/host_agent.h"
+#include "convoy/launch/hosts/host_agent.h"
 
 namespace convoy::cli {
 

@@ -8,7 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/agent_parts.h"
 #include "convoy/launch/gang.h"
-#include "convoy/launch/network.h"
+#include "convoy/launch/hosts/network.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/signals.h"
 

@@ -1,4 +1,4 @@
-#include "convoy/launch/host_agent.h"
+#include "convoy/launch/hosts/host_agent.h"
 
 #include "convoy/base/json.h"
 #include "tests/launch/agents_testing.h"

@@ -1,4 +1,4 @@
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/secret.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -7,8 +7,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/launch/channel.h"
-#include "convoy/launch/network.h"
+#include "convoy/launch/hosts/channel.h"
+#include "convoy/launch/hosts/network.h"
 
 namespace convoy::launch {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "convoy/launch/agent.h"
-#include "convoy/launch/network.h"
-#include "convoy/launch/rendezvous.h"
+#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/hosts/rendezvous.h"
 
 namespace convoy::launch {
 

@@ -1,4 +1,4 @@
-#include "convoy/launch/network.h"
+#include "convoy/launch/hosts/network.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

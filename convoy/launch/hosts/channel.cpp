@@ -1,4 +1,4 @@
-#include "convoy/launch/channel.h"
+#include "convoy/launch/hosts/channel.h"
 
 #include <sys/socket.h>
 
@@ -9,8 +9,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
-#include "convoy/launch/network.h"
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/hosts/secret.h"
 
 namespace convoy::launch {
 namespace {

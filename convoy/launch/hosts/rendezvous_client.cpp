@@ -1,4 +1,4 @@
-#include "convoy/launch/rendezvous_client.h"
+#include "convoy/launch/hosts/rendezvous_client.h"
 
 #include "convoy/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/secret.h"
 
 #include <dlfcn.h>
 #include <openssl/crypto.h>

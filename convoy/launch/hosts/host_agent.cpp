@@ -1,4 +1,4 @@
-#include "convoy/launch/host_agent.h"
+#include "convoy/launch/hosts/host_agent.h"
 
 #include <poll.h>
 
@@ -12,9 +12,9 @@
 #include "convoy/launch/agent_parts.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/gang.h"
-#include "convoy/launch/rendezvous_client.h"
-#include "convoy/launch/rendezvous_server.h"
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/rendezvous_client.h"
+#include "convoy/launch/hosts/rendezvous_server.h"
+#include "convoy/launch/hosts/secret.h"
 #include "convoy/launch/signals.h"
 
 namespace convoy::launch {

@@ -1,4 +1,4 @@
-#include "convoy/launch/rendezvous_server.h"
+#include "convoy/launch/hosts/rendezvous_server.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,10 +9,10 @@
 #include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/launch/channel.h"
 #include "convoy/launch/error_file.h"
-#include "convoy/launch/network.h"
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/channel.h"
+#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/hosts/secret.h"
 
 namespace convoy::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "convoy/launch/rendezvous.h"
+#include "convoy/launch/hosts/rendezvous.h"
 #include "convoy/launch/spawn.h"
 
 namespace convoy::launch {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "convoy/launch/channel.h"
-#include "convoy/launch/network.h"
-#include "convoy/launch/secret.h"
+#include "convoy/launch/hosts/channel.h"
+#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/hosts/secret.h"
 
 namespace convoy::launch {
 

@@ -1,4 +1,4 @@
-#include "convoy/launch/rendezvous.h"
+#include "convoy/launch/hosts/rendezvous.h"
 
 #include <algorithm>
 #include <tuple>
