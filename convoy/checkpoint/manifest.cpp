@@ -84,13 +84,6 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
   return out;
 }
 
-void Manifest::forget_missing(const std::filesystem::path& folder) {
-  std::erase_if(sums_, [&](const auto& entry) {
-    std::error_code error;
-    return !std::filesystem::exists(folder / entry.first, error);
-  });
-}
-
 std::string Manifest::to_text() const {
   Json files = Json::object();
   for (const auto& [file, sums] : sums_) {

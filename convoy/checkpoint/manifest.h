@@ -26,8 +26,6 @@ class Manifest {
     sums_[file][tensor] = sum;
   }
   void set_bytes(const std::string& file, uint64_t bytes) { bytes_[file] = bytes; }
-  /// Files that are no longer in `folder`.
-  void forget_missing(const std::filesystem::path& folder);
   std::string to_text() const;
 
   bool empty() const { return sums_.empty(); }

@@ -10,7 +10,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/dtypes.h"
-#include "convoy/checkpoint/manifest.h"
 #include "convoy/checkpoint/matching.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
@@ -150,7 +149,7 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   return {found["drawn"], found["skipped"]};
 }
 
-/// Writes files of a folder, each process what it holds of them, and adds them to the manifest.
+/// Writes files of a folder, each process what it holds of them, and enters them into the manifest.
 void write(const fs::path& folder,
            const std::map<std::string, std::vector<formats::TensorInfo>>& files, const State& state,
            const comm::Group& group) {
@@ -201,14 +200,12 @@ void write(const fs::path& folder,
   });
   const auto all = sums.together(group);
   comm::ask_main(group, "finish files", [&] {
-    auto manifest = Manifest::read(folder);
-    for (const auto& [name, plan] : plans) {
-      manifest.set_bytes(name, plan.bytes);
-      for (const auto& [tensor, begin] : plan.begin) manifest.set(name, tensor, all.at(tensor));
-    }
     for (auto& file : finals) file->commit();
-    manifest.forget_missing(folder);
-    write_file(folder / Manifest::kName, manifest.to_text());
+    for (const auto& [name, plan] : plans) {
+      if (manifest == nullptr) break;
+      manifest->set_bytes(name, plan.bytes);
+      for (const auto& [tensor, begin] : plan.begin) manifest->set(name, tensor, all.at(tensor));
+    }
     return Json();
   });
 }
@@ -224,9 +221,9 @@ std::vector<formats::TensorInfo> infos_of(const State& state) {
 }  // namespace
 
 void save_weights(const fs::path& folder, const State& weights, const comm::Group& group,
-                  int64_t max_shard_bytes) {
+                  int64_t max_shard_bytes, Manifest* manifest) {
   const formats::SafetensorsShards shards(infos_of(weights), static_cast<size_t>(max_shard_bytes));
-  write(folder, shards.files, weights, group);
+  write(folder, shards.files, weights, group, manifest);
   comm::ask_main(group, "finish weights", [&] {
     std::set<std::string> written;
     for (const auto& [name, tensors] : shards.files) written.insert(name);
@@ -244,8 +241,10 @@ LoadReport load_weights(const fs::path& path, const State& weights, const comm::
   return read(path, weights, group, layout);
 }
 
-void save_optimizer(const fs::path& path, const State& moments, const comm::Group& group) {
-  write(path.parent_path(), {{path.filename().string(), infos_of(moments)}}, moments, group);
+void save_optimizer(const fs::path& path, const State& moments, const comm::Group& group,
+                    Manifest* manifest) {
+  write(path.parent_path(), {{path.filename().string(), infos_of(moments)}}, moments, group,
+        manifest);
 }
 
 void load_optimizer(const fs::path& path, const State& moments, const comm::Group& group) {

@@ -28,7 +28,7 @@ std::string make_header(const std::vector<TensorInfo>& tensors,
                        tensor.dtype, safetensors_dtype_names());
     }
     if (!safetensors_bytes(tensor.dtype, tensor.shape, bytes)) {
-      fail<UsageError>("formats", "tensor '{}' is too large: {} x [{}]", tensor.name, tensor.dtype,
+      fail<UsageError>("formats", "tensor '{}' cannot be {} x [{}]", tensor.name, tensor.dtype,
                        fmt::join(tensor.shape, ", "));
     }
     if (tensor.name == "__metadata__") {

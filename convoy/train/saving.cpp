@@ -32,10 +32,11 @@ void copy_into(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 /// By all ranks; `folder` is rank 0's to say.
-void Trainer::save_model_files(const fs::path& folder) {
+void Trainer::save_model_files(const fs::path& folder, checkpoint::Manifest* manifest) {
   const auto& group = strategy_->processes();
   // The weights first: a folder with them is known to hold a run.
-  checkpoint::save_weights(folder, strategy_->weights(/*fill=*/false), group);
+  checkpoint::save_weights(folder, strategy_->weights(/*fill=*/false), group,
+                           checkpoint::kMaxShardBytes, manifest);
   comm::ask_main(group, "save model files", [&] {
     if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
     for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
@@ -69,10 +70,12 @@ void Trainer::save_checkpoint() {
                                folder.emplace(final_path);
                                return Json(folder->temporary().string());
                              }).get<std::string>();
-  save_model_files(temporary);
-  checkpoint::save_optimizer(temporary / kOptimizer, strategy_->moments(), group);
+  checkpoint::Manifest manifest;
+  save_model_files(temporary, &manifest);
+  checkpoint::save_optimizer(temporary / kOptimizer, strategy_->moments(), group, &manifest);
   comm::ask_main(group, "finish a checkpoint", [&] {
     write_file(temporary / kState, state_.to_json().dump(2) + "\n");
+    write_file(temporary / checkpoint::Manifest::kName, manifest.to_text());
     folder->commit();
     if (arguments_.save_total_limit) {
       std::vector<fs::path> spare{final_path};
@@ -105,7 +108,7 @@ void Trainer::save_model() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const Doing doing("save model");
-  save_model_files(run);
+  save_model_files(run, nullptr);
   comm::ask_main(strategy_->processes(), "finish the model", [&] {
     write_file(run / kState, state_.to_json().dump(2) + "\n");
     return Json();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convoy/base/folder_lock.h"
+#include "convoy/checkpoint/manifest.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/best_model.h"
 #include "convoy/train/callback.h"
@@ -129,7 +130,7 @@ class Trainer {
   void save_checkpoint();
   void save_model();
   void check_same_model(const std::filesystem::path& checkpoint) const;
-  void save_model_files(const std::filesystem::path& folder);
+  void save_model_files(const std::filesystem::path& folder, checkpoint::Manifest* manifest);
   int64_t peak_device_bytes() const;
   void add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps);
   void warn(const std::string& text);

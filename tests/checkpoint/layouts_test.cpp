@@ -52,8 +52,12 @@ class Layouts : public testing::Test {
   static void save(parallel::Strategy& strategy, const fs::path& folder) {
     if (strategy.processes().rank() == 0) make_folder(folder);
     strategy.processes().barrier("made");
-    save_weights(folder, strategy.weights(/*fill=*/false), strategy.processes(), 3000);
-    save_optimizer(folder / kOptimizer, strategy.moments(), strategy.processes());
+    const auto& group = strategy.processes();
+    Manifest manifest;
+    save_weights(folder, strategy.weights(/*fill=*/false), group, 3000, &manifest);
+    save_optimizer(folder / kOptimizer, strategy.moments(), group, &manifest);
+    if (group.rank() == 0) write_file(folder / Manifest::kName, manifest.to_text());
+    group.barrier("saved");
   }
 
   static void load(parallel::Strategy& strategy, const fs::path& folder) {
