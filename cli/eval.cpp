@@ -30,7 +30,7 @@ int run_eval(const EvalOptions& options) {
   auto job = train::join_job(configured.training.parallel);
   train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job, run.fill);
   trainer.set_scorer(run.scorer);
-  trainer.load_weights(options.folder);
+  tell(*run.notes);
   auto metrics = trainer.evaluate(*data, "eval_");
   if (!job.is_main()) return 0;
   if (options.json) {

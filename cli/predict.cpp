@@ -103,7 +103,6 @@ int run_predict(const PredictOptions& options) {
     if (!options.output.empty()) writer = tasks::open_writer(options.output, names);
   }
   train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job, run.fill);
-  trainer.load_weights(options.folder);
 
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others

@@ -67,6 +67,12 @@ Configured::Configured() : task(tasks::find_task(typed_args())) {
   training.declare(table);
 }
 
+void tell(const std::vector<std::string>& notes) {
+  for (const auto& note : notes) {
+    fmt::print(stderr, "{}\n", wrap(note, note.starts_with("warning: ") ? 9 : 2));
+  }
+}
+
 std::unique_ptr<Configured> read_config(const std::string& file) {
   auto out = std::make_unique<Configured>();
   if (!file.empty()) out->table.read_toml(file);

@@ -35,6 +35,9 @@ struct Configured {
   Configured& operator=(const Configured&) = delete;
 };
 
+/// Prints notes for a person, beside what is asked for: a program may read that.
+void tell(const std::vector<std::string>& notes);
+
 /// Reads the TOML file (if any), applies the overrides that were typed, checks the ranges.
 std::unique_ptr<Configured> read_config(const std::string& file);
 

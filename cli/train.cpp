@@ -33,6 +33,7 @@ int run_train(const TrainOptions& options) {
   auto run = configured->task->prepare();
   run.files.texts["run.toml"] = configured->table.to_kept_toml();
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
+  if (!arguments.output.quiet) tell(*run.notes);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
   trainer.stop_on(launch::note_stop_signals);

@@ -101,15 +101,25 @@ std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::st
                     type->dump(), join(causal_families()));
   }
   auto config = make_causal_config(type->get<std::string>());
-  config->others_ = json;
-  take_fields(config->others_, config->fields(), where);
-  refuse_what_changes_numbers(config->others_, where);
-  for (const auto& [key, value] : config->others_.items()) {
-    const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();
-    if (!known && !kHarmless.contains(key)) config->unknown_.push_back(key);
-  }
-  config->check();
+  config->read(json, where);
   return config;
+}
+
+void CausalConfig::read(const Json& json, const std::string& where) {
+  const auto type = json.is_object() ? json.value("model_type", Json()) : Json();
+  if (type != family()) {
+    fail<FileError>("models", "{} describes a model of type {}; expected {}", where, type.dump(),
+                    family());
+  }
+  others_ = json;
+  unknown_.clear();
+  take_fields(others_, fields(), where);
+  refuse_what_changes_numbers(others_, where);
+  for (const auto& [key, value] : others_.items()) {
+    const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();
+    if (!known && !kHarmless.contains(key)) unknown_.push_back(key);
+  }
+  check();
 }
 
 void CausalConfig::check() const {

@@ -39,6 +39,11 @@ class CausalConfig {
   virtual nn::BlockList make_blocks() const = 0;
   virtual WeightLayout layout() const = 0;
 
+  /// Takes and checks what `config.json` says; keys that it lacks stay as they are. Throws
+  /// FileError or UsageError that name what is wrong: another kind of model, a value of the wrong
+  /// type, a setting that would change numbers and is not known.
+  void read(const Json& json, const std::string& where);
+
   /// Throws UsageError on values that are out of range or do not fit together.
   void check() const;
 
@@ -53,8 +58,6 @@ class CausalConfig {
   virtual void finish(Json& json) const {}
 
  private:
-  friend std::unique_ptr<CausalConfig> read_causal_config(const Json&, const std::string&);
-
   Json others_ = Json::object();
   std::vector<std::string> unknown_;
 };
@@ -65,8 +68,7 @@ const std::vector<std::string>& causal_families();
 /// A family's config with Hugging Face's defaults. Throws UsageError on an unknown family.
 std::unique_ptr<CausalConfig> make_causal_config(const std::string& family);
 
-/// Reads and checks `config.json`. Throws FileError or UsageError that name what is wrong: another
-/// kind of model, a value of the wrong type, a setting that would change numbers and is not known.
+/// The config of the family that `config.json` names, read from it.
 std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::string& where);
 
 /// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.

@@ -24,6 +24,8 @@ struct Run {
   train::ModelFiles files;
   train::MakeScorer scorer;
   train::Trainer::Fill fill;  ///< reads the weights to start from; empty = all are drawn
+  /// What a person should know of the model that was read, in sentences; fill adds to them.
+  std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();
 };
 
 /// A kind of work: what is read, which models there are, how they are judged.

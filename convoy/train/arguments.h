@@ -33,6 +33,10 @@ struct OutputArguments {
   bool quiet = false;
   std::string trace;
   int64_t trace_steps = 3;
+  std::string max_shard_size = "5GB";
+
+  /// max_shard_size in bytes. Throws UsageError.
+  int64_t max_shard_bytes() const;
 };
 
 /// `[train]`: Hugging Face's TrainingArguments by their known names and defaults.

@@ -36,7 +36,7 @@ void Trainer::save_model_files(const fs::path& folder, checkpoint::Manifest* man
   const auto& group = strategy_->processes();
   // The weights first: a folder with them is known to hold a run.
   checkpoint::save_weights(folder, strategy_->weights(/*fill=*/false), group,
-                           checkpoint::kMaxShardBytes, manifest);
+                           arguments_.output.max_shard_bytes(), manifest);
   comm::ask_main(group, "save model files", [&] {
     if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
     for (const auto& [name, text] : files_.texts) write_file(folder / name, text);

@@ -80,6 +80,35 @@ TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
   expect("--block_size");
 }
 
+TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny +
+                "--max_steps 1 --output_dir out --max_shard_size 20KB"),
+            0)
+      << output_;
+  EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors.index.json"));
+  EXPECT_EQ(output_.find("warning"), std::string::npos) << output_;
+  auto config = json("out/config.json");
+  config["tie_word_embeddings"] = false;
+  config["moon_phase"] = config["tide"] = 3;
+  write_file(folder_ / "out/config.json", config.dump());
+  const std::string keys =
+      "warning: out/config.json has keys that mean nothing here, and are written back: "
+      "moon_phase, tide\n";
+  const std::string head = "warning: out holds no lm_head.weight: its values are drawn\n";
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  expect(keys + head);
+  ASSERT_EQ(
+      run("train --model_name_or_path out --data.train text.txt --block_size 16 --max_steps 1 "
+          "--output_dir more"),
+      0)
+      << output_;
+  expect(keys + head);
+  EXPECT_EQ(json("more/config.json").at("tide"), 3);
+  EXPECT_FALSE(json("more/config.json").at("tie_word_embeddings").get<bool>());
+  ASSERT_EQ(run("train --model_name_or_path out --family llama --data.train text.txt"), 1);
+  expect("out/config.json describes a model of type \"gpt2\"; expected llama");
+}
+
 TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   const std::string base = std::string("train") + kGpt2;
   EXPECT_EQ(run("train --family gpt3 --data.train text.txt"), 2);
@@ -97,6 +126,13 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   expect("gives no block");
   EXPECT_EQ(run(base + "--n_head 3" + kTiny), 2);
   expect("n_head");
+  EXPECT_EQ(run(base + kTiny + "--n_embd 100000 --n_layer 4000"), 2);
+  expect("[train] 4,000 layers take 1");
+  expect("the whole model with gradient and AdamW's moments");
+  EXPECT_EQ(run(base + kTiny + "--n_positions 90000000 --n_embd 100000"), 2);
+  expect("[train] 90,000,000 positions take");
+  EXPECT_EQ(run(base + kTiny + "--max_shard_size 5pounds"), 2);
+  expect("max_shard_size = 5pounds; expected a size such as 5GB");
 }
 
 }  // namespace

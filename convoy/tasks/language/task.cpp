@@ -8,6 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/tasks/language/dataset.h"
+#include "convoy/tasks/language/memory.h"
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/trained.h"
 
@@ -48,13 +49,7 @@ void LanguageTask::declare(OptionTable& table) {
 
 void LanguageTask::read_config(const fs::path& folder) {
   const auto path = (folder / "config.json").string();
-  auto read = models::read_causal_config(parse_json(read_file(path), path), path);
-  // The options of the table point into config_, so it stays where it is.
-  auto from = read->fields(), to = config_->fields();
-  for (size_t i = 0; i < to.size(); ++i) {
-    std::visit([&](auto* target) { *target = *std::get<decltype(target)>(from[i].value); },
-               to[i].value);
-  }
+  config_->read(parse_json(read_file(path), path), path);
 }
 
 void LanguageTask::settle(OptionTable& table) {
@@ -157,8 +152,30 @@ Run LanguageTask::make_run() {
   return out;
 }
 
+void LanguageTask::start_from(const fs::path& folder, Run& run) const {
+  if (const auto& unknown = config_->unknown(); !unknown.empty()) {
+    run.notes->push_back(
+        fmt::format("warning: {} has keys that mean nothing here, and are written back: {}",
+                    (folder / "config.json").string(), join(unknown)));
+  }
+  run.fill = [folder, layout = config_->layout(), notes = run.notes](parallel::Replica& replica) {
+    const auto report =
+        checkpoint::load_weights(folder, replica.weights(/*fill=*/true), replica.group(), layout);
+    replica.draw({report.drawn.begin(), report.drawn.end()});
+    if (replica.group().rank() > 0) return;
+    for (const auto& name : report.drawn) {
+      notes->push_back(
+          fmt::format("warning: {} holds no {}: its values are drawn", folder.string(), name));
+    }
+    if (report.skipped.empty()) return;
+    notes->push_back(fmt::format("{}: passed over {} tensors that are no weights, such as {}",
+                                 folder.string(), report.skipped.size(), report.skipped[0]));
+  };
+}
+
 Run LanguageTask::prepare() {
   auto out = make_run();
+  check_memory(*config_);
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
@@ -182,13 +199,7 @@ Run LanguageTask::prepare() {
   for (const auto& input : {data_.train, data_.valid, start_}) {
     if (!input.empty()) out.files.inputs.push_back(input);
   }
-  if (!start_.empty()) {
-    out.fill = [folder = fs::path(start_), layout = config_->layout()](parallel::Replica& replica) {
-      const auto report =
-          checkpoint::load_weights(folder, replica.weights(/*fill=*/true), replica.group(), layout);
-      replica.draw({report.drawn.begin(), report.drawn.end()});
-    };
-  }
+  if (!start_.empty()) start_from(start_, out);
   return out;
 }
 
@@ -198,7 +209,7 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   read_config(folder);
   auto out = make_run();
-  out.fill = [](parallel::Replica&) {};  // what the folder holds comes next
+  start_from(folder, out);
   return out;
 }
 

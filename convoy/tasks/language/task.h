@@ -27,6 +27,8 @@ class LanguageTask : public Task {
  private:
   void read_config(const std::filesystem::path& folder);
   Run make_run();
+  /// Has `run` start with the weights of `folder`, and tells of what does not match.
+  void start_from(const std::filesystem::path& folder, Run& run) const;
   std::optional<text::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,

@@ -1,5 +1,6 @@
 #include "convoy/tasks/session/task.h"
 
+#include "convoy/checkpoint/weights.h"
 #include "convoy/data/dataset.h"
 #include "convoy/prepare/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
@@ -39,7 +40,7 @@ Run SessionTask::prepare() {
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   session_ = open_session_model(folder, arguments_, table);
   auto out = run(nullptr, {});
-  out.fill = [](parallel::Replica&) {};  // what the folder holds comes next
+  out.fill = [folder](parallel::Replica& model) { checkpoint::load_weights(folder, model); };
   return out;
 }
 

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "convoy/models/causal.h"
+
+namespace convoy::tasks {
+
+/// Throws UsageError when training this model does not fit into the machine's memory, before any of
+/// it is taken.
+void check_memory(const models::CausalConfig& config);
+
+}  // namespace convoy::tasks
