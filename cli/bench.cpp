@@ -21,9 +21,14 @@ void add_bench(CLI::App& app, Run& run) {
       ->delimiter(',');
   table->add_option("--output", strategies->output,
                     "folder for strategies.json, strategies.md, strategies.svg and the runs");
+  table->add_flag("--per-device,--per_device", strategies->per_device,
+                  "keep the batch per device, and run ddp over a slow link too: the experiment of "
+                  "Hugging Face's guide to several GPUs");
   table->footer(
       "The total batch and the number of steps are the same for all; each training is a "
       "fresh process with one thread per rank unless --threads says otherwise.\n"
+      "With --per-device each device keeps the batch of the run, so more devices see more samples "
+      "in as many steps.\n"
       "Example:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
       "--output runs/compare\n");
   table->callback(

@@ -12,6 +12,7 @@ struct StrategyBench {
   std::vector<std::string> strategies{"single", "dp", "ddp"};
   std::vector<int> ranks{2};
   std::string output;
+  bool per_device = false;
 };
 
 /// `convoy bench strategies`.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cli/bench.h"
+#include "cli/pace.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
@@ -77,6 +78,15 @@ int bench_step(const StepBench& options) {
   if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
     json["peak_device_memory_bytes"] = gpu->second;
   }
+  std::string near;
+  if (run.flops_per_sample > 0) {
+    const auto pace = measure_pace(run.flops_per_sample, json["samples_per_second"], trainer,
+                                   arguments, int64_t{256} << 20);
+    json["peak_percent"] = pace.peak_percent;
+    json["floor_times"] = pace.floor_times;
+    near = fmt::format(", {:.0f} % of the peak, {:.2f}x the floor", pace.peak_percent,
+                       pace.floor_times);
+  }
   if (options.json) {
     fmt::print("{}\n", json.dump(2));
     return 0;
@@ -84,7 +94,7 @@ int bench_step(const StepBench& options) {
   const double waited = json["comm_wait_percent"];
   fmt::print(
       "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {:.0f} samples/s, {:.0f} "
-      "tokens/s, peak {}{}, waiting for data {:.1f} %, for communication {}\n",
+      "tokens/s, peak {}{}, waiting for data {:.1f} %, for communication {}{}\n",
       job.strategy, job.num_ranks(), job.threads, options.steps,
       json["step_ms_median"].get<double>(), json["samples_per_second"].get<double>(),
       json["tokens_per_second"].get<double>(), human_bytes(json["peak_memory_bytes"].get<double>()),
@@ -92,7 +102,7 @@ int bench_step(const StepBench& options) {
           ? " (GPU " + human_bytes(json["peak_device_memory_bytes"].get<double>()) + ")"
           : "",
       json["data_wait_percent"].get<double>(),
-      std::isfinite(waited) ? fmt::format("{:.1f} %", waited) : "n/a");
+      std::isfinite(waited) ? fmt::format("{:.1f} %", waited) : "n/a", near);
   return 0;
 }
 

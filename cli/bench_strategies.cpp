@@ -24,6 +24,11 @@ namespace fs = std::filesystem;
 struct Trial {
   std::string strategy;
   int ranks = 1;
+  bool slow_link = false;
+
+  std::string name() const {
+    return fmt::format("{}-{}{}", strategy, ranks, slow_link ? "-slow" : "");
+  }
 
   /// Stage of ZeRO.
   int zero() const { return strategy.starts_with("zero") ? strategy.back() - '0' : 0; }
@@ -45,6 +50,9 @@ std::vector<Trial> trials(const StrategyBench& options) {
     for (int ranks : options.ranks) {
       if (ranks < 1) fail<UsageError>("cli", "--ranks has {}; expected at least 1", ranks);
       if (ranks > 1) out.push_back({strategy, ranks});
+      if (ranks > 1 && strategy == "ddp" && options.per_device) {
+        out.push_back({strategy, ranks, /*slow_link=*/true});
+      }
     }
   }
   if (out.empty())
@@ -56,8 +64,9 @@ std::vector<Trial> trials(const StrategyBench& options) {
 std::vector<std::string> command(const Trial& trial, const StrategyBench& options,
                                  const train::TrainingArguments& arguments,
                                  const fs::path& folder) {
+  const int64_t shares = options.per_device ? 1 : trial.ranks;
   const int64_t total = arguments.per_device_train_batch_size;
-  if (total % trial.ranks != 0) {
+  if (total % shares != 0) {
     fail<UsageError>("cli", "a batch of {} does not divide over {} ranks; try {}", total,
                      trial.ranks, (total / trial.ranks + 1) * trial.ranks);
   }
@@ -75,13 +84,16 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   }
   argv.push_back("--output.dir=" + folder.string());
   argv.push_back("--output.overwrite=true");
-  argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / trial.ranks));
+  argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / shares));
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
   argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(
       fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
+  if (trial.slow_link && train::visible_devices(arguments.parallel.device)[0].is_cpu()) {
+    argv.push_back("--parallel.backend=gloo");
+  }
   if (trial.has_processes()) {
     argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
   } else {
@@ -117,6 +129,41 @@ report::StrategyRow result(const Trial& trial, const train::TrainingArguments& a
   return row;
 }
 
+/// As Hugging Face's guide lays it out, with its figures: GPT-2 124M, 4 x 1,024 tokens a device,
+/// two TITAN RTX. What it calls samples per second are steps.
+report::Table per_device_table(const std::vector<std::pair<Trial, Json>>& results) {
+  struct Known {
+    const char* name;
+    const char* runtime;
+    const char* steps;
+  };
+  constexpr Known kGuide[] = {{"dp-2", "110.6 s", "1.808"},
+                              {"ddp-2", "101.9 s", "1.963"},
+                              {"ddp-2-slow", "131.4 s", "1.522"}};
+  report::Table table;
+  table.column("type", report::Align::kLeft).column("fast link", report::Align::kLeft);
+  for (const char* title : {"train_runtime", "steps/s", "samples/s", "epoch",
+                            "the guide's train_runtime", "the guide's steps/s"}) {
+    table.column(title);
+  }
+  for (const auto& [trial, json] : results) {
+    const auto* known = std::find_if(std::begin(kGuide), std::end(kGuide),
+                                     [&](const auto& row) { return trial.name() == row.name; });
+    const bool in_guide = known != std::end(kGuide);
+    const auto number = [&](const char* key) { return json.at(key).get<double>(); };
+    table.row({fmt::format("{}:{}", trial.ranks, trial.strategy),
+               trial.ranks == 1  ? "-"
+               : trial.slow_link ? "no"
+                                 : "yes",
+               fmt::format("{:.1f} s", number("train_runtime")),
+               fmt::format("{:.3f}", number("train_steps_per_second")),
+               fmt::format("{:.2f}", number("train_samples_per_second")),
+               fmt::format("{:.2f}", number("epoch")), in_guide ? known->runtime : "-",
+               in_guide ? known->steps : "-"});
+  }
+  return table;
+}
+
 }  // namespace
 
 int bench_strategies(const StrategyBench& options) {
@@ -126,13 +173,16 @@ int bench_strategies(const StrategyBench& options) {
   const bool keep = !options.output.empty();
   const fs::path output = keep ? fs::path(options.output) : unique_folder("convoy-bench");
   std::vector<report::StrategyRow> rows;
+  std::vector<std::pair<Trial, Json>> results;
   for (const auto& trial : all) {
-    auto name = fmt::format("{}-{}", trial.strategy, trial.ranks);
-    fmt::print("\n== {} on {} {} ({} of {})\n", trial.strategy, trial.ranks,
-               trial.ranks == 1 ? "rank" : "ranks", rows.size() + 1, all.size());
+    auto name = trial.name();
+    fmt::print("\n== {} on {} {}{} ({} of {})\n", trial.strategy, trial.ranks,
+               trial.ranks == 1 ? "rank" : "ranks", trial.slow_link ? " over a slow link" : "",
+               rows.size() + 1, all.size());
     std::fflush(stdout);
     launch::ProcessOptions process;
     process.capture = false;
+    if (trial.slow_link) process.env["NCCL_P2P_DISABLE"] = "1";
     auto done = launch::run_process(command(trial, options, arguments, output / name), process);
     if (!done.ok()) {
       if (!keep) fs::remove_all(output);
@@ -142,10 +192,13 @@ int bench_strategies(const StrategyBench& options) {
                   trial.strategy, trial.ranks, done.exit_code);
     }
     rows.push_back(result(trial, arguments, output / name));
+    const auto path = output / name / "all_results.json";
+    results.emplace_back(trial, parse_json(read_file(path), path.string()));
   }
   report::fill_speedups(rows);
   const auto lines = machine::machine_lines(machine::machine_facts(), {{"torch", TORCH_VERSION}});
-  const auto table = report::strategies_table(rows);
+  const auto table =
+      options.per_device ? per_device_table(results) : report::strategies_table(rows);
   fmt::print("\n");
   for (const auto& line : lines) fmt::print("{}\n", line);
   configured->task->prepare();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/types.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,5 +20,8 @@ int usable_gpus(int num_gpus);
 /// `threads`, then on every GPU: about a second each. `say` hears what is being timed.
 std::vector<machine::Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,
                                          const std::function<void(const std::string&)>& say);
+
+/// Times one device only; at most some `bytes` are taken for each buffer.
+machine::Rate measure_rate(at::Device device, int threads, int64_t bytes);
 
 }  // namespace convoy::cli

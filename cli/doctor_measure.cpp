@@ -73,7 +73,9 @@ double copy_gb_per_second(at::Device device, int64_t bytes) {
   return 2.0 * static_cast<double>(bytes) / seconds * 1e-9;
 }
 
-Rate measure(at::Device device, int threads, int64_t bytes) {
+}  // namespace
+
+Rate measure_rate(at::Device device, int threads, int64_t bytes) {
   Rate rate;
   rate.device = device.str();
   rate.threads = threads;
@@ -83,8 +85,6 @@ Rate measure(at::Device device, int threads, int64_t bytes) {
   return rate;
 }
 
-}  // namespace
-
 std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,
                                 const std::function<void(const std::string&)>& say) {
   const int before = at::get_num_threads();
@@ -93,13 +93,13 @@ std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_byt
   for (const int count : threads > 1 ? std::vector<int>{1, threads} : std::vector<int>{1}) {
     say(fmt::format("timing {} thread{}", count, count == 1 ? "" : "s"));
     at::set_num_threads(count);
-    rates.push_back(measure(at::kCPU, count, bytes));
+    rates.push_back(measure_rate(at::kCPU, count, bytes));
   }
   at::set_num_threads(before);
   for (int i = 0; i < num_gpus; ++i) {
     say(fmt::format("timing GPU {}", i));
     const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(i));
-    rates.push_back(measure(gpu, 0, 4 * kMostCopied));
+    rates.push_back(measure_rate(gpu, 0, 4 * kMostCopied));
   }
   return rates;
 }

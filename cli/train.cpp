@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/pace.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
@@ -36,6 +37,7 @@ int run_train(const TrainOptions& options) {
   if (!arguments.output.quiet) tell(*run.notes);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
+  trainer.set_pace(step_pace(run.flops_per_sample, trainer, arguments));
   trainer.stop_on(launch::note_stop_signals);
   trainer.train();
   if (trainer.stopped_by() != 0) {

@@ -137,6 +137,22 @@ Json CausalConfig::to_json() const {
   return out;
 }
 
+double training_flops(const CausalConfig& config, int64_t length) {
+  const auto blocks = config.make_blocks();
+  double weights = 0;
+  for (size_t b = 1; b < blocks.size(); ++b) {  // the first looks its rows up
+    for (const auto& param : blocks[b]->params()) {
+      const auto& spec = param->spec();
+      if (spec.shape.size() == 2) weights += static_cast<double>(spec.num_elements());
+    }
+  }
+  const auto positions = static_cast<double>(length);
+  const auto layers = static_cast<double>(blocks.size() - 2);
+  // Scores and mixture over the half of the pairs that causality leaves.
+  const double pairs = layers * positions * static_cast<double>(config.attention_width());
+  return 3 * 2 * positions * (weights + pairs);
+}
+
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what) {
   if (!ids.is_cpu() || ids.numel() == 0) return;
   const auto [low, high] = at::aminmax(ids);

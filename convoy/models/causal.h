@@ -34,6 +34,7 @@ class CausalConfig {
   virtual std::string architecture() const = 0;  ///< Hugging Face's class
   virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
   virtual int64_t max_length() const = 0;        ///< positions the model was made for
+  virtual int64_t attention_width() const = 0;   ///< heads times their width
   /// Every key that this family knows, bound to this object.
   virtual Fields fields() = 0;
   virtual nn::BlockList make_blocks() const = 0;
@@ -70,6 +71,10 @@ std::unique_ptr<CausalConfig> make_causal_config(const std::string& family);
 
 /// The config of the family that `config.json` names, read from it.
 std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::string& where);
+
+/// Multiplications and additions of the products that training needs for a row of `length`
+/// positions: forward, and twice as many backward.
+double training_flops(const CausalConfig& config, int64_t length);
 
 /// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what);

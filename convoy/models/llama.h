@@ -35,6 +35,7 @@ class LlamaConfig : public CausalConfig {
   std::string architecture() const override { return "LlamaForCausalLM"; }
   int64_t num_ids() const override { return vocab_size; }
   int64_t max_length() const override { return max_position_embeddings; }
+  int64_t attention_width() const override { return num_attention_heads * head_width(); }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

@@ -23,7 +23,8 @@ struct Run {
   std::shared_ptr<train::Dataset> valid_data;  ///< null when there is none
   train::ModelFiles files;
   train::MakeScorer scorer;
-  train::Trainer::Fill fill;  ///< reads the weights to start from; empty = all are drawn
+  train::Trainer::Fill fill;    ///< reads the weights to start from; empty = all are drawn
+  double flops_per_sample = 0;  ///< of the products that training needs; 0 = not known
   /// What a person should know of the model that was read, in sentences; fill adds to them.
   std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();
 };

@@ -21,6 +21,10 @@ Json LogRecord::to_json() const {
     json["loss_scale"] = loss_scale;
     json["skipped_steps"] = skipped_steps;
   }
+  if (std::isfinite(peak_percent)) {
+    json["peak_percent"] = peak_percent;
+    json["floor_times"] = floor_times;
+  }
   return json;
 }
 

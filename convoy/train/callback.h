@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -48,6 +49,8 @@ struct LogRecord {
   int64_t memory_bytes = 0;      ///< of this process now
   int64_t device_memory_bytes = 0;  ///< most that tensors took on a GPU so far; 0 without one
   double seconds_left = 0;
+  double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known
+  double floor_times = NAN;   ///< time, as multiple of what the step needs at the least
 
   Json to_json() const;
 };

@@ -132,6 +132,9 @@ class Console : public Callback {
         "step {:>{}}/{}  epoch {:5.2f}  loss {:7.4f}  grad {:6.3f}  lr {:.2e}  {:>6.0f} samples/s",
         r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
         r.samples_per_second);
+    if (std::isfinite(r.peak_percent)) {
+      text += fmt::format("  peak {:.0f}%  floor {:.2f}x", r.peak_percent, r.floor_times);
+    }
     if (r.device_memory_bytes > 0) {
       text += fmt::format("  gpu {}", human_bytes(static_cast<double>(r.device_memory_bytes)));
     }

@@ -311,6 +311,11 @@ void Trainer::log(Clock& clock) {
   record.memory_bytes = resident_bytes();
   record.device_memory_bytes = peak_device_bytes();
   clock.fill(record, stream_->wait_seconds());
+  if (pace_ && job_.is_main()) {  // may measure
+    clock.pause();
+    pace_(record);
+    clock.resume();
+  }
   state_.log_history.push_back({{"loss", record.loss},
                                 {"grad_norm", record.grad_norm},
                                 {"learning_rate", record.learning_rate},

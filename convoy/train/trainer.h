@@ -53,6 +53,9 @@ class Trainer {
     callbacks_.push_back(std::move(callback));
   }
 
+  /// Completes log lines: how near the pace comes to what the machine can do.
+  void set_pace(std::function<void(LogRecord&)> pace) { pace_ = std::move(pace); }
+
   /// Returns Hugging Face's train metrics: train_runtime, train_samples_per_second,
   /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics.
   Metrics train();
@@ -152,6 +155,7 @@ class Trainer {
   std::unique_ptr<parallel::Strategy> strategy_;
   ModelFiles files_;
   MakeScorer make_scorer_;
+  std::function<void(LogRecord&)> pace_;
   FolderLock lock_;  // of output.dir, on the main rank
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::unique_ptr<BatchStream> stream_;

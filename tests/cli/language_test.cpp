@@ -80,6 +80,32 @@ TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
   expect("--block_size");
 }
 
+TEST_F(LanguageCommand, BenchmarksTellPeakAndFloorAndLayOutTheGuidesTable) {
+  write_file(folder_ / "run.toml", "[model]\nfamily = \"gpt2\"\n");
+  const std::string options = std::string(kGpt2).substr(15) + kTiny;
+  ASSERT_EQ(shell("$convoy bench step run.toml " + options +
+                  "--steps 3 --warmup 1 --threads 1 --json > step.json"),
+            0)
+      << output_;
+  const auto step = json("step.json");
+  EXPECT_GT(step.at("peak_percent").get<double>(), 0);
+  EXPECT_LT(step.at("peak_percent").get<double>(), 100);
+  EXPECT_GT(step.at("floor_times").get<double>(), 1);
+  ASSERT_EQ(run("bench strategies run.toml --per-device --strategies single,ddp --output bench" +
+                options + "--max_steps 4 --threads 1 --per_device_train_batch_size 4"),
+            0)
+      << output_;
+  expect("| fast link | train_runtime | steps/s | samples/s | epoch |");
+  expect("| 1:single | -");
+  expect("| 2:ddp    | yes");
+  expect("| 2:ddp    | no");
+  expect("101.9 s");
+  expect("131.4 s");
+  // Twice the devices see twice the samples, in as many steps.
+  EXPECT_NEAR(json("bench/ddp-2/all_results.json").at("epoch").get<double>(),
+              2 * json("bench/single-1/all_results.json").at("epoch").get<double>(), 0.02);
+}
+
 TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny +
                 "--max_steps 1 --output_dir out --max_shard_size 20KB"),

@@ -135,6 +135,19 @@ TEST(CausalConfig, FieldsAreOptionsToo) {
   EXPECT_THROW(table.set("hidden_act", "mish", "here"), UsageError);
 }
 
+TEST(CausalConfig, TrainingFlopsCountEveryProduct) {
+  Gpt2Config config;
+  config.vocab_size = 11;
+  config.n_embd = 4;
+  config.n_head = 2;
+  config.n_layer = 3;
+  const double layer = 4 * 12 + 4 * 4 + 2 * 4 * 16, positions = 8;
+  const double attention = 2 * 4 * (positions / 2);  // scores and mixture, over half of the keys
+  EXPECT_EQ(training_flops(config, 8), 6 * positions * (3 * (layer + attention) + 4 * 11));
+  config.tie_word_embeddings = false;
+  EXPECT_EQ(training_flops(config, 8), 6 * positions * (3 * (layer + attention) + 4 * 11));
+}
+
 TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {
   Gpt2Config config;
   config.vocab_size = 11;

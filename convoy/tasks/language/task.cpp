@@ -176,6 +176,7 @@ void LanguageTask::start_from(const fs::path& folder, Run& run) const {
 Run LanguageTask::prepare() {
   auto out = make_run();
   check_memory(*config_);
+  out.flops_per_sample = models::training_flops(*config_, block_size());
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
