@@ -1,7 +1,9 @@
+#include <cmath>
 
 #include "convoy/base/random.h"
 #include "convoy/text/bpe.h"
 #include "convoy/text/parts.h"
+#include "convoy/text/unigram.h"
 #include "convoy/text/word_piece.h"
 
 namespace convoy::text {
@@ -74,10 +76,29 @@ void read_vocabulary(const Part& part, Vocabulary& vocabulary) {
   }
 }
 
+std::unique_ptr<Model> make_unigram(const Part& model, Vocabulary& vocabulary) {
+  model.expect_keys({"type", "unk_id", "vocab", "byte_fallback"});
+  std::vector<UnigramPiece> pieces;
+  for (const Part& element : model["vocab"].elements()) {
+    const Json& pair = element.json();
+    const bool good =
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number() &&
+        std::isfinite(pair[1].get<double>()) && std::ssize(pieces) < Vocabulary::kMaxSize &&
+        vocabulary.add(pair[0].get_ref<const std::string&>(), static_cast<int32_t>(pieces.size()));
+    if (!good) element.refuse("a token that is not there yet, and its score");
+    pieces.push_back({pair[0].get_ref<const std::string&>(), pair[1].get<double>()});
+  }
+  UnigramOptions options;
+  options.unk_id = static_cast<int32_t>(model["unk_id"].number(0, std::ssize(pieces) - 1));
+  options.byte_fallback = model.flag("byte_fallback", false);
+  return std::make_unique<Unigram>(pieces, vocabulary, options, model.where());
+}
+
 void make_model(const Part& model, Parts& parts) {
   // Files of the first years have no "type".
   const std::string type = model.has("type")     ? model.type()
                            : model.has("merges") ? "BPE"
+                           : model.has("unk_id") ? "Unigram"
                                                  : "WordPiece";
   uint64_t& fingerprint = parts.fingerprint;
   for (const auto& [key, value] : model.json().items()) {
@@ -104,8 +125,12 @@ void make_model(const Part& model, Parts& parts) {
       options.max_input_chars_per_word = model["max_input_chars_per_word"].number(0, INT32_MAX);
     }
     parts.model = std::make_unique<WordPiece>(parts.vocabulary, options, model.where());
+  } else if (type == "Unigram") {
+    parts.model = make_unigram(model, parts.vocabulary);
+    fingerprint = hash_combine(fingerprint, hash_of(model["vocab"].json()));
+    parts.special_ids.unk = static_cast<int32_t>(model["unk_id"].number(0, INT32_MAX));
   } else {
-    model["type"].refuse("BPE or WordPiece; try the SentencePiece model of a Unigram tokenizer");
+    model["type"].refuse("BPE, WordPiece or Unigram");
   }
   const Vocabulary& vocabulary = parts.vocabulary;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {

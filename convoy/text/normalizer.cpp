@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "convoy/text/chars_map.h"
+#include "convoy/text/grapheme.h"
 #include "convoy/text/normal_form.h"
 #include "convoy/text/split.h"
 #include "convoy/text/unicode.h"
@@ -127,6 +129,36 @@ void add_strip(const Part& part, Steps& steps) {
   });
 }
 
+/// SentencePiece's map, as `tokenizers` apply it: to what a reader sees as one character, if that
+/// is short, and only its shortest beginning counts; else to each part of it.
+void add_chars_map(const Part& part, Steps& steps) {
+  part.expect_keys({"type", "precompiled_charsmap"});
+  constexpr size_t kShort = 6;  // bytes
+  auto bytes = part["precompiled_charsmap"].base64();
+  if (!CharsMap::is_sound(bytes)) {
+    fail<FileError>("text", "{}.precompiled_charsmap is damaged", part.where());
+  }
+  add_step(steps, [map = CharsMap(std::move(bytes))](std::string_view text, std::string& out) {
+    const auto replaced = [&](std::string_view some) {
+      const auto rule = map.shortest(some.substr(0, some.find('\0')));
+      out += rule.to;
+      return rule.length > 0;
+    };
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = grapheme_end(text, at);
+      if (end - at >= kShort || !replaced(text.substr(at, end - at))) {
+        for (size_t next = at; next < end;) {
+          const size_t begin = next;
+          next_character(text, next);
+          const auto character = text.substr(begin, next - begin);
+          if (!replaced(character)) out += character;
+        }
+      }
+      at = end;
+    }
+  });
+}
+
 void add_steps(const Part& part, Steps& steps) {
   static const std::map<std::string, NormalForm> kForms{{"NFC", NormalForm::C},
                                                         {"NFD", NormalForm::D},
@@ -164,10 +196,12 @@ void add_steps(const Part& part, Steps& steps) {
     add_strip(part, steps);
   } else if (type == "BertNormalizer") {
     add_bert(part, steps);
+  } else if (type == "Precompiled") {
+    add_chars_map(part, steps);
   } else {
     part["type"].refuse(
-        "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Prepend, Replace, Strip or "
-        "BertNormalizer");
+        "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Prepend, Replace, Strip, "
+        "BertNormalizer or Precompiled");
   }
 }
 

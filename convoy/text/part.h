@@ -31,6 +31,8 @@ class Part {
   std::string type() const { return (*this)["type"].text(); }
 
   std::string text() const;
+  /// The bytes that a text holds as base64.
+  std::string base64() const;
   bool flag() const;
   int64_t number(int64_t min, int64_t max) const;
   double fraction() const;

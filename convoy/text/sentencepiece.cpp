@@ -3,7 +3,9 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/text/parts.h"
-#include "convoy/text/sentencepiece_check.h"
+#include "convoy/text/sentencepiece_file.h"
+#include "convoy/text/sentencepiece_normalizer.h"
+#include "convoy/text/unigram.h"
 
 namespace convoy::text {
 namespace {
@@ -27,6 +29,25 @@ class SentencePieceModel : public Model {
   std::shared_ptr<const Processor> processor_;
 };
 
+/// A model of Unigram kind, which the library would cut more slowly and, in Debian's version, with
+/// other pieces where ways are equally likely.
+std::unique_ptr<Model> make_unigram(const SentencePieceFile& file, const Vocabulary& vocabulary,
+                                    int32_t unk_id, const std::string& where) {
+  using Kind = UnigramPiece::Kind;
+  std::vector<UnigramPiece> pieces;
+  for (const auto& piece : file.pieces) {
+    const Kind kind = piece.type == SentencePieceFile::kNormal        ? Kind::Normal
+                      : piece.type == SentencePieceFile::kUserDefined ? Kind::UserDefined
+                                                                      : Kind::Other;
+    pieces.push_back({piece.text, piece.score, kind});
+  }
+  return std::make_unique<Unigram>(
+      pieces, vocabulary,
+      UnigramOptions{
+          .unk_id = unk_id, .byte_fallback = file.byte_fallback, .single_precision = true},
+      where);
+}
+
 std::optional<int32_t> id_or_none(int id) {
   return id < 0 ? std::nullopt : std::optional<int32_t>(id);
 }
@@ -34,7 +55,7 @@ std::optional<int32_t> id_or_none(int id) {
 }  // namespace
 
 Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where, const Part& config) {
-  check_sentencepiece(bytes, where);
+  const SentencePieceFile file = read_sentencepiece(bytes, where);
   const auto processor = std::make_shared<Processor>();
   std::string problem;
   try {
@@ -64,7 +85,12 @@ Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where, c
   if (config.flag("add_eos_token", kind.starts_with("T5Tokenizer")) && ids.eos) {
     parts.frame.behind = {*ids.eos};
   }
-  parts.model = std::make_unique<SentencePieceModel>(processor);
+  if (file.model_type == SentencePieceFile::kUnigram) {
+    parts.model = make_unigram(file, parts.vocabulary, processor->unk_id(), where);
+    parts.normalizers.push_back(std::make_unique<SentencePieceNormalizer>(file));
+  } else {
+    parts.model = std::make_unique<SentencePieceModel>(processor);
+  }
   parts.decode = [processor](std::span<const int32_t> tokens) {
     std::string text;
     const auto decoded = processor->Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);

@@ -127,8 +127,23 @@ TEST(Load, RefusesByName) {
     json[Json::json_pointer(place)] = value;
     return message_of(json);
   };
-  EXPECT_THAT(with("/model/type", "Unigram"),
-              HasSubstr("tokenizer.json: model.type is \"Unigram\""));
+  EXPECT_THAT(with("/model/type", "WordLevel"),
+              HasSubstr("tokenizer.json: model.type is \"WordLevel\"; expected BPE, WordPiece or "
+                        "Unigram"));
+  const auto unigram = [&](const Json& vocabulary, const Json& unk_id) {
+    Json json = tiny();
+    json["model"] = {{"type", "Unigram"}, {"vocab", vocabulary}, {"unk_id", unk_id}};
+    return message_of(json);
+  };
+  EXPECT_THAT(unigram({{"a", -1}, {"a", -2}}, 0), HasSubstr("model.vocab[1] is [\"a\",-2]"));
+  EXPECT_THAT(unigram({{"a", "b"}}, 0), HasSubstr("a token that is not there yet, and its score"));
+  EXPECT_THAT(unigram({{"a", -1}}, 1), HasSubstr("model.unk_id is 1"));
+  EXPECT_THAT(unigram({{"a", -1}}, nullptr), HasSubstr("model.unk_id is null"));
+  EXPECT_THAT(unigram(Json::array(), 0), HasSubstr("model.unk_id is 0"));
+  EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}),
+              HasSubstr("precompiled_charsmap is damaged"));
+  EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}),
+              HasSubstr("expected bytes as base64"));
   EXPECT_THAT(with("/model/dropout", 0.1), HasSubstr("model.dropout is 0.1; expected null"));
   EXPECT_THAT(with("/model/byte_fallback", true), HasSubstr("model.byte_fallback is true"));
   EXPECT_THAT(with("/model/new_thing", 1), HasSubstr("model.new_thing is 1; expected no such key"));

@@ -13,6 +13,7 @@ Needs tokenizers==0.23.3 and sentencepiece==0.2.3. The texts are made by fetch_t
 import json
 import pathlib
 import sys
+import tempfile
 
 import sentencepiece
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
@@ -22,9 +23,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "data" / "tokenizers"
 SCALARS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 MASK = 2**64 - 1
-# Of equally likely ways to cut "---" SentencePiece 0.1 and 0.2 take different ones: the same ids in
-# another order.
-TIES = ("kyoto", "botchan_unigram")
 
 
 def hash_of(numbers, value=0xCBF29CE484222325):
@@ -98,6 +96,7 @@ TEXTS = [
     "\u043f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!", "\u65e5\u672c\u8a9e\u3068\u6f22\u5b57\u3002abc\u6f22",
     "\U0001f600\U0001f469\u200d\U0001f467 \u2764\ufe0f", "\x00\x01\x1b\x7f\ufeff\ufffd\u0085\u00a0\u3000\u2028.",
     "<s>one</s> two<mask>  three <tool>x", "\u2581low\u2581\u2581dogs", "a" * 70 + " " + "xyz" * 50,
+    "cAfa\u0301 A\u0301 e\u0301\u0323 a\u0301\u0301 fu\u0308r\r\nx\r\n\u00bd\u0626\u0654\u0600a\u0301\u00a9\u200d",
     "it's O'Neil's 'tis 'Sure \u2018s '\u017f", "x" * 30 + "\u65e5" * 101,
 ]
 
@@ -140,6 +139,54 @@ def edited(tokenizer, edit):
     content = json.loads(tokenizer.to_str())
     edit(content)
     return Tokenizer.from_str(json.dumps(content))
+
+
+def proto_fields(data):
+    """The fields of a message of Protocol Buffers: (number, value)."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+        value = varint() if size in (0, None) else None
+        size = value if size is None else size
+        yield key >> 3, value if key & 7 == 0 else data[at:at + size]
+        at += size
+
+
+def chars_map_of(model):
+    """precompiled_charsmap of the bytes of a SentencePiece model."""
+    normalizer = next(value for number, value in proto_fields(model) if number == 3)
+    return next((value for number, value in proto_fields(normalizer) if number == 2), b"")
+
+
+def chars_map(rules):
+    with tempfile.TemporaryDirectory() as folder:
+        table = pathlib.Path(folder) / "rules.tsv"
+        table.write_text("".join("\t".join(" ".join(f"{ord(c):X}" for c in text) for text in rule)
+                                 + "\n" for rule in rules))
+        (pathlib.Path(folder) / "text").write_text("\n".join(LEARNT))
+        sentencepiece.SentencePieceTrainer.train(
+            input=f"{folder}/text", model_prefix=f"{folder}/m", vocab_size=200, minloglevel=2,
+            normalization_rule_tsv=str(table), hard_vocab_limit=False)
+        return chars_map_of((pathlib.Path(folder) / "m.model").read_bytes())
+
+
+def unigram(trained_on=(), **parts):
+    trainer = trainers.UnigramTrainer(vocab_size=160, show_progress=False, unk_token="<unk>",
+                                      special_tokens=["<pad>", "</s>", "<unk>", *trained_on])
+    return trained(models.Unigram(), trainer, **parts)
 
 
 def small_tokenizers():
@@ -201,6 +248,25 @@ def small_tokenizers():
     made["prefix"] = bpe(150, unk="<unk>", prefix="##",
                          pre_tokenizer=pre_tokenizers.BertPreTokenizer())
     made["no_unk"] = bpe(100, pre_tokenizer=pre_tokenizers.WhitespaceSplit())
+    rules = [("a\u0301", "\u00e1"), ("e\u0301", "\u00e9"), ("A", "a"), ("\u3000", " "), ("\t", " "),
+             ("\n", " "), ("\r", " "), ("\r\n", " "), ("\u200d", ""), ("\ufb01", "fi"),
+             ("\u00bd", "1\u20442"), ("\u0626", "\u064a\u0654"), ("\x1b", "")]
+    t5 = unigram(normalizer=normalizers.Sequence([normalizers.Precompiled(chars_map(rules)),
+                                                  normalizers.Replace(Regex(" {2,}"), " ")]),
+                 pre_tokenizer=pre_tokenizers.Metaspace(), decoder=decoders.Metaspace(),
+                 post_processor=processors.TemplateProcessing(
+                     single="$A </s>", special_tokens=[("</s>", 1)]))
+    made["t5"] = t5
+    made["unigram_words"] = unigram(pre_tokenizer=pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]))
+
+    def fall_back(content):
+        content["model"]["byte_fallback"] = True
+
+    made["unigram_bytes"] = edited(
+        unigram([f"<0x{byte:02X}>" for byte in range(256)], pre_tokenizer=pre_tokenizers.Metaspace(),
+                decoder=decoders.Sequence([decoders.Replace("\u2581", " "),
+                                           decoders.ByteFallback(), decoders.Fuse()])), fall_back)
     for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next",
                      "contiguous"):
         made[f"split_{behavior}"] = words(Regex(r"[\s\p{P}]"), behavior)
@@ -251,16 +317,26 @@ def encoder_of(folder):
     return lambda text: tokenizer.encode(text).ids
 
 
+def tokenizer_of(model):
+    """The Tokenizer that does as a SentencePiece model, as transformers makes T5's."""
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    vocabulary = [(pieces.id_to_piece(i), pieces.get_score(i)) for i in range(len(pieces))]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=pieces.unk_id()))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(chars_map_of(model)),
+                                                 normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return tokenizer
+
+
 def large():
     out = {}
     names = sorted(path.parent.name for path in DATA.glob("*/*")
                    if path.name in ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model"))
-    for name in names:
-        if name == "tiktoken":
-            continue
-        encode = encoder_of(DATA / name)
-        if name in TIES:
-            encode = lambda text, encode=encode: sorted(encode(text))
+    encoders = {name: encoder_of(DATA / name) for name in names if name != "tiktoken"}
+    for name in ("kyoto", "botchan_unigram"):
+        tokenizer = tokenizer_of((DATA / name / "tokenizer.model").read_bytes())
+        encoders[name + "_json"] = lambda text, t=tokenizer: t.encode(text).ids
+    for name, encode in encoders.items():
         out[name] = {}
         for text in sorted((DATA / "texts").iterdir()):
             units = list(units_of(text.read_bytes().decode("utf-8", "replace")))
