@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# dev_stamp.sh DEV: wheels that are installed after a build make ./dev configure again.
+# dev_stamp.sh DEV: wheels that are installed after a build make ./dev configure again; what it names is there.
 set -euo pipefail
-eval "$(sed -n '/^nvidia_wheels()/,/^}/p; /^configure()/,/^}/p' "$1")"
+eval "$(sed -n '/^nvidia_wheels()/,/^}/p; /^configure()/,/^}/p
+  /^torch_free_rooms()/p; /^sanitized_targets()/,/^}/p' "$1")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 PRESET=release SITE=$work/site BUILD=$work/build
@@ -24,3 +25,9 @@ expect 3 'after crt came'
 expect 3 'with nothing new'
 listed=$("$1" bench)
 grep -q 'benchmarks/quality.sh' <<<"$listed" || { echo "./dev bench lists nothing: $listed" && exit 1; }
+cd "$(dirname "$1")"
+fuzzers=$(sanitized_targets | tr ' ' '\n' | sed -n 's/^fuzz_//p')
+[[ $fuzzers ]] || { echo 'no fuzzer is for the sanitizers' && exit 1; }
+for fuzzer in $fuzzers; do
+  [[ -e tests/fuzz/${fuzzer}_fuzz.cpp ]] || { echo "there is no fuzz_$fuzzer for the sanitizers" && exit 1; }
+done
