@@ -26,7 +26,7 @@ mkdir -p "$work"/{deb,wheel,all,kit/usr/lib,kit/usr/share,kit/site/pyarrow}
 
 # --- Debian packages: headers, CMake's package files, the libraries that are linked --------------------------
 # Those of ./dev that are libraries, without what only benchmarks need, and the libraries themselves.
-packages=(libgmock-dev)
+packages=()
 for package in $DEV_PACKAGES; do
   if [[ $package == *-dev && $package != libbenchmark-dev ]]; then packages+=("$package"); fi
 done
