@@ -4,11 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cli/memory_watch.h"
 #include "cli/program.h"
+#include "cli/tell_once.h"
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
@@ -67,9 +70,13 @@ std::string no_more_threads() {
                                         : "";
   const bool noted = launch::write_error_file(environment, kind, message, missing, code);
   std::fflush(stdout);
-  // A person's mistake is the same on all ranks: their launcher says it once.
-  if (!noted || code != kUsage || environment.source != "convoy launch") {
-    fmt::print(stderr, "convoy: error{}: {}\n", who, message);
+  const auto line = fmt::format("convoy: error{}: {}", who, message);
+  // A person's mistake is the same on all ranks: their launcher's report says it once.
+  const bool mistake = code == kUsage || std::string_view(kind) == "FileError";
+  if (!mistake || environment.world_size == 1) {
+    fmt::print(stderr, "{}\n", line);
+  } else if (!noted || environment.source != "convoy launch") {
+    cli::tell_once(message, line, environment);
   }
   std::fflush(stderr);
   std::_Exit(code);
@@ -170,6 +177,7 @@ int main(int argc, char** argv) {
   int code = kFailed;
   if (const char* file = std::getenv("CONVOY_STATUS_FILE")) publish_activity_to_file(file);
   try {
+    cli::watch_memory();
     code = run(argc, argv);
     if (code == kOk) check_output();
   } catch (const UsageError& error) {

@@ -66,6 +66,7 @@ std::string consequence(const RankReport& rank, const RankReport& culprit) {
 std::string advice(const RankReport& rank) {
   switch (rank.end == RankEnd::kFailed ? rank.signal : 0) {
     case SIGKILL:
+      if (rank.out_of_memory) return "a smaller batch, shorter rows, bf16, or fewer ranks";
       return "perhaps the machine ran out of memory (see `dmesg`): a smaller batch or fewer ranks; "
              "or "
              "somebody killed it";
@@ -117,6 +118,12 @@ std::string RankReport::reason() const {
                        suspended ? "was suspended by a signal (SIGSTOP or the like)" : "was stuck");
   }
   if (end == RankEnd::kSucceeded) return "ended without an error while others waited for it";
+  if (out_of_memory) {
+    return fmt::format(
+        "was ended by {} while the kernel had no memory left and ended processes; it held {} at "
+        "most",
+        signal_name(signal), human_bytes(static_cast<double>(peak_bytes)));
+  }
   if (signal != 0) return fmt::format("was ended by {}", signal_name(signal));
   return fmt::format("ended with exit code {}", exit_code);
 }

@@ -32,6 +32,8 @@ struct RankReport {
   double end_time = 0;             ///< seconds since 1970
   std::optional<RankError> error;  ///< what it said itself
   Activity activity;               ///< what it was doing when it failed or was told to stop
+  int64_t peak_bytes = 0;          ///< the most memory it held
+  bool out_of_memory = false;      ///< SIGKILL, and the kernel killed for want of memory meanwhile
   bool suspended = false;          ///< it stood still then: SIGSTOP, Ctrl-Z, a debugger
   bool early = false;         ///< it failed, or gave its reason, before the ranks were told to stop
   std::filesystem::path log;  ///< its error output, or empty

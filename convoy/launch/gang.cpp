@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,7 +154,10 @@ void Gang::collect_ended() {
   for (Rank& rank : ranks_) {
     if (!rank.alive) continue;
     int status = W_EXITCODE(1, 0);  // should nobody know
-    if (::waitpid(rank.process.warden, &status, WNOHANG) != 0) end_rank(rank, status);
+    rusage usage{};  // the warden's counts its program's
+    if (::wait4(rank.process.warden, &status, WNOHANG, &usage) == 0) continue;
+    rank.report.peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024;
+    end_rank(rank, status);
   }
 }
 
@@ -196,6 +200,8 @@ void Gang::end_rank(Rank& rank, int status) {
     report.end = by_itself ? RankEnd::kFailed : RankEnd::kStopped;
   }
   report.early = report.end == RankEnd::kFailed;
+  report.out_of_memory = report.early && report.signal == SIGKILL && memory_kills_before_ &&
+                         report::memory_kills() > memory_kills_before_;
 }
 
 void Gang::interrupt(int signal) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "convoy/launch/agent.h"
@@ -11,6 +12,7 @@
 #include "convoy/launch/place.h"
 #include "convoy/launch/rank_output.h"
 #include "convoy/launch/speaker.h"
+#include "convoy/report/memory.h"
 
 namespace convoy::launch {
 
@@ -69,6 +71,7 @@ class Gang {
   const LaunchOptions& options_;
   Speaker& speaker_;
   const Place place_;
+  const std::optional<int64_t> memory_kills_before_ = report::memory_kills();
   std::filesystem::path error_dir_;
   std::filesystem::path log_dir_;
   Guardian guardian_;

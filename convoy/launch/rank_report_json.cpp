@@ -42,6 +42,8 @@ Json to_json(const RankReport& rank) {
           {"missing", said.missing},
           {"step", rank.activity.step},
           {"operation", rank.activity.operation},
+          {"peak_bytes", rank.peak_bytes},
+          {"out_of_memory", rank.out_of_memory},
           {"suspended", rank.suspended},
           {"early", rank.early},
           {"log", rank.log.empty() ? Json() : Json(rank.log.string())},
@@ -68,6 +70,8 @@ RankReport rank_report_from_json(const Json& json) {
   }
   json.at("step").get_to(out.activity.step);
   json.at("operation").get_to(out.activity.operation);
+  json.at("peak_bytes").get_to(out.peak_bytes);
+  json.at("out_of_memory").get_to(out.out_of_memory);
   json.at("suspended").get_to(out.suspended);
   json.at("early").get_to(out.early);
   if (json.at("log").is_string()) out.log = json.at("log").get<std::string>();

@@ -1,7 +1,10 @@
 #include "convoy/machine/memory.h"
 
+#include <algorithm>
+
 #include "convoy/base/text.h"
 #include "convoy/machine/machine.h"
+#include "convoy/machine/system_files.h"
 
 namespace convoy::machine {
 
@@ -20,6 +23,20 @@ MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, cons
 
 MemoryLimit memory_limit() {
   return memory_limit(machine_facts().memory_bytes, read_cgroup(), read_limits());
+}
+
+int64_t available_memory(const std::filesystem::path& root) {
+  const auto bytes = [&](const char* key) {
+    return leading_number(value_in(root / "proc/meminfo", key, ':'), 0) * 1024;
+  };
+  const int64_t machine = bytes("MemAvailable") + bytes("SwapFree");
+  const int64_t group = read_cgroup(root).memory_left;
+  return machine > 0 && group > 0 ? std::min(machine, group) : std::max(machine, group);
+}
+
+std::optional<int64_t> memory_kills(const std::filesystem::path& root) {
+  const int64_t kills = leading_number(value_in(root / "proc/vmstat", "oom_kill", ' '), -1);
+  return kills < 0 ? std::nullopt : std::optional(kills);
 }
 
 }  // namespace convoy::machine

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "convoy/machine/cgroup.h"
@@ -19,5 +21,13 @@ MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, cons
 
 /// The same of this process.
 MemoryLimit memory_limit();
+
+/// What this process can still take before the kernel ends a process for it: of the machine, swap
+/// included, and of its control group. 0 = unknown.
+int64_t available_memory(const std::filesystem::path& root = "/");
+
+/// How many processes the kernel ended since it started because memory was short; none where it
+/// does not tell.
+std::optional<int64_t> memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace convoy::machine

@@ -6,7 +6,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
-#include "convoy/machine/host.h"
 #include "convoy/machine/memory.h"
 #include "convoy/train/callback.h"
 
@@ -18,6 +17,18 @@ constexpr double kTrained = 4 * sizeof(float);  // weights, gradient and AdamW's
 // Measured: what an instruction takes, and a micro-batch's rows.
 constexpr double kInstructionBytes = 120;
 constexpr double kMicroBatchBytes = 1e3;
+
+constexpr const char* kTry =
+    "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
+    "max_length, fewer ranks, or bf16";
+
+std::string human(int64_t bytes) {
+  return human_bytes(static_cast<double>(bytes));
+}
+
+std::string for_each_of(int ranks) {
+  return ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "";
+}
 
 }  // namespace
 
@@ -35,46 +46,53 @@ void check_memory(const std::vector<MemoryPart>& parts) {
                    "try {}",
                    largest.what, human_bytes(largest.parameters * sizeof(float)),
                    human_bytes(parameters * kTrained),
-                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text,
+                   for_each_of(ranks), limit.text,
                    largest.advice);
 }
 
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,
-                                    const TrainingArguments& arguments) {
-  return [factory = std::move(factory), steps = arguments.gradient_accumulation_steps] {
+                                    const TrainingArguments& arguments, int ranks) {
+  return [factory = std::move(factory), steps = arguments.gradient_accumulation_steps, ranks] {
     auto blocks = factory();
     const auto limit = machine::memory_limit();
     // Forward, backward and accumulation of each block.
     const double bytes =
-        static_cast<double>(steps) *
+        static_cast<double>(steps) * ranks *
         (kMicroBatchBytes + 3 * kInstructionBytes * static_cast<double>(blocks.size()));
     if (limit.bytes > 0 && bytes > static_cast<double>(limit.bytes)) {
       fail<UsageError>("train",
                        "gradient_accumulation_steps = {}: a step of so many micro-batches takes "
-                       "{} before any number is computed, but {}; try a smaller one",
-                       steps, human_bytes(bytes), limit.text);
+                       "{}{} before any number is computed, but {}; try a smaller one",
+                       steps, human_bytes(bytes / ranks), for_each_of(ranks), limit.text);
     }
     return blocks;
   };
 }
 
+std::string little_memory(int64_t needed, int64_t available) {
+  const auto environment = launch::detect_environment();
+  return fmt::format(
+      "[memory] {} holds {} and takes {} more, but {} are left on this host: the kernel may end it "
+      "without another word; {}",
+      environment.world_size > 1
+          ? fmt::format("rank {} of {}", environment.rank, environment.world_size)
+          : "this process",
+      human(resident_bytes()), human(needed), human(available), kTry);
+}
+
 std::string out_of_memory(const std::string& details) {
-  constexpr const char* kTry =
-      "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
-      "max_length, fewer ranks, or bf16";
   constexpr std::string_view kAsked = "tried to allocate ";  // of the host's allocator
   const auto at = details.find(kAsked);
   if (at == std::string::npos && !details.empty()) {
     return fmt::format("[memory] the device has no memory left; {}; torch says: {}", kTry, details);
   }
-  const auto human = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   const int64_t asked =
       at == std::string::npos ? 0 : std::atoll(details.c_str() + at + kAsked.size());
   return fmt::format(
       "[memory] there is no memory left{}; this process holds {}, {}, and {} are free on this "
       "host; {}",
       asked > 0 ? fmt::format(" for {} more", human(asked)) : "", human(resident_bytes()),
-      machine::memory_limit().text, human(machine::read_host().available_bytes), kTry);
+      machine::memory_limit().text, human(machine::available_memory()), kTry);
 }
 
 }  // namespace convoy::train

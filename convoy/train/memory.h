@@ -22,9 +22,12 @@ struct MemoryPart {
 void check_memory(const std::vector<MemoryPart>& parts);
 
 /// `factory`, refusing (UsageError) what it makes when a step of so many micro-batches does not
-/// fit.
+/// fit for each of `ranks` on this host.
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,
-                                    const TrainingArguments& arguments);
+                                    const TrainingArguments& arguments, int ranks);
+
+/// What to tell before more memory is taken than is left.
+std::string little_memory(int64_t needed, int64_t available);
 
 /// What to tell when memory ran out; `details`: what torch says, or "".
 std::string out_of_memory(const std::string& details);

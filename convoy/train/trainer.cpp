@@ -82,7 +82,9 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
   options.fill = std::move(fill);
   if (!from.empty()) options.fill = [](parallel::Replica&) {};  // the checkpoint holds everything
-  factory = check_memory(std::move(factory), arguments_);
+  factory = check_memory(
+      std::move(factory), arguments_,
+      std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size())));
   strategy_ = job_.strategy == "dp" ? parallel::make_thread_strategy(
                                           factory, job_.devices, options, job_.threads,
                                           std::chrono::seconds(arguments_.parallel.timeout))
@@ -410,13 +412,14 @@ Metrics Trainer::train() {
   trace_ = Trace(arguments_.output.trace, job_.environment.rank, job_.environment.world_size,
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
-  if (listen_) stop_signal_ = &listen_();
+  stop_signal_ = nullptr;
   clock.start();
   while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);
     auto cells = next_cells();
     while (cells && !ended()) {
       train_step(std::move(*cells), clock);
+      if (listen_ && stop_signal_ == nullptr) stop_signal_ = &listen_();
       const bool more = state_.global_step < state_.max_steps;
       tell_operation("data");
       if (more) cells = next_cells();

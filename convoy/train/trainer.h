@@ -62,7 +62,7 @@ class Trainer {
 
   /// When what `listen` returns becomes other than 0 on any rank, all end train() after the same
   /// step, with a checkpoint unless save_strategy is "no". `listen` (launch::note_stop_signals) is
-  /// called right before the first step: until then there is nothing to save or to wait for.
+  /// called right after the first step: until then there is nothing to save or to wait for.
   void stop_on(std::function<const std::atomic<int>&()> listen) { listen_ = std::move(listen); }
   /// The signal that ended train() early, or 0.
   int stopped_by() const { return stopped_by_; }

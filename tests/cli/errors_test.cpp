@@ -65,6 +65,20 @@ TEST_F(Errors, AMistakeIsToldOnceForAllRanks) {
   once("unknown option --learning_rat");
   EXPECT_EQ(run("train" + kTiny + "--max_steps 4 --n_head 3 --nproc 3"), 2) << output_;
   once("does not divide into n_head = 3 heads");
+  EXPECT_EQ(run("train" + kTiny + "--data.train nothere.parquet --nproc 3"), 1) << output_;
+  once("nothere.parquet");
+  // Of ranks that others started the first to come tells it, and who has something else to say.
+  const auto by_hand = [&](const std::string& more) {
+    EXPECT_EQ(shell("export WORLD_SIZE=3; for RANK in 0 1 2; do export RANK; $convoy train" +
+                    kTiny + more + " & done; wait"),
+              0);
+  };
+  by_hand("--learning_rat 1");
+  once("unknown option --learning_rat");
+  by_hand("--data.train nothere.parquet");
+  once("nothere.parquet");
+  by_hand("--learning_rat$RANK 1");
+  for (const char* rank : {"0", "1", "2"}) once(std::string("unknown option --learning_rat") + rank);
 }
 
 TEST_F(Errors, UnknownOptions) {

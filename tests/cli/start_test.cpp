@@ -82,6 +82,17 @@ TEST_F(Start, SettingUpObeysSignals) {
       << output_;
 }
 
+TEST_F(Start, ALongFirstStepObeysSignals) {
+  // Nothing is there to save until it is done.
+  for (const std::string way : {"train", "launch -n 2 train"}) {
+    EXPECT_EQ(shell("CONVOY_FAULT=slow@0:forward:1 timeout --preserve-status -k 40 -s TERM 5 "
+                    "$convoy " +
+                    way + kTiny + "--max_steps 2 --output_dir out"),
+              143)
+        << output_;
+  }
+}
+
 TEST_F(Start, NprocContradictsALauncher) {
   const auto refused = [&](const std::string& words, const std::string& part) {
     EXPECT_EQ(shell(words), 2) << output_;

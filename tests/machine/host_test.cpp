@@ -154,6 +154,26 @@ TEST_F(MadeUpMachine, ControlGroupsOfVersionOneInAContainer) {
   EXPECT_EQ(limits.memory_bytes, 0);
 }
 
+TEST_F(MadeUpMachine, WhatIsLeftOfTheMemory) {
+  EXPECT_EQ(available_memory(root_), 0) << "unknown";
+  EXPECT_FALSE(memory_kills(root_).has_value());
+  file("proc/meminfo", "MemTotal: 900 kB\nMemAvailable: 300 kB\nSwapFree: 50 kB\n");
+  file("proc/vmstat", "oom_kill_of_others 9\noom_kill 3\n");
+  EXPECT_EQ(available_memory(root_), 350 << 10);
+  EXPECT_EQ(memory_kills(root_), 3);
+  file("proc/self/cgroup", "4:memory:/\n0::/job");
+  file("sys/fs/cgroup/memory/memory.limit_in_bytes", "400000");
+  file("sys/fs/cgroup/memory/memory.usage_in_bytes", "300000");
+  file("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 20000\n");
+  EXPECT_EQ(available_memory(root_), 120000);
+  file("sys/fs/cgroup/unified/job/memory.max", "500000");
+  file("sys/fs/cgroup/unified/job/memory.current", "600000");
+  file("sys/fs/cgroup/unified/job/memory.stat", "inactive_file 140000\n");
+  EXPECT_EQ(available_memory(root_), 40000);
+  file("sys/fs/cgroup/unified/job/memory.stat", "inactive_file 0\n");
+  EXPECT_EQ(available_memory(root_), 1) << "nothing, but known";
+}
+
 TEST_F(MadeUpMachine, GpusAndTheWaysBetweenThem) {
   file(
       "proc/driver/nvidia/version",

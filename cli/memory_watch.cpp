@@ -1,0 +1,77 @@
+#include "cli/memory_watch.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+
+#include "convoy/base/text.h"
+#include "convoy/report/host.h"
+#include "convoy/report/memory.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/memory.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr size_t kLarge = 1 << 20;  // smaller tensors are not counted
+constexpr int64_t kStep = 64 << 20;
+
+c10::Allocator* below = nullptr;
+int64_t most = 0;  // that this process can have
+std::atomic<int64_t> held{0};
+std::atomic<int64_t> next_look{0};
+std::atomic<bool> warned{false};
+
+int64_t large_bytes(void* memory) {
+  const size_t bytes = memory == nullptr ? 0 : ::malloc_usable_size(memory);
+  return bytes < kLarge ? 0 : static_cast<int64_t>(bytes);
+}
+
+void release(void* memory) {
+  held -= large_bytes(memory);
+  below->raw_deleter()(memory);
+}
+
+/// The kernel hands memory out when it is first written, so much of `now` may be still to come.
+void look(int64_t bytes, int64_t now) {
+  next_look = now + kStep;
+  const int64_t available = report::available_memory();
+  const int64_t needed = std::max(bytes, now - train::resident_bytes());
+  if (available == 0 || needed + kStep < available || warned.exchange(true)) return;
+  fmt::print(stderr, "{}\n", wrap("warning: " + train::little_memory(needed, available), 9));
+}
+
+class Watching final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    auto data = below->allocate(bytes);
+    if (!data.compare_exchange_deleter(below->raw_deleter(), &release)) return data;
+    const int64_t large = large_bytes(data.get());
+    if (large == 0) return data;
+    const int64_t now = held += large;
+    TORCH_CHECK(most == 0 || now <= most, "not enough memory: you tried to allocate ", bytes,
+                " bytes");
+    if (now > next_look) look(large, now);
+    return data;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+void watch_memory() {
+  static Watching watching;
+  below = c10::GetCPUAllocator();
+  const int64_t limit = report::memory_limit().bytes;
+  most = limit > 0 ? limit + report::read_host().swap_bytes : 0;
+  c10::SetCPUAllocator(&watching);
+}
+
+}  // namespace convoy::cli
