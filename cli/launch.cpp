@@ -1,5 +1,7 @@
 #include "cli/launch.h"
 
+#include <stdio_ext.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -84,7 +86,9 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
 
 void print(std::FILE* stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
-  std::fflush(stream);
+  if (std::fflush(stream) == 0 && std::ferror(stream) == 0) return;
+  ::__fpurge(stream);  // who listened is gone: no reason for the job to fail
+  std::clearerr(stream);
 }
 
 /// A job for each host is seldom what was meant.

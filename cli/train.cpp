@@ -1,3 +1,4 @@
+#include <csignal>
 #include <memory>
 
 #include "cli/commands.h"
@@ -29,6 +30,7 @@ int run_train(const TrainOptions& options) {
   }
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result
   const auto& arguments = configured->training;
   auto job = train::join_job(arguments.parallel);
   auto run = configured->task->prepare();

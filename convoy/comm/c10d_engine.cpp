@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/within.h"
 
 namespace convoy::comm {
 
@@ -160,6 +161,7 @@ class C10dEngine : public Engine {
   template <class Start>
   std::shared_ptr<Work> start(const Call& call, Start start) {
     try {
+      const NoBrokenPipes none;
       return std::make_shared<C10dWork>(start(), call.label, others_);
     } catch (const std::exception& error) {
       rethrow(call.label, error, others_);

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <c10/util/Logging.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -11,14 +14,39 @@
 #include <type_traits>
 #include <utility>
 
-// What tames c10d while the ranks meet.
+// What tames c10d, above all while the ranks meet.
 namespace convoy::comm {
+
+/// While one lives this thread, and for ever those that it starts, may write to who is gone: that
+/// is an error of the write, and no signal that ends the process before it can say so.
+class NoBrokenPipes {
+ public:
+  NoBrokenPipes() {
+    ::sigemptyset(&signal_);
+    ::sigaddset(&signal_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoBrokenPipes() {
+    if (::sigismember(&before_, SIGPIPE) == 1) return;
+    const timespec at_once{};
+    ::sigtimedwait(&signal_, nullptr, &at_once);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipes(const NoBrokenPipes&) = delete;
+  NoBrokenPipes& operator=(const NoBrokenPipes&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+};
 
 /// What `make` returns, or nothing when it takes longer than `limit`: for waits in code of others
 /// that know no timeout. It runs on a thread of its own, which is left behind when it is late.
 template <class Make>
 std::optional<std::invoke_result_t<Make>> within(std::chrono::milliseconds limit, Make make) {
-  std::packaged_task<std::invoke_result_t<Make>()> task(std::move(make));
+  std::packaged_task<std::invoke_result_t<Make>()> task([make = std::move(make)]() mutable {
+    const NoBrokenPipes none;
+    return make();
+  });
   auto made = task.get_future();
   std::thread(std::move(task)).detach();
   if (made.wait_for(limit) != std::future_status::ready) return std::nullopt;

@@ -1,6 +1,8 @@
 #include "convoy/launch/speaker.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
 
 namespace convoy::launch {
 namespace {
@@ -57,6 +59,10 @@ void Speaker::add(size_t bytes, std::function<void()> run) {
 }
 
 void Speaker::work() {
+  sigset_t broken_pipe;  // who listens may leave; the ranks go on
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return closing_ || !tasks_.empty(); });

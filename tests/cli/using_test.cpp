@@ -66,6 +66,19 @@ TEST_F(Using, LinesFitAndSomethingMovesOnATerminal) {
   }
 }
 
+TEST_F(Using, ATrainingWhoseReaderLeavesGoesOn) {
+  make_sessions();
+  for (const char* way : {"train", "launch -n 2 train", "launch -n 2 --log-dir logs train"}) {
+    EXPECT_EQ(shell("($convoy " + std::string(way) + kTiny +
+                    "--max_steps 40 --output_dir out --overwrite_output_dir; echo $? > code) | "
+                    "true"),
+              0);
+    EXPECT_EQ(read_file(folder_ / "code"), "0\n") << way << output_;
+    EXPECT_EQ(json("out/trainer_state.json")["global_step"], 40);
+    fs::remove_all(folder_ / "out");
+  }
+}
+
 TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
   write_events(400);
   const auto readme = read_file(fs::path(CONVOY_SOURCE_DIR) / "README.md");

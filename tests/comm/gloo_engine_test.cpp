@@ -2,10 +2,18 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/connect.h"
+#include "convoy/comm/within.h"
 #include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {
@@ -31,6 +39,43 @@ TEST(GlooEngine, Collectives) {
       EXPECT_GT(group.traffic().bytes, 0);
     });
   }
+}
+
+/// How many threads of this process take no SIGPIPE.
+int threads_without_sigpipe() {
+  int count = 0;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      count += (std::stoull(line.substr(7), nullptr, 16) >> (SIGPIPE - 1) & 1) != 0;
+    }
+  }
+  return count;
+}
+
+TEST(GlooEngine, WritingToARankThatIsGoneIsNoSignal) {
+  MeetingPoint point;
+  point.port = free_port();
+  point.size = 2;
+  const int before = threads_without_sigpipe();
+  run_threads(2, [&](int rank) {
+    auto mine = point;
+    mine.rank = rank;
+    const auto group = connect(mine, "gloo", at::kCPU);
+    // Each rank's threads that wait for sockets and that carry out collectives.
+    EXPECT_GE(threads_without_sigpipe(), before + 3) << rank;
+    group.barrier("before anybody leaves");
+  });
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  {
+    const NoBrokenPipes none;
+    EXPECT_EQ(::write(ends[1], "", 1), -1);
+    EXPECT_EQ(errno, EPIPE);
+  }
+  ::close(ends[1]);  // and no signal ends the test
 }
 
 TEST(GlooEngine, AMissingRankEndsTheWaitWithTheLabel) {
