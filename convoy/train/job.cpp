@@ -1,8 +1,10 @@
 #include "convoy/train/job.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <cstdlib>
+#include <future>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -25,6 +27,23 @@ int threads_per_rank(int64_t asked, int ranks_on_host) {
   }
   int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::max(1, cores / std::max(1, ranks_on_host));
+}
+
+/// libgomp ends the program when it cannot start a thread; this throws std::system_error.
+void start_threads(int count) {
+  std::promise<void> all_here;
+  {
+    std::vector<std::jthread> threads;
+    try {
+      const auto wait = all_here.get_future().share();
+      for (int i = 1; i < count; ++i) threads.emplace_back([wait] { wait.wait(); });
+    } catch (...) {
+      all_here.set_value();
+      throw;
+    }
+    all_here.set_value();
+  }
+  at::parallel_for(0, count, 1, [](int64_t, int64_t) {});  // and has them from here on
 }
 
 std::string launch_hint(size_t ranks) {
@@ -178,7 +197,10 @@ Job join_job(const ParallelArguments& arguments) {
         "there is a GPU, but the CPU is used: {}; --device cpu says that it is meant", why_no_gpu));
   }
   at::set_num_threads(job.threads);
+  start_threads(job.threads);
   comm::use_device(job.devices[0]);
+  // Its attention makes a plan for every shape, of which batches have many, and has failed on masks.
+  if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
   const auto& env = job.environment;
   if (env.world_size > 1) {
     const auto point = meeting_point(job, arguments);

@@ -40,6 +40,13 @@ TEST_F(Messages, TooManyThreadsOrProcesses) {
   expect("parallel.threads = 100000 is out of range; expected between 0 and 1024");
   EXPECT_EQ(as_nobody("ulimit -u 1; $convoy " + train_), 1);
   expect("cannot start another thread or process: the system allows no more, ulimit -u = 1; try");
+  for (const char* processes : {"1", "2", "3"}) {  // libgomp ends the program in words of its own
+    EXPECT_EQ(as_nobody("ulimit -u " + std::string(processes) + "; $convoy " + train_ +
+                        "--threads 8"),
+              1);
+    expect("the system allows no more, ulimit -u = " + std::string(processes) + "; try");
+    EXPECT_EQ(output_.find("libgomp"), std::string::npos) << output_;
+  }
 }
 
 TEST_F(Messages, NoPermissionIsNoFullDisk) {
