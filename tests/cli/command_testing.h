@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -20,7 +21,10 @@ namespace fs = std::filesystem;
 /// Runs the program as a person would, in a private folder.
 class CommandTest : public ::testing::Test {
  protected:
-  void SetUp() override { folder_ = unique_folder("convoy-test"); }
+  void SetUp() override {
+    std::signal(SIGINT, SIG_DFL);  // a test in the background has it ignored
+    folder_ = unique_folder("convoy-test");
+  }
   void TearDown() override { fs::remove_all(folder_); }
 
   /// Runs shell words in the folder; $convoy is the program. output_ gets stdout and stderr.

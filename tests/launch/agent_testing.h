@@ -70,6 +70,7 @@ inline pid_t agent_in_a_child(
     LaunchOptions options, const std::string& script, const std::function<void()>& before = [] {}) {
   const pid_t child = ::fork();
   if (child == 0) {
+    ::signal(SIGINT, SIG_DFL);  // a test in the background has it ignored
     before();
     options.say = nullptr;
     options.on_failure = nullptr;

@@ -41,6 +41,7 @@ class Agents : public ::testing::Test {
     const pid_t child = ::fork();
     if (child > 0) agents_[name] = child;
     if (child != 0) return;
+    ::signal(SIGINT, SIG_DFL);  // a test in the background has it ignored
     ::setenv("CONVOY_TOKEN", token_.c_str(), 1);
     LaunchOptions options;
     options.num_ranks = 2;
