@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# All tables of docs/performance.md and docs/quality.md in one sitting, as Markdown; about two hours, in which nothing else
+# should run on the machine.
+#   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
+#   T4REC_PYTHON=... has transformers4rec; without it, or without Open MPI, those tables are left out and named
+#   PARTs: strategies sessions gpt2 transformers4rec collectives ranks start quality
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PYTHON=${1:?usage: benchmarks/sitting.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
+parts=("${@:3}")
+((${#parts[@]})) || parts=(strategies sessions gpt2 transformers4rec collectives ranks start quality)
+source benchmarks/common.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=()
+
+# Prints a section when its command succeeds.
+section() { # TITLE COMMAND...
+  local title=$1 begin=$SECONDS
+  shift
+  printf '%s ...\n' "$title" >&2
+  if "$@" >"$work/table" 2>"$work/errors"; then
+    printf '\n## %s\n\n`%s`, %s:\n\n' "$title" "${*//$PYTHON/PYTHON}" "$(date +%F\ %R)"
+    cat "$work/table"
+  else
+    failed+=("$title")
+    tail -n 3 "$work/errors" >&2
+  fi
+  printf '%s: %d s\n' "$title" $((SECONDS - begin)) >&2
+}
+
+demo() {
+  ./dev demo >"$work/demo" 2>&1 || { tail -n 5 "$work/demo" >&2 && return 1; }
+  cat runs/demo/strategies.md
+}
+
+version() { "$PYTHON" -c "import $1; print($1.__version__)" 2>/dev/null || echo missing; }
+printf '# One sitting\n\n%s; %s, %d cores, %d GiB; %s; %s.\n' "$(date +%F)" \
+  "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+  $(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) >> 20)) \
+  "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" "$($convoy --version)"
+printf 'Peers: torch %s, transformers %s. One thread per rank; medians of %d rounds in turns.\n' "$(version torch)" \
+  "$(version transformers)" "$ROUNDS"
+for part in "${parts[@]}"; do
+  case $part in
+    strategies) section 'Strategies on MovieLens-100K' demo ;;
+    sessions) section 'Beside PyTorch and Hugging Face' benchmarks/session_speed.sh "$PYTHON" "$ROUNDS" ;;
+    gpt2) section 'GPT-2 124M beside Hugging Face' benchmarks/gpt2_speed.sh "$PYTHON" "$ROUNDS" ;;
+    transformers4rec)
+      section "Beside Transformers4Rec's own Trainer" benchmarks/transformers4rec_speed.sh \
+        "${T4REC_PYTHON:-no-T4REC_PYTHON}" "$ROUNDS"
+      ;;
+    collectives) section 'Collectives' benchmarks/collectives.sh "$ROUNDS" ;;
+    ranks) section 'DistributedDataParallel over shared memory' benchmarks/ranks_speed.sh "$ROUNDS" ;;
+    start) section 'Start and loader' benchmarks/start_speed.sh "$ROUNDS" ;;
+    quality) section 'Quality' benchmarks/quality.sh ;;
+    *) failed+=("no such part: $part") ;;
+  esac
+done
+((${#failed[@]} == 0)) || { printf '\nNot measured: %s.\n' "$(IFS=';' && echo "${failed[*]}")" && exit 1; }
