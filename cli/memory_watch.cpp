@@ -39,7 +39,7 @@ void release(void* memory) {
 /// The kernel hands memory out when it is first written, so much of `now` may be still to come.
 void look(int64_t bytes, int64_t now) {
   next_look = now + kStep;
-  const int64_t available = report::available_memory();
+  const int64_t available = machine::available_memory();
   const int64_t needed = std::max(bytes, now - train::resident_bytes());
   if (available == 0 || needed + kStep < available || warned.exchange(true)) return;
   fmt::print(stderr, "{}\n", wrap("warning: " + train::little_memory(needed, available), 9));
@@ -69,8 +69,8 @@ class Watching final : public c10::Allocator {
 void watch_memory() {
   static Watching watching;
   below = c10::GetCPUAllocator();
-  const int64_t limit = report::memory_limit().bytes;
-  most = limit > 0 ? limit + report::read_host().swap_bytes : 0;
+  const int64_t limit = machine::memory_limit().bytes;
+  most = limit > 0 ? limit + machine::read_host().swap_bytes : 0;
   c10::SetCPUAllocator(&watching);
 }
 

@@ -201,7 +201,7 @@ void Gang::end_rank(Rank& rank, int status) {
   }
   report.early = report.end == RankEnd::kFailed;
   report.out_of_memory = report.early && report.signal == SIGKILL && memory_kills_before_ &&
-                         report::memory_kills() > memory_kills_before_;
+                         machine::memory_kills() > memory_kills_before_;
 }
 
 void Gang::interrupt(int signal) {

@@ -71,7 +71,7 @@ class Gang {
   const LaunchOptions& options_;
   Speaker& speaker_;
   const Place place_;
-  const std::optional<int64_t> memory_kills_before_ = report::memory_kills();
+  const std::optional<int64_t> memory_kills_before_ = machine::memory_kills();
   std::filesystem::path error_dir_;
   std::filesystem::path log_dir_;
   Guardian guardian_;
