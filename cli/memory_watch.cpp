@@ -9,8 +9,8 @@
 #include <cstdio>
 
 #include "convoy/base/text.h"
-#include "convoy/report/host.h"
-#include "convoy/report/memory.h"
+#include "convoy/machine/host.h"
+#include "convoy/machine/memory.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/memory.h"
 

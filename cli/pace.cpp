@@ -16,7 +16,7 @@ namespace {
 constexpr double kAdamBytes = 28, kAdamBytesBf16 = 34;
 constexpr double kPatience = 20;  // seconds of training before it is measured beside them
 
-Pace pace_of(const Rate& rate, double flops_per_sample, double samples_per_second,
+Pace pace_of(const machine::Rate& rate, double flops_per_sample, double samples_per_second,
              train::Trainer& trainer, const train::TrainingArguments& arguments) {
   const bool half = arguments.bf16 || arguments.fp16;
   const double peak = (half ? rate.bf16_gflops : rate.fp32_gflops) * 1e9;
@@ -24,14 +24,14 @@ Pace pace_of(const Rate& rate, double flops_per_sample, double samples_per_secon
   const auto samples = static_cast<double>(arguments.per_device_train_batch_size *
                                            arguments.gradient_accumulation_steps);
   const auto parameters =
-      static_cast<double>(trainer.strategy().main().arena().num_trainable_parameters());
+      static_cast<double>(trainer.strategy().replica().arena().num_trainable_parameters());
   const double floor =
       samples * flops_per_sample / peak +
       parameters * (half ? kAdamBytesBf16 : kAdamBytes) / (rate.copy_gb_per_second * 1e9);
   return {100 * each * flops_per_sample / peak, samples / each / floor};
 }
 
-Rate rate_of(const train::Job& job, int64_t bytes) {
+machine::Rate rate_of(const train::Job& job, int64_t bytes) {
   return measure_rate(job.devices.at(0), job.threads, bytes);
 }
 
@@ -47,7 +47,7 @@ std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train:
                                                  const train::TrainingArguments& arguments) {
   if (flops_per_sample <= 0 || arguments.output.quiet) return {};
   return [=, &trainer, began = std::chrono::steady_clock::now(),
-          rate = std::optional<Rate>()](train::LogRecord& record) mutable {
+          rate = std::optional<machine::Rate>()](train::LogRecord& record) mutable {
     if (!rate && seconds_since(began) < kPatience) return;
     // The peak of the memory is the training's, not the measurement's.
     constexpr int64_t kLeast = 16 << 20, kMost = 256 << 20;

@@ -22,6 +22,7 @@ void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
       std::vector<int64_t> list;  // tensor, first element, elements
       for (size_t t = 0; t < state.size(); ++t) {
         for (const auto& piece : state[t].pieces) {
+          if (!piece.owned) continue;
           list.insert(list.end(), {static_cast<int64_t>(t), piece.begin, piece.values.numel()});
         }
       }
@@ -30,6 +31,7 @@ void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
       if (!list.empty()) group.start_send(at::tensor(list, at::kLong), 0, kLabel).wait();
       for (const auto& tensor : state) {
         for (const auto& piece : tensor.pieces) {
+          if (!piece.owned) continue;
           group.start_send(piece.values.to(at::kCPU).contiguous(), 0, kLabel).wait();
         }
       }

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "convoy/checkpoint/manifest.h"
 #include "convoy/comm/group.h"
 #include "convoy/models/causal.h"
 #include "convoy/parallel/state.h"
@@ -21,11 +20,9 @@ inline constexpr int64_t kMaxShardBytes = 5'000'000'000;
 
 /// Writes every parameter, fp32, and every buffer by its global name into `folder`, as Hugging
 /// Face's tools read and lay it out: model.safetensors, or above `max_shard_bytes` shards. All
-/// processes of `group` write what they hold; the files do not tell who wrote what. Rank 0 enters
-/// the files into `manifest`.
+/// processes of `group` write what they hold; the files do not tell who wrote what.
 void save_weights(const std::filesystem::path& folder, const parallel::State& weights,
-                  const comm::Group& group, int64_t max_shard_bytes = kMaxShardBytes,
-                  Manifest* manifest = nullptr);
+                  const comm::Group& group, int64_t max_shard_bytes = kMaxShardBytes);
 
 /// Reads what `weights` lists, in any real dtype, from a folder or a file. Names may lack the
 /// layout's prefix; the head may be missing, and then is to be drawn, or be there beside the table
@@ -35,9 +32,7 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
 LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
                         const comm::Group& group, const models::WeightLayout& layout = {});
 
-/// The same for AdamW's moments, in one file.
-void save_optimizer(const std::filesystem::path& path, const parallel::State& moments,
-                    const comm::Group& group, Manifest* manifest = nullptr);
+/// The same for AdamW's moments, of one file.
 void load_optimizer(const std::filesystem::path& path, const parallel::State& moments,
                     const comm::Group& group);
 

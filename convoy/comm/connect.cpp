@@ -1,5 +1,7 @@
 #include "convoy/comm/connect.h"
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include <algorithm>
 #include <chrono>
 
@@ -79,6 +81,23 @@ Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& 
               const std::string& backend, at::Device device) {
   check_backend(backend, device);
   return meet(point, store, backend, device, Clock::now() + point.timeout);
+}
+
+Connector::Connector(const MeetingPoint& point, const std::string& backend, at::Device device)
+    : point_(point), backend_(backend), device_(device), end_(Clock::now() + point.timeout) {
+  check_backend(backend, device);
+  store_ = open_store(point);
+}
+
+Group Connector::connect(const std::vector<int>& ranks, const std::string& name) const {
+  if (ranks.size() == 1) return {};
+  auto point = point_;
+  point.size = static_cast<int>(ranks.size());
+  point.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), point_.rank) - ranks.begin());
+  point.names.clear();
+  for (const int rank : ranks) point.names.push_back(point_.name(rank));
+  auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  return meet(point, store, backend_, device_, end_);
 }
 
 }  // namespace convoy::comm

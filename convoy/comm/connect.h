@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "convoy/comm/group.h"
 #include "convoy/comm/store.h"
@@ -21,5 +23,23 @@ Group connect(const MeetingPoint& point, const std::string& backend, at::Device 
 /// The same through a store that is open already; each group needs a prefix of its own.
 Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
               const std::string& backend, at::Device device);
+
+/// Makes groups of some of a job's ranks.
+class Connector {
+ public:
+  /// Opens the store where all ranks meet.
+  Connector(const MeetingPoint& point, const std::string& backend, at::Device device);
+
+  /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
+  /// name that no other group has.
+  Group connect(const std::vector<int>& ranks, const std::string& name) const;
+
+ private:
+  MeetingPoint point_;
+  std::string backend_;
+  at::Device device_;
+  std::chrono::steady_clock::time_point end_;
+  c10::intrusive_ptr<c10d::Store> store_;
+};
 
 }  // namespace convoy::comm

@@ -82,7 +82,7 @@ void SafetensorsPieces::create(const std::filesystem::path& path, const Safetens
   const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(plan.bytes));
   ::close(fd);
   if (error != 0 && error != EINVAL && error != EOPNOTSUPP) {
-    fail<FileError>("formats", "cannot write the {} bytes of {}: {}", plan.bytes, path.string(),
+    fail<FileError>("formats", "cannot write {} ({} bytes): {}", path.string(), plan.bytes,
                     write_trouble(error));
   }
   SafetensorsPieces(path).write(0, plan.head.data(), plan.head.size());

@@ -12,7 +12,7 @@
 #include "convoy/launch/place.h"
 #include "convoy/launch/rank_output.h"
 #include "convoy/launch/speaker.h"
-#include "convoy/report/memory.h"
+#include "convoy/machine/memory.h"
 
 namespace convoy::launch {
 

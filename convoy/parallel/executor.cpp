@@ -59,14 +59,14 @@ struct Executor::Pass {
   bool spoilt = false;      // by an injected fault
 };
 
-Executor::Executor(nn::BlockList blocks, Arena& arena, comm::Group group,
+Executor::Executor(nn::BlockList blocks, Arena& arena, DataGroups groups,
                    at::ScalarType compute_dtype, const schedule::StepOptions& options)
     : blocks_(std::move(blocks)),
       arena_(arena),
-      group_(std::move(group)),
+      groups_(std::move(groups)),
       compute_dtype_(compute_dtype),
-      gradients_(arena, group_, options.reduce_each),
-      update_(arena, group_, compute_dtype == at::kHalf),
+      gradients_(arena, groups_, options.reduce_each),
+      update_(arena, groups_, compute_dtype == at::kHalf),
       gathers_(arena.layout().buckets().size()) {}
 
 StepResult Executor::run(const schedule::Program& program,
@@ -177,7 +177,7 @@ void Executor::gather(Pass& pass, int64_t bucket) {
     auto& handle = gathers_[static_cast<size_t>(bucket)];
     std::exchange(handle, {}).wait();
     // Threads that write into the same memory need only know when all are done.
-    if (layout.options().shares_weights) return group_.barrier(label);
+    if (layout.options().shares_weights) return groups_.shard.barrier(label);
     const auto part = arena_.part(bucket);
     const auto begin = layout.buckets()[static_cast<size_t>(bucket)].all.begin;
     const bool slices = layout.in_slices(schedule::Kind::Weights);
@@ -185,7 +185,7 @@ void Executor::gather(Pass& pass, int64_t bucket) {
     auto out = arena_.bucket_weights(bucket);
     auto own = out.narrow(0, part.begin - begin, part.length());
     if (slices) own.copy_(arena_.weights(bucket, part));
-    handle = group_.start_all_gather(out, own, label);
+    handle = groups_.shard.start_all_gather(out, own, label);
   });
 }
 
@@ -217,7 +217,7 @@ void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
   const auto fault = fault_at(phase);
   if (fault == Fault::kMismatch) {
     auto extra = at::zeros({1});
-    group_.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
+    groups_.all.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
   }
   if (fault != Fault::kNan) return;
   at::NoGradGuard no_grad;
@@ -236,25 +236,25 @@ void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
 }
 
 void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
-  std::string who = fmt::format("on rank {}", group_.rank());
+  std::string who = fmt::format("on rank {}", groups_.all.rank());
   // The ranks' own gradients are summed away by now: compute them again.
-  if (group_.size() > 1) {
+  if (groups_.all.size() > 1) {
     Pass again{pass.micro_batches, pass.input};
     prepare(again, program);
     gradients_.begin_step();
-    auto spoilt = at::zeros({group_.size()}, at::kLong);
+    auto spoilt = at::zeros({groups_.all.size()}, at::kLong);
     for (const auto& i : program) {
       if (i.op == Op::ReduceLoss) break;
       inject_fault(again, i);
       if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
-        if (!gradients_.finite(i.bucket)) spoilt[group_.rank()] = 1;
+        if (!gradients_.finite(i.bucket)) spoilt[groups_.all.rank()] = 1;
       } else {
         execute(again, i);
       }
     }
-    group_.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");
+    groups_.all.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");
     std::vector<int64_t> ranks;
-    for (int64_t r = 0; r < group_.size(); ++r) {
+    for (int64_t r = 0; r < groups_.all.size(); ++r) {
       if (spoilt[r].item<int64_t>() != 0) ranks.push_back(r);
     }
     who = ranks.empty() ? "although that of each rank is"

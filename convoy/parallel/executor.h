@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "convoy/comm/group.h"
 #include "convoy/nn/block.h"
 #include "convoy/parallel/arena.h"
 #include "convoy/parallel/gradients.h"
@@ -27,7 +26,7 @@ MicroBatch to_device(MicroBatch batch, at::Device device);
 /// executor carries the gradients from block to block.
 class Executor {
  public:
-  Executor(nn::BlockList blocks, Arena& arena, comm::Group group, at::ScalarType compute_dtype,
+  Executor(nn::BlockList blocks, Arena& arena, DataGroups groups, at::ScalarType compute_dtype,
            const schedule::StepOptions& options);
 
   /// Runs a step. Throws NumericError naming step and rank when a loss or the norm is not finite,
@@ -66,7 +65,7 @@ class Executor {
 
   nn::BlockList blocks_;
   Arena& arena_;
-  comm::Group group_;
+  DataGroups groups_;
   at::ScalarType compute_dtype_;
   Gradients gradients_;
   Update update_;

@@ -15,9 +15,9 @@ constexpr size_t kFlights = 2;
 
 }  // namespace
 
-Gradients::Gradients(Arena& arena, comm::Group group, bool reduce_each)
+Gradients::Gradients(Arena& arena, DataGroups groups, bool reduce_each)
     : arena_(arena),
-      group_(std::move(group)),
+      groups_(std::move(groups)),
       reduce_each_(reduce_each && in_slices()),
       pool_(arena.grads().defined() ? arena.grads().options() : at::TensorOptions()),
       scratch_pool_(pool_),
@@ -26,7 +26,7 @@ Gradients::Gradients(Arena& arena, comm::Group group, bool reduce_each)
       bound_(arena.units().size(), -1) {}
 
 void Gradients::begin_step() {
-  wait();  // after an error there may be some
+  while (!flights_.empty()) land();  // after an error there may be some
   for (size_t b = 0; b < buckets_.size(); ++b) drop(static_cast<int64_t>(b));
   std::fill(bound_.begin(), bound_.end(), -1);
 }
@@ -81,9 +81,9 @@ void Gradients::accumulate(int64_t unit, int64_t micro_batch) {
 }
 
 void Gradients::reduce(int64_t bucket) {
-  if (group_.size() == 1) return;
-  flights_.push_back({group_.start_all_reduce(whole(bucket), comm::ReduceOp::Sum,
-                                              fmt::format("reduce bucket {}", bucket)),
+  if (groups_.all.size() == 1) return;
+  flights_.push_back({groups_.all.start_all_reduce(whole(bucket), comm::ReduceOp::Sum,
+                                                   fmt::format("reduce bucket {}", bucket)),
                       {}});
 }
 
@@ -91,9 +91,9 @@ void Gradients::reduce_scatter(int64_t bucket, int64_t micro_batch) {
   auto in = whole(bucket);
   auto own = arena_.grads(bucket, arena_.part(bucket));
   const auto op = reduce_each_ && micro_batch > 0 ? comm::ReduceOp::Add : comm::ReduceOp::Sum;
-  flights_.push_back(
-      {group_.start_reduce_scatter(own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
-       std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
+  flights_.push_back({groups_.shard.start_reduce_scatter(
+                          own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
+                      std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
   while (in_slices() && flights_.size() > kFlights) land();
 }
 
@@ -107,6 +107,17 @@ void Gradients::land() {
 
 void Gradients::wait() {
   while (!flights_.empty()) land();
+  if (groups_.replicas.size() > 1) sum_over_copies();
+}
+
+void Gradients::sum_over_copies() {
+  std::vector<comm::Group::Handle> handles;
+  for (int64_t bucket = 0; bucket < arena_.layout().num_buckets(); ++bucket) {
+    handles.push_back(groups_.replicas.start_all_reduce(
+        arena_.grads(bucket, arena_.part(bucket)), comm::ReduceOp::Sum,
+        fmt::format("reduce part of bucket {} over copies", bucket)));
+  }
+  for (auto& handle : handles) handle.wait();
 }
 
 void Gradients::drop(int64_t bucket) {

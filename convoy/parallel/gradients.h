@@ -3,8 +3,8 @@
 #include <deque>
 #include <vector>
 
-#include "convoy/comm/group.h"
 #include "convoy/parallel/arena.h"
+#include "convoy/parallel/data_groups.h"
 #include "convoy/schedule/program.h"
 
 namespace convoy::parallel {
@@ -17,7 +17,7 @@ namespace convoy::parallel {
 class Gradients {
  public:
   /// `reduce_each`: gradients kept in slices are reduced after every micro-batch.
-  Gradients(Arena& arena, comm::Group group, bool reduce_each);
+  Gradients(Arena& arena, DataGroups groups, bool reduce_each);
 
   void begin_step();
   /// Says where the gradient of `unit` goes for this micro-batch; once is enough.
@@ -29,7 +29,7 @@ class Gradients {
   void reduce_scatter(int64_t bucket, int64_t micro_batch);
   /// In place of the sum: whether this rank's own gradient is finite.
   bool finite(int64_t bucket);
-  /// Waits for the sums under way.
+  /// Waits for the sums under way, and sums up over the copies of the state.
   void wait();
 
   /// Elements of the buckets that are whole for a while.
@@ -45,10 +45,11 @@ class Gradients {
   at::Tensor whole(int64_t bucket);
   at::Tensor place_of(int64_t unit);
   void land();
+  void sum_over_copies();
   void drop(int64_t bucket);
 
   Arena& arena_;
-  comm::Group group_;
+  DataGroups groups_;
   bool reduce_each_;
   Pool pool_, scratch_pool_;
   std::vector<at::Tensor> buckets_;  // [bucket] memory while it is not reduced

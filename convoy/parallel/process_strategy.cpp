@@ -7,8 +7,8 @@ namespace {
 
 class ProcessStrategy : public Strategy {
  public:
-  ProcessStrategy(const ModelFactory& factory, comm::Group group, const ReplicaOptions& options)
-      : replica_(factory(), std::move(group), options) {
+  ProcessStrategy(const ModelFactory& factory, DataGroups groups, const ReplicaOptions& options)
+      : replica_(factory(), std::move(groups), options) {
     replica_.start();
   }
 
@@ -25,7 +25,7 @@ class ProcessStrategy : public Strategy {
     return {replica_.forward(batches.at(0), mode)};
   }
 
-  State weights(bool fill) override { return replica_.weights(fill); }
+  State weights() override { return replica_.weights(); }
   State moments() override { return replica_.moments(); }
   void share(bool moments) override { replica_.share(moments); }
   void draw(const std::set<std::string>& names) override { replica_.draw(names); }
@@ -39,9 +39,9 @@ class ProcessStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, comm::Group group,
+std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, DataGroups groups,
                                                 const ReplicaOptions& options) {
-  return std::make_unique<ProcessStrategy>(factory, std::move(group), options);
+  return std::make_unique<ProcessStrategy>(factory, std::move(groups), options);
 }
 
 }  // namespace convoy::parallel

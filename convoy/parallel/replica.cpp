@@ -10,10 +10,10 @@ namespace convoy::parallel {
 
 using schedule::Kind;
 
-Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& options,
+Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& options,
                  bool shares_weights, Replica* lender)
     : blocks_(std::move(blocks)),
-      group_(std::move(group)),
+      groups_(std::move(groups)),
       options_(options),
       arena_(blocks_, arena_options(shares_weights),
              lender == nullptr ? nullptr : &lender->arena_) {
@@ -22,7 +22,7 @@ Replica::Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& 
   forward_program_ = schedule::forward_program(arena_.layout(), step);
   schedule::check(program_, arena_.layout(), step);
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
-  executor_ = std::make_unique<Executor>(blocks_, arena_, group_, options.compute_dtype, step);
+  executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype, step);
 }
 
 void Replica::start() {
@@ -40,9 +40,9 @@ void Replica::start() {
 }
 
 ArenaOptions Replica::arena_options(bool shares_weights) const {
-  ArenaOptions out{options_.device, options_.compute_dtype, options_.trains, group_.rank()};
+  ArenaOptions out{options_.device, options_.compute_dtype, options_.trains, groups_.shard.rank()};
   out.layout.stage = options_.zero;
-  out.layout.num_parts = group_.size();
+  out.layout.num_parts = groups_.shard.size();
   out.layout.shares_weights = shares_weights;
   out.layout.bucket_bytes = options_.bucket_bytes;
   return out;
@@ -104,14 +104,14 @@ std::vector<nn::NamedTensor> Replica::buffers() const {
   return out;
 }
 
-State Replica::weights(bool fill) {
+State Replica::weights() {
   executor_->settle();
-  return weights_of(arena_, buffers(), fill);
+  return weights_of(arena_, buffers(), groups_);
 }
 
 State Replica::moments() {
   internal_check(options_.trains, "parallel", "moments of a replica that does not train");
-  return moments_of(arena_);
+  return moments_of(arena_, groups_);
 }
 
 MemoryUse Replica::memory() const {
@@ -132,24 +132,24 @@ MemoryUse Replica::memory() const {
 
 /// A user's modules start with rank 0's values.
 void Replica::broadcast_leaves() {
-  if (group_.size() == 1) return;
+  if (groups_.all.size() == 1) return;
   at::NoGradGuard no_grad;
   for (const auto& block : blocks_) {
     for (const auto& param : block->params()) {
       if (!param->leaf().defined()) continue;
       auto copy = param->leaf().detach().to(options_.device).contiguous();
-      group_.broadcast(copy, 0, "broadcast " + param->spec().name);
+      groups_.all.broadcast(copy, 0, "broadcast " + param->spec().name);
       at::Tensor(param->leaf()).set_data(copy);
     }
   }
 }
 
 void Replica::broadcast_buffers() {
-  if (group_.size() == 1) return;
+  if (groups_.all.size() == 1) return;
   at::NoGradGuard no_grad;
   for (auto& buffer : buffers()) {
     auto copy = buffer.tensor.detach().contiguous();
-    group_.broadcast(copy, 0, "broadcast buffer " + buffer.name);
+    groups_.all.broadcast(copy, 0, "broadcast buffer " + buffer.name);
     if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
   }
 }
@@ -166,7 +166,7 @@ void Replica::check_same_model() const {
     }
     for (const auto& buffer : block->buffers()) add("buffer", buffer.name, buffer.tensor.sizes());
   }
-  comm::check_agreement(group_, entries, "model");
+  comm::check_agreement(groups_.all, entries, "model");
 }
 
 void Replica::gather_whole(const at::Tensor& flat, const std::string& what) {
@@ -174,19 +174,19 @@ void Replica::gather_whole(const at::Tensor& flat, const std::string& what) {
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
     const auto& all = layout.buckets()[static_cast<size_t>(bucket)].all;
     const auto own = arena_.part(bucket);
-    group_.all_gather(flat.narrow(0, all.begin, all.length()),
-                      flat.narrow(0, own.begin, own.length()),
-                      fmt::format("gather {} of bucket {}", what, bucket));
+    groups_.shard.all_gather(flat.narrow(0, all.begin, all.length()),
+                             flat.narrow(0, own.begin, own.length()),
+                             fmt::format("gather {} of bucket {}", what, bucket));
   }
 }
 
 void Replica::share(bool moments) {
   executor_->settle();
   const auto& layout = arena_.layout();
-  if (layout.options().shares_weights) group_.barrier("share weights");
-  const bool gathers = group_.size() > 1 && !layout.options().shares_weights;
+  if (layout.options().shares_weights) groups_.shard.barrier("share weights");
+  const bool gathers = groups_.shard.size() > 1 && !layout.options().shares_weights;
   if (gathers && !layout.in_slices(Kind::Masters)) gather_whole(arena_.masters(), "weights");
-  if (!layout.options().shares_weights || group_.rank() == 0) arena_.publish_weights();
+  if (!layout.options().shares_weights || groups_.shard.rank() == 0) arena_.publish_weights();
   if (gathers && layout.in_slices(Kind::Masters) && !layout.in_slices(Kind::Weights)) {
     gather_whole(arena_.compute_weights(), "weights");
   }
@@ -195,7 +195,7 @@ void Replica::share(bool moments) {
     gather_whole(arena_.second_moments(), "second moments");
   }
   broadcast_buffers();
-  if (layout.options().shares_weights) group_.barrier("weights are shared");
+  if (layout.options().shares_weights) groups_.shard.barrier("weights are shared");
 }
 
 }  // namespace convoy::parallel

@@ -45,7 +45,7 @@ class Replica {
  public:
   /// `shares_weights`: all replicas of the group are threads on one device and use the weights of
   /// `lender`, or are it (null).
-  Replica(nn::BlockList blocks, comm::Group group, const ReplicaOptions& options,
+  Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& options,
           bool shares_weights = false, Replica* lender = nullptr);
 
   /// Gives the weights their first values, together with the other ranks. Throws UsageError, naming
@@ -59,15 +59,15 @@ class Replica {
   }
 
   Arena& arena() { return arena_; }
-  const comm::Group& group() const { return group_; }
+  const comm::Group& group() const { return groups_.all; }
   const schedule::Program& program() const { return program_; }
   MemoryUse memory() const;
 
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;
 
-  /// This rank's part of the weights and buffers: to write them, or to `fill` them.
-  State weights(bool fill);
+  /// What this rank keeps of weights and buffers, or of the moments, to be read or written.
+  State weights();
   State moments();
 
   /// Draws the initial values of these parameters.
@@ -86,7 +86,7 @@ class Replica {
   void gather_whole(const at::Tensor& flat, const std::string& what);
 
   nn::BlockList blocks_;
-  comm::Group group_;
+  DataGroups groups_;
   ReplicaOptions options_;
   Arena arena_;
   schedule::Program program_, forward_program_;

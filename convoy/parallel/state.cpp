@@ -10,7 +10,7 @@ namespace {
 
 /// Appends every trainable parameter with this rank's pieces of `flat`.
 void add(State& state, const Arena& arena, const std::string& prefix, const at::Tensor& flat,
-         Kind kind) {
+         Kind kind, bool owned) {
   std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
   for (const auto& unit : arena.units()) {
     index.emplace_back();
@@ -22,37 +22,38 @@ void add(State& state, const Arena& arena, const std::string& prefix, const at::
   const auto& layout = arena.layout();
   for (const auto& piece : layout.pieces(arena.rank())) {
     auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
-    tensor.pieces.push_back({piece.begin, arena.narrow(flat, kind, layout.bucket_of(piece.unit),
-                                                       {piece.place, piece.place + piece.length})});
+    tensor.pieces.push_back({piece.begin,
+                             arena.narrow(flat, kind, layout.bucket_of(piece.unit),
+                                          {piece.place, piece.place + piece.length}),
+                             owned});
   }
 }
 
-void add_whole(State& state, const std::string& name, const at::Tensor& tensor, bool is_here,
-               bool is_buffer) {
-  state.push_back({name, tensor.sizes().vec(), tensor.scalar_type(), {}, true, is_buffer});
-  if (is_here && tensor.numel() > 0) {
-    state.back().pieces.push_back({0, tensor.detach().view({-1})});
-  }
+void add_whole(State& state, const nn::NamedTensor& whole, bool owned, bool is_buffer) {
+  const auto& tensor = whole.tensor;
+  state.push_back({whole.name, tensor.sizes().vec(), tensor.scalar_type(), {}, is_buffer});
+  if (tensor.numel() > 0) state.back().pieces.push_back({0, tensor.detach().view({-1}), owned});
 }
 
 }  // namespace
 
-State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers, bool fill) {
-  const bool is_here = fill || arena.rank() == 0;
+State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers,
+                 const DataGroups& groups) {
+  const bool main = groups.all.rank() == 0;
   State state;
-  for (const auto& buffer : buffers) add_whole(state, buffer.name, buffer.tensor, is_here, true);
-  add(state, arena, "", arena.masters(), Kind::Masters);
+  for (const auto& buffer : buffers) add_whole(state, buffer, main, true);
+  add(state, arena, "", arena.masters(), Kind::Masters, groups.owns_part());
   for (const auto& slot : arena.frozen()) {
-    add_whole(state, slot.param->spec().name, Arena::view(arena.frozen_values(), slot), is_here,
+    add_whole(state, {slot.param->spec().name, Arena::view(arena.frozen_values(), slot)}, main,
               false);
   }
   return state;
 }
 
-State moments_of(const Arena& arena) {
+State moments_of(const Arena& arena, const DataGroups& groups) {
   State state;
-  add(state, arena, "exp_avg.", arena.first_moments(), Kind::Moments);
-  add(state, arena, "exp_avg_sq.", arena.second_moments(), Kind::Moments);
+  add(state, arena, "exp_avg.", arena.first_moments(), Kind::Moments, groups.owns_part());
+  add(state, arena, "exp_avg_sq.", arena.second_moments(), Kind::Moments, groups.owns_part());
   return state;
 }
 

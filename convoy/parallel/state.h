@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/parallel/arena.h"
+#include "convoy/parallel/data_groups.h"
 
 namespace convoy::parallel {
 
@@ -13,6 +14,7 @@ namespace convoy::parallel {
 struct StatePiece {
   int64_t begin = 0;
   at::Tensor values;
+  bool owned = true;  ///< of all that keep these elements one rank writes and counts them
 };
 
 /// A tensor of a model's state by its global name, and those of its elements that are here.
@@ -21,19 +23,19 @@ struct StateTensor {
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;
   std::vector<StatePiece> pieces;
-  bool everywhere = false;  ///< each rank keeps all of it
-  bool is_buffer = false;   ///< no parameter
+  bool is_buffer = false;  ///< no parameter
 };
 
 /// Every tensor of a model, in the same order on all ranks.
 using State = std::vector<StateTensor>;
 
-/// The fp32 weights: a rank's own parts. What each rank keeps whole (frozen weights, and `buffers`)
-/// is rank 0's, unless the ranks are about to `fill` theirs.
-State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers, bool fill);
+/// The fp32 weights: a rank's own parts, and what all keep whole (frozen weights, and `buffers`),
+/// which rank 0 owns.
+State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers,
+                 const DataGroups& groups);
 
 /// AdamW's moments as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`.
-State moments_of(const Arena& arena);
+State moments_of(const Arena& arena, const DataGroups& groups);
 
 /// The states of replicas in one process as one.
 State merged(std::vector<State> states);

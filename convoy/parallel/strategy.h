@@ -26,9 +26,9 @@ class Strategy {
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
                                           nn::Mode mode) = 0;
 
-  /// This process's part of the weights and buffers, or of the optimizer's moments: all processes'
-  /// together are the whole. To `fill` them, each process gets also what is the same everywhere.
-  virtual State weights(bool fill) = 0;
+  /// What this process keeps of weights and buffers, or of the optimizer's moments; what all own
+  /// together is the whole.
+  virtual State weights() = 0;
   virtual State moments() = 0;
   /// Completes weights and buffers (and moments) after each process filled its part.
   virtual void share(bool moments) = 0;
@@ -44,7 +44,7 @@ class Strategy {
 };
 
 /// One replica in this process: a single device, or one rank of DistributedDataParallel.
-std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, comm::Group group,
+std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, DataGroups groups,
                                                 const ReplicaOptions& options);
 
 /// DataParallel: a thread per device in one process. Replicas on the same device share weights.

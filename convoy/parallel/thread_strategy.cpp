@@ -54,8 +54,8 @@ class ThreadStrategy : public Strategy {
     return out;
   }
 
-  State weights(bool fill) override {
-    return merge([&](Replica& replica) { return replica.weights(fill); });
+  State weights() override {
+    return merge([](Replica& replica) { return replica.weights(); });
   }
   State moments() override {
     return merge([](Replica& replica) { return replica.moments(); });

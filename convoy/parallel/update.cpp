@@ -13,18 +13,19 @@ namespace convoy::parallel {
 
 namespace {
 
-enum Total : int64_t { kLoss, kTargets, kSquares, kWords };
+enum Total : int64_t { kLoss, kTargets, kSquares, kBusy, kWords };
 
 }  // namespace
 
-Update::Update(Arena& arena, comm::Group group, bool may_overflow)
-    : arena_(arena), group_(std::move(group)), may_overflow_(may_overflow) {}
+Update::Update(Arena& arena, DataGroups groups, bool may_overflow)
+    : arena_(arena), groups_(std::move(groups)), may_overflow_(may_overflow) {}
 
 void Update::begin_step(const StepInput& input, const OptimizerOptions& optimizer) {
   input_ = &input;
   optimizer_ = &optimizer;
   result = {};
-  totals_ = at::zeros({kWords + 2 * group_.size()}, arena_.grads().options().dtype(at::kDouble));
+  totals_ =
+      at::zeros({kWords + 2 * groups_.all.size()}, arena_.grads().options().dtype(at::kDouble));
 }
 
 void Update::add(const at::Tensor& loss, const at::Tensor& count) {
@@ -33,6 +34,7 @@ void Update::add(const at::Tensor& loss, const at::Tensor& count) {
 }
 
 void Update::add_squares() {
+  if (!groups_.owns_part()) return;
   const auto& layout = arena_.layout();
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
     totals_[kSquares] += optim::sum_of_squares(arena_.grads(bucket, arena_.part(bucket)));
@@ -41,32 +43,34 @@ void Update::add_squares() {
 
 void Update::reduce_totals() {
   const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
-  auto word = totals_[kWords + group_.rank()];
+  auto word = totals_[kWords + groups_.all.rank()];
   word += totals_[kLoss].isfinite().logical_not();
   word += 2 * stop;
-  totals_[kWords + group_.size() + group_.rank()] += static_cast<double>(input_->step);
+  if (input_->busy) totals_[kBusy] += 1;
+  totals_[kWords + groups_.all.size() + groups_.all.rank()] += static_cast<double>(input_->step);
   constexpr const char* kLabel = "reduce loss";
-  if (totals_.is_cpu()) return group_.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
-  handle_ = group_.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
+  if (totals_.is_cpu()) return groups_.all.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
+  handle_ = groups_.all.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
 }
 
 /// What the ranks told, on the host.
 void Update::take_totals(const double* values) {
   result.loss_sum = values[kLoss];
   result.count = values[kTargets];
+  result.num_busy = static_cast<int>(values[kBusy]);
   const auto* words = values + kWords;
-  const auto* steps = words + group_.size();
-  for (int rank = 1; rank < group_.size(); ++rank) {
+  const auto* steps = words + groups_.all.size();
+  for (int rank = 1; rank < groups_.all.size(); ++rank) {
     if (steps[rank] == steps[0]) continue;
     fail<CommunicationError>("train",
                              "the ranks are not at the same step: rank 0 makes step {}, rank {} "
                              "step {}; try to start them from the same checkpoint",
                              steps[0] + 1, rank, steps[rank] + 1);
   }
-  for (int rank = 0; rank < group_.size(); ++rank) {
+  for (int rank = 0; rank < groups_.all.size(); ++rank) {
     result.stop_signal = std::max(result.stop_signal, static_cast<int>(words[rank]) / 2);
   }
-  for (int rank = 0; rank < group_.size(); ++rank) {
+  for (int rank = 0; rank < groups_.all.size(); ++rank) {
     if (static_cast<int>(words[rank]) % 2 == 0) continue;
     result.skipped = may_overflow_;
     if (result.skipped) break;

@@ -2,9 +2,9 @@
 
 #include <atomic>
 
-#include "convoy/comm/group.h"
 #include "convoy/optim/adamw.h"
 #include "convoy/parallel/arena.h"
+#include "convoy/parallel/data_groups.h"
 
 namespace convoy::parallel {
 
@@ -22,6 +22,7 @@ struct StepInput {
   double loss_scale = 1;  ///< a power of two
   /// The signal that asks this process to stop, 0 while there is none; looked at late in the step.
   const std::atomic<int>* stop_signal = nullptr;
+  bool busy = false;  ///< this process does something else beside, of which all want to know
 };
 
 /// What a step yields, summed over all data-parallel ranks.
@@ -31,6 +32,7 @@ struct StepResult {
   double grad_norm = 0;     ///< of the mean loss, before clipping
   bool skipped = false;     ///< the gradient overflowed and no weight was changed
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank; NaN on GPUs
+  int num_busy = 0;         ///< ranks that said so
   int stop_signal = 0;      ///< one that asked any rank to stop, the same on all ranks
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }
@@ -43,7 +45,7 @@ struct StepResult {
 class Update {
  public:
   /// `may_overflow`: a gradient that is not finite skips the update (fp16).
-  Update(Arena& arena, comm::Group group, bool may_overflow);
+  Update(Arena& arena, DataGroups groups, bool may_overflow);
 
   void begin_step(const StepInput& input, const OptimizerOptions& optimizer);
   /// Adds a micro-batch's loss and number of targets, scalars on the device.
@@ -62,13 +64,13 @@ class Update {
   void take_totals(const double* values);
 
   Arena& arena_;
-  comm::Group group_;
+  DataGroups groups_;
   bool may_overflow_;
   const StepInput* input_ = nullptr;
   const OptimizerOptions* optimizer_ = nullptr;
-  /// Loss, targets, squares, and a word of each rank: 1 for a loss that is not finite, and twice
-  /// the signal that asked it to stop; then the step that each rank makes. They stay on the device
-  /// until clip() reads them.
+  /// Loss, targets, squares, busy ranks, and a word of each rank: 1 for a loss that is not finite,
+  /// and twice the signal that asked it to stop; then the step that each rank makes. They stay on
+  /// the device until clip() reads them.
   at::Tensor totals_;
   comm::Group::Handle handle_;
   double divisor_ = 1;

@@ -92,6 +92,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "save_steps", save_steps, "save every N steps; below 1: part of all steps")
       .at_least(1e-9);
   t.add(s, "save_total_limit", save_total_limit, "checkpoints to keep; none = all").at_least(1);
+  t.add(s, "save_async", save_async,
+        "write checkpoints beside the training, from a copy of what each rank owns");
   t.add(s, "resume_from_checkpoint", resume_from_checkpoint,
         "folder of a checkpoint, or 'latest' for the newest in output.dir")
       .once();
@@ -150,6 +152,9 @@ void TrainingArguments::declare(OptionTable& t) {
         "zero = 2 and 3 sum gradients over the ranks after each micro-batch, or keep whole ones "
         "until the last")
       .choice({"each", "last"});
+  t.add(s, "shard_ranks", parallel.shard_ranks,
+        "ranks that keep one copy of the state together: all, host, or a number; between the "
+        "copies gradients are summed");
   t.add(s, "timeout", parallel.timeout,
         "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)
@@ -201,6 +206,7 @@ void TrainingArguments::check_effect(const OptionTable& table) const {
   needs_zero("prefetch", 3);
   needs_zero("reshard_after_forward", 3);
   needs_zero("zero_reduce", 2);
+  needs_zero("shard_ranks", 1);
   if (parallel.dp_batch != "total") return;
   auto strategy = parallel.strategy;
   if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";

@@ -22,6 +22,7 @@ struct ParallelArguments {
   int64_t prefetch = 1;  ///< buckets of weights that stage 3 gathers ahead
   bool reshard_after_forward = true;
   std::string zero_reduce = "each";  ///< each or last
+  std::string shard_ranks = "all";   ///< all, host, or a number
   int64_t timeout = 100;
   std::string device = "auto";
 };
@@ -72,6 +73,7 @@ struct TrainingArguments {
   std::string save_strategy = "steps";
   double save_steps = 500;
   std::optional<int64_t> save_total_limit;
+  bool save_async = true;
   std::string resume_from_checkpoint;
   std::string report_to = "none";
   std::string logging_dir;

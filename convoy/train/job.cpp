@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <future>
+#include <numeric>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -187,6 +188,23 @@ void open_devices() {
   if (machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) comm::open_cuda();
 }
 
+int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment& environment) {
+  const auto& text = arguments.shard_ranks;
+  if (text == "all") return 0;
+  int64_t size = environment.local_world_size;
+  if (text != "host" && (!parse_number(text, size) || size < 1)) {
+    fail<UsageError>("parallel", "shard_ranks = {}; expected all, host, or a number of ranks",
+                     text);
+  }
+  if (environment.world_size % size != 0) {
+    fail<UsageError>("parallel",
+                     "shard_ranks = {}{} does not divide the {} ranks of the job; try {}", text,
+                     text == "host" ? fmt::format(", {} here,", size) : "", environment.world_size,
+                     std::gcd(size, environment.world_size));
+  }
+  return size == environment.world_size ? 0 : static_cast<int>(size);
+}
+
 Job join_job(const ParallelArguments& arguments) {
   std::string why_no_gpu;
   const auto visible = visible_devices(arguments.device, &why_no_gpu);
@@ -199,15 +217,28 @@ Job join_job(const ParallelArguments& arguments) {
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);
-  // Its attention makes a plan for every shape, of which batches have many, and has failed on masks.
+  // Its attention makes a plan for every shape, of which batches have many, and has failed on
+  // masks.
   if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
   const auto& env = job.environment;
   if (env.world_size > 1) {
+    job.shard_ranks = shard_size(arguments, env);
     const auto point = meeting_point(job, arguments);
-    job.mesh = comm::Mesh({}, point.rank, point.size, [&](const auto&, const std::string&) {
-      return comm::connect(point, arguments.backend, job.devices[0]);
-    });
+    const comm::Connector connector(point, arguments.backend, job.devices[0]);
+    const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
+      return connector.connect(ranks, name);
+    };
+    job.mesh = comm::Mesh({}, point.rank, point.size, connect);
     job.group = job.mesh.group(comm::Axis::Data);
+    if (job.shard_ranks > 0) {
+      std::vector<int> shard, replicas;
+      for (int r = 0; r < point.size; ++r) {
+        if (r / job.shard_ranks == point.rank / job.shard_ranks) shard.push_back(r);
+        if (r % job.shard_ranks == point.rank % job.shard_ranks) replicas.push_back(r);
+      }
+      job.shard = connect(shard, fmt::format("shard-{}", shard.front()));
+      job.replicas = connect(replicas, fmt::format("replicas-{}", replicas.front()));
+    }
   }
   return job;
 }

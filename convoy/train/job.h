@@ -22,6 +22,14 @@ struct Job {
   int threads = 1;                    ///< intra-op threads per rank
   comm::Mesh mesh;                    ///< the processes, by what they share
   comm::Group group;                  ///< those that share the data: all, as yet
+  int shard_ranks = 0;                ///< ranks that keep one copy of the state together; 0: all
+  comm::Group shard;                  ///< those of this rank, where there are several copies
+  comm::Group replicas;               ///< ranks with this one's part of the other copies
+
+  parallel::DataGroups data_groups() const {
+    return shard_ranks == 0 ? parallel::DataGroups(group)
+                            : parallel::DataGroups(group, shard, replicas);
+  }
 
   bool is_main() const { return environment.rank == 0; }
   int num_ranks() const {
@@ -37,6 +45,10 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 
 /// Where the processes of a planned job meet.
 comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& arguments);
+
+/// How many neighbouring ranks keep a copy of the state together: what `shard_ranks` says, 0 where
+/// all do. Throws UsageError when that does not divide the ranks.
+int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment& environment);
 
 /// plan_job() for this process, then meets the other ranks.
 Job join_job(const ParallelArguments& arguments);

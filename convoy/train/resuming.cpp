@@ -226,13 +226,13 @@ void Trainer::check_same_model(const fs::path& checkpoint) const {
 
 /// Each rank reads what it keeps.
 void Trainer::load_weights(const fs::path& folder) {
-  checkpoint::load_weights(folder, strategy_->weights(/*fill=*/true), strategy_->processes());
+  checkpoint::load_weights(folder, strategy_->weights(), strategy_->processes());
   strategy_->share(/*moments=*/false);
 }
 
 void Trainer::load_state(const fs::path& checkpoint) {
   const auto& group = strategy_->processes();
-  checkpoint::load_weights(checkpoint, strategy_->weights(/*fill=*/true), group);
+  checkpoint::load_weights(checkpoint, strategy_->weights(), group);
   checkpoint::load_optimizer(checkpoint / kOptimizer, strategy_->moments(), group);
   strategy_->share(/*moments=*/true);
 }

@@ -4,6 +4,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
@@ -31,18 +32,18 @@ void copy_into(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-/// By all ranks; `folder` is rank 0's to say.
-void Trainer::save_model_files(const fs::path& folder, checkpoint::Manifest* manifest) {
-  const auto& group = strategy_->processes();
-  // The weights first: a folder with them is known to hold a run.
-  checkpoint::save_weights(folder, strategy_->weights(/*fill=*/false), group,
-                           arguments_.output.max_shard_bytes(), manifest);
-  comm::ask_main(group, "save model files", [&] {
-    if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
-    for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
-    for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
-    return Json();
-  });
+/// A checkpoint whose tensors are being written beside the training.
+struct Trainer::Saving {
+  fs::path final_path;
+  std::string state;                   // as it was
+  std::optional<AtomicFolder> folder;  // rank 0's
+  std::optional<checkpoint::BackgroundSave> tensors;
+};
+
+void Trainer::save_small_files(const fs::path& folder) {
+  if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
+  for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
+  for (const auto& file : files_.copies) copy_into(file, folder / file.filename());
 }
 
 fs::path Trainer::checkpoint_path(int64_t step) const {
@@ -55,36 +56,53 @@ fs::path Trainer::best_path() const {
 
 void Trainer::save_checkpoint() {
   if (arguments_.output.dir.empty()) return;
-  const fs::path run = arguments_.output.dir;
+  finish_save();  // one at a time
   const auto final_path = checkpoint_path(state_.global_step);
   const Doing doing("save " + final_path.filename().string());
   inject_fault("saving");
   const auto& group = strategy_->processes();
+  const auto weights = strategy_->weights();
   // What is saved must be worth coming back to.
-  checkpoint::check_finite(strategy_->weights(/*fill=*/false), group, state_.global_step);
+  checkpoint::check_finite(weights, group, state_.global_step);
   if (state_.best_step == state_.global_step) {
     state_.best_model_checkpoint = final_path.filename().string();
   }
-  std::optional<AtomicFolder> folder;  // rank 0's
+  saving_ = std::make_shared<Saving>();
+  saving_->final_path = final_path;
+  saving_->state = state_.to_json().dump(2) + "\n";
   const fs::path temporary = comm::ask_main(group, "make a checkpoint's folder", [&] {
-                               folder.emplace(final_path);
-                               return Json(folder->temporary().string());
+                               saving_->folder.emplace(final_path);
+                               save_small_files(saving_->folder->temporary());
+                               return Json(saving_->folder->temporary().string());
                              }).get<std::string>();
-  checkpoint::Manifest manifest;
-  save_model_files(temporary, &manifest);
-  checkpoint::save_optimizer(temporary / kOptimizer, strategy_->moments(), group, &manifest);
-  comm::ask_main(group, "finish a checkpoint", [&] {
-    write_file(temporary / kState, state_.to_json().dump(2) + "\n");
-    write_file(temporary / checkpoint::Manifest::kName, manifest.to_text());
-    folder->commit();
+  saving_->tensors.emplace(temporary, weights, arguments_.output.max_shard_bytes(), kOptimizer,
+                           strategy_->moments(), group);
+  if (!arguments_.save_async || ended()) finish_save();
+}
+
+/// A process that has nothing under way, or is done with it, waits for the others.
+void Trainer::finish_save() {
+  if (!saving_) return;
+  const auto saving = std::move(saving_);
+  const Doing doing("save " + saving->final_path.filename().string());
+  const auto manifest = saving->tensors->finish();
+  comm::ask_main(strategy_->processes(), "finish a checkpoint", [&] {
+    const auto& folder = saving->folder->temporary();
+    write_file(folder / kState, saving->state);
+    write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
+    saving->folder->commit();
     if (arguments_.save_total_limit) {
-      std::vector<fs::path> spare{final_path};
+      std::vector<fs::path> spare{saving->final_path};
       if (arguments_.load_best_model_at_end) spare.push_back(best_path());
-      checkpoint::rotate_checkpoints(run, *arguments_.save_total_limit, spare);
+      checkpoint::rotate_checkpoints(arguments_.output.dir, *arguments_.save_total_limit, spare);
     }
     return Json();
   });
-  notify([&](Callback& callback) { callback.on_save(final_path); });
+  notify([&](Callback& callback) { callback.on_save(saving->final_path); });
+}
+
+bool Trainer::writes_checkpoint() const {
+  return saving_ && !saving_->tensors->done();
 }
 
 /// Leaves with what a later run needs to go on. An evaluation that is due would take too long: that
@@ -96,6 +114,7 @@ void Trainer::stop_early(bool epoch_end, Clock& clock) {
   if (arguments_.save_strategy != "no" && !arguments_.output.dir.empty()) {
     clock.pause();
     save_checkpoint();
+    finish_save();
     clock.resume();
     what = fmt::format("saved {}; go on with --resume_from_checkpoint latest",
                        checkpoint_path(state_.global_step).string());
@@ -108,8 +127,11 @@ void Trainer::save_model() {
   if (arguments_.output.dir.empty()) return;
   const fs::path run = arguments_.output.dir;
   const Doing doing("save model");
-  save_model_files(run, nullptr);
+  // The weights first: a folder with them is known to hold a run.
+  checkpoint::save_weights(run, strategy_->weights(), strategy_->processes(),
+                           arguments_.output.max_shard_bytes());
   comm::ask_main(strategy_->processes(), "finish the model", [&] {
+    save_small_files(run);
     write_file(run / kState, state_.to_json().dump(2) + "\n");
     return Json();
   });

@@ -85,10 +85,11 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
   factory = check_memory(
       std::move(factory), arguments_,
       std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size())));
-  strategy_ = job_.strategy == "dp" ? parallel::make_thread_strategy(
-                                          factory, job_.devices, options, job_.threads,
-                                          std::chrono::seconds(arguments_.parallel.timeout))
-                                    : parallel::make_process_strategy(factory, job_.group, options);
+  strategy_ =
+      job_.strategy == "dp"
+          ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads,
+                                           std::chrono::seconds(arguments_.parallel.timeout))
+          : parallel::make_process_strategy(factory, job_.data_groups(), options);
 }
 
 Trainer::~Trainer() = default;
@@ -243,6 +244,7 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
   input.updates = state_.global_step - state_.skipped_steps;
   input.learning_rate = learning_rate(input.updates);
   input.stop_signal = stop_signal_;
+  input.busy = writes_checkpoint();
   if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
   parallel::OptimizerOptions optimizer;
   optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
@@ -255,6 +257,7 @@ void Trainer::train_step(StepCells cells, Clock& clock) {
     last_ = strategy_->step(split, input, optimizer);
   }
   if (trace_.end_step()) finish_trace();
+  if (last_.num_busy == 0) finish_save();
   num_targets_ += last_.count;
   ++state_.global_step;
   state_.epoch_position = cells.end;
@@ -451,6 +454,7 @@ Metrics Trainer::train() {
     evaluated_step_ = state_.global_step;
     return metrics;
   }
+  finish_save();
   if (stopped_by_ != 0) return metrics;
   load_best_model();
   save_model();

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "convoy/base/folder_lock.h"
-#include "convoy/checkpoint/manifest.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/best_model.h"
 #include "convoy/train/callback.h"
@@ -94,6 +93,7 @@ class Trainer {
 
  private:
   struct Clock;
+  struct Saving;
 
   void prepare();
   void resume();
@@ -131,9 +131,11 @@ class Trainer {
   std::filesystem::path checkpoint_path(int64_t step) const;
   std::filesystem::path best_path() const;
   void save_checkpoint();
+  void finish_save();
+  bool writes_checkpoint() const;
   void save_model();
   void check_same_model(const std::filesystem::path& checkpoint) const;
-  void save_model_files(const std::filesystem::path& folder, checkpoint::Manifest* manifest);
+  void save_small_files(const std::filesystem::path& folder);
   int64_t peak_device_bytes() const;
   void add_traffic(Metrics& metrics, const comm::Traffic& before, int64_t steps);
   void warn(const std::string& text);
@@ -159,6 +161,7 @@ class Trainer {
   FolderLock lock_;  // of output.dir, on the main rank
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::unique_ptr<BatchStream> stream_;
+  std::shared_ptr<Saving> saving_;  // under way
   TrainerState state_;
   Trace trace_;
   parallel::StepResult last_;

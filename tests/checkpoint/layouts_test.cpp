@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/models/gpt2.h"
@@ -53,15 +53,14 @@ class Layouts : public testing::Test {
     if (strategy.processes().rank() == 0) make_folder(folder);
     strategy.processes().barrier("made");
     const auto& group = strategy.processes();
-    Manifest manifest;
-    save_weights(folder, strategy.weights(/*fill=*/false), group, 3000, &manifest);
-    save_optimizer(folder / kOptimizer, strategy.moments(), group, &manifest);
+    BackgroundSave save(folder, strategy.weights(), 3000, kOptimizer, strategy.moments(), group);
+    const auto manifest = save.finish();
     if (group.rank() == 0) write_file(folder / Manifest::kName, manifest.to_text());
     group.barrier("saved");
   }
 
   static void load(parallel::Strategy& strategy, const fs::path& folder) {
-    load_weights(folder, strategy.weights(/*fill=*/true), strategy.processes());
+    load_weights(folder, strategy.weights(), strategy.processes());
     load_optimizer(folder / kOptimizer, strategy.moments(), strategy.processes());
     strategy.share(/*moments=*/true);
   }
@@ -145,7 +144,8 @@ TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
     options.zero = 3;
     const auto strategy = parallel::make_process_strategy(blocks, group, options);
     try {
-      save(*strategy, "/proc/none");
+      BackgroundSave("/proc/none", strategy->weights(), 3000, kOptimizer, strategy->moments(), group)
+          .finish();
     } catch (const FileError&) {
       ++refused;
     }

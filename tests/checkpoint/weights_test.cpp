@@ -46,13 +46,13 @@ Started model(const models::Gpt2Config& config, uint64_t seed) {
 }
 
 LoadReport load_weights(const fs::path& path, Replica& into, const models::WeightLayout& layout) {
-  auto report = checkpoint::load_weights(path, into.weights(/*fill=*/true), into.group(), layout);
+  auto report = checkpoint::load_weights(path, into.weights(), into.group(), layout);
   into.draw({report.drawn.begin(), report.drawn.end()});
   return report;
 }
 
 void save_weights(const fs::path& folder, Replica& from, int64_t limit) {
-  checkpoint::save_weights(folder, from.weights(/*fill=*/false), from.group(), limit);
+  checkpoint::save_weights(folder, from.weights(), from.group(), limit);
 }
 
 /// Tensors by name, as a person's file may hold them.

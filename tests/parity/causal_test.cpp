@@ -174,7 +174,7 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   const formats::SafetensorsFile expected(folder / "expected.safetensors");
   parallel::ReplicaOptions options;
   options.fill = [&](parallel::Replica& replica) {
-    const auto report = checkpoint::load_weights(folder / "there", replica.weights(/*fill=*/true),
+    const auto report = checkpoint::load_weights(folder / "there", replica.weights(),
                                                  replica.group(), config->layout());
     EXPECT_TRUE(report.drawn.empty());
   };
@@ -189,7 +189,7 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   auto off = (all_logits(replica, batch(0)) - theirs).abs().max() / theirs.abs().max();
   EXPECT_LE(off.item<double>(), 1e-5);
   write_file(folder / "back/config.json", config->to_json().dump(2));
-  checkpoint::save_weights(folder / "back", replica.weights(/*fill=*/false), replica.group(),
+  checkpoint::save_weights(folder / "back", replica.weights(), replica.group(),
                            /*max_shard_bytes=*/20000);
   const auto losses = tensor(expected, "losses");
   for (int64_t i = 0; i < losses.size(0); ++i) {

@@ -297,5 +297,27 @@ TEST_F(Folders, WeightsOfWholeNumbersOrNoNumbersAreRefused) {
   EXPECT_EQ(refused(), "nothing") << "large is finite";
 }
 
+TEST_F(Folders, CheckpointsWrittenBesideTheTrainingAreTheSameFiles) {
+  for (const bool beside : {true, false}) {
+    run_ranks(2, [&](const Job& job) {
+      auto options = arguments(folder_ / (beside ? "beside" : "between"), 7);
+      options.save_async = beside;
+      options.parallel.zero = 2;
+      EXPECT_EQ(train(options, job).error, "");
+    });
+  }
+  int files = 0;
+  for (const auto& [step, path] : checkpoint::list_checkpoints(folder_ / "beside")) {
+    for (const auto& entry : fs::directory_iterator(path)) {
+      const auto name = entry.path().filename().string();
+      if (name == "trainer_state.json") continue;  // it holds times
+      ++files;
+      const auto other = folder_ / "between" / path.filename() / name;
+      EXPECT_EQ(read_file(entry.path()), read_file(other)) << other;
+    }
+  }
+  EXPECT_EQ(files, 4 * 3) << "steps 2, 4, 6 and 7: weights, moments and manifest each";
+}
+
 }  // namespace
 }  // namespace convoy::train

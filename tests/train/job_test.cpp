@@ -130,5 +130,23 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   EXPECT_EQ(arguments.learning_rate, 0.5);
 }
 
+TEST(Job, CopiesOfTheStateDivideTheRanks) {
+  launch::RankEnvironment environment;
+  environment.world_size = 8;
+  environment.local_world_size = 4;
+  ParallelArguments arguments;
+  EXPECT_EQ(shard_size(arguments, environment), 0);
+  arguments.shard_ranks = "2";
+  EXPECT_EQ(shard_size(arguments, environment), 2);
+  arguments.shard_ranks = "host";
+  EXPECT_EQ(shard_size(arguments, environment), 4);
+  arguments.shard_ranks = "8";
+  EXPECT_EQ(shard_size(arguments, environment), 0) << "one copy";
+  for (const char* wrong : {"3", "0", "-2", "half", "16"}) {
+    arguments.shard_ranks = wrong;
+    EXPECT_THROW(shard_size(arguments, environment), UsageError) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -85,9 +85,10 @@ inline void run_ranks(int size, const std::function<void(const Job&)>& work) {
 /// All weights of the model, of which each rank may hold a part: by all ranks.
 inline at::Tensor all_weights(Trainer& trainer) {
   std::vector<at::Tensor> out;
-  for (const auto& tensor : trainer.strategy().weights(/*fill=*/false)) {
+  for (const auto& tensor : trainer.strategy().weights()) {
     auto whole = at::zeros(tensor.shape, tensor.dtype).view({-1});
     for (const auto& piece : tensor.pieces) {
+      if (!piece.owned) continue;
       whole.narrow(0, piece.begin, piece.values.numel()).copy_(piece.values);
     }
     trainer.strategy().processes().all_reduce(whole, comm::ReduceOp::Sum, "all weights");
@@ -110,8 +111,7 @@ inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr
   auto recorder = std::make_shared<Recorder>();
   trainer.add_callback(recorder);
   trainer.train();
-  return {recorder->losses, recorder->norms, trainer.state().skipped_steps,
-          all_weights(trainer)};
+  return {recorder->losses, recorder->norms, trainer.state().skipped_steps, all_weights(trainer)};
 }
 
 /// As two ranks, whose weights must agree.

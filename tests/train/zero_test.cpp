@@ -107,6 +107,32 @@ TEST(Zero, RanksOverGlooAndReplicasInThreadsAgreeToo) {
   }
 }
 
+TEST(Zero, SeveralCopiesOfTheStateAgreeToTheLastDigits) {
+  // Four ranks, two of which keep a copy together: sums of pairs are added to each other.
+  const auto ddp = on_ranks(4, small_gpt2, arguments(0));
+  for (const int64_t stage : {1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    auto shards = std::array{comm::make_thread_groups(2, std::chrono::minutes(2)),
+                             comm::make_thread_groups(2, std::chrono::minutes(2))};
+    auto copies = std::array{comm::make_thread_groups(2, std::chrono::minutes(2)),
+                             comm::make_thread_groups(2, std::chrono::minutes(2))};
+    std::vector<Outcome> outcomes(4);
+    run_ranks(4, [&](Job job) {
+      const auto rank = static_cast<size_t>(job.environment.rank);
+      job.shard_ranks = 2;
+      job.shard = shards[rank / 2][rank % 2];
+      job.replicas = copies[rank % 2][rank / 2];
+      outcomes[rank] = outcome_of(small_gpt2, texts(), arguments(stage, 1), job);
+    });
+    for (const auto& other : outcomes) EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights));
+    ASSERT_EQ(outcomes[0].losses.size(), ddp.losses.size());
+    for (size_t i = 0; i < ddp.losses.size(); ++i) {
+      EXPECT_NEAR(outcomes[0].losses[i] / ddp.losses[i], 1, i == 0 ? 1e-6 : 1e-4) << i;
+      EXPECT_NEAR(outcomes[0].norms[i] / ddp.norms[i], 1, i == 0 ? 1e-6 : 1e-4) << i;
+    }
+  }
+}
+
 TEST(Zero, EvaluationTakesPartWithoutRows) {
   // 61 rows in batches of 8 on 3 ranks: the last step leaves ranks without any.
   std::vector<double> losses;

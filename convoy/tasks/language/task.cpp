@@ -160,7 +160,7 @@ void LanguageTask::start_from(const fs::path& folder, Run& run) const {
   }
   run.fill = [folder, layout = config_->layout(), notes = run.notes](parallel::Replica& replica) {
     const auto report =
-        checkpoint::load_weights(folder, replica.weights(/*fill=*/true), replica.group(), layout);
+        checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
     replica.draw({report.drawn.begin(), report.drawn.end()});
     if (replica.group().rank() > 0) return;
     for (const auto& name : report.drawn) {

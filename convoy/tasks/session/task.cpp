@@ -40,7 +40,9 @@ Run SessionTask::prepare() {
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   session_ = open_session_model(folder, arguments_, table);
   auto out = run(nullptr, {});
-  out.fill = [folder](parallel::Replica& model) { checkpoint::load_weights(folder, model); };
+  out.fill = [folder](parallel::Replica& model) {
+    checkpoint::load_weights(folder, model.weights(), model.group());
+  };
   return out;
 }
 

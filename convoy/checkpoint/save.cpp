@@ -1,0 +1,148 @@
+#include "convoy/checkpoint/save.h"
+
+#include <algorithm>
+#include <set>
+
+#include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/visitors.h"
+#include "convoy/comm/agree.h"
+
+namespace convoy::checkpoint {
+namespace fs = std::filesystem;
+
+using parallel::State;
+
+namespace {
+
+State copy_of(const State& state) {
+  auto out = state;
+  for (auto& tensor : out) {
+    std::erase_if(tensor.pieces, [](const auto& piece) { return !piece.owned; });
+    for (auto& piece : tensor.pieces) {
+      piece.values =
+          at::empty_like(piece.values, piece.values.options().device(at::kCPU)).copy_(piece.values);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<formats::TensorInfo> infos_of(const State& state) {
+  std::vector<formats::TensorInfo> out;
+  for (const auto& tensor : state) {
+    out.push_back({tensor.name, name_of(tensor.dtype, tensor.name), tensor.shape});
+  }
+  return out;
+}
+
+Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::TensorInfo>>& files,
+           State state, const comm::Group& group)
+    : state_(std::move(state)), group_(group), sums_(state_), home_(state_.size()) {
+  std::map<std::string, size_t> index;
+  for (size_t t = 0; t < state_.size(); ++t) index[state_[t].name] = t;
+  for (const auto& [name, tensors] : files) {
+    const auto& plan = plans_.emplace(name, tensors).first->second;
+    for (const auto& [tensor, begin] : plan.begin) {
+      home_[index.at(tensor)] = {plans_.size() - 1, begin};
+    }
+  }
+  // `files` comes in the order of names, as plans_ is.
+  const auto places = comm::ask_main(group_, "make files", [&] {
+    Json out = Json::array();
+    for (const auto& [name, plan] : plans_) {
+      finals_.push_back(std::make_unique<AtomicFile>(folder / name));
+      formats::SafetensorsPieces::create(finals_.back()->temporary(), plan);
+      out.push_back(finals_.back()->temporary().string());
+    }
+    return out;
+  });
+  const auto sees = who_sees(places.at(0).get<std::string>(), group_);
+  comm::each_rank(group_, "open files", [&] {
+    if (!sees[static_cast<size_t>(group_.rank())]) return;
+    for (const auto& place : places) {
+      open_.push_back(std::make_unique<formats::SafetensorsPieces>(place.get<std::string>()));
+    }
+  });
+  bring_pieces(state_, sees, group_,
+               [this](size_t tensor, const parallel::StatePiece& piece) { put(tensor, piece); });
+}
+
+void Save::put(size_t tensor, const parallel::StatePiece& piece) {
+  const auto host = piece.values.to(at::kCPU);
+  const auto& [file, begin] = home_[tensor];
+  open_[file]->write(begin + static_cast<size_t>(piece.begin) * host.element_size(),
+                     host.const_data_ptr(), host.nbytes());
+  sums_.add(tensor, host, piece.begin);
+}
+
+void Save::write() noexcept try {
+  if (open_.empty()) return;
+  for (size_t t = 0; t < state_.size(); ++t) {
+    for (const auto& piece : state_[t].pieces) {
+      if (piece.owned) put(t, piece);
+    }
+  }
+  for (auto& file : open_) file->sync();
+} catch (...) {
+  error_ = std::current_exception();
+}
+
+void Save::finish(Manifest* manifest) {
+  comm::each_rank(group_, "write files", [&] {
+    if (error_) std::rethrow_exception(error_);
+  });
+  const auto sums = sums_.together(group_);
+  comm::ask_main(group_, "finish files", [&] {
+    for (auto& file : finals_) file->commit();
+    for (const auto& [name, plan] : plans_) {
+      if (manifest == nullptr) break;
+      manifest->set_bytes(name, plan.bytes);
+      for (const auto& [tensor, begin] : plan.begin) manifest->set(name, tensor, sums.at(tensor));
+    }
+    return Json();
+  });
+}
+
+BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
+                               int64_t max_shard_bytes, const std::string& optimizer_file,
+                               const State& moments, const comm::Group& group)
+    : folder_(folder),
+      shards_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
+      group_(group),
+      weights_(folder, shards_.files, copy_of(weights), group),
+      moments_(folder, {{optimizer_file, infos_of(moments)}}, copy_of(moments), group),
+      thread_([this] {
+        weights_.write();
+        moments_.write();
+        done_ = true;
+      }) {}
+
+BackgroundSave::~BackgroundSave() {
+  if (thread_.joinable()) thread_.join();
+}
+
+Manifest BackgroundSave::finish() {
+  thread_.join();
+  Manifest out;
+  weights_.finish(&out);
+  moments_.finish(&out);
+  finish_shards(folder_, shards_, group_);
+  return out;
+}
+
+void finish_shards(const fs::path& folder, const formats::SafetensorsShards& shards,
+                   const comm::Group& group) {
+  comm::ask_main(group, "finish weights", [&] {
+    std::set<std::string> written;
+    for (const auto& [name, tensors] : shards.files) written.insert(name);
+    if (!shards.index.empty()) {
+      write_file(folder / formats::kWeightsIndex, shards.index);
+      written.insert(formats::kWeightsIndex);
+    }
+    formats::remove_weights(folder, written);
+    return Json();
+  });
+}
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/sums.h"
+#include "convoy/comm/group.h"
+#include "convoy/formats/safetensors_folder.h"
+#include "convoy/parallel/state.h"
+
+namespace convoy::checkpoint {
+
+/// Files that all processes of a group write together: made by rank 0, of their final size; each
+/// writes what it holds into place. They appear when all have finished.
+class Save {
+ public:
+  /// Collective. `files`: which tensors of `state` each file in `folder` holds. What `state` points
+  /// to must not change until write() has returned. Processes that do not see the files send theirs
+  /// to rank 0 now.
+  Save(std::filesystem::path folder,
+       const std::map<std::string, std::vector<formats::TensorInfo>>& files, parallel::State state,
+       const comm::Group& group);
+
+  /// Writes what this process holds; may run on a thread of its own. Errors are kept for finish().
+  void write() noexcept;
+
+  /// Collective. Throws what write() met on any rank. Rank 0 enters the files into `manifest`.
+  void finish(Manifest* manifest);
+
+ private:
+  void put(size_t tensor, const parallel::StatePiece& piece);
+
+  std::map<std::string, formats::SafetensorsPlan> plans_;
+  parallel::State state_;
+  comm::Group group_;
+  Sums sums_;
+  std::vector<std::pair<size_t, size_t>> home_;                    // [tensor] file, place
+  std::vector<std::unique_ptr<AtomicFile>> finals_;                // rank 0's
+  std::vector<std::unique_ptr<formats::SafetensorsPieces>> open_;  // where this process sees them
+  std::exception_ptr error_;
+};
+
+std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
+
+/// A checkpoint's tensors on their way to the disk, beside the training: from a copy of what this
+/// process owns, by a thread.
+class BackgroundSave {
+ public:
+  /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it.
+  BackgroundSave(const std::filesystem::path& folder, const parallel::State& weights,
+                 int64_t max_shard_bytes, const std::string& optimizer_file,
+                 const parallel::State& moments, const comm::Group& group);
+  ~BackgroundSave();
+
+  /// Whether this process has written its part, or failed to.
+  bool done() const { return done_; }
+  /// Collective: waits for all. Throws what any rank met.
+  Manifest finish();
+
+ private:
+  std::filesystem::path folder_;
+  formats::SafetensorsShards shards_;
+  comm::Group group_;
+  Save weights_, moments_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+/// Rank 0 completes a folder whose shards were written: their index, and no weights of before.
+void finish_shards(const std::filesystem::path& folder, const formats::SafetensorsShards& shards,
+                   const comm::Group& group);
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,29 @@
+#include "convoy/checkpoint/sums.h"
+
+#include <ATen/Functions.h>
+
+#include "convoy/checkpoint/manifest.h"
+
+namespace convoy::checkpoint {
+
+Sums::Sums(const parallel::State& state)
+    : sums_(at::zeros({static_cast<int64_t>(state.size())}, at::kLong)) {
+  for (const auto& tensor : state) names_.push_back(tensor.name);
+}
+
+void Sums::add(size_t tensor, const at::Tensor& values, int64_t begin) {
+  sums_.mutable_data_ptr<int64_t>()[tensor] +=
+      static_cast<int64_t>(checksum(values.const_data_ptr(), static_cast<size_t>(values.numel()),
+                                    values.element_size(), static_cast<uint64_t>(begin)));
+}
+
+std::map<std::string, uint64_t> Sums::together(const comm::Group& group) {
+  group.all_reduce(sums_, comm::ReduceOp::Sum, "add up checksums");
+  std::map<std::string, uint64_t> out;
+  for (size_t t = 0; t < names_.size(); ++t) {
+    out[names_[t]] = static_cast<uint64_t>(sums_.const_data_ptr<int64_t>()[t]);
+  }
+  return out;
+}
+
+}  // namespace convoy::checkpoint
