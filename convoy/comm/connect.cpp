@@ -10,7 +10,7 @@
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
 #include "convoy/comm/nccl/nccl_engine.h"
-#include "convoy/comm/nccl/seats.h"
+#include "convoy/comm/nccl/support.h"
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/within.h"
 
@@ -37,7 +37,7 @@ Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store
   const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
   if (backend == "gloo") return make_gloo_group(point, store);
   if (backend != "shm") {
-    const auto why = why_not_nccl(gather_nccl_seats(point, store, device));
+    const auto why = why_not_nccl(gather_nccl_support(point, store, device));
     if (why.empty()) return make_nccl_group(point, store, device);
     if (backend == "nccl") {
       fail<UsageError>("parallel", "backend = nccl cannot be used: {}; try backend = auto", why);

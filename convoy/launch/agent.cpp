@@ -6,10 +6,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent_parts.h"
-#include "convoy/launch/gang.h"
+#include "convoy/launch/agent_common.h"
 #include "convoy/launch/hosts/network.h"
 #include "convoy/launch/process.h"
+#include "convoy/launch/rank_processes.h"
 #include "convoy/launch/signals.h"
 
 namespace convoy::launch {
@@ -18,25 +18,24 @@ int run_ranks(const LaunchOptions& options) {
   Speaker speaker(options);
   const PrivateFolder errors("convoy-launch");
   SignalCatcher signals;
-  Place place;
-  place.world_size = options.num_ranks;
-  place.run_id = fmt::format("convoy-{}", ::getpid());
-  place.job_start = wall_time();
+  NodeInfo node;
+  node.world_size = options.num_ranks;
+  node.run_id = fmt::format("convoy-{}", ::getpid());
+  node.job_start = wall_time();
   int interrupted_by = 0;
-  for (;; ++place.round, ++place.restarts) {
-    place.master_port =
-        options.master_port > 0 ? options.master_port : free_port(place.master_addr);
-    const auto logs = log_folder(options, place.round);
-    Gang gang(options, speaker, place, errors.make(place.round), logs);
-    while (gang.tick()) {
+  for (;; ++node.round, ++node.restarts) {
+    node.master_port = options.master_port > 0 ? options.master_port : free_port(node.master_addr);
+    const auto logs = log_folder(options, node.round);
+    RankProcesses ranks(options, speaker, node, errors.make(node.round), logs);
+    while (ranks.tick()) {
       while (const auto signal = signals.next()) {
-        gang.interrupt(*signal);
+        ranks.interrupt(*signal);
         if (interrupted_by == 0) interrupted_by = *signal;
       }
     }
-    auto reports = gang.reports();
+    auto reports = ranks.reports();
     std::optional<FailureReport> failure;
-    if (gang.failed()) {
+    if (ranks.failed()) {
       failure.emplace(join(options.command, " "), std::move(reports));
       tell_failure(options, speaker, *failure, logs);
     }
@@ -46,11 +45,11 @@ int run_ranks(const LaunchOptions& options) {
       return 128 + interrupted_by;
     }
     if (!failure) return 0;
-    if (place.restarts >= options.max_restarts || !failure->worth_a_restart()) {
+    if (node.restarts >= options.max_restarts || !failure->worth_a_restart()) {
       return failure->exit_code();
     }
     speaker.say(fmt::format("[launch] starting all ranks again ({} of {} restarts)\n",
-                            place.restarts + 1, options.max_restarts));
+                            node.restarts + 1, options.max_restarts));
   }
 }
 

@@ -16,32 +16,32 @@ void set_unless_given(Variables& env, const char* name, const std::string& value
 
 }  // namespace
 
-Variables rank_variables(const Place& place, const LaunchOptions& options, int rank) {
+Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int rank) {
   const auto number = [](int value) { return fmt::format("{}", value); };
   Variables env = {
       {"RANK", number(rank)},
-      {"LOCAL_RANK", number(rank - place.first_rank)},
-      {"GROUP_RANK", number(place.node_rank)},
+      {"LOCAL_RANK", number(rank - node.first_rank)},
+      {"GROUP_RANK", number(node.node_rank)},
       {"ROLE_RANK", number(rank)},
       {"ROLE_NAME", "default"},
-      {"WORLD_SIZE", number(place.world_size)},
+      {"WORLD_SIZE", number(node.world_size)},
       {"LOCAL_WORLD_SIZE", number(options.num_ranks)},
-      {"GROUP_WORLD_SIZE", number(place.num_nodes)},
-      {"ROLE_WORLD_SIZE", number(place.world_size)},
-      {"MASTER_ADDR", place.master_addr},
-      {"MASTER_PORT", number(place.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", number(place.restarts)},
+      {"GROUP_WORLD_SIZE", number(node.num_nodes)},
+      {"ROLE_WORLD_SIZE", number(node.world_size)},
+      {"MASTER_ADDR", node.master_addr},
+      {"MASTER_PORT", number(node.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", number(node.restarts)},
       {"TORCHELASTIC_MAX_RESTARTS", number(options.max_restarts)},
-      {"TORCHELASTIC_RUN_ID", place.run_id},
+      {"TORCHELASTIC_RUN_ID", node.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      {"CONVOY_ROUND", number(place.round)},
-      {"CONVOY_JOB_START", fmt::format("{:.3f}", place.job_start)},
+      {"CONVOY_ROUND", number(node.round)},
+      {"CONVOY_JOB_START", fmt::format("{:.3f}", node.job_start)},
       {"CONVOY_LAUNCHER", "convoy"},
   };
   // Nothing needs to be reachable from elsewhere.
-  if (!place.interface.empty()) {
-    set_unless_given(env, "GLOO_SOCKET_IFNAME", place.interface);
-    set_unless_given(env, "NCCL_SOCKET_IFNAME", place.interface);
+  if (!node.interface.empty()) {
+    set_unless_given(env, "GLOO_SOCKET_IFNAME", node.interface);
+    set_unless_given(env, "NCCL_SOCKET_IFNAME", node.interface);
   }
   if (options.threads_per_rank > 0 || options.num_ranks > 1) {
     set_unless_given(env, "OMP_NUM_THREADS", number(std::max(1, options.threads_per_rank)));

@@ -173,7 +173,7 @@ MailboxArea& Segment::mailbox(int from, int to) const {
   return reinterpret_cast<MailboxArea*>(first)[from * size_ + to];
 }
 
-char* Segment::letter(int from, int to, uint32_t index) const {
+char* Segment::message(int from, int to, uint32_t index) const {
   const size_t box =
       static_cast<size_t>(from) * static_cast<size_t>(size_) + static_cast<size_t>(to);
   return memory_ + letters_offset() + (box * kLetters + index % kLetters) * kLetterBytes;

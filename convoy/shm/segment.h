@@ -41,7 +41,7 @@ struct alignas(128) RankArea {
   alignas(8) std::array<char, kActivityBytes> activity;
 };
 
-/// The two ends of a mailbox: how many letters were put in and taken out.
+/// The two ends of a mailbox: how many messages were put in and taken out.
 struct alignas(128) MailboxArea {
   std::atomic<uint32_t> written;
   alignas(64) std::atomic<uint32_t> taken;
@@ -81,7 +81,7 @@ class Segment {
   RankArea& area(int rank) const;
   char* slot(int rank, uint32_t phase) const;
   MailboxArea& mailbox(int from, int to) const;
-  char* letter(int from, int to, uint32_t index) const;
+  char* message(int from, int to, uint32_t index) const;
 
   /// Makes all present and later waits of all ranks fail; the first reason stays. `missing`: the
   /// ranks that were waited for in vain.

@@ -10,7 +10,7 @@
 #include "convoy/base/json.h"
 #include "convoy/data/loader.h"
 #include "convoy/train/job.h"
-#include "convoy/train/seats.h"
+#include "convoy/train/placement.h"
 
 namespace convoy::train {
 
@@ -28,7 +28,7 @@ struct RunInfo {
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
   parallel::MemoryUse memory;           ///< that each rank holds
-  std::vector<Seat> seats;              ///< where each rank runs
+  std::vector<Placement> placements;    ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank
   std::vector<std::string> warnings;
 };

@@ -71,7 +71,7 @@ class Console : public Callback {
     item("strategy", "{} ({})", job.strategy, job.reason);
     item("ranks", "{} x {} {}, {} on {}", job.num_ranks(), job.threads,
          job.threads == 1 ? "thread" : "threads", job.devices[0].str(), launch::host_name());
-    for (const auto& line : split(seats_table(info.seats), '\n')) {
+    for (const auto& line : split(placements_table(info.placements), '\n')) {
       if (!line.empty()) print("    {}\n", line);
     }
     if (job.group.size() > 1) item("collectives", "{}", job.group.engine());

@@ -166,7 +166,7 @@ void Trainer::prepare() {
   info.max_steps = state_.max_steps;
   info.first_step = state_.global_step;
   info.resumed_from = resumed_from_;
-  info.seats = gather_seats(job_);
+  info.placements = gather_placements(job_);
   info.shares = stream_->partition_summary();
   info.warnings = job_.warnings;
   if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1) {

@@ -165,7 +165,7 @@ class Endless : public Ranks {
     CommandTest::TearDown();
   }
 
-  /// The processes; pid -> rank, those without one (launcher and guardian) apart.
+  /// The processes; pid -> rank, those without one (launcher and cleanup) apart.
   void find_processes() {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       int64_t pid = 0;

@@ -4,7 +4,7 @@
 #include <c10/core/impl/FakeGuardImpl.h>
 #include <gtest/gtest.h>
 
-#include "convoy/comm/nccl/seats.h"
+#include "convoy/comm/nccl/support.h"
 
 namespace convoy::comm {
 namespace {
@@ -51,7 +51,7 @@ TEST(Device, TheHostAnswersWithNothing) {
   EXPECT_TRUE(upload(tensor, at::kCPU).is_same(tensor));
 }
 
-TEST(NcclSeats, EveryRankNeedsAGpuOfItsOwn) {
+TEST(NcclSupport, EveryRankNeedsAGpuOfItsOwn) {
   EXPECT_EQ(why_not_nccl({{"", "GPU-a"}, {"", "GPU-b"}}), "");
   EXPECT_EQ(why_not_nccl({{"", ""}, {"", ""}}), "");  // unknown: as the launcher says
   EXPECT_EQ(why_not_nccl({{"", "GPU-a"}, {"", "GPU-b"}, {"", "GPU-a"}}),

@@ -8,8 +8,8 @@
 #include "convoy/comm/ticket_work.h"
 #include "convoy/shm/channel.h"
 #include "convoy/shm/cores.h"
-#include "convoy/shm/courier.h"
 #include "convoy/shm/handover.h"
+#include "convoy/shm/point_to_point.h"
 #include "convoy/shm/worker.h"
 
 namespace convoy::comm {
@@ -66,7 +66,7 @@ class ShmEngine : public Engine {
             std::chrono::milliseconds timeout)
       : name_(name),
         channel_(segment, rank, timeout),
-        courier_(segment, rank, timeout),
+        peers_(segment, rank, timeout),
         worker_(!shm::have_cores(segment->size() * at::get_num_threads() + 1)) {}
 
   const char* name() const override { return name_; }
@@ -113,14 +113,14 @@ class ShmEngine : public Engine {
   }
 
   std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
-    auto ticket = courier_.send(tensor.data_ptr(), count_of(tensor), dtype_of(tensor, call.label),
-                                to, call.label);
+    auto ticket = peers_.send(tensor.data_ptr(), count_of(tensor), dtype_of(tensor, call.label), to,
+                              call.label);
     return then(std::make_shared<TicketWork>(std::move(ticket)), [tensor] {});
   }
 
   std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) override {
-    auto ticket = courier_.receive(tensor.data_ptr(), count_of(tensor),
-                                   dtype_of(tensor, call.label), from, call.label);
+    auto ticket = peers_.receive(tensor.data_ptr(), count_of(tensor), dtype_of(tensor, call.label),
+                                 from, call.label);
     return then(std::make_shared<TicketWork>(std::move(ticket)), [tensor] {});
   }
 
@@ -138,7 +138,7 @@ class ShmEngine : public Engine {
 
   const char* name_;
   shm::Channel channel_;
-  shm::Courier courier_;
+  shm::PointToPoint peers_;
   shm::Worker worker_;
 };
 

@@ -9,12 +9,12 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent_parts.h"
+#include "convoy/launch/agent_common.h"
 #include "convoy/launch/environment.h"
-#include "convoy/launch/gang.h"
 #include "convoy/launch/hosts/rendezvous_client.h"
 #include "convoy/launch/hosts/rendezvous_server.h"
 #include "convoy/launch/hosts/secret.h"
+#include "convoy/launch/rank_processes.h"
 #include "convoy/launch/signals.h"
 
 namespace convoy::launch {
@@ -75,7 +75,7 @@ class HostAgent {
       channel_->pump(host_.rendezvous.heartbeat_timeout / 4);
       while (const auto message = channel_->next()) handle(*message);
       if (code_) break;
-      if (gang_) {
+      if (ranks_) {
         look_after_ranks();
       } else {
         pollfd watched{channel_->fd(), POLLIN, 0};
@@ -133,8 +133,8 @@ class HostAgent {
     const std::string type = message.at("type");
     if (type == "start") {
       start(message);
-    } else if (type == "stop" && gang_ && interrupted_by_ == 0) {
-      message.at("save").get<bool>() ? gang_->interrupt(SIGTERM) : gang_->stop();
+    } else if (type == "stop" && ranks_ && interrupted_by_ == 0) {
+      message.at("save").get<bool>() ? ranks_->interrupt(SIGTERM) : ranks_->stop();
     } else if (type == "again") {
       tell(message);
       if (interrupted_by_ == 0) send_ready();
@@ -160,28 +160,29 @@ class HostAgent {
   }
 
   void start(const Json& message) {
-    Place place;
-    message.at("node_rank").get_to(place.node_rank);
-    message.at("num_nodes").get_to(place.num_nodes);
-    message.at("first_rank").get_to(place.first_rank);
-    message.at("world_size").get_to(place.world_size);
-    message.at("master_addr").get_to(place.master_addr);
-    message.at("master_port").get_to(place.master_port);
-    message.at("round").get_to(place.round);
-    message.at("restarts").get_to(place.restarts);
-    message.at("job_start").get_to(place.job_start);
-    message.at("run_id").get_to(place.run_id);
+    NodeInfo node;
+    message.at("node_rank").get_to(node.node_rank);
+    message.at("num_nodes").get_to(node.num_nodes);
+    message.at("first_rank").get_to(node.first_rank);
+    message.at("world_size").get_to(node.world_size);
+    message.at("master_addr").get_to(node.master_addr);
+    message.at("master_port").get_to(node.master_port);
+    message.at("round").get_to(node.round);
+    message.at("restarts").get_to(node.restarts);
+    message.at("job_start").get_to(node.job_start);
+    message.at("run_id").get_to(node.run_id);
     const std::string& own = host_.local_address;
     const auto named = own.empty() ? std::vector<Address>() : Address::resolve(own, 0);
-    place.interface = (named.empty() ? client_->own_address() : named[0]).interface();
+    node.interface = (named.empty() ? client_->own_address() : named[0]).interface();
     if (server_) say_table(message.at("table"));
     told_ = Told::kNothing;
-    place_ = place;
+    node_ = node;
     try {
-      logs_ = log_folder(options_, place.round);
-      gang_ = std::make_unique<Gang>(options_, speaker_, place, errors_.make(place.round), logs_);
+      logs_ = log_folder(options_, node.round);
+      ranks_ = std::make_unique<RankProcesses>(options_, speaker_, node, errors_.make(node.round),
+                                               logs_);
     } catch (const Error& error) {
-      RankReport report{.rank = place.first_rank, .host = host_name()};
+      RankReport report{.rank = node.first_rank, .host = host_name()};
       report.end = RankEnd::kFailed;
       report.exit_code = 2;
       report.early = true;
@@ -210,14 +211,14 @@ class HostAgent {
   }
 
   void look_after_ranks() {
-    if (!gang_->tick()) {
-      auto reports = gang_->reports();
-      gang_.reset();
+    if (!ranks_->tick()) {
+      auto reports = ranks_->reports();
+      ranks_.reset();
       return send_ended(reports);
     }
-    const Told now = !gang_->failed()     ? Told::kNothing
-                     : gang_->has_cause() ? Told::kCause
-                                          : Told::kFailure;
+    const Told now = !ranks_->failed()     ? Told::kNothing
+                     : ranks_->has_cause() ? Told::kCause
+                                           : Told::kFailure;
     if (now > told_) channel_->send({{"type", "failing"}, {"cause", now == Told::kCause}});
     told_ = std::max(told_, now);
   }
@@ -238,10 +239,10 @@ class HostAgent {
       if (interrupted_by_ == 0) {
         interrupted_by_ = *signal;
         channel_->send({{"type", "leave"}, {"signal", *signal}});
-      } else if (!gang_) {
+      } else if (!ranks_) {
         code_ = 128 + interrupted_by_;
       }
-      if (gang_) gang_->interrupt(*signal);
+      if (ranks_) ranks_->interrupt(*signal);
     }
   }
 
@@ -253,12 +254,12 @@ class HostAgent {
       why = fmt::format("silent for {:g} s", timeout);
     }
     if (why.empty()) return;
-    if (gang_) {
-      gang_->stop();
-      while (gang_->tick()) {
-        if (const auto signal = signals_.next()) gang_->interrupt(*signal);
+    if (ranks_) {
+      ranks_->stop();
+      while (ranks_->tick()) {
+        if (const auto signal = signals_.next()) ranks_->interrupt(*signal);
       }
-      gang_.reset();
+      ranks_.reset();
     }
     channel_.reset();
     if (interrupted_by_ != 0) return;
@@ -279,8 +280,8 @@ class HostAgent {
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<RendezvousClient> client_;
   std::unique_ptr<Channel> channel_;
-  std::unique_ptr<Gang> gang_;
-  Place place_;
+  std::unique_ptr<RankProcesses> ranks_;
+  NodeInfo node_;
   std::filesystem::path logs_;
   Told told_ = Told::kNothing;
   int interrupted_by_ = 0;

@@ -10,7 +10,7 @@
 namespace convoy::launch {
 namespace {
 
-// As in Gang: the host where a rank only lost its peers often speaks first.
+// As in RankProcesses: the host where a rank only lost its peers often speaks first.
 constexpr double kSettleSeconds = 1;
 constexpr int kLost = 3;  // exit code of a CommunicationError
 

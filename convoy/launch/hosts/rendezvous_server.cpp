@@ -26,9 +26,9 @@ constexpr double kClosingSeconds = 2;
 }  // namespace
 
 /// What the thread works on.
-class RendezvousServer::Desk {
+class RendezvousServer::EventLoop {
  public:
-  Desk(Descriptor listener, RendezvousOptions options, std::string secret, Rendezvous::Say say)
+  EventLoop(Descriptor listener, RendezvousOptions options, std::string secret, Rendezvous::Say say)
       : listener_(std::move(listener)),
         heartbeat_timeout_(options.heartbeat_timeout),
         run_id_(options.run_id),
@@ -182,21 +182,21 @@ class RendezvousServer::Desk {
 
 RendezvousServer::RendezvousServer(Descriptor listener, RendezvousOptions options,
                                    std::string secret, std::function<void(const std::string&)> say)
-    : desk_(std::make_unique<Desk>(std::move(listener), std::move(options), std::move(secret),
-                                   std::move(say))) {
+    : loop_(std::make_unique<EventLoop>(std::move(listener), std::move(options), std::move(secret),
+                                        std::move(say))) {
   thread_ = std::thread([this] {
     const auto until = [&](const auto& done) {
       try {
-        while (!done()) desk_->turn();
+        while (!done()) loop_->turn();
       } catch (const std::exception& error) {  // the members notice that nobody answers
-        desk_.reset();
+        loop_.reset();
       }
     };
     until([&] { return closing_.load(); });
-    if (!desk_) return;
+    if (!loop_) return;
     const double since = steady_time();
     // Closing a socket that holds something unread would lose what was sent last.
-    until([&] { return desk_->is_empty() || steady_time() - since > kClosingSeconds; });
+    until([&] { return loop_->is_empty() || steady_time() - since > kClosingSeconds; });
   });
 }
 

@@ -22,10 +22,10 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
  private:
-  class Desk;
+  class EventLoop;
 
   std::atomic<bool> closing_{false};
-  std::unique_ptr<Desk> desk_;
+  std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-#include "convoy/shm/courier.h"
+#include "convoy/shm/point_to_point.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Stands in front of the data of a transfer's first letter.
+/// Stands in front of the data of a transfer's first message.
 struct Head {
   uint64_t count;
   uint32_t dtype;
@@ -29,7 +29,7 @@ Head make_head(size_t count, Dtype dtype, const std::string& label) {
 
 }  // namespace
 
-struct Courier::Transfer {
+struct PointToPoint::Transfer {
   char* data;
   size_t count;
   Dtype dtype;
@@ -45,14 +45,15 @@ struct Courier::Transfer {
   bool is_done() const { return begun && moved == bytes(); }
 };
 
-Courier::Courier(std::shared_ptr<Segment> segment, int rank, std::chrono::milliseconds timeout)
+PointToPoint::PointToPoint(std::shared_ptr<Segment> segment, int rank,
+                           std::chrono::milliseconds timeout)
     : segment_(std::move(segment)),
       rank_(rank),
       timeout_(timeout),
       outgoing_(static_cast<size_t>(segment_->size())),
       incoming_(outgoing_.size()) {}
 
-Courier::~Courier() {
+PointToPoint::~PointToPoint() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -62,19 +63,19 @@ Courier::~Courier() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<Ticket> Courier::send(const void* data, size_t count, Dtype dtype, int to,
-                                      const std::string& label) {
+std::shared_ptr<Ticket> PointToPoint::send(const void* data, size_t count, Dtype dtype, int to,
+                                           const std::string& label) {
   return add(outgoing_.at(static_cast<size_t>(to)),
              {static_cast<char*>(const_cast<void*>(data)), count, dtype, to, true, label});
 }
 
-std::shared_ptr<Ticket> Courier::receive(void* data, size_t count, Dtype dtype, int from,
-                                         const std::string& label) {
+std::shared_ptr<Ticket> PointToPoint::receive(void* data, size_t count, Dtype dtype, int from,
+                                              const std::string& label) {
   return add(incoming_.at(static_cast<size_t>(from)),
              {static_cast<char*>(data), count, dtype, from, false, label});
 }
 
-std::shared_ptr<Ticket> Courier::add(std::deque<Transfer>& queue, Transfer transfer) {
+std::shared_ptr<Ticket> PointToPoint::add(std::deque<Transfer>& queue, Transfer transfer) {
   if (transfer.other == rank_) {
     fail<UsageError>("comm", "rank {} cannot send to itself, as '{}' wants", rank_, transfer.label);
   }
@@ -90,7 +91,7 @@ std::shared_ptr<Ticket> Courier::add(std::deque<Transfer>& queue, Transfer trans
   return ticket;
 }
 
-void Courier::loop() {
+void PointToPoint::loop() {
   Counter& bell = segment_->area(rank_).bell;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -112,7 +113,7 @@ void Courier::loop() {
   }
 }
 
-bool Courier::advance_all() {
+bool PointToPoint::advance_all() {
   bool moved = false;
   for (auto* queues : {&outgoing_, &incoming_}) {
     for (auto& queue : *queues) {
@@ -137,23 +138,23 @@ bool Courier::advance_all() {
   return moved;
 }
 
-bool Courier::push(Transfer& transfer) {
+bool PointToPoint::push(Transfer& transfer) {
   auto& box = segment_->mailbox(rank_, transfer.other);
   bool moved = false;
   while (!transfer.is_done()) {
     const uint32_t written = box.written.load(std::memory_order_relaxed);
     if (written - box.taken.load(std::memory_order_acquire) == kLetters) break;
-    char* letter = segment_->letter(rank_, transfer.other, written);
+    char* message = segment_->message(rank_, transfer.other, written);
     size_t room = kLetterBytes;
     if (!transfer.begun) {
       const auto head = make_head(transfer.count, transfer.dtype, transfer.label);
-      std::memcpy(letter, &head, sizeof head);
-      letter += sizeof head;
+      std::memcpy(message, &head, sizeof head);
+      message += sizeof head;
       room -= sizeof head;
       transfer.begun = true;
     }
     const size_t bytes = std::min(room, transfer.bytes() - transfer.moved);
-    if (bytes > 0) writer_.write(letter, transfer.data + transfer.moved, bytes);
+    if (bytes > 0) writer_.write(message, transfer.data + transfer.moved, bytes);
     transfer.moved += bytes;
     box.written.store(written + 1, std::memory_order_release);
     segment_->area(transfer.other).bell.ring();
@@ -162,17 +163,17 @@ bool Courier::push(Transfer& transfer) {
   return moved;
 }
 
-bool Courier::pull(Transfer& transfer) {
+bool PointToPoint::pull(Transfer& transfer) {
   auto& box = segment_->mailbox(transfer.other, rank_);
   bool moved = false;
   while (!transfer.is_done()) {
     const uint32_t taken = box.taken.load(std::memory_order_relaxed);
     if (box.written.load(std::memory_order_acquire) == taken) break;
-    const char* letter = segment_->letter(transfer.other, rank_, taken);
+    const char* message = segment_->message(transfer.other, rank_, taken);
     size_t room = kLetterBytes;
     if (!transfer.begun) {
       Head head;
-      std::memcpy(&head, letter, sizeof head);
+      std::memcpy(&head, message, sizeof head);
       const auto expected = make_head(transfer.count, transfer.dtype, transfer.label);
       if (std::memcmp(&head, &expected, sizeof head) != 0) {
         give_up(transfer,
@@ -181,12 +182,12 @@ bool Courier::pull(Transfer& transfer) {
                             name_of(static_cast<Dtype>(head.dtype % 8)), head.label.data()),
                 {});
       }
-      letter += sizeof head;
+      message += sizeof head;
       room -= sizeof head;
       transfer.begun = true;
     }
     const size_t bytes = std::min(room, transfer.bytes() - transfer.moved);
-    if (bytes > 0) std::memcpy(transfer.data + transfer.moved, letter, bytes);
+    if (bytes > 0) std::memcpy(transfer.data + transfer.moved, message, bytes);
     transfer.moved += bytes;
     box.taken.store(taken + 1, std::memory_order_release);
     segment_->area(transfer.other).bell.ring();
@@ -195,7 +196,7 @@ bool Courier::pull(Transfer& transfer) {
   return moved;
 }
 
-void Courier::check(const Transfer& transfer) const {
+void PointToPoint::check(const Transfer& transfer) const {
   if (segment_->aborted()) throw segment_->abort_error(transfer.label);
   const auto waited = Clock::now() - transfer.last_move;
   if (waited < kLook) return;
@@ -214,8 +215,8 @@ void Courier::check(const Transfer& transfer) const {
   }
 }
 
-void Courier::give_up(const Transfer& transfer, const std::string& reason,
-                      const std::vector<int>& missing) const {
+void PointToPoint::give_up(const Transfer& transfer, const std::string& reason,
+                           const std::vector<int>& missing) const {
   const auto text = fmt::format("'{}' did not finish: {}", transfer.label, reason);
   segment_->abort(fmt::format("rank {}: {}", segment_->name(rank_), text), missing);
   throw CommunicationError(fmt::format("[comm] {}", text), missing);

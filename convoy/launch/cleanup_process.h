@@ -10,12 +10,12 @@ namespace convoy::launch {
 
 /// A tiny process that outlives the launcher by an instant: should the launcher be killed, it
 /// removes the launcher's private folder.
-class Guardian {
+class CleanupProcess {
  public:
-  explicit Guardian(const std::filesystem::path& folder);
-  ~Guardian();
-  Guardian(const Guardian&) = delete;
-  Guardian& operator=(const Guardian&) = delete;
+  explicit CleanupProcess(const std::filesystem::path& folder);
+  ~CleanupProcess();
+  CleanupProcess(const CleanupProcess&) = delete;
+  CleanupProcess& operator=(const CleanupProcess&) = delete;
 
  private:
   Pipe alive_;

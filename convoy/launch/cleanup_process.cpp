@@ -1,4 +1,4 @@
-#include "convoy/launch/guardian.h"
+#include "convoy/launch/cleanup_process.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,10 +10,10 @@
 namespace convoy::launch {
 namespace {
 
-/// The guardian's life. Runs after fork without exec, so it calls nothing that takes a lock.
+/// The process's life. Runs after fork without exec, so it calls nothing that takes a lock.
 [[noreturn]] void guard(int alive, const char* folder) {
   ::setsid();  // out of reach of Ctrl-C and of who kills the launcher's group
-  ::prctl(PR_SET_NAME, "convoy-guardian");
+  ::prctl(PR_SET_NAME, "convoy-cleanup");
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   ::dup2(alive, 0);
   ::closefrom(1);  // holds no pipe or terminal of the launcher open
@@ -28,14 +28,14 @@ namespace {
 
 }  // namespace
 
-Guardian::Guardian(const std::filesystem::path& folder) : alive_(make_pipe()) {
+CleanupProcess::CleanupProcess(const std::filesystem::path& folder) : alive_(make_pipe()) {
   process_ = ::fork();
   if (process_ == 0) guard(alive_.read.get(), folder.c_str());
 }
 
-Guardian::~Guardian() {
+CleanupProcess::~CleanupProcess() {
   if (process_ <= 0) return;
-  // This end reads, too, so that writing raises no signal although the guardian may be gone.
+  // This end reads, too, so that writing raises no signal although the process may be gone.
   [[maybe_unused]] const ssize_t written = ::write(alive_.write.get(), "", 1);
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }

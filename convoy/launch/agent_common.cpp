@@ -1,4 +1,4 @@
-#include "convoy/launch/agent_parts.h"
+#include "convoy/launch/agent_common.h"
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"

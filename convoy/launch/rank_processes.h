@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "convoy/launch/agent.h"
+#include "convoy/launch/cleanup_process.h"
 #include "convoy/launch/exits.h"
-#include "convoy/launch/guardian.h"
-#include "convoy/launch/place.h"
+#include "convoy/launch/node_info.h"
 #include "convoy/launch/rank_output.h"
 #include "convoy/launch/speaker.h"
 #include "convoy/machine/memory.h"
@@ -17,15 +17,15 @@
 namespace convoy::launch {
 
 /// All ranks of one attempt, from their start to the end of the last.
-class Gang {
+class RankProcesses {
  public:
   /// Starts the ranks; they leave their reasons in `error_dir`, which lies in the launcher's
   /// private folder, and their output in `log_dir` ("" for none).
-  Gang(const LaunchOptions& options, Speaker& speaker, Place place, std::filesystem::path error_dir,
-       std::filesystem::path log_dir);
-  ~Gang();  ///< kills what still runs
-  Gang(const Gang&) = delete;
-  Gang& operator=(const Gang&) = delete;
+  RankProcesses(const LaunchOptions& options, Speaker& speaker, NodeInfo node,
+                std::filesystem::path error_dir, std::filesystem::path log_dir);
+  ~RankProcesses();  ///< kills what still runs
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
 
   /// Passes output on, sees who has ended, and stops the others when one failed; takes some
   /// milliseconds. False when all have ended.
@@ -70,11 +70,11 @@ class Gang {
 
   const LaunchOptions& options_;
   Speaker& speaker_;
-  const Place place_;
+  const NodeInfo node_;
   const std::optional<int64_t> memory_kills_before_ = machine::memory_kills();
   std::filesystem::path error_dir_;
   std::filesystem::path log_dir_;
-  Guardian guardian_;
+  CleanupProcess cleanup_;
   Exits exits_;
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;

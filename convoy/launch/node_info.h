@@ -5,7 +5,7 @@
 namespace convoy::launch {
 
 /// Where the ranks of this host stand in the whole job, for one start of them.
-struct Place {
+struct NodeInfo {
   int node_rank = 0;
   int num_nodes = 1;
   int first_rank = 0;  ///< of this host; the others follow

@@ -1,4 +1,4 @@
-#include "convoy/shm/courier.h"
+#include "convoy/shm/point_to_point.h"
 
 #include <gtest/gtest.h>
 
@@ -9,21 +9,21 @@
 namespace convoy::shm {
 namespace {
 
-TEST(Courier, RanksMaySendToEachOtherBeforeEitherReceives) {
+TEST(PointToPoint, RanksMaySendToEachOtherBeforeEitherReceives) {
   run_ranks(3, [](auto segment, int rank) {
-    Courier courier(segment, rank, kPatience);
+    PointToPoint peers(segment, rank, kPatience);
     for (size_t count : {0, 1, 16368, 16369, 500000}) {
       std::vector<float> mine(count, static_cast<float>(rank));
       std::vector<std::vector<float>> theirs(3, std::vector<float>(count, -1));
       std::vector<std::shared_ptr<Ticket>> tickets;
       for (int other = 0; other < 3; ++other) {
         if (other == rank) continue;
-        tickets.push_back(courier.send(mine.data(), count, Dtype::F32, other, "activations"));
+        tickets.push_back(peers.send(mine.data(), count, Dtype::F32, other, "activations"));
       }
       for (int other = 0; other < 3; ++other) {
         if (other == rank) continue;
-        tickets.push_back(courier.receive(theirs[static_cast<size_t>(other)].data(), count,
-                                          Dtype::F32, other, "activations"));
+        tickets.push_back(peers.receive(theirs[static_cast<size_t>(other)].data(), count,
+                                        Dtype::F32, other, "activations"));
       }
       for (auto& ticket : tickets) ticket->wait();
       for (int other = 0; other < 3; ++other) {
@@ -35,31 +35,31 @@ TEST(Courier, RanksMaySendToEachOtherBeforeEitherReceives) {
   });
 }
 
-TEST(Courier, KeepsTheOrderBetweenTwoRanks) {
+TEST(PointToPoint, KeepsTheOrderBetweenTwoRanks) {
   run_ranks(2, [](auto segment, int rank) {
-    Courier courier(segment, rank, kPatience);
+    PointToPoint peers(segment, rank, kPatience);
     std::vector<int32_t> values(2000);
     std::vector<std::shared_ptr<Ticket>> tickets;
     for (int32_t i = 0; i < 2000; ++i) {
       auto& value = values[static_cast<size_t>(i)];
       if (rank == 0) value = i;
-      tickets.push_back(rank == 0 ? courier.send(&value, 1, Dtype::I32, 1, "number")
-                                  : courier.receive(&value, 1, Dtype::I32, 0, "number"));
+      tickets.push_back(rank == 0 ? peers.send(&value, 1, Dtype::I32, 1, "number")
+                                  : peers.receive(&value, 1, Dtype::I32, 0, "number"));
     }
     for (auto& ticket : tickets) ticket->wait();
     for (int32_t i = 0; i < 2000; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], i);
   });
 }
 
-TEST(Courier, WhatIsNotExpectedIsRefusedByName) {
+TEST(PointToPoint, WhatIsNotExpectedIsRefusedByName) {
   run_ranks(2, [](auto segment, int rank) {
-    Courier courier(segment, rank, kPatience);
+    PointToPoint peers(segment, rank, kPatience);
     std::vector<float> data(10);
     if (rank == 0) {
-      courier.send(data.data(), 4, Dtype::F32, 1, "activations")->wait();
+      peers.send(data.data(), 4, Dtype::F32, 1, "activations")->wait();
       return;
     }
-    auto ticket = courier.receive(data.data(), 10, Dtype::F32, 0, "gradients");
+    auto ticket = peers.receive(data.data(), 10, Dtype::F32, 0, "gradients");
     try {
       ticket->wait();
       ADD_FAILURE();
@@ -72,12 +72,12 @@ TEST(Courier, WhatIsNotExpectedIsRefusedByName) {
   });
 }
 
-TEST(Courier, WaitsNoLongerThanTheTimeout) {
+TEST(PointToPoint, WaitsNoLongerThanTheTimeout) {
   run_ranks(2, [](auto segment, int rank) {
     if (rank == 1) return;
-    Courier courier(segment, rank, std::chrono::milliseconds(150));
+    PointToPoint peers(segment, rank, std::chrono::milliseconds(150));
     float value = 0;
-    auto ticket = courier.receive(&value, 1, Dtype::F32, 1, "activations");
+    auto ticket = peers.receive(&value, 1, Dtype::F32, 1, "activations");
     EXPECT_THROW(ticket->wait(), CommunicationError);
   });
 }

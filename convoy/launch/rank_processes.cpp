@@ -1,4 +1,4 @@
-#include "convoy/launch/gang.h"
+#include "convoy/launch/rank_processes.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -36,20 +36,20 @@ bool is_suspended(pid_t pid) {
 
 }  // namespace
 
-Gang::Gang(const LaunchOptions& options, Speaker& speaker, Place place, fs::path error_dir,
-           fs::path log_dir)
+RankProcesses::RankProcesses(const LaunchOptions& options, Speaker& speaker, NodeInfo node,
+                             fs::path error_dir, fs::path log_dir)
     : options_(options),
       speaker_(speaker),
-      place_(std::move(place)),
+      node_(std::move(node)),
       error_dir_(std::move(error_dir)),
       log_dir_(std::move(log_dir)),
-      guardian_(error_dir_.parent_path()),
+      cleanup_(error_dir_.parent_path()),
       ranks_(static_cast<size_t>(options.num_ranks)) {
   const auto cores = machine::share_cores(options.binding, options.num_ranks,
                                           machine::numa_nodes(machine::own_cores()));
   try {
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      ranks_[i].report.rank = place_.first_rank + static_cast<int>(i);
+      ranks_[i].report.rank = node_.first_rank + static_cast<int>(i);
       ranks_[i].report.host = host_name();
       start_rank(ranks_[i], cores[i]);
     }
@@ -62,14 +62,14 @@ Gang::Gang(const LaunchOptions& options, Speaker& speaker, Place place, fs::path
   }
 }
 
-Gang::~Gang() {
+RankProcesses::~RankProcesses() {
   signal_all(SIGKILL);
 }
 
-void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
+void RankProcesses::start_rank(Rank& rank, const std::vector<int>& cores) {
   const std::string index = fmt::format("{}", rank.report.rank);
   Command command{.argv = options_.command,
-                  .env = rank_variables(place_, options_, rank.report.rank),
+                  .env = rank_variables(node_, options_, rank.report.rank),
                   .unset = {"CONVOY_TOKEN"},
                   .cores = cores};
   command.env["TORCHELASTIC_ERROR_FILE"] = file_of(rank, ".json").string();
@@ -77,14 +77,14 @@ void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
   command.env["CONVOY_STATUS_FILE"] = file_of(rank, ".status").string();
   // In groups of their own the ranks cannot read the terminal; a file or a pipe rank 0 may read.
   Descriptor nothing;
-  if (rank.report.rank > place_.first_rank || ::isatty(0) == 1) {
+  if (rank.report.rank > node_.first_rank || ::isatty(0) == 1) {
     nothing = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     command.stdin_fd = nothing.get();
   }
   if (!log_dir_.empty()) {
     const auto open_log = [&](const char* suffix, bool is_error) {
       const auto on_line = [this, number = rank.report.rank, is_error](std::string_view line) {
-        speaker_.pass_on(number, number - place_.first_rank, is_error, line);
+        speaker_.pass_on(number, number - node_.first_rank, is_error, line);
       };
       return std::make_unique<RankOutput>(log_dir_ / ("rank-" + index + suffix), on_line);
     };
@@ -103,12 +103,12 @@ void Gang::start_rank(Rank& rank, const std::vector<int>& cores) {
   if (rank.err) rank.err->close_write_end();
 }
 
-fs::path Gang::file_of(const Rank& rank, const char* suffix) const {
+fs::path RankProcesses::file_of(const Rank& rank, const char* suffix) const {
   return error_dir_ / fmt::format("rank-{}{}", rank.report.rank, suffix);
 }
 
 /// Notes it for the report, before anybody is told to stop.
-void Gang::see_what_ranks_do() {
+void RankProcesses::see_what_ranks_do() {
   for (Rank& rank : ranks_) {
     if (!rank.alive) continue;
     rank.report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
@@ -116,11 +116,11 @@ void Gang::see_what_ranks_do() {
   }
 }
 
-bool Gang::any_alive() const {
+bool RankProcesses::any_alive() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.alive; });
 }
 
-bool Gang::tick() {
+bool RankProcesses::tick() {
   if (!any_alive()) return false;
   pass_output();
   collect_ended();
@@ -128,7 +128,7 @@ bool Gang::tick() {
   return any_alive() && !(phase_ == Phase::kKilling && Clock::now() >= deadline_);
 }
 
-void Gang::pass_output() {
+void RankProcesses::pass_output() {
   const bool stopping = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
   std::vector<RankOutput*> outputs;
   if (stopping || !speaker_.is_behind()) {  // who is to save and leave must not wait to print
@@ -144,7 +144,7 @@ void Gang::pass_output() {
   for (RankOutput* output : outputs) output->pump();
 }
 
-void Gang::collect_ended() {
+void RankProcesses::collect_ended() {
   for (const pid_t ended : exits_.take()) {
     const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) {
       return one.alive && one.process.pid == ended;
@@ -162,11 +162,11 @@ void Gang::collect_ended() {
 }
 
 /// No two are equal, however coarse the clock.
-void Gang::note_end_time(Rank& rank) {
+void RankProcesses::note_end_time(Rank& rank) {
   rank.report.end_time = last_end_time_ = std::max(wall_time(), last_end_time_ + 1e-6);
 }
 
-void Gang::end_rank(Rank& rank, int status) {
+void RankProcesses::end_rank(Rank& rank, int status) {
   rank.alive = false;
   RankReport& report = rank.report;
   if (report.end_time == 0) note_end_time(rank);
@@ -204,7 +204,7 @@ void Gang::end_rank(Rank& rank, int status) {
                          machine::memory_kills() > memory_kills_before_;
 }
 
-void Gang::interrupt(int signal) {
+void RankProcesses::interrupt(int signal) {
   if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);
@@ -215,7 +215,7 @@ void Gang::interrupt(int signal) {
   }
 }
 
-void Gang::stop() {
+void RankProcesses::stop() {
   if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;
   see_what_ranks_do();
   enter(Phase::kStopping, options_.grace_seconds);
@@ -228,14 +228,14 @@ void Gang::stop() {
   }
 }
 
-bool Gang::has_cause() const {
+bool RankProcesses::has_cause() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
     return rank.report.end == RankEnd::kFailed &&
            !(rank.report.error && rank.report.error->kind == "CommunicationError");
   });
 }
 
-void Gang::stop_after_failure() {
+void RankProcesses::stop_after_failure() {
   if (phase_ == Phase::kRunning || phase_ == Phase::kSettling) {
     failed_ |= std::any_of(ranks_.begin(), ranks_.end(),
                            [](const Rank& rank) { return rank.report.end == RankEnd::kFailed; });
@@ -249,20 +249,20 @@ void Gang::stop_after_failure() {
   }
 }
 
-void Gang::enter(Phase phase, double seconds) {
+void RankProcesses::enter(Phase phase, double seconds) {
   phase_ = phase;
   if (phase == Phase::kStopping) stop_time_ = wall_time();
   deadline_ = Clock::now() +
               std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-void Gang::signal_all(int signal) {
+void RankProcesses::signal_all(int signal) {
   for (const Rank& rank : ranks_) {
     if (rank.alive) ::kill(-rank.process.pid, signal);
   }
 }
 
-std::vector<RankReport> Gang::reports() {
+std::vector<RankReport> RankProcesses::reports() {
   std::vector<RankReport> out;
   for (Rank& rank : ranks_) {
     if (rank.alive) end_rank(rank, SIGKILL);  // stuck in the kernel, which will end it

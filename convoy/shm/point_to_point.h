@@ -17,15 +17,15 @@
 
 namespace convoy::shm {
 
-/// Carries tensors from one rank to another, each through its mailbox: two letters' worth of shared
-/// memory per ordered pair of ranks. What goes from one rank to another arrives in the order sent;
-/// all else goes on side by side, so two ranks may send to each other before either receives.
-class Courier {
+/// Carries tensors from one rank to another, each through its mailbox: two messages' worth of
+/// shared memory per ordered pair of ranks. What goes from one rank to another arrives in the order
+/// sent; all else goes on side by side, so two ranks may send to each other before either receives.
+class PointToPoint {
  public:
-  Courier(std::shared_ptr<Segment> segment, int rank, std::chrono::milliseconds timeout);
-  ~Courier();
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  PointToPoint(std::shared_ptr<Segment> segment, int rank, std::chrono::milliseconds timeout);
+  ~PointToPoint();
+  PointToPoint(const PointToPoint&) = delete;
+  PointToPoint& operator=(const PointToPoint&) = delete;
 
   /// The memory must stay until the ticket is done. It fails with CommunicationError when the other
   /// ends, aborts, expects another size, type or label, or nothing moves within the timeout.

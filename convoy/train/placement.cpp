@@ -1,4 +1,4 @@
-#include "convoy/train/seats.h"
+#include "convoy/train/placement.h"
 
 #include <ATen/Functions.h>
 
@@ -26,30 +26,32 @@ std::string take(const at::Tensor& words) {
 
 }  // namespace
 
-std::vector<Seat> gather_seats(const Job& job) {
+std::vector<Placement> gather_placements(const Job& job) {
   auto own = at::zeros({3, kWords}, at::kLong);
   put(own[0], launch::host_name());
   put(own[1], job.devices.at(0).str());
   put(own[2], machine::cores_text(machine::own_cores()));
   if (job.group.size() == 1) return {{take(own[0]), take(own[1]), take(own[2])}};
-  const auto all = job.group.all_gather(own, "gather seats").contiguous();
-  std::vector<Seat> seats;
+  const auto all = job.group.all_gather(own, "gather placements").contiguous();
+  std::vector<Placement> placements;
   for (int64_t rank = 0; rank < all.size(0); ++rank) {
-    seats.push_back({take(all[rank][0]), take(all[rank][1]), take(all[rank][2])});
+    placements.push_back({take(all[rank][0]), take(all[rank][1]), take(all[rank][2])});
   }
-  return seats;
+  return placements;
 }
 
-std::string seats_table(const std::vector<Seat>& seats) {
-  const bool same = std::all_of(seats.begin(), seats.end(), [&](const Seat& seat) {
-    return seat.host == seats[0].host && seat.cores == seats[0].cores && seat.device == "cpu";
+std::string placements_table(const std::vector<Placement>& placements) {
+  const bool same = std::all_of(placements.begin(), placements.end(), [&](const Placement& rank) {
+    return rank.host == placements[0].host && rank.cores == placements[0].cores &&
+           rank.device == "cpu";
   });
   if (same) return "";
   report::Table table;
   table.column("rank").column("host", report::Align::kLeft);
   table.column("device", report::Align::kLeft).column("cores", report::Align::kLeft);
-  for (size_t rank = 0; rank < seats.size(); ++rank) {
-    table.row({std::to_string(rank), seats[rank].host, seats[rank].device, seats[rank].cores});
+  for (size_t rank = 0; rank < placements.size(); ++rank) {
+    table.row({std::to_string(rank), placements[rank].host, placements[rank].device,
+               placements[rank].cores});
   }
   return table.to_text();
 }

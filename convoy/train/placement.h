@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/train/job.h"
+
+namespace convoy::train {
+
+/// Where one rank runs.
+struct Placement {
+  std::string host;
+  std::string device;
+  std::string cores;  ///< of the processor, that it may use: "0-3"
+};
+
+/// Where all ranks run, by rank. To be called by every rank; what is long is cut.
+std::vector<Placement> gather_placements(const Job& job);
+
+/// A table of the placements, or "" where it would tell nothing: all ranks on one host, on CPU,
+/// with the same cores.
+std::string placements_table(const std::vector<Placement>& placements);
+
+}  // namespace convoy::train
