@@ -14,22 +14,22 @@
 #include "convoy/train/arguments.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/callback.h"
-#include "convoy/train/own_loop.h"
 #include "convoy/train/trainer.h"
+#include "convoy/wrappers/own_loop.h"
 
 namespace convoy {
 
 using nn::Bundle;
 using nn::module_model;
 using train::Callback;
-using train::DataParallel;
 using train::Dataset;
-using train::DistributedDataParallel;
 using train::make_map_dataset;
 using train::open_devices;
-using train::spawn;
 using train::Trainer;
 using train::TrainingArguments;
-using train::world;
+using wrappers::DataParallel;
+using wrappers::DistributedDataParallel;
+using wrappers::spawn;
+using wrappers::world;
 
 }  // namespace convoy

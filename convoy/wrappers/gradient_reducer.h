@@ -6,7 +6,7 @@
 
 #include "convoy/comm/group.h"
 
-namespace convoy::train {
+namespace convoy::wrappers {
 
 /// Averages the gradients of a module whose owner runs his own loop: parameters report to it when
 /// their gradient is complete, full buckets start their collective at once, and the rest is
@@ -38,4 +38,4 @@ class GradientReducer {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace convoy::train
+}  // namespace convoy::wrappers

@@ -10,7 +10,7 @@ namespace convoy::parallel {
 class Workers;
 }
 
-namespace convoy::train {
+namespace convoy::wrappers {
 
 /// Copies of a module that share its weights (on its own device) or follow them (on others), each
 /// run by a thread of its own.
@@ -37,4 +37,4 @@ class ModuleReplicas {
   std::unique_ptr<parallel::Workers> workers_;
 };
 
-}  // namespace convoy::train
+}  // namespace convoy::wrappers

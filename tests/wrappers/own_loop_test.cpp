@@ -1,4 +1,4 @@
-#include "convoy/train/own_loop.h"
+#include "convoy/wrappers/own_loop.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -7,7 +7,7 @@
 #include "convoy/nn/module_block.h"
 #include "tests/comm/ranks_testing.h"
 
-namespace convoy::train {
+namespace convoy::wrappers {
 namespace {
 
 /// With a layer that only even calls use, and running statistics.
@@ -207,4 +207,4 @@ TEST(DistributedDataParallel, NamesTheParameterThatDiffersBetweenRanks) {
 }
 
 }  // namespace
-}  // namespace convoy::train
+}  // namespace convoy::wrappers

@@ -1,4 +1,4 @@
-#include "convoy/train/module_replicas.h"
+#include "convoy/wrappers/module_replicas.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -8,19 +8,19 @@
 #include "convoy/nn/node.h"
 #include "convoy/parallel/workers.h"
 
-namespace convoy::train {
+namespace convoy::wrappers {
 
 ModuleReplicas::ModuleReplicas(std::shared_ptr<torch::nn::Module> module,
                                std::vector<at::Device> devices, Forward forward)
     : module_(std::move(module)), devices_(std::move(devices)), forward_(std::move(forward)) {
   if (devices_.empty()) {
-    fail<UsageError>("train", "DataParallel needs at least one device; got none");
+    fail<UsageError>("wrappers", "DataParallel needs at least one device; got none");
   }
   for (const auto& device : devices_) {
     try {
       replicas_.push_back(module_->clone(device));
     } catch (const c10::Error& error) {
-      fail<UsageError>("train",
+      fail<UsageError>("wrappers",
                        "the module cannot be replicated: {}; expected a class derived from "
                        "torch::nn::Cloneable",
                        error.what_without_backtrace());
@@ -138,4 +138,4 @@ at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
   });
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::wrappers

@@ -1,4 +1,4 @@
-#include "convoy/train/gradient_reducer.h"
+#include "convoy/wrappers/gradient_reducer.h"
 
 #include <ATen/Functions.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/agreement.h"
 
-namespace convoy::train {
+namespace convoy::wrappers {
 
 namespace {
 
@@ -184,4 +184,4 @@ GradientReducer::NoSync GradientReducer::no_sync() {
   return NoSync(&impl_->sync);
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::wrappers

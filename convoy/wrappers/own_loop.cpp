@@ -1,4 +1,4 @@
-#include "convoy/train/own_loop.h"
+#include "convoy/wrappers/own_loop.h"
 
 #include <c10/util/Exception.h>
 
@@ -12,7 +12,7 @@
 #include "convoy/launch/process.h"
 #include "convoy/train/job.h"
 
-namespace convoy::train {
+namespace convoy::wrappers {
 
 namespace {
 
@@ -29,12 +29,13 @@ std::vector<std::string> own_arguments() {
 }  // namespace
 
 const comm::Group& world() {
-  static const comm::Group group = join_job({}).group;
+  static const comm::Group group = train::join_job({}).group;
   return group;
 }
 
 void spawn(int num_ranks, const std::function<void()>& function) {
-  if (num_ranks < 1) fail<UsageError>("train", "spawn of {} ranks; expected at least 1", num_ranks);
+  if (num_ranks < 1)
+    fail<UsageError>("wrappers", "spawn of {} ranks; expected at least 1", num_ranks);
   const auto environment = launch::detect_environment();
   if (environment.launched()) {
     try {
@@ -56,4 +57,4 @@ void spawn(int num_ranks, const std::function<void()>& function) {
   if (launch::run_ranks(options) != 0) throw CommunicationError(report);
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::wrappers

@@ -9,11 +9,11 @@
 
 #include "convoy/comm/group.h"
 #include "convoy/nn/wrapped.h"
-#include "convoy/train/gradient_reducer.h"
-#include "convoy/train/module_replicas.h"
+#include "convoy/wrappers/gradient_reducer.h"
+#include "convoy/wrappers/module_replicas.h"
 
 // For programs with a training loop of their own.
-namespace convoy::train {
+namespace convoy::wrappers {
 
 /// The group of all ranks of this job, joined at the first call: what the launcher's environment
 /// says (convoy launch, torchrun, SLURM, MPI), or one rank without a launcher.
@@ -90,4 +90,4 @@ class DataParallel : public WrappedModule<Module> {
   ModuleReplicas replicas_;
 };
 
-}  // namespace convoy::train
+}  // namespace convoy::wrappers
