@@ -17,7 +17,8 @@
 #include "convoy/comm/measure.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/launch/environment.h"
-#include "convoy/machine/machine.h"
+#include "convoy/machine/cores.h"
+#include "convoy/machine/host.h"
 #include "convoy/report/collectives.h"
 #include "convoy/train/job.h"
 
@@ -150,7 +151,8 @@ std::vector<CollectiveTime> measure_in_ranks(int ranks, const fs::path& folder) 
 }
 
 void show(const CollectivesBench& options, const std::vector<CollectiveTime>& times) {
-  const auto lines = machine::machine_lines(machine::machine_facts(), {{"torch", TORCH_VERSION}});
+  const auto lines = machine::machine_lines(machine::read_host(), machine::usable_cores(),
+                                            {{"torch", TORCH_VERSION}});
   if (options.json) {
     fmt::print("{}\n", report::collectives_json(times).dump(2));
   } else {

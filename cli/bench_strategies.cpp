@@ -10,7 +10,8 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
-#include "convoy/machine/machine.h"
+#include "convoy/machine/cores.h"
+#include "convoy/machine/host.h"
 #include "convoy/prepare/popularity.h"
 #include "convoy/report/strategies.h"
 
@@ -196,7 +197,8 @@ int bench_strategies(const StrategyBench& options) {
     results.emplace_back(trial, parse_json(read_file(path), path.string()));
   }
   report::fill_speedups(rows);
-  const auto lines = machine::machine_lines(machine::machine_facts(), {{"torch", TORCH_VERSION}});
+  const auto lines = machine::machine_lines(machine::read_host(), machine::usable_cores(),
+                                            {{"torch", TORCH_VERSION}});
   const auto table =
       options.per_device ? per_device_table(results) : report::strategies_table(rows);
   fmt::print("\n");

@@ -16,7 +16,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/hosts/secret.h"
-#include "convoy/machine/devices.h"
+#include "convoy/machine/cores.h"
 
 namespace convoy::cli {
 namespace {
@@ -58,18 +58,6 @@ std::vector<machine::Finding> check_launcher() {
   }
 }
 
-/// GPUs that are there and that CUDA_VISIBLE_DEVICES leaves.
-int visible_gpus() {
-  return machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
-}
-
-/// Where neither the PCI bus nor NVIDIA's library can be asked, device files still show GPUs.
-void add_unknown(machine::Gpus& gpus, int num_visible) {
-  if (!gpus.gpus.empty() || num_visible == 0) return;
-  gpus.gpus.resize(static_cast<size_t>(num_visible));
-  gpus.why_none.clear();
-}
-
 /// Memory that may be taken for measuring.
 int64_t spare_bytes(const machine::Diagnosis& d) {
   const int64_t free = d.host.available_bytes, limit = d.cgroup.memory_bytes;
@@ -85,17 +73,15 @@ machine::Diagnosis diagnose(const DoctorOptions& options) {
   out.host = machine::read_host();
   out.cgroup = machine::read_cgroup();
   out.limits = machine::read_limits();
-  out.gpus = machine::read_gpus();
-  machine::add_nvml(out.gpus);
+  out.gpus = machine::find_gpus();
   out.versions = versions(out.gpus);
   out.matrix_kernels = matrix_kernels();
-  const int num_gpus = visible_gpus();
-  add_unknown(out.gpus, num_gpus);
+  const int num_gpus = out.gpus.num_visible;
   out.engines = find_engines(num_gpus);
-  const int threads = machine::sensible_threads(out.cgroup, out.limits);
+  const int threads = machine::usable_cores(out.cgroup, out.limits);
   append(out.findings, machine::check_cpus(out.host, out.cgroup, out.limits));
   append(out.findings, machine::check_memory(out.host, out.cgroup));
-  append(out.findings, machine::check_gpus(out.gpus, num_gpus));
+  append(out.findings, machine::check_gpus(out.gpus));
   append(out.findings, machine::check_engines(out.engines, num_gpus));
   append(out.findings, machine::check_limits(out.cgroup, out.limits, out.gpus));
   append(out.findings, machine::check_variables(launch::process_variable, threads));

@@ -14,6 +14,7 @@
 #include "convoy/base/error.h"
 #include "convoy/launch/rank_variables.h"
 #include "convoy/launch/stop_signal.h"
+#include "convoy/machine/limits.h"
 
 namespace convoy::launch {
 namespace fs = std::filesystem;

@@ -18,19 +18,10 @@ enum class Binding {
 /// UsageError.
 Binding parse_binding(std::string_view text);
 
-/// "0-3,8" to 0 1 2 3 8, and "" to none. Throws UsageError.
-std::vector<int> parse_cores(std::string_view text);
-/// The other way round.
-std::string cores_text(const std::vector<int>& cores);
-
-/// The cores that this process may use.
-std::vector<int> own_cores();
-
 /// The cores of each NUMA node that are among `allowed`; one list of all where the system tells of
 /// no nodes.
-std::vector<std::vector<int>> numa_nodes(
-    const std::vector<int>& allowed,
-    const std::filesystem::path& system = "/sys/devices/system/node");
+std::vector<std::vector<int>> numa_nodes(const std::vector<int>& allowed,
+                                         const std::filesystem::path& root = "/");
 
 /// The cores of each of `num_ranks` ranks; empty lists for Binding::kNone. With more ranks than
 /// cores some share one.

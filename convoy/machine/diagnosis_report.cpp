@@ -50,10 +50,11 @@ std::string machine(const Diagnosis& d) {
   for (const auto& node : host.nodes) {
     std::vector<std::string> distances;
     for (const int distance : node.distances) distances.push_back(std::to_string(distance));
-    out += line(fmt::format("NUMA node {}", node.id),
-                fmt::format("CPUs {}, {}{}{}", node.cpus.empty() ? "none" : node.cpus,
-                            size(node.memory_bytes), distances.empty() ? "" : ", distances ",
-                            join(distances, " ")));
+    out += line(
+        fmt::format("NUMA node {}", node.id),
+        fmt::format("CPUs {}, {}{}{}", node.cpus.empty() ? "none" : compact_numbers(node.cpus, ","),
+                    size(node.memory_bytes), distances.empty() ? "" : ", distances ",
+                    join(distances, " ")));
   }
   if (d.cgroup.cpus > 0) out += line("CPU limit", fmt::format("{:.4g} CPUs", d.cgroup.cpus));
   if (d.cgroup.memory_bytes > 0) out += line("memory limit", size(d.cgroup.memory_bytes));
@@ -144,8 +145,8 @@ Json numa_json(const Host& host) {
   Json out = Json::array();
   for (const auto& node : host.nodes) {
     out.push_back({{"id", node.id},
-                   {"cpus", node.cpus},
-                   {"num_cpus", node.num_cpus},
+                   {"cpus", compact_numbers(node.cpus, ",")},
+                   {"num_cpus", node.cpus.size()},
                    {"memory_bytes", node.memory_bytes},
                    {"free_bytes", node.free_bytes},
                    {"distances", node.distances}});

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "convoy/base/text.h"
+#include "convoy/machine/cores.h"
 
 namespace convoy::machine {
 namespace {
@@ -121,12 +121,6 @@ Verdict worst(const std::vector<Finding>& findings) {
   return out;
 }
 
-int sensible_threads(const CgroupLimits& cgroup, const Limits& limits) {
-  const int all = std::max(1, limits.usable_cpus);
-  if (cgroup.cpus <= 0 || cgroup.cpus >= all) return all;
-  return std::max(1, static_cast<int>(std::floor(cgroup.cpus)));
-}
-
 std::vector<Finding> check_cpus(const Host& host, const CgroupLimits& cgroup,
                                 const Limits& limits) {
   std::vector<Finding> out;
@@ -138,7 +132,7 @@ std::vector<Finding> check_cpus(const Host& host, const CgroupLimits& cgroup,
                      "visible: more threads than that are stopped again and again",
                      cgroup.cpus, usable),
          fmt::format("OMP_NUM_THREADS={}, or --threads and --nproc within it",
-                     sensible_threads(cgroup, limits))});
+                     usable_cores(cgroup, limits))});
   } else if (host.threads > usable) {
     out.push_back({Verdict::Note, "cores",
                    fmt::format("{} of {} CPUs may be used (affinity)", usable, host.threads), ""});
@@ -147,7 +141,7 @@ std::vector<Finding> check_cpus(const Host& host, const CgroupLimits& cgroup,
   }
   if (host.nodes.size() > 1) {
     const bool empty = std::any_of(host.nodes.begin(), host.nodes.end(), [](const NumaNode& node) {
-      return node.num_cpus > 0 && node.memory_bytes == 0;
+      return !node.cpus.empty() && node.memory_bytes == 0;
     });
     out.push_back(
         {empty ? Verdict::Warning : Verdict::Note, "NUMA",
@@ -200,14 +194,14 @@ std::vector<Finding> check_limits(const CgroupLimits& cgroup, const Limits& limi
           check_space("this folder", limits.here, kGiB)};
 }
 
-std::vector<Finding> check_gpus(const Gpus& gpus, int num_visible) {
+std::vector<Finding> check_gpus(const Gpus& gpus) {
   std::vector<Finding> out;
   if (!gpus.gpus.empty() && gpus.driver.empty()) {
     out.push_back(
         {Verdict::Warning, "GPUs",
          fmt::format("{} on the PCI bus, but NVIDIA's driver is not loaded", gpus.gpus.size()),
          "install the driver, or give the container its GPUs (docker run --gpus all)"});
-  } else if (!gpus.gpus.empty() && num_visible == 0) {
+  } else if (!gpus.gpus.empty() && gpus.num_visible == 0) {
     out.push_back(
         {Verdict::Warning, "GPUs",
          fmt::format("{} on the PCI bus, but none can be used: /dev/nvidia0 is missing, or "

@@ -38,14 +38,11 @@ std::vector<Finding> check_memory(const Host& host, const CgroupLimits& cgroup);
 std::vector<Finding> check_limits(const CgroupLimits& cgroup, const Limits& limits,
                                   const Gpus& gpus);
 
-/// Drivers and slots of GPUs; `num_visible` of them can be opened by a program here.
-std::vector<Finding> check_gpus(const Gpus& gpus, int num_visible);
-
-/// The threads that operations may use: those of this process, within a quota of CPU time.
-int sensible_threads(const CgroupLimits& cgroup, const Limits& limits);
+/// Drivers and slots of GPUs.
+std::vector<Finding> check_gpus(const Gpus& gpus);
 
 /// Variables that are set and change what convoy or a library below it does, with their meaning.
-/// `get` is getenv or stands in for it; `threads` is what sensible_threads() gave.
+/// `get` is getenv or stands in for it; `threads` is what usable_cores() gave.
 std::vector<Finding> check_variables(const std::function<const char*(const char*)>& get,
                                      int threads);
 

@@ -1,6 +1,7 @@
 #include "convoy/machine/gpus.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "convoy/base/text.h"
 #include "convoy/machine/system_files.h"
@@ -16,6 +17,12 @@ constexpr int64_t kDisplay = 0x03;
 bool is_gpu(const fs::path& device) {
   return leading_number(line_in(device / "vendor"), 0) == kNvidia &&
          leading_number(line_in(device / "class"), 0) >> 16 == kDisplay;
+}
+
+bool is_device_file(const std::string& name) {
+  constexpr std::string_view kPrefix = "nvidia";
+  return name.size() > kPrefix.size() && name.starts_with(kPrefix) &&
+         name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
 }
 
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Wed ...": the first word that looks
@@ -56,6 +63,42 @@ std::string path_between(const fs::path& devices, const Gpu& a, const Gpu& b) {
 }
 
 }  // namespace
+
+int count_gpus(const char* visible, const fs::path& dev) {
+  int present = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(dev, ignored)) {
+    present += is_device_file(entry.path().filename().string());
+  }
+  if (visible == nullptr) return present;
+  // CUDA reads the list up to the first entry that names no device; others are names such as
+  // GPU-8f3c.
+  int seen = 0;
+  for (const std::string& part : split(visible, ',')) {
+    const std::string name = trim(part);
+    int64_t index = 0;
+    const bool is_number = parse_number(name, index);
+    if (name.empty() || (is_number && (index < 0 || index >= present))) break;
+    if (!is_number && !name.starts_with("GPU-") && !name.starts_with("MIG-")) break;
+    ++seen;
+  }
+  return std::min(seen, present);
+}
+
+int visible_gpus() {
+  return count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+Gpus find_gpus() {
+  Gpus out = read_gpus();
+  add_nvml(out);
+  out.num_visible = visible_gpus();
+  if (out.gpus.empty() && out.num_visible > 0) {
+    out.gpus.resize(static_cast<size_t>(out.num_visible));
+    out.why_none.clear();
+  }
+  return out;
+}
 
 Gpus read_gpus(const fs::path& root) {
   Gpus out;

@@ -32,7 +32,14 @@ struct Gpus {
   std::vector<Gpu> gpus;
   std::vector<GpuLink> links;
   std::string why_none;
+  int num_visible =
+      0;  ///< that a program here can open, as far as /dev and CUDA_VISIBLE_DEVICES tell
 };
+
+/// How many GPUs CUDA would see, found without loading it. `visible` is CUDA_VISIBLE_DEVICES, null
+/// when it is not set.
+int count_gpus(const char* visible, const std::filesystem::path& dev = "/dev");
+int visible_gpus();  ///< the same of this process
 
 /// What the kernel tells without any library of NVIDIA: /sys/bus/pci and /proc/driver/nvidia below
 /// `root`.
@@ -41,5 +48,9 @@ Gpus read_gpus(const std::filesystem::path& root = "/");
 /// Adds what NVIDIA's management library tells (memory, NVLink), if libnvidia-ml.so.1 can be
 /// opened.
 void add_nvml(Gpus& gpus);
+
+/// All that can be found out about the GPUs here; where neither the PCI bus nor NVIDIA's library
+/// can be asked, those whose device files are there.
+Gpus find_gpus();
 
 }  // namespace convoy::machine

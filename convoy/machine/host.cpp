@@ -54,26 +54,6 @@ void read_topology(const fs::path& folder, Host& host) {
   host.cores = static_cast<int>(cores.size());
 }
 
-std::vector<NumaNode> read_nodes(const fs::path& folder) {
-  std::vector<NumaNode> nodes;
-  for (const std::string& name : names_in(folder)) {
-    int64_t id = 0;
-    if (!name.starts_with("node") || !parse_number(name.substr(4), id)) continue;
-    NumaNode node;
-    node.id = static_cast<int>(id);
-    node.cpus = line_in(folder / name / "cpulist");
-    node.num_cpus = static_cast<int>(cpus_in(node.cpus).size());
-    const auto memory = folder / name / "meminfo";
-    node.memory_bytes = kilobytes_in(memory, fmt::format("Node {} MemTotal", id));
-    node.free_bytes = kilobytes_in(memory, fmt::format("Node {} MemFree", id));
-    std::istringstream distances(line_in(folder / name / "distance"));
-    for (int distance = 0; distances >> distance;) node.distances.push_back(distance);
-    nodes.push_back(std::move(node));
-  }
-  std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
-  return nodes;
-}
-
 /// The word in brackets: "always [madvise] never".
 std::string chosen(const std::string& line) {
   const size_t open = line.find('['), close = line.find(']');
@@ -93,6 +73,26 @@ std::string system_name(const fs::path& root) {
 
 }  // namespace
 
+std::vector<NumaNode> read_nodes(const fs::path& root) {
+  const auto folder = root / "sys/devices/system/node";
+  std::vector<NumaNode> nodes;
+  for (const std::string& name : names_in(folder)) {
+    int64_t id = 0;
+    if (!name.starts_with("node") || !parse_number(name.substr(4), id)) continue;
+    NumaNode node;
+    node.id = static_cast<int>(id);
+    node.cpus = cpus_in(line_in(folder / name / "cpulist"));
+    const auto memory = folder / name / "meminfo";
+    node.memory_bytes = kilobytes_in(memory, fmt::format("Node {} MemTotal", id));
+    node.free_bytes = kilobytes_in(memory, fmt::format("Node {} MemFree", id));
+    std::istringstream distances(line_in(folder / name / "distance"));
+    for (int distance = 0; distances >> distance;) node.distances.push_back(distance);
+    nodes.push_back(std::move(node));
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return nodes;
+}
+
 Host read_host(const fs::path& root) {
   Host host;
   host.name = line_in(root / "proc/sys/kernel/hostname");
@@ -101,7 +101,7 @@ Host read_host(const fs::path& root) {
   host.cpu = value_in(cpuinfo, "model name", ':');
   host.instructions = instruction_sets(cpuinfo);
   read_topology(root / "sys/devices/system/cpu", host);
-  host.nodes = read_nodes(root / "sys/devices/system/node");
+  host.nodes = read_nodes(root);
   host.memory_bytes = kilobytes_in(meminfo, "MemTotal");
   host.available_bytes = kilobytes_in(meminfo, "MemAvailable");
   host.swap_bytes = kilobytes_in(meminfo, "SwapTotal");
@@ -109,6 +109,19 @@ Host read_host(const fs::path& root) {
   host.overcommit =
       static_cast<int>(leading_number(line_in(root / "proc/sys/vm/overcommit_memory"), -1));
   return host;
+}
+
+std::vector<std::string> machine_lines(const Host& host, int num_cores,
+                                       const std::map<std::string, std::string>& versions) {
+  std::vector<std::string> lines = {
+      fmt::format("machine   {}: {}, {} core{}, {} memory", host.name,
+                  host.cpu.empty() ? "unknown processor" : host.cpu, num_cores,
+                  num_cores == 1 ? "" : "s", human_bytes(static_cast<double>(host.memory_bytes))),
+      fmt::format("system    {}", host.system)};
+  std::vector<std::string> parts;
+  for (const auto& [name, version] : versions) parts.push_back(name + " " + version);
+  if (!parts.empty()) lines.push_back(fmt::format("versions  {}", join(parts)));
+  return lines;
 }
 
 }  // namespace convoy::machine

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,7 @@ namespace convoy::machine {
 /// Cores and the memory that is near to them.
 struct NumaNode {
   int id = 0;
-  std::string cpus;  ///< as a list: "0-15,32-47"
-  int num_cpus = 0;
+  std::vector<int> cpus;
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
   std::vector<int> distances;  ///< to each node; 10 = itself
@@ -34,7 +34,15 @@ struct Host {
   int overcommit = -1;     ///< vm.overcommit_memory: 0 guess, 1 always, 2 never; -1 = unknown
 };
 
+/// The NUMA nodes by number; none where the system tells of none.
+std::vector<NumaNode> read_nodes(const std::filesystem::path& root = "/");
+
 /// Reads /proc, /sys and /etc below `root`.
 Host read_host(const std::filesystem::path& root = "/");
+
+/// Lines for the head of a report: `host`, of which a measurement used `num_cores` cores, then
+/// `versions` ("torch" to "2.15.0") on one line.
+std::vector<std::string> machine_lines(const Host& host, int num_cores,
+                                       const std::map<std::string, std::string>& versions = {});
 
 }  // namespace convoy::machine

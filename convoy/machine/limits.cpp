@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "convoy/machine/system_files.h"
+
 namespace convoy::machine {
 namespace {
 
@@ -31,16 +33,22 @@ Space space_in(const fs::path& folder) {
 
 }  // namespace
 
-int usable_cpus() {
+std::vector<int> own_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) {  // more of them than the set holds
+    return cpus_in(line_in("/sys/devices/system/cpu/online"));
+  }
+  std::vector<int> out;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) out.push_back(core);
+  }
+  return out;
 }
 
 Limits read_limits() {
   Limits limits;
-  limits.usable_cpus = usable_cpus();
+  limits.usable_cpus = std::max(1, static_cast<int>(own_cores().size()));
   struct rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limits.open_files = finite(limit.rlim_cur);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace convoy::machine {
 
@@ -32,7 +33,7 @@ struct Limits {
 };
 
 /// The CPUs that this process may run on.
-int usable_cpus();
+std::vector<int> own_cores();
 
 Limits read_limits();
 

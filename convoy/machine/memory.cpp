@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
-#include "convoy/machine/machine.h"
+#include "convoy/machine/host.h"
 #include "convoy/machine/system_files.h"
 
 namespace convoy::machine {
@@ -22,7 +22,7 @@ MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, cons
 }
 
 MemoryLimit memory_limit() {
-  return memory_limit(machine_facts().memory_bytes, read_cgroup(), read_limits());
+  return memory_limit(read_host().memory_bytes, read_cgroup(), read_limits());
 }
 
 int64_t available_memory(const std::filesystem::path& root) {

@@ -5,13 +5,13 @@
 #include <deque>
 #include <future>
 #include <limits>
-#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/data/parquet_writer.h"
 #include "convoy/data/text_source.h"
 #include "convoy/data/token_file.h"
+#include "convoy/machine/cores.h"
 #include "convoy/text/tokenizer.h"
 
 namespace convoy::prepare {
@@ -110,9 +110,8 @@ TokenizeReport tokenize(const TokenizeOptions& options, const ProgressFn& progre
   TokenizeReport report;
   report.fingerprint = tokenizer.fingerprint();
   report.vocab_size = tokenizer.vocab_size();
-  const size_t num_threads = options.threads > 0
-                                 ? static_cast<size_t>(options.threads)
-                                 : std::max(1u, std::thread::hardware_concurrency());
+  const size_t num_threads = options.threads > 0 ? static_cast<size_t>(options.threads)
+                                                 : static_cast<size_t>(machine::usable_cores());
   AtomicFile output(options.output);
   TokenWriter writer(output.temporary(), options.output, tokenizer);
   std::deque<std::future<Encoded>> waiting;

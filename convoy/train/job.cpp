@@ -13,21 +13,21 @@
 #include "convoy/comm/connect.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/device.h"
-#include "convoy/machine/devices.h"
+#include "convoy/machine/cores.h"
+#include "convoy/machine/gpus.h"
 
 namespace convoy::train {
 
 namespace {
 
-int threads_per_rank(int64_t asked, int ranks_on_host) {
+int threads_per_rank(int64_t asked, int ranks_on_host, int replicas = 1) {
   if (asked > 0) return static_cast<int>(asked);
   int64_t from_environment = 0;
   const char* text = std::getenv("OMP_NUM_THREADS");
   if (text != nullptr && parse_number(text, from_environment) && from_environment > 0) {
     return static_cast<int>(from_environment);
   }
-  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / std::max(1, ranks_on_host));
+  return std::max(1, machine::cores_per_rank(ranks_on_host) / replicas);
 }
 
 /// libgomp ends the program when it cannot start a thread; this throws std::system_error.
@@ -148,14 +148,14 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
     job.devices = {visible[0]};
     if (several) job.faster = launch_hint(replicas);
   }
-  job.threads = threads_per_rank(arguments.threads, static_cast<int>(job.devices.size()));
+  job.threads = threads_per_rank(arguments.threads, 1, static_cast<int>(job.devices.size()));
   return job;
 }
 
 std::vector<at::Device> visible_devices(const std::string& choice, std::string* why_no_gpu) {
   if (choice == "cpu") return {at::kCPU};
   std::string why = "there is no GPU here, or CUDA_VISIBLE_DEVICES hides it";
-  if (machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) {
+  if (machine::visible_gpus() > 0) {
     const auto& cuda = comm::open_cuda();
     std::vector<at::Device> devices;
     for (int i = 0; i < cuda.num_devices; ++i) {
@@ -185,7 +185,7 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
 }
 
 void open_devices() {
-  if (machine::count_gpus(std::getenv("CUDA_VISIBLE_DEVICES")) > 0) comm::open_cuda();
+  if (machine::visible_gpus() > 0) comm::open_cuda();
 }
 
 int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment& environment) {

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
-#include "convoy/machine/binding.h"
+#include "convoy/machine/limits.h"
 #include "convoy/report/table.h"
 
 namespace convoy::train {
@@ -30,7 +31,7 @@ std::vector<Placement> gather_placements(const Job& job) {
   auto own = at::zeros({3, kWords}, at::kLong);
   put(own[0], launch::host_name());
   put(own[1], job.devices.at(0).str());
-  put(own[2], machine::cores_text(machine::own_cores()));
+  put(own[2], compact_numbers(machine::own_cores(), ","));
   if (job.group.size() == 1) return {{take(own[0]), take(own[1]), take(own[2])}};
   const auto all = job.group.all_gather(own, "gather placements").contiguous();
   std::vector<Placement> placements;

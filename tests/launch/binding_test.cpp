@@ -4,6 +4,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/agent.h"
 #include "convoy/machine/binding.h"
+#include "convoy/machine/limits.h"
 
 namespace convoy::launch {
 namespace {
@@ -21,7 +22,7 @@ TEST(Binding, HoldsInTheRanks) {
       machine::share_cores(machine::Binding::kCores, 2, machine::numa_nodes(machine::own_cores()));
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(trim(read_file(folder / fmt::format("{}", rank))),
-              machine::cores_text(expected[rank]));
+              compact_numbers(expected[rank], ","));
   }
   std::filesystem::remove_all(folder);
 }

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/machine/gpus.h"
 
 namespace convoy::machine {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "convoy/machine/cores.h"
 #include "convoy/machine/findings.h"
 
 namespace convoy::machine {
@@ -52,7 +53,7 @@ Limits good_limits() {
 TEST(Findings, AGoodMachineHasNone) {
   auto all = check_cpus(good_host(), {}, good_limits());
   for (const auto& more : {check_memory(good_host(), {}), check_limits({}, good_limits(), {}),
-                           check_gpus({}, 0), check_variables([](auto) { return nullptr; }, 16)}) {
+                           check_gpus({}), check_variables([](auto) { return nullptr; }, 16)}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   EXPECT_EQ(worst(all), Verdict::Ok) << to_json(all).dump(2);
@@ -61,9 +62,9 @@ TEST(Findings, AGoodMachineHasNone) {
 
 TEST(Findings, AQuotaOfCpuTimeLimitsTheThreads) {
   const CgroupLimits cgroup{2.5, 0, 0};
-  EXPECT_EQ(sensible_threads(cgroup, good_limits()), 2);
-  EXPECT_EQ(sensible_threads({0.5, 0, 0}, good_limits()), 1);
-  EXPECT_EQ(sensible_threads({64, 0, 0}, good_limits()), 16);
+  EXPECT_EQ(usable_cores(cgroup, good_limits()), 2);
+  EXPECT_EQ(usable_cores({0.5, 0, 0}, good_limits()), 1);
+  EXPECT_EQ(usable_cores({64, 0, 0}, good_limits()), 16);
   expect(check_cpus(good_host(), cgroup, good_limits()), "cores", Verdict::Warning, "2.5 CPUs",
          "OMP_NUM_THREADS=2");
   auto pinned = good_limits();
@@ -73,8 +74,7 @@ TEST(Findings, AQuotaOfCpuTimeLimitsTheThreads) {
 
 TEST(Findings, NumaNodesAreNamed) {
   auto host = good_host();
-  host.nodes = {{0, "0-7", 8, 32 * kGiB, kGiB, {10, 21}},
-                {1, "8-15", 8, 32 * kGiB, kGiB, {21, 10}}};
+  host.nodes = {{0, {0, 1}, 32 * kGiB, kGiB, {10, 21}}, {1, {2, 3}, 32 * kGiB, kGiB, {21, 10}}};
   expect(check_cpus(host, {}, good_limits()), "NUMA", Verdict::Note, "2 nodes", "numactl");
   host.nodes[1].memory_bytes = 0;
   expect(check_cpus(host, {}, good_limits()), "NUMA", Verdict::Warning, "no memory of its own");
@@ -130,13 +130,14 @@ TEST(Findings, GpusWithoutDriverAndInNarrowSlots) {
   gpus.gpus.resize(2);
   gpus.gpus[1].pcie_lanes = 8;
   gpus.gpus[1].most_pcie_lanes = 16;
-  auto findings = check_gpus(gpus, 0);
+  auto findings = check_gpus(gpus);
   expect(findings, "GPUs", Verdict::Warning, "driver is not loaded");
   expect(findings, "GPU 1", Verdict::Warning, "8 of 16 PCIe lanes");
   EXPECT_EQ(findings.size(), 2u);
   gpus.driver = "580.82.07";
-  EXPECT_EQ(check_gpus(gpus, 2).size(), 1u);
-  expect(check_gpus(gpus, 0), "GPUs", Verdict::Warning, "/dev/nvidia0 is missing");
+  expect(check_gpus(gpus), "GPUs", Verdict::Warning, "/dev/nvidia0 is missing");
+  gpus.num_visible = 2;
+  EXPECT_EQ(check_gpus(gpus).size(), 1u);
 }
 
 TEST(Findings, VariablesAreExplained) {

@@ -1,15 +1,16 @@
 #include "convoy/machine/host.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <map>
 
 #include "convoy/base/files.h"
 #include "convoy/machine/cgroup.h"
+#include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
 #include "convoy/machine/limits.h"
-#include "convoy/machine/machine.h"
 #include "convoy/machine/memory.h"
 #include "convoy/machine/system_files.h"
 
@@ -83,8 +84,7 @@ TEST_F(MadeUpMachine, TwoSocketsWithTwoThreadsACore) {
             (std::vector<std::string>{"AVX2", "AVX-512", "AVX512-BF16", "AMX-BF16"}));
   ASSERT_EQ(host.nodes.size(), 2u);
   EXPECT_EQ(host.nodes[1].id, 1);
-  EXPECT_EQ(host.nodes[1].cpus, "2-3,6-7");
-  EXPECT_EQ(host.nodes[1].num_cpus, 4);
+  EXPECT_EQ(host.nodes[1].cpus, (std::vector<int>{2, 3, 6, 7}));
   EXPECT_EQ(host.nodes[1].memory_bytes, 1024 * 1024);
   EXPECT_EQ(host.nodes[1].free_bytes, 256 * 1024);
   EXPECT_EQ(host.nodes[1].distances, (std::vector<int>{21, 10}));
@@ -210,7 +210,7 @@ TEST_F(MadeUpMachine, NoGpuAmongTheDevices) {
 }
 
 TEST(SystemFiles, ListsOfCpus) {
-  EXPECT_EQ(cpus_in("0-2,8"), (std::vector<int>{0, 1, 2, 8}));
+  EXPECT_EQ(cpus_in("0-2,8\n"), (std::vector<int>{0, 1, 2, 8}));
   EXPECT_TRUE(cpus_in("").empty());
   EXPECT_TRUE(cpus_in("0-99999999999").empty());
 }
@@ -221,6 +221,19 @@ TEST(Limits, OfThisProcess) {
   EXPECT_GT(limits.temporary.total_bytes, 0);
   EXPECT_TRUE(limits.temporary.writable);
   EXPECT_GT(limits.here.free_bytes, 0);
+}
+
+TEST(Cores, OfABoundProcessAreItsOwn) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(own_cores().front(), &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_cores(), 1);
+  EXPECT_EQ(cores_per_rank(1), 1);
+  ::sched_setaffinity(0, sizeof before, &before);
+  EXPECT_EQ(cores_per_rank(1), usable_cores());
+  EXPECT_EQ(cores_per_rank(100000), 1);
 }
 
 TEST(MemoryLimit, TheTightestCounts) {
@@ -238,13 +251,12 @@ TEST(MemoryLimit, TheTightestCounts) {
 }
 
 TEST(Machine, KnowsItself) {
-  const auto facts = machine_facts();
-  EXPECT_FALSE(facts.host.empty());
-  EXPECT_GE(facts.cores, 1);
-  EXPECT_GT(facts.memory_bytes, 1 << 20);
-  const auto lines = machine_lines(facts, {{"torch", "2.15.0"}, {"arrow", "26.0.0"}});
+  const Host host = read_host();
+  EXPECT_FALSE(host.name.empty());
+  EXPECT_GT(host.memory_bytes, 1 << 20);
+  const auto lines = machine_lines(host, 2, {{"torch", "2.15.0"}, {"arrow", "26.0.0"}});
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_NE(lines[0].find(facts.cpu), std::string::npos);
+  EXPECT_NE(lines[0].find("2 cores"), std::string::npos);
   EXPECT_EQ(lines[2], "versions  arrow 26.0.0, torch 2.15.0");
 }
 
