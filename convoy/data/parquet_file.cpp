@@ -1,8 +1,5 @@
 #include "convoy/data/parquet_file.h"
 
-#include <arrow/io/file.h>
-#include <arrow/memory_pool.h>
-#include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
@@ -26,8 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kStreamRows = 1024;  // decoded at a time
-constexpr int64_t kStreamBuffer = 64 << 10;
+constexpr int64_t kStreamRows = 1024;              // decoded at a time
 constexpr int64_t kMaxReserve = int64_t{1} << 26;  // values, so that a lying footer costs little
 constexpr int64_t kMaxCount = int64_t{1} << 48;    // rows or values; beyond is nonsense
 
@@ -82,16 +78,7 @@ struct ParquetFile::Impl {
   int64_t file_bytes = 0;
 
   std::unique_ptr<parquet::arrow::FileReader> open() const {
-    parquet::ReaderProperties properties(arrow::system_memory_pool());
-    properties.enable_buffered_stream();
-    properties.set_buffer_size(kStreamBuffer);
-    parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
-    arrow_properties.set_pre_buffer(false);
-    arrow_properties.set_batch_size(kStreamRows);
-    parquet::arrow::FileReaderBuilder builder;
-    check_status(builder.Open(file, properties, metadata), path);
-    builder.memory_pool(arrow::system_memory_pool())->properties(arrow_properties);
-    return take(builder.Build(), path);
+    return open_parquet(path, kStreamRows, file, metadata);
   }
 
   struct stat status_now() const {
@@ -152,14 +139,13 @@ ParquetFile::ParquetFile(fs::path path) {
   auto impl = std::make_shared<Impl>();
   impl->path = std::move(path);
   impl->file_bytes = static_cast<int64_t>(fs::file_size(impl->path));
-  impl->file = take(arrow::io::ReadableFile::Open(impl->path.string(), arrow::system_memory_pool()),
-                    impl->path);
+  impl->file = open_file(impl->path);
   impl->opened = impl->status_now();
   guarded(impl->path, [&] {
     auto reader = impl->open();
     impl->metadata = reader->parquet_reader()->metadata();
     std::shared_ptr<arrow::Schema> schema;
-    check_status(reader->GetSchema(&schema), impl->path);
+    check_arrow(reader->GetSchema(&schema), impl->path);
     impl->read_columns(*schema);
     impl->read_groups();
   });

@@ -28,11 +28,11 @@ bool FileStream::advance() {
     if (segment_ >= segments_.size()) return false;
     const Segment& segment = segments_[segment_];
     if (!batches_) {
-      batches_ =
-          take(reader_->GetRecordBatchReader({static_cast<int>(segment.group)}, leaves_), path_);
+      batches_ = arrow_value(
+          reader_->GetRecordBatchReader({static_cast<int>(segment.group)}, leaves_), path_);
       place_ = 0;
     }
-    check_status(batches_->ReadNext(&batch_), path_);
+    check_arrow(batches_->ReadNext(&batch_), path_);
     if (!batch_) {
       fail<FileError>("data", "{} is damaged: row group {} ends at row {} before row {}",
                       path_.string(), segment.group, place_, segment.end);

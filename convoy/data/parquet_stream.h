@@ -3,46 +3,16 @@
 // Knows Arrow; for sources of this room only.
 
 #include <arrow/api.h>
-#include <parquet/arrow/reader.h>
-#include <parquet/exception.h>
 
 #include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "convoy/base/error.h"
-#include "convoy/data/arrow_trouble.h"
+#include "convoy/data/arrow.h"
 #include "convoy/data/parquet_file.h"
 
 namespace convoy::data {
-
-/// Turns what Arrow says into our errors.
-inline void check_status(const arrow::Status& status, const std::filesystem::path& path) {
-  if (status.ok()) return;
-  if (arrow::internal::ErrnoFromStatus(status) != 0) {
-    fail<FileError>("data", "cannot read {}: {}", path.string(), arrow_trouble(status));
-  }
-  fail<FileError>("data", "cannot read {}: {}; the file may be damaged", path.string(),
-                  status.ToString());
-}
-
-template <class T>
-T take(arrow::Result<T> result, const std::filesystem::path& path) {
-  check_status(result.status(), path);
-  return std::move(result).ValueUnsafe();
-}
-
-/// Runs `work`, turning parquet's exceptions into our errors.
-template <class Work>
-auto guarded(const std::filesystem::path& path, Work&& work) {
-  try {
-    return work();
-  } catch (const parquet::ParquetException& error) {
-    fail<FileError>("data", "cannot read {}: {}; the file may be damaged", path.string(),
-                    error.what());
-  }
-}
 
 /// Reads segments of one file through Arrow's batch reader.
 class FileStream : public RowStream {

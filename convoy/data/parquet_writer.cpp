@@ -2,12 +2,12 @@
 
 #include <arrow/io/file.h>
 #include <arrow/memory_pool.h>
-#include <parquet/exception.h>
+#include <arrow/util/io_util.h>
 
 #include <limits>
 
 #include "convoy/base/files.h"
-#include "convoy/data/table_source.h"
+#include "convoy/data/arrow.h"
 
 namespace convoy::data {
 namespace {

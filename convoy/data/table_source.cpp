@@ -5,13 +5,12 @@
 #include <arrow/memory_pool.h>
 #include <arrow/util/compression.h>
 #include <fmt/format.h>
-#include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
-#include <parquet/exception.h>
 
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/data/arrow.h"
 #include "convoy/data/parquet_file.h"
 
 namespace convoy::data {
@@ -30,13 +29,8 @@ bool is_parquet(const fs::path& file, const arrow::io::RandomAccessFile& input, 
   return got.ok() && std::string_view(magic, 4) == "PAR1";
 }
 
-std::shared_ptr<arrow::io::ReadableFile> open(const fs::path& file) {
-  return arrow_value(arrow::io::ReadableFile::Open(file.string(), arrow::system_memory_pool()),
-                     file);
-}
-
 std::shared_ptr<arrow::io::InputStream> open_text(const fs::path& file) {
-  auto input = open(file);
+  auto input = open_file(file);
   if (file.extension() != ".gz") return input;
   std::shared_ptr<arrow::util::Codec> codec =
       arrow_value(arrow::util::Codec::Create(arrow::Compression::GZIP), file);
@@ -88,20 +82,6 @@ arrow::csv::ReadOptions read_options(const TableOptions& options) {
   return read;
 }
 
-std::unique_ptr<parquet::arrow::FileReader> open_parquet(const fs::path& file) {
-  parquet::arrow::FileReaderBuilder builder;
-  try {
-    check_arrow(builder.Open(open(file)), file);
-    parquet::ArrowReaderProperties properties(false);
-    properties.set_batch_size(kBatchRows);
-    properties.set_pre_buffer(false);
-    builder.memory_pool(arrow::system_memory_pool())->properties(properties);
-    return arrow_value(builder.Build(), file);
-  } catch (const parquet::ParquetException& error) {
-    fail<FileError>("data", "{} is not a readable Parquet file: {}", file.string(), error.what());
-  }
-}
-
 }  // namespace
 
 TableSource::TableSource(fs::path file, const TableOptions& options)
@@ -121,7 +101,7 @@ TableSource::TableSource(fs::path file, const TableOptions& options)
   }
   bytes_ = static_cast<int64_t>(fs::file_size(file_, code));
   if (code || bytes_ == 0) fail<FileError>("data", "{} is empty", file_.string());
-  is_text_ = !is_parquet(file_, *open(file_), bytes_);
+  is_text_ = !is_parquet(file_, *open_file(file_), bytes_);
   is_text_ ? describe_text() : describe_parquet();
   for (SourceColumn& column : columns_) column.plain = without_type(column.name);
 }
@@ -142,7 +122,7 @@ void TableSource::describe_text() {
 void TableSource::describe_parquet() {
   const ParquetFile well_formed(file_);  // says in plain words what is wrong with a broken one
   std::shared_ptr<arrow::Schema> schema;
-  check_arrow(open_parquet(file_)->GetSchema(&schema), file_);
+  check_arrow(open_parquet(file_, kBatchRows)->GetSchema(&schema), file_);
   for (const auto& field : schema->fields()) {
     columns_.push_back({field->name(), "", field->type()});
   }
@@ -204,8 +184,8 @@ void TableSource::read_text(const std::vector<int>& columns,
 void TableSource::read_parquet(const std::vector<int>& columns,
                                const std::function<void(const arrow::RecordBatch&)>& consume,
                                const ProgressFn& progress) const {
-  try {
-    auto reader = open_parquet(file_);
+  guarded(file_, [&] {
+    auto reader = open_parquet(file_, kBatchRows);
     std::vector<int> leaves;
     for (int column : columns) {
       const auto& field = reader->manifest().schema_fields[static_cast<size_t>(column)];
@@ -244,9 +224,7 @@ void TableSource::read_parquet(const std::vector<int>& columns,
                  bytes_);
       }
     }
-  } catch (const parquet::ParquetException& error) {
-    fail<FileError>("data", "{} cannot be read: {}", file_.string(), error.what());
-  }
+  });
 }
 
 }  // namespace convoy::data

@@ -4,7 +4,6 @@
 // Arrow.
 
 #include <arrow/record_batch.h>
-#include <arrow/result.h>
 #include <arrow/type.h>
 
 #include <filesystem>
@@ -13,23 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "convoy/base/error.h"
 #include "convoy/base/progress.h"
-#include "convoy/data/arrow_trouble.h"
 #include "convoy/data/table_options.h"
 
 namespace convoy::data {
-
-/// Throws FileError that names `file` unless `status` is fine.
-inline void check_arrow(const arrow::Status& status, const std::filesystem::path& file) {
-  if (!status.ok()) fail<FileError>("data", "{}: {}", file.string(), arrow_trouble(status));
-}
-
-template <class T>
-T arrow_value(arrow::Result<T> result, const std::filesystem::path& file) {
-  check_arrow(result.status(), file);
-  return std::move(result).ValueUnsafe();
-}
 
 /// What a table holds, as far as its first block tells.
 struct SourceColumn {

@@ -1,10 +1,9 @@
 #include "convoy/data/token_file.h"
 
 #include <arrow/api.h>
-#include <arrow/io/api.h>
-#include <parquet/arrow/reader.h>
 
 #include "convoy/base/error.h"
+#include "convoy/data/arrow.h"
 #include "convoy/data/text_source.h"
 
 namespace convoy::data {
@@ -12,29 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-template <class T>
-T taken(arrow::Result<T> result, const fs::path& file) {
-  if (result.ok()) return std::move(result).ValueUnsafe();
-  fail<FileError>("data", "cannot read {}: {}", file.string(), result.status().message());
-}
-
-void checked(const arrow::Status& status, const fs::path& file) {
-  if (!status.ok()) {
-    fail<FileError>("data", "cannot read {}: {}", file.string(), status.message());
-  }
-}
-
-std::unique_ptr<parquet::arrow::FileReader> open_parquet(const fs::path& file) {
-  auto input = taken(arrow::io::ReadableFile::Open(file.string()), file);
-  parquet::arrow::FileReaderBuilder builder;
-  try {
-    checked(builder.Open(std::move(input)), file);
-    builder.memory_pool(arrow::system_memory_pool());
-    return taken(builder.Build(), file);
-  } catch (const std::exception& error) {
-    fail<FileError>("data", "cannot read {}: {}", file.string(), error.what());
-  }
-}
+constexpr int64_t kBatchRows = 4096;
 
 void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& file) {
   const auto* lists = dynamic_cast<const arrow::ListArray*>(&array);
@@ -53,20 +30,20 @@ void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& fi
 
 /// Nothing when the file holds no ids.
 std::optional<TokenTexts> read_ids(const fs::path& file, const ProgressFn& progress) {
-  auto reader = open_parquet(file);
+  auto reader = open_parquet(file, kBatchRows);
   std::shared_ptr<arrow::Schema> schema;
-  checked(reader->GetSchema(&schema), file);
+  check_arrow(reader->GetSchema(&schema), file);
   const int column = schema->GetFieldIndex(kIdsColumn);
   const auto& metadata = schema->metadata();
   if (column < 0 || metadata == nullptr || !metadata->Contains(kTokenizerKey)) return std::nullopt;
   TokenTexts out;
-  out.fingerprint = taken(metadata->Get(kTokenizerKey), file);
-  const auto vocabulary = taken(metadata->Get(kVocabSizeKey), file);
+  out.fingerprint = arrow_value(metadata->Get(kTokenizerKey), file);
+  const auto vocabulary = arrow_value(metadata->Get(kVocabSizeKey), file);
   out.vocab_size = std::atoi(vocabulary.c_str());
   const int num_groups = reader->num_row_groups();
   for (int group = 0; group < num_groups; ++group) {
     std::shared_ptr<arrow::ChunkedArray> values;
-    checked(reader->RowGroup(group)->Column(column)->Read(&values), file);
+    check_arrow(reader->RowGroup(group)->Column(column)->Read(&values), file);
     for (const auto& chunk : values->chunks()) append_lists(*chunk, out, file);
     if (progress) progress(group + 1, num_groups);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/table_source.h"
 #include "convoy/prepare/events_decode.h"

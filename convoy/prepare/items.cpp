@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convoy/data/arrow.h"
 #include "convoy/data/parquet_writer.h"
 #include "convoy/data/table_source.h"
 #include "convoy/prepare/events_decode.h"

@@ -5,8 +5,8 @@
 #include <arrow/array/builder_primitive.h>
 
 #include "convoy/base/files.h"
+#include "convoy/data/arrow.h"
 #include "convoy/data/parquet_writer.h"
-#include "convoy/data/table_source.h"
 
 namespace convoy::prepare {
 

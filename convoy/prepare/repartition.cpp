@@ -1,9 +1,5 @@
 #include "convoy/prepare/repartition.h"
 
-#include <arrow/io/file.h>
-#include <arrow/memory_pool.h>
-#include <parquet/arrow/reader.h>
-#include <parquet/exception.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
@@ -11,9 +7,9 @@
 #include <vector>
 
 #include "convoy/base/files.h"
+#include "convoy/data/arrow.h"
 #include "convoy/data/parquet_file.h"
 #include "convoy/data/parquet_writer.h"
-#include "convoy/data/table_source.h"
 
 namespace convoy::prepare {
 namespace {
@@ -84,17 +80,7 @@ class Repartition {
         output_(options.output.empty() ? fs::weakly_canonical(options.input) : options.output),
         progress_(progress) {
     const data::ParquetFile well_formed(input_);
-    auto file = arrow_value(
-        arrow::io::ReadableFile::Open(input_.string(), arrow::system_memory_pool()), input_);
-    parquet::ReaderProperties properties(arrow::system_memory_pool());
-    properties.enable_buffered_stream();
-    parquet::ArrowReaderProperties arrow_properties(false);
-    arrow_properties.set_batch_size(kBatchRows);
-    arrow_properties.set_pre_buffer(false);
-    parquet::arrow::FileReaderBuilder builder;
-    check_arrow(builder.Open(file, properties), input_);
-    builder.memory_pool(arrow::system_memory_pool())->properties(arrow_properties);
-    reader_ = arrow_value(builder.Build(), input_);
+    reader_ = data::open_parquet(input_, kBatchRows);
     metadata_ = reader_->parquet_reader()->metadata();
   }
 
@@ -177,12 +163,7 @@ class Repartition {
 
 RepartitionReport repartition(const RepartitionOptions& options, const ProgressFn& progress) {
   check_options(options);
-  try {
-    return Repartition(options, progress).run(options);
-  } catch (const parquet::ParquetException& error) {
-    fail<FileError>("prepare", "{} cannot be read: {}; the file may be damaged",
-                    options.input.string(), error.what());
-  }
+  return data::guarded(options.input, [&] { return Repartition(options, progress).run(options); });
 }
 
 }  // namespace convoy::prepare
