@@ -2,72 +2,17 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "convoy/base/progress.h"
 #include "convoy/data/table_options.h"
+#include "convoy/prepare/codes.h"
+#include "convoy/prepare/features.h"
+#include "convoy/prepare/times.h"
 
 namespace convoy::prepare {
-
-/// Text or whole numbers, each distinct value stored once.
-struct Codes {
-  std::vector<int32_t> codes;       ///< one per event, an index into `values`; -1 = missing
-  std::vector<std::string> values;  ///< in the order of first appearance
-};
-
-/// The place of every value in raw order: by number when all are whole numbers, else bytewise.
-std::vector<int32_t> raw_ranks(const std::vector<std::string>& values);
-
-/// Instants; whole numbers stay exact. Missing ones sort last.
-class Times {
- public:
-  void append_ticks(int64_t tick);
-  void append_seconds(double seconds) { seconds_.push_back(seconds); }
-  void append_missing();
-  /// Unit of the ticks that follow; a second unit turns everything into floating-point seconds.
-  void set_unit(bool floating, double ticks_per_second);
-
-  /// -1, 0 or 1 as event a is before, with or after event b.
-  int compare(int64_t a, int64_t b) const;
-  bool missing(int64_t event) const;
-  /// Seconds from event a to event b; 0 when either is missing.
-  double between(int64_t a, int64_t b) const;
-  int64_t size() const;
-
- private:
-  bool floating() const { return unit_ && floating_; }
-
-  bool unit_ = false;
-  bool floating_ = false;
-  double per_second_ = 1;
-  double mixed_per_second_ = 1;  // of ticks that arrive after a change to floating
-  std::vector<int64_t> ticks_;
-  std::vector<double> seconds_;
-};
-
-enum class FeatureKind { Continuous, Categorical };
-
-/// What happens to a continuous value before it is written: (value x factor / divisor), then log1p.
-struct FeatureScale {
-  double factor = 1;
-  double divisor = 1;
-  bool log1p = false;
-  /// Throws FileError when the result is not a finite number.
-  float apply(double value, const std::string& feature) const;
-};
-
-/// One feature that goes along with every item of a session.
-struct FeatureSpec {
-  std::string name;                 ///< column of the input, or "time_delta": see sessions.h
-  std::optional<FeatureKind> kind;  ///< empty: numbers are continuous, text is categorical
-  FeatureScale scale;
-};
-
-/// Parses "rating,price:continuous:/100,category:categorical,time_delta:continuous:log1p".
-std::vector<FeatureSpec> parse_features(const std::string& text);
 
 /// Which columns to read; "" = the usual names are tried.
 struct EventColumns {

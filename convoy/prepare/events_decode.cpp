@@ -136,17 +136,6 @@ int64_t scaled_tick(int64_t tick, int64_t factor, const ColumnPlace& place) {
 
 }  // namespace
 
-Interner::Interner(Codes& codes) : codes_(codes) {}
-
-void Interner::append(std::string_view value) {
-  auto found = numbers_.find(value);
-  if (found == numbers_.end()) {
-    found = numbers_.emplace(std::string(value), static_cast<int32_t>(codes_.values.size())).first;
-    codes_.values.emplace_back(value);
-  }
-  codes_.codes.push_back(found->second);
-}
-
 void each_text(const arrow::Array& array, const ColumnPlace& place,
                const std::function<void(std::string_view)>& value,
                const std::function<void()>& missing) {

@@ -7,10 +7,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
-#include "convoy/prepare/events.h"
+#include "convoy/prepare/times.h"
 
 namespace convoy::prepare {
 
@@ -20,22 +18,6 @@ struct ColumnPlace {
   std::string file;
   std::string flag;       ///< the option that chose it
   int64_t first_row = 0;  ///< of the array at hand, as TableSource::first_row counts
-};
-
-/// Gives each distinct text a number.
-class Interner {
- public:
-  explicit Interner(Codes& codes);
-  void append(std::string_view value);
-  void append_missing() { codes_.codes.push_back(-1); }
-
- private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-  };
-  Codes& codes_;
-  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> numbers_;
 };
 
 /// Calls `value` with the text of each entry (whole numbers in decimal), `missing` for nulls.

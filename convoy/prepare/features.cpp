@@ -1,8 +1,9 @@
+#include "convoy/prepare/features.h"
+
 #include <cmath>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/prepare/events.h"
 
 namespace convoy::prepare {
 

@@ -1,7 +1,7 @@
+#include "convoy/prepare/times.h"
+
 #include <cmath>
 #include <limits>
-
-#include "convoy/prepare/events.h"
 
 namespace convoy::prepare {
 namespace {

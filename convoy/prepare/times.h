@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace convoy::prepare {
+
+/// Instants; whole numbers stay exact. Missing ones sort last.
+class Times {
+ public:
+  void append_ticks(int64_t tick);
+  void append_seconds(double seconds) { seconds_.push_back(seconds); }
+  void append_missing();
+  /// Unit of the ticks that follow; a second unit turns everything into floating-point seconds.
+  void set_unit(bool floating, double ticks_per_second);
+
+  /// -1, 0 or 1 as event a is before, with or after event b.
+  int compare(int64_t a, int64_t b) const;
+  bool missing(int64_t event) const;
+  /// Seconds from event a to event b; 0 when either is missing.
+  double between(int64_t a, int64_t b) const;
+  int64_t size() const;
+
+ private:
+  bool floating() const { return unit_ && floating_; }
+
+  bool unit_ = false;
+  bool floating_ = false;
+  double per_second_ = 1;
+  double mixed_per_second_ = 1;  // of ticks that arrive after a change to floating
+  std::vector<int64_t> ticks_;
+  std::vector<double> seconds_;
+};
+
+}  // namespace convoy::prepare
