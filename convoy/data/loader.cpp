@@ -183,7 +183,7 @@ std::vector<RankShare> SessionLoader::partition_summary() const {
   for (int64_t rank = 0; rank < layout.world; ++rank) {
     int64_t rows = used / layout.world + (rank < used % layout.world);
     if (impl_->deals_groups) rows = std::min(rows, impl_->order->lane_rows(rank));
-    shares.push_back({rank, rows, steps * layout.accumulation});
+    shares.push_back({rows, steps * layout.accumulation});
   }
   return shares;
 }

@@ -18,17 +18,21 @@ enum class Partition {
   RowGroups,  ///< Transformers4Rec's rule: whole row groups, in contiguous blocks
 };
 
-struct LoaderOptions {
-  Selection selection;  ///< columns to read, with the limits of their ids; see select()
+/// What every stream of batches is asked for.
+struct StreamOptions {
   Layout layout;
+  uint64_t seed = 42;
+  bool shuffle = true;                ///< false (evaluation): rows in the order of the file
+  bool drop_last = false;             ///< leave out a last step that is not full
+  bool every_rank_needs_rows = true;  ///< fewer rows than ranks is an error; false for evaluation
+};
+
+struct LoaderOptions : StreamOptions {
+  Selection selection;      ///< columns to read, with the limits of their ids; see select()
   int64_t max_length = 20;  ///< of a list; longer ones are cut
   Truncation truncation = Truncation::KeepLast;
   Partition partition = Partition::Rows;
-  uint64_t seed = 42;
-  bool shuffle = true;                ///< false (evaluation): rows in the order of the file
-  int64_t shuffle_window = 0;         ///< rows of one lane's window; 0: 65,536 rows over all lanes
-  bool drop_last = false;             ///< leave out a last step that is not full
-  bool every_rank_needs_rows = true;  ///< fewer rows than ranks is an error; false for evaluation
+  int64_t shuffle_window = 0;  ///< rows of one lane's window; 0: 65,536 rows over all lanes
   int64_t memory_budget = int64_t{256} << 20;  ///< bytes; larger data sets are streamed
   int64_t prefetch_depth = 4;                  ///< steps made ahead
 };
@@ -42,7 +46,6 @@ struct StepBatch {
 
 /// What a rank gets in one epoch.
 struct RankShare {
-  int64_t rank = 0;
   int64_t rows = 0;
   int64_t batches = 0;  ///< micro-batches, equal for all ranks
 };

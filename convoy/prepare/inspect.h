@@ -7,6 +7,7 @@
 
 #include "convoy/base/json.h"
 #include "convoy/base/progress.h"
+#include "convoy/data/loader.h"
 
 namespace convoy::prepare {
 
@@ -15,10 +16,8 @@ struct InspectOptions {
   int64_t batch_size = 32;  ///< rows of a rank's batch
 };
 
-/// What falls to one rank.
-struct DealtShare {
-  int64_t rows = 0;  ///< convoy's way: by rows
-  int64_t batches = 0;
+/// What falls to one rank by convoy's way, by rows, and by another.
+struct DealtShare : data::RankShare {
   int64_t groups = 0;  ///< Transformers4Rec's way: contiguous blocks of ceil(groups / ranks)
   int64_t group_rows = 0;
   int64_t group_batches = 0;

@@ -11,14 +11,7 @@
 
 namespace convoy::train {
 
-/// What a stream of batches is asked for.
-struct StreamOptions {
-  data::Layout layout;
-  uint64_t seed = 42;
-  bool shuffle = true;
-  bool drop_last = false;
-  bool every_rank_needs_rows = true;
-};
+using data::StreamOptions;
 
 /// One step's batches of this process.
 struct StepCells {

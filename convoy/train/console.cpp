@@ -41,8 +41,8 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
       parts.push_back(fmt::format("... {} more ranks", shares.size() - 8));
       break;
     }
-    parts.push_back(fmt::format("rank {}: {} rows, {} batches", share.rank, human_count(share.rows),
-                                human_count(share.batches)));
+    parts.push_back(fmt::format("rank {}: {} rows, {} batches", parts.size(),
+                                human_count(share.rows), human_count(share.batches)));
   }
   return join(parts, "; ");
 }

@@ -79,11 +79,7 @@ class SessionDataset : public train::Dataset {
 
   std::unique_ptr<train::BatchStream> open(const train::StreamOptions& options) const override {
     auto own = options_;
-    own.layout = options.layout;
-    own.seed = options.seed;
-    own.shuffle = options.shuffle;
-    own.drop_last = options.drop_last;
-    own.every_rank_needs_rows = options.every_rank_needs_rows;
+    static_cast<train::StreamOptions&>(own) = options;
     if (!options.shuffle) own.partition = data::Partition::Rows;
     return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), warnings_);
   }
