@@ -102,6 +102,9 @@ void warn_of_copies(const Arguments& arguments) {
 }
 
 int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
+  if (command.count("-n") > 0 && command.count("--nproc") > 0) {
+    fail<UsageError>("launch", "-n and --nproc both give the number of ranks; try one of them");
+  }
   launch::LaunchOptions options = arguments.options;
   options.num_ranks = machine::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;

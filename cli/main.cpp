@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -175,6 +176,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int code = kFailed;
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write is an error
   if (const char* file = std::getenv("CONVOY_STATUS_FILE")) publish_activity_to_file(file);
   try {
     cli::watch_memory();

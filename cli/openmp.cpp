@@ -7,11 +7,13 @@
 // is busy with other work the one they wait for may be off its core for just as long, and a step
 // takes up to thirty times its time. libgomp reads how long it may spin when it is loaded, which is
 // before main(): so the program starts itself once more with that said, before any library is set
-// up.
+// up. Arrow's own jemalloc, which nobody uses, would start a thread and complain where it cannot.
 namespace {
 
 constexpr const char* kSpin = "GOMP_SPINCOUNT";
 constexpr char kShort[] = "GOMP_SPINCOUNT=1000";  // some 10 us: as fast on an idle machine
+constexpr const char* kArrow = "JE_ARROW_MALLOC_CONF";
+constexpr char kNoThread[] = "JE_ARROW_MALLOC_CONF=background_thread:false";
 constexpr int kMostVariables = 4096;
 
 bool computes(const char* command) {
@@ -29,17 +31,19 @@ bool names(const char* variable, const char* name) {
 [[gnu::no_sanitize("address", "undefined", "thread")]] void spin_less(int argc, char** argv,
                                                                       char** variables) {
   if (argc < 2 || !computes(argv[1])) return;
-  char* more[kMostVariables + 2];
+  char* more[kMostVariables + 3];
   int count = 0;
+  bool waits = false, arrow = false;  // somebody has said it
   for (; variables[count] != nullptr; ++count) {
-    if (count == kMostVariables || names(variables[count], kSpin) ||
-        names(variables[count], "OMP_WAIT_POLICY")) {
-      return;
-    }
+    if (count == kMostVariables) return;
+    waits |= names(variables[count], kSpin) || names(variables[count], "OMP_WAIT_POLICY");
+    arrow |= names(variables[count], kArrow);
     more[count] = variables[count];
   }
-  more[count] = const_cast<char*>(kShort);
-  more[count + 1] = nullptr;
+  if (waits && arrow) return;
+  if (!waits) more[count++] = const_cast<char*>(kShort);
+  if (!arrow) more[count++] = const_cast<char*>(kNoThread);
+  more[count] = nullptr;
   char program[4096];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) return;

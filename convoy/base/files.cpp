@@ -53,6 +53,14 @@ void rename_and_sync(const fs::path& from, const fs::path& to) {
 
 constexpr const char* kReplaced = ".old";
 
+/// A device, a pipe: a file in its place would take it from everybody.
+bool takes_what_comes(const fs::path& path) {
+  std::error_code error;
+  const auto type = fs::status(path, error).type();
+  return type == fs::file_type::character || type == fs::file_type::block ||
+         type == fs::file_type::fifo || type == fs::file_type::socket;
+}
+
 /// A hidden neighbour of `path`, of a name that no other writer on any host takes.
 fs::path neighbour(const fs::path& path) {
   auto clean = path.has_filename() ? path : path.parent_path();
@@ -91,18 +99,21 @@ std::string read_file(const fs::path& path) {
 }
 
 AtomicFile::AtomicFile(fs::path final_path)
-    : final_(std::move(final_path)), temporary_(neighbour(final_)) {
+    : final_(std::move(final_path)),
+      temporary_(takes_what_comes(final_) ? final_ : neighbour(final_)) {
   if (final_.has_parent_path()) make_folder(final_.parent_path());
 }
 
 AtomicFile::~AtomicFile() {
   std::error_code ignored;
-  if (!committed_) fs::remove(temporary_, ignored);
+  if (!committed_ && temporary_ != final_) fs::remove(temporary_, ignored);
 }
 
 void AtomicFile::commit() {
-  sync_path(temporary_, false);
-  rename_and_sync(temporary_, final_);
+  if (temporary_ != final_) {
+    sync_path(temporary_, false);
+    rename_and_sync(temporary_, final_);
+  }
   committed_ = true;
 }
 

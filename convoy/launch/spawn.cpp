@@ -142,8 +142,9 @@ Process spawn(const Command& command) {
   if (child > 0) ::waitpid(child, nullptr, 0);
   if (last.pid < 0) {
     fail<CommunicationError>(
-        "launch", "cannot start '{}': {}; try fewer ranks", program,
-        last.reason == 0 ? "it was killed at once" : std::strerror(last.reason));
+        "launch", "cannot start '{}': {}; try fewer ranks{}", program,
+        last.reason == 0 ? "it was killed at once" : std::strerror(last.reason),
+        last.reason == EAGAIN ? ", or a higher `ulimit -u`" : "");
   }
   fail<UsageError>("launch", "cannot start '{}': {}; expected a program that can be run{}", program,
                    std::strerror(last.reason),

@@ -122,7 +122,7 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "replicas", parallel.replicas,
         "DataParallel replicas, which may share a GPU; 0 = one per GPU, or with strategy dp two on "
         "the CPU")
-      .at_least(0);
+      .within(0, 1024);
   t.add(s, "dp_batch", parallel.dp_batch,
         "batch size options count rows per device, or in total over DataParallel's devices")
       .choice({"per_device", "total"});

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -77,6 +79,22 @@ TEST(Files, AppearWholeOrNotAtAll) {
     again.commit();
   }
   EXPECT_FALSE(fs::exists(folder / "run" / "a"));
+  fs::remove_all(folder);
+}
+
+TEST(Files, DevicesAndPipesAreWrittenAsTheyAre) {
+  const auto folder = unique_folder("convoy-test");
+  fs::create_symlink("/dev/full", folder / "full");
+  EXPECT_THROW(write_file(folder / "full", "text"), FileError);
+  EXPECT_TRUE(fs::is_character_file(folder / "full"));
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = read_file(folder / "pipe"); });
+  write_file(folder / "pipe", "text");
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  if (!fs::is_fifo(folder / "pipe")) std::_Exit(1);  // the reader waits for ever
+  reader.join();
+  EXPECT_EQ(got, "text");
   fs::remove_all(folder);
 }
 

@@ -46,7 +46,10 @@ TEST_F(Messages, TooManyThreadsOrProcesses) {
               1);
     expect("the system allows no more, ulimit -u = " + std::string(processes) + "; try");
     EXPECT_EQ(output_.find("libgomp"), std::string::npos) << output_;
+    EXPECT_EQ(output_.find("jemalloc"), std::string::npos) << output_;
   }
+  EXPECT_NE(as_nobody("ulimit -u 5; $convoy " + train_ + "--nproc 2"), 0);
+  expect("ulimit -u");
 }
 
 TEST_F(Messages, NoPermissionIsNoFullDisk) {
