@@ -2,7 +2,7 @@
 # All tables of docs/performance.md and docs/quality.md in one sitting, as Markdown; about two hours, in which nothing else
 # should run on the machine.
 #   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
-#   T4REC_PYTHON=... has transformers4rec; without it, or without Open MPI, those tables are left out and named
+#   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
 #   PARTs: strategies sessions gpt2 transformers4rec collectives ranks start quality
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,11 +16,12 @@ failed=()
 
 # Prints a section when its command succeeds.
 section() { # TITLE COMMAND...
-  local title=$1 begin=$SECONDS
+  local title=$1 begin=$SECONDS shown
   shift
+  shown=${*//$PYTHON/PYTHON}
   printf '%s ...\n' "$title" >&2
   if "$@" >"$work/table" 2>"$work/errors"; then
-    printf '\n## %s\n\n`%s`, %s:\n\n' "$title" "${*//$PYTHON/PYTHON}" "$(date +%F\ %R)"
+    printf '\n## %s\n\n`%s`, %s:\n\n' "$title" "${shown//${T4REC_PYTHON:-none}/T4REC_PYTHON}" "$(date +%F\ %R)"
     cat "$work/table"
   else
     failed+=("$title")
@@ -36,7 +37,7 @@ demo() {
 
 version() { "$PYTHON" -c "import $1; print($1.__version__)" 2>/dev/null || echo missing; }
 printf '# One sitting\n\n%s; %s, %d cores, %d GiB; %s; %s.\n' "$(date +%F)" \
-  "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+  "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc --all)" \
   $(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) >> 20)) \
   "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" "$($convoy --version)"
 printf 'Peers: torch %s, transformers %s. One thread per rank; medians of %d rounds in turns.\n' "$(version torch)" \

@@ -28,9 +28,8 @@ struct Name {
 
 /// In no folder: it goes with the process that has it. Ranks of one launcher have one parent.
 Name name_of(const std::string& mistake, const launch::RankEnvironment& environment) {
-  const auto text =
-      fmt::format("convoy-mistake-{}-{}-{}-{:x}", ::getuid(), ::getppid(), environment.master_port,
-                  std::hash<std::string>()(mistake));
+  const auto text = fmt::format("convoy-mistake-{}-{}-{}-{:x}", ::getuid(), ::getppid(),
+                                environment.master_port, std::hash<std::string>()(mistake));
   Name out;
   out.address.sun_family = AF_UNIX;
   std::memcpy(out.address.sun_path + 1, text.data(), text.size());

@@ -155,7 +155,7 @@ void RankProcesses::collect_ended() {
   for (Rank& rank : ranks_) {
     if (!rank.alive) continue;
     int status = W_EXITCODE(1, 0);  // should nobody know
-    rusage usage{};  // the warden's counts its program's
+    rusage usage{};                 // the warden's counts its program's
     if (::wait4(rank.process.warden, &status, WNOHANG, &usage) == 0) continue;
     rank.report.peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024;
     end_rank(rank, status);

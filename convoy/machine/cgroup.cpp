@@ -35,8 +35,8 @@ double cpus(const std::string& quota, const std::string& period) {
 /// Below a limit of both versions' files; what is kept of files counts as free.
 int64_t memory_left(int64_t limit, const fs::path& used, const fs::path& stat, const char* files) {
   if (limit == 0) return 0;
-  const int64_t held = leading_number(line_in(used), 0) -
-                       leading_number(value_in(stat, files, ' '), 0);
+  const int64_t held =
+      leading_number(line_in(used), 0) - leading_number(value_in(stat, files, ' '), 0);
   return std::max<int64_t>(1, limit - held);
 }
 
@@ -50,7 +50,8 @@ void look(const fs::path& folder, CgroupLimits& limits) {
   const auto first = limit_in(folder / "memory.limit_in_bytes");
   tighten(limits.memory_bytes, second);
   tighten(limits.memory_bytes, first);
-  tighten(limits.memory_left, memory_left(second, folder / "memory.current", stat, "inactive_file"));
+  tighten(limits.memory_left,
+          memory_left(second, folder / "memory.current", stat, "inactive_file"));
   tighten(limits.memory_left,
           memory_left(first, folder / "memory.usage_in_bytes", stat, "total_inactive_file"));
   tighten(limits.processes, limit_in(folder / "pids.max"));

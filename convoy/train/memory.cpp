@@ -45,8 +45,7 @@ void check_memory(const std::vector<MemoryPart>& parts) {
                    "{} {}, the whole model with gradient and AdamW's moments {}{}, but {}; "
                    "try {}",
                    largest.what, human_bytes(largest.parameters * sizeof(float)),
-                   human_bytes(parameters * kTrained),
-                   for_each_of(ranks), limit.text,
+                   human_bytes(parameters * kTrained), for_each_of(ranks), limit.text,
                    largest.advice);
 }
 

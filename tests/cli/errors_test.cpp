@@ -78,7 +78,8 @@ TEST_F(Errors, AMistakeIsToldOnceForAllRanks) {
   by_hand("--data.train nothere.parquet");
   once("nothere.parquet");
   by_hand("--learning_rat$RANK 1");
-  for (const char* rank : {"0", "1", "2"}) once(std::string("unknown option --learning_rat") + rank);
+  for (const char* rank : {"0", "1", "2"})
+    once(std::string("unknown option --learning_rat") + rank);
 }
 
 TEST_F(Errors, UnknownOptions) {
@@ -192,9 +193,8 @@ TEST_F(Errors, AFullDiskKeepsTheLastGoodCheckpoint) {
   ASSERT_EQ(run(common + "--max_steps 2"), 0) << output_;
   const auto good = read_file(folder_ / "out/checkpoint-2/model.safetensors");
   // A limit on the size of files fails writes in the middle, as a full disk does.
-  EXPECT_NE(shell("ulimit -f 4; $convoy " + common +
-                  "--max_steps 6 --resume_from_checkpoint latest"),
-            0);
+  EXPECT_NE(
+      shell("ulimit -f 4; $convoy " + common + "--max_steps 6 --resume_from_checkpoint latest"), 0);
   expect("cannot write out/");
   expect("File too large");
   EXPECT_EQ(read_file(folder_ / "out/checkpoint-2/model.safetensors"), good);

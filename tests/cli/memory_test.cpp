@@ -44,9 +44,7 @@ class Memory : public CommandTest {
     return false;
   }
 
-  void write(const char* file, int64_t value) const {
-    std::ofstream(group_ / file) << value;
-  }
+  void write(const char* file, int64_t value) const { std::ofstream(group_ / file) << value; }
 
   int within(const std::string& words) {
     return shell("echo $$ > " + (group_ / "cgroup.procs").string() + " && " + words);

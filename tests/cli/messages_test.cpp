@@ -41,9 +41,9 @@ TEST_F(Messages, TooManyThreadsOrProcesses) {
   EXPECT_EQ(as_nobody("ulimit -u 1; $convoy " + train_), 1);
   expect("cannot start another thread or process: the system allows no more, ulimit -u = 1; try");
   for (const char* processes : {"1", "2", "3"}) {  // libgomp ends the program in words of its own
-    EXPECT_EQ(as_nobody("ulimit -u " + std::string(processes) + "; $convoy " + train_ +
-                        "--threads 8"),
-              1);
+    EXPECT_EQ(
+        as_nobody("ulimit -u " + std::string(processes) + "; $convoy " + train_ + "--threads 8"),
+        1);
     expect("the system allows no more, ulimit -u = " + std::string(processes) + "; try");
     EXPECT_EQ(output_.find("libgomp"), std::string::npos) << output_;
     EXPECT_EQ(output_.find("jemalloc"), std::string::npos) << output_;

@@ -107,7 +107,8 @@ TEST_F(Start, NprocContradictsALauncher) {
   refused("$convoy launch -n 1 train" + kTiny + "--max_steps 2 --nproc 2",
           "--nproc = 2 starts ranks, but convoy launch made this process rank 0 of 1 already; try "
           "without --nproc");
-  refused("$convoy launch -n 1 --nproc 2 train" + kTiny, "-n and --nproc both give the number of ranks");
+  refused("$convoy launch -n 1 --nproc 2 train" + kTiny,
+          "-n and --nproc both give the number of ranks");
   refused("RANK=0 WORLD_SIZE=2 $convoy eval out --nproc 1", "--nproc = 1 starts ranks, but");
   EXPECT_EQ(shell("MASTER_ADDR=192.0.2.1 " + train + "--nproc 2"), 0) << output_;
 }
