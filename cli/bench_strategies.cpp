@@ -78,10 +78,7 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   const auto& typed = typed_args();
   auto rest = scratch.table.take_overrides(typed);
   for (const auto& option : scratch.table.options()) {
-    if (option.source.empty()) continue;
-    auto value = option.toml();
-    if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
-    argv.push_back("--" + option.key() + "=" + value);
+    if (!option.source.empty()) argv.push_back("--" + option.key() + "=" + option.plain());
   }
   argv.push_back("--output.dir=" + folder.string());
   argv.push_back("--output.overwrite=true");

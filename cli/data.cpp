@@ -2,165 +2,18 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/data_output.h"
-#include "cli/data_tokenize.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/prepare/inspect.h"
 #include "convoy/prepare/repartition.h"
-#include "convoy/prepare/sessions.h"
-#include "convoy/prepare/synthetic.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/tasks/task.h"
 
 namespace convoy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-char parse_separator(const std::string& text) {
-  if (text.empty()) return 0;
-  if (text == "tab" || text == "\\t") return '\t';
-  if (text == "comma") return ',';
-  if (text == "semicolon") return ';';
-  if (text == "space") return ' ';
-  if (text.size() == 1) return text[0];
-  fail<UsageError>("data",
-                   "--separator is '{}'; expected one character, tab, comma, semicolon or "
-                   "space",
-                   text);
-}
-
-struct SessionFlags {
-  prepare::SessionOptions options;
-  std::string time;
-  std::string features;
-  std::string separator;
-  std::string columns;
-  std::string session = "user";
-  std::string validation = "leave-last-out";
-};
-
-int run_sessions(SessionFlags flags) {
-  prepare::SessionOptions& options = flags.options;
-  if (flags.session == "gap" && options.gap_seconds <= 0) {
-    fail<UsageError>("data", "--session gap needs the pause that ends a session; try --gap 1800");
-  }
-  if (flags.session == "user" && options.gap_seconds != 0) {
-    fail<UsageError>("data", "--gap has no effect on --session user; try --session gap");
-  }
-  if (options.names.empty() && !(options.names_key.empty() && options.names_value.empty())) {
-    fail<UsageError>("data", "--names-key and --names-value have no effect; try --names FILE");
-  }
-  options.columns.time = flags.time.empty() ? std::vector<std::string>{} : split(flags.time, ',');
-  options.columns.features = prepare::parse_features(flags.features);
-  options.table.separator = parse_separator(flags.separator);
-  if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
-  options.validation = flags.validation == "leave-last-out";
-
-  ProgressLine progress("reading");
-  const prepare::SessionReport report = prepare::make_sessions(options, progress.function());
-  progress.wipe();
-  line("events", "{}{}", human_count(report.num_events),
-       report.num_dropped_events > 0 ? fmt::format(" ({} more dropped: no user or no item)",
-                                                   human_count(report.num_dropped_events))
-                                     : "");
-  if (report.num_duplicates > 0) {
-    line("duplicates", "{} with the user, item and time of another{}",
-         human_count(report.num_duplicates),
-         options.drop_duplicates ? ", dropped" : ", kept; --drop-duplicates leaves them out");
-  }
-  line("users", "{}", human_count(report.num_users));
-  if (options.gap_seconds > 0) line("sessions", "{}", human_count(report.num_sessions));
-  line("items", "{}{}", human_count(report.num_items),
-       options.names.empty()
-           ? ""
-           : fmt::format(" ({} with a name)", human_count(report.num_named_items)));
-  line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
-       human_count(report.num_train_rows), human_count(report.num_train_groups),
-       report.mean_train_length, human_count(report.num_short_rows), options.min_length);
-  if (options.validation) {
-    line("valid", "{} rows, {} of them with a target that training never shows",
-         human_count(report.num_valid_rows), human_count(report.num_unseen_targets));
-  }
-  for (const fs::path& file : report.files) {
-    line("wrote", "{} ({})", file.string(), human_bytes(static_cast<double>(fs::file_size(file))));
-  }
-  line("time", "{}", human_seconds(progress.seconds()));
-  for (const std::string& warning : report.warnings) line("warning", "{}", warning);
-  return 0;
-}
-
-void add_sessions(CLI::App& app, Run& run) {
-  auto flags = std::make_shared<SessionFlags>();
-  prepare::SessionOptions& options = flags->options;
-  CLI::App* sub = app.add_subcommand("sessions", "Turn interactions into training sessions");
-  sub->add_option("input", options.inputs, "CSV, TSV (also .gz) or Parquet files")->required();
-  sub->add_option("-o,--output", options.output, "folder to write to")->required();
-  sub->add_option("--user", options.columns.user, "column of users [user_id, user, ...]");
-  sub->add_option("--item", options.columns.item, "column of items [item_id, item, ...]");
-  sub->add_option("--time", flags->time,
-                  "column of times [timestamp, time, ts, ...]; a,b sorts by a, then b; none keeps "
-                  "the order of the file");
-  sub->add_option("--features", flags->features,
-                  "name[:continuous|categorical][:log1p|/N|*N],...; time_delta is the pause since "
-                  "the previous event in seconds");
-  sub->add_option("--separator", flags->separator, "of a text file [guessed from its first line]");
-  sub->add_option("--columns", flags->columns, "a,b,...: column names of files without a header");
-  sub->add_option("--session", flags->session, "user: one session per user; gap: pauses cut them")
-      ->check(CLI::IsMember({"user", "gap"}))
-      ->capture_default_str();
-  sub->add_option("--gap", options.gap_seconds, "seconds of pause that end a session");
-  sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
-  sub->add_flag("--drop-duplicates", options.drop_duplicates,
-                "of events alike in user, item and time keep the first");
-  sub->add_option("--min-length", options.min_length, "shorter rows are dropped")
-      ->capture_default_str();
-  sub->add_option("--row-group-size", options.row_group_size, "rows per Parquet row group")
-      ->capture_default_str();
-  sub->add_option("--validation", flags->validation, "leave-last-out or none")
-      ->check(CLI::IsMember({"leave-last-out", "none"}))
-      ->capture_default_str();
-  sub->add_option("--names", options.names, "table with titles of items");
-  sub->add_option("--names-key", options.names_key, "its column of item ids [as --item]");
-  sub->add_option("--names-value", options.names_value, "its column of titles [name, title, ...]");
-  sub->footer(
-      "Example:\n"
-      "  convoy data sessions ml-100k.inter --output ml100k \\\n"
-      "    --features rating,time_delta:log1p --names ml-100k.item --names-value movie_title");
-  sub->callback([flags, &run] { run = [flags] { return run_sessions(*flags); }; });
-}
-
-int run_synthetic(const prepare::SyntheticOptions& options) {
-  ProgressLine progress("writing");
-  const prepare::SyntheticReport report = prepare::make_synthetic(options, progress.function());
-  progress.wipe();
-  line("items", "{}", human_count(options.num_items));
-  line("train", "{} rows in {} row groups, mean length {:.2f}", human_count(report.num_train_rows),
-       human_count(report.num_train_groups),
-       static_cast<double>(report.num_train_events) / static_cast<double>(report.num_train_rows));
-  line("valid", "{} rows", human_count(report.num_valid_rows));
-  line("wrote", "{}", options.output.string());
-  line("time", "{}", human_seconds(progress.seconds()));
-  return 0;
-}
-
-void add_synthetic(CLI::App& app, Run& run) {
-  auto options = std::make_shared<prepare::SyntheticOptions>();
-  CLI::App* sub = app.add_subcommand("synthetic", "Make learnable sessions of any size");
-  sub->add_option("-o,--output", options->output, "folder to write to")->required();
-  sub->add_option("--items", options->num_items, "number of items")->capture_default_str();
-  sub->add_option("--rows", options->num_rows, "training rows")->capture_default_str();
-  sub->add_option("--valid-rows", options->num_valid_rows, "validation rows [a tenth of --rows]");
-  sub->add_option("--min-length", options->min_length, "items per row, at least")
-      ->capture_default_str();
-  sub->add_option("--max-length", options->max_length, "items per row, at most")
-      ->capture_default_str();
-  sub->add_option("--row-group-size", options->row_group_size, "rows per Parquet row group")
-      ->capture_default_str();
-  sub->add_option("--seed", options->seed, "same seed, same files")->capture_default_str();
-  sub->add_flag("--with-features", options->features, "also a category and a price per item");
-  sub->footer("Example:\n  convoy data synthetic --output synthetic --items 2000 --rows 10000");
-  sub->callback([options, &run] { run = [options] { return run_synthetic(*options); }; });
-}
+using report::line;
 
 struct InspectFlags {
   std::string path;
@@ -168,7 +21,7 @@ struct InspectFlags {
   bool json = false;
 };
 
-/// A folder that `convoy data sessions` made is looked at file by file.
+/// A folder of data for training and for evaluation is looked at file by file.
 std::vector<std::string> parts_of(const std::string& path) {
   std::vector<std::string> parts;
   for (const char* name : {"train.parquet", "valid.parquet"}) {
@@ -182,7 +35,7 @@ int run_inspect(const InspectFlags& flags) {
   Json all = Json::array();
   std::string text;
   for (const std::string& part : parts_of(flags.path)) {
-    ProgressLine progress("reading " + part);
+    report::ProgressLine progress("reading " + part);
     const auto report = prepare::inspect(part, flags.options, progress.function());
     all.push_back(prepare::to_json(report));
     text += (text.empty() ? "" : "\n") + prepare::to_text(report);
@@ -206,7 +59,7 @@ void add_inspect(CLI::App& app, Run& run) {
 }
 
 int run_repartition(const prepare::RepartitionOptions& options) {
-  ProgressLine progress("rewriting");
+  report::ProgressLine progress("rewriting");
   const prepare::RepartitionReport report = prepare::repartition(options, progress.function());
   progress.wipe();
   line("rows", "{}", human_count(report.num_rows));
@@ -241,11 +94,9 @@ void add_repartition(CLI::App& app, Run& run) {
 void add_data(CLI::App& app, Run& run) {
   CLI::App* data = app.add_subcommand("data", "Prepare and look at training data");
   data->require_subcommand(1);
-  add_sessions(*data, run);
-  add_synthetic(*data, run);
+  tasks::add_data_commands(*data, run);
   add_inspect(*data, run);
   add_repartition(*data, run);
-  add_tokenize(*data, run);
 }
 
 }  // namespace convoy::cli

@@ -65,6 +65,7 @@ bool takes_config(const std::vector<std::string>& args) {
 Configured::Configured() : task(tasks::find_task(typed_args())) {
   task->declare(table);
   training.declare(table);
+  if (!typed_args().empty() && typed_args()[0] == "predict") task->declare_predict(table);
 }
 
 void tell(const std::vector<std::string>& notes) {
@@ -79,7 +80,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   out->table.take_overrides(typed_args());
   out->task->settle(out->table);
   out->table.check();
-  out->training.check_effect(out->table);
+  out->training.check_effect();
   return out;
 }
 

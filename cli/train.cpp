@@ -78,7 +78,7 @@ void add_train(CLI::App& app, Run& run) {
            "\nExamples:\n"
            "  convoy train run.toml\n"
            "  convoy train run.toml --learning_rate 1e-3 --bf16\n"
-           "  convoy train --data.path sessions --output_dir runs/first --num_train_epochs 10\n"
+           "  convoy train --data.path data --output_dir runs/first --num_train_epochs 10\n"
            "  convoy train run.toml --nproc 2\n"
            "  convoy launch -n 2 train run.toml\n";
   });

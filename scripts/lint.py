@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: arrows between rooms, plain ASCII, line and file lengths.
+"""Checks what the compiler does not: arrows between rooms, a task's words, plain ASCII, lengths.
 
 The allowed arrows are read from the convoy_room(...) lines of CMakeLists.txt, so they are written
 down once. Prints one line per finding (path:line: text) and ends with 1 when there is an error.
@@ -15,6 +15,10 @@ TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".json", ".in", ""
 MAX_COLUMNS = 100
 MAX_LINES = 400
 MACHINE_PATHS = ("/" + "work/", ".." + "/shared")
+# The Trainer and the program know tasks only by tasks/task.h.
+FREE_OF_TASKS = ("convoy/train/", "cli/")
+TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
+                       r"|language.?(model|task)", re.I)
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
@@ -73,6 +77,7 @@ def check_file(path, rooms):
         yield 1, True, "is not text in ASCII"
         return
     cpp = path.suffix in CPP
+    free_of_tasks = cpp and str(path).startswith(FREE_OF_TASKS)
     room = path.parts[1] if path.parts[0] == "convoy" and len(path.parts) > 2 else None
     if room and room not in rooms:
         yield 1, True, f"room {room} is not declared in CMakeLists.txt"
@@ -85,6 +90,9 @@ def check_file(path, rooms):
             yield number, True, "names a path of one machine"
         if cpp and len(line) > MAX_COLUMNS:
             yield number, True, f"has {len(line)} columns; at most {MAX_COLUMNS}"
+        word = TASK_WORD.search(line) if free_of_tasks else None
+        if word:
+            yield number, True, f"names '{word.group()}', a task's word; tasks say it through tasks/task.h"
         include = INCLUDE.match(line) if room and cpp else None
         if include:
             wrong = check_include(room, rooms, *include.groups())

@@ -1,9 +1,6 @@
 #include "convoy/base/options.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -12,232 +9,13 @@ namespace convoy {
 
 namespace {
 
-bool parse_bool(const std::string& text, bool& out) {
-  auto is = [&](std::initializer_list<const char*> words) {
-    return std::any_of(words.begin(), words.end(), [&](const char* word) { return text == word; });
-  };
-  if (is({"true", "True", "1", "yes", "on"})) return out = true, true;
-  if (is({"false", "False", "0", "no", "off"})) return out = false, true;
-  return false;
-}
-
-bool is_none(const std::string& text) {
-  return text == "none" || text == "None" || text == "null" || text.empty();
-}
-
-std::string number_text(double value) {
-  auto text = fmt::format("{}", value);
-  bool plain = text.find_first_not_of("-0123456789") == std::string::npos;
-  return plain ? text + ".0" : text;
-}
-
 std::string underscored(std::string_view key) {
   std::string out(key);
   std::replace(out.begin(), out.end(), '-', '_');
   return out;
 }
 
-/// The text between double quotes that begins at `at`, as toml_text() writes it; `at` moves behind
-/// it.
-std::string unquote(std::string_view text, size_t& at) {
-  std::string out;
-  for (++at; at < text.size() && text[at] != '"'; ++at) {
-    if (text[at] == '\\' && at + 5 < text.size() && text[at + 1] == 'u') {
-      out += static_cast<char>(std::stoi(std::string(text.substr(at + 2, 4)), nullptr, 16));
-      at += 5;
-    } else {
-      if (text[at] == '\\' && at + 1 < text.size()) ++at;
-      out += text[at];
-    }
-  }
-  ++at;
-  return out;
-}
-
-/// 5,10 or [5, 10] or ["a,b", "c"].
-std::vector<std::string> parse_list(const std::string& text) {
-  auto plain = trim(text);
-  if (plain.size() >= 2 && plain.front() == '[' && plain.back() == ']') {
-    plain = plain.substr(1, plain.size() - 2);
-  }
-  std::vector<std::string> out;
-  for (size_t at = 0; at < plain.size(); ++at) {
-    if (plain[at] == ' ' || plain[at] == ',') continue;
-    if (plain[at] == '"') {
-      out.push_back(unquote(plain, at));
-      continue;
-    }
-    const size_t end = std::min(plain.find(',', at), plain.size());
-    out.push_back(trim(plain.substr(at, end - at)));
-    at = end;
-  }
-  return out;
-}
-
-template <class T>
-T parse_value(const Option& option, const std::string& text, const char* expected) {
-  T value{};
-  if (!parse_number(text, value)) {
-    fail<UsageError>("config", "{} = '{}' is not {}", option.key(), text, expected);
-  }
-  return value;
-}
-
-constexpr const char* kNumber = "a number; write for instance 0.001 or 1e-3";
-constexpr const char* kInteger = "a whole number";
-
 }  // namespace
-
-Option& Option::choice(std::vector<std::string> allowed) {
-  choices = std::move(allowed);
-  auto before = std::move(parse);
-  parse = [this, before](const std::string& text) {
-    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-      fail<UsageError>("config", "{} = '{}' is unknown; expected one of {}{}", key(), text,
-                       join(choices), did_you_mean(text, choices));
-    }
-    before(text);
-  };
-  return *this;
-}
-
-Option& Option::alias(std::string other) {
-  aliases.push_back(std::move(other));
-  return *this;
-}
-
-Option& Option::path() {
-  kept = [this] {
-    const auto text = toml();
-    if (text.size() <= 2) return text;
-    const std::filesystem::path given = text.substr(1, text.size() - 2);
-    return '"' + std::filesystem::absolute(given).lexically_normal().string() + '"';
-  };
-  return *this;
-}
-
-Option& Option::once() {
-  kept = nullptr;
-  return *this;
-}
-
-Option& Option::at_least(double low) {
-  return within(low, HUGE_VAL);
-}
-
-Option& Option::within(double low, double high) {
-  auto earlier = std::move(check);
-  check = [this, low, high, earlier] {
-    if (earlier) earlier();
-    double value = number_();
-    if (std::isnan(value) || (value >= low && value <= high)) return;
-    auto range = std::isinf(high) ? fmt::format("at least {}", low)
-                                  : fmt::format("between {} and {}", low, high);
-    fail<UsageError>("config", "{} = {} is out of range; expected {}", key(), toml(), range);
-  };
-  return *this;
-}
-
-Option& OptionTable::push(std::string section, std::string name, std::string help,
-                          std::string type) {
-  internal_check(find(section + "." + name) == nullptr, "config", "option {}.{} declared twice",
-                 section, name);
-  Option& option = options_.emplace_back();
-  option.section = std::move(section);
-  option.name = std::move(name);
-  option.help = std::move(help);
-  option.type = std::move(type);
-  option.kept = [&option] { return option.toml(); };
-  return option;
-}
-
-Option& OptionTable::add(std::string section, std::string name, bool& target, std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "bool");
-  o.parse = [&o, &target](const std::string& text) {
-    if (!parse_bool(text, target)) {
-      fail<UsageError>("config", "{} = '{}' is not a boolean; expected true or false", o.key(),
-                       text);
-    }
-  };
-  o.toml = [&target] { return std::string(target ? "true" : "false"); };
-  o.initial = o.toml();
-  return o;
-}
-
-Option& OptionTable::add(std::string section, std::string name, int64_t& target, std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "integer");
-  o.parse = [&o, &target](const std::string& text) {
-    target = parse_value<int64_t>(o, text, kInteger);
-  };
-  o.toml = [&target] { return std::to_string(target); };
-  o.number_ = [&target] { return static_cast<double>(target); };
-  o.initial = o.toml();
-  return o;
-}
-
-Option& OptionTable::add(std::string section, std::string name, double& target, std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "number");
-  o.parse = [&o, &target](const std::string& text) {
-    const auto value = parse_value<double>(o, text, kNumber);
-    if (!std::isfinite(value)) {
-      fail<UsageError>("config", "{} = {} is not finite; write for instance 0.001 or 1e-3", o.key(),
-                       text);
-    }
-    target = value;
-  };
-  o.toml = [&target] { return number_text(target); };
-  o.number_ = [&target] { return target; };
-  o.initial = o.toml();
-  return o;
-}
-
-Option& OptionTable::add(std::string section, std::string name, std::string& target,
-                         std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "text");
-  o.parse = [&target](const std::string& text) { target = text; };
-  o.toml = [&target] { return toml_text(target); };
-  o.initial = o.toml();
-  return o;
-}
-
-Option& OptionTable::add(std::string section, std::string name, std::vector<std::string>& target,
-                         std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "list");
-  o.parse = [&target](const std::string& text) { target = parse_list(text); };
-  o.toml = [&target] {
-    std::vector<std::string> items;
-    for (const auto& item : target) items.push_back(toml_text(item));
-    return "[" + join(items) + "]";
-  };
-  o.initial = o.toml();
-  return o;
-}
-
-Option& OptionTable::add(std::string section, std::string name, std::optional<int64_t>& target,
-                         std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "integer");
-  o.parse = [&o, &target](const std::string& text) {
-    target.reset();
-    if (!is_none(text)) target = parse_value<int64_t>(o, text, kInteger);
-  };
-  o.toml = [&target] { return target ? std::to_string(*target) : toml_text("none"); };
-  o.number_ = [&target] { return target ? static_cast<double>(*target) : NAN; };
-  o.initial = o.toml();
-  return o;
-}
-
-Option& OptionTable::add(std::string section, std::string name, std::optional<double>& target,
-                         std::string help) {
-  auto& o = push(std::move(section), std::move(name), std::move(help), "number");
-  o.parse = [&o, &target](const std::string& text) {
-    target.reset();
-    if (!is_none(text)) target = parse_value<double>(o, text, kNumber);
-  };
-  o.toml = [&target] { return target ? number_text(*target) : toml_text("none"); };
-  o.number_ = [&target] { return target ? *target : NAN; };
-  o.initial = o.toml();
-  return o;
-}
 
 const Option* OptionTable::find(std::string_view key) const {
   auto wanted = underscored(key);
@@ -348,72 +126,22 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
 void OptionTable::check() const {
   for (const auto& option : options_) {
     if (option.check) option.check();
+    check_effect(option);
   }
 }
 
-std::string OptionTable::to_toml(bool with_help) const {
-  std::string out;
-  for (const auto& section : sections()) {
-    out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
-    for (const auto& option : options_) {
-      if (option.section != section) continue;
-      if (with_help) out += fmt::format("# {}\n", option.help);
-      out += fmt::format("{} = {}\n", option.name, option.toml());
-    }
-  }
-  return out;
-}
-
-std::string OptionTable::to_kept_toml() const {
-  std::string out;
-  for (const auto& section : sections()) {
-    out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
-    for (const auto& option : options_) {
-      if (option.section == section && option.kept) {
-        out += fmt::format("{} = {}\n", option.name, option.kept());
-      }
-    }
-  }
-  return out;
-}
-
-std::string OptionTable::help_text(bool all) const {
-  constexpr size_t kFlagColumns = 42;
-  std::string out;
-  std::string section;
-  for (const auto& option : options_) {
-    if (!all && !option.everyday) continue;
-    if (option.section != section) {
-      section = option.section;
-      out += fmt::format("\n[{}]\n", section);
-    }
-    auto flag = "--" + option.name;
-    for (const auto& alias : option.aliases) flag += ", --" + alias;
-    if (option.type != "bool") flag += option.type == "list" ? " A,B,..." : " " + option.type;
-    auto more = option.choices.empty() ? "" : fmt::format(" ({})", fmt::join(option.choices, ", "));
-    const auto line =
-        fmt::format("  {:<{}} {}{} [{}]", flag, kFlagColumns, option.help, more, option.initial);
-    out += wrap(line, kFlagColumns + 3) + "\n";
-  }
-  return out;
-}
-
-std::string OptionTable::to_markdown() const {
-  std::string out;
-  std::string section;
-  for (const auto& option : options_) {
-    if (option.section != section) {
-      section = option.section;
-      out += fmt::format("\n## [{}]\n\n| option | type | default | meaning |\n|---|---|---|---|\n",
-                         section);
-    }
-    auto type = option.choices.empty() ? option.type : join(option.choices, ", ");
-    auto aliases =
-        option.aliases.empty() ? "" : fmt::format(" (`{}`)", fmt::join(option.aliases, "`, `"));
-    out += fmt::format("| `{}`{} | {} | `{}` | {} |\n", option.name, aliases, type, option.initial,
-                       option.help);
-  }
-  return out;
+void OptionTable::check_effect(const Option& option) const {
+  if (option.other_.empty() || !asked_for(option.key())) return;
+  const Option* other = find(option.other_);
+  internal_check(other != nullptr, "config", "there is no option {}", option.other_);
+  const auto& wanted = option.other_values_;
+  const auto value = other->plain();
+  const bool any = wanted.empty();
+  if (any ? !value.empty() : std::find(wanted.begin(), wanted.end(), value) != wanted.end()) return;
+  fail<UsageError>("config", "{} = {} has no effect {} {}; try --{} {}", option.key(),
+                   option.plain(), any ? "without" : "with",
+                   any ? other->key() : fmt::format("{} = {}", other->key(), value), other->name,
+                   any ? "VALUE" : wanted.front());
 }
 
 }  // namespace convoy

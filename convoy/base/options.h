@@ -32,6 +32,8 @@ struct Option {
   std::function<std::string()> kept;              ///< the same as a run keeps it; empty = not
 
   std::string key() const { return section + "." + name; }
+  /// The present value as `parse` takes it: text without TOML's quotes.
+  std::string plain() const;
 
   Option& choice(std::vector<std::string> allowed);
   Option& alias(std::string other);
@@ -42,10 +44,14 @@ struct Option {
   /// Bounds are inclusive.
   Option& at_least(double low);
   Option& within(double low, double high);
+  /// It has effect only while option `key` has one of `values`; of none: while `key` is not empty.
+  Option& only_with(std::string key, std::vector<std::string> values = {});
 
  private:
   friend class OptionTable;
   std::function<double()> number_;
+  std::string other_;  // of only_with()
+  std::vector<std::string> other_values_;
 };
 
 /// Marks an option as one of every day or not; `others` are names that suggest() answers with it.
@@ -84,7 +90,7 @@ class OptionTable {
   /// `args`, in order, and returns what is left.
   std::vector<std::string> take_overrides(const std::vector<std::string>& args);
 
-  /// Throws UsageError on the first value out of range.
+  /// Throws UsageError on the first value that is out of range, or asked for and without effect.
   void check() const;
 
   /// The present values as a TOML file that reads back to the same.
@@ -118,6 +124,7 @@ class OptionTable {
 
  private:
   Option& push(std::string section, std::string name, std::string help, std::string type);
+  void check_effect(const Option& option) const;
   std::deque<Option> options_;
 };
 

@@ -202,4 +202,12 @@ bool parse_number(std::string_view text, double& out) {
   return parse_whole(text, out);
 }
 
+bool parse_bool(std::string_view text, bool& out) {
+  const auto is = [&](std::initializer_list<const char*> words) {
+    return std::any_of(words.begin(), words.end(), [&](const char* word) { return text == word; });
+  };
+  out = is({"true", "True", "1", "yes", "on"});
+  return out || is({"false", "False", "0", "no", "off"});
+}
+
 }  // namespace convoy

@@ -45,4 +45,7 @@ bool is_utf8(std::string_view bytes);
 bool parse_number(std::string_view text, int64_t& out);
 bool parse_number(std::string_view text, double& out);
 
+/// true, True, 1, yes, on and their opposites; false when the text is anything else.
+bool parse_bool(std::string_view text, bool& out);
+
 }  // namespace convoy

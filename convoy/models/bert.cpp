@@ -1,21 +1,23 @@
+#include "convoy/models/bert.h"
+
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include "convoy/models/body.h"
+#include "convoy/models/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 
-// Shapes: B rows, T positions, D = n_embd, H = n_head, F = inner width.
+// Shapes: B rows, T positions, D = hidden_size, H = num_attention_heads, F = intermediate_size.
 namespace convoy::models {
 
 namespace {
 
 class BertLayer : public nn::Block {
  public:
-  BertLayer(const BodyConfig& config, const std::string& prefix, int64_t index)
+  BertLayer(const BertConfig& config, const std::string& prefix, int64_t index)
       : Block(fmt::format("{}.encoder.layer.{}", prefix, index)), config_(config) {
-    const int64_t D = config.n_embd, F = config.inner();
+    const int64_t D = config.hidden_size, F = config.intermediate_size;
     query_ = dense("attention.self.query", D, D);
     key_ = dense("attention.self.key", D, D);
     value_ = dense("attention.self.value", D, D);
@@ -29,26 +31,27 @@ class BertLayer : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     auto x = in.at("hidden");
     auto attended = nn::linear(attention(x, in, context), mixed_);
-    attended = nn::dropout(attended, config_.resid_pdrop, context, 1);
-    x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_epsilon);
-    auto fed = nn::linear(activate(config_.activation_function, nn::linear(x, inner_)), out_);
-    fed = nn::dropout(fed, config_.resid_pdrop, context, 2);
+    attended = nn::dropout(attended, config_.hidden_dropout_prob, context, 1);
+    x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_eps);
+    auto fed = nn::linear(activate(config_.hidden_act, nn::linear(x, inner_)), out_);
+    fed = nn::dropout(fed, config_.hidden_dropout_prob, context, 2);
     auto out = in;
-    out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_epsilon);
+    out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_eps);
     return out;
   }
 
  private:
   at::Tensor attention(const at::Tensor& x, const nn::Bundle& in, const nn::Context& context) {
-    const int64_t B = x.size(0), T = x.size(1), D = config_.n_embd, H = config_.n_head;
+    const int64_t B = x.size(0), T = x.size(1), D = config_.hidden_size,
+                  H = config_.num_attention_heads;
     auto heads = [&](const nn::DenseParams& dense) {
       return nn::linear(x, dense).view({B, T, H, D / H}).transpose(1, 2);
     };
     nn::AttentionOptions options;
     options.causal = false;
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
-    options.dropout = config_.attn_pdrop;
-    options.max_length = config_.n_positions;
+    options.dropout = config_.attention_probs_dropout_prob;
+    options.max_length = config_.max_position_embeddings;
     return nn::attention(heads(query_), heads(key_), heads(value_), options, context)
         .transpose(1, 2)
         .reshape({B, T, D});
@@ -58,14 +61,14 @@ class BertLayer : public nn::Block {
     return declare_dense(name() + "." + leaf, in, out, config_.initializer_range);
   }
 
-  BodyConfig config_;
+  BertConfig config_;
   nn::DenseParams query_, key_, value_, mixed_, inner_, out_;
   nn::NormParams mixed_norm_, out_norm_;
 };
 
 }  // namespace
 
-nn::BlockPtr make_bert_layer(const BodyConfig& config, const std::string& prefix, int64_t index) {
+nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index) {
   return std::make_shared<BertLayer>(config, prefix, index);
 }
 

@@ -16,11 +16,11 @@ namespace {
 
 using Make = std::unique_ptr<CausalConfig> (*)();
 
-const std::map<std::string, Make>& families() {
-  static const std::map<std::string, Make> kFamilies{
+std::map<std::string, Make>& families() {
+  static std::map<std::string, Make> all{
       {"gpt2", [] { return std::unique_ptr<CausalConfig>(new Gpt2Config()); }},
       {"llama", [] { return std::unique_ptr<CausalConfig>(new LlamaConfig()); }}};
-  return kFamilies;
+  return all;
 }
 
 /// Keys of any model that change neither logits nor loss.
@@ -71,13 +71,15 @@ void refuse_what_changes_numbers(const Json& json, const std::string& where) {
 
 }  // namespace
 
-const std::vector<std::string>& causal_families() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> names;
-    for (const auto& [name, make] : families()) names.push_back(name);
-    return names;
-  }();
-  return kNames;
+std::vector<std::string> causal_families() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : families()) names.push_back(name);
+  return names;
+}
+
+void add_causal_family(const std::string& family, Make make) {
+  const bool added = families().emplace(family, make).second;
+  internal_check(added, "models", "there is a model family {} already", family);
 }
 
 std::unique_ptr<CausalConfig> make_causal_config(const std::string& family) {

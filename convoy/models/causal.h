@@ -63,8 +63,11 @@ class CausalConfig {
   std::vector<std::string> unknown_;
 };
 
-/// gpt2, llama.
-const std::vector<std::string>& causal_families();
+/// gpt2, llama, and what was added.
+std::vector<std::string> causal_families();
+
+/// Adds a family under its `model_type`: at the start of a program, before anything reads one.
+void add_causal_family(const std::string& family, std::unique_ptr<CausalConfig> (*make)());
 
 /// A family's config with Hugging Face's defaults. Throws UsageError on an unknown family.
 std::unique_ptr<CausalConfig> make_causal_config(const std::string& family);

@@ -139,8 +139,9 @@ void check_fields(const Fields& fields) {
 
 void declare_options(OptionTable& table, const std::string& section, const Fields& fields) {
   for (const auto& field : fields) {
+    const auto& at_home = field.section.empty() ? section : field.section;
     if (auto* const* json = std::get_if<Json*>(&field.value)) {
-      declare_json(table, section, field, **json);
+      declare_json(table, at_home, field, **json);
       continue;
     }
     auto& option = std::visit(
@@ -149,7 +150,7 @@ void declare_options(OptionTable& table, const std::string& section, const Field
           if constexpr (std::is_same_v<T, Json>) {
             throw InternalError("unreachable");
           } else {
-            return table.add(section, field.name, *at, field.help);
+            return table.add(at_home, field.name, *at, field.help);
           }
         },
         field.value);
@@ -159,6 +160,8 @@ void declare_options(OptionTable& table, const std::string& section, const Field
       option.within(field.low, field.high);
     }
     for (const auto& alias : field.aliases) option.alias(alias);
+    const auto& [other, values] = field.only_with;
+    if (!other.empty()) option.only_with(other, values);
   }
 }
 

@@ -22,6 +22,9 @@ struct Field {
   double low = -HUGE_VAL, high = HUGE_VAL;  ///< of numbers, inclusive
   std::vector<std::string> choices{};       ///< of texts; empty = any
   std::vector<std::string> aliases{};
+  std::string section{};  ///< of the option; "" = declare_options()'s
+  /// It has effect only while this key is one of these.
+  std::pair<std::string, std::vector<std::string>> only_with{};
 };
 
 using Fields = std::vector<Field>;
@@ -39,7 +42,8 @@ void write_fields(Json& json, const Fields& fields);
 /// Throws UsageError on the first value out of range.
 void check_fields(const Fields& fields);
 
-/// Declares each as an option of `section`. Values of any JSON type are given as JSON text.
+/// Declares each as an option, of `section` where it names no other. Values of any JSON type are
+/// given as JSON text.
 void declare_options(OptionTable& table, const std::string& section, const Fields& fields);
 
 }  // namespace convoy::models

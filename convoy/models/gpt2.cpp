@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
-#include "convoy/models/body.h"
+#include "convoy/models/activation.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
@@ -22,12 +22,12 @@ using nn::ParamPtr;
 
 class Gpt2Layer : public nn::Block {
  public:
-  Gpt2Layer(const BodyConfig& config, const std::string& prefix, int64_t index)
+  Gpt2Layer(const Gpt2Config& config, const std::string& prefix, int64_t index)
       : Block(fmt::format("{}.h.{}", prefix, index)), config_(config) {
     const int64_t D = config.n_embd;
     if (config.scale_attn_weights) scale_ /= std::sqrt(static_cast<double>(D / config.n_head));
     if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(index + 1);
-    const int64_t F = config.inner();
+    const int64_t F = config.n_inner.value_or(4 * D);
     const double deviation = config.initializer_range;
     // GPT-2 scales the projections into the residual stream by the depth.
     const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config.n_layer));
@@ -92,7 +92,7 @@ class Gpt2Layer : public nn::Block {
     return declare(std::move(spec));
   }
 
-  BodyConfig config_;
+  Gpt2Config config_;
   double scale_ = 1;
   ParamPtr ln_1_weight_, ln_1_bias_, attn_weight_, attn_bias_, proj_weight_, proj_bias_;
   ParamPtr ln_2_weight_, ln_2_bias_, fc_weight_, fc_bias_, out_weight_, out_bias_;
@@ -134,7 +134,7 @@ class Gpt2Input : public nn::Block {
 
 }  // namespace
 
-nn::BlockPtr make_gpt2_layer(const BodyConfig& config, const std::string& prefix, int64_t index) {
+nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index) {
   return std::make_shared<Gpt2Layer>(config, prefix, index);
 }
 
@@ -171,25 +171,6 @@ Fields Gpt2Config::fields() {
   };
 }
 
-BodyConfig Gpt2Config::body() const {
-  BodyConfig body;
-  body.n_embd = n_embd;
-  body.n_layer = n_layer;
-  body.n_head = n_head;
-  body.n_inner = n_inner.value_or(0);
-  body.n_positions = n_positions;
-  body.activation_function = activation_function;
-  body.resid_pdrop = resid_pdrop;
-  body.embd_pdrop = embd_pdrop;
-  body.attn_pdrop = attn_pdrop;
-  body.layer_norm_epsilon = layer_norm_epsilon;
-  body.initializer_range = initializer_range;
-  body.scale_attn_weights = scale_attn_weights;
-  body.scale_attn_by_inverse_layer_idx = scale_attn_by_inverse_layer_idx;
-  body.reorder_and_upcast_attn = reorder_and_upcast_attn;
-  return body;
-}
-
 void Gpt2Config::check_together() const {
   if (n_embd % n_head == 0) return;
   fail<UsageError>("models", "n_embd = {} does not divide into n_head = {} heads", n_embd, n_head);
@@ -199,7 +180,7 @@ nn::BlockList Gpt2Config::make_blocks() const {
   check();
   auto input = std::make_shared<Gpt2Input>(*this);
   nn::BlockList blocks{input};
-  for (int64_t i = 0; i < n_layer; ++i) blocks.push_back(make_gpt2_layer(body(), "transformer", i));
+  for (int64_t i = 0; i < n_layer; ++i) blocks.push_back(make_gpt2_layer(*this, "transformer", i));
   blocks.push_back(make_causal_head({.norm = "transformer.ln_f",
                                      .epsilon = layer_norm_epsilon,
                                      .table = input->table(),

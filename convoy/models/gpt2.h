@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "convoy/models/body.h"
 #include "convoy/models/causal.h"
 
 namespace convoy::models {
@@ -42,10 +41,14 @@ class Gpt2Config : public CausalConfig {
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;
-  BodyConfig body() const;
 
  protected:
   void check_together() const override;
 };
+
+/// One layer: bundle["hidden"] [B, T, n_embd] in and out, every other tensor passes through. It
+/// looks at bundle["key_mask"] [B, T] bool where there is one: positions that are real.
+/// Parameters are named as in Hugging Face's files.
+nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index);
 
 }  // namespace convoy::models

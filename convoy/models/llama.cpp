@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include "convoy/models/body.h"
+#include "convoy/models/activation.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/layers.h"

@@ -1,6 +1,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/models/body.h"
+#include "convoy/models/activation.h"
 #include "convoy/models/llama.h"
 
 namespace convoy::models {

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/base/json.h"
-#include "convoy/models/body.h"
+#include "convoy/models/fields.h"
 #include "convoy/nn/block.h"
 
 namespace convoy::models {
@@ -14,7 +13,6 @@ struct SessionFeature {
   std::string name;
   bool categorical = true;
   int64_t cardinality = 0;  ///< number of ids with the padding id 0 (categorical)
-  int64_t dim = 0;          ///< embedding width; 0 = d_model (categorical)
 };
 
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head
@@ -22,28 +20,40 @@ struct SessionFeature {
 struct SessionConfig {
   std::string item_feature;  ///< the categorical feature that is predicted
   std::vector<SessionFeature> features;
-  /// concat, element-wise-sum, or element-wise-sum-item-multi: the item times the others' sum
+
+  // What fields() tells of.
+  int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
+  double dropout = 0.1;
+  std::string activation = "gelu";
+  double layer_norm_epsilon = 1e-5, initializer_range = 0.02;
+  int64_t item_embedding_dim = 0, embedding_dim = 0;
   std::string aggregation = "concat";
-  int64_t continuous_projection = 0;  ///< width for all continuous features; 0 = d_model
-  double temperature = 1.0;
-  std::string masking = "clm";  ///< clm: the next item of each (gpt2); mlm: hidden items (bert)
+  int64_t continuous_projection = 0;
+  std::string body = "gpt2";
+  std::string masking = "auto";
   double mlm_probability = 0.15;
   double embedding_initializer_range = 0.02;
-  bool score_padding = false;   ///< the padding id is a candidate, as in Transformers4Rec
-  bool attend_padding = false;  ///< bert bodies look at padding, as in Transformers4Rec
-  BodyConfig body;
+  bool score_padding = false, attend_padding = false;
+  double temperature = 1.0;
+  int64_t max_length = 20;
 
-  bool masks_items() const { return masking == "mlm"; }
-  /// Items of the longest session: masked-item prediction appends a position.
-  int64_t max_length() const { return body.n_positions - (masks_items() ? 1 : 0); }
-  void set_max_length(int64_t length) { body.n_positions = length + (masks_items() ? 1 : 0); }
+  /// Every option, bound to this object.
+  Fields fields();
+
+  bool masks_items() const { return body == "bert"; }
+  int64_t inner() const { return n_inner > 0 ? n_inner : 4 * d_model; }
+  /// Masked-item prediction appends a position.
+  int64_t num_positions() const { return max_length + (masks_items() ? 1 : 0); }
+  /// Width of a categorical feature's embedding.
+  int64_t dim_of(const SessionFeature& feature) const;
+  const SessionFeature& item() const;
 
   /// Throws UsageError on settings that do not fit together.
   void check() const;
-  const SessionFeature& item() const;
 
   Json to_json() const;  ///< `config.json`
-  static SessionConfig from_json(const Json& json, const std::string& where);
+  /// Takes everything from a `config.json`. Throws FileError that names `where`.
+  void read_json(const Json& json, const std::string& where);
 };
 
 /// The blocks of the model. They read a bundle of the feature columns ([B, T] int64 or fp32, right

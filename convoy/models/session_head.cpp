@@ -7,20 +7,19 @@
 #include "convoy/nn/layers.h"
 #include "convoy/nn/ranking.h"
 
-// Shapes: B rows, T positions, D = n_embd, V = number of item ids with padding, N = targets.
+// Shapes: B rows, T positions, D = d_model, V = number of item ids with padding, N = targets.
 namespace convoy::models {
 
 using nn::Mode;
 
 SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table)
     : Block("head"), config_(config), first_id_(config.score_padding ? 0 : 1) {
-  const int64_t D = config.body.n_embd;
-  if (config.body.type == "gpt2") norm_ = declare_norm("transformer.ln_f", D);
+  const int64_t D = config.d_model;
+  if (config.body == "gpt2") norm_ = declare_norm("transformer.ln_f", D);
   const int64_t item_dim = item_table->spec().shape[1];
   if (item_dim != D) {
-    output_projection_ = declare({"output_projection.weight",
-                                  {item_dim, D},
-                                  nn::Init::normal(config.body.initializer_range)});
+    output_projection_ = declare(
+        {"output_projection.weight", {item_dim, D}, nn::Init::normal(config.initializer_range)});
   }
   items_ = tie(item_table);
 }
@@ -59,7 +58,7 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in, Mode mode) co
 
 at::Tensor SessionHead::states(const at::Tensor& x, const at::Tensor& positions) const {
   auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
-  if (norm_.weight) h = nn::layer_norm(h, norm_, config_.body.layer_norm_epsilon);
+  if (norm_.weight) h = nn::layer_norm(h, norm_, config_.layer_norm_epsilon);
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
 }
 

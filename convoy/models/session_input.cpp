@@ -10,7 +10,7 @@
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 
-// Shapes: B rows, T positions, D = n_embd.
+// Shapes: B rows, T positions, D = d_model.
 namespace convoy::models {
 
 namespace {
@@ -40,12 +40,11 @@ nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
 SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config_(config) {
   std::sort(config_.features.begin(), config_.features.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });
-  const auto& body = config.body;
-  const int64_t D = body.n_embd;
+  const int64_t D = config.d_model;
   int64_t width = 0, num_continuous = 0;
   for (const auto& feature : config_.features) {
     if (feature.categorical) {
-      const int64_t dim = feature.dim > 0 ? feature.dim : D;
+      const int64_t dim = config.dim_of(feature);
       tables_[feature.name] = declare_table(fmt::format("embeddings.{}.weight", feature.name),
                                             {feature.cardinality, dim},
                                             Init::normal(config.embedding_initializer_range));
@@ -57,21 +56,21 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
   if (num_continuous > 0) {
     const int64_t dim = config.continuous_projection > 0 ? config.continuous_projection : D;
     continuous_ =
-        declare_dense("continuous_projection", num_continuous, dim, body.initializer_range);
+        declare_dense("continuous_projection", num_continuous, dim, config.initializer_range);
     width += dim;
   }
   if (config.aggregation == "concat" && width != D) {
-    projection_ = declare_dense("input_projection", width, D, body.initializer_range);
+    projection_ = declare_dense("input_projection", width, D, config.initializer_range);
   }
   if (config.masks_items()) {
     masked_item_ = declare({"masked_item_embedding", {D}, Init::normal(kMaskedItemRange)});
   }
-  const auto init = Init::normal(body.initializer_range);
-  if (body.type == "gpt2") {
-    positions_ = declare({"transformer.wpe.weight", {body.n_positions, D}, init});
+  const auto init = Init::normal(config.initializer_range);
+  const int64_t P = config.num_positions();
+  if (config.body == "gpt2") {
+    positions_ = declare({"transformer.wpe.weight", {P, D}, init});
   } else {
-    positions_ =
-        declare({"bert.embeddings.position_embeddings.weight", {body.n_positions, D}, init});
+    positions_ = declare({"bert.embeddings.position_embeddings.weight", {P, D}, init});
     token_types_ = declare({"bert.embeddings.token_type_embeddings.weight", {2, D}, init});
     norm_ = declare_norm("bert.embeddings.LayerNorm", D);
   }
@@ -82,7 +81,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   // Padding that is attended to must not depend on what else is in the batch.
   const int64_t longest = columns.at(config_.item_feature).size(1);
   const bool fixed = config_.attend_padding && config_.masks_items();
-  const int64_t length = (fixed ? config_.max_length() : longest) + appends;
+  const int64_t length = (fixed ? config_.max_length : longest) + appends;
   const auto in = length > longest ? padded_to(columns, length) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
@@ -150,9 +149,9 @@ at::Tensor SessionInput::add_positions(const at::Tensor& x, const nn::Context& c
   if (token_types_) {
     auto type = at::zeros({x.size(0), x.size(1)}, x.options().dtype(at::kLong));
     placed = placed + nn::embedding(type, token_types_, false);
-    placed = nn::layer_norm(placed, norm_, config_.body.layer_norm_epsilon);
+    placed = nn::layer_norm(placed, norm_, config_.layer_norm_epsilon);
   }
-  return nn::dropout(placed, config_.body.embd_pdrop, context, 0);
+  return nn::dropout(placed, config_.dropout, context, 0);
 }
 
 }  // namespace convoy::models

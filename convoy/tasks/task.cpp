@@ -86,6 +86,15 @@ Clues clues_in(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+void Task::predict(const Prediction&, const Run&, const train::TrainingArguments&) {
+  fail<UsageError>("tasks", "there is nothing to predict with a {}; try convoy eval", name());
+}
+
+void add_data_commands(CLI::App& data, Work& work) {
+  add_session_commands(data, work);
+  add_language_commands(data, work);
+}
+
 std::vector<std::string> families() {
   std::vector<std::string> all{"session"};
   for (const auto& family : models::causal_families()) all.push_back(family);

@@ -8,7 +8,14 @@
 #include "convoy/base/options.h"
 #include "convoy/train/trainer.h"
 
+namespace CLI {
+class App;
+}
+
 namespace convoy::tasks {
+
+/// What a command has to do; returns the exit code.
+using Work = std::function<int()>;
 
 /// Data with the name that a person knows it by.
 struct NamedData {
@@ -29,6 +36,14 @@ struct Run {
   std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();
 };
 
+/// What `convoy predict` is asked for.
+struct Prediction {
+  std::filesystem::path folder;  ///< of the run, or a checkpoint
+  std::string data;              ///< "" = what the run evaluates on
+  std::string output;            ///< file to write; "" = people read it, "-" = standard output
+  int64_t rows = 0;              ///< only the first; 0 = all
+};
+
 /// A kind of work: what is read, which models there are, how they are judged.
 ///
 /// declare(), then the options are read, then settle() and prepare() for a new run; for one that
@@ -36,6 +51,8 @@ struct Run {
 class Task {
  public:
   virtual ~Task() = default;
+
+  virtual std::string name() const = 0;  ///< of its models, such as "session model"
 
   /// Declares the sections model and data, and the task's own options of section train.
   virtual void declare(OptionTable& table) = 0;
@@ -57,7 +74,16 @@ class Task {
   /// A sentence with what a trivial model reaches on the evaluation data; "" = none. After
   /// prepare().
   virtual std::string baseline() { return ""; }
+
+  /// Declares the task's own options of `convoy predict`, section predict.
+  virtual void declare_predict(OptionTable& table) {}
+  /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
+  virtual void predict(const Prediction& prediction, const Run& run,
+                       const train::TrainingArguments& training);
 };
+
+/// Adds the tasks' own sub-commands to `convoy data`: each stores what it does in `work`.
+void add_data_commands(CLI::App& data, Work& work);
 
 /// The kinds of models: session, and those of language models.
 std::vector<std::string> families();

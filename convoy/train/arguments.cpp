@@ -98,12 +98,12 @@ void TrainingArguments::declare(OptionTable& t) {
         "folder of a checkpoint, or 'latest' for the newest in output.dir")
       .once();
   t.add(s, "report_to", report_to, "who else gets the log").choice({"none", "tensorboard"});
-  t.add(s, "logging_dir", logging_dir,
-        "folder of TensorBoard's events; none = runs/ in output.dir");
+  t.add(s, "logging_dir", logging_dir, "folder of TensorBoard's events; none = runs/ in output.dir")
+      .only_with("report_to", {"tensorboard"});
   t.add(s, "load_best_model_at_end", load_best_model_at_end,
         "end with the weights of the best evaluation; each better one is saved");
   t.add(s, "metric_for_best_model", metric_for_best_model,
-        "metric of the evaluation that decides, such as ndcg_at_10; none = loss");
+        "metric that decides, by its name without eval_; none = loss");
   t.add(s, "greater_is_better", greater_is_better,
         "whether more of that metric is better; auto = unless it is a loss")
       .choice({"auto", "true", "false"});
@@ -145,16 +145,20 @@ void TrainingArguments::declare(OptionTable& t) {
       .alias("zero_stage");
   t.add(s, "prefetch", parallel.prefetch,
         "pieces of bucket_cap_mb that zero = 3 gathers ahead of their use")
-      .within(0, 64);
+      .within(0, 64)
+      .only_with("zero", {"3"});
   t.add(s, "reshard_after_forward", parallel.reshard_after_forward,
-        "zero = 3 drops gathered weights after forward and gathers them again for backward");
+        "zero = 3 drops gathered weights after forward and gathers them again for backward")
+      .only_with("zero", {"3"});
   t.add(s, "zero_reduce", parallel.zero_reduce,
         "zero = 2 and 3 sum gradients over the ranks after each micro-batch, or keep whole ones "
         "until the last")
-      .choice({"each", "last"});
+      .choice({"each", "last"})
+      .only_with("zero", {"2", "3"});
   t.add(s, "shard_ranks", parallel.shard_ranks,
         "ranks that keep one copy of the state together: all, host, or a number; between the "
-        "copies gradients are summed");
+        "copies gradients are summed")
+      .only_with("zero", {"1", "2", "3"});
   t.add(s, "timeout", parallel.timeout,
         "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)
@@ -170,7 +174,9 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "trace", output.trace,
         "write some steps as a Chrome trace to this file, for ui.perfetto.dev; other ranks add "
         ".rankN");
-  t.add(s, "trace_steps", output.trace_steps, "steps to trace, after three of warm-up").at_least(1);
+  t.add(s, "trace_steps", output.trace_steps, "steps to trace, after three of warm-up")
+      .at_least(1)
+      .only_with("output.trace");
   t.add(s, "max_shard_size", output.max_shard_size,
         "larger weights are saved as several files of this size, such as 500MB or 2GiB");
   add_hints(t);
@@ -186,27 +192,11 @@ std::optional<std::string> TrainingArguments::read_command_line(int argc, char**
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
   }
   table.check();
-  check_effect(table);
+  check_effect();
   return std::nullopt;
 }
 
-void TrainingArguments::check_effect(const OptionTable& table) const {
-  if (table.asked_for("output.trace_steps") && output.trace.empty()) {
-    fail<UsageError>("config",
-                     "output.trace_steps = {} has no effect without output.trace; try --trace FILE",
-                     output.trace_steps);
-  }
-  const auto needs_zero = [&](const char* option, int64_t stage) {
-    if (!table.asked_for(fmt::format("parallel.{}", option)) || parallel.zero >= stage) return;
-    fail<UsageError>("config",
-                     "parallel.{0} has no effect with parallel.zero = {1}; try --zero {2}, or "
-                     "without --{0}",
-                     option, parallel.zero, stage);
-  };
-  needs_zero("prefetch", 3);
-  needs_zero("reshard_after_forward", 3);
-  needs_zero("zero_reduce", 2);
-  needs_zero("shard_ranks", 1);
+void TrainingArguments::check_effect() const {
   if (parallel.dp_batch != "total") return;
   auto strategy = parallel.strategy;
   if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";
@@ -218,16 +208,15 @@ void TrainingArguments::check_effect(const OptionTable& table) const {
   }
 }
 
-void TrainingArguments::check(bool trains, bool evaluates) {
+void TrainingArguments::check(bool trains, bool evaluates) const {
+  TrainingArguments values;
   OptionTable table;
-  declare(table);
+  values.declare(table);
+  values = *this;
   table.check();
   output.max_shard_bytes();
   if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
   if (report_to == "tensorboard") events_folder();
-  if (report_to == "none" && !logging_dir.empty()) {
-    fail<UsageError>("train", "logging_dir has no effect; try --report_to tensorboard");
-  }
   if (!trains) return;
   if (!evaluates && eval_strategy != "no") {
     fail<UsageError>("train",

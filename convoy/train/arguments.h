@@ -94,12 +94,12 @@ struct TrainingArguments {
   /// print. Throws UsageError on anything else.
   [[nodiscard]] std::optional<std::string> read_command_line(int argc, char** argv);
 
-  /// Throws UsageError on options that would have no effect. `table` is declare()'s, read.
-  void check_effect(const OptionTable& table) const;
+  /// Throws UsageError on options that would have no effect under this launcher.
+  void check_effect() const;
 
   /// Throws UsageError on a value out of range, and on options that do not fit together or with
   /// what there is: training data, evaluation data.
-  void check(bool trains, bool evaluates);
+  void check(bool trains, bool evaluates) const;
 
   /// Sentences about what is allowed but hardly meant in a run of `max_steps` steps.
   std::vector<std::string> doubts(int64_t max_steps) const;

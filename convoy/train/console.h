@@ -14,7 +14,7 @@ std::shared_ptr<Callback> make_console(bool quiet);
 /// Prints what is no result, such as progress: a run goes on where nobody can take it.
 void show_progress(const std::string& text);
 
-/// "loss 6.1200  ndcg@10 0.0312 ..." for people.
+/// "loss 6.1200  accuracy 0.3120 ..." for people.
 std::string metrics_text(const Metrics& metrics);
 
 }  // namespace convoy::train

@@ -52,7 +52,7 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   if (sums[1] == 0) {
     fail<UsageError>("train",
                      "no row of the evaluation data has a target; expected rows of at least two "
-                     "items or tokens");
+                     "positions");
   }
   const double seconds = seconds_since(began), loss = sums[0] / sums[1];
   Metrics metrics;

@@ -10,7 +10,7 @@
 namespace convoy::train {
 
 /// Writes what a run logs and evaluates as TensorBoard events in `folder`, by Hugging Face's tags:
-/// train/loss, train/learning_rate, eval/ndcg_at_10 and so on. `warn` receives a sentence when the
+/// train/loss, train/learning_rate, eval/loss and so on. `warn` receives a sentence when the
 /// disk does not take them.
 std::shared_ptr<Callback> make_tensorboard(std::filesystem::path folder,
                                            std::function<void(const std::string&)> warn);

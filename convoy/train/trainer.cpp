@@ -390,8 +390,8 @@ void Trainer::inject_fault(const char* phase) {
 void Trainer::check_targets() const {
   if (num_targets_ > 0) return;
   fail<UsageError>("train",
-                   "no row of the training data has a target; expected sessions of at least two "
-                   "items");
+                   "no row of the training data has a target; expected rows of at least two "
+                   "positions");
 }
 
 Metrics Trainer::train() {

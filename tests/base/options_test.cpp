@@ -14,6 +14,8 @@ struct Bound {
   std::string schedule = "linear";
   std::vector<std::string> features;
   std::optional<int64_t> limit;
+  int64_t cycles = 1;
+  std::string name, suffix;
   OptionTable table;
 
   Bound() {
@@ -23,6 +25,9 @@ struct Bound {
     table.add("train", "lr_scheduler_type", schedule, "shape").choice({"linear", "cosine"});
     table.add("data", "features", features, "columns");
     table.add("train", "save_total_limit", limit, "checkpoints");
+    table.add("train", "cycles", cycles, "of cosine").only_with("lr_scheduler_type", {"cosine"});
+    table.add("train", "schedule_name", name, "file").path();
+    table.add("train", "suffix", suffix, "behind the name").only_with("schedule_name");
   }
 
   std::string error(const std::function<void()>& action) {
@@ -45,6 +50,40 @@ TEST(Options, ItemsOfListsMayHoldCommasAndQuotes) {
   EXPECT_EQ(again.features, expected);
   again.table.set("features", "5, 10", "the command line");
   EXPECT_EQ(again.features, (std::vector<std::string>{"5", "10"}));
+}
+
+TEST(Options, PlainIsWhatParseTakes) {
+  Bound o;
+  o.table.set("schedule_name", "say \"a\\b\"\t", "here");
+  EXPECT_EQ(o.table.find("schedule_name")->plain(), "say \"a\\b\"\t");
+  o.table.set("features", "[\"a,b\",c]", "here");
+  for (const auto& option : o.table.options()) {
+    const auto before = o.table.find(option.key())->plain();
+    o.table.set(option.key(), before, "itself");
+    EXPECT_EQ(o.table.find(option.key())->plain(), before) << option.key();
+  }
+  o.table.set("schedule_name", "/x/../a\"b", "here");
+  EXPECT_NE(o.table.to_kept_toml().find("schedule_name = \"/a\\\"b\"\n"), std::string::npos)
+      << o.table.to_kept_toml();
+}
+
+TEST(Options, WhatHasNoEffectIsRefused) {
+  Bound o;
+  EXPECT_NO_THROW(o.table.check());
+  o.table.set("cycles", "3", "here");
+  EXPECT_NE(o.error([&] { o.table.check(); })
+                .find("train.cycles = 3 has no effect with train.lr_scheduler_type = linear; try "
+                      "--lr_scheduler_type cosine"),
+            std::string::npos);
+  o.table.set("lr_scheduler_type", "cosine", "here");
+  EXPECT_NO_THROW(o.table.check());
+  o.table.set("suffix", "x", "here");
+  EXPECT_NE(o.error([&] {
+               o.table.check();
+             }).find("suffix = x has no effect without train.schedule_name"),
+            std::string::npos);
+  o.table.set("schedule_name", "a", "here");
+  EXPECT_NO_THROW(o.table.check());
 }
 
 TEST(Options, LettersBeyondAsciiStandInQuotes) {

@@ -62,7 +62,7 @@ TEST_F(HardInputs, WhatCannotTrainSaysSoAtTheStart) {
   expect("output.trace = . is a folder");
   EXPECT_EQ(run(train + "--trace /proc/none/t.json"), 1);
   EXPECT_EQ(run(train + "--logging_dir events"), 2);
-  expect("logging_dir has no effect; try --report_to tensorboard");
+  expect("has no effect with train.report_to = none; try --report_to tensorboard");
   write_file(folder_ / "run.toml", "[model]\nd_model = 8\nn_embd = 16\n");
   EXPECT_EQ(run("train run.toml --data.path syn"), 2);
   expect("names one option twice: model.d_model and model.n_embd");

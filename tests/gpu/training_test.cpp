@@ -18,11 +18,10 @@ Trained run(const std::string& body, const std::vector<at::Device>& devices,
             const TrainingArguments& given = {}) {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 50, 0}, {"kind", true, 8, 0}, {"price", false, 0, 0}};
-  config.body.type = body;
-  if (body == "bert") config.masking = "mlm";
-  config.body.n_embd = 16;
-  config.set_max_length(9);
+  config.features = {{"items", true, 50}, {"kind", true, 8}, {"price", false, 0}};
+  config.body = body;
+  config.d_model = 16;
+  config.max_length = 9;
   auto arguments = given;
   arguments.per_device_train_batch_size = 32 / static_cast<int64_t>(devices.size());
   arguments.learning_rate = 1e-3;

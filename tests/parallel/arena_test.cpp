@@ -18,12 +18,12 @@ namespace {
 models::SessionConfig config() {
   models::SessionConfig out;
   out.item_feature = "items";
-  out.features = {{"items", true, 37, 0}};
-  out.body.n_embd = 12;
-  out.body.n_head = 3;
-  out.body.n_layer = 2;
-  out.body.n_positions = 7;
-  out.body.resid_pdrop = out.body.embd_pdrop = out.body.attn_pdrop = 0.1;
+  out.features = {{"items", true, 37}};
+  out.d_model = 12;
+  out.n_head = 3;
+  out.n_layer = 2;
+  out.max_length = 7;
+  out.dropout = 0.1;
   return out;
 }
 
@@ -161,8 +161,7 @@ TEST(Replica, AStepReadsNoNumberOfItsDevice) {
   // On a GPU each would wait for all that was started; clip() reads all it needs as one tensor.
   for (const char* body : {"gpt2", "bert"}) {
     auto session = config();
-    session.body.type = body;
-    session.masking = std::string(body) == "bert" ? "mlm" : "clm";
+    session.body = body;
     ReplicaOptions options;
     options.num_micro_batches = 2;
     Replica replica(models::make_session_model(session), comm::Group(), options);

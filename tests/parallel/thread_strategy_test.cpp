@@ -26,10 +26,10 @@ class Slow : public nn::Block {
 TEST(ThreadStrategy, AReplicaWaitsForAnotherNoLongerThanTheTimeout) {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 10, 0}};
-  config.body.n_embd = 8;
-  config.body.n_head = 2;
-  config.set_max_length(4);
+  config.features = {{"items", true, 10}};
+  config.d_model = 8;
+  config.n_head = 2;
+  config.max_length = 4;
   int made = 0;
   const auto factory = [&] {
     auto blocks = models::make_session_model(config);

@@ -20,18 +20,16 @@ class SessionParity : public testing::TestWithParam<const char*> {
   SessionParity() : file_(fixture(std::string("session_") + GetParam())) {
     models::SessionConfig config;
     config.item_feature = "item_id-list";
-    config.features = {{"item_id-list", true, 60, 0}};
-    config.body.n_embd = 16;
-    config.body.n_positions = 9;
+    config.features = {{"item_id-list", true, 60}};
+    config.d_model = 16;
+    config.max_length = 9;
     if (GetParam() == std::string("bert")) {
-      config.body.type = "bert";
-      config.masking = "mlm";
+      config.body = "bert";
       config.mlm_probability = 0.3;
-      config.set_max_length(9);
     } else {
-      config.body.activation_function = GetParam();
+      config.activation = GetParam();
     }
-    config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = 0;
+    config.dropout = 0;
     replica_ = std::make_unique<parallel::Replica>(models::make_session_model(config),
                                                    comm::Group(), parallel::ReplicaOptions{});
     replica_->start();

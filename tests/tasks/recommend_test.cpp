@@ -12,11 +12,11 @@ namespace {
 TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 50, 0}};
-  config.body.n_embd = 8;
-  config.body.n_head = 2;
-  config.body.n_layer = 1;
-  config.body.n_positions = 8;
+  config.features = {{"items", true, 50}};
+  config.d_model = 8;
+  config.n_head = 2;
+  config.n_layer = 1;
+  config.max_length = 8;
   train::TrainingArguments arguments;
   arguments.output.quiet = true;
   train::Trainer trainer([config] { return models::make_session_model(config); }, arguments,

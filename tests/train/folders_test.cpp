@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 parallel::ModelFactory tiny_model() {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 50, 0}};
-  config.body.n_embd = 8;
-  config.body.n_head = 2;
-  config.body.n_layer = 1;
-  config.body.n_positions = 8;
+  config.features = {{"items", true, 50}};
+  config.d_model = 8;
+  config.n_head = 2;
+  config.n_layer = 1;
+  config.max_length = 8;
   return [config] { return models::make_session_model(config); };
 }
 

@@ -13,14 +13,14 @@ constexpr int64_t kSteps = 100;
 models::SessionConfig model_config(double dropout, const std::string& body) {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 120, 0}, {"kind", true, 7, 8}, {"price", false, 0, 0}};
-  config.body.n_embd = 24;
-  config.body.n_head = 3;
-  config.body.n_layer = 2;
-  config.body.type = body;
-  if (body == "bert") config.masking = "mlm";
-  config.set_max_length(12);
-  config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = dropout;
+  config.features = {{"items", true, 120}, {"kind", true, 7}, {"price", false, 0}};
+  config.d_model = 24;
+  config.embedding_dim = 8;
+  config.n_head = 3;
+  config.n_layer = 2;
+  config.body = body;
+  config.max_length = 12;
+  config.dropout = dropout;
   return config;
 }
 

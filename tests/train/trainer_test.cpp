@@ -23,12 +23,12 @@ namespace fs = std::filesystem;
 parallel::ModelFactory tiny_model(double dropout = 0.1) {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 50, 0}};
-  config.body.n_embd = 8;
-  config.body.n_head = 2;
-  config.body.n_layer = 1;
-  config.body.n_positions = 8;
-  config.body.resid_pdrop = config.body.embd_pdrop = config.body.attn_pdrop = dropout;
+  config.features = {{"items", true, 50}};
+  config.d_model = 8;
+  config.n_head = 2;
+  config.n_layer = 1;
+  config.max_length = 8;
+  config.dropout = dropout;
   return [config] { return models::make_session_model(config); };
 }
 
@@ -107,11 +107,11 @@ TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
   // A price that fp16 cannot hold in every sixth row.
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 50, 0}, {"price", false, 0, 0}};
-  config.body.n_embd = 8;
-  config.body.n_head = 2;
-  config.body.n_layer = 1;
-  config.body.n_positions = 8;
+  config.features = {{"items", true, 50}, {"price", false, 0}};
+  config.d_model = 8;
+  config.n_head = 2;
+  config.n_layer = 1;
+  config.max_length = 8;
   auto rare = make_map_dataset(48, [](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
@@ -364,9 +364,9 @@ TEST_F(TrainerTest, ACheckpointThatDoesNotFitIsRefused) {
 TEST_F(TrainerTest, ALossThatIsNotANumberStopsAndNamesTheStep) {
   models::SessionConfig config;
   config.item_feature = "items";
-  config.features = {{"items", true, 50, 0}, {"price", false, 0, 0}};
-  config.body.n_embd = 8;
-  config.body.n_positions = 8;
+  config.features = {{"items", true, 50}, {"price", false, 0}};
+  config.d_model = 8;
+  config.max_length = 8;
   auto poisoned = make_map_dataset(40, [](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     return nn::Bundle{{"items", at::ones({count, 3}, at::kLong)},

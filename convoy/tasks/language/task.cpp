@@ -66,9 +66,7 @@ void LanguageTask::settle(OptionTable& table) {
     std::vector<std::pair<std::string, std::string>> asked;
     for (const auto& option : table.options()) {
       if (option.section != "model" || option.source.empty()) continue;
-      auto value = option.toml();
-      if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
-      asked.emplace_back(option.key(), value);
+      asked.emplace_back(option.key(), option.plain());
     }
     read_config(folder);
     for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);

@@ -18,6 +18,7 @@ class LanguageTask : public Task {
   /// `family`: of models::causal_families().
   explicit LanguageTask(std::string family);
 
+  std::string name() const override { return "language model"; }
   void declare(OptionTable& table) override;
   void settle(OptionTable& table) override;
   Run prepare() override;
@@ -45,5 +46,8 @@ class LanguageTask : public Task {
   std::optional<text::Tokenizer> tokenizer_;
   std::filesystem::path opened_;  // folder of a run
 };
+
+/// `convoy data tokenize`.
+void add_language_commands(CLI::App& data, Work& work);
 
 }  // namespace convoy::tasks

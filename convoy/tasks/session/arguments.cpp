@@ -3,24 +3,43 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
-#include "convoy/tasks/session/option_hints.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether a value in TOML is `plain`: numbers by value, text without its quotes.
-bool same_value(std::string toml, const std::string& plain) {
+bool same_value(const std::string& one, const std::string& other) {
   double a = 0, b = 0;
-  if (parse_number(toml, a) && parse_number(plain, b)) return a == b;
-  std::erase(toml, '"');
-  return toml == plain;
+  return parse_number(one, a) && parse_number(other, b) ? a == b : one == other;
 }
 
 std::string or_in(const std::string& given, const std::string& folder, const char* name) {
   if (!given.empty()) return given;
   return folder.empty() ? "" : (fs::path(folder) / name).string();
+}
+
+void add_hints(OptionTable& table) {
+  // Names in Hugging Face's configs, in Lightning, on the street.
+  static const std::vector<OptionHint> hints{
+      {"model.d_model", true, {"hidden_size", "hidden", "width", "dim", "embed_dim", "model_dim"}},
+      {"model.n_layer", true, {"layers", "num_layers", "num_hidden_layers", "n_layers", "depth"}},
+      {"model.n_head", true, {"heads", "num_heads", "num_attention_heads", "n_heads"}},
+      {"model.n_inner", false, {"intermediate_size", "d_ff", "ffn_dim", "d_inner"}},
+      {"model.dropout", true, {"drop", "resid_pdrop", "hidden_dropout_prob", "attn_pdrop"}},
+      {"model.activation", false, {"activation_function", "hidden_act"}},
+      {"model.body", true, {"model_type", "arch", "architecture"}},
+      {"model.masking", false, {"mlm"}},
+      {"data.path", true, {"data", "data_dir", "data_path", "input", "dataset"}},
+      {"data.train", true, {"training_file", "train_data", "train_path"}},
+      {"data.valid", true, {"eval_file", "valid_file", "validation", "eval_data", "test"}},
+      {"data.features", true, {"columns"}},
+      {"data.max_length",
+       true,
+       {"max_seq_length", "seq_len", "seq_length", "max_len", "block_size", "n_positions"}},
+      {"train.top_ks", true, {"top_k", "topk", "k"}},
+  };
+  for (const auto& hint : hints) table.hint(hint);
 }
 
 }  // namespace
@@ -60,44 +79,10 @@ std::string DataArguments::items_file() const {
 
 void SessionArguments::declare(OptionTable& t) {
   const char* s = "model";
-  t.add(s, "family", model.family, "model family").choice({"session"});
-  t.add(s, "d_model", model.d_model, "width of the body").at_least(1).alias("n_embd");
-  t.add(s, "n_layer", model.n_layer, "layers of the body").at_least(0);
-  t.add(s, "n_head", model.n_head, "attention heads").at_least(1);
-  t.add(s, "n_inner", model.n_inner, "width of the feed-forward part; 0 = 4 x d_model").at_least(0);
-  t.add(s, "dropout", model.dropout, "rate on embeddings, attention and residuals").within(0, 0.99);
-  t.add(s, "activation", model.activation, "of the feed-forward part")
-      .choice({"gelu", "gelu_new", "relu"});
-  t.add(s, "layer_norm_epsilon", model.layer_norm_epsilon, "added to the variance").at_least(0);
-  t.add(s, "initializer_range", model.initializer_range, "standard deviation of initial weights")
-      .at_least(0);
-  t.add(s, "item_embedding_dim", model.item_embedding_dim,
-        "width of the item embedding; 0 = "
-        "d_model")
-      .at_least(0);
-  t.add(s, "embedding_dim", model.embedding_dim, "width of other embeddings; 0 = d_model")
-      .at_least(0);
-  t.add(s, "aggregation", model.aggregation, "how features become one input")
-      .choice({"concat", "element-wise-sum", "element-wise-sum-item-multi"});
-  t.add(s, "continuous_projection", model.continuous_projection,
-        "width that continuous features are projected to; 0 = d_model")
-      .at_least(0);
-  t.add(s, "body", model.body, "transformer layers: causal, or looking at both sides")
-      .choice({"gpt2", "bert"});
-  t.add(s, "masking", model.masking,
-        "predict each next item (clm), or hidden items (mlm); auto = what the body can do")
-      .choice({"auto", "clm", "mlm"});
-  t.add(s, "mlm_probability", model.mlm_probability, "part of the items that mlm hides")
-      .within(0.01, 0.99);
-  t.add(s, "embedding_initializer_range", model.embedding_initializer_range,
-        "standard deviation of initial embeddings")
-      .at_least(0);
-  t.add(s, "score_padding", model.score_padding, "the padding id 0 competes with the items");
-  t.add(s, "attend_padding", model.attend_padding, "bert bodies look at padding, too");
-  t.add(s, "parity", model.parity,
-        "set every option that you do not set to what another program does")
+  t.add(s, "family", family, "model family").choice({"session"});
+  t.add(s, "parity", parity, "set every option that you do not set to what another program does")
       .choice({"none", "transformers4rec"});
-  t.add(s, "temperature", model.temperature, "scores are divided by it").at_least(1e-6);
+  models::declare_options(t, s, model.fields());
 
   s = "data";
   t.add(s, "path", data.path,
@@ -114,9 +99,6 @@ void SessionArguments::declare(OptionTable& t) {
   t.add(s, "features", data.features,
         "columns to use; none = every categorical or continuous list "
         "column of the schema");
-  t.add(s, "max_length", data.max_length, "longest session; longer ones are cut")
-      .at_least(2)
-      .alias("max_sequence_length");
   t.add(s, "truncation", data.truncation, "which end of a long session stays")
       .choice({"keep_last", "keep_first"});
   t.add(s, "partition", data.partition,
@@ -139,19 +121,8 @@ void SessionArguments::declare(OptionTable& t) {
   add_hints(t);
 }
 
-void SessionArguments::check(const OptionTable& table) const {
-  ranking.top_k_values();
-  const bool hides = model.masking == "mlm" || (model.masking == "auto" && model.body == "bert");
-  if (table.asked_for("model.mlm_probability") && !hides) {
-    fail<UsageError>("config",
-                     "model.mlm_probability = {} has no effect with model.body = {} and "
-                     "model.masking = {}, which hide no items; try --body bert",
-                     model.mlm_probability, model.body, model.masking);
-  }
-}
-
 void SessionArguments::apply_parity(OptionTable& table) {
-  if (model.parity != "transformers4rec") return;
+  if (parity != "transformers4rec") return;
   std::vector<std::pair<const char*, const char*>> quirks{
       {"model.dropout", "0.3"},
       {"model.initializer_range", "0.01"},
@@ -171,7 +142,7 @@ void SessionArguments::apply_parity(OptionTable& table) {
     const Option& option = *table.find(key);
     if (option.source.empty()) {
       table.set(key, value, "parity = transformers4rec");
-    } else if (!option.typed && !same_value(option.toml(), value)) {
+    } else if (!option.typed && !same_value(option.plain(), value)) {
       kept.push_back(fmt::format("{} = {} instead of {}", key, option.toml(), value));
     }
   }

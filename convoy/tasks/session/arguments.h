@@ -5,33 +5,9 @@
 #include <vector>
 
 #include "convoy/base/options.h"
+#include "convoy/models/session.h"
 
 namespace convoy::tasks {
-
-/// `[model]`: the model's family and sizes.
-struct ModelArguments {
-  std::string family = "session";
-  int64_t d_model = 64;
-  int64_t n_layer = 2;
-  int64_t n_head = 4;
-  int64_t n_inner = 0;
-  double dropout = 0.1;
-  std::string activation = "gelu";
-  double layer_norm_epsilon = 1e-5;
-  double initializer_range = 0.02;
-  int64_t item_embedding_dim = 0;
-  int64_t embedding_dim = 0;
-  std::string aggregation = "concat";
-  int64_t continuous_projection = 0;
-  double temperature = 1.0;
-  std::string body = "gpt2";
-  std::string masking = "auto";
-  double mlm_probability = 0.15;
-  double embedding_initializer_range = 0.02;
-  bool score_padding = false;
-  bool attend_padding = false;
-  std::string parity = "none";
-};
 
 /// `[data]`: what is read, and how.
 struct DataArguments {
@@ -40,7 +16,6 @@ struct DataArguments {
   std::string valid;
   std::string schema;
   std::vector<std::string> features;
-  int64_t max_length = 20;
   std::string truncation = "keep_last";
   std::string partition = "rows";
   int64_t shuffle_window = 0;
@@ -70,7 +45,9 @@ struct RankingArguments {
 
 /// What a session run is told beside how to train.
 struct SessionArguments {
-  ModelArguments model;
+  std::string family = "session";
+  std::string parity = "none";
+  models::SessionConfig model;  ///< its features come from the data
   DataArguments data;
   RankingArguments ranking;
 
@@ -83,10 +60,6 @@ struct SessionArguments {
   /// to what the other program does. Where parity was typed, warns of options that a file keeps
   /// from it.
   void apply_parity(OptionTable& table);
-
-  /// Throws UsageError on a value out of range and on options that would have no effect. `table`
-  /// was declared by this object.
-  void check(const OptionTable& table) const;
 };
 
 }  // namespace convoy::tasks

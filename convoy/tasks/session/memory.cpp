@@ -12,15 +12,14 @@ constexpr double kLayerParameters = 6e3;
 
 std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
                                         const std::string& schema_file) {
-  const auto& body = model.body;
-  const auto d = static_cast<double>(body.n_embd), inner = static_cast<double>(body.inner());
+  const auto d = static_cast<double>(model.d_model), inner = static_cast<double>(model.inner());
   std::vector<train::MemoryPart> parts;
   double width = 0;
   bool continuous = false;
   for (const auto& feature : model.features) {
     continuous |= !feature.categorical;
     if (!feature.categorical) continue;
-    const double dim = feature.dim > 0 ? static_cast<double>(feature.dim) : d;
+    const auto dim = static_cast<double>(model.dim_of(feature));
     const bool is_item = feature.name == model.item_feature;
     width += dim;
     parts.push_back({fmt::format("feature '{}' has {} ids by {}: its embedding takes", feature.name,
@@ -35,14 +34,14 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
   }
   if (model.aggregation == "concat") {
     parts.push_back({fmt::format("d_model = {} of features {:.0f} wide: their projection takes",
-                                 body.n_embd, width),
+                                 model.d_model, width),
                      width * d, "a smaller d_model, embedding_dim or continuous_projection"});
   }
-  parts.push_back({fmt::format("max_length = {}: the table of positions takes", model.max_length()),
-                   static_cast<double>(body.n_positions) * d, "a smaller max_length"});
+  parts.push_back({fmt::format("max_length = {}: the table of positions takes", model.max_length),
+                   static_cast<double>(model.num_positions()) * d, "a smaller max_length"});
   parts.push_back({fmt::format("n_layer = {} with d_model = {} and n_inner = {}: the layers take",
-                               body.n_layer, body.n_embd, body.inner()),
-                   static_cast<double>(body.n_layer) *
+                               model.n_layer, model.d_model, model.inner()),
+                   static_cast<double>(model.n_layer) *
                        (4 * d * d + 2 * d * inner + 9 * d + inner + kLayerParameters),
                    "a smaller n_layer, d_model or n_inner"});
   return parts;

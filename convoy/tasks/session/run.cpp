@@ -46,67 +46,46 @@ std::vector<std::string> feature_names(const formats::Schema& schema,
   return wanted;
 }
 
-models::SessionConfig model_config(const SessionArguments& config, const formats::Schema& schema) {
-  const auto& m = config.model;
-  models::SessionConfig model;
-  model.item_feature = schema.item_id().name;
-  auto names = feature_names(schema, config.data.features, config.data.schema_file());
-  if (std::find(names.begin(), names.end(), model.item_feature) == names.end()) {
-    names.push_back(model.item_feature);
+std::vector<models::SessionFeature> model_features(const DataArguments& data,
+                                                   const formats::Schema& schema) {
+  const auto item = schema.item_id().name;
+  auto names = feature_names(schema, data.features, data.schema_file());
+  if (std::find(names.begin(), names.end(), item) == names.end()) {
+    names.push_back(item);
   }
+  std::vector<models::SessionFeature> features;
   for (const auto& name : names) {
     const auto& feature = *schema.find(name);
     models::SessionFeature out;
     out.name = name;
     if (feature.type == formats::Feature::Unknown) {
       fail<FileError>("data", "feature '{}' in {} has no type; expected INT for ids, or FLOAT",
-                      name, config.data.schema_file());
+                      name, data.schema_file());
     }
-    out.categorical = feature.type == formats::Feature::Int &&
-                      (feature.has_tag("categorical") || name == model.item_feature);
+    out.categorical =
+        feature.type == formats::Feature::Int && (feature.has_tag("categorical") || name == item);
     if (out.categorical) {
       if (!feature.int_domain) {
         fail<FileError>("data", "feature '{}' in {} has no intDomain; expected its largest id",
-                        name, config.data.schema_file());
+                        name, data.schema_file());
       }
       if (feature.int_domain->max > std::numeric_limits<int64_t>::max() / 2) {
         fail<FileError>("data", "feature '{}' in {} has max = {}; expected its largest id", name,
-                        config.data.schema_file(), feature.int_domain->max);
+                        data.schema_file(), feature.int_domain->max);
       }
       out.cardinality = feature.int_domain->max + 1;
-      out.dim = name == model.item_feature ? m.item_embedding_dim : m.embedding_dim;
     }
-    model.features.push_back(out);
+    features.push_back(out);
   }
-  model.aggregation = m.aggregation;
-  model.continuous_projection = m.continuous_projection;
-  model.temperature = m.temperature;
-  model.body.n_embd = m.d_model;
-  model.body.n_layer = m.n_layer;
-  model.body.n_head = m.n_head;
-  model.body.n_inner = m.n_inner;
-  model.body.type = m.body;
-  model.masking = m.masking != "auto" ? m.masking : m.body == "bert" ? "mlm" : "clm";
-  model.mlm_probability = m.mlm_probability;
-  model.embedding_initializer_range = m.embedding_initializer_range;
-  model.score_padding = m.score_padding;
-  model.attend_padding = m.attend_padding;
-  model.set_max_length(config.data.max_length);
-  model.body.activation_function = m.activation;
-  model.body.resid_pdrop = model.body.embd_pdrop = model.body.attn_pdrop = m.dropout;
-  model.body.layer_norm_epsilon = m.layer_norm_epsilon;
-  model.body.initializer_range = m.initializer_range;
-  model.check();
-  check_memory(model, config.data.schema_file());
-  return model;
+  return features;
 }
 
 /// The model reads a list of each feature, whatever the schema says.
-void check_lists(const data::Dataset& dataset, const SessionModel& session) {
-  for (const auto& feature : session.model.features) {
+void check_lists(const data::Dataset& dataset, const models::SessionConfig& model) {
+  for (const auto& feature : model.features) {
     const auto column = std::ranges::find(dataset.columns(), feature.name, &data::ColumnInfo::name);
     if (column == dataset.columns().end() || column->is_list) continue;
-    const bool item = feature.name == session.model.item_feature;
+    const bool item = feature.name == model.item_feature;
     fail<FileError>("data",
                     "column '{}' of {} is {}: one {} a row; expected a row per session, with a "
                     "list; try {}",
@@ -117,7 +96,8 @@ void check_lists(const data::Dataset& dataset, const SessionModel& session) {
   }
 }
 
-/// What tells the rows apart for people: the user, else the session.
+}  // namespace
+
 std::string owner_column(const formats::Schema& schema) {
   for (const char* tag : {"user_id", "session_id"}) {
     for (const auto& feature : schema.features) {
@@ -127,16 +107,17 @@ std::string owner_column(const formats::Schema& schema) {
   return "";
 }
 
-}  // namespace
-
-std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const SessionModel& session,
-                                              const DataArguments& data,
-                                              std::vector<std::string> warnings, bool with_owner) {
+std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
+                                              const SessionArguments& arguments,
+                                              const formats::Schema& schema,
+                                              std::vector<std::string> warnings,
+                                              const std::string& owner) {
+  const auto& [model, data] = std::tie(arguments.model, arguments.data);
   data::LoaderOptions options;
   std::vector<std::string> columns;
-  for (const auto& feature : session.model.features) columns.push_back(feature.name);
-  options.selection = data::select(session.schema, columns);
-  options.max_length = data.max_length;
+  for (const auto& feature : model.features) columns.push_back(feature.name);
+  options.selection = data::select(schema, columns);
+  options.max_length = model.max_length;
   options.truncation =
       data.truncation == "keep_last" ? data::Truncation::KeepLast : data::Truncation::KeepFirst;
   options.partition = data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
@@ -144,35 +125,36 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const Se
   options.memory_budget = data.memory_budget_mb << 20;
   options.prefetch_depth = data.prefetch_depth;
   data::Dataset dataset(where);
-  if (with_owner) {
-    for (const auto& column : dataset.columns()) {
-      const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
-      if (ids && column.name == session.owner) options.selection.columns.push_back(column.name);
-    }
+  for (const auto& column : dataset.columns()) {
+    const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
+    if (ids && column.name == owner) options.selection.columns.push_back(column.name);
   }
   dataset.check(options.selection);
-  check_lists(dataset, session);
+  check_lists(dataset, model);
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
 
-SessionModel make_session_model(const SessionArguments& arguments) {
+formats::Schema take_features(SessionArguments& arguments) {
   const auto& data = arguments.data;
   if (data.train_file().empty()) {
     fail<UsageError>("data",
                      "there is no training data; expected data.path or data.train; try "
                      "--data.path FOLDER");
   }
-  SessionModel out;
-  out.schema = formats::Schema::load(data.schema_file());
-  out.model = model_config(arguments, out.schema);
-  out.owner = owner_column(out.schema);
-  return out;
+  auto schema = formats::Schema::load(data.schema_file());
+  auto& model = arguments.model;
+  model.item_feature = schema.item_id().name;
+  model.features = model_features(data, schema);
+  model.check();
+  check_memory(model, data.schema_file());
+  return schema;
 }
 
-train::ModelFiles session_files(const SessionModel& session, const DataArguments& data) {
+train::ModelFiles session_files(const SessionArguments& arguments, const formats::Schema& schema) {
   train::ModelFiles files;
-  files.config = session.model.to_json();
-  files.texts["schema.json"] = session.schema.to_json();
+  files.config = arguments.model.to_json();
+  files.texts["schema.json"] = schema.to_json();
+  const auto& data = arguments.data;
   if (auto items = data.items_file(); !items.empty()) files.copies.push_back(items);
   for (const auto& input : {data.schema_file(), data.train_file(), data.valid_file()}) {
     if (!input.empty()) files.inputs.push_back(input);
@@ -180,17 +162,13 @@ train::ModelFiles session_files(const SessionModel& session, const DataArguments
   return files;
 }
 
-SessionModel open_session_model(const fs::path& folder, SessionArguments& arguments,
-                                OptionTable& table) {
+formats::Schema open_session_model(const fs::path& folder, SessionArguments& arguments,
+                                   OptionTable& table) {
   check_trained(folder);
-  auto path = (folder / "config.json").string();
-  SessionModel out;
-  out.model = models::SessionConfig::from_json(parse_json(read_file(path), path), path);
-  out.schema = formats::Schema::load(folder / "schema.json");
-  out.owner = owner_column(out.schema);
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
-  arguments.data.max_length = out.model.max_length();
-  return out;
+  const auto path = (folder / "config.json").string();
+  arguments.model.read_json(parse_json(read_file(path), path), path);
+  return formats::Schema::load(folder / "schema.json");
 }
 
 }  // namespace convoy::tasks

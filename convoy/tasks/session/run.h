@@ -9,29 +9,28 @@
 
 namespace convoy::tasks {
 
-/// A session model and the schema of the data that it reads.
-struct SessionModel {
-  formats::Schema schema;
-  models::SessionConfig model;
-  std::string owner;  ///< the column that says whose session a row is; "" when the schema has none
-};
-
-/// Throws UsageError and FileError that name the option or the file.
-SessionModel make_session_model(const SessionArguments& arguments);
+/// Reads the schema of the data and gives the model its features. Throws UsageError and FileError
+/// that name the option or the file.
+formats::Schema take_features(SessionArguments& arguments);
 
 /// A model that was trained before, from its output folder or one of its checkpoints: reads
-/// config.json, schema.json, and run.toml into `table`, which `arguments` declared.
-SessionModel open_session_model(const std::filesystem::path& folder, SessionArguments& arguments,
-                                OptionTable& table);
+/// run.toml into `table`, which `arguments` declared, config.json, and schema.json, which it
+/// returns.
+formats::Schema open_session_model(const std::filesystem::path& folder, SessionArguments& arguments,
+                                   OptionTable& table);
 
 /// What a run keeps beside its weights.
-train::ModelFiles session_files(const SessionModel& session, const DataArguments& data);
+train::ModelFiles session_files(const SessionArguments& arguments, const formats::Schema& schema);
 
-/// The session data set of a Parquet file for this model. Its streams give `warnings` too; with
-/// `with_owner` its batches hold the column session.owner, where the file has it as whole numbers.
-std::shared_ptr<train::Dataset> open_sessions(const std::string& where, const SessionModel& session,
-                                              const DataArguments& data,
+/// The column that says whose session a row is: the user, else the session; "" when there is none.
+std::string owner_column(const formats::Schema& schema);
+
+/// The session data set of a Parquet file for this model. Its streams give `warnings` too; its
+/// batches hold the column `owner`, where the file has it as whole numbers.
+std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
+                                              const SessionArguments& arguments,
+                                              const formats::Schema& schema,
                                               std::vector<std::string> warnings = {},
-                                              bool with_owner = false);
+                                              const std::string& owner = "");
 
 }  // namespace convoy::tasks

@@ -9,12 +9,12 @@ namespace convoy::tasks {
 
 void SessionTask::settle(OptionTable& table) {
   arguments_.apply_parity(table);
-  arguments_.check(table);
+  arguments_.ranking.top_k_values();
 }
 
 Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files) {
   Run out;
-  out.factory = [model = session_.model] { return models::make_session_model(model); };
+  out.factory = [model = arguments_.model] { return models::make_session_model(model); };
   out.train_data = std::move(train_data);
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
@@ -26,19 +26,17 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
 }
 
 Run SessionTask::prepare() {
-  session_ = make_session_model(arguments_);
-  const auto& data = arguments_.data;
+  schema_ = take_features(arguments_);
   auto warnings = arguments_.warnings;
-  const auto& more = session_.schema.warnings;
-  warnings.insert(warnings.end(), more.begin(), more.end());
-  auto out = run(open_sessions(data.train_file(), session_, data, warnings),
-                 session_files(session_, data));
+  warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
+  auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),
+                 session_files(arguments_, schema_));
   out.valid_data = evaluation_data("").data;
   return out;
 }
 
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
-  session_ = open_session_model(folder, arguments_, table);
+  schema_ = open_session_model(folder, arguments_, table);
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
     checkpoint::load_weights(folder, model.weights(), model.group());
@@ -46,29 +44,29 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   return out;
 }
 
-NamedData SessionTask::open_data(const std::string& where, const DataArguments& data,
-                                 bool with_owner) const {
-  const auto file = where.empty() ? data.valid_file() : valid_in(where);
+NamedData SessionTask::open_data(const std::string& where, const SessionArguments& arguments,
+                                 const std::string& owner) const {
+  const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
   if (file.empty()) return {};
-  return {file, open_sessions(file, session_, data, {}, with_owner)};
+  return {file, open_sessions(file, arguments, schema_, {}, owner)};
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
-  return open_data(where, arguments_.data, /*with_owner=*/false);
+  return open_data(where, arguments_, "");
 }
 
-NamedData SessionTask::prediction_data(const std::string& where) {
-  auto data = arguments_.data;
-  data.truncation = "keep_last";  // what follows a session follows its end
-  return open_data(where, data, /*with_owner=*/true);
+NamedData SessionTask::prediction_data(const std::string& where) const {
+  auto arguments = arguments_;
+  arguments.data.truncation = "keep_last";  // what follows a session follows its end
+  return open_data(where, arguments, owner_column(schema_));
 }
 
 std::string SessionTask::baseline() {
   const auto& data = arguments_.data;
   if (data.valid_file().empty()) return "";
-  const auto& items = session_.model.item_feature;
+  const auto& items = arguments_.model.item_feature;
   const auto counts = prepare::count_items(data::Dataset(data.train_file()), items,
-                                           session_.schema.find(items)->int_domain->max);
+                                        schema_.find(items)->int_domain->max);
   const auto report =
       prepare::popularity_baseline(counts, data::Dataset(data.valid_file()), items, {10});
   return fmt::format(

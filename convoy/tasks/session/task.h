@@ -8,28 +8,32 @@ namespace convoy::tasks {
 /// Recommends the next item of sessions in Parquet.
 class SessionTask : public Task {
  public:
+  std::string name() const override { return "session model"; }
   void declare(OptionTable& table) override { arguments_.declare(table); }
   void settle(OptionTable& table) override;
   Run prepare() override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   std::string baseline() override;
-
-  /// evaluation_data() for recommending what comes next: sessions keep their end, and batches hold
-  /// owner().
-  NamedData prediction_data(const std::string& where);
-
-  SessionArguments& arguments() { return arguments_; }
-  const models::SessionConfig& model() const { return session_.model; }
-  /// The column that says whose session a row is; "" when the schema has none.
-  const std::string& owner() const { return session_.owner; }
+  void declare_predict(OptionTable& table) override;
+  void predict(const Prediction& prediction, const Run& run,
+               const train::TrainingArguments& training) override;
 
  private:
-  NamedData open_data(const std::string& where, const DataArguments& data, bool with_owner) const;
+  /// evaluation_data() for recommending what comes next: sessions keep their end, and batches hold
+  /// whose they are.
+  NamedData prediction_data(const std::string& where) const;
+  NamedData open_data(const std::string& where, const SessionArguments& arguments,
+                      const std::string& owner) const;
   Run run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files);
 
   SessionArguments arguments_;
-  SessionModel session_;
+  formats::Schema schema_;
+  int64_t top_k_ = 10;
+  bool exclude_seen_ = false;
 };
+
+/// `convoy data sessions` and `synthetic`.
+void add_session_commands(CLI::App& data, Work& work);
 
 }  // namespace convoy::tasks

@@ -1,16 +1,21 @@
-#include "cli/data_tokenize.h"
-
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <filesystem>
 #include <memory>
 
-#include "cli/data_output.h"
+#include "convoy/base/text.h"
 #include "convoy/prepare/tokenize.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/tasks/language/task.h"
 
-namespace convoy::cli {
+namespace convoy::tasks {
 namespace {
 
+using report::line;
+
 int run_tokenize(const prepare::TokenizeOptions& options) {
-  ProgressLine progress("tokenizing");
+  report::ProgressLine progress("tokenizing");
   const prepare::TokenizeReport report = prepare::tokenize(options, progress.function());
   const double seconds = progress.seconds();
   progress.wipe();
@@ -34,7 +39,7 @@ int run_tokenize(const prepare::TokenizeOptions& options) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& data, Run& run) {
+void add_language_commands(CLI::App& data, Work& run) {
   auto options = std::make_shared<prepare::TokenizeOptions>();
   CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into ids for a language model");
   sub->add_option("input", options->inputs, ".txt (a text a line), .jsonl or Parquet files")
@@ -54,4 +59,4 @@ void add_tokenize(CLI::App& data, Run& run) {
   sub->callback([options, &run] { run = [options] { return run_tokenize(*options); }; });
 }
 
-}  // namespace convoy::cli
+}  // namespace convoy::tasks

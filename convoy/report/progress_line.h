@@ -10,7 +10,7 @@
 #include "convoy/base/timing.h"
 #include "convoy/report/live_line.h"
 
-namespace convoy::cli {
+namespace convoy::report {
 
 /// How far a command is, on a terminal's stderr.
 class ProgressLine {
@@ -36,10 +36,11 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+/// A line of what a command did, under a label.
 template <class... Args>
 void line(const char* label, fmt::format_string<Args...> format, Args&&... args) {
   const auto text = fmt::format(format, std::forward<Args>(args)...);
   fmt::print("{}\n", wrap(fmt::format("{:<11}{}", label, text), 11));
 }
 
-}  // namespace convoy::cli
+}  // namespace convoy::report

@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+#include "cli/commands.h"
+#include "cli/launch.h"
+#include "cli/memory_watch.h"
+#include "cli/program.h"
+#include "cli/tell_once.h"
+#include "convoy/base/activity.h"
+#include "convoy/base/error.h"
+#include "convoy/base/json.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/device.h"
+#include "convoy/launch/environment.h"
+#include "convoy/launch/error_file.h"
+#include "convoy/program.h"
+#include "convoy/machine/limits.h"
+#include "convoy/train/memory.h"
+
+namespace {
+
+using namespace convoy;
+
+enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal = 70 };
+
+/// Whether torch, or a library of NVIDIA's, failed to get memory: all throw one type for
+/// everything.
+bool tells_of_memory(std::string_view message) {
+  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory",
+                           "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"}) {
+    if (message.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+std::string lost_output(const std::error_code& why) {
+  return fmt::format("[cli] cannot write to the standard output: {}", why.message());
+}
+
+/// What was printed and did not arrive is an error.
+void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw FileError(lost_output({errno, std::generic_category()}));
+}
+
+std::string no_more_threads() {
+  const auto limit = machine::read_limits().processes;
+  return fmt::format(
+      "[system] cannot start another thread or process: the system allows no more{}; try fewer "
+      "--threads or ranks, or a higher limit (ulimit -u, pids.max of the container)",
+      limit ? fmt::format(", ulimit -u = {}", *limit) : "");
+}
+
+/// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
+/// threads of a broken collective must not hold the process up.
+[[noreturn]] void leave(const char* kind, const std::string& message, int code,
+                        const std::vector<int>& missing = {}) {
+  launch::RankEnvironment environment;
+  try {
+    environment = launch::detect_environment();
+  } catch (const std::exception&) {
+  }
+  auto who = environment.world_size > 1 ? fmt::format(" on rank {} of {} ({})", environment.rank,
+                                                      environment.world_size, launch::host_name())
+                                        : "";
+  const bool noted = launch::write_error_file(environment, kind, message, missing, code);
+  std::fflush(stdout);
+  const auto line = fmt::format("convoy: error{}: {}", who, message);
+  // A person's mistake is the same on all ranks: their launcher's report says it once.
+  const bool mistake = code == kUsage || std::string_view(kind) == "FileError";
+  if (!mistake || environment.world_size == 1) {
+    fmt::print(stderr, "{}\n", line);
+  } else if (!noted || environment.source != "convoy launch") {
+    cli::tell_once(message, line, environment);
+  }
+  std::fflush(stderr);
+  std::_Exit(code);
+}
+
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const auto* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) out.push_back(name);
+  }
+  for (const auto* sub : app.get_subcommands({})) {
+    auto more = long_options(*sub);
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+/// What other launchers call the number of ranks.
+const std::vector<std::string> kRanks{"nproc_per_node", "nproc-per-node", "num_processes", "gpus",
+                                      "world_size"};
+
+/// Finds options that neither the command nor the configuration knows.
+void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const OptionTable& table) {
+  const auto known = long_options(*app.get_subcommand(args[0]));
+  for (size_t i = 1; i < args.size() && args[i] != "--"; ++i) {
+    if (args[i].rfind("--", 0) != 0) continue;
+    auto name = args[i].substr(
+        2, args[i].find('=') == std::string::npos ? std::string::npos : args[i].find('=') - 2);
+    if (std::find(known.begin(), known.end(), name) != known.end() || name == "help") continue;
+    const bool ranks = std::find(kRanks.begin(), kRanks.end(), name) != kRanks.end();
+    fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name,
+                     ranks ? ", did you mean 'nproc'?" : table.suggest(name, known), args[0]);
+  }
+}
+
+/// The command and sub-command that was typed, each with a space behind it. Refuses unknown ones.
+std::string named_command(CLI::App& app, const std::vector<std::string>& typed) {
+  std::string words;
+  const CLI::App* at = &app;
+  for (const auto& word : typed) {
+    std::vector<std::string> known;
+    const CLI::App* next = nullptr;
+    for (const auto* below : at->get_subcommands({})) {
+      if (below->get_name().empty()) continue;  // a group of options
+      known.push_back(below->get_name());
+      if (below->get_name() == word) next = below;
+    }
+    if (known.empty() || word.rfind("-", 0) == 0) break;
+    if (next == nullptr) {
+      fail<UsageError>("cli", "unknown command '{}{}'{}; expected one of {}", words, word,
+                       did_you_mean(word, known), join(known));
+    }
+    words += word + " ";
+    at = next;
+  }
+  return words;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Trains transformers on one device or many, from C++.", "convoy"};
+  app.set_version_flag("--version", std::string("convoy ") + CONVOY_VERSION);
+  app.require_subcommand(1);
+  cli::Run work;
+  cli::add_train(app, work);
+  cli::add_eval(app, work);
+  cli::add_predict(app, work);
+  cli::add_data(app, work);
+  cli::add_launch(app, work);
+  cli::add_bench(app, work);
+  cli::add_doctor(app, work);
+
+  std::vector<std::string> args(argv + 1, argv + argc);
+  cli::take_help_all(args);
+  cli::set_typed_args(args);
+  if (cli::takes_config(args)) {
+    cli::Configured scratch;
+    args = scratch.table.take_overrides(args);
+    refuse_unknown(args, app, scratch.table);
+  }
+  const auto command = named_command(app, cli::typed_args());
+  try {
+    args = cli::keep_double_dash(std::move(args));
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::CallForHelp& help) {
+    fmt::print("{}", cli::fitted(app.help()));
+    return kOk;
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    fail<UsageError>("cli", "{}; see convoy {}--help", error.what(), command);
+  }
+  return work ? work() : kOk;
+}
+
+}  // namespace
+
+[[noreturn]] void convoy::run_program(int argc, char** argv) {
+  int code = kFailed;
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write is an error
+  if (const char* file = std::getenv("CONVOY_STATUS_FILE")) publish_activity_to_file(file);
+  try {
+    cli::watch_memory();
+    code = run(argc, argv);
+    if (code == kOk) check_output();
+  } catch (const UsageError& error) {
+    leave("UsageError", error.what(), kUsage);
+  } catch (const FileError& error) {
+    leave("FileError", error.what(), kFailed);
+  } catch (const NumericError& error) {
+    leave("NumericError", error.what(), kFailed);
+  } catch (const CommunicationError& error) {
+    leave("CommunicationError", error.what(), kCommunication, error.missing());
+  } catch (const InternalError& error) {
+    leave("InternalError", error.what(), kInternal);
+  } catch (const std::length_error&) {  // of a vector that no memory could hold
+    leave("OutOfMemory", train::out_of_memory(""), kFailed);
+  } catch (const std::bad_alloc&) {
+    leave("OutOfMemory", train::out_of_memory(""), kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    leave("FileError",
+          fmt::format("[files] cannot use {}: {}", error.path1().string(), error.code().message()),
+          kFailed);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) leave("FileError", lost_output(error.code()), kFailed);
+    const bool processes = error.code() == std::errc::resource_unavailable_try_again;
+    leave("Exception", processes ? no_more_threads() : first_line(error.what()), kFailed);
+  } catch (const Json::exception& error) {
+    leave("Exception", "[json] " + json_trouble(error), kFailed);
+  } catch (const std::exception& error) {
+    const auto line = first_line(error.what());
+    if (tells_of_memory(line)) {
+      leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);
+    }
+    leave("Exception", line, kFailed);
+  }
+  std::fflush(stdout);
+  std::fflush(stderr);
+  std::_Exit(code);
+}

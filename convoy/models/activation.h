@@ -1,0 +1,14 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+namespace convoy::models {
+
+/// What the feed-forward part can do between its two products, by Hugging Face's names.
+const std::vector<std::string>& activations();
+at::Tensor activate(const std::string& kind, const at::Tensor& x);
+
+}  // namespace convoy::models

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "convoy/nn/block.h"
+
+namespace convoy::models {
+
+/// What a layer wants of Hugging Face's BertConfig: its keys by its names, with its defaults.
+struct BertConfig {
+  int64_t hidden_size = 768;
+  int64_t num_attention_heads = 12;
+  int64_t intermediate_size = 3072;
+  std::string hidden_act = "gelu";
+  double hidden_dropout_prob = 0.1;
+  double attention_probs_dropout_prob = 0.1;
+  int64_t max_position_embeddings = 512;
+  double initializer_range = 0.02;
+  double layer_norm_eps = 1e-12;
+};
+
+/// One layer: bundle["hidden"] [B, T, hidden_size] in and out, every other tensor passes through.
+/// It looks at bundle["key_mask"] [B, T] bool where there is one: positions that are real.
+/// Parameters are named as in Hugging Face's files.
+nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index);
+
+}  // namespace convoy::models

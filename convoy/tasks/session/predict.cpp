@@ -1,0 +1,107 @@
+#include <ATen/Functions.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/data/dataset.h"
+#include "convoy/prepare/items.h"
+#include "convoy/tasks/session/recommend.h"
+#include "convoy/tasks/session/task.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// items.parquet of the run, beside the weights or in the folder above.
+prepare::ItemNames item_names(const fs::path& folder) {
+  for (const auto& place : {folder, folder / ".."}) {
+    if (fs::exists(place / "items.parquet")) return prepare::ItemNames::load(place / "items.parquet");
+  }
+  return {};
+}
+
+/// users.parquet beside the data: the file, or the folder or pattern of files.
+fs::path users_file(const fs::path& data) {
+  return (fs::is_directory(data) ? data : data.parent_path()) / "users.parquet";
+}
+
+/// Refuses to write over what is read.
+void keep_inputs(const Prediction& asked, const std::string& data) {
+  std::vector<fs::path> inputs{users_file(data)};
+  const data::Dataset dataset(data);
+  for (const auto& part : dataset.files()) inputs.push_back(part.path());
+  for (const auto& place : {asked.folder, asked.folder / ".."}) {
+    inputs.push_back(place / "items.parquet");
+  }
+  for (const auto& input : inputs) {
+    if (!same_file(input, asked.output)) continue;
+    fail<UsageError>("tasks", "--output {} would replace the input {}; try another name",
+                     asked.output, input.string());
+  }
+}
+
+void show(const Recommendation& row, const RecommendationNames& names) {
+  std::vector<std::string> before;
+  for (const int64_t id : row.session) before.push_back(names.items.label(id));
+  const bool cut = row.session_length > std::ssize(row.session);
+  const auto user = row.owner ? fmt::format(", user {}", names.users.raw_id(*row.owner)) : "";
+  fmt::print("{}\n", wrap(fmt::format("row {}{}, after {}{}", row.row, user, cut ? "... " : "",
+                                      fmt::join(before, " | ")),
+                          2));
+  for (size_t i = 0; i < row.ids.size(); ++i) {
+    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, names.items.raw_id(row.ids[i]),
+               row.scores[i], names.items.name(row.ids[i]));
+  }
+}
+
+}  // namespace
+
+void SessionTask::declare_predict(OptionTable& table) {
+  table.add("predict", "top_k", top_k_, "items per session").at_least(1);
+  table.add("predict", "exclude_seen", exclude_seen_,
+            "do not recommend what the session holds already");
+}
+
+void SessionTask::predict(const Prediction& asked, const Run& run,
+                          const train::TrainingArguments& training) {
+  const auto [file, data] = prediction_data(asked.data);
+  if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
+  const bool to_file = !asked.output.empty() && asked.output != "-";
+  if (to_file) keep_inputs(asked, file);
+  auto job = train::join_job(training.parallel);
+  RecommendationNames names;
+  std::unique_ptr<RecommendationWriter> writer;
+  if (job.is_main()) {
+    names = {item_names(asked.folder), prepare::ItemNames::load(users_file(file))};
+    if (!asked.output.empty()) writer = open_writer(asked.output, names);
+  }
+  train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
+  trainer.load_weights(asked.folder);
+
+  int64_t rows = 0;
+  size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
+  recommend(trainer, *data,
+            {arguments_.model.item_feature, owner_column(schema_), top_k_, exclude_seen_},
+            [&](const Recommendation& row) {
+              if (asked.rows > 0 && row.row >= asked.rows) return;
+              writer ? writer->write(row) : show(row, names);
+              ++rows;
+              fewest = std::min(fewest, row.ids.size());
+              most = std::max(most, row.ids.size());
+            });
+  if (writer) writer->finish();
+  if (!writer || !to_file) return;
+  fmt::print("wrote {} ({} row{}, {} item{} each)\n", asked.output, rows, rows == 1 ? "" : "s",
+             fewest < most ? fmt::format("{} to {}", fewest, most) : fmt::format("{}", most),
+             most == 1 ? "" : "s");
+}
+
+}  // namespace convoy::tasks
