@@ -1,5 +1,4 @@
 #include <regex>
-#include <sstream>
 
 #include "convoy/base/text.h"
 #include "tests/cli/command_testing.h"
@@ -14,6 +13,20 @@ class Using : public CommandTest {
     for (const auto& line : split(output_, '\n')) {
       EXPECT_LE(display_width(line), 120) << what << ": " << line;
     }
+  }
+
+  /// The commands of the first block below a heading of the README, as the test runs them.
+  static std::vector<std::string> commands_of_readme(const std::string& heading) {
+    const auto readme = read_file(fs::path(CONVOY_SOURCE_DIR) / "README.md");
+    const auto begin = readme.find("```\n", readme.find(heading)) + 4;
+    const auto block = std::regex_replace(readme.substr(begin, readme.find("```", begin) - begin),
+                                          std::regex("\\\\\n"), " ");
+    std::vector<std::string> commands;
+    for (auto command : split(block, '\n')) {
+      if (command.starts_with("convoy ")) command.insert(0, "$");
+      if (!trim(command).empty()) commands.push_back(command);
+    }
+    return commands;
   }
 
   /// Events of people who step through 30 films in a ring, each from another place.
@@ -81,25 +94,12 @@ TEST_F(Using, ATrainingWhoseReaderLeavesGoesOn) {
 
 TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
   write_events(400);
-  const auto readme = read_file(fs::path(CONVOY_SOURCE_DIR) / "README.md");
-  const auto begin = readme.find("```", readme.find("## Train on your data")) + 3;
-  std::istringstream block(readme.substr(begin, readme.find("```", begin) - begin));
-  std::string command;
-  int64_t commands = 0;
-  for (std::string line; std::getline(block, line);) {
-    command += line;
-    if (!command.empty() && command.back() == '\\') {
-      command.back() = ' ';
-      continue;
-    }
-    if (trim(command).empty()) continue;
-    command.replace(command.find("build/bin/convoy"), 16, "$convoy");
+  const auto commands = commands_of_readme("## Train on your data");
+  for (const auto& command : commands) {
     ASSERT_EQ(shell(command), 0) << command << "\n" << output_;
     expect_fits(command);
-    command.clear();
-    ++commands;
   }
-  EXPECT_GE(commands, 5);
+  EXPECT_GE(commands.size(), 5u);
   // All of them follow the ring; popularity knows nothing of it.
   EXPECT_GT(json("runs/first/all_results.json")["eval_ndcg_at_10"], 0.9);
   int64_t checkpoints = 0;
@@ -107,8 +107,27 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
     checkpoints += entry.path().filename().string().starts_with("checkpoint-");
   }
   EXPECT_LE(checkpoints, 2);
-  EXPECT_NE(readme.find("--save_total_limit 2"), std::string::npos);
   EXPECT_NE(read_file(folder_ / "top.csv").find(",person-39,1,film-"), std::string::npos);
+}
+
+/// On less text, for a step.
+TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
+  const auto commands = commands_of_readme("## Train a language model");
+  ASSERT_EQ(commands.size(), 4u);
+  EXPECT_EQ(commands[0], "./dev data text");
+  std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n", text;
+  for (int line = 0; line < 300; ++line) text += "word word word word word word word word word\n";
+  write_file(folder_ / "data/tokenizers/gpt2/vocab.txt", vocabulary);
+  write_file(folder_ / "data/tokenizers/texts/source.txt", text);
+  fs::create_directory_symlink(fs::path(CONVOY_SOURCE_DIR) / "examples", folder_ / "examples");
+  for (size_t i = 1; i < commands.size(); ++i) {
+    const bool trains = commands[i].find(" train ") != std::string::npos;
+    ASSERT_EQ(shell(commands[i] + (trains ? " --max_steps 1 --threads 1" : "")), 0)
+        << commands[i] << "\n"
+        << output_;
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "runs/gpt2_clm/model.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "runs/llama_tiny/model.safetensors"));
 }
 
 TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {
