@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# Installs convoy into a folder, builds both examples against it with find_package, and runs them on
-# one device, with DataParallel and with DistributedDataParallel.
+# Installs convoy into a folder, builds the examples and the README's program against it with find_package, and
+# runs them on one device, with DataParallel and with DistributedDataParallel.
 set -euo pipefail
 CMAKE=$1 BUILD=$2 SOURCE=$3
 WORK=$BUILD/install-test
 rm -rf "$WORK"
 "$CMAKE" --install "$BUILD" --prefix "$WORK/convoy" >/dev/null
-for example in custom_model own_loop; do
-  "$CMAKE" -S "$SOURCE/examples/$example" -B "$WORK/$example" -G Ninja \
+# The README's program, as it stands there.
+mkdir -p "$WORK/sources/readme"
+awk '/^```cpp$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/main.cpp"
+awk '/^```cmake$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/CMakeLists.txt"
+cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family} "$WORK/sources"
+for example in readme custom_model own_loop own_family; do
+  "$CMAKE" -S "$WORK/sources/$example" -B "$WORK/$example" -G Ninja \
     -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$WORK/$example.log"
   "$CMAKE" --build "$WORK/$example" >>"$WORK/$example.log" || { cat "$WORK/$example.log"; exit 1; }
@@ -50,3 +55,30 @@ close "own loop, DataParallel" "$single" "$(last_loss "$("$loop" dp)")" 1e-3
 close "own loop, DistributedDataParallel by spawn" "$single" "$(last_loss "$("$loop" ddp)")" 1e-3
 close "own loop, DistributedDataParallel by the launcher" "$single" \
   "$(last_loss "$("$convoy" launch -n 2 -- "$loop" ddp)")" 1e-3
+
+# The README's program, on one device and on two.
+expect "the README's program" "steps          1,536" "$("$WORK/readme/circle" --logging_steps 500)"
+expect "the README's program on two ranks" "strategy       ddp" \
+  "$("$convoy" launch -n 2 -- "$WORK/readme/circle" --max_steps 20)"
+
+# A family of one's own in the whole program: trained, saved, evaluated, on two ranks, and from its own weights.
+family=$WORK/own_family/own_family
+cd "$WORK"
+mkdir -p words
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' w{0..19} >words/vocab.txt
+awk 'BEGIN { for (line = 0; line < 400; ++line) { s = ""; for (i = 0; i < 8; ++i) s = s "w" (line * 7 + i * 3) % 20 " "; print s } }' >text.txt
+tiny=(--train_file text.txt --tokenizer words --block_size 16 --learning_rate 1e-2 --threads 1 --width 16)
+"$family" train --family pairs "${tiny[@]}" --max_steps 120 --output_dir one >one.log
+expect "a family's config" '"model_type": "pairs"' "$(cat one/config.json)"
+metric() { sed -n "s/.*\"$1\": \([0-9.e-]*\).*/\1/p" "$2"; }
+awk -v a="$(metric eval_accuracy one/eval_results.json)" 'BEGIN { exit !(a > 0.6) }' ||
+  { printf 'the family did not learn:\n'; cat one.log; exit 1; }
+"$family" eval one --json >again.json
+close "a family that was read again" "$(metric eval_loss one/eval_results.json)" "$(metric eval_loss again.json)" 1e-6
+"$family" train --family pairs "${tiny[@]}" --max_steps 6 --gradient_accumulation_steps 2 --output_dir halves >halves.log
+"$family" train --family pairs "${tiny[@]}" --max_steps 6 --nproc 2 --output_dir ranks >ranks.log
+cmp halves/model.safetensors ranks/model.safetensors || exit 1
+printf 'ok: the same bits on two ranks\n'
+"$family" train --family pairs --start one "${tiny[@]:0:6}" --max_steps 1 --output_dir on >on.log
+expect "a key that the family does not have" "unknown option --n_embd" "$("$family" train --family pairs --n_embd 4 2>&1 || true)"
+expect "the program's own families" "gpt2, llama, pairs" "$("$family" train --family x 2>&1 || true)"
