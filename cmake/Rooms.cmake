@@ -24,8 +24,6 @@ function(convoy_room name)
     convoy_plain_pch(convoy_${name})
   endif()
   install(TARGETS convoy_${name} EXPORT convoy-targets ARCHIVE DESTINATION lib)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/convoy/${name}
-    DESTINATION include/convoy FILES_MATCHING PATTERN "*.h")
 endfunction()
 
 function(convoy_warnings target)

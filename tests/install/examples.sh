@@ -6,6 +6,10 @@ CMAKE=$1 BUILD=$2 SOURCE=$3
 WORK=$BUILD/install-test
 rm -rf "$WORK"
 "$CMAKE" --install "$BUILD" --prefix "$WORK/convoy" >/dev/null
+if [[ -e $WORK/convoy/include/convoy/launch/agent.h ]]; then
+  printf "headers are installed that convoy.h does not reach\n"
+  exit 1
+fi
 # The README's program, as it stands there.
 mkdir -p "$WORK/sources/readme"
 awk '/^```cpp$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/main.cpp"
