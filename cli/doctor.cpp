@@ -14,6 +14,8 @@
 #include "cli/matrix_kernels.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/cuda.h"
+#include "convoy/comm/nccl/nccl_engine.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/hosts/secret.h"
 #include "convoy/machine/cores.h"
@@ -58,6 +60,17 @@ std::vector<machine::Finding> check_launcher() {
   }
 }
 
+/// Opens torch's CUDA library and the NCCL plugin only where there is a GPU.
+machine::Engine nccl(int num_gpus) {
+  if (num_gpus == 0) return {"nccl", false, "no GPU is visible"};
+  if (const auto& cuda = comm::open_cuda(); cuda.num_devices == 0) {
+    return {"nccl", false, cuda.why_none};
+  }
+  std::string why;
+  if (!comm::has_nccl(&why)) return {"nccl", false, why};
+  return {"nccl", true, "processes with a GPU each"};
+}
+
 /// Memory that may be taken for measuring.
 int64_t spare_bytes(const machine::Diagnosis& d) {
   const int64_t free = d.host.available_bytes, limit = d.cgroup.memory_bytes;
@@ -77,7 +90,8 @@ machine::Diagnosis diagnose(const DoctorOptions& options) {
   out.versions = versions(out.gpus);
   out.matrix_kernels = matrix_kernels();
   const int num_gpus = out.gpus.num_visible;
-  out.engines = find_engines(num_gpus);
+  out.engines = machine::host_engines();
+  out.engines.push_back(nccl(num_gpus));
   const int threads = machine::usable_cores(out.cgroup, out.limits);
   append(out.findings, machine::check_cpus(out.host, out.cgroup, out.limits));
   append(out.findings, machine::check_memory(out.host, out.cgroup));
@@ -88,10 +102,10 @@ machine::Diagnosis diagnose(const DoctorOptions& options) {
   append(out.findings, check_launcher());
   if (options.quick) return out;
   const bool shown = isatty(2) != 0;
-  out.rates =
-      measure_rates(threads, usable_gpus(num_gpus), spare_bytes(out), [&](const std::string& what) {
-        if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
-      });
+  out.rates = measure_rates(threads, num_gpus > 0 ? comm::open_cuda().num_devices : 0,
+                            spare_bytes(out), [&](const std::string& what) {
+                              if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
+                            });
   if (shown) fmt::print(stderr, "\r\033[K");
   append(out.findings, machine::check_rates(out.rates));
   return out;

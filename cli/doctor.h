@@ -10,12 +10,6 @@
 
 namespace convoy::cli {
 
-/// All engines. Opens torch's CUDA library and the NCCL plugin only where there is a GPU.
-std::vector<machine::Engine> find_engines(int num_gpus);
-
-/// How many of these GPUs torch can compute on.
-int usable_gpus(int num_gpus);
-
 /// Times square matrix products and copies of large buffers on the CPU with one thread and with
 /// `threads`, then on every GPU: about a second each. `say` hears what is being timed.
 std::vector<machine::Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,

@@ -14,7 +14,7 @@
 #include "convoy/launch/agent.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
-#include "convoy/machine/devices.h"
+#include "convoy/machine/cores.h"
 
 namespace convoy::cli {
 namespace {

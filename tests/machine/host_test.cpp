@@ -1,14 +1,12 @@
 #include "convoy/machine/host.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <filesystem>
 #include <map>
 
 #include "convoy/base/files.h"
 #include "convoy/machine/cgroup.h"
-#include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
 #include "convoy/machine/limits.h"
 #include "convoy/machine/memory.h"
@@ -221,19 +219,6 @@ TEST(Limits, OfThisProcess) {
   EXPECT_GT(limits.temporary.total_bytes, 0);
   EXPECT_TRUE(limits.temporary.writable);
   EXPECT_GT(limits.here.free_bytes, 0);
-}
-
-TEST(Cores, OfABoundProcessAreItsOwn) {
-  cpu_set_t before, one;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
-  CPU_ZERO(&one);
-  CPU_SET(own_cores().front(), &one);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  EXPECT_EQ(usable_cores(), 1);
-  EXPECT_EQ(cores_per_rank(1), 1);
-  ::sched_setaffinity(0, sizeof before, &before);
-  EXPECT_EQ(cores_per_rank(1), usable_cores());
-  EXPECT_EQ(cores_per_rank(100000), 1);
 }
 
 TEST(MemoryLimit, TheTightestCounts) {
