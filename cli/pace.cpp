@@ -21,8 +21,8 @@ Pace pace_of(const machine::Rate& rate, double flops_per_sample, double samples_
   const bool half = arguments.bf16 || arguments.fp16;
   const double peak = (half ? rate.bf16_gflops : rate.fp32_gflops) * 1e9;
   const double each = samples_per_second / trainer.job().num_ranks();
-  const auto samples = static_cast<double>(arguments.per_device_train_batch_size *
-                                           arguments.gradient_accumulation_steps);
+  const double samples =
+      static_cast<double>(trainer.state().step_samples) / trainer.job().num_ranks();
   const auto parameters =
       static_cast<double>(trainer.strategy().replica().arena().num_trainable_parameters());
   const double floor =

@@ -58,7 +58,7 @@ std::string fitted(const std::string& help) {
 }
 
 bool takes_config(const std::vector<std::string>& args) {
-  const std::vector<std::string> commands{"train", "eval", "predict", "bench"};
+  const std::vector<std::string> commands{"train", "eval", "predict", "generate", "bench"};
   return !args.empty() && std::find(commands.begin(), commands.end(), args[0]) != commands.end();
 }
 

@@ -145,6 +145,7 @@ int run(int argc, char** argv) {
   cli::add_train(app, work);
   cli::add_eval(app, work);
   cli::add_predict(app, work);
+  cli::add_generate(app, work);
   cli::add_data(app, work);
   cli::add_launch(app, work);
   cli::add_bench(app, work);

@@ -22,21 +22,22 @@ void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& fi
                     file.string(), kIdsColumn, array.type()->ToString());
   }
   for (int64_t row = 0; row < lists->length(); ++row) {
-    const auto* begin = ids->raw_values() + lists->value_offset(row);
-    out.ids.insert(out.ids.end(), begin, begin + lists->value_length(row));
-    out.ends.push_back(static_cast<int64_t>(out.ids.size()));
+    out.ids->append({ids->raw_values() + lists->value_offset(row),
+                     static_cast<size_t>(lists->value_length(row))});
+    out.ends.push_back(out.ids->size());
   }
 }
 
 /// Nothing when the file holds no ids.
-std::optional<TokenTexts> read_ids(const fs::path& file, const ProgressFn& progress) {
+std::optional<TokenTexts> read_ids(const fs::path& file, int64_t memory_budget,
+                                   const ProgressFn& progress) {
   auto reader = open_parquet(file, kBatchRows);
   std::shared_ptr<arrow::Schema> schema;
   check_arrow(reader->GetSchema(&schema), file);
   const int column = schema->GetFieldIndex(kIdsColumn);
   const auto& metadata = schema->metadata();
   if (column < 0 || metadata == nullptr || !metadata->Contains(kTokenizerKey)) return std::nullopt;
-  TokenTexts out;
+  TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
   out.fingerprint = arrow_value(metadata->Get(kTokenizerKey), file);
   const auto vocabulary = arrow_value(metadata->Get(kVocabSizeKey), file);
   out.vocab_size = std::atoi(vocabulary.c_str());
@@ -53,10 +54,10 @@ std::optional<TokenTexts> read_ids(const fs::path& file, const ProgressFn& progr
 }  // namespace
 
 TokenTexts read_token_texts(const fs::path& file, const std::string& column,
-                            const std::optional<text::Tokenizer>& tokenizer,
+                            const std::optional<text::Tokenizer>& tokenizer, int64_t memory_budget,
                             const ProgressFn& progress) {
   if (file.extension() == ".parquet" && fs::is_regular_file(file)) {
-    if (auto ids = read_ids(file, progress)) {
+    if (auto ids = read_ids(file, memory_budget, progress)) {
       if (tokenizer && tokenizer->fingerprint() != ids->fingerprint) {
         fail<UsageError>("data",
                          "{} was made with another tokenizer ({}) than this model's ({}); try "
@@ -73,17 +74,20 @@ TokenTexts read_token_texts(const fs::path& file, const std::string& column,
         "a file of convoy data tokenize",
         file.string());
   }
-  TokenTexts out;
+  TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
   out.fingerprint = tokenizer->fingerprint();
   out.vocab_size = tokenizer->vocab_size();
+  std::vector<int32_t> ids;  // of a batch
   read_texts(
       file, column,
       [&](const TextBatch& batch) {
         out.num_malformed += batch.num_malformed;
+        ids.clear();
         for (int64_t i = 0; i < batch.size(); ++i) {
-          out.num_malformed += static_cast<int64_t>(tokenizer->encode(batch.text(i), out.ids));
-          out.ends.push_back(static_cast<int64_t>(out.ids.size()));
+          out.num_malformed += static_cast<int64_t>(tokenizer->encode(batch.text(i), ids));
+          out.ends.push_back(out.ids->size() + std::ssize(ids));
         }
+        out.ids->append(ids);
       },
       progress);
   return out;

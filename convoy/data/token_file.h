@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convoy/base/progress.h"
+#include "convoy/data/token_store.h"
 #include "convoy/text/tokenizer.h"
 
 namespace convoy::data {
@@ -18,7 +20,7 @@ inline constexpr const char* kIdsColumn = "input_ids";
 
 /// The ids of some texts, one after the other: 4 bytes a token.
 struct TokenTexts {
-  std::vector<int32_t> ids;
+  std::shared_ptr<TokenStore> ids = std::make_shared<TokenStore>();
   std::vector<int64_t> ends;  ///< of each text in `ids`
   std::string fingerprint;    ///< of the tokenizer
   int32_t vocab_size = 0;
@@ -28,10 +30,12 @@ struct TokenTexts {
 };
 
 /// Reads what `convoy data tokenize` wrote, or tokenizes `.txt`, `.jsonl` or a Parquet column of
-/// text with `tokenizer`. Throws FileError; UsageError when ids are of another tokenizer, or there
-/// is none for a text.
+/// text with `tokenizer`. Of the ids at most `memory_budget` bytes are kept in memory, else all in
+/// a file. Throws FileError; UsageError when ids are of another tokenizer, or there is none for a
+/// text.
 TokenTexts read_token_texts(const std::filesystem::path& file, const std::string& column,
                             const std::optional<text::Tokenizer>& tokenizer,
+                            int64_t memory_budget = TokenStore::kNoLimit,
                             const ProgressFn& progress = {});
 
 /// Where a block of ids begins, for each block; all are `block_size` long.

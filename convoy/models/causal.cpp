@@ -149,10 +149,16 @@ double training_flops(const CausalConfig& config, int64_t length) {
     }
   }
   const auto positions = static_cast<double>(length);
-  const auto layers = static_cast<double>(blocks.size() - 2);
+  const auto layers = static_cast<double>(config.num_layers());
   // Scores and mixture over the half of the pairs that causality leaves.
   const double pairs = layers * positions * static_cast<double>(config.attention_width());
   return 3 * 2 * positions * (weights + pairs);
+}
+
+double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions) {
+  const auto kept = 2 * config.num_layers() * config.key_width();  // keys and values of a position
+  return sizeof(float) * static_cast<double>(kept) * static_cast<double>(rows) *
+         static_cast<double>(positions);
 }
 
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what) {

@@ -20,8 +20,10 @@ struct WeightLayout {
 /// A family of causal language models: its config, by Hugging Face's names, and its blocks.
 ///
 /// The blocks read `input_ids` [B, T] int64 and, where given, `labels` [B, T] int64 (-100 is
-/// ignored; default: input_ids, but what key_mask hides), `key_mask` [B, T] bool (what is real)
-/// and `logits_to_keep` (int64 scalar). Position t predicts label t + 1.
+/// ignored; default: input_ids, but what key_mask hides), `key_mask` [B, T] bool (what is real),
+/// `positions` [B, T] int64 (default: from the start of the row) and `logits_to_keep` (int64
+/// scalar). Position t predicts label t + 1. With context.cache they see what comes after what it
+/// holds; key_mask [B, S] is of all.
 ///
 /// Training and evaluation give `loss` and `count`, evaluation `correct` too: targets that had the
 /// best score. Prediction gives `logits` [B, K, V] fp32 of the last logits_to_keep positions, of
@@ -30,11 +32,13 @@ class CausalConfig {
  public:
   virtual ~CausalConfig() = default;
 
-  virtual std::string family() const = 0;        ///< `model_type`
-  virtual std::string architecture() const = 0;  ///< Hugging Face's class
-  virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
-  virtual int64_t max_length() const = 0;        ///< positions the model was made for
-  virtual int64_t attention_width() const = 0;   ///< heads times their width
+  virtual std::string family() const = 0;          ///< `model_type`
+  virtual std::string architecture() const = 0;    ///< Hugging Face's class
+  virtual int64_t num_ids() const = 0;             ///< size of the vocabulary
+  virtual int64_t max_length() const = 0;          ///< positions the model was made for
+  virtual int64_t num_layers() const = 0;
+  virtual int64_t attention_width() const = 0;  ///< heads times their width
+  virtual int64_t key_width() const = 0;        ///< the same of heads of keys
   /// Every key that this family knows, bound to this object.
   virtual Fields fields() = 0;
   virtual nn::BlockList make_blocks() const = 0;
@@ -78,6 +82,9 @@ std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::st
 /// Multiplications and additions of the products that training needs for a row of `length`
 /// positions: forward, and twice as many backward.
 double training_flops(const CausalConfig& config, int64_t length);
+
+/// Bytes of a KvCache in fp32 for so many rows and positions.
+double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions);
 
 /// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what);

@@ -113,13 +113,17 @@ class Gpt2Input : public nn::Block {
     const auto& ids = in.at("input_ids");
     const int64_t V = table_->spec().shape[0];
     check_ids(ids, V, "input_ids");
-    if (ids.size(1) > max_length_) {
+    const auto at = in.find("positions");
+    if (at != in.end()) check_ids(at->second, max_length_, "positions");
+    if (at == in.end() && ids.size(1) > max_length_) {
       fail<UsageError>("models",
                        "rows of {} ids; expected at most n_positions = {}; try a shorter "
                        "block_size",
                        ids.size(1), max_length_);
     }
-    auto x = nn::add_positions(nn::embedding(ids, table_, false), positions_);
+    auto x = nn::embedding(ids, table_, false);
+    x = at != in.end() ? x + nn::embedding(at->second, positions_, false)
+                       : nn::add_positions(x, positions_);
     auto out = in;
     out["hidden"] = nn::dropout(x, rate_, context, 0);
     if (context.mode != nn::Mode::Predict) out["targets"] = causal_targets(in, V);

@@ -37,7 +37,9 @@ class Gpt2Config : public CausalConfig {
   std::string architecture() const override { return "GPT2LMHeadModel"; }
   int64_t num_ids() const override { return vocab_size; }
   int64_t max_length() const override { return n_positions; }
+  int64_t num_layers() const override { return n_layer; }
   int64_t attention_width() const override { return n_embd; }
+  int64_t key_width() const override { return n_embd; }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

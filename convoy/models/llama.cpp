@@ -35,7 +35,7 @@ class LlamaInput : public nn::Block {
     check_ids(ids, V, "input_ids");
     auto out = in;
     out["hidden"] = nn::embedding(ids, table_, false);
-    const auto tables = nn::rotary_tables(rotary_, ids.size(1), head_width_, ids.device());
+    const auto tables = rotary_tables(in);
     out["rotary_cos"] = tables.cos;
     out["rotary_sin"] = tables.sin;
     if (context.mode != nn::Mode::Predict) out["targets"] = causal_targets(in, V);
@@ -43,6 +43,17 @@ class LlamaInput : public nn::Block {
   }
 
  private:
+  nn::RotaryTables rotary_tables(const nn::Bundle& in) const {
+    const auto at = in.find("positions");
+    const auto& ids = in.at("input_ids");
+    if (at == in.end()) {
+      return nn::rotary_tables(rotary_, ids.size(1), head_width_, ids.device());
+    }
+    const auto length = at->second.max().item<int64_t>() + 1;
+    const auto tables = nn::rotary_tables(rotary_, at->second, length, head_width_);
+    return {tables.cos.unsqueeze(1), tables.sin.unsqueeze(1)};
+  }
+
   nn::RotaryOptions rotary_;
   int64_t head_width_;
   ParamPtr table_;

@@ -35,7 +35,9 @@ class LlamaConfig : public CausalConfig {
   std::string architecture() const override { return "LlamaForCausalLM"; }
   int64_t num_ids() const override { return vocab_size; }
   int64_t max_length() const override { return max_position_embeddings; }
+  int64_t num_layers() const override { return num_hidden_layers; }
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
+  int64_t key_width() const override { return num_key_heads() * head_width(); }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

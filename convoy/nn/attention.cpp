@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "convoy/nn/dropout.h"
+#include "convoy/nn/kv_cache.h"
 #include "convoy/nn/node.h"
 
 // Shapes: B rows, T positions, H heads, K key heads, G = H / K, E width of a head; a piece holds R
@@ -18,22 +19,26 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// [B, 1, 1 or T, T] bool: who is seen by whom; none where causality says it all.
-std::optional<at::Tensor> visible(const AttentionOptions& options) {
-  if (!options.key_mask.defined()) return std::nullopt;
-  auto seen = options.key_mask.unsqueeze(1).unsqueeze(1);
-  if (!options.causal) return seen;
-  const int64_t T = seen.size(3);
-  auto past = at::ones({T, T}, seen.options()).tril();
-  return seen.logical_and(past).logical_or(at::eye(T, seen.options()));
+/// [B or 1, 1, 1 or T, S] bool: which of S keys the last T positions see; none where all see all,
+/// or where causality of T = S positions says it.
+std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Tensor& q,
+                                  const at::Tensor& k) {
+  const int64_t T = q.size(2), S = k.size(2);
+  std::optional<at::Tensor> seen;
+  if (options.key_mask.defined()) seen = options.key_mask.unsqueeze(1).unsqueeze(1);
+  if (!options.causal || T == 1 || (!seen && T == S)) return seen;
+  const auto flags = k.options().dtype(at::kBool);
+  auto past = at::ones({T, S}, flags).tril(S - T);
+  if (!seen) return past.unsqueeze(0).unsqueeze(0);
+  return seen->logical_and(past).logical_or(at::eye(S, flags).narrow(0, S - T, T));
 }
 
 at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                  const AttentionOptions& options, double scale) {
-  const auto seen = visible(options);
+  const auto seen = visible(options, q, k);
+  const bool triangle = options.causal && !seen && q.size(2) > 1;
   auto attend = [&](const at::Tensor& queries) {
-    return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, options.causal && !seen,
-                                            scale);
+    return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale);
   };
   const int64_t K = k.size(1), G = q.size(1) / K;
   if (G == 1) return attend(q);
@@ -177,6 +182,10 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionOptions& options, const Context& context) {
   const double scale =
       options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  if (context.cache != nullptr) {
+    const auto all = context.cache->append(context.block, options.site, k, v);
+    return fused(q, all.keys, all.values, options, scale);
+  }
   if (options.dropout == 0 || context.mode != Mode::Train) return fused(q, k, v, options, scale);
   auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
   at::Tensor out;

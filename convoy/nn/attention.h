@@ -18,6 +18,8 @@ struct AttentionOptions {
 /// i x H/K onwards, and is not copied for them. Causal attention with a key mask lets every
 /// position see itself at least.
 ///
+/// With context.cache, q, k and v are of the last T of S positions, and the key mask is [B, S].
+///
 /// Torch's fused kernel; with dropout some query rows at a time, whose probabilities and masks
 /// backward makes again: nothing of size H x T x T is kept but what is small anyway.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -14,6 +14,8 @@ namespace convoy::nn {
 /// Named tensors that travel from block to block.
 using Bundle = std::map<std::string, at::Tensor>;
 
+class KvCache;
+
 enum class Mode { Train, Evaluate, Predict };
 
 /// What a block may know of the step besides its inputs. Random draws are pure functions of these.
@@ -26,6 +28,8 @@ struct Context {
   at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
   /// The first block's bundle where it was loaded: on the host, so reading it waits for no GPU.
   const Bundle* loaded = nullptr;
+  /// In prediction: what attention saw of the positions before those in the bundle.
+  KvCache* cache = nullptr;
 };
 
 /// A tensor with its global name, as in `model.safetensors`.

@@ -89,12 +89,18 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 
 }  // namespace
 
+RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& positions,
+                           int64_t length, int64_t width) {
+  auto host = positions.to(at::kCPU, at::kFloat).unsqueeze(-1);
+  auto angles = host * frequencies(options, length, width);
+  const double scale = options.type == "yarn" ? yarn_attention_factor(options) : 1;
+  const auto device = positions.device();
+  return {(angles.cos() * scale).to(device), (angles.sin() * scale).to(device)};
+}
+
 RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t width,
                            at::Device device) {
-  auto positions = at::arange(length, at::kFloat).unsqueeze(1);
-  auto angles = positions * frequencies(options, length, width);
-  const double scale = options.type == "yarn" ? yarn_attention_factor(options) : 1;
-  return {(angles.cos() * scale).to(device), (angles.sin() * scale).to(device)};
+  return rotary_tables(options, at::arange(length, device), length, width);
 }
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {

@@ -22,16 +22,21 @@ struct RotaryOptions {
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
 };
 
-/// Cosines and sines [T, E / 2] fp32 of the angles at positions 0..T-1.
+/// Cosines and sines [..., E / 2] fp32 of the angles at some positions.
 struct RotaryTables {
   at::Tensor cos, sin;
 };
 
-/// The formulas of Hugging Face's modeling_rope_utils, in its precision.
+/// The formulas of Hugging Face's modeling_rope_utils, in its precision, at `positions` [...] int64
+/// of a text of `length`.
+RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& positions,
+                           int64_t length, int64_t width);
+/// At 0..length-1.
 RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t width,
                            at::Device device);
 
-/// Turns x [B, H, T, E]: dimension i pairs with i + E / 2.
+/// Turns x [B, H, T, E]: dimension i pairs with i + E / 2. cos and sin are [T, E / 2], or
+/// [B, 1, T, E / 2] where rows stand at other positions.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
 
 }  // namespace convoy::nn

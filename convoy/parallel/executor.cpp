@@ -285,7 +285,7 @@ nn::Bundle Executor::run_block(const Pass& pass, int64_t block, int64_t m) const
   const auto micro_batch = static_cast<size_t>(m), b = static_cast<size_t>(block);
   const auto& batch = pass.micro_batches[micro_batch];
   nn::Context context{pass.mode,      pass.input.seed, pass.input.step, block,
-                      compute_dtype_, batch.samples,   loaded(batch)};
+                      compute_dtype_, batch.samples,   loaded(batch),   batch.cache.get()};
   return blocks_[b]->forward(pass.ins[micro_batch][b], context);
 }
 

@@ -15,6 +15,7 @@ struct MicroBatch {
   nn::Bundle inputs;
   at::Tensor samples;  ///< [rows] int64 on the host: index of each row in the step's global batch
   nn::Bundle loaded;  ///< the inputs before they went to another device; empty while they are there
+  std::shared_ptr<nn::KvCache> cache;  ///< for prediction: of the positions before
 
   bool empty() const { return !samples.defined() || samples.numel() == 0; }
 };

@@ -57,7 +57,8 @@ Clues clues_in(const std::vector<std::string>& arguments) {
   Clues clues;
   take(clues, typed_value(arguments, {"family", "model_type"}),
        typed_value(arguments, {"start", "model_name_or_path"}));
-  const bool trains = arguments.empty() || (arguments[0] != "eval" && arguments[0] != "predict");
+  const bool opens = !arguments.empty() && (arguments[0] == "eval" || arguments[0] == "predict" ||
+                                            arguments[0] == "generate");
   std::error_code error;
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
     const fs::path place = arguments[i];
@@ -69,7 +70,7 @@ Clues clues_in(const std::vector<std::string>& arguments) {
       };
       take(clues, value("model.family"), value("model.start"));
       take(clues, value("model.model_type"), value("model.model_name_or_path"));
-    } else if (!trains) {
+    } else if (opens) {
       take(clues, family_in(place), "");
     }
   }
@@ -87,7 +88,7 @@ Clues clues_in(const std::vector<std::string>& arguments) {
 }  // namespace
 
 void Task::predict(const Prediction&, const Run&, const train::TrainingArguments&) {
-  fail<UsageError>("tasks", "there is nothing to predict with a {}; try convoy eval", name());
+  fail<UsageError>("tasks", "there is nothing to predict with a {}; try convoy generate or convoy eval", name());
 }
 
 void add_data_commands(CLI::App& data, Work& work) {

@@ -63,6 +63,16 @@ TEST_F(LanguageCommand, RanksGiveWhatAccumulationGives) {
             read_file(folder_ / "two/model.safetensors"));
 }
 
+TEST_F(LanguageCommand, TokensInAFileGiveTheSameRun) {
+  const std::string base = std::string("train") + kGpt2 + kTiny + "--max_steps 8 ";
+  ASSERT_EQ(run(base + "--output_dir memory"), 0) << output_;
+  ASSERT_EQ(run(base + "--output_dir file --memory_budget_mb 0"), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "memory/model.safetensors"),
+            read_file(folder_ / "file/model.safetensors"));
+  ASSERT_EQ(shell("TMPDIR=nowhere $convoy " + base + "--memory_budget_mb 0"), 1);
+  expect("cannot keep tokens in nowhere");
+}
+
 TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 60 --output_dir out"), 0);
   const double before = last("out/eval_results.json", "eval_loss");
@@ -91,7 +101,7 @@ TEST_F(LanguageCommand, BenchmarksTellPeakAndFloorAndLayOutTheGuidesTable) {
   EXPECT_GT(step.at("peak_percent").get<double>(), 0);
   EXPECT_LT(step.at("peak_percent").get<double>(), 100);
   EXPECT_GT(step.at("floor_times").get<double>(), 1);
-  ASSERT_EQ(run("bench strategies run.toml --per-device --strategies single,ddp --output bench" +
+  ASSERT_EQ(run("bench strategies run.toml --per-device --strategies single,ddp --output bench " +
                 options + "--max_steps 4 --threads 1 --per_device_train_batch_size 4"),
             0)
       << output_;
@@ -133,6 +143,53 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
   EXPECT_FALSE(json("more/config.json").at("tie_word_embeddings").get<bool>());
   ASSERT_EQ(run("train --model_name_or_path out --family llama --data.train text.txt"), 1);
   expect("out/config.json describes a model of type \"gpt2\"; expected llama");
+}
+
+TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 100 --output_dir out"), 0);
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 3 --json > one.json"), 0);
+  expect("3 tokens in ");
+  expect("tokens/s, cache ");
+  const auto one = json("one.json");
+  EXPECT_EQ(one.at("tokens"), 3);
+  EXPECT_EQ(one.at("ended"), "length");
+  const auto added = one.at("text").get<std::string>();
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 3"), 0);
+  expect("w1 w4" + added + "\n");
+  const auto stop = added.substr(added.find_last_of(' ') + 1);
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 9 --stop " + stop +
+                " --json > stop.json"),
+            0);
+  EXPECT_EQ(json("stop.json").at("ended"), "stop");
+  EXPECT_EQ(json("stop.json").at("text").get<std::string>().find(stop), std::string::npos);
+
+  write_file(folder_ / "prompts.txt", "w1\nw2 w5\nw3 w6 w9 w12\nw0 w3 w6\nw19 w2\n");
+  const std::string drawn =
+      "generate out --file prompts.txt --max-new-tokens 6 --temperature 2 --top-k 9 --seed 7 ";
+  ASSERT_EQ(run(drawn + "> a.txt"), 0);
+  ASSERT_EQ(run(drawn + "--batch-size 2 --nproc 2 > b.txt"), 0);
+  ASSERT_EQ(run(drawn + "--no-cache > c.txt"), 0);
+  ASSERT_EQ(run(drawn + "--seed 8 > d.txt"), 0);
+  const auto texts = read_file(folder_ / "a.txt");
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
+  EXPECT_EQ(read_file(folder_ / "b.txt"), texts);
+  EXPECT_EQ(read_file(folder_ / "c.txt"), texts);
+  EXPECT_NE(read_file(folder_ / "d.txt"), texts);
+
+  EXPECT_EQ(run("generate out"), 2);
+  expect("there is nothing to go on from");
+  EXPECT_EQ(run("generate out --prompt zebra"), 2);
+  expect("prompt 1 has only tokens that the tokenizer does not know: 'zebra'");
+  EXPECT_EQ(run("generate out --prompt w1 --temperature 0"), 2);
+  expect("--temperature = 0; expected more than 0");
+  EXPECT_EQ(shell("$convoy generate out --prompt \"$(yes w1 | head -40 | tr '\\n' ' ')\""), 2);
+  expect("prompt 1 has 42 tokens, the model's context 32 positions");
+  EXPECT_EQ(run("generate out --prompt w1 --max-new-tokens 90000000 > /dev/null"), 0)
+      << "the context is the end";
+  EXPECT_EQ(run("generate nowhere --prompt w1"), 2);
+  expect("nowhere holds no trained model");
+  EXPECT_EQ(shell("rm out/vocab.txt && $convoy generate out --prompt w1 --data.tokenizer=''"), 2);
+  expect("out holds no tokenizer");
 }
 
 TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {

@@ -1,6 +1,9 @@
 #include "convoy/data/token_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -8,6 +11,8 @@
 
 namespace convoy::data {
 namespace {
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 namespace fs = std::filesystem;
 
 class TokenFile : public ::testing::Test {
@@ -31,8 +36,13 @@ TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
   options.output = folder_ / "ids.parquet";
   prepare::tokenize(options);
   const auto ids = read_token_texts(folder_ / "ids.parquet", "text", std::nullopt);
-  EXPECT_EQ(direct.ids, (std::vector<int32_t>{2, 5, 6, 3, 2, 3, 2, 7, 8, 5, 3, 2, 6, 3}));
-  EXPECT_EQ(ids.ids, direct.ids);
+  EXPECT_THAT(direct.ids->ids(), ElementsAre(2, 5, 6, 3, 2, 3, 2, 7, 8, 5, 3, 2, 6, 3));
+  EXPECT_THAT(ids.ids->ids(), ElementsAreArray(direct.ids->ids()));
+  EXPECT_FALSE(ids.ids->in_file());
+  const auto spilled = read_token_texts(folder_ / "ids.parquet", "text", std::nullopt, 20);
+  EXPECT_TRUE(spilled.ids->in_file());
+  EXPECT_THAT(spilled.ids->ids(), ElementsAreArray(direct.ids->ids()));
+  EXPECT_EQ(spilled.ends, direct.ends);
   EXPECT_EQ(ids.ends, (std::vector<int64_t>{4, 6, 11, 14}));
   EXPECT_EQ(ids.ends, direct.ends);
   EXPECT_EQ(ids.fingerprint, direct.fingerprint);
@@ -51,9 +61,24 @@ TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {
   EXPECT_THROW(read_token_texts(folder_ / "text.txt", "text", std::nullopt), UsageError);
 }
 
+TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {
+  std::vector<int32_t> all(100000);
+  std::iota(all.begin(), all.end(), -50000);
+  for (const int64_t budget : {int64_t{0}, int64_t{150000}, TokenStore::kNoLimit}) {
+    TokenStore store(budget);
+    EXPECT_TRUE(store.ids().empty());
+    for (size_t at = 0; at < all.size(); at += 700) {
+      store.append(std::span(all).subspan(at, std::min<size_t>(700, all.size() - at)));
+    }
+    EXPECT_EQ(store.in_file(), budget != TokenStore::kNoLimit) << budget;
+    EXPECT_EQ(store.size(), std::ssize(all));
+    const auto ids = store.ids();
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), all.begin(), all.end())) << budget;
+  }
+}
+
 TEST(CutBlocks, JoinsSoManyTextsAndDropsTheRest) {
   TokenTexts texts;
-  texts.ids.resize(23);
   texts.ends = {3, 7, 8, 15, 23};
   using Blocks = std::vector<int64_t>;
   EXPECT_EQ(cut_blocks(texts, 0, 5, 0, 5), (Blocks{0, 5, 10, 15}));

@@ -130,16 +130,17 @@ TEST(Load, RefusesByName) {
   EXPECT_THAT(with("/model/type", "WordLevel"),
               HasSubstr("tokenizer.json: model.type is \"WordLevel\"; expected BPE, WordPiece or "
                         "Unigram"));
-  const auto unigram = [&](const Json& vocabulary, const Json& unk_id) {
+  const auto unigram = [&](const char* vocabulary, const Json& unk_id) {
     Json json = tiny();
-    json["model"] = {{"type", "Unigram"}, {"vocab", vocabulary}, {"unk_id", unk_id}};
+    json["model"] = {{"type", "Unigram"}, {"vocab", Json::parse(vocabulary)}, {"unk_id", unk_id}};
     return message_of(json);
   };
-  EXPECT_THAT(unigram({{"a", -1}, {"a", -2}}, 0), HasSubstr("model.vocab[1] is [\"a\",-2]"));
-  EXPECT_THAT(unigram({{"a", "b"}}, 0), HasSubstr("a token that is not there yet, and its score"));
-  EXPECT_THAT(unigram({{"a", -1}}, 1), HasSubstr("model.unk_id is 1"));
-  EXPECT_THAT(unigram({{"a", -1}}, nullptr), HasSubstr("model.unk_id is null"));
-  EXPECT_THAT(unigram(Json::array(), 0), HasSubstr("model.unk_id is 0"));
+  EXPECT_THAT(unigram(R"([["a", -1], ["a", -2]])", 0),
+              HasSubstr("model.vocab[1] is [\"a\",-2]; expected a token that is not there yet"));
+  EXPECT_THAT(unigram(R"([["a", "b"]])", 0), HasSubstr("model.vocab[0] is [\"a\",\"b\"]"));
+  EXPECT_THAT(unigram(R"([["a", -1]])", 1), HasSubstr("model.unk_id is 1"));
+  EXPECT_THAT(unigram(R"([["a", -1]])", nullptr), HasSubstr("model.unk_id is null"));
+  EXPECT_THAT(unigram("[]", 0), HasSubstr("model.unk_id is 0"));
   EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}),
               HasSubstr("precompiled_charsmap is damaged"));
   EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}),

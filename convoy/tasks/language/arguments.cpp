@@ -26,6 +26,9 @@ void LanguageData::declare(OptionTable& t) {
   t.add(s, "validation_split_percentage", validation_split_percentage,
         "part of the training texts held out for evaluation where data.valid is not given")
       .within(0, 90);
+  t.add(s, "memory_budget_mb", memory_budget_mb,
+        "tokens that take more, 4 bytes each, lie in a file in $TMPDIR")
+      .within(0, int64_t{1} << 40);
   t.add(s, "random_tokens", random_tokens,
         "so many random tokens instead of a file, for benchmarks")
       .at_least(0);

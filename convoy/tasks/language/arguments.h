@@ -16,6 +16,7 @@ struct LanguageData {
   int64_t block_size = 0;
   double validation_split_percentage = 5;
   int64_t random_tokens = 0;
+  int64_t memory_budget_mb = 256;
 
   void declare(OptionTable& table);
 };

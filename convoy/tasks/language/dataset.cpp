@@ -6,30 +6,32 @@
 
 namespace convoy::tasks {
 
-std::shared_ptr<train::Dataset> make_block_dataset(std::shared_ptr<const data::TokenTexts> texts,
+std::shared_ptr<train::Dataset> make_block_dataset(std::shared_ptr<data::TokenStore> ids,
                                                    std::vector<int64_t> blocks,
                                                    int64_t block_size) {
   const auto num_rows = static_cast<int64_t>(blocks.size());
-  return train::make_map_dataset(num_rows, [texts = std::move(texts), blocks = std::move(blocks),
+  const auto all = ids->ids();
+  return train::make_map_dataset(num_rows, [all, held = std::move(ids), blocks = std::move(blocks),
                                             block_size](const std::vector<int64_t>& rows) {
-    auto ids = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
-    auto* out = ids.data_ptr<int64_t>();
+    auto batch = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
+    auto* out = batch.data_ptr<int64_t>();
     for (const int64_t row : rows) {
-      const auto* from = texts->ids.data() + blocks[static_cast<size_t>(row)];
-      out = std::copy_n(from, block_size, out);
+      out = std::copy_n(all.data() + blocks[static_cast<size_t>(row)], block_size, out);
     }
-    return nn::Bundle{{"input_ids", ids}};
+    return nn::Bundle{{"input_ids", batch}};
   });
 }
 
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed) {
   data::TokenTexts out;
   out.vocab_size = static_cast<int32_t>(vocab_size);
-  out.ids.reserve(static_cast<size_t>(count));
+  std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     const auto draw = mix64(hash_combine(seed, static_cast<uint64_t>(i)));
-    out.ids.push_back(static_cast<int32_t>(draw % static_cast<uint64_t>(vocab_size)));
+    ids.push_back(static_cast<int32_t>(draw % static_cast<uint64_t>(vocab_size)));
   }
+  out.ids->append(ids);
   out.ends.push_back(count);
   return out;
 }

@@ -105,14 +105,38 @@ std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
   return std::nullopt;
 }
 
+const text::Tokenizer& LanguageTask::tokenizer() {
+  if (!tokenizer_) tokenizer_ = find_tokenizer();
+  if (!tokenizer_) {
+    fail<UsageError>("tasks", "{} holds no tokenizer; try --data.tokenizer FOLDER",
+                     opened_.string());
+  }
+  return *tokenizer_;
+}
+
+std::vector<int32_t> LanguageTask::end_ids() const {
+  auto ends = config_->to_json().value("eos_token_id", Json());
+  const auto file = opened_ / "generation_config.json";
+  if (fs::exists(file)) {
+    const auto json = parse_json(read_file(file), file.string());
+    if (json.is_object()) ends = json.value("eos_token_id", ends);
+  }
+  std::vector<int32_t> ids;
+  if (!ends.is_array()) ends = Json::array({ends});
+  for (const auto& id : ends) {
+    if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
 int64_t LanguageTask::block_size() const {
   return data_.block_size > 0 ? data_.block_size : std::min(kMostPositions, config_->max_length());
 }
 
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
-  auto texts =
-      std::make_shared<data::TokenTexts>(data::read_token_texts(file, data_.column, tokenizer_));
-  for (const int32_t id : texts->ids) {
+  auto texts = std::make_shared<data::TokenTexts>(
+      data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
+  for (const int32_t id : texts->ids->ids()) {
     if (id >= 0 && id < config_->num_ids()) continue;
     fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
                      config_->num_ids());
@@ -131,7 +155,7 @@ std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data:
                      "smaller --block_size, or --grouping stream",
                      file, end_text - first_text, first_text, block_size());
   }
-  return make_block_dataset(std::move(texts), std::move(cut), block_size());
+  return make_block_dataset(texts->ids, std::move(cut), block_size());
 }
 
 int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
@@ -166,8 +190,9 @@ void LanguageTask::start_from(const fs::path& folder, Run& run) const {
           fmt::format("warning: {} holds no {}: its values are drawn", folder.string(), name));
     }
     if (report.skipped.empty()) return;
-    notes->push_back(fmt::format("{}: passed over {} tensors that are no weights, such as {}",
-                                 folder.string(), report.skipped.size(), report.skipped[0]));
+    notes->push_back(
+        fmt::format("{}: passed over {} tensors that the model does not use, such as {}",
+                    folder.string(), report.skipped.size(), report.skipped[0]));
   };
 }
 
@@ -178,8 +203,8 @@ Run LanguageTask::prepare() {
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
-    out.train_data =
-        make_block_dataset(texts, data::cut_blocks(*texts, 0, 1, 0, block_size()), block_size());
+    out.train_data = make_block_dataset(texts->ids, data::cut_blocks(*texts, 0, 1, 0, block_size()),
+                                        block_size());
     return out;
   }
   if (data_.train.empty()) {

@@ -25,6 +25,12 @@ class LanguageTask : public Task {
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
 
+  const models::CausalConfig& config() const { return *config_; }
+  /// Throws UsageError where none is found.
+  const text::Tokenizer& tokenizer();
+  /// Tokens that end a text, by generation_config.json of an opened folder or by its config.json.
+  std::vector<int32_t> end_ids() const;
+
  private:
   void read_config(const std::filesystem::path& folder);
   Run make_run();

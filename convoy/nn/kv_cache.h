@@ -1,0 +1,36 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+// Shapes: B rows, K key heads, T positions under way, S positions so far, E width of a head.
+namespace convoy::nn {
+
+/// Keys and values of the positions that a model has seen, so that those to come need not compute
+/// them again.
+class KvCache {
+ public:
+  /// Of at most `capacity` positions; memory is taken when a block comes for the first time.
+  explicit KvCache(int64_t capacity) : capacity_(capacity) {}
+
+  struct Seen {
+    at::Tensor keys, values;  ///< [B, K, S, E]
+  };
+  /// Keeps k and v [B, K, T, E] of attention `site` of block `block` behind what it has.
+  Seen append(int64_t block, int64_t site, const at::Tensor& k, const at::Tensor& v);
+
+  /// All blocks have seen `positions` more.
+  void advance(int64_t positions) { length_ += positions; }
+
+  int64_t length() const { return length_; }
+  int64_t bytes() const;
+
+ private:
+  int64_t capacity_, length_ = 0;
+  std::map<std::pair<int64_t, int64_t>, Seen> kept_;  // whole, of all positions
+};
+
+}  // namespace convoy::nn

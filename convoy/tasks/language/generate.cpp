@@ -1,0 +1,273 @@
+#include "convoy/tasks/language/generate.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/environment.h"
+#include "convoy/nn/kv_cache.h"
+#include "convoy/report/memory.h"
+#include "convoy/tasks/language/next_token.h"
+
+// Shapes: B texts of a batch, T positions under way, S positions so far.
+namespace convoy::tasks {
+
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
+
+void check_prompts(const Prompts& prompts, const models::CausalConfig& config) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto& ids = prompts[i];
+    if (ids.empty()) {
+      fail<UsageError>("tasks",
+                       "prompt {} is empty, and the model needs a token to go on from; try the "
+                       "text or token that its texts begin with",
+                       i + 1);
+    }
+    if (std::ssize(ids) >= config.max_length()) {
+      fail<UsageError>("tasks",
+                       "prompt {} has {} tokens, the model's context {} positions; expected at "
+                       "least one less",
+                       i + 1, ids.size(), config.max_length());
+    }
+    for (const int32_t id : ids) {
+      if (id >= 0 && id < config.num_ids()) continue;
+      fail<UsageError>("tasks",
+                       "prompt {} holds the token {}, but the model's vocab_size is {}; try the "
+                       "model's own tokenizer",
+                       i + 1, id, config.num_ids());
+    }
+  }
+}
+
+/// Positions that texts with prompts of these lengths can come to when they begin and end together.
+int64_t most_positions(int64_t shortest, int64_t longest, const models::CausalConfig& config,
+                       const GenerateOptions& options) {
+  return longest + std::min(options.max_new_tokens, config.max_length() - shortest);
+}
+
+/// Before anything is taken.
+void check_cache(const Prompts& prompts, const models::CausalConfig& config,
+                 const GenerateOptions& options, int local_ranks) {
+  if (!options.use_cache || prompts.empty()) return;
+  const auto [shortest, longest] =
+      std::minmax_element(prompts.begin(), prompts.end(),
+                          [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const int64_t positions =
+      most_positions(std::ssize(*shortest), std::ssize(*longest), config, options);
+  const int64_t rows = std::min(options.batch_size, std::ssize(prompts));
+  const int ranks = std::max(local_ranks, launch::detect_environment().local_world_size);
+  const double bytes = models::cache_bytes(config, rows, positions);
+  const auto limit = report::memory_limit();
+  if (limit.bytes == 0 || bytes * ranks <= static_cast<double>(limit.bytes)) return;
+  fail<UsageError>("tasks",
+                   "the cache of keys and values of {} texts of {} positions takes {}{}, but {}; "
+                   "try a smaller batch_size, fewer max_new_tokens, or no cache",
+                   rows, positions, human_bytes(bytes),
+                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text);
+}
+
+/// A text under way.
+struct Text {
+  int64_t prompt = 0;
+  std::vector<int32_t> ids;  ///< with the prompt, and padding once it is over
+  int64_t prompt_length = 0;
+  int64_t length = 0;  ///< without padding
+  bool over = false;
+  Ended ended = Ended::AtLength;
+
+  std::span<const int32_t> new_ids() const {
+    return {ids.data() + prompt_length, static_cast<size_t>(length - prompt_length)};
+  }
+};
+
+/// The texts that a device works on at once. They end at the same place: shorter ones are padded on
+/// the left, and their positions count from their own start.
+class Batch {
+ public:
+  Batch(std::vector<Text> texts, const models::CausalConfig& config, const GenerateOptions& options)
+      : texts_(std::move(texts)), config_(config), options_(options) {
+    int64_t shortest = config.max_length();
+    for (const auto& text : texts_) {
+      shortest = std::min(shortest, text.length);
+      length_ = std::max(length_, text.length);
+    }
+    padded_ = shortest < length_;
+    if (!options.use_cache || texts_.empty()) return;
+    cache_ = std::make_shared<nn::KvCache>(most_positions(shortest, length_, config, options));
+  }
+
+  bool active() const {
+    return std::any_of(texts_.begin(), texts_.end(), [](const auto& text) { return !text.over; });
+  }
+  const std::vector<Text>& texts() const { return texts_; }
+  int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
+
+  /// What the model shall see next; no rows once all texts are over.
+  parallel::MicroBatch next() const {
+    parallel::MicroBatch batch;
+    if (!active()) return batch;
+    const auto B = std::ssize(texts_);
+    const int64_t seen = cache_ ? cache_->length() : 0, T = length_ - seen;
+    auto ids = at::zeros({B, T}, at::kLong), positions = at::zeros({B, T}, at::kLong);
+    auto mask = at::ones({B, length_}, at::kBool);
+    for (int64_t row = 0; row < B; ++row) {
+      const auto& text = texts_[static_cast<size_t>(row)];
+      const int64_t pad = length_ - std::ssize(text.ids);
+      mask[row].narrow(0, 0, pad).fill_(false);
+      for (int64_t t = std::max<int64_t>(0, pad - seen); t < T; ++t) {
+        ids.data_ptr<int64_t>()[row * T + t] = text.ids[static_cast<size_t>(seen + t - pad)];
+        // Padding behind a text that is over may stand beyond the context.
+        positions.data_ptr<int64_t>()[row * T + t] =
+            std::min(seen + t - pad, config_.max_length() - 1);
+      }
+    }
+    batch.inputs = {{"input_ids", ids},
+                    {"positions", positions},
+                    {"logits_to_keep", at::scalar_tensor(1, at::kLong)}};
+    if (padded_) batch.inputs["key_mask"] = mask;
+    batch.samples = at::arange(B, at::kLong);
+    batch.cache = cache_;
+    return batch;
+  }
+
+  /// Takes each text's next token by `logits` [B, 1, V] of what next() gave.
+  void take(const at::Tensor& logits) {
+    if (cache_) cache_->advance(length_ - cache_->length());
+    const auto best = logits.argmax(-1).to(at::kCPU).contiguous();
+    for (size_t row = 0; row < texts_.size(); ++row) {
+      auto& text = texts_[row];
+      const auto scores = logits[static_cast<int64_t>(row)][0];
+      check_finite(text, scores);
+      auto id = static_cast<int32_t>(best.data_ptr<int64_t>()[row]);
+      if (options_.sample && !text.over) id = draw_token(scores, options_, uniform(text));
+      add(text, id);
+    }
+    ++length_;
+  }
+
+ private:
+  double uniform(const Text& text) const {
+    const auto key = hash_combine(mix64(options_.seed), static_cast<uint64_t>(text.prompt));
+    return uniform01(key, text.new_ids().size());
+  }
+
+  static void check_finite(const Text& text, const at::Tensor& scores) {
+    if (text.over || scores.isfinite().all().item<bool>()) return;
+    fail<NumericError>("tasks",
+                       "the scores after prompt {} and {} tokens are not finite; try another "
+                       "checkpoint, or fp32",
+                       text.prompt + 1, text.new_ids().size());
+  }
+
+  /// A text that is over goes on as padding, until all are.
+  void add(Text& text, int32_t id) const {
+    const auto& ends = options_.end_ids;
+    const auto end = [&](Ended how) {
+      text.over = true;
+      text.ended = how;
+    };
+    if (!text.over && std::find(ends.begin(), ends.end(), id) != ends.end()) end(Ended::AtEndToken);
+    text.ids.push_back(text.over ? 0 : id);
+    if (text.over) return;
+    ++text.length;
+    if (options_.is_over && options_.is_over(text.new_ids())) {
+      end(Ended::AtStop);
+    } else if (text.length - text.prompt_length >= options_.max_new_tokens) {
+      end(Ended::AtLength);
+    } else if (text.length >= config_.max_length()) {
+      end(Ended::AtContext);
+    }
+  }
+
+  std::vector<Text> texts_;
+  const models::CausalConfig& config_;
+  const GenerateOptions& options_;
+  int64_t length_ = 0;  // of all texts, with padding
+  bool padded_ = false;
+  std::shared_ptr<nn::KvCache> cache_;
+};
+
+/// What the ranks tell of a text: its number, how it ended, how many ids, and these.
+enum Column { kPrompt, kEnded, kCount, kIds };
+
+/// Hands over the texts of all ranks on rank 0, by number.
+void gather(const std::vector<Batch>& batches, const comm::Group& group,
+            const GenerateOptions& options, GenerateReport& report,
+            const std::function<void(const Generated&)>& use) {
+  const int64_t rows = std::ssize(batches) * options.batch_size;
+  auto mine = at::full({rows, kIds + options.max_new_tokens}, -1, at::kLong);
+  auto* row = mine.data_ptr<int64_t>();
+  for (const auto& batch : batches) {
+    for (const auto& text : batch.texts()) {
+      const auto ids = text.new_ids();
+      row[kPrompt] = text.prompt;
+      row[kEnded] = static_cast<int64_t>(text.ended);
+      row[kCount] = std::ssize(ids);
+      std::copy(ids.begin(), ids.end(), row + kIds);
+      row += mine.size(1);
+    }
+  }
+  const auto all = group.all_gather(mine, "gather texts").flatten(0, 1);
+  const auto order = all.select(1, kPrompt).argsort().contiguous();
+  for (int64_t i = 0; i < order.size(0); ++i) {
+    const auto* from =
+        all.const_data_ptr<int64_t>() + order.const_data_ptr<int64_t>()[i] * all.size(1);
+    if (from[kPrompt] < 0) continue;
+    report.num_tokens += from[kCount];
+    if (group.rank() != 0) continue;
+    use({from[kPrompt],
+         {from + kIds, from + kIds + from[kCount]},
+         static_cast<Ended>(from[kEnded])});
+  }
+}
+
+}  // namespace
+
+GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig& config,
+                        const Prompts& prompts, const GenerateOptions& asked,
+                        const std::function<void(const Generated&)>& use) {
+  auto options = asked;
+  options.max_new_tokens = std::min(asked.max_new_tokens, config.max_length());
+  const int local = strategy.num_local_ranks();
+  check_prompts(prompts, config);
+  check_cache(prompts, config, options, local);
+  const auto& group = strategy.processes();
+  const int64_t B = options.batch_size, num_prompts = std::ssize(prompts);
+  GenerateReport report;
+  for (int64_t first = 0; first < num_prompts; first += B * strategy.num_ranks()) {
+    std::vector<Batch> batches;
+    for (int r = 0; r < local; ++r) {
+      const int64_t begin = std::min(num_prompts, first + (strategy.first_rank() + r) * B);
+      std::vector<Text> texts;
+      for (int64_t i = begin; i < std::min(num_prompts, begin + B); ++i) {
+        const auto& ids = prompts[static_cast<size_t>(i)];
+        texts.push_back({i, ids, std::ssize(ids), std::ssize(ids)});
+      }
+      batches.emplace_back(std::move(texts), config, options);
+      ++report.num_batches;
+    }
+    // All ranks compute until the last has ended: they may need each other's weights.
+    for (bool active = true; active;) {
+      std::vector<parallel::MicroBatch> next;
+      for (const auto& batch : batches) next.push_back(batch.next());
+      const auto out = strategy.forward(next, nn::Mode::Predict);
+      auto more = at::zeros({1}, at::kLong);
+      for (size_t r = 0; r < batches.size(); ++r) {
+        if (!out[r].empty()) batches[r].take(out[r].at("logits"));
+        if (batches[r].active()) more.fill_(1);
+        report.cache_bytes = std::max(report.cache_bytes, batches[r].cache_bytes());
+      }
+      group.all_reduce(more, comm::ReduceOp::Max, "texts under way");
+      active = more.item<int64_t>() != 0;
+    }
+    gather(batches, group, options, report, use);
+  }
+  return report;
+}
+
+}  // namespace convoy::tasks

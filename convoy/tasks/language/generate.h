@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/models/causal.h"
+#include "convoy/parallel/strategy.h"
+
+namespace convoy::tasks {
+
+struct GenerateOptions {
+  int64_t max_new_tokens = 50;
+  bool sample = false;     ///< draw the next token by its probability; else take the best
+  double temperature = 1;  ///< of the draw: divides the scores
+  int64_t top_k = 0;       ///< draw among so many best; 0 = all
+  double top_p = 1;        ///< and among the least number of best that have this probability
+  uint64_t seed = 42;
+  int64_t batch_size = 8;  ///< texts at once on a device
+  bool use_cache = true;
+  std::vector<int32_t> end_ids;  ///< tokens that end a text; they are not part of it
+  /// Whether a text is over by its new ids; empty = never.
+  std::function<bool(std::span<const int32_t> new_ids)> is_over;
+};
+
+enum class Ended { AtLength, AtEndToken, AtStop, AtContext };
+
+struct Generated {
+  int64_t prompt = 0;        ///< its number
+  std::vector<int32_t> ids;  ///< new ones
+  Ended ended = Ended::AtLength;
+};
+
+struct GenerateReport {
+  int64_t num_tokens = 0;  ///< new ones, over all ranks
+  int64_t num_batches = 0;
+  int64_t cache_bytes = 0;  ///< most that the caches of a device held
+};
+
+/// Goes on from `prompts`, each of at least one id, on all ranks of `strategy`; hands over what it
+/// made on rank 0, by number. What is drawn depends on seed, prompt and position alone: neither the
+/// batch, nor the number of ranks, nor the cache change more than rounding.
+///
+/// Throws UsageError, naming the prompt, for one that is empty, leaves no room in the model's
+/// context, or has ids that the model lacks; and for a cache that does not fit into the memory.
+GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig& config,
+                        const std::vector<std::vector<int32_t>>& prompts,
+                        const GenerateOptions& options,
+                        const std::function<void(const Generated&)>& use);
+
+}  // namespace convoy::tasks

@@ -1,0 +1,191 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/nn/kv_cache.h"
+#include "convoy/tasks/language/generate.h"
+#include "convoy/tasks/language/next_token.h"
+#include "tests/parity/fixture.h"
+
+// generate.json holds what Hugging Face's models go on with; make_generate_fixtures.py wrote it.
+namespace convoy::tasks {
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
+
+Json expectations() {
+  const auto path = std::string(CONVOY_SOURCE_DIR) + "/tests/parity/generate.json";
+  return parse_json(read_file(path), path);
+}
+
+struct Model {
+  std::unique_ptr<models::CausalConfig> config;
+  std::unique_ptr<parallel::Strategy> strategy;
+};
+
+/// With the weights of causal_*.safetensors, their matrices scaled.
+Model make_model(const std::string& family, const std::string& variant, double scale) {
+  const auto file = fixture("causal_" + family);
+  const auto configs = parse_json(file.metadata().at("configs"), "fixture");
+  Model model{models::read_causal_config(configs.at(variant), variant), nullptr};
+  parallel::ReplicaOptions options;
+  options.trains = false;
+  options.fill = [&](parallel::Replica& replica) {
+    for (const auto& slot : replica.arena().all_slots()) {
+      const auto& name = slot.param->spec().name;
+      auto weight = tensor(file, "weight." + name);
+      replica.arena().value_of(name).copy_(weight.dim() == 2 ? weight * scale : weight);
+    }
+  };
+  model.strategy = parallel::make_process_strategy([&] { return model.config->make_blocks(); },
+                                                   comm::Group(), options);
+  return model;
+}
+
+Prompts texts_of(const Model& model, const Prompts& prompts, const GenerateOptions& options) {
+  Prompts texts;
+  generate(*model.strategy, *model.config, prompts, options, [&](const Generated& text) {
+    EXPECT_EQ(text.prompt, std::ssize(texts));
+    texts.push_back(text.ids);
+  });
+  return texts;
+}
+
+class Generate : public testing::TestWithParam<const char*> {
+ protected:
+  Json expected_ = expectations();
+  Prompts prompts_ = expected_["prompts"].get<Prompts>();
+  double scale_ = expected_["scale"];
+};
+
+TEST_P(Generate, GoesOnAsHuggingFaceInAnyBatchWithAndWithoutACache) {
+  for (const auto& [variant, theirs] : expected_["greedy"][GetParam()].items()) {
+    const auto model = make_model(GetParam(), variant, scale_);
+    for (const int64_t batch_size : {1, 2, 5}) {
+      for (const bool use_cache : {true, false}) {
+        GenerateOptions options;
+        options.max_new_tokens = expected_["new"];
+        options.batch_size = batch_size;
+        options.use_cache = use_cache;
+        EXPECT_EQ(Json(texts_of(model, prompts_, options)), theirs)
+            << variant << ", batches of " << batch_size << ", cache " << use_cache;
+      }
+    }
+  }
+}
+
+TEST_P(Generate, DrawsTheSameInAnyBatch) {
+  const auto model = make_model(GetParam(), "", scale_);
+  GenerateOptions options;
+  options.sample = true;
+  options.max_new_tokens = 6;
+  options.batch_size = 1;
+  const auto one_by_one = texts_of(model, prompts_, options);
+  options.batch_size = 3;
+  EXPECT_EQ(texts_of(model, prompts_, options), one_by_one);
+  options.seed = 43;
+  EXPECT_NE(texts_of(model, prompts_, options), one_by_one);
+}
+
+TEST_P(Generate, EndsWhereItIsAsked) {
+  const auto model = make_model(GetParam(), "", scale_);
+  const auto full = expected_["greedy"][GetParam()][""].get<Prompts>();
+  const int32_t end = full[0][3], stop = full[1][4];
+  GenerateOptions options;
+  options.max_new_tokens = 100;
+  options.end_ids = {end};
+  options.is_over = [&](std::span<const int32_t> ids) { return ids.back() == stop; };
+  std::set<Ended> seen;
+  generate(*model.strategy, *model.config, prompts_, options, [&](const Generated& text) {
+    const auto number = static_cast<size_t>(text.prompt);
+    std::vector<int32_t> expected;
+    auto ended = Ended::AtContext;
+    for (const int32_t id : full[number]) {
+      if (id == end) ended = Ended::AtEndToken;
+      if (ended == Ended::AtEndToken) break;
+      expected.push_back(id);
+      if (id == stop) ended = Ended::AtStop;
+      if (ended == Ended::AtStop) break;
+    }
+    seen.insert(text.ended);
+    if (ended != Ended::AtContext) {
+      EXPECT_EQ(text.ended, ended);
+      EXPECT_EQ(text.ids, expected);
+    } else if (text.ended == Ended::AtContext) {
+      EXPECT_EQ(std::ssize(prompts_[number]) + std::ssize(text.ids), model.config->max_length());
+    }
+  });
+  EXPECT_GE(seen.size(), 2u);
+}
+
+TEST_P(Generate, ACacheInPartsGivesTheLogitsOfTheWhole) {
+  const auto model = make_model(GetParam(), "", scale_);
+  const auto ids = tensor(fixture(std::string("causal_") + GetParam()), "ids")[0];
+  const int64_t B = ids.size(0), T = ids.size(1);
+  const auto all = at::scalar_tensor(0, at::kLong);
+  const auto run = [&](const at::Tensor& part, int64_t begin, std::shared_ptr<nn::KvCache> cache) {
+    parallel::MicroBatch batch{{{"input_ids", part}, {"logits_to_keep", all}},
+                               at::arange(B, at::kLong)};
+    batch.inputs["positions"] =
+        at::arange(begin, begin + part.size(1), at::kLong).expand({B, -1}).contiguous();
+    batch.cache = std::move(cache);
+    return model.strategy->forward({batch}, nn::Mode::Predict)[0].at("logits");
+  };
+  const auto whole = run(ids, 0, nullptr);
+  const auto cache = std::make_shared<nn::KvCache>(T);
+  std::vector<at::Tensor> parts;
+  for (const auto& [begin, end] : {std::pair{0, 3}, {3, 7}, {7, 8}}) {
+    parts.push_back(run(ids.narrow(1, begin, end - begin).contiguous(), begin, cache));
+    cache->advance(end - begin);
+  }
+  const auto off = (at::cat(parts, 1) - whole).abs().max() / whole.abs().max();
+  EXPECT_LE(off.item<double>(), 1e-6);
+  EXPECT_EQ(static_cast<double>(cache->bytes()), models::cache_bytes(*model.config, B, T));
+}
+
+TEST_P(Generate, RefusesWhatCannotBe) {
+  const auto model = make_model(GetParam(), "", scale_);
+  const auto said = [&](const Prompts& prompts, GenerateOptions options = {}) {
+    try {
+      texts_of(model, prompts, options);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  const auto expect = [&](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(said({{1}, {}}), "prompt 2 is empty");
+  expect(said({{61}}), "prompt 1 holds the token 61, but the model's vocab_size is 61");
+  expect(said({std::vector<int32_t>(16, 1)}), "prompt 1 has 16 tokens, the model's context");
+}
+
+TEST(NextToken, IsDrawnAsHuggingFacesWarpersLeaveThem) {
+  const auto expected = expectations();
+  const auto scores = at::tensor(expected["scores"].get<std::vector<float>>());
+  constexpr int kDraws = 20000;
+  for (const auto& one : expected["warped"]) {
+    GenerateOptions options;
+    options.temperature = one["temperature"];
+    options.top_k = one["top_k"];
+    options.top_p = one["top_p"];
+    std::vector<int> drawn(static_cast<size_t>(scores.numel()));
+    for (int i = 0; i < kDraws; ++i) {
+      ++drawn[static_cast<size_t>(draw_token(scores, options, (i + 0.5) / kDraws))];
+    }
+    for (size_t id = 0; id < drawn.size(); ++id) {
+      EXPECT_NEAR(static_cast<double>(drawn[id]) / kDraws, one["probabilities"][id].get<double>(),
+                  2.0 / kDraws)
+          << one.dump() << " " << id;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Generate, testing::Values("gpt2", "llama"));
+
+}  // namespace
+}  // namespace convoy::tasks
