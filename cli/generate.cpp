@@ -119,6 +119,12 @@ int run_generate(const GenerateCommand& command) {
                      "generate goes on from text with a language model; got a session model; try "
                      "convoy predict");
   }
+  if (!task->config().is_causal()) {
+    fail<UsageError>("cli",
+                     "generate goes on from text with GPT-2 or Llama; got {}, whose positions see "
+                     "both sides",
+                     task->config().family());
+  }
   auto run = task->open(command.folder, configured.table);
   configured.training.parallel = {};
   configured.table.take_overrides(typed_args());

@@ -26,6 +26,11 @@ bool fits(const std::string& dtype, at::ScalarType home) {
   return c10::isFloatingType(found->second);
 }
 
+bool begins_with(const std::vector<std::string>& beginnings, const std::string& name) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](const auto& beginning) { return name.starts_with(beginning); });
+}
+
 }  // namespace
 
 at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name) {
@@ -57,7 +62,7 @@ void Matching::take(const std::string& name) {
   if (places_.contains(home)) {
     auto [first, fresh] = source_of_.emplace(home, name);
     if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
-  } else if (is_buffer(name)) {
+  } else if (is_buffer(name) || begins_with(layout_.unused, name)) {
     report.skipped.push_back(name);
   } else if (name != layout_.head) {
     left_over_.push_back(name);
@@ -98,7 +103,10 @@ bool Matching::readable(const std::string& name) const {
 void Matching::check(const std::string& name, const StateTensor& tensor) {
   auto found = source_of_.find(name);
   if (found == source_of_.end()) {
-    if (report.drawn.empty() || report.drawn[0] != name) {
+    if (name == layout_.head) return;
+    if (begins_with(layout_.may_lack, name)) {
+      report.drawn.push_back(name);
+    } else {
       wrong_.push_back(fmt::format("{} is missing{}", name, did_you_mean(name, left_over_)));
     }
     return;

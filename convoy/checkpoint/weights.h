@@ -13,7 +13,7 @@ namespace convoy::checkpoint {
 /// What a file of weights left to do, and what was passed over.
 struct LoadReport {
   std::vector<std::string> drawn;    ///< parameters that it does not hold: initial values
-  std::vector<std::string> skipped;  ///< tensors that are no weights (attention masks)
+  std::vector<std::string> skipped;  ///< tensors that the model does not use (attention masks)
 };
 
 inline constexpr int64_t kMaxShardBytes = 5'000'000'000;
@@ -25,7 +25,7 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
                   const comm::Group& group, int64_t max_shard_bytes = kMaxShardBytes);
 
 /// Reads what `weights` lists, in any real dtype, from a folder or a file. Names may lack the
-/// layout's prefix; the head may be missing, and then is to be drawn, or be there beside the table
+/// layout's prefix; what may be lacking is to be drawn; the head may be missing, then too, or be there beside the table
 /// that it is tied to, and then must be the same. Throws FileError that names the file and
 /// everything that is missing, left over, twice or of another shape, or not as the folder's
 /// manifest has it.

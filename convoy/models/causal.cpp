@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/models/bert_text.h"
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
 
@@ -18,6 +19,7 @@ using Make = std::unique_ptr<CausalConfig> (*)();
 
 std::map<std::string, Make>& families() {
   static std::map<std::string, Make> all{
+      {"bert", [] { return std::unique_ptr<CausalConfig>(new BertTextConfig()); }},
       {"gpt2", [] { return std::unique_ptr<CausalConfig>(new Gpt2Config()); }},
       {"llama", [] { return std::unique_ptr<CausalConfig>(new LlamaConfig()); }}};
   return all;
@@ -28,6 +30,7 @@ const std::vector<std::string> kPassedOn{"_name_or_path",
                                          "architectures",
                                          "auto_map",
                                          "chunk_size_feed_forward",
+                                         "cross_attention_hidden_size",
                                          "dtype",
                                          "finetuning_task",
                                          "gradient_checkpointing",
@@ -54,6 +57,7 @@ const std::map<std::string, std::vector<Json>> kHarmless{
     {"add_cross_attention", {false}},
     {"is_encoder_decoder", {false}},
     {"partial_rotary_factor", {nullptr, 1}},
+    {"position_embedding_type", {nullptr, "absolute"}},
     {"pruned_heads", {nullptr, Json::object(), Json::array()}},
     {"quantization_config", {nullptr}},
     {"tie_encoder_decoder", {false}}};

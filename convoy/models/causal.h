@@ -15,6 +15,8 @@ struct WeightLayout {
   std::vector<std::string> buffers;  ///< ends of names that hold no weights
   std::string head;                  ///< output matrix; files of a body alone have none
   std::string tied_to;  ///< the table that `head` is a copy of; "" = a matrix of its own
+  std::vector<std::string> may_lack{};  ///< beginnings of names that a file may lack: drawn then
+  std::vector<std::string> unused{};    ///< beginnings of names that other heads of the body have
 };
 
 /// A family of causal language models: its config, by Hugging Face's names, and its blocks.
@@ -36,6 +38,7 @@ class CausalConfig {
   virtual std::string architecture() const = 0;    ///< Hugging Face's class
   virtual int64_t num_ids() const = 0;             ///< size of the vocabulary
   virtual int64_t max_length() const = 0;          ///< positions the model was made for
+  virtual bool is_causal() const { return true; }  ///< positions see none behind them
   virtual int64_t num_layers() const = 0;
   virtual int64_t attention_width() const = 0;  ///< heads times their width
   virtual int64_t key_width() const = 0;        ///< the same of heads of keys

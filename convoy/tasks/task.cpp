@@ -7,6 +7,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/models/causal.h"
+#include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/task.h"
 
@@ -18,6 +19,7 @@ namespace {
 /// What tells the family of a model.
 struct Clues {
   std::string family;
+  std::string task;   ///< "classification", "language" or not said
   std::string start;  ///< folder of a model
 };
 
@@ -38,25 +40,32 @@ std::string typed_value(const std::vector<std::string>& arguments,
   return "";
 }
 
-/// `model_type` of a folder's config.json, or "".
-std::string family_in(const fs::path& folder) {
+/// What a folder's config.json says.
+Clues clues_of(const fs::path& folder) {
   std::error_code error;
-  if (!fs::is_regular_file(folder / "config.json", error)) return "";
+  if (!fs::is_regular_file(folder / "config.json", error)) return {};
   const auto json = Json::parse(read_file(folder / "config.json"), nullptr, false);
-  if (!json.is_object() || !json.contains("model_type")) return "";
-  const auto& type = json.at("model_type");
-  return type.is_string() ? type.get<std::string>() : "";
+  Clues out;
+  if (!json.is_object()) return out;
+  const auto type = json.value("model_type", Json());
+  if (type.is_string()) out.family = type.get<std::string>();
+  const auto classes = json.value("architectures", Json());
+  const bool sorts = classes.is_array() && !classes.empty() && classes[0].is_string() &&
+                     classes[0].get<std::string>().ends_with("ForSequenceClassification");
+  if (sorts) out.task = "classification";
+  return out;
 }
 
-void take(Clues& clues, const std::string& family, const std::string& start) {
-  if (clues.family.empty()) clues.family = family;
-  if (clues.start.empty()) clues.start = start;
+void take(Clues& clues, const Clues& more) {
+  if (clues.family.empty()) clues.family = more.family;
+  if (clues.task.empty()) clues.task = more.task;
+  if (clues.start.empty()) clues.start = more.start;
 }
 
 Clues clues_in(const std::vector<std::string>& arguments) {
   Clues clues;
-  take(clues, typed_value(arguments, {"family", "model_type"}),
-       typed_value(arguments, {"start", "model_name_or_path"}));
+  take(clues, {typed_value(arguments, {"family", "model_type"}), typed_value(arguments, {"task"}),
+               typed_value(arguments, {"start", "model_name_or_path"})});
   const bool opens = !arguments.empty() && (arguments[0] == "eval" || arguments[0] == "predict" ||
                                             arguments[0] == "generate");
   std::error_code error;
@@ -68,14 +77,14 @@ Clues clues_in(const std::vector<std::string>& arguments) {
         const auto found = values.find(key);
         return found == values.end() ? "" : found->second;
       };
-      take(clues, value("model.family"), value("model.start"));
-      take(clues, value("model.model_type"), value("model.model_name_or_path"));
+      take(clues, {value("model.family"), value("model.task"), value("model.start")});
+      take(clues, {value("model.model_type"), "", value("model.model_name_or_path")});
     } else if (opens) {
-      take(clues, family_in(place), "");
+      take(clues, clues_of(place));
     }
   }
-  if (!clues.family.empty() || clues.start.empty()) return clues;
-  clues.family = family_in(clues.start);
+  if (clues.start.empty()) return clues;
+  take(clues, clues_of(clues.start));
   if (clues.family.empty()) {
     fail<UsageError>("tasks",
                      "model_name_or_path = {} is no folder with config.json; names of models on a "
@@ -103,7 +112,12 @@ std::vector<std::string> families() {
 }
 
 std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments) {
-  const auto family = clues_in(arguments).family;
+  const auto clues = clues_in(arguments);
+  const auto& family = clues.family;
+  if (clues.task == "classification") {
+    if (family.empty() || family == "bert") return std::make_unique<ClassificationTask>();
+    fail<UsageError>("tasks", "task = classification is for the family bert; got {}", family);
+  }
   if (family.empty() || family == "session" || family == "convoy_session") {
     return std::make_unique<SessionTask>();
   }

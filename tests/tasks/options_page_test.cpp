@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "convoy/base/files.h"
+#include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/arguments.h"
 #include "convoy/train/arguments.h"
@@ -10,18 +11,23 @@
 namespace convoy::tasks {
 namespace {
 
-std::string language_options(const std::string& family) {
-  LanguageTask task(family);
+std::string options_of(Task& task, const std::string& title, const std::string& key) {
   OptionTable table;
   task.declare(table);
-  return "\n# Options of " + family + "\n\nWith `model.family = \"" + family +
-         "\"`: these in place of the sections model and data above.\n" + table.to_markdown();
+  return "\n# Options of " + title + "\n\nWith `" + key +
+         "`: these in place of the sections model and data above.\n" + table.to_markdown();
+}
+
+std::string language_options(const std::string& family) {
+  LanguageTask task(family);
+  return options_of(task, family, "model.family = \"" + family + "\"");
 }
 
 /// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(OptionsPage, IsWhatTheProgramKnows) {
   SessionArguments session;
   train::TrainingArguments training;
+  ClassificationTask classification;
   OptionTable table;
   session.declare(table);
   training.declare(table);
@@ -31,6 +37,7 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
       "`--name VALUE` are\nthe same; aliases are in brackets.\n" +
       table.to_markdown();
   for (const auto& family : models::causal_families()) page += language_options(family);
+  page += options_of(classification, "classification", "model.task = \"classification\"");
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);
   EXPECT_EQ(read_file(file), page)

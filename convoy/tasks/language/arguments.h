@@ -15,6 +15,7 @@ struct LanguageData {
   std::string grouping = "run_clm";
   int64_t block_size = 0;
   double validation_split_percentage = 5;
+  double mlm_probability = 0.15;  ///< of families that see both sides
   int64_t random_tokens = 0;
   int64_t memory_budget_mb = 256;
 

@@ -6,7 +6,8 @@
 
 namespace convoy::tasks {
 
-LanguageScorer::LanguageScorer() : sums_(at::zeros({2}, at::kLong)) {}
+LanguageScorer::LanguageScorer(bool perplexity)
+    : perplexity_(perplexity), sums_(at::zeros({2}, at::kLong)) {}
 
 void LanguageScorer::add(const nn::Bundle& out) {
   auto* sums = sums_.data_ptr<int64_t>();
@@ -21,8 +22,9 @@ void LanguageScorer::reduce(const comm::Group& group) {
 std::map<std::string, double> LanguageScorer::values(const std::string& prefix, double loss) const {
   const auto* sums = sums_.data_ptr<int64_t>();
   const auto targets = static_cast<double>(std::max<int64_t>(1, sums[1]));
-  return {{prefix + "perplexity", std::exp(loss)},
-          {prefix + "accuracy", static_cast<double>(sums[0]) / targets}};
+  std::map<std::string, double> out{{prefix + "accuracy", static_cast<double>(sums[0]) / targets}};
+  if (perplexity_) out[prefix + "perplexity"] = std::exp(loss);
+  return out;
 }
 
 }  // namespace convoy::tasks

@@ -6,10 +6,11 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/checkpoint/weights.h"
+#include "convoy/models/bert_text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/memory.h"
 #include "convoy/tasks/language/scorer.h"
+#include "convoy/tasks/pretrained.h"
 #include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
@@ -36,6 +37,14 @@ void LanguageTask::declare(OptionTable& table) {
       .path();
   models::declare_options(table, "model", config_->fields());
   data_.declare(table);
+  if (!config_->is_causal()) {
+    table.add("model", "task", task_, "what the model is trained for")
+        .choice({"language", "classification"});
+    table
+        .add("data", "mlm_probability", data_.mlm_probability,
+             "part of the tokens that are hidden and asked for")
+        .within(0, 1);
+  }
   for (const OptionHint& hint : std::vector<OptionHint>{
            {"model.family", true, {"model", "architecture"}},
            {"model.start", true, {"pretrained", "config_name", "init_from"}},
@@ -47,30 +56,8 @@ void LanguageTask::declare(OptionTable& table) {
   }
 }
 
-void LanguageTask::read_config(const fs::path& folder) {
-  const auto path = (folder / "config.json").string();
-  config_->read(parse_json(read_file(path), path), path);
-}
-
 void LanguageTask::settle(OptionTable& table) {
-  if (!start_.empty()) {
-    const fs::path folder = start_;
-    if (!fs::exists(folder / "config.json")) {
-      fail<UsageError>(
-          "tasks",
-          "model.start = {} is no folder with config.json and model.safetensors; names "
-          "of models on a hub are not fetched: download it, then give its folder",
-          start_);
-    }
-    // What was asked for wins over what the folder says.
-    std::vector<std::pair<std::string, std::string>> asked;
-    for (const auto& option : table.options()) {
-      if (option.section != "model" || option.source.empty()) continue;
-      asked.emplace_back(option.key(), option.plain());
-    }
-    read_config(folder);
-    for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);
-  }
+  if (!start_.empty()) read_pretrained(start_, *config_, table);
   tokenizer_ = find_tokenizer();
   if (tokenizer_ && start_.empty() && table.find("model.vocab_size")->source.empty()) {
     table.set("model.vocab_size", std::to_string(tokenizer_->vocab_size()), "the tokenizer");
@@ -94,15 +81,7 @@ void LanguageTask::settle(OptionTable& table) {
 
 std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
   // A run keeps its own; else the one that is named; else that of the model to start from.
-  for (const fs::path& folder :
-       {opened_, opened_ / "..", fs::path(data_.tokenizer), fs::path(start_)}) {
-    if (folder.empty() || folder == "..") continue;
-    if (folder == data_.tokenizer) return text::Tokenizer::load(folder);
-    for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"}) {
-      if (fs::exists(folder / file)) return text::Tokenizer::load(folder);
-    }
-  }
-  return std::nullopt;
+  return tasks::find_tokenizer({opened_, opened_ / "..", data_.tokenizer, start_}, data_.tokenizer);
 }
 
 const text::Tokenizer& LanguageTask::tokenizer() {
@@ -164,42 +143,38 @@ int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
       std::nearbyint(static_cast<double>(texts.size()) * data_.validation_split_percentage / 100));
 }
 
+models::TextMasking LanguageTask::masking() const {
+  models::TextMasking out;
+  out.probability = data_.mlm_probability;
+  if (config_->is_causal() || !tokenizer_) return out;
+  const auto id_of = [&](const char* token) {
+    const auto id = tokenizer_->id_of(token);
+    if (id) return *id;
+    fail<UsageError>("tasks", "the tokenizer has no token {}; expected one of BERT's", token);
+  };
+  out.mask_id = id_of("[MASK]");
+  out.kept_ids = {id_of("[CLS]"), id_of("[SEP]"), id_of("[PAD]")};
+  return out;
+}
+
 Run LanguageTask::make_run() {
   Run out;
   // The blocks copy what they need of the config.
-  out.factory = [config = config_->to_json()] {
-    return models::read_causal_config(config, "the model's config")->make_blocks();
+  out.factory = [config = config_->to_json(), masking = masking()] {
+    const auto read = models::read_causal_config(config, "the model's config");
+    if (auto* bert = dynamic_cast<models::BertTextConfig*>(read.get())) bert->masking = masking;
+    return read->make_blocks();
   };
   out.scorer = [] { return std::make_unique<LanguageScorer>(); };
   return out;
 }
 
-void LanguageTask::start_from(const fs::path& folder, Run& run) const {
-  if (const auto& unknown = config_->unknown(); !unknown.empty()) {
-    run.notes->push_back(
-        fmt::format("warning: {} has keys that mean nothing here, and are written back: {}",
-                    (folder / "config.json").string(), join(unknown)));
-  }
-  run.fill = [folder, layout = config_->layout(), notes = run.notes](parallel::Replica& replica) {
-    const auto report =
-        checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
-    replica.draw({report.drawn.begin(), report.drawn.end()});
-    if (replica.group().rank() > 0) return;
-    for (const auto& name : report.drawn) {
-      notes->push_back(
-          fmt::format("warning: {} holds no {}: its values are drawn", folder.string(), name));
-    }
-    if (report.skipped.empty()) return;
-    notes->push_back(
-        fmt::format("{}: passed over {} tensors that the model does not use, such as {}",
-                    folder.string(), report.skipped.size(), report.skipped[0]));
-  };
-}
-
 Run LanguageTask::prepare() {
   auto out = make_run();
   check_memory(*config_);
-  out.flops_per_sample = models::training_flops(*config_, block_size());
+  if (config_->is_causal()) {
+    out.flops_per_sample = models::training_flops(*config_, block_size());
+  }
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
@@ -210,6 +185,11 @@ Run LanguageTask::prepare() {
   if (data_.train.empty()) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
   }
+  if (!config_->is_causal() && !tokenizer_) {
+    fail<UsageError>("tasks",
+                     "a model that names hidden tokens needs the tokenizer, for its [MASK]; try "
+                     "--data.tokenizer FOLDER");
+  }
   auto texts = read(data_.train);
   const int64_t held_out = num_held_out(*texts);
   out.train_data = blocks(texts, held_out, texts->size(), data_.train);
@@ -219,11 +199,12 @@ Run LanguageTask::prepare() {
     out.valid_data = blocks(texts, 0, held_out, data_.train);
   }
   out.files.config = config_->to_json();
+  out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
   if (tokenizer_) out.files.copies = tokenizer_->files();
   for (const auto& input : {data_.train, data_.valid, start_}) {
     if (!input.empty()) out.files.inputs.push_back(input);
   }
-  if (!start_.empty()) start_from(start_, out);
+  if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
   return out;
 }
 
@@ -231,9 +212,11 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   check_trained(folder);
   opened_ = folder;
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
-  read_config(folder);
+  const auto path = (folder / "config.json").string();
+  config_->read(parse_json(read_file(path), path), path);
+  if (!config_->is_causal()) tokenizer_ = find_tokenizer();
   auto out = make_run();
-  start_from(folder, out);
+  start_from(folder, *config_, config_->layout(), out);
   return out;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "convoy/data/token_file.h"
-#include "convoy/models/causal.h"
+#include "convoy/models/bert_text.h"
 #include "convoy/tasks/language/arguments.h"
 #include "convoy/tasks/task.h"
 #include "convoy/text/tokenizer.h"
@@ -32,10 +32,8 @@ class LanguageTask : public Task {
   std::vector<int32_t> end_ids() const;
 
  private:
-  void read_config(const std::filesystem::path& folder);
   Run make_run();
-  /// Has `run` start with the weights of `folder`, and tells of what does not match.
-  void start_from(const std::filesystem::path& folder, Run& run) const;
+  models::TextMasking masking() const;
   std::optional<text::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
@@ -45,7 +43,7 @@ class LanguageTask : public Task {
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
 
-  std::string family_;
+  std::string family_, task_ = "language";
   std::string start_;  // folder of a pretrained model
   std::unique_ptr<models::CausalConfig> config_;
   LanguageData data_;

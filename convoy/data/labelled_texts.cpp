@@ -1,0 +1,116 @@
+#include "convoy/data/labelled_texts.h"
+
+#include <arrow/api.h>
+
+#include <fstream>
+
+#include "convoy/base/error.h"
+#include "convoy/base/json.h"
+#include "convoy/base/text.h"
+#include "convoy/data/events_source.h"
+
+namespace convoy::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The columns in the order that rows are read in, and where their values go.
+struct Place {
+  std::string name;
+  const char* option;
+  std::vector<std::string>* values;
+};
+
+std::vector<Place> places_of(const LabelledColumns& columns, LabelledTexts& out) {
+  std::vector<Place> places{{columns.text, "--data.text", &out.texts},
+                            {columns.label, "--data.label", &out.labels}};
+  if (!columns.second.empty()) {
+    places.push_back({columns.second, "--data.text_pair", &out.seconds});
+  }
+  return places;
+}
+
+std::string value_in(const Json& object, const Place& place, const fs::path& file, int64_t number) {
+  const auto found = object.is_object() ? object.find(place.name) : object.end();
+  if (object.is_object() && found != object.end()) {
+    if (found->is_string()) return found->get<std::string>();
+    if (found->is_number_integer() || found->is_boolean()) return found->dump();
+  }
+  fail<FileError>("data", "{}:{} has no '{}' that is a text or a whole number; try {} NAME",
+                  file.string(), number, place.name, place.option);
+}
+
+void read_json_lines(const fs::path& file, const std::vector<Place>& places) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) fail<FileError>("data", "cannot read {}", file.string());
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (trim(line).empty()) continue;
+    const Json object = parse_json(line, fmt::format("{}:{}", file.string(), number));
+    for (const auto& place : places) {
+      place.values->push_back(value_in(object, place, file, number));
+    }
+  }
+}
+
+/// A value of a column as text.
+std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
+                    const fs::path& file, int64_t number) {
+  if (array.IsNull(row)) {
+    fail<FileError>("data", "{}: column '{}' has no value in row {}; expected one in every row",
+                    file.string(), place.name, number);
+  }
+  if (array.type_id() == arrow::Type::STRING) {
+    return std::string(static_cast<const arrow::StringArray&>(array).GetView(row));
+  }
+  if (array.type_id() == arrow::Type::LARGE_STRING) {
+    return std::string(static_cast<const arrow::LargeStringArray&>(array).GetView(row));
+  }
+  if (!arrow::is_integer(array.type_id()) && array.type_id() != arrow::Type::BOOL) {
+    fail<FileError>("data", "{}: column '{}' holds {}; expected text or whole numbers",
+                    file.string(), place.name, array.type()->ToString());
+  }
+  return arrow_value(array.GetScalar(row), file)->ToString();
+}
+
+void read_table(const fs::path& file, const std::vector<Place>& places) {
+  const EventSource source(file, {});
+  std::vector<int> indices;
+  const std::vector<std::shared_ptr<arrow::DataType>> types(places.size(), arrow::utf8());
+  for (const auto& place : places) indices.push_back(source.require(place.name, place.option));
+  int64_t number = source.first_row();
+  source.read(indices, types,
+              [&](const arrow::RecordBatch& rows) {
+                for (int64_t row = 0; row < rows.num_rows(); ++row, ++number) {
+                  for (size_t i = 0; i < places.size(); ++i) {
+                    places[i].values->push_back(
+                        text_of(*rows.column(static_cast<int>(i)), row, places[i], file, number));
+                  }
+                }
+              },
+              {});
+}
+
+}  // namespace
+
+LabelledTexts read_labelled_texts(const fs::path& file, const LabelledColumns& columns) {
+  std::error_code code;
+  if (!fs::is_regular_file(file, code)) {
+    fail<FileError>("data", "there is no file {}; expected .csv, .tsv, .jsonl or .parquet",
+                    file.string());
+  }
+  LabelledTexts out;
+  const auto places = places_of(columns, out);
+  if (file.extension() == ".jsonl") {
+    read_json_lines(file, places);
+  } else {
+    read_table(file, places);
+  }
+  if (out.texts.empty()) {
+    fail<FileError>("data", "{} has no row; expected texts with labels", file.string());
+  }
+  return out;
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,163 @@
+#include "convoy/tasks/classification/task.h"
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/tasks/language/memory.h"
+#include "convoy/tasks/language/scorer.h"
+#include "convoy/tasks/pretrained.h"
+#include "convoy/tasks/trained.h"
+
+namespace convoy::tasks {
+namespace fs = std::filesystem;
+
+void ClassificationTask::declare(OptionTable& table) {
+  table
+      .add("model", "family", family_,
+           "kind of model; its other options are Hugging Face's config keys")
+      .choice({"bert"})
+      .alias("model_type");
+  table.add("model", "task", task_, "what the model is trained for").choice({task_});
+  table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
+      .alias("model_name_or_path")
+      .path();
+  models::declare_options(table, "model", config_.fields());
+  const char* s = "data";
+  table.add(s, "train", train_, "training texts: .csv, .tsv, .jsonl or .parquet")
+      .alias("train_file")
+      .path();
+  table.add(s, "valid", valid_, "evaluation texts").alias("validation_file").path();
+  table
+      .add(s, "tokenizer", tokenizer_name_,
+           "folder or file of the tokenizer; none = the model's own folder")
+      .alias("tokenizer_name")
+      .path();
+  table.add(s, "text", columns_.text, "column of texts").alias("text_column_name");
+  table.add(s, "text_pair", columns_.second, "column of second texts; none = texts alone");
+  table.add(s, "label", columns_.label, "column of labels").alias("label_column_name");
+  table.add(s, "max_length", max_length_, "tokens per text or pair; longer ones lose their ends")
+      .at_least(3)
+      .alias("max_seq_length");
+}
+
+void ClassificationTask::settle(OptionTable& table) {
+  if (!start_.empty()) read_pretrained(start_, config_, table);
+  find_tokenizer();
+  if (tokenizer_ && start_.empty() && table.find("model.vocab_size")->source.empty()) {
+    table.set("model.vocab_size", std::to_string(tokenizer_->vocab_size()), "the tokenizer");
+  }
+  if (max_length_ > config_.max_length()) {
+    fail<UsageError>("data", "max_length = {} is beyond the model's {} positions", max_length_,
+                     config_.max_length());
+  }
+  config_.check();
+}
+
+void ClassificationTask::find_tokenizer() {
+  tokenizer_ =
+      tasks::find_tokenizer({opened_, opened_ / "..", tokenizer_name_, start_}, tokenizer_name_);
+}
+
+void ClassificationTask::find_labels(const data::LabelledTexts& texts) {
+  labels_ = Labels(texts.labels);
+  if (labels_.size() < 2) {
+    fail<UsageError>(
+        "data", "{} has no other label than '{}'; expected at least two; try another --data.label",
+        train_, labels_.names()[0]);
+  }
+  if (start_.empty()) return;
+  // A model that was trained for these labels keeps their numbers.
+  const auto path = (fs::path(start_) / "config.json").string();
+  const auto own = Labels::of_config(parse_json(read_file(path), path), path);
+  for (const auto& name : labels_.names()) {
+    if (own.find(name) < 0) return;
+  }
+  for (const auto& name : own.names()) {
+    if (labels_.find(name) >= 0) continue;
+    fail<UsageError>("data",
+                     "{} has no text of the label '{}', which the model of {} knows; got {}",
+                     train_, name, start_, join(labels_.names()));
+  }
+  labels_ = own;
+}
+
+std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::LabelledTexts& texts,
+                                                            const std::string& file) const {
+  if (!tokenizer_) {
+    fail<UsageError>(
+        "data", "there is no tokenizer for the texts of {}; try --data.tokenizer FOLDER", file);
+  }
+  if (tokenizer_->vocab_size() > config_.num_ids()) {
+    fail<UsageError>("tasks",
+                     "the tokenizer has {} ids, the model's vocab_size is {}; try the model's own "
+                     "tokenizer",
+                     tokenizer_->vocab_size(), config_.num_ids());
+  }
+  const auto pad =
+      config_.pad_token_id.is_number_integer() ? config_.pad_token_id.get<int64_t>() : 0;
+  return make_text_dataset(texts, labels_, *tokenizer_, max_length_, pad, file);
+}
+
+std::shared_ptr<train::Dataset> ClassificationTask::read(const std::string& file) const {
+  return rows_of(data::read_labelled_texts(file, columns_), file);
+}
+
+Json ClassificationTask::config_json() const {
+  auto json = config_.to_json();
+  json["architectures"] = {"BertForSequenceClassification"};
+  json["problem_type"] = "single_label_classification";
+  labels_.write(json);
+  return json;
+}
+
+Run ClassificationTask::make_run() const {
+  Run out;
+  out.factory = [config = config_, labels = labels_.size()] {
+    return config.make_classifier(labels);
+  };
+  out.scorer = [] { return std::make_unique<LanguageScorer>(/*perplexity=*/false); };
+  return out;
+}
+
+Run ClassificationTask::prepare() {
+  if (train_.empty())
+    fail<UsageError>("data", "there are no training texts; try --data.train FILE");
+  check_memory(config_);
+  const auto texts = data::read_labelled_texts(train_, columns_);
+  find_labels(texts);
+  auto out = make_run();
+  out.train_data = rows_of(texts, train_);
+  if (!valid_.empty()) out.valid_data = read(valid_);
+  out.files.config = config_json();
+  if (tokenizer_) out.files.copies = tokenizer_->files();
+  for (const auto& input : {train_, valid_, start_}) {
+    if (!input.empty()) out.files.inputs.push_back(input);
+  }
+  if (!start_.empty()) start_from(start_, config_, config_.classifier_layout(), out);
+  return out;
+}
+
+Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
+  check_trained(folder);
+  opened_ = folder;
+  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
+  const auto path = (folder / "config.json").string();
+  const auto json = parse_json(read_file(path), path);
+  config_.read(json, path);
+  labels_ = Labels::of_config(json, path);
+  if (labels_.size() < 2) {
+    fail<FileError>("tasks", "{} names no labels (id2label); expected those of a classifier", path);
+  }
+  auto out = make_run();
+  start_from(folder, config_, config_.classifier_layout(), out);
+  return out;
+}
+
+NamedData ClassificationTask::evaluation_data(const std::string& where) {
+  if (!tokenizer_) find_tokenizer();
+  const auto& file = where.empty() ? valid_ : where;
+  if (file.empty()) return {};
+  return {file, read(file)};
+}
+
+}  // namespace convoy::tasks

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convoy/data/labelled_texts.h"
+#include "convoy/models/bert_text.h"
+#include "convoy/tasks/classification/texts.h"
+#include "convoy/tasks/task.h"
+#include "convoy/text/tokenizer.h"
+
+namespace convoy::tasks {
+
+/// Sorts texts, or pairs of them, by labels.
+class ClassificationTask : public Task {
+ public:
+  void declare(OptionTable& table) override;
+  void settle(OptionTable& table) override;
+  Run prepare() override;
+  Run open(const std::filesystem::path& folder, OptionTable& table) override;
+  NamedData evaluation_data(const std::string& where) override;
+
+ private:
+  Run make_run() const;
+  Json config_json() const;
+  std::shared_ptr<train::Dataset> read(const std::string& file) const;
+  std::shared_ptr<train::Dataset> rows_of(const data::LabelledTexts& texts,
+                                          const std::string& file) const;
+  void find_labels(const data::LabelledTexts& texts);
+  void find_tokenizer();
+
+  std::string family_ = "bert", task_ = "classification";
+  std::string start_;  // folder of a pretrained model
+  models::BertTextConfig config_;
+  std::string train_, valid_, tokenizer_name_;
+  data::LabelledColumns columns_;
+  int64_t max_length_ = 128;
+  Labels labels_;
+  std::optional<text::Tokenizer> tokenizer_;
+  std::filesystem::path opened_;  // folder of a run
+};
+
+}  // namespace convoy::tasks

@@ -1,0 +1,167 @@
+#include "convoy/tasks/classification/texts.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+bool is_number(const std::string& text) {
+  int64_t number = 0;
+  return parse_number(text, number);
+}
+
+/// A text, or two, as ids.
+struct Row {
+  std::vector<int32_t> ids;
+  int64_t first_length = 0;  ///< of the first text with what stands around it
+  int64_t label = 0;
+};
+
+/// Puts ids around texts as BERT wants them: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+class Framer {
+ public:
+  Framer(const text::Tokenizer& tokenizer, int64_t max_length)
+      : tokenizer_(tokenizer), max_length_(max_length), cls_(need("[CLS]")), sep_(need("[SEP]")) {}
+
+  Row frame(const std::string& text, const std::string* second) const {
+    auto a = plain(text), b = second != nullptr ? plain(*second) : std::vector<int32_t>();
+    const int64_t room = std::max<int64_t>(0, max_length_ - (second != nullptr ? 3 : 2));
+    while (std::ssize(a) + std::ssize(b) > room) (a.size() > b.size() ? a : b).pop_back();
+    Row row;
+    row.ids.push_back(cls_);
+    row.ids.insert(row.ids.end(), a.begin(), a.end());
+    row.ids.push_back(sep_);
+    row.first_length = std::ssize(row.ids);
+    if (second == nullptr) return row;
+    row.ids.insert(row.ids.end(), b.begin(), b.end());
+    row.ids.push_back(sep_);
+    return row;
+  }
+
+  bool is_unknown(const Row& row) const {
+    const auto unk = tokenizer_.special_ids().unk;
+    const auto known = [&](int32_t id) { return id != cls_ && id != sep_ && id != unk; };
+    const bool some = std::find(row.ids.begin(), row.ids.end(), unk.value_or(-1)) != row.ids.end();
+    return some && std::none_of(row.ids.begin(), row.ids.end(), known);
+  }
+
+ private:
+  int32_t need(const char* token) const {
+    const auto id = tokenizer_.id_of(token);
+    if (id) return *id;
+    fail<UsageError>("tasks", "the tokenizer has no token {}; expected one of BERT's", token);
+  }
+
+  std::vector<int32_t> plain(const std::string& text) const {
+    std::vector<int32_t> ids;
+    tokenizer_.encode(text, ids, /*add_special_tokens=*/false);
+    return ids;
+  }
+
+  const text::Tokenizer& tokenizer_;
+  int64_t max_length_;
+  int32_t cls_, sep_;
+};
+
+nn::Bundle batch_of(const std::vector<Row>& all, const std::vector<int64_t>& rows, bool pairs,
+                    int64_t pad_id) {
+  int64_t longest = 0, shortest = INT64_MAX;
+  for (const int64_t row : rows) {
+    const auto length = std::ssize(all[static_cast<size_t>(row)].ids);
+    longest = std::max(longest, length);
+    shortest = std::min(shortest, length);
+  }
+  const auto B = std::ssize(rows);
+  auto ids = at::full({B, longest}, pad_id, at::kLong), types = at::zeros_like(ids);
+  auto mask = at::zeros({B, longest}, at::kBool), labels = at::empty({B}, at::kLong);
+  for (int64_t i = 0; i < B; ++i) {
+    const auto& row = all[static_cast<size_t>(rows[static_cast<size_t>(i)])];
+    const auto length = std::ssize(row.ids);
+    std::copy(row.ids.begin(), row.ids.end(), ids.data_ptr<int64_t>() + i * longest);
+    types[i].narrow(0, row.first_length, length - row.first_length).fill_(1);
+    mask[i].narrow(0, 0, length).fill_(true);
+    labels.data_ptr<int64_t>()[i] = row.label;
+  }
+  nn::Bundle out{{"input_ids", ids}, {"labels", labels}};
+  if (pairs) out["token_type_ids"] = types;
+  if (shortest < longest) out["key_mask"] = mask;
+  return out;
+}
+
+}  // namespace
+
+Labels::Labels(const std::vector<std::string>& occurring) {
+  const std::set<std::string> names(occurring.begin(), occurring.end());
+  names_.assign(names.begin(), names.end());
+  if (!std::all_of(names_.begin(), names_.end(), is_number)) return;
+  std::stable_sort(names_.begin(), names_.end(),
+                   [](const auto& a, const auto& b) { return std::stoll(a) < std::stoll(b); });
+}
+
+Labels Labels::of_config(const Json& config, const std::string& where) {
+  Labels out;
+  const auto found = config.find("id2label");
+  if (found == config.end() || !found->is_object()) return out;
+  for (size_t id = 0; id < found->size(); ++id) {
+    const auto name = found->find(std::to_string(id));
+    if (name == found->end() || !name->is_string()) {
+      fail<FileError>("tasks", "{}: id2label names no label {}; expected 0 to {}", where, id,
+                      found->size() - 1);
+    }
+    out.names_.push_back(name->get<std::string>());
+  }
+  return out;
+}
+
+int64_t Labels::find(const std::string& name) const {
+  const auto at = std::find(names_.begin(), names_.end(), name);
+  return at == names_.end() ? -1 : at - names_.begin();
+}
+
+void Labels::write(Json& config) const {
+  config["id2label"] = config["label2id"] = Json::object();
+  for (size_t id = 0; id < names_.size(); ++id) {
+    config["id2label"][std::to_string(id)] = names_[id];
+    config["label2id"][names_[id]] = id;
+  }
+}
+
+std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
+                                                  const Labels& labels,
+                                                  const text::Tokenizer& tokenizer,
+                                                  int64_t max_length, int64_t pad_id,
+                                                  const std::string& where) {
+  const Framer framer(tokenizer, max_length);
+  const bool pairs = !texts.seconds.empty();
+  std::vector<Row> rows;
+  for (size_t i = 0; i < texts.texts.size(); ++i) {
+    auto row = framer.frame(texts.texts[i], pairs ? &texts.seconds[i] : nullptr);
+    row.label = labels.find(texts.labels[i]);
+    if (row.label < 0) {
+      fail<UsageError>("data",
+                       "text {} of {} is labelled '{}', which is none of the model's labels: {}{}",
+                       i + 1, where, texts.labels[i], join(labels.names()),
+                       did_you_mean(texts.labels[i], labels.names()));
+    }
+    if (framer.is_unknown(row)) {
+      fail<UsageError>("data",
+                       "text {} of {} has only tokens that the tokenizer does not know: '{}'; try "
+                       "the tokenizer that belongs to the text's language",
+                       i + 1, where, texts.texts[i].substr(0, 80));
+    }
+    rows.push_back(std::move(row));
+  }
+  return train::make_map_dataset(
+      texts.size(), [rows = std::move(rows), pairs, pad_id](const std::vector<int64_t>& wanted) {
+        return batch_of(rows, wanted, pairs, pad_id);
+      });
+}
+
+}  // namespace convoy::tasks

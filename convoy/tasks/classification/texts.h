@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/data/labelled_texts.h"
+#include "convoy/text/tokenizer.h"
+#include "convoy/train/batches.h"
+
+namespace convoy::tasks {
+
+/// The names of labels by their numbers, as `id2label` has them.
+class Labels {
+ public:
+  Labels() = default;
+  /// Those that occur, in the order of the numbers that they are, else of the alphabet.
+  explicit Labels(const std::vector<std::string>& occurring);
+  /// From a config.json; none where it names none.
+  static Labels of_config(const Json& config, const std::string& where);
+
+  int64_t size() const { return static_cast<int64_t>(names_.size()); }
+  const std::vector<std::string>& names() const { return names_; }
+  /// The label's number, or -1.
+  int64_t find(const std::string& name) const;
+  void write(Json& config) const;
+
+ private:
+  std::vector<std::string> names_;
+};
+
+/// Texts as rows for a classifier: `input_ids`, with pairs `token_type_ids`, `labels`, and where a
+/// cell's texts differ in length `key_mask`; padded to the longest of the cell. Longer ones than
+/// `max_length` tokens lose their ends, of a pair the longer text first.
+///
+/// Throws UsageError, naming file and row, on a label that is not in `labels` and a text of unknown
+/// tokens only.
+std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
+                                                  const Labels& labels,
+                                                  const text::Tokenizer& tokenizer,
+                                                  int64_t max_length, int64_t pad_id,
+                                                  const std::string& where);
+
+}  // namespace convoy::tasks

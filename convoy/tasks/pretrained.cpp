@@ -1,0 +1,63 @@
+#include "convoy/tasks/pretrained.h"
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/weights.h"
+
+namespace convoy::tasks {
+namespace fs = std::filesystem;
+
+void read_pretrained(const fs::path& folder, models::CausalConfig& config, OptionTable& table) {
+  const auto path = folder / "config.json";
+  if (!fs::exists(path)) {
+    fail<UsageError>("tasks",
+                     "model.start = {} is no folder with config.json and model.safetensors; names "
+                     "of models on a hub are not fetched: download it, then give its folder",
+                     folder.string());
+  }
+  std::vector<std::pair<std::string, std::string>> asked;
+  for (const auto& option : table.options()) {
+    if (option.section != "model" || option.source.empty()) continue;
+    asked.emplace_back(option.key(), value);
+  }
+  config.read(parse_json(read_file(path), path.string()), path.string());
+  for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);
+}
+
+void start_from(const fs::path& folder, const models::CausalConfig& config,
+                const models::WeightLayout& layout, Run& run) {
+  if (const auto& unknown = config.unknown(); !unknown.empty()) {
+    run.notes->push_back(
+        fmt::format("warning: {} has keys that mean nothing here, and are written back: {}",
+                    (folder / "config.json").string(), join(unknown)));
+  }
+  run.fill = [folder, layout, notes = run.notes](parallel::Replica& replica) {
+    const auto report =
+        checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
+    replica.draw({report.drawn.begin(), report.drawn.end()});
+    if (replica.group().rank() > 0) return;
+    for (const auto& name : report.drawn) {
+      notes->push_back(
+          fmt::format("warning: {} holds no {}: its values are drawn", folder.string(), name));
+    }
+    if (report.skipped.empty()) return;
+    notes->push_back(
+        fmt::format("{}: passed over {} tensors that the model does not use, such as {}",
+                    folder.string(), report.skipped.size(), report.skipped[0]));
+  };
+}
+
+std::optional<text::Tokenizer> find_tokenizer(const std::vector<fs::path>& places,
+                                              const std::string& named) {
+  for (const auto& place : places) {
+    if (place.empty() || place == "..") continue;
+    if (place == named) return text::Tokenizer::load(place);
+    for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"}) {
+      if (fs::exists(place / file)) return text::Tokenizer::load(place);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace convoy::tasks

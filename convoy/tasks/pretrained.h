@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/models/causal.h"
+#include "convoy/tasks/task.h"
+#include "convoy/text/tokenizer.h"
+
+// What tasks have in common that start from folders of Hugging Face's form.
+namespace convoy::tasks {
+
+/// Reads config.json of `folder` into `config`; what was asked for in `table`, which holds the
+/// config's fields, wins. Throws UsageError for what is no such folder.
+void read_pretrained(const std::filesystem::path& folder, models::CausalConfig& config,
+                     OptionTable& table);
+
+/// Has `run` start with the weights of `folder`, and tells of what does not match.
+void start_from(const std::filesystem::path& folder, const models::CausalConfig& config,
+                const models::WeightLayout& layout, Run& run);
+
+/// The tokenizer of the first of `places` that holds one; of `named`, which a person gave, it must
+/// be one.
+std::optional<text::Tokenizer> find_tokenizer(const std::vector<std::filesystem::path>& places,
+                                              const std::string& named);
+
+}  // namespace convoy::tasks

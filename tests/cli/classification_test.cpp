@@ -1,0 +1,158 @@
+#include "tests/cli/command_testing.h"
+
+namespace convoy {
+namespace {
+
+/// Sentences of ten words; those with "good" in them are positive.
+class ClassificationCommand : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n";
+    for (int i = 0; i < 12; ++i) vocabulary += "w" + std::to_string(i) + "\n";
+    write_file(folder_ / "words/vocab.txt", vocabulary);
+    write_file(folder_ / "train.csv", table(400, 0, ','));
+    write_file(folder_ / "valid.tsv", table(60, 1000, '\t'));
+  }
+
+  /// Columns opinion, number, verdict and second.
+  static std::string table(int rows, int seed, char separator) {
+    const std::string gap(1, separator);
+    std::string out = "opinion" + gap + "number" + gap + "verdict" + gap + "second\n";
+    for (int row = seed; row < seed + rows; ++row) {
+      const bool good = row * 7 % 5 < 2;
+      const int length = 2 + row % 6, place = row % length;
+      for (int i = 0; i < length; ++i) {
+        const auto other = "w" + std::to_string((row * 5 + i * 3) % 12);
+        out += (i > 0 ? " " : "") + (i != place ? other : good ? "good" : "bad");
+      }
+      out += gap + std::to_string(good ? 7 : 3) + gap + (good ? "positive" : "negative") + gap +
+             "w" + std::to_string(row % 12) + (good ? " good" : " bad") + "\n";
+    }
+    return out;
+  }
+
+  static constexpr const char* kTiny =
+      " --hidden_size 16 --num_hidden_layers 1 --num_attention_heads 2 --intermediate_size 32"
+      " --max_position_embeddings 32 --learning_rate 1e-2 --data.tokenizer words ";
+  static constexpr const char* kTask =
+      "train --task classification --data.train train.csv --data.text opinion --data.label verdict"
+      " --max_length 16 ";
+
+  double last(const char* file, const char* key) const { return json(file).at(key).get<double>(); }
+};
+
+TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
+  const std::string base = std::string(kTask) + kTiny + "--data.valid valid.tsv ";
+  ASSERT_EQ(run(base + "--max_steps 80 --output_dir out"), 0) << output_;
+  EXPECT_GT(last("out/eval_results.json", "eval_accuracy"), 0.95);
+  const auto config = json("out/config.json");
+  EXPECT_EQ(config.at("architectures"), Json({"BertForSequenceClassification"}));
+  EXPECT_EQ(config.at("id2label"), Json({{"0", "negative"}, {"1", "positive"}}));
+  EXPECT_EQ(config.at("label2id"), Json({{"negative", 0}, {"positive", 1}}));
+  ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;
+  EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), last("out/eval_results.json", "eval_loss"));
+  // From there, with the same labels; then to hidden words, with a head that is drawn.
+  ASSERT_EQ(run("train --model_name_or_path out --data.train train.csv --data.text opinion "
+                "--data.label verdict --data.valid valid.tsv --max_length 16 --max_steps 1 "
+                "--learning_rate 0 --output_dir more"),
+            0)
+      << output_;
+  EXPECT_DOUBLE_EQ(last("more/eval_results.json", "eval_loss"),
+                   last("out/eval_results.json", "eval_loss"));
+  write_file(folder_ / "text.txt", std::string(200, 'w') + "\n" + table(300, 0, ' '));
+  ASSERT_EQ(run("train --model_name_or_path out --task language --data.train text.txt "
+                "--block_size 16 --max_steps 1 --output_dir masked"),
+            0)
+      << output_;
+  expect("holds no cls.predictions.bias: its values are drawn");
+  expect("out: passed over 4 tensors that the model does not use");
+  EXPECT_EQ(json("masked/config.json").at("architectures"), Json({"BertForMaskedLM"}));
+}
+
+TEST_F(ClassificationCommand, PairsAndNumbersAndOtherFilesWork) {
+  ASSERT_EQ(run(std::string("train --task classification --data.train train.csv --data.text number "
+                            "--data.text_pair second --data.label number --max_length 8 "
+                            "--max_steps 60 --data.valid valid.tsv --output_dir out") +
+                kTiny),
+            0)
+      << output_;
+  EXPECT_EQ(json("out/config.json").at("id2label"), Json({{"0", "3"}, {"1", "7"}}));
+  EXPECT_GT(last("out/eval_results.json", "eval_accuracy"), 0.95);
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines += std::string(R"({"text": "w1 )") + (i % 3 == 0 ? "good" : "bad") + R"(", "label": )" +
+             (i % 3 == 0 ? "true" : "false") + "}\n";
+  }
+  write_file(folder_ / "train.jsonl", lines);
+  ASSERT_EQ(run(std::string("train --task classification --data.train train.jsonl --max_length 8 "
+                            "--max_steps 2 --output_dir other") +
+                kTiny),
+            0)
+      << output_;
+  EXPECT_EQ(json("other/config.json").at("id2label"), Json({{"0", "false"}, {"1", "true"}}));
+}
+
+TEST_F(ClassificationCommand, RanksGiveWhatAccumulationGives) {
+  const std::string both[] = {
+      std::string(kTask) + kTiny,
+      std::string("train --family bert --data.train text.txt --block_size 16 ") + kTiny};
+  write_file(folder_ / "text.txt", table(300, 0, ' '));
+  for (const auto& base : both) {
+    const auto more = base + "--max_steps 6 --threads 1 --overwrite_output_dir ";
+    ASSERT_EQ(run(more + "--gradient_accumulation_steps 2 --output_dir one"), 0) << output_;
+    ASSERT_EQ(run(more + "--nproc 2 --output_dir two"), 0) << output_;
+    EXPECT_EQ(read_file(folder_ / "one/model.safetensors"),
+              read_file(folder_ / "two/model.safetensors"));
+  }
+}
+
+TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
+  std::string lines;
+  for (int line = 0; line < 400; ++line) {  // of one word each: a hidden one is what the others are
+    for (int i = 0; i < 14; ++i) lines += "w" + std::to_string(line * 5 % 12) + " ";
+    lines += "\n";
+  }
+  write_file(folder_ / "text.txt", lines);
+  ASSERT_EQ(run(std::string("train --family bert --data.train text.txt --block_size 16 "
+                            "--max_steps 150 --hidden_dropout_prob 0 --output_dir out") +
+                kTiny),
+            0)
+      << output_;
+  EXPECT_GT(last("out/eval_results.json", "eval_accuracy"), 0.7);
+  EXPECT_EQ(json("out/config.json").at("architectures"), Json({"BertForMaskedLM"}));
+  EXPECT_EQ(run("generate out --prompt w1"), 2);
+  expect("got bert, whose positions see both sides");
+}
+
+TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
+  const std::string base = std::string(kTask) + kTiny + "--max_steps 1 ";
+  EXPECT_EQ(run(base + "--data.label opinions"), 1);
+  expect("opinions");
+  EXPECT_EQ(run(base + "--max_length 64"), 2);
+  expect("max_length = 64 is beyond the model's 32 positions");
+  write_file(folder_ / "one.csv", "opinion,verdict\nw1,good\nw2,good\n");
+  EXPECT_EQ(run(base + "--data.train one.csv"), 2);
+  expect("one.csv has no other label than 'good'");
+  write_file(folder_ / "new.csv", "opinion,verdict\nw1,positive\nw2,neutral\n");
+  EXPECT_EQ(run(base + "--data.valid new.csv"), 2);
+  expect(
+      "text 2 of new.csv is labelled 'neutral', which is none of the model's labels: negative, ");
+  write_file(folder_ / "zebra.csv", "opinion,verdict\nw1,positive\nzebra,negative\n");
+  EXPECT_EQ(run(base + "--data.valid zebra.csv"), 2);
+  expect("text 2 of zebra.csv has only tokens that the tokenizer does not know: 'zebra'");
+  EXPECT_EQ(run(base + "--family gpt2"), 2);
+  expect("task = classification is for the family bert; got gpt2");
+  ASSERT_EQ(run(base + "--output_dir out"), 0) << output_;
+  write_file(folder_ / "less.csv", "opinion,verdict\nw1,good\nw2,bad\n");
+  auto config = json("out/config.json");
+  config["id2label"] = {{"0", "good"}, {"1", "bad"}, {"2", "ugly"}};
+  write_file(folder_ / "out/config.json", config.dump());
+  EXPECT_EQ(run("train --model_name_or_path out --data.train less.csv --data.text opinion "
+                "--data.label verdict --max_length 16"),
+            2);
+  expect("less.csv has no text of the label 'ugly', which the model of out knows");
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/models/bert_text.h"
+#include "convoy/optim/lr_schedule.h"
+#include "convoy/parallel/replica.h"
+#include "tests/parity/fixture.h"
+
+// The fixtures hold what Hugging Face's BERT computed from the same weights and data;
+// make_bert_fixtures.py beside them wrote them.
+namespace convoy {
+namespace {
+
+constexpr int64_t kSteps = 100, kBatches = 5, kGradients = 5, kLabels = 3;
+
+class BertParity : public testing::TestWithParam<const char*> {
+ protected:
+  BertParity() : file_(fixture(std::string("bert_") + GetParam())) {
+    config_.read(parse_json(file_.metadata().at("config"), "fixture"), "fixture");
+    EXPECT_TRUE(config_.unknown().empty()) << config_.unknown().front();
+  }
+
+  bool masked() const { return std::string(GetParam()) == "masked"; }
+
+  std::unique_ptr<parallel::Replica> model(parallel::ReplicaOptions options = {}) const {
+    auto replica = std::make_unique<parallel::Replica>(
+        masked() ? config_.make_blocks() : config_.make_classifier(kLabels), comm::Group(),
+        options);
+    for (const auto& slot : replica->arena().all_slots()) {
+      const auto& name = slot.param->spec().name;
+      replica->arena().value_of(name).copy_(tensor(file_, "weight." + name));
+    }
+    replica->arena().publish_weights();
+    return replica;
+  }
+
+  parallel::MicroBatch batch(int64_t index) const {
+    auto ids = tensor(file_, "ids")[index];
+    return {{{"input_ids", ids},
+             {"token_type_ids", tensor(file_, "types")[index]},
+             {"key_mask", tensor(file_, "mask")[index].to(at::kBool)},
+             {"labels", tensor(file_, "labels")[index]}},
+            at::arange(ids.size(0), at::kLong)};
+  }
+
+  static double error(const at::Tensor& ours, const at::Tensor& theirs) {
+    EXPECT_EQ(ours.sizes(), theirs.sizes());
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
+  }
+
+  /// What padding gives is nobody's business.
+  at::Tensor of_real(const at::Tensor& logits) const {
+    return masked() ? logits * tensor(file_, "mask")[0].unsqueeze(2) : logits;
+  }
+
+  formats::SafetensorsFile file_;
+  models::BertTextConfig config_;
+};
+
+TEST_P(BertParity, LogitsAndLoss) {
+  auto replica = model();
+  const auto logits = replica->forward(batch(0), nn::Mode::Predict).at("logits");
+  EXPECT_LE(error(of_real(logits), of_real(tensor(file_, "logits"))), 1e-5);
+  parallel::MicroBatch plain{{{"input_ids", tensor(file_, "ids")[0]}}, at::arange(3, at::kLong)};
+  EXPECT_LE(
+      error(replica->forward(plain, nn::Mode::Predict).at("logits"), tensor(file_, "plain_logits")),
+      1e-5);
+  const auto out = replica->forward(batch(0), nn::Mode::Evaluate);
+  const auto count = out.at("count").item<double>();
+  EXPECT_NEAR(out.at("loss").item<double>() / count / tensor(file_, "loss").item<double>(), 1,
+              1e-6);
+  const auto labels = tensor(file_, "labels")[0];
+  const auto hits = (tensor(file_, "logits").argmax(-1) == labels).sum();
+  EXPECT_EQ(count, (labels >= 0).sum().item<double>());
+  EXPECT_EQ(out.at("correct").item<int64_t>(), hits.item<int64_t>());
+  parallel::ReplicaOptions options;
+  options.compute_dtype = at::kBFloat16;
+  const auto rounded = model(options)->forward(batch(0), nn::Mode::Predict).at("logits");
+  EXPECT_LE(error(of_real(rounded), of_real(tensor(file_, "logits"))), 2e-2);
+}
+
+TEST_P(BertParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
+  auto replica = model();
+  parallel::OptimizerOptions still;
+  still.max_grad_norm = 0;
+  std::map<std::string, double> squares;
+  for (int64_t i = 0; i < kGradients; ++i) {
+    replica->step({batch(i)}, {0, i, /*learning_rate=*/0.0}, still);
+    for (const auto& slot : replica->arena().all_slots()) {
+      const auto& name = slot.param->spec().name;
+      auto exact = tensor(file_, "grad." + name)[i].to(at::kDouble);
+      auto ours = parallel::Arena::view(replica->arena().grads(), slot).to(at::kDouble);
+      const auto off = ((ours - exact).norm() / exact.norm()).item<double>();
+      squares[name] += off * off / kGradients;
+    }
+  }
+  for (const auto& [name, square] : squares) {
+    if (name.ends_with("key.bias")) continue;  // nothing but rounding: softmax does not see it
+    const auto limit = 1.5 * tensor(file_, "torch_error." + name).item<double>();
+    EXPECT_LE(std::sqrt(square), limit) << name;
+  }
+}
+
+TEST_P(BertParity, AHundredAdamWSteps) {
+  auto replica = model();
+  const auto losses = tensor(file_, "losses");
+  optim::LrSchedule schedule{"linear", 2e-3, 0, kSteps};
+  parallel::OptimizerOptions optimizer;
+  optimizer.adamw.weight_decay = 0.05;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    auto result = replica->step({batch(i % kBatches)}, {0, i, schedule.at(i), i}, optimizer);
+    ASSERT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;
+  }
+}
+
+TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
+  const auto folder = unique_folder("convoy-bert");
+  auto replica = model();
+  checkpoint::save_weights(folder, *replica);
+  const auto layout = masked() ? config_.layout() : config_.classifier_layout();
+  auto again = std::make_unique<parallel::Replica>(
+      masked() ? config_.make_blocks() : config_.make_classifier(kLabels), comm::Group(),
+      parallel::ReplicaOptions{});
+  auto report = checkpoint::load_weights(folder, *again, layout);
+  EXPECT_TRUE(report.drawn.empty());
+  EXPECT_TRUE(at::equal(again->forward(batch(0), nn::Mode::Predict).at("logits"),
+                        replica->forward(batch(0), nn::Mode::Predict).at("logits")));
+  auto other = std::make_unique<parallel::Replica>(
+      masked() ? config_.make_classifier(kLabels) : config_.make_blocks(), comm::Group(),
+      parallel::ReplicaOptions{});
+  report = checkpoint::load_weights(folder, *other,
+                                    masked() ? config_.classifier_layout() : config_.layout());
+  EXPECT_EQ(report.drawn.size(), masked() ? 4u : 5u);
+  EXPECT_EQ(report.skipped.size(), masked() ? 5u : 4u);
+  const std::string table = "bert.embeddings.word_embeddings.weight";
+  EXPECT_TRUE(at::equal(other->arena().value_of(table), replica->arena().value_of(table)));
+  std::filesystem::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, BertParity, testing::Values("masked", "classifier"));
+
+TEST(TextMasking, HidesEightyTenTenOfTheChosenTheSameInAnyBatch) {
+  constexpr int64_t kIds = 1000, kRows = 64, kLength = 128;
+  models::TextMasking masking{0.15, /*mask_id=*/3, /*kept_ids=*/{1, 2}};
+  nn::Context context;
+  context.seed = 7;
+  context.step = 5;
+  context.samples = at::arange(kRows, at::kLong);
+  auto ids = (at::arange(kRows * kLength, at::kLong) % (kIds - 10) + 10).view({kRows, kLength});
+  ids.select(1, 0).fill_(1);
+  ids.select(1, kLength - 1).fill_(2);
+  const auto all = models::mask_text(ids, masking, kIds, context);
+  const auto chosen = all.targets >= 0;
+  EXPECT_TRUE(at::equal(all.targets.masked_select(chosen), ids.masked_select(chosen)));
+  EXPECT_TRUE(at::equal(all.ids.masked_fill(chosen, 0), ids.masked_fill(chosen, 0)));
+  EXPECT_FALSE(chosen.select(1, 0).any().item<bool>());
+  const auto count = chosen.sum().item<double>();
+  EXPECT_NEAR(count / (kRows * (kLength - 2)), 0.15, 0.015);
+  const auto masked = (all.ids == 3).sum().item<double>();
+  const auto kept = ((all.ids == ids) & chosen).sum().item<double>();
+  EXPECT_NEAR(masked / count, 0.8, 0.04);
+  EXPECT_NEAR(kept / count, 0.1, 0.03);
+  // Rows 20 to 29 alone, as a rank or a micro-batch has them.
+  context.samples = at::arange(20, 30, at::kLong);
+  const auto some = models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
+  EXPECT_TRUE(at::equal(some.ids, all.ids.narrow(0, 20, 10)));
+  context.step = 6;
+  EXPECT_FALSE(
+      at::equal(models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context).ids, some.ids));
+  // Evaluation asks for the same in whatever batch a text is.
+  context.mode = nn::Mode::Evaluate;
+  const auto evaluated = models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
+  context.samples = at::zeros({1}, at::kLong);
+  const auto alone = models::mask_text(ids.narrow(0, 22, 1), masking, kIds, context);
+  EXPECT_TRUE(at::equal(alone.targets[0], evaluated.targets[2]));
+}
+
+}  // namespace
+}  // namespace convoy
