@@ -12,7 +12,6 @@
 #include "convoy/launch/process.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/host.h"
-#include "convoy/prepare/popularity.h"
 #include "convoy/report/strategies.h"
 
 namespace convoy::cli {

@@ -20,8 +20,8 @@
 #include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/error_file.h"
-#include "convoy/program.h"
 #include "convoy/machine/limits.h"
+#include "convoy/program.h"
 #include "convoy/train/memory.h"
 
 namespace {

@@ -25,10 +25,10 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
                   const comm::Group& group, int64_t max_shard_bytes = kMaxShardBytes);
 
 /// Reads what `weights` lists, in any real dtype, from a folder or a file. Names may lack the
-/// layout's prefix; what may be lacking is to be drawn; the head may be missing, then too, or be there beside the table
-/// that it is tied to, and then must be the same. Throws FileError that names the file and
-/// everything that is missing, left over, twice or of another shape, or not as the folder's
-/// manifest has it.
+/// layout's prefix; what may be lacking is to be drawn; the head may be missing, then too, or be
+/// there beside the table that it is tied to, and then must be the same. Throws FileError that
+/// names the file and everything that is missing, left over, twice or of another shape, or not as
+/// the folder's manifest has it.
 LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
                         const comm::Group& group, const models::WeightLayout& layout = {});
 

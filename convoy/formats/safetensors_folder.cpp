@@ -129,8 +129,7 @@ void SafetensorsFolder::open_shards(const fs::path& index) {
   fail<FileError>("formats", "{} does not fit its files: {}", index.string(), join(wrong, "; "));
 }
 
-SafetensorsShards::SafetensorsShards(std::span<const TensorInfo> tensors,
-                                     size_t max_shard_bytes) {
+SafetensorsShards::SafetensorsShards(std::span<const TensorInfo> tensors, size_t max_shard_bytes) {
   const auto shards = cut(tensors, max_shard_bytes);
   if (shards.size() == 1) {
     files[kWeightsFile] = shards[0];

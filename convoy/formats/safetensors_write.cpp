@@ -103,8 +103,8 @@ SafetensorsPieces::~SafetensorsPieces() {
 void SafetensorsPieces::write(size_t place, const void* data, size_t bytes) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t done = ::pwrite(fd_, from, std::min<size_t>(bytes, size_t{1} << 30),
-                                  static_cast<off_t>(place));
+    const ssize_t done =
+        ::pwrite(fd_, from, std::min<size_t>(bytes, size_t{1} << 30), static_cast<off_t>(place));
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
       fail<FileError>("formats", "cannot write {}: {}", path_.string(),

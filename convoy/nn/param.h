@@ -29,9 +29,9 @@ struct ParamSpec {
   std::string name;            ///< global name, as in `model.safetensors`
   std::vector<int64_t> shape;  ///< global shape
   Init init;
-  bool decay = true;       ///< weight decay applies
-  bool trainable = true;   ///< frozen parameters own no gradient and no optimizer state
-  int64_t split_dim = -1;  ///< dimension that tensor parallelism may split; -1 = none
+  bool decay = true;             ///< weight decay applies
+  bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
+  int64_t split_dim = -1;        ///< dimension that tensor parallelism may split; -1 = none
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
 
   int64_t num_elements() const;

@@ -19,7 +19,7 @@ void read_pretrained(const fs::path& folder, models::CausalConfig& config, Optio
   std::vector<std::pair<std::string, std::string>> asked;
   for (const auto& option : table.options()) {
     if (option.section != "model" || option.source.empty()) continue;
-    asked.emplace_back(option.key(), value);
+    asked.emplace_back(option.key(), option.plain());
   }
   config.read(parse_json(read_file(path), path.string()), path.string());
   for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);

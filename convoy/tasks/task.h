@@ -85,6 +85,19 @@ class Task {
 /// Adds the tasks' own sub-commands to `convoy data`: each stores what it does in `work`.
 void add_data_commands(CLI::App& data, Work& work);
 
+/// What a command of a task needs of the program.
+using UseRun = std::function<void(Task&, const Run&, const train::TrainingArguments&)>;
+struct Program {
+  /// The exit code when this process only started the ranks, which are asked for or not.
+  std::function<std::optional<int>(const std::optional<int64_t>& nproc)> launch_ranks;
+  /// Opens what a run left in a folder, as the command line has it.
+  std::function<void(const std::string& folder, const UseRun& use)> open;
+  std::function<void(const std::vector<std::string>& notes)> tell;
+};
+
+/// Adds `convoy generate`.
+void add_generate(CLI::App& app, Work& work, const Program& program);
+
 /// The kinds of models: session, and those of language models.
 std::vector<std::string> families();
 

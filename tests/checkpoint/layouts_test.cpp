@@ -144,7 +144,8 @@ TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
     options.zero = 3;
     const auto strategy = parallel::make_process_strategy(blocks, group, options);
     try {
-      BackgroundSave("/proc/none", strategy->weights(), 3000, kOptimizer, strategy->moments(), group)
+      BackgroundSave("/proc/none", strategy->weights(), 3000, kOptimizer, strategy->moments(),
+                     group)
           .finish();
     } catch (const FileError&) {
       ++refused;

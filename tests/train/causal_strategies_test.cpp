@@ -24,7 +24,8 @@ class CausalStrategies : public testing::TestWithParam<std::tuple<const char*, b
     arguments.logging_steps = 1;
     arguments.save_strategy = "no";
     arguments.output.quiet = true;
-    return outcome_of(family == std::string("gpt2") ? small_gpt2 : small_llama, texts(), arguments, job);
+    return outcome_of(family == std::string("gpt2") ? small_gpt2 : small_llama, texts(), arguments,
+                      job);
   }
 };
 

@@ -128,8 +128,7 @@ TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
     Trainer trainer([config] { return models::make_session_model(config); }, args, rare, nullptr,
                     job_);
     trainer.train();
-    return std::pair(trainer.state().to_json(),
-                     all_weights(trainer));
+    return std::pair(trainer.state().to_json(), all_weights(trainer));
   };
   const auto [state, weights] = run("whole", "");
   const int64_t skipped = state["skipped_steps"];

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 /// items.parquet of the run, beside the weights or in the folder above.
 prepare::ItemNames item_names(const fs::path& folder) {
   for (const auto& place : {folder, folder / ".."}) {
-    if (fs::exists(place / "items.parquet")) return prepare::ItemNames::load(place / "items.parquet");
+    if (fs::exists(place / "items.parquet"))
+      return prepare::ItemNames::load(place / "items.parquet");
   }
   return {};
 }

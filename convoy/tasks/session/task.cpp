@@ -66,7 +66,7 @@ std::string SessionTask::baseline() {
   if (data.valid_file().empty()) return "";
   const auto& items = arguments_.model.item_feature;
   const auto counts = prepare::count_items(data::Dataset(data.train_file()), items,
-                                        schema_.find(items)->int_domain->max);
+                                           schema_.find(items)->int_domain->max);
   const auto report =
       prepare::popularity_baseline(counts, data::Dataset(data.valid_file()), items, {10});
   return fmt::format(

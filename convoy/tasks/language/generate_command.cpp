@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/base/timing.h"
+#include "convoy/tasks/language/generate.h"
+#include "convoy/tasks/language/task.h"
+#include "convoy/tasks/trained.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+struct GenerateCommand {
+  std::string folder;
+  std::vector<std::string> prompts;
+  std::string file;
+  std::vector<std::string> stops;
+  GenerateOptions options;
+  bool no_cache = false;
+  bool json = false;
+  std::optional<int64_t> nproc;
+};
+
+std::vector<std::string> read_prompts(const GenerateCommand& command) {
+  auto prompts = command.prompts;
+  if (!command.file.empty()) {
+    std::ifstream in(command.file);
+    if (!in) fail<FileError>("tasks", "cannot read {}; expected a prompt a line", command.file);
+    for (std::string line; std::getline(in, line);) prompts.push_back(line);
+  }
+  if (prompts.empty()) {
+    fail<UsageError>("tasks", "there is nothing to go on from; try --prompt TEXT, or --file FILE");
+  }
+  return prompts;
+}
+
+void check(const GenerateOptions& options) {
+  const auto refuse = [](const char* name, const auto& value, const char* expected) {
+    fail<UsageError>("tasks", "{} = {}; expected {}", name, value, expected);
+  };
+  // A longer one fits no model.
+  constexpr int64_t kMost = 100'000'000;
+  if (options.max_new_tokens < 1 || options.max_new_tokens > kMost) {
+    refuse("--max-new-tokens", options.max_new_tokens, "1 to 100000000");
+  }
+  if (!(options.temperature > 0)) {
+    refuse("--temperature", options.temperature, "more than 0; without it the best token is taken");
+  }
+  if (options.top_k < 0) refuse("--top-k", options.top_k, "at least 0");
+  if (!(options.top_p > 0 && options.top_p <= 1)) {
+    refuse("--top-p", options.top_p, "more than 0 and at most 1");
+  }
+  if (options.batch_size < 1) refuse("--batch-size", options.batch_size, "at least 1");
+}
+
+std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string& prompt,
+                            size_t number) {
+  std::vector<int32_t> ids, plain;
+  tokenizer.encode(prompt, ids);
+  tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
+  const auto& special = tokenizer.special_ids();
+  const bool known =
+      !special.unk || special.unk == special.eos || plain.empty() ||
+      std::any_of(plain.begin(), plain.end(), [&](const int32_t id) { return id != *special.unk; });
+  if (!known) {
+    fail<UsageError>("tasks", "prompt {} has only tokens that the tokenizer does not know: '{}'",
+                     number, prompt);
+  }
+  return ids;
+}
+
+/// What the new ids add to the text of the prompt.
+std::string continuation(const text::Tokenizer& tokenizer, std::vector<int32_t> prompt,
+                         const std::vector<int32_t>& ids) {
+  const auto before = tokenizer.decode(prompt);
+  prompt.insert(prompt.end(), ids.begin(), ids.end());
+  const auto whole = tokenizer.decode(prompt);
+  return whole.starts_with(before) ? whole.substr(before.size()) : tokenizer.decode(ids);
+}
+
+/// The text before the first of these.
+std::string before_stop(const std::string& text, const std::vector<std::string>& stops) {
+  size_t end = text.size();
+  for (const auto& stop : stops) end = std::min(end, text.find(stop));
+  return text.substr(0, end);
+}
+
+void show(const GenerateCommand& command, const std::string& prompt, const std::string& text,
+          const Generated& generated) {
+  static constexpr const char* kEnds[] = {"length", "end", "stop", "context"};
+  if (!command.json) {
+    fmt::print("{}{}\n", prompt, text);
+    return;
+  }
+  const Json line{{"prompt", prompt},
+                  {"text", text},
+                  {"tokens", generated.ids.size()},
+                  {"ended", kEnds[static_cast<int>(generated.ended)]}};
+  fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void run_generate(const GenerateCommand& command, const Program& program, Task& any, const Run& run,
+                  const train::TrainingArguments& training) {
+  auto* task = dynamic_cast<LanguageTask*>(&any);
+  if (task == nullptr) {
+    fail<UsageError>("tasks",
+                     "generate goes on from text with a language model; got a {}; try convoy "
+                     "predict",
+                     any.name());
+  }
+  if (!task->config().is_causal()) {
+    fail<UsageError>("tasks",
+                     "generate goes on from text with GPT-2 or Llama; got {}, whose positions see "
+                     "both sides",
+                     task->config().family());
+  }
+  const auto texts = read_prompts(command);
+  const auto& tokenizer = task->tokenizer();
+  std::vector<std::vector<int32_t>> prompts;
+  for (const auto& text : texts) prompts.push_back(ids_of(tokenizer, text, prompts.size() + 1));
+  auto options = command.options;
+  options.use_cache = !command.no_cache;
+  options.seed = static_cast<uint64_t>(training.seed);
+  options.end_ids = task->end_ids();
+  if (!command.stops.empty()) {
+    options.is_over = [&](std::span<const int32_t> ids) {
+      const auto text = tokenizer.decode(ids);
+      return before_stop(text, command.stops).size() < text.size();
+    };
+  }
+  auto job = train::join_job(training.parallel);
+  train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
+  program.tell(*run.notes);
+  const auto began = std::chrono::steady_clock::now();
+  const auto report =
+      generate(trainer.strategy(), task->config(), prompts, options, [&](const auto& generated) {
+        const auto i = static_cast<size_t>(generated.prompt);
+        const auto text = continuation(tokenizer, prompts[i], generated.ids);
+        show(command, texts[i], before_stop(text, command.stops), generated);
+      });
+  const double seconds = seconds_since(began);
+  if (job.is_main()) {
+    fmt::print(stderr, "{} tokens in {}, {:.1f} tokens/s, cache {}\n",
+               human_count(report.num_tokens), human_seconds(seconds),
+               static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9),
+               human_bytes(static_cast<double>(report.cache_bytes)));
+  }
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Work& work, const Program& program) {
+  auto options = std::make_shared<GenerateCommand>();
+  auto& generate = options->options;
+  auto* command = app.add_subcommand("generate", "Go on from text with a language model");
+  command->add_option("folder", options->folder, "output folder of a run, or Hugging Face's")
+      ->required();
+  command->add_option("--prompt", options->prompts, "text to go on from; may be given again")
+      ->allow_extra_args(false);
+  command->add_option("--file", options->file, "file with a prompt a line");
+  command->add_option("--max-new-tokens,--max_new_tokens", generate.max_new_tokens,
+                      "most tokens to add [50]");
+  command->add_flag("--do-sample,--do_sample", generate.sample,
+                    "draw tokens by their probability [the best is taken]");
+  command->add_option("--temperature", generate.temperature, "draw, with scores divided by this");
+  command->add_option("--top-k,--top_k", generate.top_k, "draw among so many best");
+  command->add_option("--top-p,--top_p", generate.top_p,
+                      "draw among the fewest best that have this probability together");
+  command->add_option("--stop", options->stops, "end before this text; may be given again")
+      ->allow_extra_args(false);
+  command->add_option("--batch-size,--batch_size", generate.batch_size, "texts at once [8]");
+  command->add_flag("--no-cache", options->no_cache, "compute all positions again for each token");
+  command->add_flag("--json", options->json, "print an object a line");
+  command->add_option("--nproc", options->nproc, "start this many ranks on this host");
+  command->footer(
+      "Texts go to the standard output, speed and the memory of the cache to the standard error.\n"
+      "--seed decides what is drawn; the options of convoy train for devices hold here too.\n"
+      "Examples:\n  convoy generate runs/gpt2_clm --prompt \"for (int i\"\n"
+      "  convoy generate runs/gpt2_clm --file prompts.txt --temperature 0.8 --top-p 0.9 --json\n");
+  command->callback([options, command, program, &work] {
+    for (const char* name : {"--temperature", "--top-k", "--top-p"}) {
+      if (command->count(name) > 0) options->options.sample = true;
+    }
+    work = [options, program] {
+      check(options->options);
+      read_prompts(*options);
+      if (auto code = program.launch_ranks(options->nproc)) return *code;
+      check_trained(options->folder);
+      program.open(options->folder, [&](Task& task, const Run& run, const auto& training) {
+        run_generate(*options, program, task, run, training);
+      });
+      return 0;
+    };
+  });
+}
+
+}  // namespace convoy::tasks
