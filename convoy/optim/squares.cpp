@@ -12,8 +12,7 @@ namespace {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
-double
-sum(const float* values, int64_t count) {
+void add_squares(const float* values, int64_t count, double& total) {
   constexpr int64_t kLanes = 32;
   std::array<double, kLanes> lanes{};
   int64_t i = 0;
@@ -24,9 +23,7 @@ sum(const float* values, int64_t count) {
     }
   }
   for (; i < count; ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
-  double out = 0;
-  for (const double lane : lanes) out += lane;
-  return out;
+  for (const double lane : lanes) total += lane;
 }
 
 }  // namespace
@@ -40,7 +37,8 @@ at::Tensor sum_of_squares(const at::Tensor& values) {
   const double total = at::parallel_reduce(
       0, values.numel(), kGrain, 0.0,
       [&](int64_t begin, int64_t end, double before) {
-        return before + sum(data + begin, end - begin);
+        add_squares(data + begin, end - begin, before);
+        return before;
       },
       [](double a, double b) { return a + b; });
   return at::scalar_tensor(total, values.options().dtype(at::kDouble));
