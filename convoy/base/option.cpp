@@ -108,6 +108,7 @@ Option& Option::at_least(double low) {
 }
 
 Option& Option::within(double low, double high) {
+  internal_check(number_ != nullptr, "config", "option {} is no number to bound", key());
   auto earlier = std::move(check);
   check = [this, low, high, earlier] {
     if (earlier) earlier();

@@ -165,9 +165,10 @@ TEST(Options, ErrorsNameOptionPlaceAndRemedy) {
             std::string::npos);
 }
 
-TEST(Options, DeclaringTwiceIsAMistake) {
+TEST(Options, DeclaringTwiceOrBoundingWhatIsNoNumberIsAMistake) {
   Bound o;
   EXPECT_THROW(o.table.add("train", "bf16", o.bf16, ""), InternalError);
+  EXPECT_THROW(o.table.add("train", "fp16", o.bf16, "").within(0, 1), InternalError);
 }
 
 TEST(Options, WhatOthersCallAnOptionIsAnsweredWithItsName) {
