@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -138,13 +139,16 @@ class Batch {
   /// Takes each text's next token by `logits` [B, 1, V] of what next() gave.
   void take(const at::Tensor& logits) {
     if (cache_) cache_->advance(length_ - cache_->length());
-    const auto best = logits.argmax(-1).to(at::kCPU).contiguous();
+    const auto [scores, ids] = logits.squeeze(1).max(-1);  // NaN is more than any number
+    const auto best = ids.to(at::kCPU).contiguous();
+    const auto score = scores.to(at::kCPU).contiguous();
     for (size_t row = 0; row < texts_.size(); ++row) {
       auto& text = texts_[row];
-      const auto scores = logits[static_cast<int64_t>(row)][0];
-      check_finite(text, scores);
-      auto id = static_cast<int32_t>(best.data_ptr<int64_t>()[row]);
-      if (options_.sample && !text.over) id = draw_token(scores, options_, uniform(text));
+      check_finite(text, score.const_data_ptr<float>()[row]);
+      auto id = static_cast<int32_t>(best.const_data_ptr<int64_t>()[row]);
+      if (options_.sample && !text.over) {
+        id = draw_token(logits[static_cast<int64_t>(row)][0], options_, uniform(text));
+      }
       add(text, id);
     }
     ++length_;
@@ -156,8 +160,8 @@ class Batch {
     return uniform01(key, text.new_ids().size());
   }
 
-  static void check_finite(const Text& text, const at::Tensor& scores) {
-    if (text.over || scores.isfinite().all().item<bool>()) return;
+  static void check_finite(const Text& text, float best) {
+    if (text.over || std::isfinite(best)) return;
     fail<NumericError>("tasks",
                        "the scores after prompt {} and {} tokens are not finite; try another "
                        "checkpoint, or fp32",
