@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <thread>
 
 namespace convoy {
 
@@ -25,6 +26,7 @@ struct Page {
   std::array<std::atomic<uint64_t>, 29> text;
 };
 static_assert(sizeof(Page) == kActivityBytes);
+constexpr int kQuickLooks = 1000;
 using Text = std::array<char, sizeof(Page::text)>;
 
 struct Board {
@@ -61,8 +63,10 @@ void write(Page& page, const Board& from) {
 
 Activity read(const Page& page) {
   Activity out;
-  // One whose writer died half-way is read as it is.
-  for (int attempt = 0; attempt < 10000; ++attempt) {
+  // One whose writer died half-way is read as it is, a quarter of a second later: a writer that
+  // lost its core on a busy machine comes back.
+  for (int attempt = 0; attempt < kQuickLooks + 1250; ++attempt) {
+    if (attempt >= kQuickLooks) std::this_thread::sleep_for(std::chrono::microseconds(200));
     const uint64_t before = page.version.load(std::memory_order_acquire);
     Text text;
     out.step = page.step.load(std::memory_order_relaxed);
