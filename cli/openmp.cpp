@@ -17,7 +17,7 @@ constexpr char kNoThread[] = "JE_ARROW_MALLOC_CONF=background_thread:false";
 constexpr int kMostVariables = 4096;
 
 bool computes(const char* command) {
-  for (const char* word : {"train", "eval", "predict", "bench", "doctor"}) {
+  for (const char* word : {"train", "eval", "predict", "generate", "bench", "doctor"}) {
     if (std::strcmp(command, word) == 0) return true;
   }
   return false;

@@ -7,7 +7,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
-#include "convoy/data/events_source.h"
+#include "convoy/data/arrow.h"
+#include "convoy/data/table_source.h"
 
 namespace convoy::data {
 namespace {
@@ -75,7 +76,7 @@ std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
 }
 
 void read_table(const fs::path& file, const std::vector<Place>& places) {
-  const EventSource source(file, {});
+  const TableSource source(file, {});
   std::vector<int> indices;
   const std::vector<std::shared_ptr<arrow::DataType>> types(places.size(), arrow::utf8());
   for (const auto& place : places) indices.push_back(source.require(place.name, place.option));

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include "convoy/base/error.h"
+#include "convoy/models/activation.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -190,28 +191,12 @@ void BertTextConfig::check_together() const {
                    hidden_size, num_attention_heads);
 }
 
-BodyConfig BertTextConfig::body() const {
-  BodyConfig body;
-  body.type = "bert";
-  body.n_embd = hidden_size;
-  body.n_layer = num_hidden_layers;
-  body.n_head = num_attention_heads;
-  body.n_inner = intermediate_size;
-  body.n_positions = max_position_embeddings;
-  body.activation_function = hidden_act;
-  body.resid_pdrop = body.embd_pdrop = hidden_dropout_prob;
-  body.attn_pdrop = attention_probs_dropout_prob;
-  body.layer_norm_epsilon = layer_norm_eps;
-  body.initializer_range = initializer_range;
-  return body;
-}
-
 nn::BlockList BertTextConfig::make_blocks() const {
   check();
   auto input = std::make_shared<BertInput>(*this, /*hides=*/true);
   nn::BlockList blocks{input};
   for (int64_t i = 0; i < num_hidden_layers; ++i) {
-    blocks.push_back(make_bert_layer(body(), "bert", i));
+    blocks.push_back(make_bert_layer(*this, "bert", i));
   }
   blocks.push_back(std::make_shared<MaskedHead>(*this, input->words()));
   return blocks;
@@ -221,7 +206,7 @@ nn::BlockList BertTextConfig::make_classifier(int64_t num_labels) const {
   check();
   nn::BlockList blocks{std::make_shared<BertInput>(*this, /*hides=*/false)};
   for (int64_t i = 0; i < num_hidden_layers; ++i) {
-    blocks.push_back(make_bert_layer(body(), "bert", i));
+    blocks.push_back(make_bert_layer(*this, "bert", i));
   }
   blocks.push_back(std::make_shared<Classifier>(*this, num_labels));
   return blocks;

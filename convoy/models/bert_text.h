@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/models/body.h"
+#include "convoy/models/bert.h"
 #include "convoy/models/causal.h"
 
 namespace convoy::models {
@@ -23,20 +23,11 @@ struct TextMasking {
 /// They read `input_ids` [B, T] int64 and, where given, `token_type_ids` [B, T] int64, `key_mask`
 /// [B, T] bool (what is real) and `labels`: [B, T] int64 of hidden tokens (-100: not one; default:
 /// tokens are hidden here), for a classifier [B].
-class BertTextConfig : public CausalConfig {
+class BertTextConfig : public CausalConfig, public BertConfig {
  public:
   int64_t vocab_size = 30522;
-  int64_t hidden_size = 768;
   int64_t num_hidden_layers = 12;
-  int64_t num_attention_heads = 12;
-  int64_t intermediate_size = 3072;
-  std::string hidden_act = "gelu";
-  double hidden_dropout_prob = 0.1;
-  double attention_probs_dropout_prob = 0.1;
-  int64_t max_position_embeddings = 512;
   int64_t type_vocab_size = 2;
-  double initializer_range = 0.02;
-  double layer_norm_eps = 1e-12;
   std::optional<double> classifier_dropout;
   bool tie_word_embeddings = true;
   bool is_decoder = false;
@@ -63,9 +54,6 @@ class BertTextConfig : public CausalConfig {
 
  protected:
   void check_together() const override;
-
- private:
-  BodyConfig body() const;
 };
 
 /// Ids with some hidden, and what they were: `targets` [B, T], -100 where nothing is asked. A

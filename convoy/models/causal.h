@@ -39,9 +39,10 @@ class CausalConfig {
   virtual int64_t num_ids() const = 0;             ///< size of the vocabulary
   virtual int64_t max_length() const = 0;          ///< positions the model was made for
   virtual bool is_causal() const { return true; }  ///< positions see none behind them
-  virtual int64_t num_layers() const = 0;
-  virtual int64_t attention_width() const = 0;  ///< heads times their width
-  virtual int64_t key_width() const = 0;        ///< the same of heads of keys
+  /// For the size of a cache of keys and values: layers whose attention has one, 0 = none.
+  virtual int64_t num_layers() const { return 0; }
+  virtual int64_t attention_width() const { return 0; }  ///< heads times their width
+  virtual int64_t key_width() const { return 0; }        ///< the same of heads of keys
   /// Every key that this family knows, bound to this object.
   virtual Fields fields() = 0;
   virtual nn::BlockList make_blocks() const = 0;

@@ -15,6 +15,7 @@ namespace convoy::tasks {
 /// Sorts texts, or pairs of them, by labels.
 class ClassificationTask : public Task {
  public:
+  std::string name() const override { return "classifier of texts"; }
   void declare(OptionTable& table) override;
   void settle(OptionTable& table) override;
   Run prepare() override;

@@ -10,7 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/nn/kv_cache.h"
-#include "convoy/report/memory.h"
+#include "convoy/machine/memory.h"
 #include "convoy/tasks/language/next_token.h"
 
 // Shapes: B texts of a batch, T positions under way, S positions so far.
@@ -63,7 +63,7 @@ void check_cache(const Prompts& prompts, const models::CausalConfig& config,
   const int64_t rows = std::min(options.batch_size, std::ssize(prompts));
   const int ranks = std::max(local_ranks, launch::detect_environment().local_world_size);
   const double bytes = models::cache_bytes(config, rows, positions);
-  const auto limit = report::memory_limit();
+  const auto limit = machine::memory_limit();
   if (limit.bytes == 0 || bytes * ranks <= static_cast<double>(limit.bytes)) return;
   fail<UsageError>("tasks",
                    "the cache of keys and values of {} texts of {} positions takes {}{}, but {}; "
