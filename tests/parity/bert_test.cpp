@@ -29,6 +29,7 @@ class BertParity : public testing::TestWithParam<const char*> {
     auto replica = std::make_unique<parallel::Replica>(
         masked() ? config_.make_blocks() : config_.make_classifier(kLabels), comm::Group(),
         options);
+    replica->start();
     for (const auto& slot : replica->arena().all_slots()) {
       const auto& name = slot.param->spec().name;
       replica->arena().value_of(name).copy_(tensor(file_, "weight." + name));
@@ -119,19 +120,21 @@ TEST_P(BertParity, AHundredAdamWSteps) {
 TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
   const auto folder = unique_folder("convoy-bert");
   auto replica = model();
-  checkpoint::save_weights(folder, *replica);
+  checkpoint::save_weights(folder, replica->weights(), replica->group());
   const auto layout = masked() ? config_.layout() : config_.classifier_layout();
   auto again = std::make_unique<parallel::Replica>(
       masked() ? config_.make_blocks() : config_.make_classifier(kLabels), comm::Group(),
       parallel::ReplicaOptions{});
-  auto report = checkpoint::load_weights(folder, *again, layout);
+  again->start();
+  auto report = checkpoint::load_weights(folder, again->weights(), again->group(), layout);
   EXPECT_TRUE(report.drawn.empty());
   EXPECT_TRUE(at::equal(again->forward(batch(0), nn::Mode::Predict).at("logits"),
                         replica->forward(batch(0), nn::Mode::Predict).at("logits")));
   auto other = std::make_unique<parallel::Replica>(
       masked() ? config_.make_classifier(kLabels) : config_.make_blocks(), comm::Group(),
       parallel::ReplicaOptions{});
-  report = checkpoint::load_weights(folder, *other,
+  other->start();
+  report = checkpoint::load_weights(folder, other->weights(), other->group(),
                                     masked() ? config_.classifier_layout() : config_.layout());
   EXPECT_EQ(report.drawn.size(), masked() ? 4u : 5u);
   EXPECT_EQ(report.skipped.size(), masked() ? 5u : 4u);
