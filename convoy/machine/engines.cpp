@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netdb.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -151,7 +151,7 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       break;
     case Op::ReduceLoss:
       timed(pass, [&] { gradients_.wait(); });
-      update_.add_squares();
+      update_.close_totals();
       timed(pass, [&] { update_.reduce_totals(); });
       break;
     case Op::Clip:
@@ -190,6 +190,7 @@ void Executor::gather(Pass& pass, int64_t bucket) {
 }
 
 void Executor::await_weights(Pass& pass, const schedule::Instruction& i) {
+  if (groups_.shard.size() == 1) return;
   for (const int64_t bucket : schedule::reads(i, arena_.layout())) {
     auto& handle = gathers_[static_cast<size_t>(bucket)];
     timed(pass, [&] { std::exchange(handle, {}).wait(); });

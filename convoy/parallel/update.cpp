@@ -33,7 +33,13 @@ void Update::add(const at::Tensor& loss, const at::Tensor& count) {
   totals_[kTargets] += count.detach().reshape({});
 }
 
-void Update::add_squares() {
+void Update::close_totals() {
+  const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
+  auto word = totals_[kWords + groups_.all.rank()];
+  word += totals_[kLoss].isfinite().logical_not();
+  word += 2 * stop;
+  if (input_->busy) totals_[kBusy] += 1;
+  totals_[kWords + groups_.all.size() + groups_.all.rank()] += static_cast<double>(input_->step);
   if (!groups_.owns_part()) return;
   const auto& layout = arena_.layout();
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
@@ -42,12 +48,6 @@ void Update::add_squares() {
 }
 
 void Update::reduce_totals() {
-  const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
-  auto word = totals_[kWords + groups_.all.rank()];
-  word += totals_[kLoss].isfinite().logical_not();
-  word += 2 * stop;
-  if (input_->busy) totals_[kBusy] += 1;
-  totals_[kWords + groups_.all.size() + groups_.all.rank()] += static_cast<double>(input_->step);
   constexpr const char* kLabel = "reduce loss";
   if (totals_.is_cpu()) return groups_.all.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
   handle_ = groups_.all.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);

@@ -50,8 +50,8 @@ class Update {
   void begin_step(const StepInput& input, const OptimizerOptions& optimizer);
   /// Adds a micro-batch's loss and number of targets, scalars on the device.
   void add(const at::Tensor& loss, const at::Tensor& count);
-  /// Adds the squares of this rank's own gradients, once they are there.
-  void add_squares();
+  /// Adds what this rank has to tell, once its gradients are there: their squares among it.
+  void close_totals();
   /// Starts summing over the ranks.
   void reduce_totals();
   /// Finds the norm and the scale. False: the norm is not finite, and should be.

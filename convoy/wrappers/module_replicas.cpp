@@ -37,7 +37,7 @@ void ModuleReplicas::follow_weights() {
   auto pairwise = [](const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to,
                      const at::Device& device, bool share) {
     for (size_t i = 0; i < from.size(); ++i) {
-      auto target = to[i];
+      const auto& target = to[i];
       if (share && from[i].device() == device) {
         target.set_data(from[i].data());
       } else {
