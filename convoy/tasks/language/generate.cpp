@@ -253,7 +253,6 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
         texts.push_back({i, ids, std::ssize(ids), std::ssize(ids)});
       }
       batches.emplace_back(std::move(texts), config, options);
-      ++report.num_batches;
     }
     // All ranks compute until the last has ended: they may need each other's weights.
     for (bool active = true; active;) {

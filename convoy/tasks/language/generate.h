@@ -34,8 +34,7 @@ struct Generated {
 };
 
 struct GenerateReport {
-  int64_t num_tokens = 0;  ///< new ones, over all ranks
-  int64_t num_batches = 0;
+  int64_t num_tokens = 0;   ///< new ones, over all ranks
   int64_t cache_bytes = 0;  ///< most that the caches of a device held
 };
 
