@@ -123,5 +123,27 @@ TEST_F(Agents, ACrowdAtTheDoorKeepsNobodyOut) {
   ::waitpid(crowd, nullptr, 0);
 }
 
+// A host that is slow to answer is older than all of the crowd.
+TEST_F(Agents, ACrowdDrivesOutItsOwn) {
+  start("a", "true", [](LaunchOptions&, HostOptions& host) { host.serves = true; });
+  ASSERT_TRUE(appears("said-a"));
+  const Address address = Address::resolve("127.0.0.1", port_).at(0);
+  const auto is_greeted = [](const Descriptor& socket) {
+    pollfd entry{socket.get(), POLLIN, 0};
+    return ::poll(&entry, 1, 20000) == 1;
+  };
+  const Descriptor slow = start_connect(address, "127.0.0.2");
+  ASSERT_TRUE(is_greeted(slow));
+  std::array<char, 4096> text;
+  ASSERT_GT(::recv(slow.get(), text.data(), text.size(), 0), 0);
+  std::vector<Descriptor> crowd;
+  for (int i = 0; i < 400; ++i) {
+    crowd.push_back(start_connect(address, ""));
+    ASSERT_TRUE(is_greeted(crowd.back())) << i;
+  }
+  EXPECT_EQ(::recv(slow.get(), text.data(), text.size(), MSG_DONTWAIT), -1) << "it was sent away";
+  EXPECT_EQ(errno, EAGAIN);
+}
+
 }  // namespace
 }  // namespace convoy::launch
