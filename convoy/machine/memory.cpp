@@ -1,7 +1,7 @@
 #include "convoy/machine/memory.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "convoy/base/text.h"
 #include "convoy/machine/host.h"

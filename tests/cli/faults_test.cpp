@@ -18,10 +18,12 @@ struct Cell {
   std::string phase;
   std::string backend;
   int ranks;
-  int rank;  ///< the one that fails
+  int rank;      ///< the one that fails
+  int zero = 0;  ///< stage of ZeRO
 
   std::string text() const {
-    return fmt::format("{}@{}:{}:4 over {} on {} ranks", kind, rank, phase, backend, ranks);
+    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}", kind, rank, phase, backend, ranks,
+                       zero);
   }
   /// Others notice only when their patience is over.
   bool waits() const {
@@ -41,8 +43,8 @@ class Faults : public CommandTest {
   std::string command(const Cell& cell, const std::string& folder) const {
     return fmt::format(
         "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 --save_steps 2 "
-        "--ddp_timeout {} --backend {} --output_dir {} ",
-        cell.ranks, kTiny, kTimeout, cell.backend, folder);
+        "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} ",
+        cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder);
   }
 
   /// The loss of a run that nothing disturbs.
@@ -125,6 +127,17 @@ TEST_F(Faults, AFewOfEveryKind) {
         Cell{"nan", "evaluation", "gloo", 2, 1}, Cell{"nan", "saving", "shm", 2, 0},
         Cell{"slow", "reduce", "gloo", 2, 1}, Cell{"mismatch", "saving", "shm", 2, 1},
         Cell{"nodata", "forward", "shm", 2, 1}}) {
+    try_cell(cell);
+  }
+}
+
+TEST_F(Faults, AFewWhereRanksKeepSlices) {
+  for (const Cell& cell :
+       {Cell{"sigkill", "gather", "shm", 2, 1, 3}, Cell{"sigkill", "update", "gloo", 2, 0, 2},
+        Cell{"exception", "gather", "shm", 4, 3, 1}, Cell{"oom", "update", "shm", 2, 1, 3},
+        Cell{"nan", "backward", "shm", 2, 1, 2}, Cell{"nan", "reduce", "shm", 2, 0, 3},
+        Cell{"sigstop", "gather", "shm", 2, 1, 3}, Cell{"sigkill", "saving", "shm", 2, 1, 3},
+        Cell{"exit", "evaluation", "gloo", 2, 1, 3}}) {
     try_cell(cell);
   }
 }

@@ -112,8 +112,10 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
 
 /// On less text, for a step.
 TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
-  const auto commands = commands_of_readme("## Train a language model");
+  auto commands = commands_of_readme("## Train a language model");
   ASSERT_EQ(commands.size(), 4u);
+  for (auto& more : commands_of_readme("## Train what does not fit")) commands.push_back(more);
+  ASSERT_EQ(commands.size(), 5u);
   EXPECT_EQ(commands[0], "./dev data text");
   std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n", text;
   for (int line = 0; line < 300; ++line) text += "word word word word word word word word word\n";
@@ -128,6 +130,7 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
   }
   EXPECT_TRUE(fs::exists(folder_ / "runs/gpt2_clm/model.safetensors"));
   EXPECT_TRUE(fs::exists(folder_ / "runs/llama_tiny/model.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "runs/sliced/model.safetensors"));
 }
 
 TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {

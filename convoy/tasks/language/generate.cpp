@@ -9,8 +9,8 @@
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
-#include "convoy/nn/kv_cache.h"
 #include "convoy/machine/memory.h"
+#include "convoy/nn/kv_cache.h"
 #include "convoy/tasks/language/next_token.h"
 
 // Shapes: B texts of a batch, T positions under way, S positions so far.
