@@ -1,5 +1,6 @@
 #include "convoy/base/fault.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <new>

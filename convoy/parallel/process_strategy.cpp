@@ -28,7 +28,6 @@ class ProcessStrategy : public Strategy {
   State weights() override { return replica_.weights(); }
   State moments() override { return replica_.moments(); }
   void share(bool moments) override { replica_.share(moments); }
-  void draw(const std::set<std::string>& names) override { replica_.draw(names); }
   Replica& replica() override { return replica_; }
   const comm::Group& processes() const override { return replica_.group(); }
   comm::Traffic traffic() const override { return replica_.group().traffic(); }

@@ -32,8 +32,6 @@ class Strategy {
   virtual State moments() = 0;
   /// Completes weights and buffers (and moments) after each process filled its part.
   virtual void share(bool moments) = 0;
-  /// Draws the initial values of these parameters.
-  virtual void draw(const std::set<std::string>& names) = 0;
 
   /// One of this process's replicas.
   virtual Replica& replica() = 0;

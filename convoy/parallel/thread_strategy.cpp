@@ -63,9 +63,6 @@ class ThreadStrategy : public Strategy {
   void share(bool moments) override {
     each([&](int r) { replicas_[static_cast<size_t>(r)]->share(moments); });
   }
-  void draw(const std::set<std::string>& names) override {
-    for (auto& replica : replicas_) replica->draw(names);
-  }
   Replica& replica() override { return *replicas_[0]; }
   const comm::Group& processes() const override { return alone_; }
   comm::Traffic traffic() const override { return groups_[0].traffic(); }
