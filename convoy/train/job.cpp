@@ -222,9 +222,10 @@ Job join_job(const ParallelArguments& arguments) {
   if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
   const auto& env = job.environment;
   if (env.world_size == 1 && arguments.shard_ranks != "all") {
-    job.warnings.push_back(fmt::format("shard_ranks = {} has no effect in one process; try convoy "
-                                       "launch -n 4 train ...",
-                                       arguments.shard_ranks));
+    job.warnings.push_back(
+        fmt::format("shard_ranks = {} has no effect in one process; try convoy "
+                    "launch -n 4 train ...",
+                    arguments.shard_ranks));
   }
   if (env.world_size > 1) {
     job.shard_ranks = shard_size(arguments, env);
