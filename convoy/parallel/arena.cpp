@@ -111,7 +111,7 @@ void Arena::lay_out(schedule::ModelTable table) {
 void Arena::allocate(const Arena* from) {
   const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(options_.device);
   const auto compute = fp32.dtype(options_.compute_dtype);
-  const bool low = options_.compute_dtype != at::kFloat;
+  const bool low = options_.layout.low_precision;
   if (options_.trains) grads_ = at::zeros({layout_.kept(Kind::Gradients)}, fp32);
   if (from != nullptr) {
     internal_check(from->layout_.num_elements() == layout_.num_elements(), "parallel",
@@ -131,16 +131,14 @@ void Arena::allocate(const Arena* from) {
       second_moments_ = at::zeros_like(first_moments_);
     }
   }
-  // What the parameters are bound to; a user's modules to fp32 in any case.
-  const auto& home = low && !options_.layout.low_precision ? masters_ : weights_;
-  pool_ = Pool(home.options());
+  pool_ = Pool(weights_.options());
   attached_.resize(layout_.buckets().size());
   for (const auto& bucket : layout_.buckets()) {
     if (layout_.in_slices(Kind::Weights)) {
-      bucket_weights_.push_back(at::empty({bucket.all.length()}, home.options()));
+      bucket_weights_.push_back(at::empty({bucket.all.length()}, weights_.options()));
       detach(static_cast<int64_t>(bucket_weights_.size()) - 1);
     } else {
-      bucket_weights_.push_back(home.narrow(0, bucket.all.begin, bucket.all.length()));
+      bucket_weights_.push_back(weights_.narrow(0, bucket.all.begin, bucket.all.length()));
     }
   }
 }

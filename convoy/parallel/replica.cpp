@@ -121,11 +121,12 @@ MemoryUse Replica::memory() const {
   const auto& layout = arena_.layout();
   MemoryUse out;
   out.parameters = bytes(arena_.masters()) + bytes(arena_.frozen_values());
-  if (options_.compute_dtype != at::kFloat) out.parameters += layout.kept(Kind::Weights) * 2;
+  const auto& weights = arena_.compute_weights();
+  if (!weights.is_same(arena_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(arena_.grads());
   out.optimizer = bytes(arena_.first_moments()) + bytes(arena_.second_moments());
   out.gathered =
-      schedule::most_gathered(program_, layout) * (options_.compute_dtype == at::kFloat ? 4 : 2) +
+      schedule::most_gathered(program_, layout) * static_cast<int64_t>(weights.element_size()) +
       executor_->num_pooled_gradients() * 4;
   return out;
 }

@@ -162,5 +162,23 @@ TEST_F(OpaqueModule, FrozenAndUnusedParametersKeepTheirValues) {
   EXPECT_FALSE(at::equal(net->in->weight, used));
 }
 
+TEST_F(OpaqueModule, StagesOfZeroKeepItsFp32WeightsInBf16Too) {
+  auto options = arguments(8);
+  options.bf16 = true;
+  Outcome expected;
+  for (const int64_t stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    options.parallel.zero = stage;
+    Outcome outcome;
+    run_ranks(2, [&](const Job& job) {
+      auto own = outcome_of(model(true), data_, options, job);
+      if (job.is_main()) outcome = own;
+    });
+    if (stage == 0) expected = outcome;
+    expect_same_bits(expected, outcome, expected.losses.size());
+  }
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+}
+
 }  // namespace
 }  // namespace convoy::train
