@@ -3,12 +3,12 @@
 # should run on the machine.
 #   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
 #   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
-#   PARTs: strategies sessions gpt2 transformers4rec collectives ranks start quality
+#   PARTs: strategies sessions language zero transformers4rec collectives ranks start quality
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/sitting.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
 parts=("${@:3}")
-((${#parts[@]})) || parts=(strategies sessions gpt2 transformers4rec collectives ranks start quality)
+((${#parts[@]})) || parts=(strategies sessions language zero transformers4rec collectives ranks start quality)
 source benchmarks/common.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -46,7 +46,8 @@ for part in "${parts[@]}"; do
   case $part in
     strategies) section 'Strategies on MovieLens-100K' demo ;;
     sessions) section 'Beside PyTorch and Hugging Face' benchmarks/session_speed.sh "$PYTHON" "$ROUNDS" ;;
-    gpt2) section 'GPT-2 124M beside Hugging Face' benchmarks/gpt2_speed.sh "$PYTHON" "$ROUNDS" ;;
+    language) section 'Language models beside Hugging Face' benchmarks/language_speed.sh "$PYTHON" "$ROUNDS" ;;
+    zero) section 'ZeRO beside PyTorch' benchmarks/zero_speed.sh "$PYTHON" "$ROUNDS" ;;
     transformers4rec)
       section "Beside Transformers4Rec's own Trainer" benchmarks/transformers4rec_speed.sh \
         "${T4REC_PYTHON:-no-T4REC_PYTHON}" "$ROUNDS"

@@ -19,7 +19,7 @@ for ((round = 0; round < ROUNDS; ++round)); do
     field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/convoy-$stage.memory"
   done
   for mode in "${THEIRS[@]}"; do
-    "$PYTHON" benchmarks/peers/torch_gpt2.py "$mode" 2 $FLAG 2>/dev/null >"$out/text" || continue
+    "$PYTHON" benchmarks/peers/torch_causal.py "$mode" 2 $FLAG 2>/dev/null >"$out/text" || continue
     sed -n 's/.*step=\([0-9]*\)ms.*/\1/p' "$out/text" >>"$out/PyTorch-$mode"
     sed -n 's/.*rss=\([0-9.]*\)GB.*/\1/p' "$out/text" >>"$out/PyTorch-$mode.memory"
   done

@@ -20,6 +20,8 @@ constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
 // A GPU wants large products; it holds the scores, their logarithms and what becomes the softmax.
 constexpr int64_t kDeviceBytes = 512 << 20;
 
+constexpr int64_t kTablePiece = 4096;
+
 constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
@@ -102,6 +104,20 @@ SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temp
     }
   });
   return out;
+}
+
+/// Adds slope^T x rows to the fp32 `grad`, a piece of the table at a time: the product comes in
+/// half precision, and a piece is still in the cache when it is added.
+void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows) {
+  const int64_t items = grad.size(0);
+  const int64_t piece = rows.is_cpu() ? std::min(kTablePiece, items) : items;
+  auto product = at::empty({piece, grad.size(1)}, rows.options());
+  for (int64_t begin = 0; begin < items; begin += piece) {
+    const int64_t count = std::min(piece, items - begin);
+    auto here = product.narrow(0, 0, count);
+    at::mm_out(here, slope.narrow(1, begin, count).t(), rows);
+    grad.narrow(0, begin, count).add_(here);
+  }
 }
 
 }  // namespace
@@ -188,9 +204,10 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
         auto at_target = targets_here.unsqueeze(1);
         exponentials.mul_(scale).scatter_add_(1, at_target,
                                               at::full({rows, 1}, -1, exponentials.options()));
-        auto slope = exponentials.to(dtype);
+        auto slope = scores.copy_(exponentials);
+        exponentials.reset();
         back.copy_(at::mm(slope, items));
-        if (table_grad.defined()) table_grad.add_(at::mm(slope.t(), part));
+        if (table_grad.defined()) add_product(table_grad, slope, part);
       }
     }
   }
