@@ -3,8 +3,9 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
+
+#include "convoy/parallel/finite.h"
 
 namespace convoy::parallel {
 
@@ -126,7 +127,7 @@ void Gradients::drop(int64_t bucket) {
 }
 
 bool Gradients::finite(int64_t bucket) {
-  const bool finite = std::isfinite(at::linalg_vector_norm(whole(bucket), HUGE_VAL).item<double>());
+  const bool finite = is_finite(whole(bucket));
   drop(bucket);
   return finite;
 }
