@@ -1,8 +1,5 @@
 #include "convoy/train/arguments.h"
 
-#include <cctype>
-#include <map>
-
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
@@ -20,22 +17,6 @@ constexpr double kBelowOne = 0.99999999;
 constexpr double kAboveZero = 1e-37;
 
 }  // namespace
-
-int64_t OutputArguments::max_shard_bytes() const {
-  static const std::map<std::string, double> kUnits{
-      {"", 1},       {"KB", 1e3},      {"MB", 1e6},      {"GB", 1e9},    {"TB", 1e12},
-      {"KIB", 1024}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"TIB", 0x1p40}};
-  auto unit = max_shard_size.substr(
-      std::min(max_shard_size.find_first_not_of("0123456789"), max_shard_size.size()));
-  int64_t number = 0;
-  parse_number(max_shard_size.substr(0, max_shard_size.size() - unit.size()), number);
-  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  const auto known = kUnits.find(unit);
-  const double bytes = known == kUnits.end() ? 0 : static_cast<double>(number) * known->second;
-  if (bytes >= 1 && bytes <= 0x1p60) return static_cast<int64_t>(bytes);
-  fail<UsageError>("train", "max_shard_size = {}; expected a size such as 5GB, 500MB or 2GiB",
-                   max_shard_size);
-}
 
 void TrainingArguments::declare(OptionTable& t) {
   const char* s = "train";
@@ -214,7 +195,7 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   values.declare(table);
   values = *this;
   table.check();
-  output.max_shard_bytes();
+  formats::shard_bytes(output.max_shard_size);
   if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
   if (report_to == "tensorboard") events_folder();
   if (!trains) return;

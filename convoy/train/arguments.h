@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convoy/base/options.h"
+#include "convoy/formats/shard_size.h"
 
 namespace convoy::train {
 
@@ -34,10 +35,7 @@ struct OutputArguments {
   bool quiet = false;
   std::string trace;
   int64_t trace_steps = 3;
-  std::string max_shard_size = "5GB";
-
-  /// max_shard_size in bytes. Throws UsageError.
-  int64_t max_shard_bytes() const;
+  std::string max_shard_size = formats::kMaxShardSize;
 };
 
 /// `[train]`: Hugging Face's TrainingArguments by their known names and defaults.
