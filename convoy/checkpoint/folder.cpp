@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 
@@ -21,7 +22,7 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) 
     auto name = entry.path().filename().string();
     int64_t step = 0;
     if (name.rfind(kPrefix, 0) != 0 || !parse_number(name.substr(kPrefix.size()), step)) continue;
-    if (fs::exists(entry.path() / "trainer_state.json", error)) out.emplace_back(step, entry);
+    if (fs::exists(entry.path() / kState, error)) out.emplace_back(step, entry);
   }
   std::sort(out.begin(), out.end());
   return out;
@@ -31,6 +32,18 @@ std::optional<fs::path> latest_checkpoint(const fs::path& run) {
   auto all = list_checkpoints(run);
   if (all.empty()) return std::nullopt;
   return all.back().second;
+}
+
+void copy_into(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  if (same_file(from, to)) return;
+  AtomicFile file(to);
+  fs::copy_file(from, file.temporary(), fs::copy_options::overwrite_existing, error);
+  if (error) {
+    fail<FileError>("checkpoint", "cannot copy {} to {}: {}", from.string(), to.string(),
+                    error.message());
+  }
+  file.commit();
 }
 
 void rotate_checkpoints(const fs::path& run, int64_t keep, const std::vector<fs::path>& spare) {

@@ -8,11 +8,19 @@
 
 namespace convoy::checkpoint {
 
+// Beside the weights in a checkpoint; the state is written last but for the manifest.
+inline constexpr const char* kOptimizer = "optimizer.safetensors";
+inline constexpr const char* kState = "trainer_state.json";
+inline constexpr const char* kConfig = "config.json";
+
 /// `checkpoint-<step>` folders of a run, by ascending step. Unfinished ones are not listed.
 std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(
     const std::filesystem::path& run);
 
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
+
+/// Copies a file, which appears whole or not at all. Throws FileError.
+void copy_into(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Removes the oldest checkpoints until `keep` are left; never removes one of `spare`.
 void rotate_checkpoints(const std::filesystem::path& run, int64_t keep,

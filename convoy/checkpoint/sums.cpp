@@ -26,4 +26,16 @@ std::map<std::string, uint64_t> Sums::together(const comm::Group& group) {
   return out;
 }
 
+std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files) {
+  std::map<std::string, uint64_t> out;
+  const auto manifest = Manifest::read(files.files().at(0).path().parent_path());
+  for (const auto& [name, file] : files.tensors()) {
+    const auto known = manifest.sums().find(file->path().filename().string());
+    if (known == manifest.sums().end()) continue;
+    const auto sum = known->second.find(name);
+    if (sum != known->second.end()) out[name] = sum->second;
+  }
+  return out;
+}
+
 }  // namespace convoy::checkpoint

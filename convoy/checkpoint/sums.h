@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convoy/comm/group.h"
+#include "convoy/formats/safetensors_folder.h"
 #include "convoy/parallel/state.h"
 
 namespace convoy::checkpoint {
@@ -23,5 +24,8 @@ class Sums {
   std::vector<std::string> names_;
   at::Tensor sums_;
 };
+
+/// The manifest's checksum of each tensor that `files` hold, where there is one.
+std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files);
 
 }  // namespace convoy::checkpoint

@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 
@@ -15,6 +14,7 @@
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
+#include "convoy/parallel/finite.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -23,26 +23,6 @@ namespace {
 
 using parallel::State;
 using parallel::StateTensor;
-
-/// The largest magnitude says it without an overflow of its own.
-bool is_finite(const at::Tensor& values) {
-  return values.numel() == 0 ||
-         std::isfinite(at::linalg_vector_norm(values, HUGE_VAL).item<double>());
-}
-
-/// The manifest's checksum of each tensor that `files` hold.
-std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files) {
-  std::map<std::string, uint64_t> out;
-  const auto manifest =
-      Manifest::read(files.path().has_extension() ? files.path().parent_path() : files.path());
-  for (const auto& [name, file] : files.tensors()) {
-    const auto known = manifest.sums().find(file->path().filename().string());
-    if (known == manifest.sums().end()) continue;
-    const auto sum = known->second.find(name);
-    if (sum != known->second.end()) out[name] = sum->second;
-  }
-  return out;
-}
 
 /// What rank 0 finds in the files: for each tensor of the state that is to be read its name there,
 /// dtype, shape and checksum.
@@ -69,7 +49,7 @@ void take(const StateTensor& tensor, size_t number, const at::Tensor& values, Su
     at::Tensor(piece.values).copy_(here);
     if (piece.owned) sums.add(number, here, piece.begin);
     // Buffers may hold infinities, as masks do.
-    finite = finite && (tensor.is_buffer || is_finite(piece.values));
+    finite = finite && (tensor.is_buffer || parallel::is_finite(piece.values));
   }
   if (!finite) not_finite.push_back(tensor.name);
 }
@@ -145,7 +125,7 @@ void check_finite(const State& weights, const comm::Group& group, int64_t step) 
   comm::each_rank(group, "look at weights", [&] {
     for (const auto& tensor : weights) {
       for (const auto& piece : tensor.pieces) {
-        if (tensor.is_buffer || is_finite(piece.values)) continue;
+        if (tensor.is_buffer || parallel::is_finite(piece.values)) continue;
         fail<NumericError>("train",
                            "the weights after step {} are not finite on rank {} ({}), so they are "
                            "not saved; the last good checkpoint stays; try a lower learning_rate",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
+#include "convoy/formats/shard_size.h"
 #include "convoy/models/causal.h"
 #include "convoy/parallel/state.h"
 
@@ -16,13 +17,12 @@ struct LoadReport {
   std::vector<std::string> skipped;  ///< tensors that the model does not use (attention masks)
 };
 
-inline constexpr int64_t kMaxShardBytes = 5'000'000'000;
-
 /// Writes every parameter, fp32, and every buffer by its global name into `folder`, as Hugging
 /// Face's tools read and lay it out: model.safetensors, or above `max_shard_bytes` shards. All
 /// processes of `group` write what they hold; the files do not tell who wrote what.
 void save_weights(const std::filesystem::path& folder, const parallel::State& weights,
-                  const comm::Group& group, int64_t max_shard_bytes = kMaxShardBytes);
+                  const comm::Group& group,
+                  int64_t max_shard_bytes = formats::shard_bytes(formats::kMaxShardSize));
 
 /// Reads what `weights` lists, in any real dtype, from a folder or a file. Names may lack the
 /// layout's prefix; what may be lacking is to be drawn; the head may be missing, then too, or be

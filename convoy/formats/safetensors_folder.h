@@ -34,6 +34,7 @@ class SafetensorsFolder {
   SafetensorsFolder& operator=(const SafetensorsFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  const std::deque<SafetensorsFile>& files() const { return files_; }
   /// The file of each tensor.
   const std::map<std::string, const SafetensorsFile*>& tensors() const { return tensors_; }
   const SafetensorsEntry& entry(const std::string& name) const {

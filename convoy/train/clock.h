@@ -3,12 +3,13 @@
 #include <chrono>
 
 #include "convoy/base/timing.h"
-#include "convoy/train/trainer.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/state.h"
 
 namespace convoy::train {
 
 /// Measures a run: time in training, without evaluation and saving, and rates since the last line.
-struct Trainer::Clock {
+struct Clock {
   using Steady = std::chrono::steady_clock;
 
   explicit Clock(const TrainerState& state) : first_step(state.global_step) {}

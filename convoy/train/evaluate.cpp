@@ -7,16 +7,21 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
-#include "convoy/train/trainer.h"
+#include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
 
 Metrics Trainer::evaluate() {
-  if (!eval_data_) fail<UsageError>("train", "there is no evaluation data; got none");
-  return evaluate(*eval_data_, "eval_");
+  const auto& data = impl_->eval_data_;
+  if (!data) fail<UsageError>("train", "there is no evaluation data; got none");
+  return evaluate(*data, "eval_");
 }
 
 Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
+  return impl_->evaluate(data, prefix);
+}
+
+Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) {
   const auto began = std::chrono::steady_clock::now();
   const Doing doing("evaluation");
   auto stream = data.open(stream_options(false));
@@ -37,7 +42,8 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
       if (scorer) scorer->add(out);
     }
     ++steps;
-    notify([&](Callback& callback) { callback.on_evaluate_step(step->end, stream->num_rows()); });
+    audience_.notify(
+        [&](Callback& callback) { callback.on_evaluate_step(step->end, stream->num_rows()); });
   }
   sums[2 + group.rank()] = std::isfinite(sums[0]) ? 0 : 1;
   group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
@@ -66,10 +72,11 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
 }
 
 /// Evaluates during training; true when it is the best so far.
-bool Trainer::evaluate_now() {
-  eval_metrics_ = evaluate();
+bool Trainer::Impl::evaluate_now() {
+  eval_metrics_ = evaluate(*eval_data_, "eval_");
   evaluated_step_ = state_.global_step;
-  notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
+  audience_.notify(
+      [&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
   Json entry = eval_metrics_;
   entry["epoch"] = state_.epoch();
   entry["step"] = state_.global_step;
@@ -77,29 +84,46 @@ bool Trainer::evaluate_now() {
   const bool better = best_.update(eval_metrics_, state_);
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
   if (stopped_early_) {
-    say(fmt::format(
+    audience_.say(fmt::format(
         "stopping early: no better {} in {} evaluations, the best was {:.4f} at step {}",
         best_.metric(), state_.evaluations_without_better, state_.best_metric, state_.best_step));
   }
   return better;
 }
 
-bool Trainer::evaluation_is_due(bool epoch_end) const {
+bool Trainer::Impl::evaluation_is_due(bool epoch_end) const {
   return eval_data_ && is_due(arguments_.eval_strategy,
                               arguments_.eval_steps.value_or(arguments_.logging_steps), epoch_end);
 }
 
 /// The evaluation for which there was no time when a signal stopped the run.
-void Trainer::make_up_evaluation() {
+void Trainer::Impl::make_up_evaluation() {
   if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
-  if (evaluate_now() && arguments_.load_best_model_at_end) save_checkpoint();
+  if (evaluate_now() && arguments_.load_best_model_at_end) {
+    checkpoints_->save(state_, /*wait=*/ended());
+  }
+}
+
+/// Ends with the best weights, and what their evaluation gave.
+void Trainer::Impl::load_best_model() {
+  if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
+  if (state_.best_step != state_.global_step && !checkpoints_->load_best(state_)) return;
+  for (const auto& entry : state_.log_history) {
+    if (!entry.contains("eval_loss") || entry.at("step") != state_.best_step) continue;
+    eval_metrics_ = entry.get<Metrics>();
+    eval_metrics_.erase("step");
+    eval_metrics_.erase("epoch");
+  }
+  evaluated_step_ = state_.global_step;
+  audience_.say(fmt::format("the model is the best one, of step {}: {} {:.4f}", state_.best_step,
+                            best_.metric(), state_.best_metric));
 }
 
 void Trainer::predict(const Dataset& data, const UsePrediction& use) {
-  auto stream = data.open(stream_options(false));
+  auto stream = data.open(impl_->stream_options(false));
   stream->start(0, 0);
   while (auto step = stream->next()) {
-    use(*step, strategy_->forward(step->cells, nn::Mode::Predict));
+    use(*step, impl_->strategy_->forward(step->cells, nn::Mode::Predict));
   }
 }
 

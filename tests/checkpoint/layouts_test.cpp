@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
@@ -17,7 +18,6 @@ namespace convoy::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kOptimizer = "optimizer.safetensors";
 
 nn::BlockList blocks() {
   models::Gpt2Config config;

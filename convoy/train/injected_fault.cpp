@@ -1,0 +1,21 @@
+#include "convoy/train/injected_fault.h"
+
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+#include "convoy/base/fault.h"
+
+namespace convoy::train {
+
+void inject_fault(const char* phase, parallel::Strategy& strategy, const comm::Group& group) {
+  const auto fault = fault_at(phase);
+  if (fault == Fault::kMismatch) group.barrier("injected fault");
+  if (fault != Fault::kNan) return;
+  at::NoGradGuard no_grad;
+  auto& arena = strategy.replica().arena();
+  arena.masters().fill_(NAN);
+  arena.publish_weights();
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "convoy/parallel/strategy.h"
+
+namespace convoy::train {
+
+/// For tests, see base/fault.h. Internal to the room.
+void inject_fault(const char* phase, parallel::Strategy& strategy, const comm::Group& group);
+
+}  // namespace convoy::train

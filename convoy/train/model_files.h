@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+
+namespace convoy::train {
+
+/// Files that every checkpoint carries beside weights and state.
+struct ModelFiles {
+  Json config;                                ///< `config.json`
+  std::map<std::string, std::string> texts;   ///< small files: name -> content
+  std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
+  std::vector<std::string> inputs;            ///< what is read; a run never writes beside it
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,159 @@
+#include <cmath>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/train/memory.h"
+#include "convoy/train/trainer_impl.h"
+
+namespace convoy::train {
+
+void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
+  parallel::ReplicaOptions options;
+  options.device = job_.devices.at(0);
+  options.compute_dtype = arguments_.bf16   ? at::kBFloat16
+                          : arguments_.fp16 ? at::kHalf
+                                            : at::kFloat;
+  options.num_micro_batches = arguments_.gradient_accumulation_steps;
+  options.bucket_bytes = arguments_.parallel.bucket_cap_mb << 20;
+  options.zero = static_cast<int>(arguments_.parallel.zero);
+  options.prefetch = arguments_.parallel.prefetch;
+  options.reshard_after_forward = arguments_.parallel.reshard_after_forward;
+  options.reduce_each = arguments_.parallel.zero_reduce == "each";
+  options.seed = static_cast<uint64_t>(arguments_.seed);
+  options.trains = train_data_ != nullptr;
+  options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
+  options.fill = std::move(fill);
+  // The checkpoint holds everything.
+  if (resumes(arguments_)) options.fill = [](parallel::Replica&) {};
+  factory = check_memory(
+      std::move(factory), arguments_,
+      std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size())));
+  strategy_ =
+      job_.strategy == "dp"
+          ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads,
+                                           std::chrono::seconds(arguments_.parallel.timeout))
+          : parallel::make_process_strategy(factory, job_.data_groups(), options);
+}
+
+int64_t Trainer::Impl::per_device(int64_t configured) const {
+  if (job_.strategy != "dp" || arguments_.parallel.dp_batch != "total") return configured;
+  const auto devices = static_cast<int64_t>(job_.devices.size());
+  if (configured % devices != 0) {
+    fail<UsageError>("train", "a total batch of {} does not divide over {} devices; try {}",
+                     configured, devices, (configured / devices + 1) * devices);
+  }
+  return configured / devices;
+}
+
+StreamOptions Trainer::Impl::stream_options(bool training) const {
+  StreamOptions options;
+  // DataParallel reads the batches of all its devices as one stream, cell by cell.
+  options.layout.world = strategy_->processes().size();
+  options.layout.rank = strategy_->processes().rank();
+  options.layout.accumulation =
+      (training ? arguments_.gradient_accumulation_steps : 1) * strategy_->num_local_ranks();
+  options.layout.per_device_batch = per_device(training ? arguments_.per_device_train_batch_size
+                                                        : arguments_.per_device_eval_batch_size);
+  options.seed = static_cast<uint64_t>(arguments_.data_seed.value_or(arguments_.seed));
+  options.shuffle = training;
+  options.drop_last = training && arguments_.dataloader_drop_last;
+  options.every_rank_needs_rows = training;
+  return options;
+}
+
+void Trainer::Impl::prepare() {
+  stream_ = train_data_->open(stream_options(true));
+  const int64_t per_epoch = stream_->steps_per_epoch();
+  if (per_epoch == 0) {
+    fail<UsageError>("train",
+                     "an epoch of {} rows has no full batch of {} rows and "
+                     "dataloader_drop_last leaves the rest out; try a smaller batch size",
+                     stream_->num_rows(), stream_options(true).layout.step_samples());
+  }
+  check_best_metric(arguments_.metric_for_best_model, make_scorer_);
+  state_ = {};
+  state_.num_rows = stream_->num_rows();
+  state_.step_samples = stream_options(true).layout.step_samples();
+  state_.data_seed = stream_options(true).seed;
+  state_.data_order = stream_->order();
+  if (arguments_.max_steps > 0) {
+    state_.max_steps = arguments_.max_steps;
+    state_.num_train_epochs =
+        std::ceil(static_cast<double>(arguments_.max_steps) / static_cast<double>(per_epoch));
+  } else {
+    state_.num_train_epochs = arguments_.num_train_epochs;
+    state_.max_steps = static_cast<int64_t>(
+        std::ceil(arguments_.num_train_epochs * static_cast<double>(per_epoch)));
+  }
+  state_.job_id = job_.environment.job_id;
+  resume();
+  stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
+  const RunInfo info = describe();
+  // What is wrong with the evaluation data should show now.
+  if (eval_data_) {
+    auto first = eval_data_->open(stream_options(false));
+    first->start(0, 0);
+    first->next();
+  }
+  audience_.notify([&](Callback& callback) { callback.on_train_begin(info); });
+}
+
+/// Goes on from a checkpoint where that is asked for.
+void Trainer::Impl::resume() {
+  auto saved = checkpoints_->resume(state_);
+  if (!saved) return;
+  if (best_.forget_other_metric(*saved)) {
+    audience_.say(
+        fmt::format("warning: {} counted another metric; the best evaluation starts anew with {}",
+                    checkpoints_->resumed_from(), best_.full_name()));
+  }
+  const auto fresh = std::exchange(state_, *saved);
+  state_.max_steps = fresh.max_steps;
+  state_.num_train_epochs = fresh.num_train_epochs;
+  state_.step_samples = fresh.step_samples;
+  state_.data_order = fresh.data_order;
+  state_.job_id = fresh.job_id;
+}
+
+RunInfo Trainer::Impl::describe() {
+  RunInfo info;
+  info.job = &job_;
+  info.arguments = &arguments_;
+  info.num_examples = state_.num_rows;
+  const auto& arena = strategy_->replica().arena();
+  info.num_parameters = arena.num_parameters();
+  info.num_trainable_parameters = arena.num_trainable_parameters();
+  info.memory = strategy_->replica().memory();
+  info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
+  info.total_batch = state_.step_samples;
+  info.steps_per_epoch = stream_->steps_per_epoch();
+  info.max_steps = state_.max_steps;
+  info.first_step = state_.global_step;
+  info.resumed_from = checkpoints_->resumed_from();
+  info.placements = gather_placements(job_);
+  info.shares = stream_->partition_summary();
+  info.warnings = job_.warnings;
+  if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1) {
+    info.warnings.push_back(
+        fmt::format("zero = {} shares nothing out on one rank; try convoy launch -n 2 train ...",
+                    arguments_.parallel.zero));
+  } else if (arguments_.parallel.zero == 3 && arena.layout().num_buckets() == 1) {
+    info.warnings.push_back(
+        "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
+        "try a smaller --bucket_cap_mb, or give the model as a list of blocks");
+  }
+  for (auto& warning : stream_->warnings()) info.warnings.push_back(std::move(warning));
+  for (auto& warning : arguments_.doubts(state_.max_steps)) {
+    info.warnings.push_back(std::move(warning));
+  }
+  if (ended()) {
+    info.warnings.push_back(
+        fmt::format("nothing is left to train: {} stands at step {} of {}{}; try more {}",
+                    info.resumed_from.empty() ? "the run" : info.resumed_from, state_.global_step,
+                    state_.max_steps, stopped_early_ ? ", where it stopped early" : "",
+                    stopped_early_ ? "early_stopping_patience" : "num_train_epochs or max_steps"));
+  }
+  return info;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,112 @@
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/activity.h"
+#include "convoy/base/error.h"
+#include "convoy/base/fault.h"
+#include "convoy/optim/lr_schedule.h"
+#include "convoy/train/numerics.h"
+#include "convoy/train/trainer_impl.h"
+
+namespace convoy::train {
+
+std::optional<StepCells> Trainer::Impl::next_cells() {
+  auto cells = fault_ends_data() ? std::nullopt : stream_->next();
+  // Resumed with another total batch, the last full step of an epoch may not fit any more.
+  const auto all = std::min(stream_->steps_per_epoch() * state_.step_samples, state_.num_rows);
+  const auto least = arguments_.dataloader_drop_last ? state_.step_samples : 1;
+  if (!cells && all - state_.epoch_position >= least) {
+    fail<FileError>("data",
+                    "rank {} has no rows left after {} of the {} rows of an epoch; has a file "
+                    "changed since the start, or do the ranks read different data?",
+                    job_.environment.rank, state_.epoch_position, state_.num_rows);
+  }
+  return cells;
+}
+
+double Trainer::Impl::learning_rate(int64_t step) const {
+  optim::LrSchedule schedule;
+  schedule.type = arguments_.lr_scheduler_type;
+  schedule.peak = arguments_.learning_rate;
+  schedule.total_steps = state_.max_steps;
+  schedule.warmup_steps =
+      arguments_.warmup_steps > 0
+          ? arguments_.warmup_steps
+          : static_cast<int64_t>(
+                std::ceil(arguments_.warmup_ratio * static_cast<double>(state_.max_steps)));
+  return schedule.at(step);
+}
+
+void Trainer::Impl::train_step(StepCells cells) {
+  const int64_t samples = cells.end - cells.s0, tokens = cells.num_tokens;
+  const auto local = static_cast<size_t>(strategy_->num_local_ranks());
+  std::vector<std::vector<parallel::MicroBatch>> split(local);
+  for (size_t c = 0; c < cells.cells.size(); ++c) {
+    split[c % local].push_back(std::move(cells.cells[c]));
+  }
+  parallel::StepInput input;
+  input.seed = static_cast<uint64_t>(arguments_.seed);
+  input.step = state_.global_step;
+  input.updates = state_.global_step - state_.skipped_steps;
+  input.learning_rate = learning_rate(input.updates);
+  input.stop_signal = stop_signal_;
+  input.busy = checkpoints_->writing();
+  if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
+  parallel::OptimizerOptions optimizer;
+  optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
+                     arguments_.weight_decay};
+  optimizer.max_grad_norm = arguments_.max_grad_norm;
+  trace_.begin_step();
+  tell_step(state_.global_step + 1);
+  {
+    const Tf32 products(arguments_.tf32);
+    last_ = strategy_->step(split, input, optimizer);
+  }
+  if (trace_.end_step()) finish_trace();
+  if (last_.num_busy == 0) checkpoints_->finish();
+  num_targets_ += last_.count;
+  ++state_.global_step;
+  state_.epoch_position = cells.end;
+  if (arguments_.fp16) update_loss_scale(samples);
+  if (!last_.skipped) {
+    state_.logged_loss_sum += last_.loss();
+    ++state_.logged_steps;
+    state_.total_loss_sum += last_.loss();
+  }
+  clock_.add_step(samples, last_.wait_seconds);
+  StepTiming timing = clock_.timing(stream_->wait_seconds());
+  timing.step = state_.global_step;
+  timing.loss = last_.loss();
+  timing.samples = samples;
+  timing.comm_wait = last_.wait_seconds;
+  timing.local_tokens = tokens;
+  audience_.notify([&](Callback& callback) { callback.on_step(timing); });
+}
+
+/// The same on all ranks. Before the first step every token counts as a target.
+double Trainer::Impl::loss_scale(int64_t samples, int64_t tokens) {
+  auto& scale = state_.loss_scale;
+  if (scale.targets_per_sample == 0) {
+    auto all = at::full({1}, tokens, at::kLong);
+    job_.group.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
+    scale.targets_per_sample = std::max(1.0, all.item<double>() / static_cast<double>(samples));
+  }
+  return scale.of_sum(samples);
+}
+
+void Trainer::Impl::update_loss_scale(int64_t samples) {
+  auto& scale = state_.loss_scale;
+  if (last_.count > 0) scale.targets_per_sample = last_.count / static_cast<double>(samples);
+  state_.loss_scale.update(last_.skipped);
+  state_.skipped_steps += last_.skipped;
+  if (state_.loss_scale.value < 1) {
+    fail<NumericError>("train",
+                       "the gradient of step {} is not finite whatever the loss scale; try bf16, a "
+                       "lower learning_rate, or look for NaN in the data",
+                       state_.global_step);
+  }
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "convoy/train/audience.h"
+#include "convoy/train/best_model.h"
+#include "convoy/train/checkpoints.h"
+#include "convoy/train/clock.h"
+#include "convoy/train/injected_fault.h"
+#include "convoy/train/trace.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::train {
+
+// Internal to the room: trainer.cpp (the loop), prepare.cpp, step.cpp, evaluate.cpp.
+struct Trainer::Impl {
+  Impl(parallel::ModelFactory factory, TrainingArguments arguments,
+       std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job, Fill fill);
+
+  // Before the first step.
+  void make_strategy(parallel::ModelFactory factory, Fill fill);
+  void prepare();
+  void resume();
+  RunInfo describe();
+  StreamOptions stream_options(bool training) const;
+  int64_t per_device(int64_t configured) const;
+  void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.group); }
+
+  // A step.
+  std::optional<StepCells> next_cells();
+  void train_step(StepCells cells);
+  double loss_scale(int64_t samples, int64_t tokens);
+  void update_loss_scale(int64_t samples);
+  double learning_rate(int64_t step) const;
+
+  // The loop.
+  Metrics train();
+  void after_step(bool epoch_end);
+  void stop_early(bool epoch_end);
+  void log();
+  void finish_trace();
+  void check_targets() const;
+  Metrics summary(const comm::Traffic& before);
+  int64_t peak_device_bytes() const;
+  /// A part of all steps, or a number of them.
+  int64_t every(double value) const;
+  /// Whether what happens every so many steps, or at the end of epochs, happens now.
+  bool is_due(const std::string& when, double steps, bool epoch_end) const;
+  bool ended() const {
+    return stopped_early_ || stopped_by_ != 0 || state_.global_step >= state_.max_steps;
+  }
+
+  // Evaluation.
+  Metrics evaluate(const Dataset& data, const std::string& prefix);
+  bool evaluate_now();
+  bool evaluation_is_due(bool epoch_end) const;
+  void make_up_evaluation();
+  void load_best_model();
+
+  TrainingArguments arguments_;
+  std::shared_ptr<Dataset> train_data_, eval_data_;
+  Job job_;
+  Audience audience_;
+  BestModel best_;
+  std::unique_ptr<parallel::Strategy> strategy_;
+  std::optional<Checkpoints> checkpoints_;  // always, but needs the strategy
+  MakeScorer make_scorer_;
+  std::function<void(LogRecord&)> pace_;
+  std::unique_ptr<BatchStream> stream_;
+  TrainerState state_;
+  Clock clock_{state_};
+  Trace trace_;
+  parallel::StepResult last_;
+  Metrics eval_metrics_;
+  int64_t evaluated_step_ = -1;
+  bool stopped_early_ = false;
+  std::function<const std::atomic<int>&()> listen_;
+  const std::atomic<int>* stop_signal_ = nullptr;
+  int stopped_by_ = 0;
+  double num_targets_ = 0;  // of all steps of this call
+};
+
+}  // namespace convoy::train
