@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/formats/json_object.h"
 
 namespace convoy::checkpoint {
 
@@ -60,7 +61,7 @@ Manifest Manifest::read(const std::filesystem::path& folder) {
 }
 
 Manifest Manifest::parse(std::string_view text, const std::string& where) {
-  const Json json = parse_json(std::string(text), where);
+  const Json json = formats::parse_json_object(text, where);
   auto object = [&](const Json& in, const char* key) -> const Json& {
     const auto found = in.is_object() ? in.find(key) : in.end();
     if (!in.is_object() || found == in.end() || !found->is_object()) {
@@ -68,7 +69,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
     }
     return *found;
   };
-  if (!json.is_object() || !json.contains("version") || json["version"] != kVersion) {
+  if (!json.contains("version") || json["version"] != kVersion) {
     fail<FileError>("checkpoint", "{}: expected a manifest of version {}", where, kVersion);
   }
   Manifest out;
@@ -77,8 +78,9 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
       fail<FileError>("checkpoint", "{}: {} has no number of bytes", where, file);
     }
     out.bytes_[file] = entry["bytes"].get<uint64_t>();
+    auto& sums = out.sums_[file];
     for (const auto& [tensor, sum] : object(entry, "tensors").items()) {
-      out.sums_[file][tensor] = parse_sum(sum, where);
+      sums[tensor] = parse_sum(sum, where);
     }
   }
   return out;
