@@ -15,6 +15,7 @@ void add_eval(CLI::App& app, Run& run);
 void add_predict(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_data(CLI::App& app, Run& run);
+void add_checkpoint(CLI::App& app, Run& run);
 void add_launch(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);

@@ -1,0 +1,194 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/commands.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/contents.h"
+#include "convoy/checkpoint/export.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/verify.h"
+#include "convoy/formats/shard_size.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/report/table.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using report::line;
+
+struct Flags {
+  std::string folder, output, dtype, max_shard_size = formats::kMaxShardSize;
+  bool json = false;
+};
+
+std::string bytes_text(size_t bytes) {
+  return human_bytes(static_cast<double>(bytes));
+}
+
+/// Lines of a table, the first under the label.
+void block(const char* label, const std::string& text) {
+  for (const auto& row : split(trim(text), '\n')) {
+    fmt::print("{:<11}{}\n", label, row);
+    label = "";
+  }
+}
+
+std::string files_table(const checkpoint::Contents& contents) {
+  report::Table table;
+  table.column("file", report::Align::kLeft).column("tensors").column("bytes");
+  table.column("dtype", report::Align::kLeft);
+  std::vector<std::string> files;
+  for (const auto& tensor : contents.tensors) {
+    if (files.empty() || files.back() != tensor.file) files.push_back(tensor.file);
+  }
+  for (const auto& file : files) {
+    int64_t count = 0;
+    size_t bytes = 0;
+    std::vector<std::string> dtypes;
+    for (const auto& tensor : contents.tensors) {
+      if (tensor.file != file) continue;
+      ++count;
+      bytes += tensor.bytes;
+      if (std::find(dtypes.begin(), dtypes.end(), tensor.dtype) == dtypes.end()) {
+        dtypes.push_back(tensor.dtype);
+      }
+    }
+    table.row({file, human_count(count), bytes_text(bytes), join(dtypes)});
+  }
+  return table.to_text();
+}
+
+std::string tensors_table(const checkpoint::Contents& contents) {
+  report::Table table;
+  table.column("tensor", report::Align::kLeft).column("shape").column("dtype").column("bytes");
+  for (const auto& tensor : contents.tensors) {
+    table.row({tensor.name, fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.dtype,
+               bytes_text(tensor.bytes)});
+  }
+  return table.to_text();
+}
+
+int run_inspect(const Flags& flags) {
+  const auto contents = checkpoint::look_at(checkpoint::find_weights(flags.folder));
+  if (flags.json) {
+    fmt::print("{}\n", to_json(contents).dump(2));
+    return 0;
+  }
+  line("folder", "{}", contents.folder.string());
+  line("holds", "a {}{}{}", contents.kind,
+       contents.step ? fmt::format(", of step {}", human_count(*contents.step)) : "",
+       contents.epoch ? fmt::format(", epoch {:.2f}", *contents.epoch) : "");
+  line("written by", "{}", contents.written_by.empty() ? "nothing tells" : contents.written_by);
+  line("parameters", "{}", human_count(contents.num_parameters));
+  line("checksums", "{}",
+       contents.has_manifest ? "of every tensor, in manifest.json: try convoy checkpoint verify"
+                             : "none: there is no manifest.json");
+  block("files", files_table(contents));
+  fmt::print("\n{}", tensors_table(contents));
+  return 0;
+}
+
+/// A run's folder stands for its model and its newest checkpoint.
+std::vector<fs::path> folders_to_verify(const std::string& typed) {
+  std::vector<fs::path> out{checkpoint::find_weights(typed)};
+  const auto newest = checkpoint::latest_checkpoint(typed);
+  if (newest && *newest != out[0]) out.push_back(*newest);
+  return out;
+}
+
+int run_verify(const Flags& flags) {
+  Json all = Json::array();
+  bool good = true;
+  for (const auto& folder : folders_to_verify(flags.folder)) {
+    report::ProgressLine progress("reading " + folder.string());
+    const auto found = checkpoint::verify(folder, progress.function());
+    progress.wipe();
+    all.push_back(to_json(found));
+    good = good && found.wrong.empty();
+    if (flags.json) continue;
+    line("folder", "{}", folder.string());
+    line("read", "{} tensors, {}, in {}", human_count(found.num_tensors),
+         bytes_text(static_cast<size_t>(found.num_bytes)), human_seconds(progress.seconds()));
+    line("compared", "{}",
+         found.has_manifest ? "with the checksums in manifest.json"
+                            : "with nothing, for there is no manifest.json: only the structure was "
+                              "checked, and that all numbers are finite");
+    for (const auto& wrong : found.wrong) line("wrong", "{}", wrong);
+    line("result", "{}",
+         found.wrong.empty() ? "all is well" : fmt::format("{} wrong", found.wrong.size()));
+  }
+  if (flags.json) fmt::print("{}\n", all.dump(2));
+  return good ? 0 : 1;
+}
+
+int run_export(const Flags& flags) {
+  const auto from = checkpoint::find_weights(flags.folder);
+  report::ProgressLine progress("writing " + flags.output);
+  const auto written = checkpoint::export_model(
+      from, flags.output, {flags.dtype, formats::shard_bytes(flags.max_shard_size)},
+      progress.function());
+  progress.wipe();
+  line("read", "{}", from.string());
+  line("wrote", "{}: {} tensors, {}, in {}", flags.output, human_count(written.num_tensors),
+       bytes_text(static_cast<size_t>(written.num_bytes)), join(written.weights));
+  if (!written.others.empty()) line("and", "{}", join(written.others));
+  line("time", "{}", human_seconds(progress.seconds()));
+  return 0;
+}
+
+CLI::App* add(CLI::App& group, const char* name, const char* what, Flags& flags) {
+  auto* sub = group.add_subcommand(name, what);
+  sub->add_option("folder", flags.folder,
+                  "folder of a run (its newest checkpoint, where it has no model yet), a "
+                  "checkpoint, or a folder of Hugging Face's")
+      ->required();
+  return sub;
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app, Run& run) {
+  auto* group = app.add_subcommand("checkpoint", "Look at, check or export a trained model");
+  group->require_subcommand(1);
+  auto flags = std::make_shared<Flags>();
+  const auto does = [&run, flags](CLI::App* sub, int (*work)(const Flags&)) {
+    sub->callback([&run, flags, work] { run = [flags, work] { return work(*flags); }; });
+  };
+
+  auto* inspect = add(*group, "inspect", "Show what a checkpoint or model holds", *flags);
+  inspect->add_flag("--json", flags->json, "print a JSON object");
+  inspect->footer(
+      "Examples:\n  convoy checkpoint inspect runs/first\n"
+      "  convoy checkpoint inspect runs/first/checkpoint-500 --json");
+  does(inspect, run_inspect);
+
+  auto* verify = add(*group, "verify", "Read every tensor and compare its checksum", *flags);
+  verify->add_flag("--json", flags->json, "print a JSON list, one object per folder");
+  verify->footer(
+      "Of a run both its model and its newest checkpoint are read. Exit code 1: something is "
+      "wrong.\n"
+      "Examples:\n  convoy checkpoint verify runs/first\n"
+      "  convoy checkpoint verify runs/first/checkpoint-500 && echo whole");
+  does(verify, run_verify);
+
+  auto* out = add(*group, "export", "Write the model alone, in another dtype", *flags);
+  out->add_option("output", flags->output, "new folder")->required();
+  out->add_option("--dtype", flags->dtype, "fp32, bf16 or fp16 [as it is]")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  out->add_option("--max_shard_size", flags->max_shard_size, "largest file of weights")
+      ->capture_default_str();
+  out->footer(
+      "The config and the files beside it go along, nothing of the training does. Checksums are "
+      "compared "
+      "on the way.\n"
+      "Examples:\n  convoy checkpoint export runs/first model --dtype bf16\n"
+      "  convoy checkpoint export runs/first/checkpoint-500 model --max_shard_size 500MB");
+  does(out, run_export);
+}
+
+}  // namespace convoy::cli

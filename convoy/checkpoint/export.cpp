@@ -1,0 +1,159 @@
+#include "convoy/checkpoint/export.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/matching.h"
+#include "convoy/checkpoint/sums.h"
+#include "convoy/formats/safetensors_folder.h"
+#include "convoy/parallel/finite.h"
+
+namespace convoy::checkpoint {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// How Hugging Face's config.json and safetensors spell a dtype.
+struct Spelling {
+  const char* config;
+  const char* file;
+};
+const std::map<std::string, Spelling> kSpellings{
+    {"fp32", {"float32", "F32"}}, {"bf16", {"bfloat16", "BF16"}}, {"fp16", {"float16", "F16"}}};
+
+/// Whether a file is of the model and not of its training, of weights, or of another program's
+/// state.
+bool belongs(const fs::directory_entry& entry) {
+  static const std::vector<std::string> kEnds{".safetensors", ".index.json", "_results.json",
+                                              ".bin",         ".pt",         ".pth"};
+  static const std::vector<std::string> kNames{kState, Manifest::kName, "log.jsonl"};
+  const auto name = entry.path().filename().string();
+  std::error_code error;
+  return fs::is_regular_file(entry.path(), error) && !name.starts_with(".") &&
+         std::find(kNames.begin(), kNames.end(), name) == kNames.end() &&
+         std::none_of(kEnds.begin(), kEnds.end(),
+                      [&](const auto& end) { return name.ends_with(end); });
+}
+
+class Export {
+ public:
+  Export(const fs::path& from, const ExportOptions& options)
+      : files_(from), sums_(expected_sums(files_)), options_(options) {
+    std::vector<formats::TensorInfo> infos;
+    for (const auto& [name, file] : files_.tensors()) {
+      const auto& entry = file->entry(name);
+      infos.push_back({name, dtype_of(entry.dtype), entry.shape});
+      total_ += static_cast<int64_t>(entry.end - entry.begin);
+    }
+    shards_.emplace(infos, static_cast<size_t>(options.max_shard_bytes));
+  }
+
+  void write(const fs::path& to, const ProgressFn& progress) {
+    int64_t read = 0;
+    for (const auto& [name, tensors] : shards_->files) {
+      const formats::SafetensorsPlan plan(tensors);
+      formats::SafetensorsPieces::create(to / name, plan);
+      formats::SafetensorsPieces out(to / name);
+      for (const auto& tensor : tensors) {
+        write(tensor, plan.begin.at(tensor.name), out);
+        read += static_cast<int64_t>(files_.bytes(tensor.name).size());
+        if (progress) progress(read, total_);
+      }
+      written_.weights.push_back(name);
+    }
+    if (!shards_->index.empty()) write_file(to / formats::kWeightsIndex, shards_->index);
+  }
+
+  void take_over(const fs::path& from, const fs::path& to) {
+    for (const auto& entry : fs::directory_iterator(from)) {
+      if (!belongs(entry)) continue;
+      const auto name = entry.path().filename();
+      if (name == kConfig) {
+        write_file(to / name, config(entry.path()));
+      } else {
+        copy_into(entry.path(), to / name);
+      }
+      written_.others.push_back(name.string());
+    }
+    std::sort(written_.others.begin(), written_.others.end());
+  }
+
+  Exported written_;
+
+ private:
+  std::string dtype_of(const std::string& dtype) const {
+    const auto known = dtypes().find(dtype);
+    const bool real = known != dtypes().end() && c10::isFloatingType(known->second);
+    return options_.dtype.empty() || !real ? dtype : kSpellings.at(options_.dtype).file;
+  }
+
+  void write(const formats::TensorInfo& tensor, size_t place, formats::SafetensorsPieces& out) {
+    const auto bytes = files_.bytes(tensor.name);
+    const auto& dtype = files_.entry(tensor.name).dtype;
+    const size_t width = formats::safetensors_dtype_bytes(dtype);
+    const auto sum = sums_.find(tensor.name);
+    if (sum != sums_.end() &&
+        checksum(bytes.data(), bytes.size() / width, width, 0) != sum->second) {
+      refuse(files_.path(), "is not as it was written: ", {tensor.name});
+    }
+    ++written_.num_tensors;
+    if (tensor.dtype == dtype) {
+      out.write(place, bytes.data(), bytes.size());
+      written_.num_bytes += static_cast<int64_t>(bytes.size());
+      return;
+    }
+    const auto before = mapped(files_, tensor.name);
+    const auto after = before.to(dtypes().at(tensor.dtype));
+    if (!parallel::is_finite(after) && parallel::is_finite(before)) {
+      fail<UsageError>("checkpoint", "{} holds numbers that {} has not, up to {}; try bf16 or fp32",
+                       tensor.name, options_.dtype, before.abs().max().item<double>());
+    }
+    out.write(place, after.const_data_ptr(), after.nbytes());
+    written_.num_bytes += static_cast<int64_t>(after.nbytes());
+  }
+
+  std::string config(const fs::path& path) const {
+    auto json = nlohmann::ordered_json::parse(read_file(path), nullptr, false);
+    if (json.is_discarded()) parse_json(read_file(path), path.string());  // says what is wrong
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      if (!options_.dtype.empty() && json.is_object() && json.contains(key)) {
+        json[key] = kSpellings.at(options_.dtype).config;
+      }
+    }
+    return json.dump(2) + "\n";
+  }
+
+  formats::SafetensorsFolder files_;
+  std::map<std::string, uint64_t> sums_;
+  const ExportOptions& options_;
+  std::optional<formats::SafetensorsShards> shards_;
+  int64_t total_ = 0;
+};
+
+}  // namespace
+
+Exported export_model(const fs::path& from, const fs::path& to, const ExportOptions& options,
+                      const ProgressFn& progress) {
+  if (!options.dtype.empty() && !kSpellings.contains(options.dtype)) {
+    fail<UsageError>("checkpoint", "dtype {} is not known; expected fp32, bf16 or fp16",
+                     options.dtype);
+  }
+  std::error_code error;
+  if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error))) {
+    fail<FileError>("checkpoint", "{} is there already; try another folder", to.string());
+  }
+  Export work(from, options);
+  AtomicFolder folder(to);
+  work.write(folder.temporary(), progress);
+  work.take_over(from, folder.temporary());
+  folder.commit();
+  return std::move(work.written_);
+}
+
+}  // namespace convoy::checkpoint

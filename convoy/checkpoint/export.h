@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/progress.h"
+
+namespace convoy::checkpoint {
+
+struct ExportOptions {
+  std::string dtype;  ///< fp32, bf16 or fp16 for all real numbers; "" = as they are
+  int64_t max_shard_bytes = 0;
+};
+
+/// What an export wrote.
+struct Exported {
+  int64_t num_tensors = 0, num_bytes = 0;
+  std::vector<std::string> weights;  ///< files
+  std::vector<std::string> others;   ///< files that were taken over
+};
+
+/// Writes the weights in `from` and what belongs to the model (config, tokenizer, tables; nothing
+/// of the training) as a new folder `to`, whole or not at all. Holds one tensor at a time. Throws
+/// FileError: weights that are not as they were written, a folder that is there; UsageError for
+/// numbers that the dtype has not.
+Exported export_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                      const ExportOptions& options, const ProgressFn& progress = {});
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,163 @@
+#include "convoy/checkpoint/verify.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <deque>
+#include <fstream>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/checkpoint/contents.h"
+#include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/formats/safetensors_folder.h"
+#include "convoy/parallel/finite.h"
+
+namespace convoy::checkpoint {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kPieceBytes = size_t{16} << 20;
+
+class Verifier {
+ public:
+  Verifier(const fs::path& folder, const ProgressFn& progress) : progress_(progress) {
+    found_.folder = folder;
+    std::error_code error;
+    found_.has_manifest = fs::exists(folder / Manifest::kName, error);
+    attempt([&] { manifest_ = Manifest::read(folder); });
+  }
+
+  Verification run() {
+    const auto files = tensor_files(found_.folder);
+    for (const auto& name : files) attempt([&] { open_.emplace_back(found_.folder / name); });
+    if (open_.size() == files.size() && formats::has_weights(found_.folder)) {
+      attempt([&] { formats::SafetensorsFolder index(found_.folder); });
+    } else if (!formats::has_weights(found_.folder)) {
+      found_.wrong.push_back("there are no weights");
+    }
+    for (const auto& file : open_) total_ += bytes_of(file);
+    for (const auto& file : open_) check(file);
+    for (const auto& [file, sums] : manifest_.sums()) {
+      if (std::binary_search(files.begin(), files.end(), file)) continue;
+      for (const auto& [tensor, sum] : sums) {
+        found_.wrong.push_back(fmt::format("{} is missing: there is no {}", tensor, file));
+      }
+    }
+    return std::move(found_);
+  }
+
+ private:
+  template <class Work>
+  void attempt(const Work& work) {
+    try {
+      work();
+    } catch (const FileError& error) {
+      found_.wrong.emplace_back(error.what());
+    }
+  }
+
+  static int64_t bytes_of(const formats::SafetensorsFile& file) {
+    int64_t bytes = 0;
+    for (const auto& [name, entry] : file.entries()) {
+      bytes += static_cast<int64_t>(entry.end - entry.begin);
+    }
+    return bytes;
+  }
+
+  void check(const formats::SafetensorsFile& file) {
+    const auto name = file.path().filename().string();
+    const auto known = manifest_.sums().find(name);
+    const bool listed = known != manifest_.sums().end();
+    for (const auto& [tensor, entry] : file.entries()) {
+      const auto sum = read(file, tensor, entry);
+      if (!listed) {
+        if (!manifest_.empty()) {
+          found_.wrong.push_back(
+              fmt::format("{} is left over: {} is not in {}", tensor, name, Manifest::kName));
+        }
+        continue;
+      }
+      const auto expected = known->second.find(tensor);
+      if (expected == known->second.end()) {
+        found_.wrong.push_back(fmt::format("{} is left over in {}", tensor, name));
+      } else if (expected->second != sum) {
+        found_.wrong.push_back(fmt::format("{} in {} is not as it was written", tensor, name));
+      }
+    }
+    if (!listed) return;
+    for (const auto& [tensor, sum] : known->second) {
+      if (file.entries().contains(tensor)) continue;
+      found_.wrong.push_back(fmt::format("{} is missing in {}", tensor, name));
+    }
+    attempt([&] { check_head(file); });
+  }
+
+  /// The header of a file that convoy wrote is a function of its tensors.
+  void check_head(const formats::SafetensorsFile& file) {
+    std::vector<formats::TensorInfo> tensors;
+    for (const auto& [name, entry] : file.entries()) {
+      tensors.push_back({name, entry.dtype, entry.shape});
+    }
+    const formats::SafetensorsPlan plan(std::move(tensors));
+    std::string head(plan.head.size(), '\0');
+    std::ifstream(file.path(), std::ios::binary)
+        .read(head.data(), static_cast<std::streamsize>(head.size()));
+    if (head == plan.head) return;
+    found_.wrong.push_back(
+        fmt::format("the header of {} is not as it was written", file.path().filename().string()));
+  }
+
+  /// Its checksum. Where no manifest vouches for it, its numbers are looked at.
+  uint64_t read(const formats::SafetensorsFile& file, const std::string& name,
+                const formats::SafetensorsEntry& entry) {
+    const auto bytes = file.bytes(name);
+    const size_t width = formats::safetensors_dtype_bytes(entry.dtype);
+    const auto dtype = dtypes().find(entry.dtype);
+    const bool look =
+        manifest_.empty() && dtype != dtypes().end() && c10::isFloatingType(dtype->second);
+    bool finite = true;
+    uint64_t sum = 0;
+    for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+      const auto piece = bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at));
+      sum += checksum(piece.data(), piece.size() / width, width, at / width);
+      if (look && finite) {
+        finite = parallel::is_finite(at::from_blob(const_cast<std::byte*>(piece.data()),
+                                                   static_cast<int64_t>(piece.size() / width),
+                                                   dtype->second));
+      }
+      found_.num_bytes += static_cast<int64_t>(piece.size());
+      if (progress_) progress_(found_.num_bytes, total_);
+    }
+    ++found_.num_tensors;
+    if (!finite) {
+      found_.wrong.push_back(fmt::format("{} in {} holds numbers that are not finite", name,
+                                         file.path().filename().string()));
+    }
+    return sum;
+  }
+
+  const ProgressFn& progress_;
+  Manifest manifest_;
+  std::deque<formats::SafetensorsFile> open_;
+  int64_t total_ = 0;
+  Verification found_;
+};
+
+}  // namespace
+
+Verification verify(const fs::path& folder, const ProgressFn& progress) {
+  return Verifier(folder, progress).run();
+}
+
+Json to_json(const Verification& found) {
+  return {{"folder", found.folder.string()},
+          {"has_manifest", found.has_manifest},
+          {"num_tensors", found.num_tensors},
+          {"num_bytes", found.num_bytes},
+          {"wrong", found.wrong}};
+}
+
+}  // namespace convoy::checkpoint

@@ -1,0 +1,119 @@
+#include "convoy/checkpoint/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/contents.h"
+#include "convoy/checkpoint/export.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/formats/safetensors_folder.h"
+
+namespace convoy::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// Two files of two tensors, with a manifest.
+class Verify : public testing::Test {
+ protected:
+  Verify() {
+    Manifest manifest;
+    for (const auto& [file, names] : files_) {
+      std::vector<formats::TensorView> tensors;
+      std::vector<float> values(60);
+      std::iota(values.begin(), values.end(), 1.F);
+      for (const auto& name : names) {
+        tensors.push_back({name, "F32", {5, 12}, values.data(), values.size() * 4});
+        manifest.set(file, name, checksum(values.data(), values.size(), 4, 0));
+      }
+      formats::write_safetensors(folder_ / file, tensors);
+      manifest.set_bytes(file, fs::file_size(folder_ / file));
+    }
+    write_file(folder_ / Manifest::kName, manifest.to_text());
+  }
+  ~Verify() override { fs::remove_all(folder_); }
+
+  const fs::path folder_ = unique_folder("convoy-verify");
+  const std::map<std::string, std::vector<std::string>> files_{
+      {"model.safetensors", {"h.0.weight", "h.1.weight"}},
+      {"optimizer.safetensors", {"exp_avg.h.0.weight", "exp_avg.h.1.weight"}}};
+};
+
+TEST_F(Verify, FindsNothingWrongInWhatWasWritten) {
+  std::vector<int64_t> told;
+  const auto found = verify(folder_, [&](int64_t done, int64_t total) {
+    EXPECT_EQ(total, 4 * 240);
+    told.push_back(done);
+  });
+  EXPECT_THAT(found.wrong, IsEmpty());
+  EXPECT_TRUE(found.has_manifest);
+  EXPECT_EQ(found.num_tensors, 4);
+  EXPECT_EQ(found.num_bytes, 4 * 240);
+  EXPECT_THAT(told, ElementsAre(240, 480, 720, 960));
+}
+
+TEST_F(Verify, AnyFlippedBitIsSeenAndThoseOfDataAreNamedByTensor) {
+  for (const auto& [file, names] : files_) {
+    const auto good = read_file(folder_ / file);
+    const size_t data = good.size() - 480;
+    for (size_t byte = 0; byte < good.size(); ++byte) {
+      auto bad = good;
+      bad[byte] = static_cast<char>(bad[byte] ^ (1 << byte % 8));
+      std::ofstream(folder_ / file, std::ios::binary) << bad;
+      const auto found = verify(folder_);
+      ASSERT_THAT(found.wrong, Not(IsEmpty())) << file << ", byte " << byte;
+      if (byte < data) continue;
+      EXPECT_THAT(found.wrong, ElementsAre(names[(byte - data) / 240] + " in " + file +
+                                           " is not as it was written"));
+    }
+    write_file(folder_ / file, good);
+  }
+}
+
+TEST_F(Verify, AManifestThatIsSpoiltIsToldBesideTheRest) {
+  auto text = read_file(folder_ / Manifest::kName);
+  text[text.find("h.1.weight")] = 'j';
+  write_file(folder_ / Manifest::kName, text);
+  EXPECT_THAT(verify(folder_).wrong,
+              testing::UnorderedElementsAre("h.1.weight is left over in model.safetensors",
+                                            "j.1.weight is missing in model.safetensors"));
+  write_file(folder_ / Manifest::kName, text.substr(0, text.size() / 2));
+  EXPECT_THAT(verify(folder_).wrong, ElementsAre(HasSubstr("manifest.json")));
+}
+
+TEST_F(Verify, AFolderThatLostItsWeightsSaysSo) {
+  fs::remove(folder_ / "model.safetensors");
+  EXPECT_EQ(find_weights(folder_), folder_);
+  EXPECT_THAT(
+      verify(folder_).wrong,
+      ElementsAre("there are no weights", "h.0.weight is missing: there is no model.safetensors",
+                  "h.1.weight is missing: there is no model.safetensors"));
+}
+
+TEST_F(Verify, NumbersThatADtypeHasNotAreRefusedByName) {
+  fs::remove(folder_ / Manifest::kName);
+  const float values[] = {1, 70000};
+  formats::write_safetensors(folder_ / "model.safetensors",
+                             std::vector<formats::TensorView>{{"big", "F32", {2}, values, 8}});
+  try {
+    export_model(folder_, folder_ / "half", {"fp16", 1000});
+    ADD_FAILURE() << "infinities were written";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("big holds numbers that fp16 has not, up to 70000"));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "half"));
+  EXPECT_EQ(export_model(folder_, folder_ / "bf16", {"bf16", 1000}).num_bytes, 4);
+  EXPECT_THAT(verify(folder_ / "bf16").wrong, IsEmpty());
+}
+
+}  // namespace
+}  // namespace convoy::checkpoint

@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+
+#include "tests/cli/command_testing.h"
+
+// convoy checkpoint: what a person sees of a folder of weights, and what is wrong with it.
+namespace convoy {
+namespace {
+
+class CheckpointCommand : public CommandTest {
+ protected:
+  /// A language model in `out`, with checkpoints of steps 2 and 4, saved by two ranks in shards.
+  void SetUp() override {
+    CommandTest::SetUp();
+    std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", lines;
+    for (int i = 0; i < 20; ++i) words += fmt::format("w{}\n", i);
+    for (int i = 0; i < 400; ++i) lines += fmt::format("w{} ", i * 7 % 20);
+    write_file(folder_ / "words/vocab.txt", words);
+    write_file(folder_ / "text.txt", lines);
+    ASSERT_EQ(run("train --data.train text.txt --data.tokenizer words --block_size 8 --family gpt2 "
+                  "--n_embd 16 --n_layer 2 --n_head 2 --n_positions 8 --max_steps 4 --save_steps 2 "
+                  "--per_device_train_batch_size 2 --output_dir out --nproc 2 --zero 3 --threads 1 "
+                  "--max_shard_size 12KB"),
+              0)
+        << output_;
+  }
+
+  Json json_of(const std::string& command, int code = 0) {
+    EXPECT_EQ(shell("$convoy checkpoint " + command + " --json 2> errors"), code) << output_;
+    return parse_json(output_, command);
+  }
+
+  /// Flips a bit so many bytes before the end of a file.
+  void flip(const std::string& file, size_t from_end) const {
+    auto bytes = read_file(folder_ / file);
+    bytes[bytes.size() - from_end] ^= 1;
+    write_file(folder_ / file, bytes);
+  }
+};
+
+TEST_F(CheckpointCommand, InspectShowsTensorsSizesAndOrigin) {
+  ASSERT_EQ(run("checkpoint inspect out/checkpoint-2"), 0) << output_;
+  expect("a checkpoint, of step 2, epoch ");
+  expect("written by convoy");
+  expect("model-00001-of-0");
+  expect("optimizer.safetensors");
+  expect("exp_avg_sq.transformer.h.1.mlp.c_fc.weight");
+  expect("[16, 64]");
+  const auto all = json_of("inspect out/checkpoint-2");
+  const auto config = json("out/config.json");
+  int64_t weights = 0, elements = 0;
+  for (const auto& tensor : all["tensors"]) {
+    int64_t count = 1;
+    for (const int64_t extent : tensor["shape"]) count *= extent;
+    EXPECT_EQ(tensor["bytes"], count * 4) << tensor;
+    const bool is_weight = tensor["file"] != "optimizer.safetensors";
+    weights += is_weight;
+    elements += is_weight ? count : 0;
+  }
+  EXPECT_EQ(all["num_parameters"], elements);
+  EXPECT_EQ(all["tensors"].size(), 3 * weights) << "each weight has two moments";
+  EXPECT_EQ(all["step"], 2);
+  EXPECT_EQ(json_of("inspect out")["kind"], "model of a run");
+}
+
+TEST_F(CheckpointCommand, ARunThatHasNotEndedStandsForItsNewestCheckpoint) {
+  ASSERT_EQ(shell("rm out/model*"), 0);
+  EXPECT_EQ(json_of("inspect out")["folder"], "out/checkpoint-4");
+  EXPECT_EQ(json_of("verify out")[0]["folder"], "out/checkpoint-4");
+  for (const char* command : {"inspect", "verify", "export", "inspect words", "verify none"}) {
+    const bool named = std::string(command).find(' ') != std::string::npos;
+    EXPECT_NE(run(fmt::format("checkpoint {} {}", command, named ? "" : "words new")), 0)
+        << output_;
+  }
+  expect("none is no folder");
+  EXPECT_EQ(run("checkpoint verify words"), 1);
+  expect("words holds no weights and no checkpoint");
+}
+
+TEST_F(CheckpointCommand, VerifyNamesEachTensorThatIsWrongMissingOrLeftOver) {
+  ASSERT_EQ(run("checkpoint verify out"), 0) << output_;
+  expect("with the checksums in manifest.json");
+  expect("there is no manifest.json");
+  expect("all is well");
+  const auto list = json_of("verify out/checkpoint-4")[0];
+  EXPECT_EQ(list["num_tensors"], json_of("inspect out/checkpoint-4")["tensors"].size());
+
+  flip("out/checkpoint-4/optimizer.safetensors", 5);
+  ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
+  expect("exp_avg_sq.transformer.wte.weight in optimizer.safetensors is not as it was written");
+  flip("out/checkpoint-4/optimizer.safetensors", 5);
+
+  const std::string shard = json("out/checkpoint-4/model.safetensors.index.json")
+                                .at("weight_map")
+                                .at("transformer.ln_f.bias");
+  ASSERT_EQ(shell(fmt::format("mv out/checkpoint-4/{} kept; cp kept "
+                              "out/checkpoint-4/stranger.safetensors",
+                              shard)),
+            0);
+  const auto found = json_of("verify out/checkpoint-4", 1)[0]["wrong"].dump();
+  EXPECT_NE(found.find("transformer.ln_f.bias is missing: there is no " + shard), std::string::npos)
+      << found;
+  EXPECT_NE(found.find("transformer.ln_f.bias is left over: stranger.safetensors"),
+            std::string::npos)
+      << found;
+  ASSERT_EQ(
+      shell("cd out/checkpoint-4; rm stranger.safetensors; head -c 3000 ../../kept > " + shard), 0);
+  ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
+  expect("the file is cut short");
+}
+
+TEST_F(CheckpointCommand, WithoutAManifestNumbersThatAreNotFiniteAreNamed) {
+  const std::string shard =
+      json("out/model.safetensors.index.json").at("weight_map").at("transformer.wte.weight");
+  auto bytes = read_file(folder_ / "out" / shard);
+  bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // the last tensor by name
+  write_file(folder_ / "out" / shard, bytes);
+  ASSERT_EQ(run("checkpoint verify out"), 1) << output_;
+  expect("holds numbers that are not finite");
+  expect("transformer.w");
+}
+
+TEST_F(CheckpointCommand, ExportWritesTheModelAloneInAnotherDtype) {
+  ASSERT_EQ(run("checkpoint export out/checkpoint-4 half --dtype bf16"), 0) << output_;
+  expect("config.json");
+  const auto before = json_of("inspect out/checkpoint-4"), after = json_of("inspect half");
+  EXPECT_EQ(after["num_parameters"], before["num_parameters"]);
+  EXPECT_EQ(after["weights"], Json::array({"model.safetensors"})) << "below 5GB";
+  for (const auto& tensor : after["tensors"]) EXPECT_EQ(tensor["dtype"], "BF16");
+  EXPECT_EQ(json("half/config.json")["torch_dtype"], "bfloat16");
+  EXPECT_TRUE(fs::exists(folder_ / "half/vocab.txt"));
+  for (const char* of_training : {"trainer_state.json", "manifest.json", "optimizer.safetensors"}) {
+    EXPECT_FALSE(fs::exists(folder_ / "half" / of_training)) << of_training;
+  }
+  // Back again it is what bf16 kept of it: the model computes nearly the same.
+  ASSERT_EQ(run("checkpoint export half full --dtype fp32 --max_shard_size 8KB"), 0) << output_;
+  EXPECT_GT(json_of("inspect full")["weights"].size(), 1u);
+  ASSERT_EQ(shell("$convoy eval out --data text.txt --json > a.json && "
+                  "$convoy eval full --data text.txt --json > b.json"),
+            0)
+      << output_;
+  EXPECT_NEAR(json("a.json")["eval_loss"], json("b.json")["eval_loss"], 1e-2);
+  ASSERT_EQ(run("checkpoint export out/checkpoint-4 same"), 0) << output_;
+  ASSERT_EQ(shell("$convoy eval same --data text.txt --json > c.json"), 0) << output_;
+  EXPECT_EQ(json("a.json")["eval_loss"], json("c.json")["eval_loss"]);
+}
+
+TEST_F(CheckpointCommand, AnExportThatFailsLeavesNothing) {
+  fs::create_directory(folder_ / "there");
+  write_file(folder_ / "there/file", "mine");
+  EXPECT_EQ(run("checkpoint export out there"), 1) << output_;
+  expect("there is there already; try another folder");
+  EXPECT_EQ(run("checkpoint export out new --dtype int8"), 2) << output_;
+  EXPECT_EQ(run("checkpoint export out new --max_shard_size 5pounds"), 2) << output_;
+  expect("expected a size such as 5GB");
+  flip("out/checkpoint-4/" + std::string(json_of("inspect out/checkpoint-4")["weights"][0]), 3);
+  EXPECT_EQ(run("checkpoint export out/checkpoint-4 new --dtype fp16"), 1) << output_;
+  expect("is not as it was written");
+  EXPECT_EQ(shell("(ulimit -f 8; exec $convoy checkpoint export out new)"), 1) << output_;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const auto name = entry.path().filename().string();
+    EXPECT_EQ(name.find("new"), std::string::npos) << name << " is left";
+  }
+}
+
+}  // namespace
+}  // namespace convoy
