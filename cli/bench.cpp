@@ -43,6 +43,24 @@ void add_bench(CLI::App& app, Run& run) {
   timing->add_flag("--json", step->json, "print JSON");
   timing->footer(
       "Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
+  auto save = std::make_shared<SaveBench>();
+  auto* saving = command->add_subcommand("save", "Time checkpoints: writing, reading, training on");
+  saving->add_option("config", save->config, "TOML file of the run")->required();
+  saving->add_option("--folder", save->folder, "where to write [.]");
+  saving->add_option("--rounds", save->rounds, "times to write and read [3]")
+      ->check(CLI::PositiveNumber);
+  saving->add_option("--saves", save->saves, "checkpoints beside the training [2]")
+      ->check(CLI::PositiveNumber);
+  saving->add_option("--save-steps", save->save_steps, "steps from one to the next [12]")
+      ->check(CLI::Range(4, 1000000));
+  saving->add_option("--nproc", save->nproc, "ranks on this host");
+  saving->add_flag("--json", save->json, "print JSON");
+  saving->footer(
+      "Writes and reads weights and moments, synced and from the disk, beside as many bytes in "
+      "large blocks; then trains with checkpoints in the background and tells how long one holds "
+      "the training up, and how much longer steps take meanwhile.\n"
+      "Example:\n  convoy bench save run.toml --folder runs --nproc 2 --zero 2 --threads 1\n");
+  saving->callback([save, &run] { run = [save] { return bench_save(*save); }; });
   auto loader = std::make_shared<LoaderBench>();
   auto* loading = command->add_subcommand("loader", "Read the training data without training");
   loading->add_option("config", loader->config, "TOML file of the run")->required();

@@ -29,6 +29,19 @@ struct StepBench {
 /// `convoy bench step`.
 int bench_step(const StepBench& options);
 
+struct SaveBench {
+  std::string config;
+  std::string folder = ".";
+  int64_t rounds = 3;
+  int64_t saves = 2;
+  int64_t save_steps = 12;
+  std::optional<int64_t> nproc;
+  bool json = false;
+};
+
+/// `convoy bench save`.
+int bench_save(const SaveBench& options);
+
 struct LoaderBench {
   std::string config;
   int64_t epochs = 3;

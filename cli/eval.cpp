@@ -20,15 +20,12 @@ struct EvalOptions {
 
 int run_eval(const EvalOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
-  Configured configured;
-  auto run = configured.task->open(options.folder, configured.table);
-  configured.training.parallel = {};  // how it was trained does not matter now
-  configured.table.take_overrides(typed_args());
-  configured.table.check();
-  const auto [name, data] = configured.task->evaluation_data(options.data);
+  Opened opened(options.folder);
+  const auto& run = opened.run;
+  const auto [name, data] = opened.task->evaluation_data(options.data);
   if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE");
-  auto job = train::join_job(configured.training.parallel);
-  train::Trainer trainer(run.factory, configured.training, nullptr, nullptr, job, run.fill);
+  auto job = train::join_job(opened.training.parallel);
+  train::Trainer trainer(run.factory, opened.training, nullptr, nullptr, job, run.fill);
   trainer.set_scorer(run.scorer);
   tell(*run.notes);
   auto metrics = trainer.evaluate(*data, "eval_");

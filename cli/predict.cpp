@@ -14,12 +14,8 @@ struct PredictOptions : tasks::Prediction {
 
 int run_predict(const PredictOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
-  Configured configured;
-  auto run = configured.task->open(options.folder, configured.table);
-  configured.training.parallel = {};
-  configured.table.take_overrides(typed_args());
-  configured.table.check();
-  configured.task->predict(options, run, configured.training);
+  const Opened opened(options.folder);
+  opened.task->predict(options, opened.run, opened.training);
   return 0;
 }
 

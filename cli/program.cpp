@@ -68,6 +68,12 @@ Configured::Configured() : task(tasks::find_task(typed_args())) {
   if (!typed_args().empty() && typed_args()[0] == "predict") task->declare_predict(table);
 }
 
+Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
+  training.parallel = {};  // how it was trained does not matter now
+  table.take_overrides(typed_args());
+  table.check();
+}
+
 void tell(const std::vector<std::string>& notes) {
   for (const auto& note : notes) {
     fmt::print(stderr, "{}\n", wrap(note, note.starts_with("warning: ") ? 9 : 2));

@@ -35,6 +35,12 @@ struct Configured {
   Configured& operator=(const Configured&) = delete;
 };
 
+/// What a run left in a folder, with its options and those that were typed.
+struct Opened : Configured {
+  explicit Opened(const std::string& folder);
+  tasks::Run run;
+};
+
 /// Prints notes for a person, beside what is asked for: a program may read that.
 void tell(const std::vector<std::string>& notes);
 

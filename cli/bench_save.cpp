@@ -1,0 +1,233 @@
+#include <ATen/Functions.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cli/bench.h"
+#include "cli/program.h"
+#include "cli/ranks.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/base/timing.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/save.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/comm/agree.h"
+#include "convoy/formats/shard_size.h"
+#include "convoy/report/progress_line.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Steady = std::chrono::steady_clock;
+
+constexpr int64_t kWarmup = 2;  // steps
+
+/// Sorts the steps of a run by whether a checkpoint was under way, and finds what each save held
+/// up.
+class SaveTimer : public train::Callback {
+ public:
+  explicit SaveTimer(int64_t save_steps) : save_steps_(save_steps) {}
+
+  void on_save(const fs::path&) override { saved_ = true; }
+
+  void on_step(const train::StepTiming& timing) override {
+    // The clock of steps stands still while a save begins.
+    if (timing.step > 1 && (timing.step - 1) % save_steps_ == 0) {
+      held_up.push_back(seconds_since(last_) - timing.seconds);
+      under_way_ = true;
+    }
+    if (timing.step > kWarmup) (under_way_ ? during : without).push_back(timing.seconds);
+    if (saved_) under_way_ = saved_ = false;
+    last_ = Steady::now();
+  }
+
+  std::vector<double> held_up, during, without;
+
+ private:
+  int64_t save_steps_;
+  bool saved_ = false, under_way_ = false;
+  Steady::time_point last_ = Steady::now();
+};
+
+class File {
+ public:
+  File(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) fail<FileError>("cli", "cannot open {}: {}", path.string(), std::strerror(errno));
+  }
+  ~File() { ::close(fd_); }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// As files are written at best: large blocks, one after the other.
+void write_plainly(const fs::path& path, int64_t bytes, std::vector<char>& block) {
+  const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  while (bytes > 0) {
+    const auto some = std::min<int64_t>(bytes, static_cast<int64_t>(block.size()));
+    if (::write(file.fd(), block.data(), static_cast<size_t>(some)) != some) {
+      fail<FileError>("cli", "cannot write {}: {}", path.string(), write_trouble(errno));
+    }
+    bytes -= some;
+  }
+  ::fdatasync(file.fd());
+}
+
+void read_plainly(const fs::path& path, std::vector<char>& block) {
+  const File file(path, O_RDONLY);
+  while (::read(file.fd(), block.data(), block.size()) > 0) {
+  }
+}
+
+/// Takes the files in `folder` out of the memory, so that they are read from the disk.
+void forget(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const File file(entry.path(), O_RDONLY);
+    ::fdatasync(file.fd());
+    ::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+int64_t owned_bytes(const parallel::State& state) {
+  int64_t bytes = 0;
+  for (const auto& tensor : state) {
+    for (const auto& piece : tensor.pieces) {
+      if (piece.owned) bytes += static_cast<int64_t>(piece.values.nbytes());
+    }
+  }
+  return bytes;
+}
+
+/// Seconds of a copy of what this rank owns into new memory.
+double copy_seconds(const std::vector<parallel::State>& states) {
+  const auto began = Steady::now();
+  std::vector<at::Tensor> copies;
+  for (const auto& state : states) {
+    for (const auto& tensor : state) {
+      for (const auto& piece : tensor.pieces) {
+        if (piece.owned) copies.push_back(piece.values.clone());
+      }
+    }
+  }
+  return seconds_since(began);
+}
+
+/// Seconds that `work` takes on all ranks together.
+double together(const comm::Group& group, const std::function<void()>& work) {
+  group.barrier("before");
+  const auto began = Steady::now();
+  comm::each_rank(group, "bench save", work);
+  return seconds_since(began);
+}
+
+Json measure(parallel::Strategy& strategy, const fs::path& folder, int64_t rounds) {
+  const auto& group = strategy.processes();
+  const auto weights = strategy.weights(), moments = strategy.moments();
+  const int64_t own = owned_bytes(weights) + owned_bytes(moments);
+  auto all = at::full({1}, own, at::kLong);
+  group.all_reduce(all, comm::ReduceOp::Sum, "bytes");
+  std::vector<char> block(size_t{16} << 20, 'x');
+  const auto plain = folder / "plain", tensors = folder / "tensors";
+  const auto mine = plain / std::to_string(group.rank());
+  std::map<std::string, std::vector<double>> seconds;
+  for (int64_t round = 0; round < rounds; ++round) {
+    const auto note = [&](const char* what, const std::function<void()>& work) {
+      seconds[what].push_back(together(group, work));
+    };
+    comm::ask_main(group, "make folders", [&] {
+      for (const auto& each : {plain, tensors}) {
+        fs::remove_all(each);
+        make_folder(each);
+      }
+      return Json();
+    });
+    note("plain_write", [&] { write_plainly(mine, own, block); });
+    note("save", [&] {
+      checkpoint::BackgroundSave save(tensors, weights, formats::shard_bytes("5GB"),
+                                      checkpoint::kOptimizer, moments, group);
+      const auto manifest = save.finish();
+      if (group.rank() != 0) return;
+      write_file(tensors / checkpoint::Manifest::kName, manifest.to_text());
+    });
+    comm::ask_main(group, "forget", [&] {
+      forget(plain);
+      forget(tensors);
+      return Json();
+    });
+    note("plain_read", [&] { read_plainly(mine, block); });
+    note("load", [&] {
+      checkpoint::load_weights(tensors, weights, group);
+      checkpoint::load_optimizer(tensors / checkpoint::kOptimizer, moments, group);
+    });
+    note("copy", [&] { copy_seconds({weights, moments}); });
+  }
+  Json out{{"bytes", all.item<int64_t>()}};
+  for (const auto& [what, times] : seconds) out[what + "_seconds"] = median(times);
+  return out;
+}
+
+void print(const Json& json) {
+  const double bytes = json["bytes"];
+  const auto rate = [&](const char* what, const char* plain) {
+    const double took = json[std::string(what) + "_seconds"];
+    const double plainly = json[std::string(plain) + "_seconds"];
+    report::line(what, "{}, {:.0f} MB/s: {:.0f} % of {} ({:.0f} MB/s)", human_seconds(took),
+                 bytes / took / 1e6, 100 * plainly / took, plain, bytes / plainly / 1e6);
+  };
+  report::line("state", "{} of weights and moments", human_bytes(bytes));
+  rate("save", "plain_write");
+  rate("load", "plain_read");
+  report::line("held up", "{:.0f} ms by a save, {:.2f}x a copy of what a rank owns",
+               json["held_up_seconds"].get<double>() * 1e3, json["held_up_copies"].get<double>());
+  report::line("steps", "{:.0f} ms while a save is under way, {:.2f}x those without",
+               json["step_seconds_during"].get<double>() * 1e3, json["during_ratio"].get<double>());
+}
+
+}  // namespace
+
+int bench_save(const SaveBench& options) {
+  auto configured = read_config(options.config);
+  if (auto code = launch_ranks(options.nproc)) return *code;
+  auto& arguments = configured->training;
+  auto job = train::join_job(arguments.parallel);
+  const fs::path folder =
+      comm::ask_main(job.group, "name a folder", [&] {
+        return Json((fs::path(options.folder) / fmt::format("bench-save-{}", ::getpid())).string());
+      }).get<std::string>();
+  arguments.max_steps = options.saves * options.save_steps + 1;
+  arguments.eval_strategy = arguments.logging_strategy = "no";
+  arguments.save_strategy = "steps";
+  arguments.save_steps = static_cast<double>(options.save_steps);
+  arguments.save_total_limit = 1;
+  arguments.output.dir = (folder / "run").string();
+  arguments.output.quiet = true;
+  arguments.resume_from_checkpoint.clear();
+  auto run = configured->task->prepare();
+  train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job, run.fill);
+  auto timer = std::make_shared<SaveTimer>(options.save_steps);
+  trainer.add_callback(timer);
+  trainer.train();
+  auto json = measure(trainer.strategy(), folder, options.rounds);
+  if (!job.is_main()) return 0;
+  fs::remove_all(folder);
+  json["held_up_seconds"] = median(timer->held_up);
+  json["held_up_copies"] = median(timer->held_up) / json["copy_seconds"].get<double>();
+  json["step_seconds_during"] = median(timer->during);
+  json["step_seconds_without"] = median(timer->without);
+  json["during_ratio"] = median(timer->during) / median(timer->without);
+  if (options.json) {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    print(json);
+  }
+  return 0;
+}
+
+}  // namespace convoy::cli
