@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agreement.h"
+#include "convoy/schedule/check.h"
 
 namespace convoy::parallel {
 

@@ -1,182 +1,363 @@
+#include "convoy/schedule/check.h"
+
+#include <algorithm>
+#include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/program.h"
 
 namespace convoy::schedule {
 
 namespace {
 
-void require(bool condition, const Instruction& i, const char* what) {
-  internal_check(condition, "schedule", "'{}' {}", to_text(i), what);
-}
+/// What a rank has done so far, and which rank of its pipeline holds which block.
+class Steps {
+ public:
+  Steps(int rank, const Layout& layout, std::vector<int> holders)
+      : layout_(layout), rank_(rank), holders_(std::move(holders)) {}
+
+  const Layout& layout() const { return layout_; }
+  int64_t num_blocks() const { return static_cast<int64_t>(holders_.size()); }
+  /// The rank's place in its pipeline of the block's holder.
+  int holder(int64_t block) const { return holders_[static_cast<size_t>(block)]; }
+
+  bool did(const Instruction& i) const { return done_.contains(key(i)); }
+  void require(bool condition, const Instruction& i, const char* what) const {
+    internal_check(condition, "schedule", "rank {}: '{}' {}", rank_, to_text(i), what);
+  }
+  void require_before(bool condition, const Instruction& i, const Instruction& before) const {
+    internal_check(condition, "schedule", "rank {}: '{}' comes without '{}' before it", rank_,
+                   to_text(i), to_text(before));
+  }
+  void need(const Instruction& i, const Instruction& before) const {
+    require_before(did(before), i, before);
+  }
+  void do_once(const Instruction& i) {
+    require(done_.insert(key(i)).second, i, "comes twice");
+  }
+  void undo(const Instruction& i) { done_.erase(key(i)); }
+
+  /// Refuses operands that mean nothing.
+  void check_operands(const Instruction& i, int64_t num_micro_batches) const {
+    const bool has_micro_batch = i.micro_batch >= 0 && i.micro_batch < num_micro_batches;
+    const bool has_block = i.block >= 0 && i.block < num_blocks();
+    switch (i.op) {
+      case Op::Gather:
+      case Op::Release:
+      case Op::Reduce:
+      case Op::ReduceScatter:
+      case Op::Update:
+        return require(i.bucket >= 0 && i.bucket < layout_.num_buckets(), i,
+                       "names a bucket that is not here");
+      case Op::Accumulate:
+        return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
+                           layout_.holds_unit(i.unit),
+                       i, "names a unit or a micro-batch that is not here");
+      case Op::Load:
+      case Op::Loss:
+        return require(has_micro_batch, i, "names a micro-batch that there is not");
+      case Op::ReduceLoss:
+      case Op::Clip:
+        return;
+      case Op::Forward:
+      case Op::Recompute:
+      case Op::Backward:
+        require(has_block && layout_.holds(i.block), i, "names a block that is not here");
+        break;
+      case Op::Send:
+      case Op::Receive:
+      case Op::SendGrad:
+      case Op::ReceiveGrad: {
+        require(has_block && i.block + 1 < num_blocks(), i, "names a block that has none after it");
+        const bool from_block = i.op == Op::Send || i.op == Op::ReceiveGrad;
+        const int64_t here = from_block ? i.block : i.block + 1;
+        const int64_t there = from_block ? i.block + 1 : i.block;
+        require(layout_.holds(here) && !layout_.holds(there), i, "is not at a border of this rank");
+        require(i.peer == holder(there), i, "names a peer that does not hold the block");
+        break;
+      }
+    }
+    require(has_micro_batch, i, "names a micro-batch that there is not");
+  }
+
+ private:
+  using Key = std::tuple<Op, int64_t, int64_t, int64_t, int64_t>;
+  static Key key(const Instruction& i) {
+    return {i.op, i.block, i.unit, i.bucket, i.micro_batch};
+  }
+
+  const Layout& layout_;
+  int rank_;
+  std::vector<int> holders_;
+  std::set<Key> done_;
+};
 
 /// The blocks' forwards and backwards in their order.
 class Blocks {
  public:
-  explicit Blocks(int64_t num_blocks) : num_blocks_(num_blocks) {}
+  Blocks(Steps& steps, const StepOptions& options) : steps_(steps), options_(options) {}
 
   void see(const Instruction& i) {
-    const int64_t m = i.micro_batch;
-    const Cell cell{i.block, m};
+    const int64_t b = i.block, m = i.micro_batch;
     switch (i.op) {
-      case Op::Load:
-        require(loaded_.insert(m).second, i, "comes twice");
-        break;
       case Op::Forward:
-        require(loaded_.contains(m), i, "comes before its load");
-        require(i.block == 0 || forward_.contains({i.block - 1, m}), i, "has no input yet");
-        require(forward_.insert(cell).second, i, "comes twice");
+        steps_.need(i, {.op = Op::Load, .micro_batch = m});
+        if (b > 0) steps_.need(i, output_of(b - 1, m));
         break;
       case Op::Loss:
-        require(forward_.contains({num_blocks_ - 1, m}), i, "comes before the last block");
-        require(losses_.insert(m).second, i, "comes twice");
+        steps_.need(i, {.op = Op::Forward, .block = steps_.num_blocks() - 1, .micro_batch = m});
         break;
       case Op::Recompute:
-        require(i.block + 1 < num_blocks_ && backward_.contains({i.block + 1, m}), i,
-                "comes before the backward of the block after it");
-        require(!backward_.contains(cell), i, "comes after its backward");
-        require(recomputed_.insert(cell).second, i, "comes twice");
+        steps_.require(b + 1 < steps_.num_blocks(), i, "recomputes the last block");
+        steps_.need(i, gradient_after(b, m));
+        steps_.require(!steps_.did({.op = Op::Backward, .block = b, .micro_batch = m}), i,
+                       "comes after its backward");
         break;
       case Op::Backward:
-        require(losses_.contains(m), i, "comes before the loss");
-        require(i.block + 1 == num_blocks_ || backward_.contains({i.block + 1, m}), i,
-                "has no gradient yet");
-        require(backward_.insert(cell).second, i, "comes twice");
+        steps_.need(i, {.op = Op::Forward, .block = b, .micro_batch = m});
+        steps_.need(i, gradient_after(b, m));
+        if (options_.recomputed.contains(b)) {
+          steps_.need(i, {.op = Op::Recompute, .block = b, .micro_batch = m});
+        }
+        break;
+      case Op::Send:
+        steps_.need(i, {.op = Op::Forward, .block = b, .micro_batch = m});
+        break;
+      case Op::SendGrad:
+        steps_.need(i, {.op = Op::Backward, .block = b + 1, .micro_batch = m});
+        break;
+      case Op::ReceiveGrad:
+        steps_.need(i, sending(Op::Send, b, m, b + 1));
+        break;
+      case Op::ReduceLoss:
+        for (int64_t each = 0; each < options_.num_micro_batches; ++each) expect_all(i, each);
+        return;
+      case Op::Load:
+      case Op::Receive:
         break;
       default:
-        break;
+        return;
+    }
+    steps_.do_once(i);
+  }
+
+ private:
+  bool holds(int64_t block) const { return steps_.layout().holds(block); }
+  Instruction sending(Op op, int64_t block, int64_t m, int64_t other) const {
+    return {.op = op, .block = block, .micro_batch = m, .peer = steps_.holder(other)};
+  }
+  Instruction output_of(int64_t block, int64_t m) const {
+    if (holds(block)) return {.op = Op::Forward, .block = block, .micro_batch = m};
+    return sending(Op::Receive, block, m, block);
+  }
+  /// Where the gradient of what a block returned comes from.
+  Instruction gradient_after(int64_t block, int64_t m) const {
+    if (block + 1 == steps_.num_blocks()) return {.op = Op::Loss, .micro_batch = m};
+    if (holds(block + 1)) return {.op = Op::Backward, .block = block + 1, .micro_batch = m};
+    return sending(Op::ReceiveGrad, block, m, block + 1);
+  }
+  void expect_all(const Instruction& i, int64_t m) const {
+    for (int64_t block = 0; block < steps_.num_blocks(); ++block) {
+      if (!holds(block)) continue;
+      steps_.need(i, {.op = Op::Backward, .block = block, .micro_batch = m});
+      if (block > 0 && !holds(block - 1)) {
+        steps_.need(i, sending(Op::SendGrad, block - 1, m, block - 1));
+      }
     }
   }
 
-  bool is_backward_done(int64_t block, int64_t m) const { return backward_.contains({block, m}); }
-  int64_t num_losses() const { return static_cast<int64_t>(losses_.size()); }
-
- private:
-  using Cell = std::pair<int64_t, int64_t>;  // (block, micro-batch)
-  int64_t num_blocks_;
-  std::set<Cell> forward_, recomputed_, backward_;
-  std::set<int64_t> loaded_, losses_;
+  Steps& steps_;
+  const StepOptions& options_;
 };
 
 /// Weights that are gathered when they are read.
 class WeightsInSlices {
  public:
-  explicit WeightsInSlices(const Layout& layout) : layout_(layout) {}
+  explicit WeightsInSlices(Steps& steps) : steps_(steps) {}
 
   void see(const Instruction& i) {
-    if (!layout_.in_slices(Kind::Weights)) {
-      require(i.op != Op::Release, i, "releases what is kept whole");
-      return;
+    const auto& layout = steps_.layout();
+    if (!layout.in_slices(Kind::Weights)) {
+      return steps_.require(i.op != Op::Release, i, "releases what is kept whole");
     }
-    if (i.op == Op::Gather) require(there_.insert(i.bucket).second, i, "comes twice");
-    if (i.op == Op::Release) require(there_.erase(i.bucket) == 1, i, "has nothing to release");
-    for (const int64_t bucket : reads(i, layout_)) {
-      require(there_.contains(bucket), i, "reads weights that are not gathered");
+    if (i.op == Op::Gather) {
+      require_release(i, i.bucket);
+      steps_.do_once(i);
+    } else if (i.op == Op::Release) {
+      steps_.need(i, gather_of(i.bucket));
+      steps_.undo(gather_of(i.bucket));
     }
-    if (i.op == Op::ReduceLoss) require(there_.empty(), i, "comes while weights are gathered");
+    for (const int64_t bucket : reads(i, layout)) {
+      steps_.need(i, gather_of(bucket));
+    }
+    if (i.op != Op::ReduceLoss) return;
+    for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) require_release(i, bucket);
   }
 
  private:
-  const Layout& layout_;
-  std::set<int64_t> there_;
+  static Instruction gather_of(int64_t bucket) { return {.op = Op::Gather, .bucket = bucket}; }
+  void require_release(const Instruction& i, int64_t bucket) const {
+    steps_.require_before(!steps_.did(gather_of(bucket)), i,
+                          {.op = Op::Release, .bucket = bucket});
+  }
+
+  Steps& steps_;
 };
 
 class Gradients {
  public:
-  Gradients(const Layout& layout, const StepOptions& options)
-      : layout_(layout),
-        options_(options),
-        each_(layout.in_slices(Kind::Gradients) && options.reduce_each) {}
+  Gradients(Steps& steps, const StepOptions& options)
+      : steps_(steps),
+        num_micro_batches_(options.num_micro_batches),
+        each_(steps.layout().in_slices(Kind::Gradients) && options.reduce_each) {}
 
-  void see(const Instruction& i, const Blocks& blocks) {
-    const int64_t m = i.micro_batch;
+  void see(const Instruction& i) {
+    const auto& layout = steps_.layout();
     if (i.op == Op::Accumulate) {
-      require(blocks.is_backward_done(layout_.table().last_reader_in_backward(i.unit), m), i,
-              "comes before its last reader's backward");
-      require(accumulated_.insert({i.unit, m}).second, i, "comes twice");
+      steps_.need(i, {.op = Op::Backward,
+                      .block = layout.table().last_reader_in_backward(i.unit),
+                      .micro_batch = i.micro_batch});
+      // The bits of a sum depend on its order.
+      if (i.micro_batch > 0) steps_.need(i, accumulation(i.unit, i.micro_batch - 1));
+      steps_.do_once(i);
     } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
-      require((i.op == Op::ReduceScatter) == layout_.shares_out_updates(), i,
-              "is not what the layout asks for");
-      for (const int64_t unit : layout_.buckets().at(static_cast<size_t>(i.bucket)).units) {
-        for (int64_t each = each_ ? m : 0; each < (each_ ? m + 1 : options_.num_micro_batches);
-             ++each) {
-          require(accumulated_.contains({unit, each}), i, "comes before its gradient is whole");
+      steps_.require((i.op == Op::ReduceScatter) == layout.shares_out_updates(), i,
+                     "is not what the layout asks for");
+      const int64_t last = each_ ? i.micro_batch : num_micro_batches_ - 1;
+      for (const int64_t unit : layout.buckets()[static_cast<size_t>(i.bucket)].units) {
+        steps_.need(i, accumulation(unit, last));
+      }
+      // Later micro-batches would add to what is reduced already.
+      steps_.do_once(reduction(i.bucket, last));
+    } else if (i.op == Op::ReduceLoss) {
+      for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+        for (int64_t m = each_ ? 0 : num_micro_batches_ - 1; m < num_micro_batches_; ++m) {
+          steps_.need(i, reduction(bucket, m));
         }
       }
-      require(reduced_.insert({i.bucket, each_ ? m : 0}).second, i, "comes twice");
     }
   }
 
-  bool all_reduced() const {
-    return static_cast<int64_t>(reduced_.size()) ==
-           layout_.num_buckets() * (each_ ? options_.num_micro_batches : 1);
+ private:
+  static Instruction accumulation(int64_t unit, int64_t m) {
+    return {.op = Op::Accumulate, .unit = unit, .micro_batch = m};
+  }
+  Instruction reduction(int64_t bucket, int64_t m) const {
+    if (!steps_.layout().shares_out_updates()) return {.op = Op::Reduce, .bucket = bucket};
+    return {.op = Op::ReduceScatter, .bucket = bucket, .micro_batch = m};
   }
 
- private:
-  const Layout& layout_;
-  const StepOptions& options_;
+  Steps& steps_;
+  int64_t num_micro_batches_;
   bool each_;
-  std::set<std::pair<int64_t, int64_t>> accumulated_, reduced_;
 };
 
 /// The end of a step.
 class Updates {
  public:
-  explicit Updates(const Layout& layout)
-      : layout_(layout),
-        gathers_(layout.shares_out_updates() && !layout.in_slices(Kind::Weights)) {}
+  explicit Updates(Steps& steps)
+      : steps_(steps),
+        gathers_(steps.layout().shares_out_updates() &&
+                 !steps.layout().in_slices(Kind::Weights)) {}
 
-  void see(const Instruction& i, const Blocks& blocks, const Gradients& gradients,
-           int64_t num_micro_batches) {
-    require(!clipped_ || i.op == Op::Update || (gathers_ && i.op == Op::Gather), i,
-            "comes after clip");
-    if (i.op == Op::ReduceLoss) {
-      require(blocks.num_losses() == num_micro_batches && gradients.all_reduced(), i,
-              "comes too early");
-      require(!std::exchange(summed_, true), i, "comes twice");
-    } else if (i.op == Op::Clip) {
-      require(summed_, i, "comes before the loss is reduced");
-      require(!std::exchange(clipped_, true), i, "comes twice");
-    } else if (i.op == Op::Update) {
-      require(clipped_, i, "comes before clip");
-      require(updated_.insert(i.bucket).second, i, "comes twice");
-    } else if (i.op == Op::Gather && gathers_) {
-      require(updated_.contains(i.bucket), i, "comes before its update");
-      require(gathered_.insert(i.bucket).second, i, "comes twice");
+  void see(const Instruction& i) {
+    const bool gathers = gathers_ && i.op == Op::Gather;
+    steps_.require(!steps_.did(kClip) || i.op == Op::Update || gathers, i,
+                   "comes after clip, or twice");
+    if (i.op == Op::Clip) steps_.need(i, kReduceLoss);
+    if (i.op == Op::Update) steps_.need(i, kClip);
+    if (gathers) steps_.need(i, {.op = Op::Update, .bucket = i.bucket});
+    if (i.op == Op::ReduceLoss || i.op == Op::Clip || i.op == Op::Update || gathers) {
+      steps_.do_once(i);
     }
   }
 
-  void finish() const {
-    const auto all = static_cast<size_t>(layout_.num_buckets());
-    internal_check(clipped_ && updated_.size() == all, "schedule",
-                   "a program that updates {} of {} buckets", updated_.size(), all);
-    internal_check(!gathers_ || gathered_.size() == all, "schedule",
-                   "a program that gathers {} of {} updated buckets", gathered_.size(), all);
+  /// What the end of the program lacks, if anything.
+  std::optional<Instruction> missing() const {
+    for (const auto& i : {kReduceLoss, kClip}) {
+      if (!steps_.did(i)) return i;
+    }
+    for (int64_t bucket = 0; bucket < steps_.layout().num_buckets(); ++bucket) {
+      for (const Op op : {Op::Update, Op::Gather}) {
+        const Instruction i{.op = op, .bucket = bucket};
+        if ((op == Op::Update || gathers_) && !steps_.did(i)) return i;
+      }
+    }
+    return {};
   }
 
  private:
-  const Layout& layout_;
+  static constexpr Instruction kReduceLoss{.op = Op::ReduceLoss}, kClip{.op = Op::Clip};
+  Steps& steps_;
   bool gathers_;
-  bool summed_ = false, clipped_ = false;
-  std::set<int64_t> updated_, gathered_;
 };
+
+Alive most_alive(const RankProgram& rank, const StepOptions& options) {
+  int64_t blocks = 0, inputs = 0;
+  Alive most;
+  most.weights = most_gathered(rank.program, rank.layout);
+  for (const auto& i : rank.program) {
+    const bool again = options.recomputed.contains(i.block);
+    if (i.op == Op::Forward) ++(again ? inputs : blocks);
+    if (i.op == Op::Recompute) ++blocks;
+    most.blocks = std::max(most.blocks, blocks);
+    most.inputs = std::max(most.inputs, inputs);
+    if (i.op == Op::Backward) {
+      --blocks;
+      inputs -= again;
+    }
+  }
+  return most;
+}
+
+/// [block] the place in the rank's pipeline of who holds it.
+std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
+  std::vector<int> out(rank.layout.table().units_of_block.size(), -1);
+  for (size_t block = 0; block < out.size(); ++block) {
+    for (size_t stage = 0; stage < rank.pipeline.size(); ++stage) {
+      const auto& layout = ranks.at(static_cast<size_t>(rank.pipeline[stage])).layout;
+      if (!layout.holds(static_cast<int64_t>(block))) continue;
+      internal_check(out[block] < 0, "schedule", "block {} is held by stages {} and {}", block,
+                     out[block], stage);
+      out[block] = static_cast<int>(stage);
+    }
+    internal_check(out[block] >= 0 || rank.pipeline.empty(), "schedule",
+                   "block {} is held by no stage", block);
+  }
+  return out;
+}
 
 }  // namespace
 
-void check(const Program& program, const Layout& layout, const StepOptions& options) {
-  Blocks blocks(layout.table().num_blocks());
-  WeightsInSlices weights(layout);
-  Gradients gradients(layout, options);
-  Updates updates(layout);
-  for (const auto& i : program) {
-    blocks.see(i);
-    weights.see(i);
-    gradients.see(i, blocks);
-    updates.see(i, blocks, gradients, options.num_micro_batches);
+std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options) {
+  std::vector<Alive> alive;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto number = static_cast<int>(r);
+    Steps steps(number, ranks[r].layout, holders_of(ranks, ranks[r]));
+    Blocks blocks(steps, options);
+    WeightsInSlices weights(steps);
+    Gradients gradients(steps, options);
+    Updates updates(steps);
+    for (const auto& i : ranks[r].program) {
+      steps.check_operands(i, options.num_micro_batches);
+      updates.see(i);
+      blocks.see(i);
+      weights.see(i);
+      gradients.see(i);
+    }
+    const auto missing = updates.missing();
+    internal_check(!missing, "schedule", "rank {} ends without '{}'", r,
+                   missing ? to_text(*missing) : "");
+    alive.push_back(most_alive(ranks[r], options));
   }
-  updates.finish();
+  check_meetings(ranks);
+  return alive;
+}
+
+Alive check(const Program& program, const Layout& layout, const StepOptions& options) {
+  return check({{program, layout}}, options).front();
 }
 
 }  // namespace convoy::schedule

@@ -31,11 +31,11 @@ int64_t ModelTable::last_reader_in_backward(int64_t unit) const {
     const auto& units = units_of_block[static_cast<size_t>(block)];
     if (std::find(units.begin(), units.end(), unit) != units.end()) return block;
   }
-  return 0;
+  return -1;
 }
 
 std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
-  std::vector<int64_t> reader(unit_bytes.size(), 0);  // the lowest
+  std::vector<int64_t> reader(unit_bytes.size(), -1);  // the lowest
   for (int64_t block = num_blocks() - 1; block >= 0; --block) {
     for (int64_t unit : units_of_block[static_cast<size_t>(block)]) {
       reader[static_cast<size_t>(unit)] = block;
@@ -43,7 +43,8 @@ std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
   }
   std::vector<std::vector<int64_t>> finished(units_of_block.size());
   for (int64_t unit = 0; unit < num_units(); ++unit) {
-    finished[static_cast<size_t>(reader[static_cast<size_t>(unit)])].push_back(unit);
+    const int64_t block = reader[static_cast<size_t>(unit)];
+    if (block >= 0) finished[static_cast<size_t>(block)].push_back(unit);
   }
   return finished;
 }
@@ -74,6 +75,13 @@ std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t 
 Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& params,
                const LayoutOptions& options)
     : table_(std::move(table)), options_(options) {
+  if (!options.blocks.empty()) {
+    holds_.resize(table_.units_of_block.size());
+    for (const int64_t block : options.blocks) holds_.at(static_cast<size_t>(block)) = true;
+    for (size_t block = 0; block < holds_.size(); ++block) {
+      if (!holds_[block]) table_.units_of_block[block].clear();
+    }
+  }
   table_.unit_bytes.assign(params.size(), 0);
   for (size_t unit = 0; unit < params.size(); ++unit) {
     for (const auto& param : params[unit]) {
@@ -82,7 +90,7 @@ Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& para
     }
   }
   units_.resize(params.size());
-  bucket_of_.resize(params.size());
+  bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
   for (auto& members : make_buckets(table_, options.bucket_bytes)) {
     Bucket bucket{std::move(members), {offset, offset}};

@@ -21,7 +21,8 @@ struct ModelTable {
   std::vector<std::vector<int64_t>> units_finished_by_block() const;
   /// Units in the order in which the last micro-batch's backward finishes them.
   std::vector<int64_t> backward_order() const;
-  /// The lowest block that reads `unit`: after its backward the unit's gradient is complete.
+  /// The lowest block that reads `unit`: after its backward the unit's gradient is complete. -1:
+  /// none does.
   int64_t last_reader_in_backward(int64_t unit) const;
 };
 
@@ -74,6 +75,7 @@ struct LayoutOptions {
   bool low_precision = false;       ///< weights of 16 bits beside fp32 masters
   bool shares_weights = false;      ///< the ranks are threads on one copy of weights and moments
   int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients, at least
+  std::vector<int64_t> blocks = {};  ///< that this rank's stage of a pipeline holds; empty: all
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -82,11 +84,13 @@ inline constexpr int64_t kAlignment = 32;
 
 /// Where every parameter lies, and what each rank of a group keeps of it: numbers only.
 ///
-/// All trainable parameters have a place in one *flat order*: units in backward order, buckets of
-/// neighbours, each bucket cut into as many equal parts as there are ranks, of whole kAlignment
-/// elements; the gaps stay zero. Part r of every bucket is rank r's *own*: it counts them in norms,
-/// updates them where updates are shared out, draws, reads and writes them. A buffer that is kept
-/// in slices holds a rank's own parts one after the other, any other the whole flat order.
+/// Blocks and units have the same numbers on all ranks of a pipeline; those of other stages have no
+/// place. All held trainable parameters have one in a *flat order*: units in backward order,
+/// buckets of neighbours, each bucket cut into as many equal parts as there are ranks, of whole
+/// kAlignment elements; the gaps stay zero. Part r of every bucket is rank r's *own*: it counts
+/// them in norms, updates them where updates are shared out, draws, reads and writes them. A buffer
+/// that is kept in slices holds a rank's own parts one after the other, any other the whole flat
+/// order.
 class Layout {
  public:
   Layout() = default;
@@ -94,11 +98,17 @@ class Layout {
   Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& params,
          const LayoutOptions& options);
 
+  /// Of the blocks that are held.
   const ModelTable& table() const { return table_; }
+  bool holds(int64_t block) const {
+    return holds_.empty() || holds_[static_cast<size_t>(block)];
+  }
+  bool holds_unit(int64_t unit) const { return bucket_of(unit) >= 0; }
   const LayoutOptions& options() const { return options_; }
   const std::vector<UnitPlace>& units() const { return units_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
+  /// -1: the unit is not held.
   int64_t bucket_of(int64_t unit) const { return bucket_of_[static_cast<size_t>(unit)]; }
   /// The buckets of a block's units, each once.
   const std::vector<int64_t>& buckets_of_block(int64_t block) const {
@@ -140,6 +150,7 @@ class Layout {
   std::vector<UnitPlace> units_;
   std::vector<Bucket> buckets_;
   std::vector<int64_t> bucket_of_;
+  std::vector<bool> holds_;  // [block]; empty: all
   std::vector<std::vector<int64_t>> buckets_of_block_, buckets_of_backward_;
 };
 

@@ -81,6 +81,23 @@ Program forward_program(const Layout& layout, const StepOptions& options) {
   return with_gathers(program, layout, options);
 }
 
+bool sends(Op op) {
+  return op == Op::Send || op == Op::SendGrad;
+}
+
+bool receives(Op op) {
+  return op == Op::Receive || op == Op::ReceiveGrad;
+}
+
+size_t exchange_length(const Program& program, size_t at) {
+  const auto& first = program[at];
+  if (!sends(first.op) && !receives(first.op)) return 0;
+  if (!first.with_next || at + 1 == program.size()) return 1;
+  const auto& second = program[at + 1];
+  const bool opposite = sends(first.op) ? receives(second.op) : sends(second.op);
+  return opposite && second.peer == first.peer ? 2 : 1;
+}
+
 std::string to_text(const Instruction& i) {
   switch (i.op) {
     case Op::Load:
@@ -97,6 +114,18 @@ std::string to_text(const Instruction& i) {
       return fmt::format("recompute block {}, micro-batch {}", i.block, i.micro_batch);
     case Op::Backward:
       return fmt::format("backward block {}, micro-batch {}", i.block, i.micro_batch);
+    case Op::Send:
+      return fmt::format("send block {}, micro-batch {}, to rank {}", i.block, i.micro_batch,
+                         i.peer);
+    case Op::Receive:
+      return fmt::format("receive block {}, micro-batch {}, from rank {}", i.block, i.micro_batch,
+                         i.peer);
+    case Op::SendGrad:
+      return fmt::format("send gradient of block {}, micro-batch {}, to rank {}", i.block,
+                         i.micro_batch, i.peer);
+    case Op::ReceiveGrad:
+      return fmt::format("receive gradient of block {}, micro-batch {}, from rank {}", i.block,
+                         i.micro_batch, i.peer);
     case Op::Accumulate:
       return fmt::format("accumulate unit {}, micro-batch {}", i.unit, i.micro_batch);
     case Op::Reduce:

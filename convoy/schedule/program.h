@@ -9,7 +9,8 @@
 
 namespace convoy::schedule {
 
-/// What a step is made of. Operands: block, unit, bucket or micro-batch, as noted.
+/// What a step is made of. Operands: block, unit, bucket, micro-batch or peer, as noted. Where the
+/// next block is on another rank, its input and the gradient of that travel.
 enum class Op {
   Load,           ///< micro_batch: take this rank's rows
   Gather,         ///< bucket: start collecting its weights from the ranks that own the parts
@@ -18,6 +19,10 @@ enum class Op {
   Loss,           ///< micro_batch: note the sum and the count that the last block returned
   Recompute,      ///< block, micro_batch: forward again, for a backward that follows
   Backward,       ///< block, micro_batch
+  Send,           ///< block, micro_batch, peer: what the block returned
+  Receive,        ///< block, micro_batch, peer: what the block, which the peer holds, returned
+  SendGrad,       ///< block, micro_batch, peer: the gradient of what the block of the peer returned
+  ReceiveGrad,    ///< block, micro_batch, peer: the gradient of what the block returned
   Accumulate,     ///< unit, micro_batch: its gradient of this micro-batch is finished; add it
   Reduce,         ///< bucket: start summing its gradient over the data-parallel ranks
   ReduceScatter,  ///< bucket, micro_batch: the same, but each rank gets the sum of its own part
@@ -32,6 +37,8 @@ struct Instruction {
   int64_t unit = -1;
   int64_t bucket = -1;
   int64_t micro_batch = -1;
+  int peer = -1;           ///< a rank of the pipeline, by its stage
+  bool with_next = false;  ///< a send or a receive: at once with the one after it
 
   bool operator==(const Instruction&) const = default;
 };
@@ -62,12 +69,12 @@ Program with_gathers(const Program& program, const Layout& layout, const StepOpt
 /// The buckets whose weights an instruction reads.
 const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);
 
-/// Throws InternalError unless every backward follows its forward, what is recomputed is so between
-/// the backward of the block after it and its own, weights are there when they are read, every
-/// gradient is accumulated once per micro-batch after all its readers, every bucket is reduced
-/// after its accumulation (once, or once per micro-batch), and the step ends with ReduceLoss, Clip,
-/// and an update of every bucket, whose new weights are gathered again where they are kept whole.
-void check(const Program& program, const Layout& layout, const StepOptions& options);
+/// How many instructions, from `at` on, are sent and received at once: 2 for an exchange with one
+/// peer, which has to do the same (neither can end before the other begins), 1 for a send or a
+/// receive alone, 0 for anything else.
+size_t exchange_length(const Program& program, size_t at);
+bool sends(Op op);
+bool receives(Op op);
 
 /// The most weights, in elements, that are gathered at a time.
 int64_t most_gathered(const Program& program, const Layout& layout);
