@@ -103,6 +103,7 @@ std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
   const auto job = train::plan_job(arguments, launch::detect_environment(),
                                    train::visible_devices(options.device));
   at::set_num_threads(job.threads);
+  comm::use_device(job.devices[0]);
   const auto point = train::meeting_point(job, arguments);
   const auto store = comm::open_store(point);
   std::vector<CollectiveTime> times;

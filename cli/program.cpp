@@ -1,7 +1,9 @@
 #include "cli/program.h"
 
 #include <algorithm>
+#include <map>
 
+#include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
 namespace convoy::cli {
@@ -70,7 +72,17 @@ Configured::Configured() : task(tasks::find_task(typed_args())) {
 
 Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   training.parallel = {};  // how it was trained does not matter now
+  std::map<std::string, std::string> trained;
+  for (const auto& option : table.options()) {
+    if (option.section == "model") trained[option.key()] = option.plain();
+  }
   table.take_overrides(typed_args());
+  for (const auto& [key, value] : trained) {
+    const auto now = table.find(key)->plain();
+    if (now == value) continue;
+    fail<UsageError>("cli", "{} = {} has no effect: {} was trained with {}; try without --{}", key,
+                     now, folder, value.empty() ? "none" : value, table.find(key)->name);
+  }
   table.check();
 }
 

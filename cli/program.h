@@ -35,7 +35,8 @@ struct Configured {
   Configured& operator=(const Configured&) = delete;
 };
 
-/// What a run left in a folder, with its options and those that were typed.
+/// What a run left in a folder, with its options and those that were typed. Throws UsageError where
+/// an option of the model was typed that is not as it was trained.
 struct Opened : Configured {
   explicit Opened(const std::string& folder);
   tasks::Run run;

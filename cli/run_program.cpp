@@ -30,16 +30,6 @@ using namespace convoy;
 
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kCommunication = 3, kInternal = 70 };
 
-/// Whether torch, or a library of NVIDIA's, failed to get memory: all throw one type for
-/// everything.
-bool tells_of_memory(std::string_view message) {
-  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory",
-                           "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"}) {
-    if (message.find(part) != std::string_view::npos) return true;
-  }
-  return false;
-}
-
 std::string lost_output(const std::error_code& why) {
   return fmt::format("[cli] cannot write to the standard output: {}", why.message());
 }
@@ -211,7 +201,7 @@ int run(int argc, char** argv) {
     leave("Exception", "[json] " + json_trouble(error), kFailed);
   } catch (const std::exception& error) {
     const auto line = first_line(error.what());
-    if (tells_of_memory(line)) {
+    if (train::tells_of_memory(line)) {
       leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);
     }
     leave("Exception", line, kFailed);

@@ -13,7 +13,8 @@ namespace convoy::comm {
 namespace {
 
 /// Tensors of a GPU on their way to the host: the copies run beside its computing, and whoever
-/// wants the numbers waits for them.
+/// wants the numbers waits for them. Until then what is copied is kept, for its memory would be
+/// given away as soon as the computing so far is done.
 class Arrivals {
  public:
   at::Tensor bring(const at::Tensor& tensor, at::Tensor host) {
@@ -26,17 +27,21 @@ class Arrivals {
     computed.block(side);
     const c10::StreamGuard guard(side);
     host.copy_(tensor, /*non_blocking=*/true);
-    arrived_.push_back(std::make_shared<c10::Event>(device.type()));
-    arrived_.back()->record(side);
+    copies_.push_back({tensor, std::make_shared<c10::Event>(device.type())});
+    copies_.back().done->record(side);
     return host;
   }
 
   void wait() const {
-    for (const auto& event : arrived_) event->synchronize();
+    for (const auto& copy : copies_) copy.done->synchronize();
   }
 
  private:
-  std::vector<std::shared_ptr<c10::Event>> arrived_;
+  struct Copy {
+    at::Tensor source;
+    std::shared_ptr<c10::Event> done;
+  };
+  std::vector<Copy> copies_;
 };
 
 class StagedEngine : public Engine {

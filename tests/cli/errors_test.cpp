@@ -222,5 +222,14 @@ TEST_F(Errors, EvalAndPredictNeedARun) {
   expect("unknown command 'trian', did you mean 'train'?");
 }
 
+TEST_F(Errors, ATrainedModelIsNotAnotherByOptions) {
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --output_dir out"), 0) << output_;
+  for (const char* command : {"eval out", "predict out --rows 1", "eval out --nproc 2"}) {
+    EXPECT_EQ(run(std::string(command) + " --d_model 16"), 2) << output_;
+    expect("model.d_model = 16 has no effect: out was trained with 8; try without --d_model");
+    EXPECT_EQ(run(std::string(command) + " --model.d_model=8 --dropout 0.10"), 0) << output_;
+  }
+}
+
 }  // namespace
 }  // namespace convoy

@@ -35,6 +35,15 @@ TEST_F(Messages, AWorkingFolderThatIsGone) {
   expect("the working folder was deleted; try cd to another");
 }
 
+TEST_F(Messages, AStackThatIsTooSmall) {
+  for (const char* kilobytes : {"64", "256", "1000"}) {
+    EXPECT_EQ(shell("ulimit -s " + std::string(kilobytes) + "; $convoy " + train_), 1) << output_;
+    expect("convoy: error: [cli] the stack may not grow to 1 MiB; try ulimit -s 8192\n");
+  }
+  EXPECT_EQ(shell("ulimit -s 1024; $convoy " + train_ + "--replicas 2"), 0) << output_;
+  EXPECT_EQ(shell("ulimit -s 1024; $convoy " + train_ + "--nproc 2"), 0) << output_;
+}
+
 TEST_F(Messages, TooManyThreadsOrProcesses) {
   EXPECT_EQ(run(train_ + "--threads 100000"), 2);
   expect("parallel.threads = 100000 is out of range; expected between 0 and 1024");

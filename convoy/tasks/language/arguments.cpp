@@ -31,7 +31,7 @@ void LanguageData::declare(OptionTable& t) {
       .within(0, int64_t{1} << 40);
   t.add(s, "random_tokens", random_tokens,
         "so many random tokens instead of a file, for benchmarks")
-      .at_least(0);
+      .within(0, 1e9);
 }
 
 }  // namespace convoy::tasks

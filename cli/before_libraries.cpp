@@ -1,0 +1,35 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <string_view>
+
+namespace {
+
+constexpr rlim_t kLeastStack = 1 << 20;
+
+[[noreturn, gnu::no_sanitize("address", "undefined", "thread")]] void leave(
+    std::string_view message) {
+  [[maybe_unused]] const auto written = ::write(2, message.data(), message.size());
+  ::_exit(1);
+}
+
+/// In a folder that was deleted the math library ends the program with a riddle while it is loaded,
+/// and with a small stack the libraries end it without a word, so this looks before any library
+/// starts.
+[[gnu::no_sanitize("address", "undefined", "thread")]] void look(int, char**, char**) {
+  char here[PATH_MAX];
+  if (::getcwd(here, sizeof here) == nullptr && errno == ENOENT) {
+    leave("convoy: error: [cli] the working folder was deleted; try cd to another\n");
+  }
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeastStack) {
+    leave("convoy: error: [cli] the stack may not grow to 1 MiB; try ulimit -s 8192\n");
+  }
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const looked_first)(int, char**,
+                                                                         char**) = look;
+
+}  // namespace

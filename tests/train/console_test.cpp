@@ -1,0 +1,59 @@
+#include "convoy/train/console.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/train/memory.h"
+
+// What is told of a GPU, which the tests of training do not have.
+namespace convoy::train {
+namespace {
+
+TEST(Console, TellsTheGpusMemoryAndNoWaitingThatNobodyKnows) {
+  const auto console = make_console(/*quiet=*/false);
+  LogRecord record;
+  record.step = 3;
+  record.max_steps = 9;
+  record.comm_wait_percent = NAN;
+  record.device_memory_bytes = int64_t{3} << 30;
+  Metrics end{{"train_runtime", 1},
+              {"train_samples_per_second", 2},
+              {"train_final_loss", 3},
+              {"peak_memory_bytes_per_rank", 1 << 20},
+              {"train_comm_wait_percent", NAN},
+              {"peak_device_memory_bytes_per_rank", 5.0 * (1 << 30)}};
+  testing::internal::CaptureStdout();
+  console->on_log(record);
+  console->on_train_end(end);
+  const auto told = testing::internal::GetCapturedStdout();
+  EXPECT_NE(told.find("  gpu 3.00 GiB"), std::string::npos) << told;
+  EXPECT_NE(told.find("peak memory 1.00 MiB, on a GPU 5.00 GiB"), std::string::npos) << told;
+  EXPECT_EQ(told.find("comm"), std::string::npos) << told;
+  EXPECT_EQ(told.find("waited"), std::string::npos) << told;
+  EXPECT_EQ(record.to_json()["device_memory_bytes"], int64_t{3} << 30);
+  EXPECT_EQ(json_line(record.to_json()["comm_wait_percent"]), "null");
+
+  record.device_memory_bytes = 0;
+  record.comm_wait_percent = 12;
+  testing::internal::CaptureStdout();
+  console->on_log(record);
+  const auto host = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(host.find("gpu"), std::string::npos) << host;
+  EXPECT_NE(host.find("comm 12.0%"), std::string::npos) << host;
+}
+
+TEST(Memory, ErrorsOfNvidiasLibrariesAreKnownToo) {
+  for (const char* message :
+       {"[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: not enough memory: you tried",
+        "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "NCCL error: unhandled cuda error; Cuda failure 2 'out of memory'"}) {
+    EXPECT_TRUE(tells_of_memory(message)) << message;
+  }
+  EXPECT_FALSE(tells_of_memory("CUDA error: an illegal memory access was encountered"));
+  EXPECT_EQ(out_of_memory("CUDA out of memory. Tried").find("[memory] the device has no memory"),
+            0);
+}
+
+}  // namespace
+}  // namespace convoy::train
