@@ -1,6 +1,7 @@
 #include "convoy/schedule/check.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -46,6 +47,8 @@ class Steps {
     switch (i.op) {
       case Op::Gather:
       case Op::Release:
+      case Op::Fetch:
+      case Op::Store:
       case Op::Reduce:
       case Op::ReduceScatter:
       case Op::Update:
@@ -254,6 +257,60 @@ class Gradients {
   bool each_;
 };
 
+/// State that is in memory only between its fetch and its store.
+class Offloaded {
+ public:
+  explicit Offloaded(Steps& steps) : steps_(steps), update_(offloaded_in_update(steps.layout())) {}
+
+  void see(const Instruction& i) {
+    const auto& layout = steps_.layout();
+    if (i.op == Op::Fetch) {
+      steps_.require(layout.offloaded(i.kind), i, "fetches what is in memory");
+      steps_.require(here_.emplace(Place{i.kind, i.bucket}, false).second, i, "comes twice");
+    } else if (i.op == Op::Store) {
+      const auto found = here_.find({i.kind, i.bucket});
+      steps_.require(found != here_.end() && found->second, i, "has nothing new to store");
+      here_.erase(found);
+    } else if (i.op == Op::Gather && layout.offloaded(Kind::Weights)) {
+      need(i, Kind::Weights);
+      here_.erase({Kind::Weights, i.bucket});
+    } else if (i.op == Op::ReduceScatter && layout.offloaded(Kind::Gradients)) {
+      const Place place{Kind::Gradients, i.bucket};
+      if (summed_.insert(i.bucket).second) {
+        steps_.require(!here_.contains(place), i, "loses what was fetched");
+      } else {
+        need(i, Kind::Gradients);
+      }
+      here_[place] = true;
+    } else if (i.op == Op::Update) {
+      for (const Kind kind : update_) {
+        need(i, kind);
+        here_[{kind, i.bucket}] = true;
+        if (kind == Kind::Gradients) here_.erase({kind, i.bucket});
+      }
+    }
+  }
+
+  /// What the end of the program lacks, if anything.
+  std::optional<Instruction> missing() const {
+    if (here_.empty()) return {};
+    const auto& [kind, bucket] = here_.begin()->first;
+    return Instruction{.op = Op::Store, .bucket = bucket, .kind = kind};
+  }
+
+ private:
+  using Place = std::pair<Kind, int64_t>;  // kind, bucket
+  void need(const Instruction& i, Kind kind) const {
+    steps_.require_before(here_.contains({kind, i.bucket}), i,
+                          {.op = Op::Fetch, .bucket = i.bucket, .kind = kind});
+  }
+
+  Steps& steps_;
+  std::vector<Kind> update_;
+  std::map<Place, bool> here_;  // whether it has changed
+  std::set<int64_t> summed_;
+};
+
 /// The end of a step.
 class Updates {
  public:
@@ -264,8 +321,8 @@ class Updates {
 
   void see(const Instruction& i) {
     const bool gathers = gathers_ && i.op == Op::Gather;
-    steps_.require(!steps_.did(kClip) || i.op == Op::Update || gathers, i,
-                   "comes after clip, or twice");
+    const bool ends = i.op == Op::Update || i.op == Op::Fetch || i.op == Op::Store || gathers;
+    steps_.require(!steps_.did(kClip) || ends, i, "comes after clip, or twice");
     if (i.op == Op::Clip) steps_.need(i, kReduceLoss);
     if (i.op == Op::Update) steps_.need(i, kClip);
     if (gathers) steps_.need(i, {.op = Op::Update, .bucket = i.bucket});
@@ -339,6 +396,7 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
     Blocks blocks(steps, options);
     WeightsInSlices weights(steps);
     Gradients gradients(steps, options);
+    Offloaded offloaded(steps);
     Updates updates(steps);
     for (const auto& i : ranks[r].program) {
       steps.check_operands(i, options.num_micro_batches);
@@ -346,8 +404,10 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
       blocks.see(i);
       weights.see(i);
       gradients.see(i);
+      offloaded.see(i);
     }
-    const auto missing = updates.missing();
+    auto missing = updates.missing();
+    if (!missing) missing = offloaded.missing();
     internal_check(!missing, "schedule", "rank {} ends without '{}'", r,
                    missing ? to_text(*missing) : "");
     alive.push_back(most_alive(ranks[r], options));

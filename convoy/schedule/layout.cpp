@@ -118,8 +118,23 @@ Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& para
   }
 }
 
+bool Layout::offloaded(Kind kind) const {
+  switch (kind) {
+    case Kind::Weights:
+      return options_.offload_parameters;
+    case Kind::Masters:
+      return options_.low_precision ? options_.offload_optimizer : options_.offload_parameters;
+    case Kind::Gradients:
+      return options_.offload_gradients;
+    case Kind::Moments:
+      return options_.offload_optimizer;
+  }
+  return false;
+}
+
 bool Layout::in_slices(Kind kind) const {
-  if (options_.num_parts == 1 || options_.shares_weights) return false;
+  if (options_.shares_weights) return false;
+  if (options_.num_parts == 1 && (kind == Kind::Moments || !offloaded(kind))) return false;
   switch (kind) {
     case Kind::Weights:
       return options_.stage >= 3;

@@ -76,6 +76,9 @@ struct LayoutOptions {
   bool shares_weights = false;      ///< the ranks are threads on one copy of weights and moments
   int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients, at least
   std::vector<int64_t> blocks = {};  ///< that this rank's stage of a pipeline holds; empty: all
+  /// What has its place outside of the device's memory, a bucket of it being there when needed:
+  /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
+  bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -90,7 +93,8 @@ inline constexpr int64_t kAlignment = 32;
 /// kAlignment elements; the gaps stay zero. Part r of every bucket is rank r's *own*: it counts
 /// them in norms, updates them where updates are shared out, draws, reads and writes them. A buffer
 /// that is kept in slices holds a rank's own parts one after the other, any other the whole flat
-/// order.
+/// order. One rank keeps slices (all of a bucket) of what stages 2 and 3 offload: it is whole for a
+/// while only.
 class Layout {
  public:
   Layout() = default;
@@ -122,13 +126,16 @@ class Layout {
   /// Elements of the flat order.
   int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().all.end; }
   bool in_slices(Kind kind) const;
+  /// Masters of fp32 are the weights.
+  bool offloaded(Kind kind) const;
   /// Elements that a rank keeps.
   int64_t kept(Kind kind) const {
     return in_slices(kind) ? num_elements() / options_.num_parts : num_elements();
   }
   /// Each rank updates its own parts only; the others' come by a gather.
   bool shares_out_updates() const {
-    return options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights);
+    return (options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights)) ||
+           in_slices(Kind::Gradients);
   }
 
   /// A rank's own part of a bucket in the flat order.

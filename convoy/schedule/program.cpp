@@ -6,6 +6,20 @@ namespace convoy::schedule {
 
 namespace {
 
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::Weights:
+      return "weights";
+    case Kind::Masters:
+      return "masters";
+    case Kind::Gradients:
+      return "gradients";
+    case Kind::Moments:
+      return "moments";
+  }
+  return "?";
+}
+
 class Maker {
  public:
   Maker(const Layout& layout, const StepOptions& options)
@@ -70,7 +84,7 @@ class Maker {
 }  // namespace
 
 Program data_parallel_program(const Layout& layout, const StepOptions& options) {
-  return with_gathers(Maker(layout, options).make(), layout, options);
+  return with_offload(with_gathers(Maker(layout, options).make(), layout, options), layout);
 }
 
 Program forward_program(const Layout& layout, const StepOptions& options) {
@@ -78,7 +92,7 @@ Program forward_program(const Layout& layout, const StepOptions& options) {
   for (int64_t block = 0; block < layout.table().num_blocks(); ++block) {
     program.push_back({.op = Op::Forward, .block = block, .micro_batch = 0});
   }
-  return with_gathers(program, layout, options);
+  return with_offload(with_gathers(program, layout, options), layout);
 }
 
 bool sends(Op op) {
@@ -106,6 +120,10 @@ std::string to_text(const Instruction& i) {
       return fmt::format("gather bucket {}", i.bucket);
     case Op::Release:
       return fmt::format("release bucket {}", i.bucket);
+    case Op::Fetch:
+      return fmt::format("fetch {} of bucket {}", name_of(i.kind), i.bucket);
+    case Op::Store:
+      return fmt::format("store {} of bucket {}", name_of(i.kind), i.bucket);
     case Op::Forward:
       return fmt::format("forward block {}, micro-batch {}", i.block, i.micro_batch);
     case Op::Loss:

@@ -15,6 +15,8 @@ enum class Op {
   Load,           ///< micro_batch: take this rank's rows
   Gather,         ///< bucket: start collecting its weights from the ranks that own the parts
   Release,        ///< bucket: only the own part of its weights is needed now
+  Fetch,          ///< bucket, kind: start bringing offloaded state into memory
+  Store,          ///< bucket, kind (and micro_batch of gradients): start writing it back
   Forward,        ///< block, micro_batch
   Loss,           ///< micro_batch: note the sum and the count that the last block returned
   Recompute,      ///< block, micro_batch: forward again, for a backward that follows
@@ -39,6 +41,7 @@ struct Instruction {
   int64_t micro_batch = -1;
   int peer = -1;           ///< a rank of the pipeline, by its stage
   bool with_next = false;  ///< a send or a receive: at once with the one after it
+  Kind kind = Kind::Weights;
 
   bool operator==(const Instruction&) const = default;
 };
@@ -65,6 +68,13 @@ Program forward_program(const Layout& layout, const StepOptions& options);
 
 /// Puts gathers and releases of weights kept in slices around the instructions that read them.
 Program with_gathers(const Program& program, const Layout& layout, const StepOptions& options);
+
+/// Puts fetches and stores of offloaded state around the instructions that need it: each starts
+/// while the bucket before is worked on.
+Program with_offload(const Program& program, const Layout& layout);
+
+/// What an update reads of the kinds that are offloaded; all but the gradients change.
+std::vector<Kind> offloaded_in_update(const Layout& layout);
 
 /// The buckets whose weights an instruction reads.
 const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);

@@ -95,6 +95,23 @@ std::vector<Layout> layouts() {
     }
   }
   out.push_back(tied_layout({.num_parts = 2, .shares_weights = true, .bucket_bytes = 300}));
+  for (const int parts : {1, 2}) {
+    for (const int64_t bytes : {0, 300, 1 << 20}) {
+      for (const bool low : {false, true}) {
+        LayoutOptions options{.num_parts = parts, .low_precision = low, .bucket_bytes = bytes};
+        options.offload_optimizer = true;
+        out.push_back(tied_layout(options));
+        options.stage = 2;
+        options.offload_gradients = true;
+        out.push_back(tied_layout(options));
+        options.stage = 3;
+        options.offload_parameters = true;
+        out.push_back(tied_layout(options));
+        options.offload_optimizer = false;
+        out.push_back(tied_layout(options));
+      }
+    }
+  }
   return out;
 }
 
@@ -117,6 +134,37 @@ TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
       }
     }
   }
+}
+
+TEST(Program, OffloadedStateIsFetchedABucketAheadOfItsUpdate) {
+  const auto layout = tied_layout({.bucket_bytes = 300, .offload_optimizer = true});
+  const auto text = to_text(data_parallel_program(layout, {}));
+  EXPECT_TRUE(
+      text.ends_with("fetch moments of bucket 1\nreduce loss\nclip\n"
+                     "fetch moments of bucket 0\nupdate bucket 1\nstore moments of bucket 1\n"
+                     "update bucket 0\nstore moments of bucket 0\n"))
+      << text;
+}
+
+TEST(Program, OffloadedWeightsAreFetchedAGatherAheadAndGradientsStoredWhileTheNextOneIsSummed) {
+  LayoutOptions options{.stage = 3, .num_parts = 2, .bucket_bytes = 300};
+  options.offload_gradients = options.offload_parameters = true;
+  const auto layout = tied_layout(options);
+  const auto program = data_parallel_program(layout, {.num_micro_batches = 2, .prefetch = 0});
+  const auto at = [&](const char* text, int nth) {
+    for (size_t i = 0; i < program.size(); ++i) {
+      if (to_text(program[i]) == text && nth-- == 0) return i;
+    }
+    return program.size();
+  };
+  EXPECT_EQ(at("fetch weights of bucket 1", 0), 0U);
+  EXPECT_LT(at("fetch weights of bucket 0", 0), at("gather bucket 1", 0));
+  EXPECT_LT(at("backward block 0, micro-batch 0", 0), at("store gradients of bucket 0", 0));
+  EXPECT_EQ(at("store gradients of bucket 0", 0) + 1,
+            at("reduce-scatter bucket 1, micro-batch 0", 0));
+  EXPECT_LT(at("fetch gradients of bucket 0", 0), at("reduce-scatter bucket 0, micro-batch 1", 0));
+  EXPECT_GT(at("fetch gradients of bucket 0", 0), at("backward block 2, micro-batch 0", 0));
+  EXPECT_EQ(count(program, Op::Store), 2 * 2 + 2);
 }
 
 TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
