@@ -19,11 +19,20 @@ State copy_of(const State& state) {
   for (auto& tensor : out) {
     std::erase_if(tensor.pieces, [](const auto& piece) { return !piece.owned; });
     for (auto& piece : tensor.pieces) {
+      if (piece.offloaded) continue;
       piece.values =
           at::empty_like(piece.values, piece.values.options().device(at::kCPU)).copy_(piece.values);
     }
   }
   return out;
+}
+
+/// What has no room in memory is written before training goes on and changes it.
+bool is_offloaded(const State& state) {
+  return std::any_of(state.begin(), state.end(), [](const auto& tensor) {
+    return std::any_of(tensor.pieces.begin(), tensor.pieces.end(),
+                       [](const auto& piece) { return piece.offloaded; });
+  });
 }
 
 }  // namespace
@@ -116,14 +125,16 @@ BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
         weights_.write();
         moments_.write();
         done_ = true;
-      }) {}
+      }) {
+  if (is_offloaded(weights) || is_offloaded(moments)) thread_.join();
+}
 
 BackgroundSave::~BackgroundSave() {
   if (thread_.joinable()) thread_.join();
 }
 
 Manifest BackgroundSave::finish() {
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   Manifest out;
   weights_.finish(&out);
   moments_.finish(&out);

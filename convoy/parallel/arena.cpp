@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "convoy/base/error.h"
 
@@ -23,9 +25,13 @@ bool has_leaves(const nn::BlockList& blocks) {
 }  // namespace
 
 Arena::Arena(const nn::BlockList& blocks, ArenaOptions options, const Arena* share_weights_with)
-    : options_(options), owns_weights_(share_weights_with == nullptr) {
+    : options_(std::move(options)) {
   // A user's modules keep fp32 weights and cast by themselves.
-  options_.layout.low_precision = options.compute_dtype != at::kFloat && !has_leaves(blocks);
+  options_.layout.low_precision = options_.compute_dtype != at::kFloat && !has_leaves(blocks);
+  const auto& offload = options_.offload;
+  options_.layout.offload_optimizer = options_.trains && offload.optimizer != Place::Device;
+  options_.layout.offload_gradients = options_.trains && offload.gradients != Place::Device;
+  options_.layout.offload_parameters = offload.parameters != Place::Device;
   lay_out(group_params(blocks));
   allocate(share_weights_with);
 }
@@ -109,10 +115,12 @@ void Arena::lay_out(schedule::ModelTable table) {
 }
 
 void Arena::allocate(const Arena* from) {
-  const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(options_.device);
-  const auto compute = fp32.dtype(options_.compute_dtype);
+  const auto compute = fp32().dtype(weight_dtype());
   const bool low = options_.layout.low_precision;
-  if (options_.trains) grads_ = at::zeros({layout_.kept(Kind::Gradients)}, fp32);
+  const auto zeros = [&](Kind kind, const at::TensorOptions& of) {
+    return offloaded(kind) ? at::Tensor() : at::zeros({layout_.kept(kind)}, of);
+  };
+  if (options_.trains) grads_ = zeros(Kind::Gradients, fp32());
   if (from != nullptr) {
     internal_check(from->layout_.num_elements() == layout_.num_elements(), "parallel",
                    "replicas of different sizes");
@@ -122,25 +130,50 @@ void Arena::allocate(const Arena* from) {
     first_moments_ = from->first_moments_;
     second_moments_ = from->second_moments_;
   } else {
-    masters_ = at::zeros({layout_.kept(Kind::Masters)}, fp32);
-    weights_ = low ? at::zeros({layout_.kept(Kind::Weights)}, compute) : masters_;
+    masters_ = zeros(Kind::Masters, fp32());
+    weights_ = low ? zeros(Kind::Weights, compute) : masters_;
     const int64_t frozen = frozen_.empty() ? 0 : frozen_.back().begin + frozen_.back().length;
-    frozen_values_ = at::zeros({frozen}, fp32);
+    frozen_values_ = at::zeros({frozen}, fp32());
     if (options_.trains) {
-      first_moments_ = at::zeros({layout_.kept(Kind::Moments)}, fp32);
-      second_moments_ = at::zeros_like(first_moments_);
+      first_moments_ = zeros(Kind::Moments, fp32());
+      second_moments_ = zeros(Kind::Moments, fp32());
     }
   }
-  pool_ = Pool(weights_.options());
+  if (options_.offload.any()) {
+    offload_ = std::make_unique<Offload>(layout_, options_.offload, options_.device,
+                                         options_.compute_dtype);
+  }
+  pool_ = Pool(compute);
   attached_.resize(layout_.buckets().size());
   for (const auto& bucket : layout_.buckets()) {
     if (layout_.in_slices(Kind::Weights)) {
-      bucket_weights_.push_back(at::empty({bucket.all.length()}, weights_.options()));
+      bucket_weights_.push_back(at::empty({bucket.all.length()}, compute));
       detach(static_cast<int64_t>(bucket_weights_.size()) - 1);
     } else {
       bucket_weights_.push_back(weights_.narrow(0, bucket.all.begin, bucket.all.length()));
     }
   }
+}
+
+/// Masters of fp32 are the weights.
+Kind Arena::stored_as(Kind kind) const {
+  return kind == Kind::Masters && !options_.layout.low_precision ? Kind::Weights : kind;
+}
+
+schedule::Extent Arena::kept(Kind kind, int64_t bucket) const {
+  return layout_.in_slices(kind) ? part(bucket)
+                                 : layout_.buckets()[static_cast<size_t>(bucket)].all;
+}
+
+void Arena::change(int64_t bucket, std::initializer_list<Kind> kinds,
+                   const std::function<void()>& work) {
+  std::set<Kind> absent;
+  for (const Kind kind : kinds) {
+    if (offloaded(kind)) absent.insert(stored_as(kind));
+  }
+  for (const Kind kind : absent) offload_->fetch(kind, bucket);
+  work();
+  for (const Kind kind : absent) offload_->store(kind, bucket);
 }
 
 void Arena::attach(int64_t bucket) {
@@ -159,7 +192,7 @@ void Arena::detach(int64_t bucket) {
 }
 
 void Arena::bind() {
-  if (owns_weights_) take_leaves();
+  take_leaves();
   for (size_t u = 0; u < units_.size(); ++u) {
     const int64_t bucket = layout_.bucket_of(static_cast<int64_t>(u));
     const auto& all = layout_.buckets()[static_cast<size_t>(bucket)].all;
@@ -173,19 +206,18 @@ void Arena::bind() {
 /// The values that a user's modules have.
 void Arena::take_leaves() {
   at::NoGradGuard no_grad;
-  for (int64_t bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
-    const auto& place = layout_.buckets()[static_cast<size_t>(bucket)];
-    const auto kept = layout_.in_slices(Kind::Masters) ? part(bucket) : place.all;
-    for (const int64_t unit : place.units) {
-      for (const auto& slot : units_[static_cast<size_t>(unit)].slots) {
-        const int64_t begin = std::max(kept.begin, slot.begin);
-        const int64_t end = std::min(kept.end, slot.begin + slot.length);
-        if (!slot.param->leaf().defined() || begin >= end) continue;
-        auto values = slot.param->leaf().detach().reshape({-1});
-        masters(bucket, {begin, end}).copy_(values.narrow(0, begin - slot.begin, end - begin));
-      }
-    }
+  for (const auto& piece : layout_.pieces(options_.rank)) {
+    const auto& slot =
+        units_[static_cast<size_t>(piece.unit)].slots[static_cast<size_t>(piece.param)];
+    if (!slot.param->leaf().defined()) continue;
+    const auto values = slot.param->leaf().detach().reshape({-1});
+    const int64_t bucket = layout_.bucket_of(piece.unit);
+    change(bucket, {Kind::Masters}, [&] {
+      masters(bucket, {piece.place, piece.place + piece.length})
+          .copy_(values.narrow(0, piece.begin, piece.length));
+    });
   }
+  if (layout_.options().shares_weights && options_.rank > 0) return;
   for (const auto& slot : frozen_) {
     if (slot.param->leaf().defined()) {
       view(frozen_values_, slot).copy_(slot.param->leaf().detach());
@@ -193,10 +225,28 @@ void Arena::take_leaves() {
   }
 }
 
-at::Tensor Arena::narrow(const at::Tensor& flat, Kind kind, int64_t bucket,
-                         const schedule::Extent& extent) const {
+at::Tensor Arena::narrow(Kind kind, int64_t bucket, const schedule::Extent& extent,
+                         bool second) const {
+  if (offloaded(kind)) {
+    const auto whole = kept(kind, bucket);
+    const auto values = offload_->here(stored_as(kind), bucket);
+    return values.narrow(0, (second ? whole.length() : 0) + extent.begin - whole.begin,
+                         extent.length());
+  }
+  const auto& flat = kind == Kind::Weights     ? weights_
+                     : kind == Kind::Masters   ? masters_
+                     : kind == Kind::Gradients ? grads_
+                     : second                  ? second_moments_
+                                               : first_moments_;
   return flat.narrow(0, layout_.place_in(kind, bucket, options_.rank, extent.begin),
                      extent.length());
+}
+
+at::Tensor Arena::view(Kind kind, int64_t bucket, bool second) const {
+  const auto whole = kept(kind, bucket);
+  if (!offloaded(kind)) return narrow(kind, bucket, whole, second);
+  return offload_->view(stored_as(kind), bucket)
+      .narrow(0, second ? whole.length() : 0, whole.length());
 }
 
 at::Tensor Arena::view(const at::Tensor& flat, const Slot& slot, int64_t begin) {
@@ -210,17 +260,26 @@ void Arena::bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin) {
 }
 
 void Arena::publish(int64_t bucket, const schedule::Extent& extent) {
-  if (weights_.is_same(masters_)) return;
+  if (!options_.layout.low_precision) return;
   at::NoGradGuard no_grad;
   weights(bucket, extent).copy_(masters(bucket, extent));
 }
 
 void Arena::publish_weights() {
+  if (!options_.layout.low_precision) return;
   for (int64_t bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
-    publish(bucket, layout_.in_slices(Kind::Masters)
-                        ? part(bucket)
-                        : layout_.buckets()[static_cast<size_t>(bucket)].all);
+    change(bucket, {Kind::Masters, Kind::Weights},
+           [&] { publish(bucket, kept(Kind::Masters, bucket)); });
   }
+}
+
+void Arena::fill(double value) {
+  at::NoGradGuard no_grad;
+  for (int64_t bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
+    change(bucket, {Kind::Masters},
+           [&] { masters(bucket, kept(Kind::Masters, bucket)).fill_(value); });
+  }
+  publish_weights();
 }
 
 std::vector<Slot> Arena::all_slots() const {

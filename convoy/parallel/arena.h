@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/nn/block.h"
+#include "convoy/parallel/offload.h"
 #include "convoy/parallel/pool.h"
 #include "convoy/schedule/layout.h"
 
@@ -29,13 +30,15 @@ struct ArenaOptions {
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 keeps fp32 masters beside
   bool trains = true;                         ///< else there are no gradients and no moments
   int rank = 0;                               ///< whose own parts are kept
-  schedule::LayoutOptions layout = {};        ///< low_precision follows from the above
+  schedule::LayoutOptions layout = {};        ///< low_precision and what is offloaded follow
+  OffloadOptions offload = {};
 };
 
 /// The flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
 /// compute dtype is fp32), fp32 gradients, optimizer moments, each whole or in slices as the layout
 /// says. Each block's own parameters are a unit; a parameter that several blocks read is a unit of
-/// its own. Units lie in backward order, so a bucket of neighbours is one contiguous gradient.
+/// its own. Units lie in backward order, so a bucket of neighbours is one contiguous gradient. What
+/// is offloaded has no flat buffer, and is reached bucket by bucket.
 class Arena {
  public:
   /// Lays out the parameters of `blocks`. `share_weights_with` (same model, same device):
@@ -53,7 +56,7 @@ class Arena {
   int64_t num_parameters() const;
   int64_t num_trainable_parameters() const;
 
-  /// Whole or in slices.
+  /// Whole or in slices; undefined where they are offloaded.
   const at::Tensor& compute_weights() const { return weights_; }
   at::Tensor& masters() { return masters_; }
   const at::Tensor& masters() const { return masters_; }
@@ -63,18 +66,29 @@ class Arena {
   const at::Tensor& second_moments() const { return second_moments_; }
   const at::Tensor& frozen_values() const { return frozen_values_; }
 
-  /// Some of a bucket's elements, which this rank keeps, in a buffer of a kind.
-  at::Tensor narrow(const at::Tensor& flat, schedule::Kind kind, int64_t bucket,
-                    const schedule::Extent& extent) const;
+  /// Some of a bucket's elements, which this rank keeps, of a kind; of moments the first or second
+  /// ones. What is offloaded must have been fetched.
+  at::Tensor narrow(schedule::Kind kind, int64_t bucket, const schedule::Extent& extent,
+                    bool second = false) const;
   at::Tensor weights(int64_t bucket, const schedule::Extent& extent) const {
-    return narrow(weights_, schedule::Kind::Weights, bucket, extent);
+    return narrow(schedule::Kind::Weights, bucket, extent);
   }
   at::Tensor masters(int64_t bucket, const schedule::Extent& extent) const {
-    return narrow(masters_, schedule::Kind::Masters, bucket, extent);
+    return narrow(schedule::Kind::Masters, bucket, extent);
   }
   at::Tensor grads(int64_t bucket, const schedule::Extent& extent) const {
-    return narrow(grads_, schedule::Kind::Gradients, bucket, extent);
+    return narrow(schedule::Kind::Gradients, bucket, extent);
   }
+  /// All of a bucket that this rank keeps, where it has its place: of offloaded moments the second
+  /// ones follow the first ones. Between steps.
+  at::Tensor view(schedule::Kind kind, int64_t bucket, bool second = false) const;
+  /// What this rank keeps of a bucket.
+  schedule::Extent kept(schedule::Kind kind, int64_t bucket) const;
+  /// Null where nothing is offloaded.
+  Offload* offload() const { return offload_.get(); }
+  /// Brings offloaded state of some kinds into memory while `work` changes a bucket of it.
+  void change(int64_t bucket, std::initializer_list<schedule::Kind> kinds,
+              const std::function<void()>& work);
   /// This rank's own part.
   schedule::Extent part(int64_t bucket) const { return layout_.part(bucket, options_.rank); }
 
@@ -86,10 +100,18 @@ class Arena {
   void attach(int64_t bucket);
   void detach(int64_t bucket);
 
+  /// What the weights, gradients and so on are made of.
+  at::TensorOptions fp32() const { return at::TensorOptions().device(options_.device); }
+  at::ScalarType weight_dtype() const {
+    return options_.layout.low_precision ? options_.compute_dtype : at::kFloat;
+  }
+
   /// Rounds some of a bucket's masters to the compute dtype; nothing to do in fp32.
   void publish(int64_t bucket, const schedule::Extent& extent);
   /// The same for all masters that this rank keeps.
   void publish_weights();
+  /// Sets all weights that this rank keeps. Between steps.
+  void fill(double value);
 
   /// Points the gradients of `unit` into `memory`, which begins at `begin` of the flat order, for
   /// the next micro-batch.
@@ -110,9 +132,10 @@ class Arena {
   void lay_out(schedule::ModelTable table);
   void allocate(const Arena* share_weights_with);
   void take_leaves();
+  schedule::Kind stored_as(schedule::Kind kind) const;
+  bool offloaded(schedule::Kind kind) const { return layout_.offloaded(kind); }
 
   ArenaOptions options_;
-  bool owns_weights_;
   schedule::Layout layout_;
   std::vector<Unit> units_;
   std::vector<Slot> frozen_;
@@ -121,6 +144,7 @@ class Arena {
   std::vector<at::Tensor> bucket_weights_;
   Pool pool_;
   std::vector<at::Tensor> attached_;  // [bucket]
+  std::unique_ptr<Offload> offload_;
 };
 
 }  // namespace convoy::parallel

@@ -74,6 +74,7 @@ StepResult Executor::run(const schedule::Program& program,
                          const OptimizerOptions& optimizer) {
   Pass pass{micro_batches, input};
   prepare(pass, program);
+  if (auto* offload = arena_.offload()) offload->reset();  // after an error something may be there
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
   for (const auto& i : program) {
@@ -86,7 +87,7 @@ StepResult Executor::run(const schedule::Program& program,
   }
   auto result = update_.result;
   // On a GPU the clock would also count what is still to be computed there.
-  result.wait_seconds = arena_.grads().is_cpu() ? pass.wait_seconds : NAN;
+  result.wait_seconds = arena_.fp32().device().is_cpu() ? pass.wait_seconds : NAN;
   return result;
 }
 
@@ -126,6 +127,12 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
     case Op::Release:
       arena_.detach(i.bucket);
       break;
+    case Op::Fetch:
+      arena_.offload()->fetch(i.kind, i.bucket);
+      break;
+    case Op::Store:
+      store(pass, i);
+      break;
     case Op::Forward:
       forward_block(pass, i.block, i.micro_batch);
       break;
@@ -159,6 +166,7 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       break;
     case Op::Update:
       update_.update(i.bucket);
+      drop_offloaded(schedule::Kind::Gradients, i.bucket);
       break;
   }
 }
@@ -185,8 +193,22 @@ void Executor::gather(Pass& pass, int64_t bucket) {
     auto out = arena_.bucket_weights(bucket);
     auto own = out.narrow(0, part.begin - begin, part.length());
     if (slices) own.copy_(arena_.weights(bucket, part));
+    drop_offloaded(schedule::Kind::Weights, bucket);
     handle = groups_.shard.start_all_gather(out, own, label);
   });
+}
+
+void Executor::store(Pass& pass, const schedule::Instruction& i) {
+  if (i.kind == schedule::Kind::Gradients) {
+    const bool last = i.micro_batch + 1 == static_cast<int64_t>(pass.micro_batches.size());
+    timed(pass, [&] { gradients_.complete(i.bucket, last); });
+    if (last) update_.add_squares(i.bucket);
+  }
+  arena_.offload()->store(i.kind, i.bucket);
+}
+
+void Executor::drop_offloaded(schedule::Kind kind, int64_t bucket) {
+  if (arena_.layout().offloaded(kind)) arena_.offload()->drop(kind, bucket);
 }
 
 void Executor::await_weights(Pass& pass, const schedule::Instruction& i) {
@@ -212,6 +234,7 @@ void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
                       : op == Op::Backward ? "backward"
                       : op == Op::Gather   ? "gather"
                       : op == Op::Update   ? "update"
+                      : op == Op::Store    ? "offload"
                       : reduces            ? "reduce"
                                            : nullptr;
   if (phase == nullptr) return;
@@ -229,10 +252,18 @@ void Executor::inject_fault(Pass& pass, const schedule::Instruction& i) {
     const auto unit = static_cast<size_t>(bucket.units.front());
     auto grad = arena_.units()[unit].slots.front().param->grad();
     grad.fill_(NAN);
+  } else if (op == Op::Store) {
+    if (i.kind != schedule::Kind::Gradients) arena_.offload()->here(i.kind, i.bucket).fill_(NAN);
+  } else if (arena_.offload() != nullptr) {  // whose weights may not be there
+    settle();
+    for (const int64_t bucket : schedule::reads(i, arena_.layout())) {
+      arena_.bucket_weights(bucket).fill_(NAN);
+    }
+    const auto spoilt = op == Op::Update ? schedule::Kind::Masters : schedule::Kind::Weights;
+    if (op != Op::Forward) arena_.narrow(spoilt, i.bucket, arena_.part(i.bucket)).fill_(NAN);
   } else {
     settle();
-    arena_.masters().fill_(NAN);
-    arena_.publish_weights();
+    arena_.fill(NAN);
   }
 }
 
@@ -241,11 +272,13 @@ void Executor::fail_for_gradient(Pass& pass, const schedule::Program& program) {
   // The ranks' own gradients are summed away by now: compute them again.
   if (groups_.all.size() > 1) {
     Pass again{pass.micro_batches, pass.input};
+    if (auto* offload = arena_.offload()) offload->reset();
     prepare(again, program);
     gradients_.begin_step();
     auto spoilt = at::zeros({groups_.all.size()}, at::kLong);
     for (const auto& i : program) {
       if (i.op == Op::ReduceLoss) break;
+      if (i.op == Op::Store || (i.op == Op::Fetch && i.kind != schedule::Kind::Weights)) continue;
       inject_fault(again, i);
       if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
         if (!gradients_.finite(i.bucket)) spoilt[groups_.all.rank()] = 1;

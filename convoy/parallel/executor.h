@@ -55,6 +55,9 @@ class Executor {
   [[noreturn]] void fail_for_gradient(Pass& pass, const schedule::Program& program);
   void take_loss(Pass& pass, int64_t m);
   void gather(Pass& pass, int64_t bucket);
+  void store(Pass& pass, const schedule::Instruction& instruction);
+  /// Frees the memory of what is read only.
+  void drop_offloaded(schedule::Kind kind, int64_t bucket);
   /// Waits for the weights that an instruction reads.
   void await_weights(Pass& pass, const schedule::Instruction& instruction);
   void forward_block(Pass& pass, int64_t block, int64_t m);

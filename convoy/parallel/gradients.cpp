@@ -20,7 +20,7 @@ Gradients::Gradients(Arena& arena, DataGroups groups, bool reduce_each)
     : arena_(arena),
       groups_(std::move(groups)),
       reduce_each_(reduce_each && in_slices()),
-      pool_(arena.grads().defined() ? arena.grads().options() : at::TensorOptions()),
+      pool_(arena.fp32()),
       scratch_pool_(pool_),
       buckets_(arena.layout().buckets().size()),
       scratch_(arena.units().size()),
@@ -90,8 +90,10 @@ void Gradients::reduce(int64_t bucket) {
 
 void Gradients::reduce_scatter(int64_t bucket, int64_t micro_batch) {
   auto in = whole(bucket);
+  const bool adds = reduce_each_ && micro_batch > 0;
+  const auto op = adds ? comm::ReduceOp::Add : comm::ReduceOp::Sum;
+  if (offloaded() && !adds) arena_.offload()->create(schedule::Kind::Gradients, bucket);
   auto own = arena_.grads(bucket, arena_.part(bucket));
-  const auto op = reduce_each_ && micro_batch > 0 ? comm::ReduceOp::Add : comm::ReduceOp::Sum;
   flights_.push_back({groups_.shard.start_reduce_scatter(
                           own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
                       std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
@@ -106,19 +108,26 @@ void Gradients::land() {
   if (flight.memory.defined()) pool_.give(std::move(flight.memory));
 }
 
-void Gradients::wait() {
+void Gradients::complete(int64_t bucket, bool last) {
   while (!flights_.empty()) land();
-  if (groups_.replicas.size() > 1) sum_over_copies();
+  if (last) sum_over_copies(bucket).wait();
 }
 
-void Gradients::sum_over_copies() {
+void Gradients::wait() {
+  while (!flights_.empty()) land();
+  if (offloaded()) return;
   std::vector<comm::Group::Handle> handles;
   for (int64_t bucket = 0; bucket < arena_.layout().num_buckets(); ++bucket) {
-    handles.push_back(groups_.replicas.start_all_reduce(
-        arena_.grads(bucket, arena_.part(bucket)), comm::ReduceOp::Sum,
-        fmt::format("reduce part of bucket {} over copies", bucket)));
+    handles.push_back(sum_over_copies(bucket));
   }
   for (auto& handle : handles) handle.wait();
+}
+
+comm::Group::Handle Gradients::sum_over_copies(int64_t bucket) {
+  if (groups_.replicas.size() == 1) return {};
+  return groups_.replicas.start_all_reduce(
+      arena_.grads(bucket, arena_.part(bucket)), comm::ReduceOp::Sum,
+      fmt::format("reduce part of bucket {} over copies", bucket));
 }
 
 void Gradients::drop(int64_t bucket) {

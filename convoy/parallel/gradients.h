@@ -29,6 +29,9 @@ class Gradients {
   void reduce_scatter(int64_t bucket, int64_t micro_batch);
   /// In place of the sum: whether this rank's own gradient is finite.
   bool finite(int64_t bucket);
+  /// Waits for the sums under way, that of an offloaded bucket among them; the `last` micro-batch's
+  /// is summed up over the copies of the state.
+  void complete(int64_t bucket, bool last);
   /// Waits for the sums under way, and sums up over the copies of the state.
   void wait();
 
@@ -45,7 +48,8 @@ class Gradients {
   at::Tensor whole(int64_t bucket);
   at::Tensor place_of(int64_t unit);
   void land();
-  void sum_over_copies();
+  bool offloaded() const { return arena_.layout().offloaded(schedule::Kind::Gradients); }
+  comm::Group::Handle sum_over_copies(int64_t bucket);
   void drop(int64_t bucket);
 
   Arena& arena_;

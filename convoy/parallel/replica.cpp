@@ -46,6 +46,7 @@ ArenaOptions Replica::arena_options(bool shares_weights) const {
   out.layout.num_parts = groups_.shard.size();
   out.layout.shares_weights = shares_weights;
   out.layout.bucket_bytes = options_.bucket_bytes;
+  out.offload = options_.offload;
   return out;
 }
 
@@ -76,10 +77,12 @@ void Replica::draw(const std::set<std::string>& names) {
     const auto& slots = arena_.units()[static_cast<size_t>(piece.unit)].slots;
     const auto& spec = slots[static_cast<size_t>(piece.param)].param->spec();
     if (!names.contains(spec.name)) continue;
-    nn::initialize(
-        spec, options_.seed,
-        arena_.masters(layout.bucket_of(piece.unit), {piece.place, piece.place + piece.length}),
-        piece.begin);
+    const int64_t bucket = layout.bucket_of(piece.unit);
+    arena_.change(bucket, {Kind::Masters}, [&] {
+      nn::initialize(spec, options_.seed,
+                     arena_.masters(bucket, {piece.place, piece.place + piece.length}),
+                     piece.begin);
+    });
   }
   for (const auto& slot : arena_.frozen()) {
     if (!names.contains(slot.param->spec().name)) continue;
@@ -126,9 +129,10 @@ MemoryUse Replica::memory() const {
   if (!weights.is_same(arena_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(arena_.grads());
   out.optimizer = bytes(arena_.first_moments()) + bytes(arena_.second_moments());
-  out.gathered =
-      schedule::most_gathered(program_, layout) * static_cast<int64_t>(weights.element_size()) +
-      executor_->num_pooled_gradients() * 4;
+  out.gathered = schedule::most_gathered(program_, layout) *
+                     static_cast<int64_t>(at::elementSize(arena_.weight_dtype())) +
+                 executor_->num_pooled_gradients() * 4;
+  if (arena_.offload() != nullptr) out.offloaded = arena_.offload()->num_bytes();
   return out;
 }
 
@@ -171,14 +175,21 @@ void Replica::check_same_model() const {
   comm::check_agreement(groups_.all, entries, "model");
 }
 
-void Replica::gather_whole(const at::Tensor& flat, const std::string& what) {
+/// Completes what is kept whole from everyone's own parts.
+void Replica::gather_whole(Kind kind, const std::string& what) {
   const auto& layout = arena_.layout();
+  if (layout.in_slices(kind)) return;
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
     const auto& all = layout.buckets()[static_cast<size_t>(bucket)].all;
-    const auto own = arena_.part(bucket);
-    groups_.shard.all_gather(flat.narrow(0, all.begin, all.length()),
-                             flat.narrow(0, own.begin, own.length()),
-                             fmt::format("gather {} of bucket {}", what, bucket));
+    arena_.change(bucket, {kind}, [&] {
+      for (const bool second : {false, true}) {
+        if (second && kind != Kind::Moments) continue;
+        groups_.shard.all_gather(
+            arena_.narrow(kind, bucket, all, second),
+            arena_.narrow(kind, bucket, arena_.part(bucket), second),
+            fmt::format("gather {}{} of bucket {}", second ? "second " : "", what, bucket));
+      }
+    });
   }
 }
 
@@ -187,15 +198,10 @@ void Replica::share(bool moments) {
   const auto& layout = arena_.layout();
   if (layout.options().shares_weights) groups_.shard.barrier("share weights");
   const bool gathers = groups_.shard.size() > 1 && !layout.options().shares_weights;
-  if (gathers && !layout.in_slices(Kind::Masters)) gather_whole(arena_.masters(), "weights");
+  if (gathers) gather_whole(Kind::Masters, "weights");
   if (!layout.options().shares_weights || groups_.shard.rank() == 0) arena_.publish_weights();
-  if (gathers && layout.in_slices(Kind::Masters) && !layout.in_slices(Kind::Weights)) {
-    gather_whole(arena_.compute_weights(), "weights");
-  }
-  if (moments && gathers && !layout.in_slices(Kind::Moments)) {
-    gather_whole(arena_.first_moments(), "first moments");
-    gather_whole(arena_.second_moments(), "second moments");
-  }
+  if (gathers && layout.in_slices(Kind::Masters)) gather_whole(Kind::Weights, "weights");
+  if (moments && gathers) gather_whole(Kind::Moments, "moments");
   broadcast_buffers();
   if (layout.options().shares_weights) groups_.shard.barrier("weights are shared");
 }

@@ -27,6 +27,7 @@ struct ReplicaOptions {
   int64_t prefetch = 1;    ///< buckets of weights that are gathered ahead (stage 3)
   bool reshard_after_forward = true;  ///< else gathered weights stay until backward (stage 3)
   bool reduce_each = true;  ///< gradients in slices: reduce every micro-batch, not the last only
+  OffloadOptions offload = {};
   /// Gives every parameter's elements that this rank owns their first value: reads what it has and
   /// has the rest drawn. Default: all are drawn.
   std::function<void(Replica&)> fill;
@@ -37,7 +38,8 @@ struct MemoryUse {
   int64_t parameters = 0;  ///< compute weights and fp32 masters
   int64_t gradients = 0;
   int64_t optimizer = 0;
-  int64_t gathered = 0;  ///< weights and gradients that are whole for a while
+  int64_t gathered = 0;   ///< weights and gradients that are whole for a while
+  int64_t offloaded = 0;  ///< not in the device's memory
 };
 
 /// A whole model on one device, or this rank's slices of it: blocks, arena, programs, executor.
@@ -83,7 +85,7 @@ class Replica {
   std::set<int64_t> recomputed_blocks() const;
   schedule::StepOptions step_options() const;
   ArenaOptions arena_options(bool shares_weights) const;
-  void gather_whole(const at::Tensor& flat, const std::string& what);
+  void gather_whole(schedule::Kind kind, const std::string& what);
 
   nn::BlockList blocks_;
   DataGroups groups_;

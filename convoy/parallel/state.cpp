@@ -8,9 +8,9 @@ using schedule::Kind;
 
 namespace {
 
-/// Appends every trainable parameter with this rank's pieces of `flat`.
-void add(State& state, const Arena& arena, const std::string& prefix, const at::Tensor& flat,
-         Kind kind, bool owned) {
+/// Appends every trainable parameter with this rank's pieces of a kind.
+void add(State& state, const Arena& arena, const std::string& prefix, Kind kind, bool second,
+         bool owned) {
   std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
   for (const auto& unit : arena.units()) {
     index.emplace_back();
@@ -20,12 +20,17 @@ void add(State& state, const Arena& arena, const std::string& prefix, const at::
     }
   }
   const auto& layout = arena.layout();
+  int64_t bucket = -1;
+  at::Tensor values;
   for (const auto& piece : layout.pieces(arena.rank())) {
+    if (layout.bucket_of(piece.unit) != bucket) {
+      bucket = layout.bucket_of(piece.unit);
+      values = arena.view(kind, bucket, second);
+    }
     auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
-    tensor.pieces.push_back({piece.begin,
-                             arena.narrow(flat, kind, layout.bucket_of(piece.unit),
-                                          {piece.place, piece.place + piece.length}),
-                             owned});
+    const int64_t at = piece.place - arena.kept(kind, bucket).begin;
+    tensor.pieces.push_back(
+        {piece.begin, values.narrow(0, at, piece.length), owned, layout.offloaded(kind)});
   }
 }
 
@@ -42,7 +47,7 @@ State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers
   const bool main = groups.all.rank() == 0;
   State state;
   for (const auto& buffer : buffers) add_whole(state, buffer, main, true);
-  add(state, arena, "", arena.masters(), Kind::Masters, groups.owns_part());
+  add(state, arena, "", Kind::Masters, false, groups.owns_part());
   for (const auto& slot : arena.frozen()) {
     add_whole(state, {slot.param->spec().name, Arena::view(arena.frozen_values(), slot)}, main,
               false);
@@ -52,8 +57,8 @@ State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers
 
 State moments_of(const Arena& arena, const DataGroups& groups) {
   State state;
-  add(state, arena, "exp_avg.", arena.first_moments(), Kind::Moments, groups.owns_part());
-  add(state, arena, "exp_avg_sq.", arena.second_moments(), Kind::Moments, groups.owns_part());
+  add(state, arena, "exp_avg.", Kind::Moments, false, groups.owns_part());
+  add(state, arena, "exp_avg_sq.", Kind::Moments, true, groups.owns_part());
   return state;
 }
 

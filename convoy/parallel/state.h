@@ -14,7 +14,8 @@ namespace convoy::parallel {
 struct StatePiece {
   int64_t begin = 0;
   at::Tensor values;
-  bool owned = true;  ///< of all that keep these elements one rank writes and counts them
+  bool owned = true;       ///< of all that keep these elements one rank writes and counts them
+  bool offloaded = false;  ///< a view of where they are stored: not to be copied into memory
 };
 
 /// A tensor of a model's state by its global name, and those of its elements that are here.

@@ -24,8 +24,7 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
   input_ = &input;
   optimizer_ = &optimizer;
   result = {};
-  totals_ =
-      at::zeros({kWords + 2 * groups_.all.size()}, arena_.grads().options().dtype(at::kDouble));
+  totals_ = at::zeros({kWords + 2 * groups_.all.size()}, arena_.fp32().dtype(at::kDouble));
 }
 
 void Update::add(const at::Tensor& loss, const at::Tensor& count) {
@@ -40,11 +39,14 @@ void Update::close_totals() {
   word += 2 * stop;
   if (input_->busy) totals_[kBusy] += 1;
   totals_[kWords + groups_.all.size() + groups_.all.rank()] += static_cast<double>(input_->step);
-  if (!groups_.owns_part()) return;
   const auto& layout = arena_.layout();
-  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
-    totals_[kSquares] += optim::sum_of_squares(arena_.grads(bucket, arena_.part(bucket)));
-  }
+  if (layout.offloaded(schedule::Kind::Gradients)) return;
+  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) add_squares(bucket);
+}
+
+void Update::add_squares(int64_t bucket) {
+  if (!groups_.owns_part()) return;
+  totals_[kSquares] += optim::sum_of_squares(arena_.grads(bucket, arena_.part(bucket)));
 }
 
 void Update::reduce_totals() {
@@ -108,10 +110,9 @@ void Update::update(int64_t bucket) {
     if (extent.begin >= extent.end) return;
     to.weights.push_back(arena_.masters(bucket, extent));
     to.grads.push_back(arena_.grads(bucket, extent));
-    to.first_moments.push_back(
-        arena_.narrow(arena_.first_moments(), schedule::Kind::Moments, bucket, extent));
+    to.first_moments.push_back(arena_.narrow(schedule::Kind::Moments, bucket, extent));
     to.second_moments.push_back(
-        arena_.narrow(arena_.second_moments(), schedule::Kind::Moments, bucket, extent));
+        arena_.narrow(schedule::Kind::Moments, bucket, extent, /*second=*/true));
   };
   for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];

@@ -50,7 +50,10 @@ class Update {
   void begin_step(const StepInput& input, const OptimizerOptions& optimizer);
   /// Adds a micro-batch's loss and number of targets, scalars on the device.
   void add(const at::Tensor& loss, const at::Tensor& count);
-  /// Adds what this rank has to tell, once its gradients are there: their squares among it.
+  /// Adds the squares of the own part of a bucket, once it is summed up; in the buckets' order.
+  void add_squares(int64_t bucket);
+  /// Adds what this rank has to tell, once its gradients are there: their squares among it, of
+  /// those that are not offloaded.
   void close_totals();
   /// Starts summing over the ranks.
   void reduce_totals();

@@ -140,6 +140,20 @@ void TrainingArguments::declare(OptionTable& t) {
         "ranks that keep one copy of the state together: all, host, or a number; between the "
         "copies gradients are summed")
       .only_with("zero", {"1", "2", "3"});
+  const std::vector<std::string> places{"none", "cpu", "disk"};
+  t.add(s, "offload_optimizer", parallel.offload_optimizer,
+        "where AdamW's moments and the masters of 16-bit weights lie: with the rest, in a GPU's "
+        "host "
+        "memory, or on the disk; a bucket of them is in memory at a time")
+      .choice(places);
+  t.add(s, "offload_gradients", parallel.offload_gradients,
+        "the same for the slices of gradients; needs zero = 2 or 3")
+      .choice(places);
+  t.add(s, "offload_parameters", parallel.offload_parameters,
+        "the same for the slices of weights; needs zero = 3")
+      .choice(places);
+  t.add(s, "offload_dir", parallel.offload_dir,
+        "folder on a disk of each host for what is offloaded to the disk; nothing stays there");
   t.add(s, "timeout", parallel.timeout,
         "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)

@@ -22,8 +22,12 @@ struct ParallelArguments {
   int64_t zero = 0;      ///< stage of ZeRO, 0 to 3
   int64_t prefetch = 1;  ///< buckets of weights that stage 3 gathers ahead
   bool reshard_after_forward = true;
-  std::string zero_reduce = "each";  ///< each or last
-  std::string shard_ranks = "all";   ///< all, host, or a number
+  std::string zero_reduce = "each";        ///< each or last
+  std::string shard_ranks = "all";         ///< all, host, or a number
+  std::string offload_optimizer = "none";  ///< none, cpu or disk, here and below
+  std::string offload_gradients = "none";
+  std::string offload_parameters = "none";
+  std::string offload_dir;
   int64_t timeout = 100;
   std::string device = "auto";
 };

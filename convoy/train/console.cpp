@@ -54,6 +54,7 @@ std::string memory_text(const parallel::MemoryUse& use, int64_t zero) {
                           human_bytes(use.parameters), human_bytes(use.gradients),
                           human_bytes(use.optimizer));
   if (use.gathered > 0) text += fmt::format("; up to {} gathered", human_bytes(use.gathered));
+  if (use.offloaded > 0) text += fmt::format("; {} offloaded", human_bytes(use.offloaded));
   return zero == 0 ? text : fmt::format("{} (zero = {})", text, zero);
 }
 

@@ -12,10 +12,7 @@ void inject_fault(const char* phase, parallel::Strategy& strategy, const comm::G
   const auto fault = fault_at(phase);
   if (fault == Fault::kMismatch) group.barrier("injected fault");
   if (fault != Fault::kNan) return;
-  at::NoGradGuard no_grad;
-  auto& arena = strategy.replica().arena();
-  arena.masters().fill_(NAN);
-  arena.publish_weights();
+  strategy.replica().arena().fill(NAN);
 }
 
 }  // namespace convoy::train

@@ -3,6 +3,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/offload.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -19,6 +20,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   options.prefetch = arguments_.parallel.prefetch;
   options.reshard_after_forward = arguments_.parallel.reshard_after_forward;
   options.reduce_each = arguments_.parallel.zero_reduce == "each";
+  options.offload = offload_options(arguments_.parallel, job_);
   options.seed = static_cast<uint64_t>(arguments_.seed);
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
@@ -133,7 +135,10 @@ RunInfo Trainer::Impl::describe() {
   info.placements = gather_placements(job_);
   info.shares = stream_->partition_summary();
   info.warnings = job_.warnings;
-  if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1) {
+  for (auto& warning : offload_warnings(arguments_.parallel)) {
+    info.warnings.push_back(std::move(warning));
+  }
+  if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1 && arena.offload() == nullptr) {
     info.warnings.push_back(
         fmt::format("zero = {} shares nothing out on one rank; try convoy launch -n 2 train ...",
                     arguments_.parallel.zero));

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/parallel/pool.h"
+#include "convoy/schedule/layout.h"
+
+namespace convoy::parallel {
+
+/// Where a part of the state has its place.
+enum class Place { Device, Cpu, Disk };
+
+struct OffloadOptions {
+  Place optimizer = Place::Device;
+  Place gradients = Place::Device;
+  Place parameters = Place::Device;
+  std::filesystem::path folder;  ///< of the disk
+  int rank = 0;                  ///< for messages
+
+  bool any() const {
+    return optimizer != Place::Device || gradients != Place::Device || parameters != Place::Device;
+  }
+};
+
+/// Room outside of the device's memory, in bytes from 0 on.
+class Shelf {
+ public:
+  /// To be called once, in the thread that computes.
+  using Wait = std::function<void()>;
+
+  virtual ~Shelf() = default;
+  /// Starts filling `memory`, [bytes] on the device, or writing it; it stays as it is until the
+  /// wait is over. What is written can be read once its wait is over.
+  virtual Wait read(int64_t place, at::Tensor memory) = 0;
+  virtual Wait write(int64_t place, at::Tensor memory) = 0;
+  /// Those bytes as a tensor of the host, while nothing of them is under way.
+  virtual at::Tensor view(int64_t place, int64_t bytes) = 0;
+};
+
+/// The first `bytes` of some memory, [more than bytes], that a file can be read into directly.
+at::Tensor aligned(const at::Tensor& memory, int64_t bytes);
+
+/// A file without a name in `folder`, and a GPU's pinned host memory.
+std::unique_ptr<Shelf> make_disk_shelf(const std::filesystem::path& folder, int64_t bytes,
+                                       const std::string& what);
+std::unique_ptr<Shelf> make_host_shelf(int64_t bytes, at::Device device);
+
+/// The offloaded state of one rank: of each kind a bucket's elements are in memory only between
+/// fetch() (or create()) and store() or drop().
+class Offload {
+ public:
+  /// Throws FileError where a disk has no room.
+  Offload(const schedule::Layout& layout, const OffloadOptions& options, at::Device device,
+          at::ScalarType compute_dtype);
+
+  /// Starts bringing a bucket's elements into memory, and finds memory for new ones.
+  void fetch(schedule::Kind kind, int64_t bucket);
+  void create(schedule::Kind kind, int64_t bucket);
+  /// Its elements, once they are there: what the rank keeps of the bucket; of moments the first
+  /// ones, then the second ones.
+  at::Tensor here(schedule::Kind kind, int64_t bucket);
+  /// Starts writing them.
+  void store(schedule::Kind kind, int64_t bucket);
+  void drop(schedule::Kind kind, int64_t bucket);
+  /// Forgets what is in memory, and waits for what is being written.
+  void reset();
+
+  /// A bucket's elements where they have their place, between steps.
+  at::Tensor view(schedule::Kind kind, int64_t bucket);
+
+  /// Bytes in all, of a kind, and of the memory through which they come and go.
+  int64_t num_bytes() const { return num_bytes_; }
+  int64_t num_bytes(schedule::Kind kind) const;
+  int64_t num_pooled_bytes() const { return pool_.num_elements(); }
+  /// Time that was spent waiting.
+  double wait_seconds = 0;
+
+ private:
+  struct Entry {
+    int64_t place = 0;
+    int64_t bytes = 0;     // a multiple of what a shelf moves at once
+    int64_t elements = 0;  // without what fills it up
+    at::ScalarType dtype = at::kFloat;
+    Shelf* shelf = nullptr;
+    at::Tensor memory, values;  // of the pool; defined while it is here
+    Shelf::Wait wait;
+  };
+  using Key = std::pair<schedule::Kind, int64_t>;
+
+  void take(Entry& entry);
+  void land();
+  Entry& entry(schedule::Kind kind, int64_t bucket);
+
+  std::map<Place, std::unique_ptr<Shelf>> shelves_;
+  std::map<Key, Entry> entries_;
+  struct Flight {
+    Key key;
+    at::Tensor memory;
+    Shelf::Wait wait;
+  };
+  std::deque<Flight> flights_;
+  Pool pool_;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace convoy::parallel

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/parallel/offload.h"
+#include "convoy/train/job.h"
+
+namespace convoy::train {
+
+/// What the arguments offload, and whereto. Throws UsageError for what does not go together: a
+/// place without a folder or a GPU, gradients or weights that are not kept in slices, replicas that
+/// share their state.
+parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job);
+
+/// Sentences for the start of a run.
+std::vector<std::string> offload_warnings(const ParallelArguments& arguments);
+
+}  // namespace convoy::train
