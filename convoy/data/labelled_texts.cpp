@@ -23,8 +23,8 @@ struct Place {
 };
 
 std::vector<Place> places_of(const LabelledColumns& columns, LabelledTexts& out) {
-  std::vector<Place> places{{columns.text, "--data.text", &out.texts},
-                            {columns.label, "--data.label", &out.labels}};
+  std::vector<Place> places{{columns.text, "--data.text", &out.texts}};
+  if (!columns.label.empty()) places.push_back({columns.label, "--data.label", &out.labels});
   if (!columns.second.empty()) {
     places.push_back({columns.second, "--data.text_pair", &out.seconds});
   }
@@ -109,7 +109,7 @@ LabelledTexts read_labelled_texts(const fs::path& file, const LabelledColumns& c
     read_table(file, places);
   }
   if (out.texts.empty()) {
-    fail<FileError>("data", "{} has no row; expected texts with labels", file.string());
+    fail<FileError>("data", "{} has no row; expected texts", file.string());
   }
   return out;
 }

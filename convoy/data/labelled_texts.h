@@ -18,7 +18,7 @@ struct LabelledTexts {
 struct LabelledColumns {
   std::string text = "text";
   std::string second;  ///< "" = texts alone
-  std::string label = "label";
+  std::string label = "label";  ///< "" = labels are not read
 };
 
 /// Reads `.csv`, `.tsv`, `.jsonl` or Parquet. Labels are texts or whole numbers. Throws FileError

@@ -42,7 +42,7 @@ class BertTextConfig : public CausalConfig, public BertConfig {
   int64_t num_layers() const override { return num_hidden_layers; }
   int64_t attention_width() const override { return hidden_size; }
   int64_t key_width() const override { return hidden_size; }
-  bool is_causal() const override { return false; }
+  Objective objective() const override { return Objective::HiddenTokens; }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

@@ -10,6 +10,7 @@
 #include "convoy/models/bert_text.h"
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
+#include "convoy/models/t5.h"
 
 namespace convoy::models {
 
@@ -21,7 +22,8 @@ std::map<std::string, Make>& families() {
   static std::map<std::string, Make> all{
       {"bert", [] { return std::unique_ptr<CausalConfig>(new BertTextConfig()); }},
       {"gpt2", [] { return std::unique_ptr<CausalConfig>(new Gpt2Config()); }},
-      {"llama", [] { return std::unique_ptr<CausalConfig>(new LlamaConfig()); }}};
+      {"llama", [] { return std::unique_ptr<CausalConfig>(new LlamaConfig()); }},
+      {"t5", [] { return std::unique_ptr<CausalConfig>(new T5Config()); }}};
   return all;
 }
 
@@ -39,6 +41,7 @@ const std::vector<std::string> kPassedOn{"_name_or_path",
                                          "label2id",
                                          "model_type",
                                          "n_ctx",
+                                         "n_positions",
                                          "output_attentions",
                                          "output_hidden_states",
                                          "output_past",

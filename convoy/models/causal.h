@@ -19,7 +19,10 @@ struct WeightLayout {
   std::vector<std::string> unused{};    ///< beginnings of names that other heads of the body have
 };
 
-/// A family of causal language models: its config, by Hugging Face's names, and its blocks.
+/// What a family is trained to do: to name what comes next, hidden tokens, or hidden spans.
+enum class Objective { NextToken, HiddenTokens, Spans };
+
+/// A family of language models: its config, by Hugging Face's names, and its blocks.
 ///
 /// The blocks read `input_ids` [B, T] int64 and, where given, `labels` [B, T] int64 (-100 is
 /// ignored; default: input_ids, but what key_mask hides), `key_mask` [B, T] bool (what is real),
@@ -38,7 +41,8 @@ class CausalConfig {
   virtual std::string architecture() const = 0;    ///< Hugging Face's class
   virtual int64_t num_ids() const = 0;             ///< size of the vocabulary
   virtual int64_t max_length() const = 0;          ///< positions the model was made for
-  virtual bool is_causal() const { return true; }  ///< positions see none behind them
+  virtual Objective objective() const { return Objective::NextToken; }
+  virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says
   /// For the size of a cache of keys and values: layers whose attention has one, 0 = none.
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
@@ -71,7 +75,7 @@ class CausalConfig {
   std::vector<std::string> unknown_;
 };
 
-/// gpt2, llama, and what was added.
+/// bert, gpt2, llama, t5, and what was added.
 std::vector<std::string> causal_families();
 
 /// Adds a family under its `model_type`: at the start of a program, before anything reads one.
@@ -87,7 +91,7 @@ std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::st
 /// positions: forward, and twice as many backward.
 double training_flops(const CausalConfig& config, int64_t length);
 
-/// Bytes of a KvCache in fp32 for so many rows and positions.
+/// Bytes of a KvCache in fp32 for so many rows and positions, those of an encoder with them.
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions);
 
 /// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.

@@ -34,9 +34,9 @@ class CausalHead : public nn::Block {
  public:
   explicit CausalHead(const CausalHeadOptions& options) : Block("head"), epsilon_(options.epsilon) {
     const auto& shape = options.table->spec().shape;
-    if (options.norm_has_bias) {
+    if (!options.norm.empty() && options.norm_has_bias) {
       norm_ = declare_norm(options.norm, shape[1]);
-    } else {
+    } else if (!options.norm.empty()) {
       nn::ParamSpec spec{options.norm + ".weight", {shape[1]}, nn::Init::ones()};
       spec.decay = false;
       norm_.weight = declare(std::move(spec));
@@ -69,6 +69,7 @@ class CausalHead : public nn::Block {
 
   at::Tensor states(const at::Tensor& x, const at::Tensor& positions) const {
     auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
+    if (!norm_.weight) return h;
     return norm_.bias ? nn::layer_norm(h, norm_, epsilon_)
                       : nn::rms_norm(h, norm_.weight, epsilon_);
   }

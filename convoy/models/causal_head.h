@@ -6,7 +6,7 @@ namespace convoy::models {
 
 /// What ends a causal language model: a normalisation of the states and a matrix of the vocabulary.
 struct CausalHeadOptions {
-  std::string norm;           ///< the norm's name
+  std::string norm;           ///< the norm's name; "" = the states are normalised already
   bool norm_has_bias = true;  ///< layer normalisation; else RMSNorm
   double epsilon = 1e-5;
   nn::ParamPtr table;  ///< [V, D] of the embedding

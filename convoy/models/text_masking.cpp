@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "convoy/base/error.h"
-#include "convoy/base/random.h"
 #include "convoy/models/bert_text.h"
+#include "convoy/models/text_keys.h"
 
 namespace convoy::models {
 
@@ -17,24 +16,14 @@ constexpr double kMasked = 0.8, kRandom = 0.1;  // of what is chosen
 
 MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t num_ids,
                      const nn::Context& context) {
-  const bool trains = context.mode == nn::Mode::Train;
-  internal_check(context.samples.defined() && context.samples.numel() == ids.size(0), "models",
-                 "masking of {} rows without as many sample indices", ids.size(0));
   auto masked = ids.to(at::kCPU, at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
   auto targets = at::full_like(masked, -100);
-  const auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  const auto keys = text_keys(masked, kSite, context);
   auto* id = masked.data_ptr<int64_t>();
   auto* target = targets.data_ptr<int64_t>();
   const int64_t length = masked.size(1);
-  const uint64_t step_key =
-      hash_combine(hash_combine(mix64(context.seed), static_cast<uint64_t>(context.step)), kSite);
   const auto& kept = masking.kept_ids;
-  for (int64_t row = 0; row < masked.size(0); ++row, id += length, target += length) {
-    uint64_t key = hash_combine(step_key, static_cast<uint64_t>(samples.data_ptr<int64_t>()[row]));
-    if (!trains) {
-      key = kSite;
-      for (int64_t t = 0; t < length; ++t) key = hash_combine(key, static_cast<uint64_t>(id[t]));
-    }
+  for (const uint64_t key : keys) {
     for (int64_t t = 0; t < length; ++t) {
       const auto draw = [&](uint64_t which) {
         return uniform01(key, 3 * static_cast<uint64_t>(t) + which);
@@ -49,6 +38,8 @@ MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t 
         id[t] = std::min(static_cast<int64_t>(draw(2) * static_cast<double>(num_ids)), num_ids - 1);
       }
     }
+    id += length;
+    target += length;
   }
   return {masked.to(ids.device()), targets.to(ids.device())};
 }

@@ -8,11 +8,10 @@
 #include <optional>
 
 #include "convoy/nn/dropout.h"
-#include "convoy/nn/kv_cache.h"
 #include "convoy/nn/node.h"
 
-// Shapes: B rows, T positions, H heads, K key heads, G = H / K, E width of a head; a piece holds R
-// rows and n queries that look at S keys.
+// Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
+// head; a piece holds R rows and n queries.
 namespace convoy::nn {
 
 namespace {
@@ -20,13 +19,14 @@ namespace {
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// [B or 1, 1, 1 or T, S] bool: which of S keys the last T positions see; none where all see all,
-/// or where causality of T = S positions says it.
+/// or where causality of T = S positions says it and there is no bias.
 std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Tensor& q,
                                   const at::Tensor& k) {
   const int64_t T = q.size(2), S = k.size(2);
   std::optional<at::Tensor> seen;
   if (options.key_mask.defined()) seen = options.key_mask.unsqueeze(1).unsqueeze(1);
-  if (!options.causal || T == 1 || (!seen && T == S)) return seen;
+  if (!options.causal || T == 1) return seen;
+  if (!seen && T == S && !options.bias.defined()) return seen;
   const auto flags = k.options().dtype(at::kBool);
   auto past = at::ones({T, S}, flags).tril(S - T);
   if (!seen) return past.unsqueeze(0).unsqueeze(0);
@@ -35,20 +35,28 @@ std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Ten
 
 at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                  const AttentionOptions& options, double scale) {
-  const auto seen = visible(options, q, k);
-  const bool triangle = options.causal && !seen && q.size(2) > 1;
-  auto attend = [&](const at::Tensor& queries) {
+  auto mask = visible(options, q, k);
+  const bool triangle = options.causal && !mask && q.size(2) > 1;
+  if (options.bias.defined()) {
+    auto bias = options.bias.to(q.scalar_type());
+    mask = mask ? at::where(*mask, bias, kNever) : bias;
+  }
+  auto attend = [&](const at::Tensor& queries, const std::optional<at::Tensor>& seen) {
     return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale);
   };
   const int64_t K = k.size(1), G = q.size(1) / K;
-  if (G == 1) return attend(q);
+  if (G == 1) return attend(q, mask);
   auto groups = q.unflatten(1, {K, G});
   std::vector<at::Tensor> parts;
-  for (int64_t g = 0; g < G; ++g) parts.push_back(attend(groups.select(2, g)));
+  for (int64_t g = 0; g < G; ++g) {
+    auto seen = mask;
+    if (mask && mask->size(1) > 1) seen = mask->unflatten(1, {K, G}).select(2, g);
+    parts.push_back(attend(groups.select(2, g), seen));
+  }
   return at::stack(parts, 2).flatten(1, 2);
 }
 
-/// Attention with dropout, a piece of rows and queries at a time.
+/// Attention with dropout or bias, a piece of rows and queries at a time.
 class Pieces {
  public:
   Pieces(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -62,10 +70,12 @@ class Pieces {
         B_(q.size(0)),
         H_(q.size(1)),
         T_(q.size(2)),
+        S_(k.size(2)),
         K_(k.size(1)) {
+    if (options.bias.defined()) options_.bias = options.bias.detach();
     const int64_t elements = q.is_cpu() ? int64_t{1} << 19 : int64_t{1} << 26;
-    rows_ = std::clamp<int64_t>(elements / (H_ * T_ * T_), 1, B_);
-    queries_ = std::clamp<int64_t>(elements / (H_ * T_), 1, T_);
+    rows_ = std::clamp<int64_t>(elements / (H_ * T_ * S_), 1, B_);
+    queries_ = std::clamp<int64_t>(elements / (H_ * S_), 1, T_);
     keeps_ = rows_ == B_ && queries_ == T_;
   }
 
@@ -82,7 +92,9 @@ class Pieces {
 
   std::vector<at::Tensor> backward(const at::Tensor& grad) {
     auto dq = at::empty_like(q_);
-    at::Tensor dk, dv;
+    at::Tensor dk, dv, dbias;
+    const auto& learned = options_.bias;
+    if (learned.defined()) dbias = at::zeros(learned.sizes(), learned.options().dtype(at::kFloat));
     if (!keeps_) {
       dk = at::zeros(k_.sizes(), k_.options().dtype(at::kFloat));
       dv = at::zeros_like(dk);
@@ -100,13 +112,16 @@ class Pieces {
       auto dq_here = queries(dq, at);
       add(dv, at::matmul(grouped(dropped(weights)).transpose(2, 3), g));
       auto slope = at::matmul(g, keys(v_, at).transpose(2, 3)).to(at::kFloat);
-      slope = slope.view(weights.probabilities.sizes()).mul_(weights.mask);
+      slope = slope.view(weights.probabilities.sizes());
+      if (weights.mask.defined()) slope.mul_(weights.mask);
       slope = at::_softmax_backward_data(slope, weights.probabilities, -1, at::kFloat);
+      if (dbias.defined()) bias(dbias, at).add_(slope.sum(0, true));
       auto scores = grouped(slope.mul_(scale_).to(q_.scalar_type()));
       dq_here.copy_(at::matmul(scores, keys(k_, at)).view(dq_here.sizes()));
       add(dk, at::matmul(scores.transpose(2, 3), grouped(queries(q_, at))));
     });
-    return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type())};
+    if (dbias.defined()) dbias = dbias.to(learned.scalar_type());
+    return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type()), dbias};
   }
 
  private:
@@ -122,7 +137,7 @@ class Pieces {
     for (int64_t row = 0; row < B_; row += rows_) {
       for (int64_t query = 0; query < T_; query += queries_) {
         const int64_t n = std::min(queries_, T_ - query);
-        work(Place{row, std::min(rows_, B_ - row), query, n, options_.causal ? query + n : T_});
+        work(Place{row, std::min(rows_, B_ - row), query, n, options_.causal ? query + n : S_});
       }
     }
   }
@@ -137,13 +152,18 @@ class Pieces {
   at::Tensor grouped(const at::Tensor& x) const {
     return x.reshape({x.size(0), K_, H_ / K_ * x.size(2), x.size(3)});
   }
+  static at::Tensor bias(const at::Tensor& whole, const Place& at) {
+    return whole.narrow(2, at.query, at.n).narrow(3, 0, at.S);
+  }
   at::Tensor dropped(const Weights& weights) const {
-    return (weights.probabilities * weights.mask).to(v_.scalar_type());
+    const auto& p = weights.probabilities;
+    return (weights.mask.defined() ? p * weights.mask : p).to(v_.scalar_type());
   }
 
   Weights weights_at(const Place& at) const {
     auto scores = at::matmul(grouped(queries(q_, at)), keys(k_, at).transpose(2, 3)).mul_(scale_);
     scores = scores.view({at.R, H_, at.n, at.S});
+    if (options_.bias.defined()) scores = scores.to(at::kFloat).add_(bias(options_.bias, at));
     if (options_.key_mask.defined()) {
       auto hidden =
           keys(options_.key_mask.unsqueeze(1).unsqueeze(3), at).transpose(2, 3).logical_not();
@@ -158,43 +178,59 @@ class Pieces {
       auto last = scores.narrow(3, at.query, at.n);
       last.masked_fill_(future, kNever);
     }
+    auto probabilities = at::softmax(scores, -1, at::kFloat);
+    if (options_.dropout == 0) return {probabilities, {}};
     auto here = context_;
     here.samples = context_.samples.narrow(0, at.row, at.R);
     auto mask =
         dropout_mask({at.R, H_, at.n, at.S}, options_.dropout, here, options_.site,
                      {H_, options_.max_length, options_.max_length}, {0, at.query, 0}, q_.device());
-    return {at::softmax(scores, -1, at::kFloat), mask};
+    return {probabilities, mask};
   }
 
   at::Tensor q_, k_, v_;
   AttentionOptions options_;
   Context context_;
   double scale_;
-  int64_t B_, H_, T_, K_;
+  int64_t B_, H_, T_, S_, K_;
   int64_t rows_ = 0, queries_ = 0;  // of a piece
   bool keeps_ = false;              // all is one small piece: not made again
   std::optional<Weights> kept_;
 };
 
-}  // namespace
+double scale_of(const AttentionOptions& options, const at::Tensor& q) {
+  return options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+}
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const AttentionOptions& options, const Context& context) {
-  const double scale =
-      options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  if (context.cache != nullptr) {
-    const auto all = context.cache->append(context.block, options.site, k, v);
-    return fused(q, all.keys, all.values, options, scale);
-  }
-  if (options.dropout == 0 || context.mode != Mode::Train) return fused(q, k, v, options, scale);
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const AttentionOptions& options, const Context& context) {
+  const double scale = scale_of(options, q);
+  const bool plain = options.dropout == 0 && !options.bias.defined();
+  if (plain || context.mode != Mode::Train) return fused(q, k, v, options, scale);
   auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
   at::Tensor out;
   {
     at::NoGradGuard no_grad;
     out = pieces->forward();
   }
-  return with_backward(out, {q, k, v},
+  return with_backward(out, {q, k, v, options.bias},
                        [pieces](const at::Tensor& grad) { return pieces->backward(grad); });
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const Context& context) {
+  if (context.cache == nullptr || !options.causal) return attend(q, k, v, options, context);
+  const auto all = context.cache->append(context.block, options.site, k, v);
+  return fused(q, all.keys, all.values, options, scale_of(options, q));
+}
+
+at::Tensor cross_attention(const at::Tensor& q, const std::function<KvCache::Seen()>& make,
+                           const AttentionOptions& options, const Context& context) {
+  const auto other =
+      context.cache ? context.cache->keep(context.block, options.site, make) : make();
+  return attend(q, other.keys, other.values, options, context);
 }
 
 }  // namespace convoy::nn

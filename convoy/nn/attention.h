@@ -1,15 +1,20 @@
 #pragma once
 
-#include "convoy/nn/block.h"
+#include <functional>
 
-// Shapes: B rows, T positions, H heads, K key heads (H is a multiple of it), E width of a head.
+#include "convoy/nn/block.h"
+#include "convoy/nn/kv_cache.h"
+
+// Shapes: B rows, T positions, S positions that are looked at, H heads, K key heads (H is a
+// multiple of it), E width of a head.
 namespace convoy::nn {
 
 struct AttentionOptions {
   bool causal = true;      ///< a position sees itself and those before
-  at::Tensor key_mask;     ///< [B, T] bool: positions that may be looked at
+  at::Tensor key_mask;     ///< [B, S] bool: positions that may be looked at
+  at::Tensor bias;         ///< [1, H, T, S], added to the scaled products; may take a gradient
   double dropout = 0;      ///< rate on the probabilities
-  int64_t max_length = 0;  ///< >= T: the model's longest sequence, by which draws are addressed
+  int64_t max_length = 0;  ///< >= T, S: the longest sequence, by which draws are addressed
   int64_t site = 0;        ///< numbers the random draws
   double scale = 0;        ///< of the products; 0 = 1 / sqrt(E)
 };
@@ -18,11 +23,18 @@ struct AttentionOptions {
 /// i x H/K onwards, and is not copied for them. Causal attention with a key mask lets every
 /// position see itself at least.
 ///
-/// With context.cache, q, k and v are of the last T of S positions, and the key mask is [B, S].
+/// With context.cache and causality, q, k and v are of the last T of S positions, which key mask
+/// and bias are of.
 ///
-/// Torch's fused kernel; with dropout some query rows at a time, whose probabilities and masks
-/// backward makes again: nothing of size H x T x T is kept but what is small anyway.
+/// Torch's fused kernel; in training with dropout or a bias some query rows at a time, whose
+/// probabilities and masks backward makes again: nothing of size H x T x T is kept but what is
+/// small anyway.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
+
+/// The same of q [B, H, T, E] to S positions of another kind, such as an encoder's: `make` gives
+/// keys and values [B, K, S, E], with context.cache only once. options.causal must be false.
+at::Tensor cross_attention(const at::Tensor& q, const std::function<KvCache::Seen()>& make,
+                           const AttentionOptions& options, const Context& context);
 
 }  // namespace convoy::nn

@@ -20,6 +20,15 @@ KvCache::Seen KvCache::append(int64_t block, int64_t site, const at::Tensor& k,
   return {kept.keys.narrow(2, 0, now), kept.values.narrow(2, 0, now)};
 }
 
+const KvCache::Seen& KvCache::keep(int64_t block, int64_t site, const std::function<Seen()>& make) {
+  auto& kept = kept_[{block, site}];
+  if (!kept.keys.defined()) {
+    const auto made = make();
+    kept = {made.keys.contiguous(), made.values.contiguous()};
+  }
+  return kept;
+}
+
 int64_t KvCache::bytes() const {
   size_t bytes = 0;
   for (const auto& [place, kept] : kept_) bytes += kept.keys.nbytes() + kept.values.nbytes();

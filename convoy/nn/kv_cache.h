@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -21,6 +22,10 @@ class KvCache {
   };
   /// Keeps k and v [B, K, T, E] of attention `site` of block `block` behind what it has.
   Seen append(int64_t block, int64_t site, const at::Tensor& k, const at::Tensor& v);
+
+  /// Keeps what `make` gives when this attention comes for the first time, and returns it from then
+  /// on: keys and values of positions that do not grow, such as an encoder's.
+  const Seen& keep(int64_t block, int64_t site, const std::function<Seen()>& make);
 
   /// All blocks have seen `positions` more.
   void advance(int64_t positions) { length_ += positions; }

@@ -96,11 +96,6 @@ Clues clues_in(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-void Task::predict(const Prediction&, const Run&, const train::TrainingArguments&) {
-  fail<UsageError>(
-      "tasks", "there is nothing to predict with a {}; try convoy generate or convoy eval", name());
-}
-
 void add_data_commands(CLI::App& data, Work& work) {
   add_session_commands(data, work);
   add_language_commands(data, work);

@@ -79,7 +79,7 @@ class Task {
   virtual void declare_predict(OptionTable& table) {}
   /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
   virtual void predict(const Prediction& prediction, const Run& run,
-                       const train::TrainingArguments& training);
+                       const train::TrainingArguments& training) = 0;
 };
 
 /// Adds the tasks' own sub-commands to `convoy data`: each stores what it does in `work`.

@@ -70,6 +70,45 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
   EXPECT_EQ(json("masked/config.json").at("architectures"), Json({"BertForMaskedLM"}));
 }
 
+TEST_F(ClassificationCommand, PredictsALabelAndItsScoresForEveryText) {
+  const std::string base = std::string(kTask) + kTiny + "--data.valid valid.tsv ";
+  ASSERT_EQ(run(base + "--max_steps 80 --output_dir out"), 0) << output_;
+  write_file(folder_ / "new.csv", "opinion\nw1 good w2\nbad\n\"w3, bad\"\ngood w4 w5 w6\nbad w7\n");
+  ASSERT_EQ(run("predict out --data new.csv --output one.csv"), 0) << output_;
+  expect("wrote one.csv (5 rows)");
+  const auto text = read_file(folder_ / "one.csv");
+  EXPECT_TRUE(text.starts_with("row,label,score,score of negative,score of positive\n0,positive,"))
+      << text;
+  // On ranks, of which one has less to do: the same.
+  ASSERT_EQ(run("predict out --data new.csv --output two.jsonl --nproc 2 "
+                "--per_device_eval_batch_size 2"),
+            0)
+      << output_;
+  std::istringstream lines(read_file(folder_ / "two.jsonl"));
+  const char* expected[] = {"positive", "negative", "negative", "positive", "negative"};
+  int row = 0;
+  for (std::string line; std::getline(lines, line); ++row) {
+    const auto json = parse_json(line, "two.jsonl");
+    EXPECT_EQ(json.at("row"), row);
+    EXPECT_EQ(json.at("label"), expected[row]);
+    EXPECT_EQ(json.at("score"), json.at("scores").at(expected[row]));
+    EXPECT_NEAR(json.at("scores").at("positive").get<double>() +
+                    json.at("scores").at("negative").get<double>(),
+                1, 1e-6);
+    EXPECT_NE(text.find("\n" + std::to_string(row) + "," + expected[row] + ","), std::string::npos);
+  }
+  EXPECT_EQ(row, 5);
+  ASSERT_EQ(run("predict out --rows 2"), 0) << output_;
+  expect("row 1: ");
+  EXPECT_EQ(output_.find("row 2: "), std::string::npos);
+  EXPECT_EQ(run("predict out --data new.csv --output new.csv"), 2);
+  expect("would replace the input");
+  EXPECT_EQ(run("predict out --output out.parquet"), 2);
+  expect("expected a name that ends in .csv or .jsonl");
+  EXPECT_EQ(run("predict out --data new.csv --data.text opinions"), 1);
+  expect("opinions");
+}
+
 TEST_F(ClassificationCommand, PairsAndNumbersAndOtherFilesWork) {
   ASSERT_EQ(run(std::string("train --task classification --data.train train.csv --data.text number "
                             "--data.text_pair second --data.label number --max_length 8 "
@@ -123,6 +162,8 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
   EXPECT_EQ(json("out/config.json").at("architectures"), Json({"BertForMaskedLM"}));
   EXPECT_EQ(run("generate out --prompt w1"), 2);
   expect("got bert, whose positions see both sides");
+  EXPECT_EQ(run("predict out"), 2);
+  expect("a bert language model names hidden tokens; try convoy eval");
 }
 
 TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {

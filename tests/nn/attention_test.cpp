@@ -128,6 +128,100 @@ TEST(Attention, TakesAKeyMaskWithCausality) {
   }
 }
 
+TEST(Attention, OfOtherPositionsWithALearnedBias) {
+  for (const auto& [T, S] : {std::pair<int64_t, int64_t>{5, 7}, {7, 3}, {300, 420}}) {
+    for (const double rate : {0.0, 0.3}) {
+      for (const bool masked : {false, true}) {
+        const int64_t B = 3, H = 4, K = 2, E = 4;
+        auto leaf = [](at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); };
+        const std::vector<at::Tensor> in{leaf({B, H, T, E}), leaf({B, K, S, E}), leaf({B, K, S, E}),
+                                         leaf({1, H, T, S})};
+        AttentionOptions options;
+        options.causal = false;
+        options.dropout = rate;
+        options.max_length = 512;
+        options.scale = 1;
+        options.bias = in[3];
+        if (masked) {
+          options.key_mask = at::rand({B, S}) < 0.7;
+          options.key_mask.select(1, 1).fill_(true);
+        }
+        Context context;
+        context.samples = at::arange(B, at::kLong);
+        const auto run = [&](bool ours) {
+          for (const auto& x : in) x.mutable_grad() = at::Tensor();
+          at::Tensor out;
+          if (ours) {
+            const auto make = [&]() -> KvCache::Seen { return {in[1], in[2]}; };
+            out = cross_attention(in[0], make, options, context);
+          } else {
+            auto scores = at::matmul(in[0], in[1].repeat_interleave(H / K, 1).transpose(2, 3));
+            scores = scores + in[3];
+            if (masked) {
+              scores = scores.masked_fill(~options.key_mask.unsqueeze(1).unsqueeze(1), -INFINITY);
+            }
+            auto mixed = at::softmax(scores, -1);
+            if (rate > 0) {
+              mixed = mixed * dropout_mask(mixed.sizes(), rate, context, 0, {H, 512, 512});
+            }
+            out = at::matmul(mixed, in[2].repeat_interleave(H / K, 1));
+          }
+          backward((out * at::arange(out.numel()).view(out.sizes()).sin()).sum());
+          std::vector<at::Tensor> values{out.detach()};
+          for (const auto& x : in) values.push_back(x.grad().clone());
+          return values;
+        };
+        const auto a = run(true), b = run(false);
+        for (size_t i = 0; i < a.size(); ++i) {
+          EXPECT_LE((a[i] - b[i]).abs().max().item<double>(),
+                    1e-4 * b[i].abs().max().item<double>())
+              << i << " of " << T << " x " << S;
+        }
+        if (rate > 0) continue;
+        context.mode = Mode::Evaluate;
+        const auto make = [&]() -> KvCache::Seen { return {in[1], in[2]}; };
+        at::NoGradGuard no_grad;
+        expect_close(cross_attention(in[0], make, options, context), a[0]);
+      }
+    }
+  }
+}
+
+TEST(Attention, ABiasGoesWithCausality) {
+  auto in = Inputs(2, 2, 2, 6, 4).fresh();
+  AttentionOptions options;
+  options.scale = 1;
+  options.bias = at::randn({1, 2, 6, 6});
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  auto scores = at::matmul(in.q, in.k.transpose(2, 3)) + options.bias;
+  scores = scores.masked_fill(at::ones({6, 6}, at::kBool).triu(1), -INFINITY);
+  const auto expected = at::matmul(at::softmax(scores, -1), in.v);
+  expect_close(attention(in.q, in.k, in.v, options, context), expected);
+  context.mode = Mode::Evaluate;
+  expect_close(attention(in.q, in.k, in.v, options, context), expected);
+}
+
+TEST(Attention, OfOtherPositionsAsksForThemOnceWithACache) {
+  auto q = at::randn({2, 2, 1, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
+  int asked = 0;
+  const auto make = [&]() -> KvCache::Seen {
+    ++asked;
+    return {k, v};
+  };
+  AttentionOptions options;
+  options.causal = false;
+  KvCache cache(9);
+  Context context;
+  context.mode = Mode::Predict;
+  const auto plain = cross_attention(q, make, options, context);
+  context.cache = &cache;
+  expect_close(cross_attention(q, make, options, context), plain);
+  expect_close(cross_attention(q, make, options, context), plain);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(cache.bytes(), 2 * 2 * 2 * 5 * 4 * 4);
+}
+
 TEST(Attention, PiecesOfTheMatrixAreTheMatrix) {
   // 2 x 700 x 700 elements are several pieces of queries; 40 rows of 2 x 90 x 90 several of rows.
   auto options = attention_options(0.2);

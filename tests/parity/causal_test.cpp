@@ -1,22 +1,18 @@
-#include <gtest/gtest.h>
+#include "convoy/models/causal.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/models/causal.h"
-#include "convoy/optim/lr_schedule.h"
-#include "convoy/parallel/replica.h"
-#include "tests/parity/fixture.h"
+#include "tests/parity/reference.h"
 
 // The fixtures hold what PyTorch and Hugging Face's GPT-2 and Llama computed from the same weights
 // and data; make_causal_fixtures.py beside them wrote them.
 namespace convoy {
 namespace {
 
-constexpr int64_t kSteps = 100, kBatches = 5;
+constexpr int64_t kBatches = 5, kGradients = 3;
 
 at::Tensor all_logits(parallel::Replica& model, parallel::MicroBatch batch) {
   batch.inputs["logits_to_keep"] = at::zeros({}, at::kLong);
@@ -34,28 +30,12 @@ class CausalParity : public testing::TestWithParam<const char*> {
                                            parallel::ReplicaOptions options = {}) {
     auto config = models::read_causal_config(configs_.at(variant), variant);
     EXPECT_TRUE(config->unknown().empty()) << config->unknown().front();
-    auto replica =
-        std::make_unique<parallel::Replica>(config->make_blocks(), comm::Group(), options);
-    replica->start();
-    for (const auto& slot : replica->arena().all_slots()) {
-      const auto& name = slot.param->spec().name;
-      const bool own = file_.entries().contains(variant + "." + name);
-      replica->arena().value_of(name).copy_(
-          tensor(file_, own ? variant + "." + name : "weight." + name));
-    }
-    replica->arena().publish_weights();
-    return replica;
+    return with_weights(file_, config->make_blocks(), options, variant);
   }
 
   parallel::MicroBatch batch(int64_t index) {
     auto ids = tensor(file_, "ids")[index];
     return {{{"input_ids", ids}}, at::arange(ids.size(0), at::kLong)};
-  }
-
-  /// Largest difference, in parts of the largest logit.
-  static double error(const at::Tensor& ours, const at::Tensor& theirs) {
-    EXPECT_EQ(ours.sizes(), theirs.sizes());
-    return ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
   }
 
   formats::SafetensorsFile file_;
@@ -132,37 +112,11 @@ TEST_P(CausalParity, LossOfGivenLabels) {
 }
 
 TEST_P(CausalParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
-  auto replica = model();
-  parallel::OptimizerOptions still;
-  still.max_grad_norm = 0;
-  std::map<std::string, double> squares;
-  constexpr int64_t kGradients = 3;
-  for (int64_t i = 0; i < kGradients; ++i) {
-    replica->step({batch(i)}, {0, i, /*learning_rate=*/0.0}, still);
-    for (const auto& slot : replica->arena().all_slots()) {
-      const auto& name = slot.param->spec().name;
-      auto exact = tensor(file_, "grad." + name)[i].to(at::kDouble);
-      auto ours = parallel::Arena::view(replica->arena().grads(), slot).to(at::kDouble);
-      const auto off = ((ours - exact).norm() / exact.norm()).item<double>();
-      squares[name] += off * off / kGradients;
-    }
-  }
-  for (const auto& [name, square] : squares) {
-    const auto limit = 1.5 * tensor(file_, "torch_error." + name).item<double>();
-    EXPECT_LE(std::sqrt(square), limit) << name;
-  }
+  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); });
 }
 
 TEST_P(CausalParity, AHundredAdamWSteps) {
-  auto replica = model();
-  const auto losses = tensor(file_, "losses");
-  optim::LrSchedule schedule{"linear", 2e-3, 0, kSteps};
-  parallel::OptimizerOptions optimizer;
-  optimizer.adamw.weight_decay = 0.05;
-  for (int64_t i = 0; i < kSteps; ++i) {
-    auto result = replica->step({batch(i % kBatches)}, {0, i, schedule.at(i), i}, optimizer);
-    ASSERT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;
-  }
+  expect_losses(*model(), file_, kBatches, [&](int64_t i) { return batch(i); });
 }
 
 // there_and_back.py calls this with the folder of a model from Hugging Face.
@@ -182,12 +136,15 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   replica.start();
   const auto ids = tensor(expected, "ids");
   auto batch = [&](int64_t i) {
-    return parallel::MicroBatch{{{"input_ids", ids[i % ids.size(0)]}},
-                                at::arange(ids.size(1), at::kLong)};
+    parallel::MicroBatch out{{{"input_ids", ids[i % ids.size(0)]}},
+                             at::arange(ids.size(1), at::kLong)};
+    if (expected.entries().contains("labels")) {
+      out.inputs["labels"] = tensor(expected, "labels")[i % ids.size(0)];
+    }
+    return out;
   };
   const auto theirs = tensor(expected, "logits");
-  auto off = (all_logits(replica, batch(0)) - theirs).abs().max() / theirs.abs().max();
-  EXPECT_LE(off.item<double>(), 1e-5);
+  EXPECT_LE(error(all_logits(replica, batch(0)), theirs), 1e-5);
   write_file(folder / "back/config.json", config->to_json().dump(2));
   checkpoint::save_weights(folder / "back", replica.weights(), replica.group(),
                            /*max_shard_bytes=*/20000);

@@ -6,8 +6,6 @@ transformers 5.23.0, one thread, fp32):
 
     python3 tests/parity/make_bert_fixtures.py tests/parity
 """
-import copy
-import itertools
 import json
 import sys
 
@@ -15,8 +13,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
-VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS, STEPS, LABELS = 61, 8, 3, 5, 5, 100, 3
-LR, DECAY, CLIP = 2e-3, 0.05, 1.0
+from training import add_gradients, add_losses, moved
+
+VOCAB, LENGTH, ROWS, BATCHES, LABELS = 61, 8, 3, 5, 3
 CONFIG = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
               intermediate_size=24, max_position_embeddings=12, hidden_dropout_prob=0.0,
               attention_probs_dropout_prob=0.0, num_labels=LABELS)
@@ -31,21 +30,17 @@ def inputs_of(data, b, order=slice(None)):
                 attention_mask=data["mask"][b][order], labels=data["labels"][b][order])
 
 
-def gradient(model, inputs):
-    """Of the mean loss, in the model's precision."""
-    model.zero_grad()
+def mean_loss(model, inputs):
+    """In the model's precision."""
     labels = inputs.pop("labels").reshape(-1)
     logits = model(**inputs).logits.reshape(len(labels), -1)
-    torch.nn.functional.cross_entropy(logits, labels).backward()
-    return {n: v.grad.clone() for n, v in model.named_parameters()}
+    return torch.nn.functional.cross_entropy(logits, labels)
 
 
 def write(folder, name, model_type, labels):
     torch.manual_seed(0)
     model = model_type(BertConfig(**CONFIG, problem_type="single_label_classification")).float()
-    with torch.no_grad():  # away from the special points of fresh weights
-        for value in model.parameters():
-            value.add_(0.05 * torch.randn_like(value))
+    start = moved(model)
     shape = (BATCHES, ROWS, LENGTH)
     lengths = torch.randint(4, LENGTH + 1, (BATCHES, ROWS, 1))
     places = torch.arange(LENGTH).expand(shape)
@@ -53,7 +48,6 @@ def write(folder, name, model_type, labels):
                 types=(places >= 3).long() * (places < lengths))
     data["ids"] = torch.where(data["mask"] > 0, data["ids"], 0)
     data["labels"] = labels(data)
-    start = {n: v.detach().clone() for n, v in model.named_parameters()}
     out = {"weight." + n: v for n, v in start.items()} | data
     model.eval()
     with torch.no_grad():
@@ -61,36 +55,12 @@ def write(folder, name, model_type, labels):
         out["logits"], out["loss"] = result.logits, result.loss.double().view(1)
         inputs = inputs_of(data, 0)
         out["plain_logits"] = model(input_ids=inputs["input_ids"]).logits
-    exact = copy.deepcopy(model).double()
-    orders = [list(order) for order in itertools.permutations(range(ROWS))]
-    exact_of = [gradient(exact, inputs_of(data, b)) for b in range(GRADIENTS)]
-    rounded_of = [[gradient(model, inputs_of(data, b, order)) for b in range(GRADIENTS)]
-                  for order in orders]
-    for n in start:
-        out["grad." + n] = torch.stack([g[n] for g in exact_of]).float()
-        errors = [sum((r[n] - e[n]).norm() ** 2 / e[n].norm() ** 2
-                      for r, e in zip(rounded, exact_of)) for rounded in rounded_of]
-        out["torch_error." + n] = (max(errors) / GRADIENTS).sqrt().view(1)
-    named = dict(model.named_parameters())
-    optimizer = torch.optim.AdamW(
-        [{"params": [v for n, v in named.items() if not without_decay(n)], "weight_decay": DECAY},
-         {"params": [v for n, v in named.items() if without_decay(n)], "weight_decay": 0.0}],
-        lr=LR, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 - s / STEPS)
-    model.train()
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(**inputs_of(data, step % BATCHES)).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(named.values(), CLIP)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    out["losses"] = torch.tensor(losses, dtype=torch.float64)
+    add_gradients(out, model, lambda m, b, order: mean_loss(m, inputs_of(data, b, order)), BATCHES)
+    print(name, *add_losses(out, model,
+                            lambda m, step: m(**inputs_of(data, step % BATCHES)).loss,
+                            without_decay))
     save_file({n: v.contiguous() for n, v in out.items()}, f"{folder}/bert_{name}.safetensors",
               metadata={"format": "pt", "config": json.dumps(model.config.to_dict())})
-    print(name, losses[0], losses[-1])
 
 
 def hidden(data):

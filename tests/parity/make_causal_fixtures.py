@@ -6,8 +6,6 @@ transformers 5.23.0, one thread, fp32):
 
     python3 tests/parity/make_causal_fixtures.py tests/parity
 """
-import copy
-import itertools
 import json
 import sys
 
@@ -16,8 +14,9 @@ from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS, STEPS = 61, 8, 3, 5, 3, 100
-LR, DECAY, CLIP = 2e-3, 0.05, 1.0
+from training import add_gradients, add_losses, moved
+
+VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS = 61, 8, 3, 5, 3
 
 GPT2 = dict(vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=2, n_positions=12, resid_pdrop=0.0,
             embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
@@ -57,10 +56,6 @@ def without_decay(name):
     return name.endswith("bias") or ".ln_" in name or "norm" in name
 
 
-def exact_norm(self, x):
-    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
-
-
 def loss_of(model, ids, labels=None):
     """The model's own loss, but in the model's precision."""
     logits = model(input_ids=ids).logits[:, :-1]
@@ -68,23 +63,14 @@ def loss_of(model, ids, labels=None):
     return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), labels.reshape(-1))
 
 
-def gradient(model, ids):
-    model.zero_grad()
-    loss_of(model, ids).backward()
-    return {name: value.grad.clone() for name, value in model.named_parameters()}
-
-
 def write(folder, name, config_type, model_type, keys, variants):
     torch.manual_seed(0)
     model = model_type(config_type(**keys)).float()
-    with torch.no_grad():  # away from the special points of fresh weights
-        for value in model.parameters():
-            value.add_(0.05 * torch.randn_like(value))
+    start = moved(model)
     ids = torch.randint(0, VOCAB, (BATCHES, ROWS, LENGTH))
     labels = torch.where(torch.rand(ROWS, LENGTH) < 0.4, -100, ids[1])
     mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
     mask[0, :3] = mask[1, 5:] = False
-    start = {n: v.detach().clone() for n, v in model.named_parameters()}
     out = {"weight." + n: v for n, v in start.items()}
     out.update(ids=ids, labels=labels, key_mask=mask.to(torch.uint8))
     model.eval()
@@ -103,40 +89,13 @@ def write(folder, name, config_type, model_type, keys, variants):
         with torch.no_grad():
             out["logits." + variant] = other(input_ids=ids[0]).logits
         configs[variant] = other.config.to_dict()
-    # Gradients in double precision, and how far from them PyTorch's own fp32 is: by the luck of
-    # rounding that differs with the order of rows, so in the worst of them.
-    exact = copy.deepcopy(model).double()
-    for module in exact.modules():
-        if isinstance(module, LlamaRMSNorm):
-            module.forward = exact_norm.__get__(module)
-    orders = [list(order) for order in itertools.permutations(range(ROWS))]
-    exact_of = [gradient(exact, ids[b]) for b in range(GRADIENTS)]
-    rounded_of = [[gradient(model, ids[b][order]) for b in range(GRADIENTS)] for order in orders]
-    for n in start:
-        out["grad." + n] = torch.stack([g[n] for g in exact_of]).float()
-        errors = [sum((r[n] - e[n]).norm() ** 2 / e[n].norm() ** 2
-                      for r, e in zip(rounded, exact_of)) for rounded in rounded_of]
-        out["torch_error." + n] = (max(errors) / GRADIENTS).sqrt().view(1)
-    named = dict(model.named_parameters())
-    optimizer = torch.optim.AdamW(
-        [{"params": [v for n, v in named.items() if not without_decay(n)], "weight_decay": DECAY},
-         {"params": [v for n, v in named.items() if without_decay(n)], "weight_decay": 0.0}],
-        lr=LR, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 - s / STEPS)
-    model.train()
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(input_ids=ids[step % BATCHES], labels=ids[step % BATCHES]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(named.values(), CLIP)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    out["losses"] = torch.tensor(losses, dtype=torch.float64)
+    add_gradients(out, model, lambda m, b, order: loss_of(m, ids[b][order]), GRADIENTS,
+                  LlamaRMSNorm)
+    print(name, *add_losses(
+        out, model, lambda m, step: m(input_ids=ids[step % BATCHES], labels=ids[step % BATCHES]).loss,
+        without_decay))
     save_file({n: v.contiguous() for n, v in out.items()}, f"{folder}/causal_{name}.safetensors",
               metadata={"format": "pt", "configs": json.dumps(configs)})
-    print(name, losses[0], losses[-1])
 
 
 def main(folder):

@@ -24,6 +24,7 @@ class CausalStrategies : public testing::TestWithParam<std::tuple<const char*, b
     arguments.logging_steps = 1;
     arguments.save_strategy = "no";
     arguments.output.quiet = true;
+    if (family == std::string("t5")) return outcome_of(small_t5, plain_texts(), arguments, job);
     return outcome_of(family == std::string("gpt2") ? small_gpt2 : small_llama, texts(), arguments,
                       job);
   }
@@ -41,7 +42,7 @@ TEST_P(CausalStrategies, AreTheSameBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CausalStrategies,
-                         testing::Combine(testing::Values("gpt2", "llama"), testing::Bool()));
+                         testing::Combine(testing::Values("gpt2", "llama", "t5"), testing::Bool()));
 
 }  // namespace
 }  // namespace convoy::train

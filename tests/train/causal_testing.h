@@ -2,6 +2,7 @@
 
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
+#include "convoy/models/t5.h"
 #include "tests/train/testing.h"
 
 namespace convoy::train {
@@ -29,6 +30,32 @@ inline nn::BlockList small_llama() {
   config.max_position_embeddings = kLength;
   config.attention_dropout = 0.1;
   return config.make_blocks();
+}
+
+/// Spans of its texts are hidden.
+inline nn::BlockList small_t5() {
+  models::T5Config config;
+  config.vocab_size = kIds;
+  config.d_model = 24;
+  config.d_kv = 8;
+  config.d_ff = 40;
+  config.num_layers_of_encoder = 2;
+  config.num_heads = 3;
+  config.relative_attention_num_buckets = 8;
+  config.relative_attention_max_distance = 12;
+  config.feed_forward_proj = "gated-gelu";
+  for (int64_t id = kIds - 1; id > kIds - 6; --id) config.corruption.sentinel_ids.push_back(id);
+  return config.make_blocks();
+}
+
+/// The same rows with nothing but their ids.
+inline std::shared_ptr<Dataset> plain_texts() {
+  return make_map_dataset(61, [](const std::vector<int64_t>& rows) {
+    auto first = at::tensor(rows, at::kLong).unsqueeze(1);
+    return nn::Bundle{
+        {"input_ids",
+         (first * 5 + at::arange(kLength, at::kLong) * (first % 7 + 1)).remainder(kIds - 10)}};
+  });
 }
 
 /// Rows that follow a rule; labels of every third row's first half are ignored.

@@ -27,12 +27,12 @@ TrainingArguments arguments(int64_t zero, int64_t accumulation = 1) {
 }
 
 /// As ranks over shared memory, which add in rank order.
-Outcome on_ranks(int ranks, const parallel::ModelFactory& factory,
-                 const TrainingArguments& options) {
+Outcome on_ranks(int ranks, const parallel::ModelFactory& factory, const TrainingArguments& options,
+                 const std::shared_ptr<Dataset>& data = texts()) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](const Job& job) {
     outcomes[static_cast<size_t>(job.environment.rank)] =
-        outcome_of(factory, texts(), options, job);
+        outcome_of(factory, data, options, job);
   });
   for (const auto& other : outcomes) EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights));
   return outcomes[0];
@@ -78,6 +78,19 @@ TEST_P(Zero, ReducingLastIsDistributedDataParallel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Zero, testing::Values(2, 3, 4));
+
+TEST(Zero, AnEncoderAndADecoderAreOneDeviceBitForBit) {
+  const auto alone = outcome_of(small_t5, plain_texts(), arguments(0, 2), one_device());
+  EXPECT_LT(alone.losses.back(), alone.losses.front());
+  for (const int64_t stage : {0, 1, 2, 3}) {
+    for (const bool recompute : {false, true}) {
+      SCOPED_TRACE(fmt::format("stage {}, recompute {}", stage, recompute));
+      auto options = arguments(stage);
+      options.gradient_checkpointing = recompute;
+      expect_same_bits(alone, on_ranks(2, small_t5, options, plain_texts()), kSteps);
+    }
+  }
+}
 
 TEST(Zero, GathersAndRecomputationChangeNoBit) {
   const auto ddp = on_ranks(2, small_gpt2, arguments(0));

@@ -21,6 +21,8 @@ class ClassificationTask : public Task {
   Run prepare() override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
+  void predict(const Prediction& prediction, const Run& run,
+               const train::TrainingArguments& training) override;
 
  private:
   Run make_run() const;

@@ -143,7 +143,7 @@ std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& tex
   std::vector<Row> rows;
   for (size_t i = 0; i < texts.texts.size(); ++i) {
     auto row = framer.frame(texts.texts[i], pairs ? &texts.seconds[i] : nullptr);
-    row.label = labels.find(texts.labels[i]);
+    if (!texts.labels.empty()) row.label = labels.find(texts.labels[i]);
     if (row.label < 0) {
       fail<UsageError>("data",
                        "text {} of {} is labelled '{}', which is none of the model's labels: {}{}",

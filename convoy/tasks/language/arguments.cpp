@@ -21,7 +21,7 @@ void LanguageData::declare(OptionTable& t) {
         "or of all texts")
       .choice({"run_clm", "stream"});
   t.add(s, "block_size", block_size,
-        "tokens per row; 0 = 1024, or what the model was made for if less")
+        "tokens per row; 0 = 1024 (T5: 512), or what the model was made for if less")
       .at_least(0);
   t.add(s, "validation_split_percentage", validation_split_percentage,
         "part of the training texts held out for evaluation where data.valid is not given")

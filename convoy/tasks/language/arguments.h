@@ -15,7 +15,8 @@ struct LanguageData {
   std::string grouping = "run_clm";
   int64_t block_size = 0;
   double validation_split_percentage = 5;
-  double mlm_probability = 0.15;  ///< of families that see both sides
+  double mlm_probability = 0.15;  ///< of families that name what is hidden
+  double mean_noise_span_length = 3;
   int64_t random_tokens = 0;
   int64_t memory_budget_mb = 256;
 

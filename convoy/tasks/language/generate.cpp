@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory.h"
+#include "convoy/models/t5.h"
 #include "convoy/nn/kv_cache.h"
 #include "convoy/tasks/language/next_token.h"
 
@@ -19,6 +20,11 @@ namespace convoy::tasks {
 namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
+
+/// Whether an encoder reads the prompts, and a decoder begins anew.
+bool has_encoder(const models::CausalConfig& config) {
+  return config.objective() == models::Objective::Spans;
+}
 
 void check_prompts(const Prompts& prompts, const models::CausalConfig& config) {
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -59,7 +65,9 @@ void check_cache(const Prompts& prompts, const models::CausalConfig& config,
       std::minmax_element(prompts.begin(), prompts.end(),
                           [](const auto& a, const auto& b) { return a.size() < b.size(); });
   const int64_t positions =
-      most_positions(std::ssize(*shortest), std::ssize(*longest), config, options);
+      has_encoder(config)
+          ? std::ssize(*longest) + 1 + options.max_new_tokens
+          : most_positions(std::ssize(*shortest), std::ssize(*longest), config, options);
   const int64_t rows = std::min(options.batch_size, std::ssize(prompts));
   const int ranks = std::max(local_ranks, launch::detect_environment().local_world_size);
   const double bytes = models::cache_bytes(config, rows, positions);
@@ -75,9 +83,10 @@ void check_cache(const Prompts& prompts, const models::CausalConfig& config,
 /// A text under way.
 struct Text {
   int64_t prompt = 0;
-  std::vector<int32_t> ids;  ///< with the prompt, and padding once it is over
+  std::vector<int32_t> ids;  ///< with what it began with, and padding once it is over
   int64_t prompt_length = 0;
-  int64_t length = 0;  ///< without padding
+  int64_t length = 0;               ///< without padding
+  std::vector<int32_t> source = {};  ///< what an encoder reads
   bool over = false;
   Ended ended = Ended::AtLength;
 
@@ -98,6 +107,7 @@ class Batch {
       length_ = std::max(length_, text.length);
     }
     padded_ = shortest < length_;
+    if (has_encoder(config)) read_sources();
     if (!options.use_cache || texts_.empty()) return;
     cache_ = std::make_shared<nn::KvCache>(most_positions(shortest, length_, config, options));
   }
@@ -127,10 +137,15 @@ class Batch {
             std::min(seen + t - pad, config_.max_length() - 1);
       }
     }
-    batch.inputs = {{"input_ids", ids},
-                    {"positions", positions},
-                    {"logits_to_keep", at::scalar_tensor(1, at::kLong)}};
-    if (padded_) batch.inputs["key_mask"] = mask;
+    if (sources_.empty()) {
+      batch.inputs = {{"input_ids", ids}, {"positions", positions}};
+      if (padded_) batch.inputs["key_mask"] = mask;
+    } else {
+      batch.inputs = sources_;
+      batch.inputs["decoder_input_ids"] = ids;
+      if (seen > 0) batch.inputs.erase("input_ids");  // the cache has what it became
+    }
+    batch.inputs["logits_to_keep"] = at::scalar_tensor(1, at::kLong);
     batch.samples = at::arange(B, at::kLong);
     batch.cache = cache_;
     return batch;
@@ -155,6 +170,24 @@ class Batch {
   }
 
  private:
+  void read_sources() {
+    int64_t shortest = INT64_MAX, longest = 0;
+    for (const auto& text : texts_) {
+      shortest = std::min<int64_t>(shortest, std::ssize(text.source));
+      longest = std::max<int64_t>(longest, std::ssize(text.source));
+    }
+    if (texts_.empty()) return;
+    auto ids = at::zeros({std::ssize(texts_), longest}, at::kLong);
+    auto mask = at::zeros(ids.sizes(), at::kBool);
+    for (int64_t row = 0; row < ids.size(0); ++row) {
+      const auto& source = texts_[static_cast<size_t>(row)].source;
+      std::copy(source.begin(), source.end(), ids.data_ptr<int64_t>() + row * longest);
+      mask[row].narrow(0, 0, std::ssize(source)).fill_(true);
+    }
+    sources_ = {{"input_ids", ids}};
+    if (shortest < longest) sources_["key_mask"] = mask;
+  }
+
   double uniform(const Text& text) const {
     const auto key = hash_combine(mix64(options_.seed), static_cast<uint64_t>(text.prompt));
     return uniform01(key, text.new_ids().size());
@@ -193,6 +226,7 @@ class Batch {
   const GenerateOptions& options_;
   int64_t length_ = 0;  // of all texts, with padding
   bool padded_ = false;
+  nn::Bundle sources_;  // of an encoder
   std::shared_ptr<nn::KvCache> cache_;
 };
 
@@ -250,7 +284,11 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
       std::vector<Text> texts;
       for (int64_t i = begin; i < std::min(num_prompts, begin + B); ++i) {
         const auto& ids = prompts[static_cast<size_t>(i)];
-        texts.push_back({i, ids, std::ssize(ids), std::ssize(ids)});
+        if (const auto* t5 = dynamic_cast<const models::T5Config*>(&config)) {
+          texts.push_back({i, {static_cast<int32_t>(t5->start_id())}, 1, 1, ids});
+        } else {
+          texts.push_back({i, ids, std::ssize(ids), std::ssize(ids)});
+        }
       }
       batches.emplace_back(std::move(texts), config, options);
     }

@@ -38,8 +38,8 @@ struct GenerateReport {
   int64_t cache_bytes = 0;  ///< most that the caches of a device held
 };
 
-/// Goes on from `prompts`, each of at least one id, on all ranks of `strategy`; hands over what it
-/// made on rank 0, by number. What is drawn depends on seed, prompt and position alone: neither the
+/// Goes on from `prompts`, each of at least one id, or has a decoder answer them, on all ranks of
+/// `strategy`; hands over what it made on rank 0, by number. What is drawn depends on seed, prompt and position alone: neither the
 /// batch, nor the number of ranks, nor the cache change more than rounding.
 ///
 /// Throws UsageError, naming the prompt, for one that is empty, leaves no room in the model's

@@ -60,10 +60,8 @@ void check(const GenerateOptions& options) {
   if (options.batch_size < 1) refuse("--batch-size", options.batch_size, "at least 1");
 }
 
-std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string& prompt,
-                            size_t number) {
-  std::vector<int32_t> ids, plain;
-  tokenizer.encode(prompt, ids);
+void check_known(const text::Tokenizer& tokenizer, const std::string& prompt, size_t number) {
+  std::vector<int32_t> plain;
   tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
   const auto& special = tokenizer.special_ids();
   const bool known =
@@ -73,6 +71,14 @@ std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string&
     fail<UsageError>("tasks", "prompt {} has only tokens that the tokenizer does not know: '{}'",
                      number, prompt);
   }
+}
+
+/// An encoder's texts end as those that it was trained on.
+std::vector<int32_t> ids_of(LanguageTask& task, const std::string& prompt) {
+  auto ids = task.sentinels().encode(task.tokenizer(), prompt);
+  const auto ends = task.end_ids();
+  const bool encodes = task.config().objective() == models::Objective::Spans;
+  if (encodes && !ends.empty() && (ids.empty() || ids.back() != ends[0])) ids.push_back(ends[0]);
   return ids;
 }
 
@@ -93,10 +99,10 @@ std::string before_stop(const std::string& text, const std::vector<std::string>&
 }
 
 void show(const GenerateCommand& command, const std::string& prompt, const std::string& text,
-          const Generated& generated) {
+          const Generated& generated, bool answers) {
   static constexpr const char* kEnds[] = {"length", "end", "stop", "context"};
   if (!command.json) {
-    fmt::print("{}{}\n", prompt, text);
+    fmt::print("{}{}\n", answers ? "" : prompt, text);
     return;
   }
   const Json line{{"prompt", prompt},
@@ -115,23 +121,29 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
                      "predict",
                      any.name());
   }
-  if (!task->config().is_causal()) {
+  const auto objective = task->config().objective();
+  if (objective == models::Objective::HiddenTokens) {
     fail<UsageError>("tasks",
-                     "generate goes on from text with GPT-2 or Llama; got {}, whose positions see "
-                     "both sides",
+                     "generate goes on from text with GPT-2, Llama or T5; got {}, whose positions "
+                     "see both sides",
                      task->config().family());
   }
   const auto texts = read_prompts(command);
   const auto& tokenizer = task->tokenizer();
   std::vector<std::vector<int32_t>> prompts;
-  for (const auto& text : texts) prompts.push_back(ids_of(tokenizer, text, prompts.size() + 1));
+  for (const auto& text : texts) {
+    check_known(tokenizer, text, prompts.size() + 1);
+    prompts.push_back(ids_of(*task, text));
+  }
+  const auto sentinels = task->sentinels();
+  const bool answers = objective == models::Objective::Spans;
   auto options = command.options;
   options.use_cache = !command.no_cache;
   options.seed = static_cast<uint64_t>(training.seed);
   options.end_ids = task->end_ids();
   if (!command.stops.empty()) {
     options.is_over = [&](std::span<const int32_t> ids) {
-      const auto text = tokenizer.decode(ids);
+      const auto text = sentinels.decode(tokenizer, {ids.begin(), ids.end()});
       return before_stop(text, command.stops).size() < text.size();
     };
   }
@@ -142,8 +154,9 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   const auto report =
       generate(trainer.strategy(), task->config(), prompts, options, [&](const auto& generated) {
         const auto i = static_cast<size_t>(generated.prompt);
-        const auto text = continuation(tokenizer, prompts[i], generated.ids);
-        show(command, texts[i], before_stop(text, command.stops), generated);
+        const auto text = answers ? sentinels.decode(tokenizer, generated.ids)
+                                  : continuation(tokenizer, prompts[i], generated.ids);
+        show(command, texts[i], before_stop(text, command.stops), generated, answers);
       });
   const double seconds = seconds_since(began);
   if (job.is_main()) {
@@ -159,7 +172,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
 void add_generate(CLI::App& app, Work& work, const Program& program) {
   auto options = std::make_shared<GenerateCommand>();
   auto& generate = options->options;
-  auto* command = app.add_subcommand("generate", "Go on from text with a language model");
+  auto* command = app.add_subcommand("generate", "Go on from text, or answer it, with a language model");
   command->add_option("folder", options->folder, "output folder of a run, or Hugging Face's")
       ->required();
   command->add_option("--prompt", options->prompts, "text to go on from; may be given again")

@@ -6,7 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/models/bert_text.h"
+#include "convoy/models/t5.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/memory.h"
 #include "convoy/tasks/language/scorer.h"
@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kMostPositions = 1024;  // of a block where nobody says
-constexpr int64_t kTextsAtOnce = 1000;    // as run_clm maps them
+using models::Objective;
+
+constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 
 }  // namespace
 
@@ -37,13 +38,21 @@ void LanguageTask::declare(OptionTable& table) {
       .path();
   models::declare_options(table, "model", config_->fields());
   data_.declare(table);
-  if (!config_->is_causal()) {
+  if (learns(Objective::HiddenTokens)) {
     table.add("model", "task", task_, "what the model is trained for")
         .choice({"language", "classification"});
+  }
+  if (!learns(Objective::NextToken)) {
     table
         .add("data", "mlm_probability", data_.mlm_probability,
              "part of the tokens that are hidden and asked for")
-        .within(0, 1);
+        .within(0, learns(Objective::Spans) ? 0.9 : 1);
+  }
+  if (learns(Objective::Spans)) {
+    table
+        .add("data", "mean_noise_span_length", data_.mean_noise_span_length,
+             "tokens in a row that are hidden together, on average")
+        .within(1, 1000);
   }
   for (const OptionHint& hint : std::vector<OptionHint>{
            {"model.family", true, {"model", "architecture"}},
@@ -59,8 +68,23 @@ void LanguageTask::declare(OptionTable& table) {
 void LanguageTask::settle(OptionTable& table) {
   if (!start_.empty()) read_pretrained(start_, *config_, table);
   tokenizer_ = find_tokenizer();
-  if (tokenizer_ && start_.empty() && table.find("model.vocab_size")->source.empty()) {
-    table.set("model.vocab_size", std::to_string(tokenizer_->vocab_size()), "the tokenizer");
+  const auto follow_tokenizer = [&](const std::string& key, int64_t value) {
+    if (start_.empty() && table.find(key)->source.empty()) {
+      table.set(key, std::to_string(value), "the tokenizer");
+    }
+  };
+  if (tokenizer_ && learns(Objective::Spans)) {
+    const bool own = tokenizer_->id_of("<extra_id_0>").has_value();
+    follow_tokenizer("model.vocab_size", tokenizer_->vocab_size() + (own ? 0 : Sentinels::kUsual));
+    const auto& special = tokenizer_->special_ids();
+    if (special.eos) follow_tokenizer("model.eos_token_id", *special.eos);
+    if (special.pad) follow_tokenizer("model.pad_token_id", *special.pad);
+    if (start_.empty() && table.find("model.eos_token_id")->source.empty()) {
+      fail<UsageError>("tasks",
+                       "the tokenizer names no token that ends a text; try --eos_token_id ID");
+    }
+  } else if (tokenizer_) {
+    follow_tokenizer("model.vocab_size", tokenizer_->vocab_size());
   }
   if (tokenizer_ && tokenizer_->vocab_size() > config_->num_ids()) {
     fail<UsageError>("tasks",
@@ -109,7 +133,20 @@ std::vector<int32_t> LanguageTask::end_ids() const {
 }
 
 int64_t LanguageTask::block_size() const {
-  return data_.block_size > 0 ? data_.block_size : std::min(kMostPositions, config_->max_length());
+  return data_.block_size > 0 ? data_.block_size
+                              : std::min(config_->usual_length(), config_->max_length());
+}
+
+int64_t LanguageTask::row_length() const {
+  if (!learns(Objective::Spans)) return block_size();
+  const auto hides = corruption();
+  const int64_t length = hides.text_length(block_size()), spans = hides.num_spans(length);
+  if (spans <= std::ssize(hides.sentinel_ids)) return length;
+  fail<UsageError>("tasks",
+                   "rows of block_size = {} have {} hidden spans, and there are {} sentinels for "
+                   "them (<extra_id_0> and so on, or ids of the model beyond the tokenizer's); try "
+                   "a smaller block_size, longer spans, or a larger vocab_size",
+                   block_size(), spans, hides.sentinel_ids.size());
 }
 
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
@@ -127,14 +164,14 @@ std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data:
                                                      int64_t first_text, int64_t end_text,
                                                      const std::string& file) const {
   auto cut = data::cut_blocks(*texts, first_text, end_text,
-                              data_.grouping == "run_clm" ? kTextsAtOnce : 0, block_size());
+                              data_.grouping == "run_clm" ? kTextsAtOnce : 0, row_length());
   if (cut.empty()) {
     fail<UsageError>("data",
                      "{} gives no block: {} texts from {} on hold fewer than {} tokens; try a "
                      "smaller --block_size, or --grouping stream",
-                     file, end_text - first_text, first_text, block_size());
+                     file, end_text - first_text, first_text, row_length());
   }
-  return make_block_dataset(texts->ids, std::move(cut), block_size());
+  return make_block_dataset(texts->ids, std::move(cut), row_length());
 }
 
 int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
@@ -146,7 +183,7 @@ int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
 models::TextMasking LanguageTask::masking() const {
   models::TextMasking out;
   out.probability = data_.mlm_probability;
-  if (config_->is_causal() || !tokenizer_) return out;
+  if (!learns(Objective::HiddenTokens) || !tokenizer_) return out;
   const auto id_of = [&](const char* token) {
     const auto id = tokenizer_->id_of(token);
     if (id) return *id;
@@ -157,12 +194,28 @@ models::TextMasking LanguageTask::masking() const {
   return out;
 }
 
+Sentinels LanguageTask::sentinels() const {
+  if (!learns(Objective::Spans)) return {};
+  return {tokenizer_ ? &*tokenizer_ : nullptr, config_->num_ids()};
+}
+
+models::SpanCorruption LanguageTask::corruption() const {
+  models::SpanCorruption out;
+  if (!learns(Objective::Spans)) return out;
+  out.noise_density = data_.mlm_probability;
+  out.mean_span_length = data_.mean_noise_span_length;
+  out.sentinel_ids = sentinels().ids();
+  if (const auto ends = end_ids(); !ends.empty()) out.end_id = ends[0];
+  return out;
+}
+
 Run LanguageTask::make_run() {
   Run out;
   // The blocks copy what they need of the config.
-  out.factory = [config = config_->to_json(), masking = masking()] {
+  out.factory = [config = config_->to_json(), masking = masking(), corruption = corruption()] {
     const auto read = models::read_causal_config(config, "the model's config");
     if (auto* bert = dynamic_cast<models::BertTextConfig*>(read.get())) bert->masking = masking;
+    if (auto* t5 = dynamic_cast<models::T5Config*>(read.get())) t5->corruption = corruption;
     return read->make_blocks();
   };
   out.scorer = [] { return std::make_unique<LanguageScorer>(); };
@@ -172,23 +225,23 @@ Run LanguageTask::make_run() {
 Run LanguageTask::prepare() {
   auto out = make_run();
   check_memory(*config_);
-  if (config_->is_causal()) {
+  if (learns(Objective::NextToken)) {
     out.flops_per_sample = models::training_flops(*config_, block_size());
   }
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
-    out.train_data = make_block_dataset(texts->ids, data::cut_blocks(*texts, 0, 1, 0, block_size()),
-                                        block_size());
+    out.train_data = make_block_dataset(texts->ids, data::cut_blocks(*texts, 0, 1, 0, row_length()),
+                                        row_length());
     return out;
   }
   if (data_.train.empty()) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
   }
-  if (!config_->is_causal() && !tokenizer_) {
+  if (!learns(Objective::NextToken) && !tokenizer_) {
     fail<UsageError>("tasks",
-                     "a model that names hidden tokens needs the tokenizer, for its [MASK]; try "
-                     "--data.tokenizer FOLDER");
+                     "a model that names what is hidden needs the tokenizer, for the tokens that "
+                     "stand for it; try --data.tokenizer FOLDER");
   }
   auto texts = read(data_.train);
   const int64_t held_out = num_held_out(*texts);
@@ -214,10 +267,18 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   const auto path = (folder / "config.json").string();
   config_->read(parse_json(read_file(path), path), path);
-  if (!config_->is_causal()) tokenizer_ = find_tokenizer();
+  if (!learns(Objective::NextToken)) tokenizer_ = find_tokenizer();
   auto out = make_run();
   start_from(folder, *config_, config_->layout(), out);
   return out;
+}
+
+void LanguageTask::predict(const Prediction&, const Run&, const train::TrainingArguments&) {
+  const bool names_hidden = learns(Objective::HiddenTokens);
+  fail<UsageError>("tasks", "predict gives rows a label or items; a {} language model {}", family_,
+                   names_hidden ? "names hidden tokens; try convoy eval, or train it to sort texts "
+                                  "with task = classification"
+                                : "goes on from text; try convoy generate, or convoy eval");
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {

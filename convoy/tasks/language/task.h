@@ -6,13 +6,15 @@
 
 #include "convoy/data/token_file.h"
 #include "convoy/models/bert_text.h"
+#include "convoy/models/span_corruption.h"
 #include "convoy/tasks/language/arguments.h"
+#include "convoy/tasks/language/sentinels.h"
 #include "convoy/tasks/task.h"
 #include "convoy/text/tokenizer.h"
 
 namespace convoy::tasks {
 
-/// Trains a causal language model on text: the next token of each.
+/// Trains a language model on text: to name the next token of each, hidden tokens, or hidden spans.
 class LanguageTask : public Task {
  public:
   /// `family`: of models::causal_families().
@@ -24,16 +26,21 @@ class LanguageTask : public Task {
   Run prepare() override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
+  void predict(const Prediction& prediction, const Run& run,
+               const train::TrainingArguments& training) override;
 
   const models::CausalConfig& config() const { return *config_; }
   /// Throws UsageError where none is found.
   const text::Tokenizer& tokenizer();
+  /// None but of a model that names hidden spans.
+  Sentinels sentinels() const;
   /// Tokens that end a text, by generation_config.json of an opened folder or by its config.json.
   std::vector<int32_t> end_ids() const;
 
  private:
   Run make_run();
   models::TextMasking masking() const;
+  models::SpanCorruption corruption() const;
   std::optional<text::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
@@ -42,6 +49,8 @@ class LanguageTask : public Task {
   /// Texts of the training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
+  int64_t row_length() const;  ///< tokens of text in a row, before spans are hidden
+  bool learns(models::Objective objective) const { return config_->objective() == objective; }
 
   std::string family_, task_ = "language";
   std::string start_;  // folder of a pretrained model

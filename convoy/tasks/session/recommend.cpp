@@ -2,15 +2,13 @@
 
 #include <ATen/Functions.h>
 
-#include <cerrno>
 #include <cmath>
-#include <fstream>
-#include <iostream>
 #include <limits>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/prepare/recommendation_file.h"
+#include "convoy/tasks/text_output.h"
 
 namespace convoy::tasks {
 
@@ -126,13 +124,8 @@ class TextWriter : public RecommendationWriter {
  public:
   /// An empty `file`: the standard output.
   TextWriter(const std::filesystem::path& file, const RecommendationNames& names, bool json)
-      : names_(names), json_(json), shown_(file.empty() ? "the standard output" : file.string()) {
-    if (!file.empty()) {
-      file_.emplace(file);
-      to_file_.open(file_->temporary());
-      check();
-    }
-    if (!json_) put("row,user_id,rank,item_id,score,name\n");
+      : output_(file), names_(names), json_(json) {
+    if (!json_) output_.put("row,user_id,rank,item_id,score,name\n");
   }
 
   void write(const Recommendation& row) override {
@@ -144,52 +137,20 @@ class TextWriter : public RecommendationWriter {
         Json line{{"row", row.row}, {"rank", i + 1}, {"item_id", raw}, {"score", row.scores[i]}};
         if (row.owner) line["user_id"] = user;
         if (!name.empty()) line["name"] = name;
-        put(json_line(line) + "\n");
+        output_.put(json_line(line) + "\n");
       } else {
-        put(fmt::format("{},{},{},{},{},{}\n", row.row, quoted(user), i + 1, quoted(raw),
-                        row.scores[i], quoted(name)));
+        output_.put(fmt::format("{},{},{},{},{},{}\n", row.row, csv_value(user), i + 1,
+                                csv_value(raw), row.scores[i], csv_value(name)));
       }
     }
   }
 
-  void finish() override {
-    errno = 0;
-    out().flush();
-    check();
-    if (!file_) return;
-    to_file_.close();
-    check();
-    file_->commit();
-  }
+  void finish() override { output_.finish(); }
 
  private:
-  std::ostream& out() { return file_ ? to_file_ : std::cout; }
-
-  void put(const std::string& text) {
-    errno = 0;
-    out() << text;
-    check();
-  }
-
-  void check() {
-    if (!out()) fail<FileError>("train", "cannot write {}: {}", shown_, write_trouble(errno));
-  }
-
-  static std::string quoted(const std::string& text) {
-    if (text.find_first_of(",\"\n") == std::string::npos) return text;
-    std::string out = "\"";
-    for (char c : text) {
-      if (c == '"') out += '"';
-      out += c;
-    }
-    return out + "\"";
-  }
-
-  std::optional<AtomicFile> file_;
+  TextOutput output_;
   const RecommendationNames& names_;
   bool json_;
-  std::string shown_;
-  std::ofstream to_file_;
 };
 
 class ParquetWriter : public RecommendationWriter {

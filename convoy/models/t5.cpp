@@ -1,0 +1,252 @@
+#include "convoy/models/t5.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/models/activation.h"
+#include "convoy/models/causal_head.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/rms_norm.h"
+
+// Shapes: B rows, S positions of the encoder, T of the decoder, D = d_model.
+namespace convoy::models {
+
+namespace {
+
+constexpr int64_t kIgnored = -100;
+
+/// What encoder and decoder begin with: `hidden` [B, S, D] and `decoder_hidden` [B, T, D].
+class T5Input : public nn::Block {
+ public:
+  explicit T5Input(const T5Config& config) : Block("shared"), config_(config) {
+    table_ = declare_table("shared.weight", {config.vocab_size, config.d_model},
+                           nn::Init::normal(config.initializer_factor));
+  }
+
+  const nn::ParamPtr& table() const { return table_; }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    auto out = in;
+    const auto ids = in.find("input_ids");
+    const bool given = in.contains("labels") || in.contains("decoder_input_ids");
+    if (!given) {
+      check_ids(in.at("input_ids"), config_.vocab_size, "input_ids");
+      const auto corrupted = corrupt_spans(in.at("input_ids"), config_.corruption, context);
+      out["input_ids"] = corrupted.input_ids;
+      out["labels"] = corrupted.labels;
+    }
+    if (ids != in.end()) out["hidden"] = embedded(out.at("input_ids"), "input_ids", 0, context);
+    if (!in.contains("decoder_input_ids")) {
+      out["decoder_input_ids"] = shifted(out.at("labels"));
+    }
+    out["decoder_hidden"] = embedded(out.at("decoder_input_ids"), "decoder_input_ids", 1, context);
+    if (auto labels = out.extract("labels"); !labels.empty()) {
+      check_ids(labels.mapped().clamp_min(0), config_.vocab_size, "labels");
+      out["targets"] = labels.mapped();
+    }
+    return out;
+  }
+
+ private:
+  at::Tensor embedded(const at::Tensor& ids, const char* what, int64_t site,
+                      const nn::Context& context) const {
+    check_ids(ids, config_.vocab_size, what);
+    return nn::dropout(nn::embedding(ids, table_, false), config_.dropout_rate, context, site);
+  }
+
+  /// What the decoder sees when it is to say `labels`.
+  at::Tensor shifted(const at::Tensor& labels) const {
+    auto out = at::full_like(labels, config_.start_id());
+    const int64_t last = labels.size(1) - 1;
+    const auto pad = config_.pad_token_id.is_number_integer()
+                         ? config_.pad_token_id.get<int64_t>()
+                         : config_.start_id();
+    out.narrow(1, 1, last).copy_(
+        labels.narrow(1, 0, last).masked_fill(labels.narrow(1, 0, last) == kIgnored, pad));
+    return out;
+  }
+
+  T5Config config_;
+  nn::ParamPtr table_;
+};
+
+/// The last norm of a stack. Behind the encoder's it is the decoder's turn.
+class T5StackEnd : public nn::Block {
+ public:
+  T5StackEnd(const T5Config& config, const std::string& stack)
+      : Block(stack + ".final_layer_norm"), config_(config), encodes_(stack == "encoder") {
+    nn::ParamSpec spec{name() + ".weight", {config.d_model}, nn::Init::ones()};
+    spec.decay = false;
+    norm_ = declare(std::move(spec));
+    if (!encodes_ && config.scales_outputs()) {
+      scale_ = 1 / std::sqrt(static_cast<double>(config.d_model));
+    }
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    auto out = in;
+    if (const auto hidden = in.find("hidden"); hidden != in.end()) {
+      auto x = nn::rms_norm(hidden->second, norm_, config_.layer_norm_epsilon);
+      x = nn::dropout(x, config_.dropout_rate, context, 0);
+      out["hidden"] = scale_ == 1 ? x : x * scale_;
+    }
+    if (!encodes_) return out;
+    move(out, "hidden", "encoder_hidden");
+    move(out, "decoder_hidden", "hidden");
+    move(out, "key_mask", "encoder_mask");
+    move(out, "decoder_input_ids", "input_ids");
+    out.erase("position_bias");
+    return out;
+  }
+
+ private:
+  static void move(nn::Bundle& bundle, const char* from, const char* to) {
+    auto node = bundle.extract(from);
+    if (!node.empty()) bundle.insert_or_assign(to, node.mapped());
+  }
+
+  T5Config config_;
+  bool encodes_;
+  nn::ParamPtr norm_;
+  double scale_ = 1;
+};
+
+std::vector<std::string> projections() {
+  auto all = activations();
+  for (const auto& name : activations()) all.push_back("gated-" + name);
+  return all;
+}
+
+}  // namespace
+
+Fields T5Config::fields() {
+  return {
+      {"vocab_size", &vocab_size, "ids of the vocabulary", 1, kMostIds},
+      {"d_model", &d_model, "width of the states", 1, kWidest, {}, {"hidden_size"}},
+      {"d_kv", &d_kv, "width of an attention head", 1, kWidest, {}, {"head_dim"}},
+      {"d_ff", &d_ff, "width of the feed-forward part", 1, kWidest},
+      {"num_layers",
+       &num_layers_of_encoder,
+       "layers of the encoder",
+       1,
+       kDeepest,
+       {},
+       {"num_hidden_layers"}},
+      {"num_decoder_layers", &num_decoder_layers, "layers of the decoder; none = num_layers", 1,
+       kDeepest},
+      {"num_heads", &num_heads, "attention heads", 1, kWidest, {}, {"num_attention_heads"}},
+      {"relative_attention_num_buckets", &relative_attention_num_buckets,
+       "values that distances share", 4, kWidest},
+      {"relative_attention_max_distance", &relative_attention_max_distance,
+       "distances beyond it have the same value", 1, kMostIds},
+      {"dropout_rate", &dropout_rate, "dropout everywhere", 0, kMostDropped},
+      {"layer_norm_epsilon", &layer_norm_epsilon, "under the root of normalisations", 0},
+      {"initializer_factor", &initializer_factor, "of the deviations of initial weights", 0},
+      {"feed_forward_proj", &feed_forward_proj, "of the feed-forward part", 0, 0, projections()},
+      {"tie_word_embeddings", &tie_word_embeddings, "the embedding is the output matrix"},
+      {"scale_decoder_outputs", &scale_decoder_outputs,
+       "divide what the output matrix gets by the root of d_model; none = tie_word_embeddings"},
+      {"is_encoder_decoder", &is_encoder_decoder, "true"},
+      {"classifier_dropout", &classifier_dropout, "kept for other tools"},
+      {"dense_act_fn", &dense_act_fn, "follows from feed_forward_proj"},
+      {"is_gated_act", &is_gated_act, "follows from feed_forward_proj"},
+      {"pad_token_id", &pad_token_id, "id of padding"},
+      {"eos_token_id", &eos_token_id, "id that ends a text"},
+      {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
+      {"decoder_start_token_id", &decoder_start_token_id,
+       "what the decoder sees first; none = pad_token_id"},
+  };
+}
+
+int64_t T5Config::max_length() const {
+  return static_cast<int64_t>(kMostIds);
+}
+
+std::string T5Config::activation() const {
+  if (feed_forward_proj == "gated-gelu") return "gelu_new";  // so it has always been
+  return gated() ? feed_forward_proj.substr(6) : feed_forward_proj;
+}
+
+bool T5Config::scales_outputs() const {
+  return scale_decoder_outputs.is_boolean() ? scale_decoder_outputs.get<bool>()
+                                            : tie_word_embeddings;
+}
+
+int64_t T5Config::start_id() const {
+  for (const auto* id : {&decoder_start_token_id, &pad_token_id}) {
+    if (id->is_number_integer()) return id->get<int64_t>();
+  }
+  return 0;
+}
+
+void T5Config::check_together() const {
+  const auto refuse = [](const char* key, const Json& value, const auto& expected) {
+    fail<UsageError>("models", "{} = {} is not supported; expected {}", key, value.dump(),
+                     expected);
+  };
+  if (!is_encoder_decoder) refuse("is_encoder_decoder", is_encoder_decoder, "true");
+  if (!scale_decoder_outputs.is_null() && !scale_decoder_outputs.is_boolean()) {
+    refuse("scale_decoder_outputs", scale_decoder_outputs, "true, false or none");
+  }
+  if (!dense_act_fn.is_null() && dense_act_fn != activation()) {
+    refuse("dense_act_fn", dense_act_fn, activation() + ", which feed_forward_proj says");
+  }
+  if (!is_gated_act.is_null() && is_gated_act != gated()) {
+    refuse("is_gated_act", is_gated_act, "what feed_forward_proj says");
+  }
+  if (start_id() < 0 || start_id() >= vocab_size) {
+    refuse("decoder_start_token_id", start_id(), fmt::format("0 to {}", vocab_size - 1));
+  }
+  if (relative_attention_max_distance <= relative_attention_num_buckets / 2) {
+    fail<UsageError>("models",
+                     "relative_attention_max_distance = {}; expected more than half of "
+                     "relative_attention_num_buckets = {}",
+                     relative_attention_max_distance, relative_attention_num_buckets);
+  }
+  if (static_cast<double>(num_heads) * static_cast<double>(d_kv) > kWidest) {
+    fail<UsageError>("models", "{} heads of {}; expected at most {} in all", num_heads, d_kv,
+                     kWidest);
+  }
+}
+
+void T5Config::finish(Json& json) const {
+  json["num_decoder_layers"] = num_layers_of_decoder();
+  json["scale_decoder_outputs"] = scales_outputs();
+  json["dense_act_fn"] = activation();
+  json["is_gated_act"] = gated();
+  json["decoder_start_token_id"] = start_id();
+}
+
+nn::BlockList T5Config::make_blocks() const {
+  check();
+  auto input = std::make_shared<T5Input>(*this);
+  nn::BlockList blocks{input};
+  for (int64_t i = 0; i < num_layers_of_encoder; ++i) {
+    blocks.push_back(make_t5_layer(*this, "encoder", i));
+  }
+  blocks.push_back(std::make_shared<T5StackEnd>(*this, "encoder"));
+  for (int64_t i = 0; i < num_layers_of_decoder(); ++i) {
+    blocks.push_back(make_t5_layer(*this, "decoder", i));
+  }
+  blocks.push_back(std::make_shared<T5StackEnd>(*this, "decoder"));
+  blocks.push_back(make_causal_head({.norm = "",
+                                     .table = input->table(),
+                                     .tied = tie_word_embeddings,
+                                     .initializer_range = initializer_factor}));
+  return blocks;
+}
+
+WeightLayout T5Config::layout() const {
+  return {"",
+          {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+           "EncDecAttention.relative_attention_bias.weight"},
+          "lm_head.weight",
+          tie_word_embeddings ? "shared.weight" : ""};
+}
+
+}  // namespace convoy::models

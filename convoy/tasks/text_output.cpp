@@ -1,0 +1,52 @@
+#include "convoy/tasks/text_output.h"
+
+#include <cerrno>
+#include <iostream>
+
+#include "convoy/base/error.h"
+
+namespace convoy::tasks {
+
+TextOutput::TextOutput(const std::filesystem::path& file)
+    : shown_(file.empty() ? "the standard output" : file.string()) {
+  if (file.empty()) return;
+  file_.emplace(file);
+  to_file_.open(file_->temporary());
+  check();
+}
+
+void TextOutput::put(const std::string& text) {
+  errno = 0;
+  out() << text;
+  check();
+}
+
+void TextOutput::finish() {
+  errno = 0;
+  out().flush();
+  check();
+  if (!file_) return;
+  to_file_.close();
+  check();
+  file_->commit();
+}
+
+std::ostream& TextOutput::out() {
+  return file_ ? to_file_ : std::cout;
+}
+
+void TextOutput::check() {
+  if (!out()) fail<FileError>("tasks", "cannot write {}: {}", shown_, write_trouble(errno));
+}
+
+std::string csv_value(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace convoy::tasks

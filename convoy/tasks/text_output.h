@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "convoy/base/files.h"
+
+namespace convoy::tasks {
+
+/// Text that takes its file's place once it is complete, or the standard output.
+class TextOutput {
+ public:
+  /// An empty `file`: the standard output. Throws FileError where it cannot be written.
+  explicit TextOutput(const std::filesystem::path& file);
+
+  void put(const std::string& text);
+  void finish();
+
+ private:
+  std::ostream& out();
+  void check();
+
+  std::optional<AtomicFile> file_;
+  std::string shown_;
+  std::ofstream to_file_;
+};
+
+/// A value of .csv, quoted where it must be.
+std::string csv_value(const std::string& text);
+
+}  // namespace convoy::tasks

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "convoy/optim/lr_schedule.h"
+#include "convoy/parallel/replica.h"
+#include "tests/parity/fixture.h"
+
+// What holds a model against a fixture that training.py helped to make: the same weights, gradients
+// and steps of training.
+namespace convoy {
+
+using BatchOf = std::function<parallel::MicroBatch(int64_t index)>;
+
+/// Largest difference, in parts of the largest value.
+inline double error(const at::Tensor& ours, const at::Tensor& theirs) {
+  EXPECT_EQ(ours.sizes(), theirs.sizes());
+  return ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
+}
+
+/// A replica of `blocks` with the fixture's weights; those of `variant` first, where it has its own.
+inline std::unique_ptr<parallel::Replica> with_weights(const formats::SafetensorsFile& file,
+                                                       nn::BlockList blocks,
+                                                       const parallel::ReplicaOptions& options = {},
+                                                       const std::string& variant = "") {
+  auto replica =
+      std::make_unique<parallel::Replica>(std::move(blocks), comm::Group(), options);
+  replica->start();
+  for (const auto& slot : replica->arena().all_slots()) {
+    const auto& name = slot.param->spec().name;
+    const bool own = file.entries().contains(variant + "." + name);
+    replica->arena().value_of(name).copy_(
+        tensor(file, own ? variant + "." + name : "weight." + name));
+  }
+  replica->arena().publish_weights();
+  return replica;
+}
+
+/// Every gradient is at most 1.5 times as far from double precision's as PyTorch's own.
+inline void expect_gradients(parallel::Replica& replica, const formats::SafetensorsFile& file,
+                             int64_t count, const BatchOf& batch, const std::string& but = "") {
+  parallel::OptimizerOptions still;
+  still.max_grad_norm = 0;
+  std::map<std::string, double> squares;
+  for (int64_t i = 0; i < count; ++i) {
+    replica.step({batch(i)}, {0, i, /*learning_rate=*/0.0}, still);
+    for (const auto& slot : replica.arena().all_slots()) {
+      const auto& name = slot.param->spec().name;
+      auto exact = tensor(file, "grad." + name)[i].to(at::kDouble);
+      auto ours = parallel::Arena::view(replica.arena().grads(), slot).to(at::kDouble);
+      const auto off = ((ours - exact).norm() / exact.norm()).item<double>();
+      squares[name] += off * off / static_cast<double>(count);
+    }
+  }
+  for (const auto& [name, square] : squares) {
+    if (!but.empty() && name.ends_with(but)) continue;
+    const auto limit = 1.5 * tensor(file, "torch_error." + name).item<double>();
+    EXPECT_LE(std::sqrt(square), limit) << name;
+  }
+}
+
+/// A hundred AdamW steps go as PyTorch's.
+inline void expect_losses(parallel::Replica& replica, const formats::SafetensorsFile& file,
+                          int64_t num_batches, const BatchOf& batch) {
+  constexpr int64_t kSteps = 100;
+  const auto losses = tensor(file, "losses");
+  ASSERT_EQ(losses.numel(), kSteps);
+  optim::LrSchedule schedule{"linear", 2e-3, 0, kSteps};
+  parallel::OptimizerOptions optimizer;
+  optimizer.adamw.weight_decay = 0.05;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    auto result = replica.step({batch(i % num_batches)}, {0, i, schedule.at(i), i}, optimizer);
+    ASSERT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,96 @@
+#include "convoy/models/t5.h"
+
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/weights.h"
+#include "tests/parity/reference.h"
+
+// The fixtures hold what Hugging Face's T5 computed from the same weights and data;
+// make_t5_fixtures.py beside them wrote them.
+namespace convoy {
+namespace {
+
+constexpr int64_t kBatches = 5, kGradients = 3;
+
+class T5Parity : public testing::TestWithParam<const char*> {
+ protected:
+  T5Parity() : file_(fixture(std::string("t5_") + GetParam())) {
+    config_.read(parse_json(file_.metadata().at("config"), "fixture"), "fixture");
+    EXPECT_TRUE(config_.unknown().empty()) << config_.unknown().front();
+  }
+
+  std::unique_ptr<parallel::Replica> model(parallel::ReplicaOptions options = {}) const {
+    return with_weights(file_, config_.make_blocks(), options);
+  }
+
+  parallel::MicroBatch batch(int64_t index) const {
+    auto ids = tensor(file_, "ids")[index];
+    return {{{"input_ids", ids},
+             {"key_mask", tensor(file_, "mask")[index].to(at::kBool)},
+             {"labels", tensor(file_, "labels")[index]}},
+            at::arange(ids.size(0), at::kLong)};
+  }
+
+  static at::Tensor all_logits(parallel::Replica& model, parallel::MicroBatch batch) {
+    batch.inputs["logits_to_keep"] = at::zeros({}, at::kLong);
+    return model.forward(batch, nn::Mode::Predict).at("logits");
+  }
+
+  formats::SafetensorsFile file_;
+  models::T5Config config_;
+};
+
+TEST_P(T5Parity, LogitsAndLoss) {
+  auto replica = model();
+  EXPECT_LE(error(all_logits(*replica, batch(0)), tensor(file_, "logits")), 1e-5);
+  auto plain = batch(0);
+  plain.inputs.erase("key_mask");
+  EXPECT_LE(error(all_logits(*replica, plain), tensor(file_, "plain_logits")), 1e-5);
+  const auto out = replica->forward(batch(0), nn::Mode::Evaluate);
+  const auto count = out.at("count").item<double>();
+  const auto labels = tensor(file_, "labels")[0];
+  EXPECT_EQ(count, (labels >= 0).sum().item<double>());
+  EXPECT_NEAR(out.at("loss").item<double>() / count / tensor(file_, "loss").item<double>(), 1,
+              1e-6);
+  const auto hits = (tensor(file_, "logits").argmax(-1) == labels).sum();
+  EXPECT_EQ(out.at("correct").item<int64_t>(), hits.item<int64_t>());
+  parallel::ReplicaOptions options;
+  options.compute_dtype = at::kBFloat16;
+  const auto off = error(all_logits(*model(options), batch(0)), tensor(file_, "logits"));
+  EXPECT_LE(off, 2e-2);
+  EXPECT_GT(off, 1e-4) << "bf16 changed nothing";
+}
+
+TEST_P(T5Parity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
+  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); });
+  parallel::ReplicaOptions options;
+  options.recompute = true;
+  expect_gradients(*model(options), file_, kGradients, [&](int64_t i) { return batch(i); });
+}
+
+TEST_P(T5Parity, AHundredAdamWSteps) {
+  expect_losses(*model(), file_, kBatches, [&](int64_t i) { return batch(i); });
+}
+
+TEST_P(T5Parity, ThereAndBack) {
+  const auto folder = unique_folder("convoy-t5");
+  auto replica = model();
+  checkpoint::save_weights(folder, replica->weights(), replica->group());
+  EXPECT_EQ(formats::SafetensorsFile(folder / "model.safetensors").entries().size(),
+            replica->arena().all_slots().size())
+      << "shared embeddings are saved once";
+  models::T5Config again;
+  again.read(config_.to_json(), "again");
+  EXPECT_EQ(again.to_json(), config_.to_json());
+  parallel::Replica other(again.make_blocks(), comm::Group(), {});
+  other.start();
+  const auto report =
+      checkpoint::load_weights(folder, other.weights(), other.group(), again.layout());
+  EXPECT_TRUE(report.drawn.empty());
+  EXPECT_TRUE(at::equal(all_logits(other, batch(0)), all_logits(*replica, batch(0))));
+  std::filesystem::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(Projections, T5Parity, testing::Values("relu", "gated"));
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,68 @@
+"""What the makers of fixtures of whole models have in common: gradients and a training run."""
+import copy
+import itertools
+
+import torch
+
+GRADIENT_ROWS = 3
+STEPS, LR, DECAY, CLIP = 100, 2e-3, 0.05, 1.0
+
+
+def moved(model):
+    """Away from the special points of fresh weights; returns a copy of the weights."""
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(0.05 * torch.randn_like(value))
+    return {n: v.detach().clone() for n, v in model.named_parameters()}
+
+
+def exact_norm(self, x):
+    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+
+def gradient(model, loss):
+    model.zero_grad()
+    loss(model).backward()
+    return {n: v.grad.clone() for n, v in model.named_parameters()}
+
+
+def add_gradients(out, model, loss_of, count, norm_type=()):
+    """Gradients in double precision, and how far from them PyTorch's own fp32 is: by the luck of
+    rounding that differs with the order of rows, so in the worst of them. loss_of(model, batch,
+    order of rows)."""
+    exact = copy.deepcopy(model).double()
+    for module in exact.modules():
+        if isinstance(module, norm_type):
+            module.forward = exact_norm.__get__(module)
+    orders = [list(order) for order in itertools.permutations(range(GRADIENT_ROWS))]
+    given = slice(None)
+    exact_of = [gradient(exact, lambda m: loss_of(m, b, given)) for b in range(count)]
+    rounded_of = [[gradient(model, lambda m: loss_of(m, b, order)) for b in range(count)]
+                  for order in orders]
+    for n in exact_of[0]:
+        out["grad." + n] = torch.stack([g[n] for g in exact_of]).float()
+        errors = [sum((r[n] - e[n]).norm() ** 2 / e[n].norm() ** 2
+                      for r, e in zip(rounded, exact_of)) for rounded in rounded_of]
+        out["torch_error." + n] = (max(errors) / count).sqrt().view(1)
+
+
+def add_losses(out, model, loss_of, without_decay):
+    """Of AdamW with a linear schedule; loss_of(model, step)."""
+    named = dict(model.named_parameters())
+    optimizer = torch.optim.AdamW(
+        [{"params": [v for n, v in named.items() if not without_decay(n)], "weight_decay": DECAY},
+         {"params": [v for n, v in named.items() if without_decay(n)], "weight_decay": 0.0}],
+        lr=LR, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 - s / STEPS)
+    model.train()
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(model, step)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(named.values(), CLIP)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    out["losses"] = torch.tensor(losses, dtype=torch.float64)
+    return losses[0], losses[-1]
