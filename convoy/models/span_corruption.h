@@ -23,8 +23,8 @@ struct SpanCorruption {
   /// What a text of `length` becomes: I and L, with sentinels and the end.
   int64_t input_length(int64_t length) const;
   int64_t target_length(int64_t length) const;
-  /// The longest text that leaves at most `input_length` positions. Throws UsageError where there is
-  /// none.
+  /// The longest text that leaves at most `input_length` positions. Throws UsageError where there
+  /// is none.
   int64_t text_length(int64_t input_length) const;
 };
 

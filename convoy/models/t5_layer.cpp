@@ -11,8 +11,8 @@
 #include "convoy/nn/layers.h"
 #include "convoy/nn/rms_norm.h"
 
-// Shapes: B rows, T positions, S positions that are looked at, D = d_model, H = num_heads, E = d_kv,
-// F = d_ff.
+// Shapes: B rows, T positions, S positions that are looked at, D = d_model, H = num_heads,
+// E = d_kv, F = d_ff.
 namespace convoy::models {
 
 namespace {

@@ -98,7 +98,8 @@ TEST(CausalConfig, WhatWouldChangeNumbersIsRefusedByName) {
 TEST(CausalConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));
-  EXPECT_THAT(error_of(R"({"model_type": "t5"})"), HasSubstr("expected one of bert, gpt2, llama"));
+  EXPECT_THAT(error_of(R"({"model_type": "mamba"})"),
+              HasSubstr("expected one of bert, gpt2, llama, t5"));
   EXPECT_THAT(error_of(gpt2_with("n_layer", "two").dump()), HasSubstr("n_layer = \"two\" is not"));
   EXPECT_THAT(error_of(gpt2_with("n_layer", 1.5).dump()), HasSubstr("not a whole number"));
   EXPECT_THAT(error_of(gpt2_with("vocab_size", 0).dump()), HasSubstr("vocab_size = 0; expected"));

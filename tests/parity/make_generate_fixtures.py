@@ -88,9 +88,6 @@ def main(folder):
         for variant in variants:
             model = model_of(folder, name, variant)
             out["greedy"][name][variant] = [greedy(model, prompt) for prompt in PROMPTS]
-    out["t5_prompts"], out["t5_scales"] = T5_PROMPTS, T5_SCALES
-    out["greedy"]["t5"] = {name: [answer(t5_of(folder, name), prompt) for prompt in T5_PROMPTS]
-                           for name in T5_SCALES}
     scores = torch.randn(9).mul(2).round(decimals=2)
     scores[3] = scores[5]  # a tie
     for temperature, top_k, top_p in ((1.0, 0, 1.0), (0.5, 0, 1.0), (1.0, 3, 1.0), (2.0, 0, 0.6),
@@ -98,6 +95,9 @@ def main(folder):
         out["warped"].append({"temperature": temperature, "top_k": top_k, "top_p": top_p,
                               "probabilities": warped(scores, temperature, top_k, top_p)})
     out["scores"] = scores.tolist()
+    out["t5_prompts"], out["t5_scales"] = T5_PROMPTS, T5_SCALES
+    out["greedy"]["t5"] = {name: [answer(t5_of(folder, name), prompt) for prompt in T5_PROMPTS]
+                           for name in T5_SCALES}
     with open(f"{folder}/generate.json", "w") as file:
         json.dump(out, file, separators=(",", ":"))
         file.write("\n")

@@ -24,7 +24,7 @@ inline double error(const at::Tensor& ours, const at::Tensor& theirs) {
   return ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
 }
 
-/// A replica of `blocks` with the fixture's weights; those of `variant` first, where it has its own.
+/// A replica of `blocks` with the fixture's weights; where `variant` has its own, with those.
 inline std::unique_ptr<parallel::Replica> with_weights(const formats::SafetensorsFile& file,
                                                        nn::BlockList blocks,
                                                        const parallel::ReplicaOptions& options = {},

@@ -39,8 +39,9 @@ struct GenerateReport {
 };
 
 /// Goes on from `prompts`, each of at least one id, or has a decoder answer them, on all ranks of
-/// `strategy`; hands over what it made on rank 0, by number. What is drawn depends on seed, prompt and position alone: neither the
-/// batch, nor the number of ranks, nor the cache change more than rounding.
+/// `strategy`; hands over what it made on rank 0, by number. What is drawn depends on seed, prompt
+/// and position alone: neither the batch, nor the number of ranks, nor the cache change more than
+/// rounding.
 ///
 /// Throws UsageError, naming the prompt, for one that is empty, leaves no room in the model's
 /// context, or has ids that the model lacks; and for a cache that does not fit into the memory.
