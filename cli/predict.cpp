@@ -23,14 +23,14 @@ int run_predict(const PredictOptions& options) {
 
 void add_predict(CLI::App& app, Run& run) {
   auto options = std::make_shared<PredictOptions>();
-  auto* command = app.add_subcommand("predict", "Predict what comes next in the rows of data, or their labels");
+  auto* command = app.add_subcommand("predict", "Predict labels, or what comes next, for rows of data");
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")
       ->required();
   command->add_option("--data", options->data, "data to predict for; default: the run's own");
   command->add_option("--rows", options->rows, "only the first rows; 0 = all");
   command->add_option("--output", options->output,
-                      "write .csv, .jsonl or (of sessions) .parquet instead of printing; -: CSV to "
-                      "the standard output");
+                      "write .csv, .jsonl or .parquet instead of printing; -: CSV to the standard "
+                      "output");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {
     OptionTable own;
