@@ -228,6 +228,8 @@ TEST_F(Errors, ATrainedModelIsNotAnotherByOptions) {
     EXPECT_EQ(run(std::string(command) + " --d_model 16"), 2) << output_;
     expect("model.d_model = 16 has no effect: out was trained with 8; try without --d_model");
     EXPECT_EQ(run(std::string(command) + " --model.d_model=8 --dropout 0.10"), 0) << output_;
+    EXPECT_EQ(run(std::string(command) + " --max_length 21"), 2) << output_;
+    expect("max_length = 21 is beyond the 20 positions that the model was trained with");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "convoy/tasks/session/task.h"
 
+#include "convoy/base/error.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/dataset.h"
 #include "convoy/prepare/popularity.h"
@@ -37,6 +38,7 @@ Run SessionTask::prepare() {
 
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   schema_ = open_session_model(folder, arguments_, table);
+  trained_length_ = arguments_.model.max_length;
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
     checkpoint::load_weights(folder, model.weights(), model.group());
@@ -48,6 +50,12 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                                  const std::string& owner) const {
   const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
   if (file.empty()) return {};
+  if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {
+    fail<UsageError>("data",
+                     "max_length = {} is beyond the {} positions that the model was trained with; "
+                     "try a smaller one",
+                     arguments.model.max_length, trained_length_);
+  }
   return {file, open_sessions(file, arguments, schema_, {}, owner)};
 }
 

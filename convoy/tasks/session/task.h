@@ -29,6 +29,7 @@ class SessionTask : public Task {
 
   SessionArguments arguments_;
   formats::Schema schema_;
+  int64_t trained_length_ = 0;  ///< of an opened model
   int64_t top_k_ = 10;
   bool exclude_seen_ = false;
 };
