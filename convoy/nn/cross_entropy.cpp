@@ -20,7 +20,7 @@ constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
 // A GPU wants large products; it holds the scores, their logarithms and what becomes the softmax.
 constexpr int64_t kDeviceBytes = 512 << 20;
 
-constexpr int64_t kTablePiece = 4096;
+constexpr int64_t kTablePiece = 1024;
 
 constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
@@ -106,6 +106,13 @@ SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temp
   return out;
 }
 
+/// How many rows of fp32 scores the caches of a device's threads hold.
+int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
+  if (!device.is_cpu()) return rows;
+  const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
+  return std::clamp<int64_t>(kSmallBytes / 2 / row_bytes, 1, rows) * at::get_num_threads();
+}
+
 /// Adds slope^T x rows to the fp32 `grad`, a piece of the table at a time: the product comes in
 /// half precision, and a piece is still in the cache when it is added.
 void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows) {
@@ -177,37 +184,47 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (bias) scores.add_(bias->value().narrow(0, first_id, num_items));
       auto targets_here = columns.narrow(0, begin, rows);
       if (options.count_correct) out.correct += (scores.argmax(1) == targets_here).sum();
-      auto exponentials = scores.to(at::kFloat);
-      auto softmax = softmax_loss(exponentials, targets_here, options.temperature);
-      out.loss += softmax.losses.sum();
-      if (!wants_slope) continue;
-      auto scale = softmax.scales.unsqueeze(1);
-      auto back = h_grad.narrow(0, begin, rows);
-      if (bias) {
-        bias_grad.addmv_(exponentials.t(), softmax.scales);
-        bias_grad.index_add_(0, targets_here, at::ones({rows}, fp32), -1);
-      }
-      if (dtype == at::kFloat) {
-        // The slope is softmax minus one-hot: scales and ones are taken to the narrow side.
-        at::mm_out(back, exponentials, items);
-        back.mul_(scale).sub_(items.index_select(0, targets_here));
-        if (!table_grad.defined()) continue;
-        table_grad.addmm_(exponentials.t(), part * scale);
-        if (part.is_cpu()) {
-          table_grad.index_add_(0, targets_here, part, -1);
-        } else {  // in a fixed order
-          table_grad.sub_(at::embedding_dense_backward(part, targets_here, num_items,
-                                                       /*padding_idx=*/-1, false));
+      // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows at
+      // a time, and rounded into the scores' place.
+      const bool half = dtype != at::kFloat;
+      const int64_t few = half ? rows_in_cache(num_items, h.device(), rows) : rows;
+      auto losses = at::empty({rows}, fp32), scales = at::empty({rows}, fp32);
+      for (int64_t row = 0; row < rows; row += few) {
+        const int64_t count = std::min(few, rows - row);
+        auto columns_here = targets_here.narrow(0, row, count);
+        auto exponentials = scores.narrow(0, row, count).to(at::kFloat);
+        auto softmax = softmax_loss(exponentials, columns_here, options.temperature);
+        losses.narrow(0, row, count).copy_(softmax.losses);
+        scales.narrow(0, row, count).copy_(softmax.scales);
+        if (!wants_slope) continue;
+        if (bias) {
+          bias_grad.addmv_(exponentials.t(), softmax.scales);
+          bias_grad.index_add_(0, columns_here, at::ones({count}, fp32), -1);
         }
-      } else {
-        // Half precision cannot tell a sure softmax from one: subtract first, then round.
-        auto at_target = targets_here.unsqueeze(1);
-        exponentials.mul_(scale).scatter_add_(1, at_target,
-                                              at::full({rows, 1}, -1, exponentials.options()));
-        auto slope = scores.copy_(exponentials);
-        exponentials.reset();
-        back.copy_(at::mm(slope, items));
-        if (table_grad.defined()) add_product(table_grad, slope, part);
+        if (!half) continue;
+        exponentials.mul_(softmax.scales.unsqueeze(1))
+            .scatter_add_(1, columns_here.unsqueeze(1), at::full({count, 1}, -1, fp32));
+        scores.narrow(0, row, count).copy_(exponentials);
+      }
+      out.loss += losses.sum();
+      if (!wants_slope) continue;
+      auto back = h_grad.narrow(0, begin, rows);
+      if (half) {
+        back.copy_(at::mm(scores, items));
+        if (table_grad.defined()) add_product(table_grad, scores, part);
+        continue;
+      }
+      // The slope is softmax minus one-hot: scales and ones are taken to the narrow side.
+      auto scale = scales.unsqueeze(1);
+      at::mm_out(back, scores, items);
+      back.mul_(scale).sub_(items.index_select(0, targets_here));
+      if (!table_grad.defined()) continue;
+      table_grad.addmm_(scores.t(), part * scale);
+      if (part.is_cpu()) {
+        table_grad.index_add_(0, targets_here, part, -1);
+      } else {  // in a fixed order
+        table_grad.sub_(at::embedding_dense_backward(part, targets_here, num_items,
+                                                     /*padding_idx=*/-1, false));
       }
     }
   }
