@@ -18,13 +18,14 @@ class BertLayer : public nn::Block {
   BertLayer(const BertConfig& config, const std::string& prefix, int64_t index)
       : Block(fmt::format("{}.encoder.layer.{}", prefix, index)), config_(config) {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
-    query_ = dense("attention.self.query", D, D);
-    key_ = dense("attention.self.key", D, D);
-    value_ = dense("attention.self.value", D, D);
-    mixed_ = dense("attention.output.dense", D, D);
+    const int64_t head = D / config.num_attention_heads;
+    query_ = dense("attention.self.query", D, D, {0, {}, head});
+    key_ = dense("attention.self.key", D, D, {0, {}, head});
+    value_ = dense("attention.self.value", D, D, {0, {}, head});
+    mixed_ = dense("attention.output.dense", D, D, {1, {}, head});
     mixed_norm_ = declare_norm(name() + ".attention.output.LayerNorm", D);
-    inner_ = dense("intermediate.dense", D, F);
-    out_ = dense("output.dense", F, D);
+    inner_ = dense("intermediate.dense", D, F, {0});
+    out_ = dense("output.dense", F, D, {1});
     out_norm_ = declare_norm(name() + ".output.LayerNorm", D);
   }
 
@@ -57,8 +58,9 @@ class BertLayer : public nn::Block {
         .reshape({B, T, D});
   }
 
-  nn::DenseParams dense(const char* leaf, int64_t in, int64_t out) {
-    return declare_dense(name() + "." + leaf, in, out, config_.initializer_range);
+  nn::DenseParams dense(const char* leaf, int64_t in, int64_t out,
+                        const schedule::TensorCut& cut) {
+    return declare_dense(name() + "." + leaf, in, out, config_.initializer_range, cut);
   }
 
   BertConfig config_;

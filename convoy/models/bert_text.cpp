@@ -22,7 +22,7 @@ class BertInput : public nn::Block {
   BertInput(const BertTextConfig& config, bool hides)
       : Block("embeddings"), config_(config), hides_(hides) {
     const int64_t D = config.hidden_size;
-    words_ = table("word_embeddings", config.vocab_size, D);
+    words_ = table("word_embeddings", config.vocab_size, D, {0});
     positions_ = table("position_embeddings", config.max_position_embeddings, D);
     types_ = table("token_type_embeddings", config.type_vocab_size, D);
     norm_ = declare_norm("bert.embeddings.LayerNorm", D);
@@ -62,10 +62,12 @@ class BertInput : public nn::Block {
   }
 
  private:
-  ParamPtr table(const char* leaf, int64_t rows, int64_t width) {
-    return declare({fmt::format("bert.embeddings.{}.weight", leaf),
-                    {rows, width},
-                    Init::normal(config_.initializer_range)});
+  ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
+    nn::ParamSpec spec{fmt::format("bert.embeddings.{}.weight", leaf),
+                       {rows, width},
+                       Init::normal(config_.initializer_range)};
+    spec.cut = std::move(cut);
+    return declare(std::move(spec));
   }
 
   BertTextConfig config_;
@@ -82,11 +84,13 @@ class MaskedHead : public nn::Block {
     const int64_t D = config.hidden_size;
     transform_ = declare_dense(name + "transform.dense", D, D, config.initializer_range);
     norm_ = declare_norm(name + "transform.LayerNorm", D);
-    table_ = config.tie_word_embeddings ? tie(words)
-                                        : declare({name + "decoder.weight", words->spec().shape,
-                                                   Init::normal(config.initializer_range)});
+    nn::ParamSpec decoder{name + "decoder.weight", words->spec().shape,
+                          Init::normal(config.initializer_range)};
+    decoder.cut = {0};
+    table_ = config.tie_word_embeddings ? tie(words) : declare(std::move(decoder));
     nn::ParamSpec bias{name + "bias", {config.vocab_size}, Init::zeros()};
     bias.decay = false;
+    bias.cut = {0};
     bias_ = declare(std::move(bias));
   }
 

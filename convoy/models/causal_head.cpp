@@ -41,9 +41,9 @@ class CausalHead : public nn::Block {
       spec.decay = false;
       norm_.weight = declare(std::move(spec));
     }
-    table_ = options.tied
-                 ? tie(options.table)
-                 : declare({"lm_head.weight", shape, nn::Init::normal(options.initializer_range)});
+    nn::ParamSpec own{"lm_head.weight", shape, nn::Init::normal(options.initializer_range)};
+    own.cut = {0};
+    table_ = options.tied ? tie(options.table) : declare(std::move(own));
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {

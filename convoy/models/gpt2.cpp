@@ -27,21 +27,21 @@ class Gpt2Layer : public nn::Block {
     const int64_t D = config.n_embd;
     if (config.scale_attn_weights) scale_ /= std::sqrt(static_cast<double>(D / config.n_head));
     if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(index + 1);
-    const int64_t F = config.n_inner.value_or(4 * D);
+    const int64_t F = config.n_inner.value_or(4 * D), head = D / config.n_head;
     const double deviation = config.initializer_range;
     // GPT-2 scales the projections into the residual stream by the depth.
     const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config.n_layer));
     ln_1_weight_ = vector("ln_1.weight", D, Init::ones());
     ln_1_bias_ = vector("ln_1.bias", D);
-    attn_weight_ = matrix("attn.c_attn.weight", D, 3 * D, deviation, 1);
-    attn_bias_ = vector("attn.c_attn.bias", 3 * D);
-    proj_weight_ = matrix("attn.c_proj.weight", D, D, residual, 0);
+    attn_weight_ = matrix("attn.c_attn.weight", D, 3 * D, deviation, {1, {D, D, D}, head});
+    attn_bias_ = vector("attn.c_attn.bias", 3 * D, Init::zeros(), {0, {D, D, D}, head});
+    proj_weight_ = matrix("attn.c_proj.weight", D, D, residual, {0, {}, head});
     proj_bias_ = vector("attn.c_proj.bias", D);
     ln_2_weight_ = vector("ln_2.weight", D, Init::ones());
     ln_2_bias_ = vector("ln_2.bias", D);
-    fc_weight_ = matrix("mlp.c_fc.weight", D, F, deviation, 1);
-    fc_bias_ = vector("mlp.c_fc.bias", F);
-    out_weight_ = matrix("mlp.c_proj.weight", F, D, residual, 0);
+    fc_weight_ = matrix("mlp.c_fc.weight", D, F, deviation, {1});
+    fc_bias_ = vector("mlp.c_fc.bias", F, Init::zeros(), {0});
+    out_weight_ = matrix("mlp.c_proj.weight", F, D, residual, {0});
     out_bias_ = vector("mlp.c_proj.bias", D);
   }
 
@@ -79,14 +79,17 @@ class Gpt2Layer : public nn::Block {
     return nn::linear(active, out_weight_, out_bias_, true);
   }
 
-  ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation, int64_t split) {
+  ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,
+                  schedule::TensorCut cut) {
     nn::ParamSpec spec{name() + "." + leaf, {in, out}, Init::normal(deviation)};
-    spec.split_dim = split;
+    spec.cut = std::move(cut);
     return declare(std::move(spec));
   }
 
-  ParamPtr vector(const char* leaf, int64_t size, Init init = Init::zeros()) {
+  ParamPtr vector(const char* leaf, int64_t size, Init init = Init::zeros(),
+                  schedule::TensorCut cut = {}) {
     nn::ParamSpec spec{name() + "." + leaf, {size}, init};
+    spec.cut = std::move(cut);
     spec.decay = std::string_view(leaf).substr(0, 3) != "ln_" &&
                  std::string_view(leaf).find("bias") == std::string_view::npos;
     return declare(std::move(spec));
@@ -103,7 +106,8 @@ class Gpt2Input : public nn::Block {
   explicit Gpt2Input(const Gpt2Config& config)
       : Block("embeddings"), rate_(config.embd_pdrop), max_length_(config.n_positions) {
     const auto init = Init::normal(config.initializer_range);
-    table_ = declare_table("transformer.wte.weight", {config.vocab_size, config.n_embd}, init);
+    table_ = declare_table("transformer.wte.weight", {config.vocab_size, config.n_embd}, init,
+                           {0});
     positions_ = declare_table("transformer.wpe.weight", {max_length_, config.n_embd}, init);
   }
 

@@ -24,7 +24,7 @@ class LlamaInput : public nn::Block {
   explicit LlamaInput(const LlamaConfig& config)
       : Block("embeddings"), rotary_(config.rotary()), head_width_(config.head_width()) {
     table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
-                           Init::normal(config.initializer_range));
+                           Init::normal(config.initializer_range), {0});
   }
 
   const ParamPtr& table() const { return table_; }
@@ -74,14 +74,14 @@ class LlamaLayer : public nn::Block {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
     const bool biased = config.attention_bias;
     attention_norm_ = norm("input_layernorm.weight", D);
-    query_ = dense("self_attn.q_proj", D, heads_ * width_, biased, 0);
-    key_ = dense("self_attn.k_proj", D, key_heads_ * width_, biased, 0);
-    value_ = dense("self_attn.v_proj", D, key_heads_ * width_, biased, 0);
-    mixed_ = dense("self_attn.o_proj", heads_ * width_, D, biased, 1);
+    query_ = dense("self_attn.q_proj", D, heads_ * width_, biased, {0, {}, width_});
+    key_ = dense("self_attn.k_proj", D, key_heads_ * width_, biased, {0, {}, width_});
+    value_ = dense("self_attn.v_proj", D, key_heads_ * width_, biased, {0, {}, width_});
+    mixed_ = dense("self_attn.o_proj", heads_ * width_, D, biased, {1, {}, width_});
     feed_norm_ = norm("post_attention_layernorm.weight", D);
-    gate_ = dense("mlp.gate_proj", D, F, config.mlp_bias, 0);
-    up_ = dense("mlp.up_proj", D, F, config.mlp_bias, 0);
-    down_ = dense("mlp.down_proj", F, D, config.mlp_bias, 1);
+    gate_ = dense("mlp.gate_proj", D, F, config.mlp_bias, {0});
+    up_ = dense("mlp.up_proj", D, F, config.mlp_bias, {0});
+    down_ = dense("mlp.down_proj", F, D, config.mlp_bias, {1});
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
@@ -127,14 +127,15 @@ class LlamaLayer : public nn::Block {
   }
 
   nn::DenseParams dense(const std::string& leaf, int64_t in, int64_t out, bool biased,
-                        int64_t split) {
+                        const schedule::TensorCut& cut) {
     const auto full = name() + "." + leaf;
     nn::ParamSpec weight{full + ".weight", {out, in}, Init::normal(deviation_)};
-    weight.split_dim = split;
+    weight.cut = cut;
     nn::DenseParams made{declare(std::move(weight)), nullptr};
     if (!biased) return made;
     nn::ParamSpec bias{full + ".bias", {out}, Init::zeros()};
     bias.decay = false;
+    if (cut.dim == 0) bias.cut = cut;
     made.bias = declare(std::move(bias));
     return made;
   }

@@ -47,7 +47,7 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
       const int64_t dim = config.dim_of(feature);
       tables_[feature.name] = declare_table(fmt::format("embeddings.{}.weight", feature.name),
                                             {feature.cardinality, dim},
-                                            Init::normal(config.embedding_initializer_range));
+                                            Init::normal(config.embedding_initializer_range), {0});
       width += dim;
     } else {
       ++num_continuous;

@@ -76,9 +76,12 @@ class Block {
     return params_.back();
   }
   /// A table whose rows are looked up: backward asks for none of its values.
-  ParamPtr declare_table(std::string name, std::vector<int64_t> shape, Init init);
-  /// `<name>.weight` normal with `deviation`, `<name>.bias` zero and without decay.
-  DenseParams declare_dense(const std::string& name, int64_t in, int64_t out, double deviation);
+  ParamPtr declare_table(std::string name, std::vector<int64_t> shape, Init init,
+                         schedule::TensorCut cut = {});
+  /// `<name>.weight` [out, in] normal with `deviation`, `<name>.bias` zero and without decay. `cut`
+  /// is the weight's; where it cuts `out` it is the bias's, too.
+  DenseParams declare_dense(const std::string& name, int64_t in, int64_t out, double deviation,
+                            const schedule::TensorCut& cut = {});
   /// `<name>.weight` one, `<name>.bias` zero, both without decay.
   NormParams declare_norm(const std::string& name, int64_t size);
   ParamPtr tie(ParamPtr param) {

@@ -147,7 +147,7 @@ SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double te
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                            const CrossEntropyOptions& options) {
   const int64_t first_id = options.first_id;
-  const int64_t num_items = table->spec().shape[0] - first_id;
+  const int64_t num_items = table->shape()[0] - first_id;
   const auto table_dtype = table->value().scalar_type();
   const auto dtype = table_dtype == at::kHalf ? at::kFloat : table_dtype;
   const bool wants_slope = at::GradMode::is_enabled();

@@ -10,9 +10,7 @@
 namespace convoy::nn {
 
 int64_t ParamSpec::num_elements() const {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  return count;
+  return schedule::num_elements(shape);
 }
 
 const at::Tensor& Param::value() const {
@@ -26,10 +24,12 @@ void Param::bind_value(at::Tensor value) {
   if (leaf_.defined()) leaf_.set_data(value_);
 }
 
-void Param::bind_grad(at::Tensor grad) {
+void Param::bind_grad(at::Tensor grad, bool written) {
   grad_ = std::move(grad);
-  grad_written_ = leaf_.defined();
-  if (leaf_.defined()) leaf_.mutable_grad() = grad_.zero_();
+  grad_written_ = written || leaf_.defined();
+  if (!leaf_.defined()) return;
+  if (!written) grad_.zero_();
+  leaf_.mutable_grad() = grad_;
 }
 
 void Param::add_grad(const at::Tensor& contribution) {
@@ -51,7 +51,7 @@ void Param::add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)
     grad_written_ = true;
     return;
   }
-  auto contribution = at::empty(spec_.shape, grad_.options().dtype(dtype));
+  auto contribution = at::empty(shape_, grad_.options().dtype(dtype));
   write(contribution);
   add_grad(contribution);
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "convoy/schedule/cut.h"
+
 namespace convoy::nn {
 
 /// How a parameter starts: a function of (seed, parameter name, global element index), so every
@@ -31,7 +33,7 @@ struct ParamSpec {
   Init init;
   bool decay = true;             ///< weight decay applies
   bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
-  int64_t split_dim = -1;        ///< dimension that tensor parallelism may split; -1 = none
+  schedule::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
 
   int64_t num_elements() const;
@@ -44,11 +46,16 @@ struct ParamSpec {
 /// here; autograd never sees the weight as a leaf.
 class Param {
  public:
-  explicit Param(ParamSpec spec) : spec_(std::move(spec)) {}
-  /// A parameter of an opaque module: autograd accumulates into `leaf`, whose memory is ours.
-  Param(ParamSpec spec, at::Tensor leaf) : spec_(std::move(spec)), leaf_(std::move(leaf)) {}
+  /// With a `leaf` that of an opaque module: autograd accumulates into it, its memory is ours.
+  explicit Param(ParamSpec spec, at::Tensor leaf = {})
+      : spec_(std::move(spec)), shape_(spec_.shape), leaf_(std::move(leaf)) {}
 
   const ParamSpec& spec() const { return spec_; }
+  /// Of what this rank has of it; spec().shape is the global one.
+  const std::vector<int64_t>& shape() const { return shape_; }
+  void cut(const schedule::TensorPlace& place) {
+    shape_ = schedule::local_shape(spec_.shape, spec_.cut, place);
+  }
 
   /// The compute weight, in the compute dtype. Throws InternalError before an arena is bound.
   const at::Tensor& value() const;
@@ -70,11 +77,13 @@ class Param {
 
   const at::Tensor& leaf() const { return leaf_; }
   void bind_value(at::Tensor value);
-  /// Where the next micro-batch's gradient goes; its old content does not matter.
-  void bind_grad(at::Tensor grad);
+  /// Where a micro-batch's gradient goes; unless it is `written` already, its old content does not
+  /// matter.
+  void bind_grad(at::Tensor grad, bool written = false);
 
  private:
   ParamSpec spec_;
+  std::vector<int64_t> shape_;
   at::Tensor leaf_;
   at::Tensor value_;
   at::Tensor grad_;

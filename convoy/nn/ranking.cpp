@@ -31,7 +31,7 @@ at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temper
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                       int64_t first_id) {
   auto columns = (targets - first_id).unsqueeze(1);
-  const int64_t piece = score_rows_at_once(table->spec().shape[0] - first_id, h.device());
+  const int64_t piece = score_rows_at_once(table->shape()[0] - first_id, h.device());
   std::vector<at::Tensor> parts{at::empty({0}, targets.options())};
   for (int64_t begin = 0; begin < h.size(0); begin += piece) {
     const int64_t rows = std::min(piece, h.size(0) - begin);

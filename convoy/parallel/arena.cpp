@@ -88,17 +88,20 @@ schedule::ModelTable Arena::group_params(const nn::BlockList& blocks) {
 }
 
 void Arena::lay_out(schedule::ModelTable table) {
-  std::vector<std::vector<schedule::ParamSize>> params;
+  std::vector<std::vector<schedule::ParamShape>> params;
   for (auto& unit : units_) {
     std::stable_partition(unit.slots.begin(), unit.slots.end(),
                           [](const Slot& slot) { return slot.param->spec().decay; });
     params.emplace_back();
     for (const auto& slot : unit.slots) {
-      params.back().push_back({slot.param->spec().num_elements(), slot.param->spec().decay});
+      const auto& spec = slot.param->spec();
+      slot.param->cut(options_.layout.tensor);
+      params.back().push_back({spec.shape, spec.decay, spec.cut});
     }
   }
-  layout_ = schedule::Layout(std::move(table), params, options_.layout);
+  layout_ = schedule::Layout(std::move(table), std::move(params), options_.layout);
   for (size_t u = 0; u < units_.size(); ++u) {
+    if (!layout_.holds_unit(static_cast<int64_t>(u))) continue;
     for (size_t p = 0; p < units_[u].slots.size(); ++p) {
       const auto& place = layout_.units()[u].params[p];
       units_[u].slots[p].begin = place.begin;
@@ -195,6 +198,7 @@ void Arena::bind() {
   take_leaves();
   for (size_t u = 0; u < units_.size(); ++u) {
     const int64_t bucket = layout_.bucket_of(static_cast<int64_t>(u));
+    if (bucket < 0) continue;
     const auto& all = layout_.buckets()[static_cast<size_t>(bucket)].all;
     for (const auto& slot : units_[u].slots) {
       slot.param->bind_value(view(bucket_weights(bucket), slot, all.begin));
@@ -250,12 +254,14 @@ at::Tensor Arena::view(Kind kind, int64_t bucket, bool second) const {
 }
 
 at::Tensor Arena::view(const at::Tensor& flat, const Slot& slot, int64_t begin) {
-  return flat.narrow(0, slot.begin - begin, slot.length).view(slot.param->spec().shape);
+  return flat.narrow(0, slot.begin - begin, slot.length).view(slot.param->shape());
 }
 
-void Arena::bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin) {
-  for (const auto& slot : units_[static_cast<size_t>(unit)].slots) {
-    slot.param->bind_grad(view(memory, slot, begin));
+void Arena::bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
+                       const std::vector<bool>& written) {
+  const auto& slots = units_[static_cast<size_t>(unit)].slots;
+  for (size_t s = 0; s < slots.size(); ++s) {
+    slots[s].param->bind_grad(view(memory, slots[s], begin), !written.empty() && written[s]);
   }
 }
 
@@ -291,7 +297,7 @@ std::vector<Slot> Arena::all_slots() const {
 
 at::Tensor Arena::value_of(const std::string& name) {
   for (const auto& slot : all_slots()) {
-    if (slot.param->spec().name != name) continue;
+    if (slot.param->spec().name != name || slot.length == 0) continue;
     return view(slot.param->spec().trainable ? masters_ : frozen_values_, slot);
   }
   return {};

@@ -113,15 +113,17 @@ class Arena {
   /// Sets all weights that this rank keeps. Between steps.
   void fill(double value);
 
-  /// Points the gradients of `unit` into `memory`, which begins at `begin` of the flat order, for
-  /// the next micro-batch.
-  void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin);
+  /// Points the gradients of `unit` into `memory`, which begins at `begin` of the flat order.
+  /// `written`: which slots' are there already; empty: none.
+  void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
+                  const std::vector<bool>& written = {});
 
   /// The master (or frozen) values of a parameter, shaped; of masters that are kept whole.
-  /// Undefined if there is none of that name.
+  /// Undefined if there is none of that name here.
   at::Tensor value_of(const std::string& name);
 
-  /// Every parameter once, in arena order, trainable ones first.
+  /// Every parameter of the model once, in arena order, trainable ones first; those of other stages
+  /// have no elements here.
   std::vector<Slot> all_slots() const;
 
   /// A whole flat buffer's part that belongs to `slot`, shaped as the parameter.

@@ -224,6 +224,9 @@ class Gradients {
                       .micro_batch = i.micro_batch});
       // The bits of a sum depend on its order.
       if (i.micro_batch > 0) steps_.need(i, accumulation(i.unit, i.micro_batch - 1));
+      if (i.micro_batch > 0 && each_) {
+        steps_.need(i, reduction(layout.bucket_of(i.unit), i.micro_batch - 1));
+      }
       steps_.do_once(i);
     } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
       steps_.require((i.op == Op::ReduceScatter) == layout.shares_out_updates(), i,
@@ -386,12 +389,27 @@ std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankPro
   return out;
 }
 
+/// Nothing sums the gradients of a unit that two stages hold, as yet.
+void refuse_ties(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
+  for (int64_t unit = 0; unit < rank.layout.table().num_units(); ++unit) {
+    int holder = -1;
+    for (const int other : rank.pipeline) {
+      if (!ranks.at(static_cast<size_t>(other)).layout.holds_unit(unit)) continue;
+      internal_check(holder < 0, "schedule",
+                     "unit {} is on ranks {} and {} of a pipeline; expected tied blocks on one rank",
+                     unit, holder, other);
+      holder = other;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options) {
   std::vector<Alive> alive;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto number = static_cast<int>(r);
+    refuse_ties(ranks, ranks[r]);
     Steps steps(number, ranks[r].layout, holders_of(ranks, ranks[r]));
     Blocks blocks(steps, options);
     WeightsInSlices weights(steps);

@@ -38,7 +38,7 @@ struct Alive {
 /// other does at once; the collectives of a group come in one order on its ranks; and no ranks wait
 /// for each other in a circle, even where both directions between two ranks share one queue (NCCL),
 /// a receive and a collective end only with their counterparts, and of each kind one send is under
-/// way.
+/// way. Units that blocks of two stages read are refused.
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options);
 
 /// Of a rank alone, or of ranks that all run this program.

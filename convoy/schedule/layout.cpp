@@ -14,11 +14,16 @@ void add_once(std::vector<int64_t>& to, int64_t value) {
   if (std::find(to.begin(), to.end(), value) == to.end()) to.push_back(value);
 }
 
+int64_t local_elements(const ParamShape& param, const TensorPlace& tensor) {
+  return num_elements(local_shape(param.shape, param.cut, tensor));
+}
+
 /// Places the parameters that decay, or the others, from `offset` on; returns where they end.
-int64_t place(UnitPlace& unit, const std::vector<ParamSize>& params, bool decays, int64_t offset) {
+int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const TensorPlace& tensor,
+              bool decays, int64_t offset) {
   for (size_t p = 0; p < params.size(); ++p) {
     if (params[p].decays != decays) continue;
-    unit.params[p] = {offset, offset + params[p].num_elements};
+    unit.params[p] = {offset, offset + local_elements(params[p], tensor)};
     offset = rounded_up(unit.params[p].end, kAlignment);
   }
   return offset;
@@ -72,9 +77,14 @@ std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t 
   return buckets;
 }
 
-Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& params,
+Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
                const LayoutOptions& options)
-    : table_(std::move(table)), options_(options) {
+    : table_(std::move(table)), options_(options), params_(std::move(shapes)) {
+  const auto& params = params_;
+  std::vector<int64_t> first_reader;
+  for (size_t unit = 0; unit < params.size(); ++unit) {
+    first_reader.push_back(table_.last_reader_in_backward(static_cast<int64_t>(unit)));
+  }
   if (!options.blocks.empty()) {
     holds_.resize(table_.units_of_block.size());
     for (const int64_t block : options.blocks) holds_.at(static_cast<size_t>(block)) = true;
@@ -82,11 +92,12 @@ Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& para
       if (!holds_[block]) table_.units_of_block[block].clear();
     }
   }
+  for (const int64_t block : first_reader) first_holder_.push_back(block >= 0 && holds(block));
   table_.unit_bytes.assign(params.size(), 0);
   for (size_t unit = 0; unit < params.size(); ++unit) {
     for (const auto& param : params[unit]) {
       table_.unit_bytes[unit] +=
-          rounded_up(param.num_elements, kAlignment) * static_cast<int64_t>(sizeof(float));
+          rounded_up(local_elements(param, options.tensor), kAlignment) * static_cast<int64_t>(sizeof(float));
     }
   }
   units_.resize(params.size());
@@ -99,8 +110,8 @@ Layout::Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& para
       auto& unit = units_[u];
       unit.params.resize(params[u].size());
       unit.all.begin = offset;
-      unit.decay_end = place(unit, params[u], true, offset);
-      unit.all.end = offset = place(unit, params[u], false, unit.decay_end);
+      unit.decay_end = place(unit, params[u], options.tensor, true, offset);
+      unit.all.end = offset = place(unit, params[u], options.tensor, false, unit.decay_end);
       bucket_of_[u] = num_buckets();
     }
     offset =
@@ -189,7 +200,14 @@ std::vector<Piece> Layout::pieces(int rank) const {
         const int64_t begin = std::max(own.begin, params[p].begin);
         const int64_t end = std::min(own.end, params[p].end);
         if (begin >= end) continue;
-        out.push_back({unit, static_cast<int64_t>(p), begin - params[p].begin, begin, end - begin});
+        const auto& [shape, decays, cut] = params_[static_cast<size_t>(unit)][p];
+        const bool owned = first_holder_[static_cast<size_t>(unit)] &&
+                           (cut.dim >= 0 || options_.tensor.rank == 0);
+        for (const auto& run :
+             runs(shape, cut, options_.tensor, begin - params[p].begin, end - begin)) {
+          out.push_back({unit, static_cast<int64_t>(p), run.global, params[p].begin + run.local,
+                         run.length, owned});
+        }
       }
     }
   }

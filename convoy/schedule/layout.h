@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "convoy/schedule/cut.h"
+
 namespace convoy::schedule {
 
 /// Which units each block reads, and how large their gradients are.
@@ -42,9 +44,11 @@ struct Extent {
 /// The state of a parameter, one flat buffer each.
 enum class Kind { Weights, Masters, Gradients, Moments };
 
-struct ParamSize {
-  int64_t num_elements = 0;
+/// What a layout knows of a parameter.
+struct ParamShape {
+  Shape shape;         ///< global
   bool decays = true;  ///< by weight decay
+  TensorCut cut = {};
 };
 
 /// A unit's place in the flat order: first its decayed, then its other parameters.
@@ -60,13 +64,14 @@ struct Bucket {
   Extent all;
 };
 
-/// Some elements of one parameter, in one rank's part of a bucket.
+/// Some elements of one parameter that lie side by side, in one rank's part of a bucket.
 struct Piece {
   int64_t unit = 0;
   int64_t param = 0;  ///< of the unit
-  int64_t begin = 0;  ///< in the parameter, flattened
+  int64_t begin = 0;  ///< in the whole parameter, flattened
   int64_t place = 0;  ///< in the flat order
   int64_t length = 0;
+  bool owned = true;  ///< of all stages and tensor-parallel ranks that have them one counts them
 };
 
 struct LayoutOptions {
@@ -79,6 +84,7 @@ struct LayoutOptions {
   /// What has its place outside of the device's memory, a bucket of it being there when needed:
   /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
   bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
+  TensorPlace tensor = {};           ///< among those that share out parameters
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -99,7 +105,7 @@ class Layout {
  public:
   Layout() = default;
   /// `params`: by unit. Fills in what `table` says of the units' bytes.
-  Layout(ModelTable table, const std::vector<std::vector<ParamSize>>& params,
+  Layout(ModelTable table, std::vector<std::vector<ParamShape>> params,
          const LayoutOptions& options);
 
   /// Of the blocks that are held.
@@ -148,12 +154,15 @@ class Layout {
   int64_t place_in(Kind kind, int64_t bucket, int rank, int64_t place) const;
   /// Stretches of a bucket that belong to no parameter.
   std::vector<Extent> gaps(int64_t bucket) const;
-  /// The parameters' elements in a rank's own parts.
+  /// The parameters' elements in a rank's own parts. Every element of a model has one owner among
+  /// the parts of all stages and tensor-parallel ranks.
   std::vector<Piece> pieces(int rank) const;
 
  private:
   ModelTable table_;
   LayoutOptions options_;
+  std::vector<std::vector<ParamShape>> params_;  // [unit]
+  std::vector<bool> first_holder_;               // [unit] no stage before has it
   std::vector<UnitPlace> units_;
   std::vector<Bucket> buckets_;
   std::vector<int64_t> bucket_of_;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "tests/schedule/testing.h"
+#include "tests/schedule/two_stages.h"
 
 // Programs of several ranks.
 namespace convoy::schedule {
@@ -20,9 +20,17 @@ struct Stages {
     options.bucket_bytes = 0;
     for (const int64_t first : {0, 2}) {
       options.blocks = {first, first + 1};
-      layouts.push_back(Layout({{{0}, {1}, {2}, {3}}, {}}, {{{32}}, {{64}}, {{32}}, {{64}}},
-                               options));
+      layouts.push_back(Layout({{{0}, {1}, {2}, {3}}, {}},
+                               {{{{32}}}, {{{64}}}, {{{32}}}, {{{64}}}}, options));
     }
+  }
+  std::vector<Program> all_forwards_first(const StepOptions& options = kTwo) const {
+    return {TwoStages(layouts[0], options).all_forwards_first(),
+            TwoStages(layouts[1], options).all_forwards_first()};
+  }
+  std::vector<Program> one_forward_one_backward() const {
+    return {TwoStages(layouts[0], kTwo).one_forward_one_backward(),
+            TwoStages(layouts[1], kTwo).one_forward_one_backward()};
   }
   std::vector<Alive> check(const std::vector<Program>& programs,
                            const StepOptions& options = kTwo) const {
@@ -42,61 +50,9 @@ struct Stages {
   std::vector<Layout> layouts;
 };
 
-Instruction load(int64_t m) {
-  return {.op = Op::Load, .micro_batch = m};
-}
-Instruction loss(int64_t m) {
-  return {.op = Op::Loss, .micro_batch = m};
-}
-Instruction at(Op op, int64_t block, int64_t m) {
-  return {.op = op, .block = block, .micro_batch = m};
-}
-Instruction over(Op op, int64_t m) {  // the border between the stages
-  return {.op = op, .block = 1, .micro_batch = m,
-          .peer = op == Op::Send || op == Op::ReceiveGrad ? 1 : 0};
-}
-Program joined(std::initializer_list<Program> parts) {
-  Program out;
-  for (const auto& part : parts) out.insert(out.end(), part.begin(), part.end());
-  return out;
-}
-Program forward(int64_t first, int64_t m) {
-  return {at(Op::Forward, first, m), at(Op::Forward, first + 1, m)};
-}
-Program backward(int64_t first, int64_t m) {
-  return {at(Op::Backward, first + 1, m),
-          {.op = Op::Accumulate, .unit = first + 1, .micro_batch = m},
-          at(Op::Backward, first, m),
-          {.op = Op::Accumulate, .unit = first, .micro_batch = m}};
-}
-Program end() {
-  return {{.op = Op::Reduce, .bucket = 0}, {.op = Op::Reduce, .bucket = 1}, {Op::ReduceLoss},
-          {Op::Clip}, {.op = Op::Update, .bucket = 1}, {.op = Op::Update, .bucket = 0}};
-}
-
-/// All forwards, then all backwards.
-std::vector<Program> all_forwards_first() {
-  return {joined({{load(0)}, forward(0, 0), {over(Op::Send, 0)}, {load(1)}, forward(0, 1),
-                  {over(Op::Send, 1)}, {over(Op::ReceiveGrad, 0)}, backward(0, 0),
-                  {over(Op::ReceiveGrad, 1)}, backward(0, 1), end()}),
-          joined({{load(0), over(Op::Receive, 0)}, forward(2, 0), {loss(0), load(1)},
-                  {over(Op::Receive, 1)}, forward(2, 1), {loss(1)}, backward(2, 0),
-                  {over(Op::SendGrad, 0)}, backward(2, 1), {over(Op::SendGrad, 1)}, end()})};
-}
-
-Instruction joined(Instruction i) {
-  i.with_next = true;
-  return i;
-}
-
-/// One forward, one backward; what crosses is exchanged.
-std::vector<Program> one_forward_one_backward() {
-  return {joined({{load(0)}, forward(0, 0), {over(Op::Send, 0)}, {load(1)}, forward(0, 1),
-                  {joined(over(Op::Send, 1)), over(Op::ReceiveGrad, 0)}, backward(0, 0),
-                  {over(Op::ReceiveGrad, 1)}, backward(0, 1), end()}),
-          joined({{load(0), over(Op::Receive, 0)}, forward(2, 0), {loss(0)}, backward(2, 0),
-                  {joined(over(Op::SendGrad, 0)), over(Op::Receive, 1)}, {load(1)}, forward(2, 1),
-                  {loss(1)}, backward(2, 1), {over(Op::SendGrad, 1)}, end()})};
+/// The border between the stages.
+Instruction over(Op op, int64_t m) {
+  return TwoStages::over(op, m);
 }
 
 TEST(Check, AStageHasPlacesForItsOwnBlocksOnly) {
@@ -111,15 +67,15 @@ TEST(Check, AStageHasPlacesForItsOwnBlocksOnly) {
 
 TEST(Check, AcceptsTwoStagesAndSaysWhatIsAlive) {
   const Stages stages;
-  const auto gpipe = stages.check(all_forwards_first());
+  const auto gpipe = stages.check(stages.all_forwards_first());
   EXPECT_EQ(gpipe, (std::vector<Alive>{{.blocks = 4}, {.blocks = 4}}));
-  const auto alternating = stages.check(one_forward_one_backward());
+  const auto alternating = stages.check(stages.one_forward_one_backward());
   EXPECT_EQ(alternating, (std::vector<Alive>{{.blocks = 4}, {.blocks = 2}}));
 }
 
 TEST(Check, NamesTheRankAndEveryInstructionThatIsMissingOrTwiceThere) {
   const Stages stages;
-  for (const auto& programs : {all_forwards_first(), one_forward_one_backward()}) {
+  for (const auto& programs : {stages.all_forwards_first(), stages.one_forward_one_backward()}) {
     for (size_t rank = 0; rank < 2; ++rank) {
       for (size_t i = 0; i < programs[rank].size(); ++i) {
         const auto name = fmt::format("'{}'", to_text(programs[rank][i]));
@@ -139,7 +95,7 @@ TEST(Check, NamesTheRankAndEveryInstructionThatIsMissingOrTwiceThere) {
 
 TEST(Check, RefusesAnOrderInWhichOneQueueWouldStandStill) {
   const Stages stages;
-  auto programs = one_forward_one_backward();
+  auto programs = stages.one_forward_one_backward();
   auto& first = *std::find_if(programs[0].begin(), programs[0].end(),
                               [](const Instruction& i) { return i.with_next; });
   first.with_next = false;
@@ -153,7 +109,7 @@ TEST(Check, RefusesAnOrderInWhichOneQueueWouldStandStill) {
 
 TEST(Check, RefusesSendsAndReceivesOfDifferentOrder) {
   const Stages stages;
-  auto programs = all_forwards_first();
+  auto programs = stages.all_forwards_first();
   auto& receiver = programs[1];
   std::swap(*std::find(receiver.begin(), receiver.end(), over(Op::Receive, 0)),
             *std::find(receiver.begin(), receiver.end(), over(Op::Receive, 1)));
@@ -167,7 +123,7 @@ TEST(Check, RefusesSendsAndReceivesOfDifferentOrder) {
 
 TEST(Check, RefusesRanksThatWaitInACircle) {
   const Stages stages;
-  auto programs = all_forwards_first();
+  auto programs = stages.all_forwards_first();
   auto& first = programs[0];
   // Rank 1 wants micro-batch 1 before it sends a gradient, and rank 0 the gradient before that.
   const auto gradient = std::find(first.begin(), first.end(), over(Op::ReceiveGrad, 0));
@@ -181,7 +137,7 @@ TEST(Check, RefusesRanksThatWaitInACircle) {
 
 TEST(Check, RefusesWrongPeersAndBlocksOfOthers) {
   const Stages stages;
-  auto programs = all_forwards_first();
+  auto programs = stages.all_forwards_first();
   auto broken = programs;
   broken[0][1].block = 2;
   EXPECT_THAT(stages.refusal(broken), HasSubstr("rank 0: 'forward block 2, micro-batch 0' names a "
@@ -195,6 +151,16 @@ TEST(Check, RefusesWrongPeersAndBlocksOfOthers) {
   broken = programs;
   broken[1].front().micro_batch = 2;
   EXPECT_THAT(stages.refusal(broken), HasSubstr("names a micro-batch that there is not"));
+}
+
+TEST(Check, RefusesAUnitThatTwoStagesHold) {
+  const auto first = tied_layout({.blocks = {0, 1}}), second = tied_layout({.blocks = {2}});
+  try {
+    check({{{}, first, {0, 1}}, {{}, second, {0, 1}}}, {});
+    FAIL() << "accepted";
+  } catch (const InternalError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("unit 1 is on ranks 0 and 1 of a pipeline"));
+  }
 }
 
 TEST(Check, CollectivesOfAGroupComeInOneOrder) {
@@ -220,17 +186,8 @@ TEST(Check, CollectivesOfAGroupComeInOneOrder) {
 
 TEST(Check, WhatIsRecomputedKeepsItsInputOnly) {
   const Stages stages;
-  auto programs = all_forwards_first();
-  for (auto& program : programs) {
-    for (size_t i = 0; i < program.size(); ++i) {
-      if (program[i].op != Op::Backward || program[i].block == 3) continue;
-      auto again = program[i];
-      again.op = Op::Recompute;
-      program.insert(program.begin() + static_cast<std::ptrdiff_t>(i++), again);
-    }
-  }
   const StepOptions options{.num_micro_batches = 2, .recomputed = {0, 1, 2}};
-  EXPECT_EQ(stages.check(programs, options),
+  EXPECT_EQ(stages.check(stages.all_forwards_first(options), options),
             (std::vector<Alive>{{.blocks = 1, .inputs = 4}, {.blocks = 2, .inputs = 2}}));
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "convoy/base/error.h"
 #include "tests/schedule/testing.h"
 
 namespace convoy::schedule {
@@ -86,6 +87,82 @@ TEST(Layout, EachStageSlicesMore) {
   }
   const auto alone = tied_layout({.stage = 3});
   EXPECT_FALSE(alone.in_slices(Kind::Weights) || alone.shares_out_updates()) << "one rank";
+}
+
+using Owned = std::map<std::pair<int64_t, int64_t>, std::vector<int>>;  // (unit, parameter)
+
+/// Like a model with GPT-2's cuts: q | k | v side by side, a tied table, what is not cut.
+const ModelTable kTable{{{0, 1}, {2}, {3}, {4, 1}}, {}};
+const std::vector<std::vector<ParamShape>> kParams{
+    {{{7, 10}}},
+    {{{13, 10}, true, {.dim = 0}}},
+    {{{10, 30}, true, {.dim = 1, .parts = {10, 10, 10}, .granule = 2}},
+     {{30}, false, {.dim = 0, .parts = {10, 10, 10}, .granule = 2}},
+     {{10}, false}},
+    {{{10, 10}, true, {.dim = 0, .granule = 2}}, {{3, 5, 4}, true, {.dim = 1}}},
+    {{{10}, false}}};
+
+TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
+  const std::vector<std::vector<int64_t>> one_stage{{}}, two_stages{{0, 1}, {2, 3}},
+      turns{{0, 2}, {1, 3}}, four_stages{{0}, {1}, {2}, {3}};
+  for (const auto& stages : {one_stage, two_stages, turns, four_stages}) {
+    for (const int tensors : {1, 2, 3, 4}) {
+      for (const int parts : {1, 2, 3, 4}) {
+        for (const int stage : {0, 1, 2, 3}) {
+          Owned owned;
+          for (size_t unit = 0; unit < kParams.size(); ++unit) {
+            for (size_t p = 0; p < kParams[unit].size(); ++p) {
+              owned[{unit, p}].resize(static_cast<size_t>(num_elements(kParams[unit][p].shape)));
+            }
+          }
+          for (const auto& blocks : stages) {
+            for (int tensor = 0; tensor < tensors; ++tensor) {
+              const Layout layout(kTable, kParams,
+                                  {.stage = stage, .num_parts = parts, .bucket_bytes = 400,
+                                   .blocks = blocks, .tensor = {tensor, tensors}});
+              std::vector<int> taken(static_cast<size_t>(layout.num_elements()));
+              for (int part = 0; part < parts; ++part) {
+                for (const auto& piece : layout.pieces(part)) {
+                  auto& elements = owned[{piece.unit, piece.param}];
+                  for (int64_t i = 0; i < piece.length; ++i) {
+                    elements.at(static_cast<size_t>(piece.begin + i)) += piece.owned;
+                    ++taken.at(static_cast<size_t>(piece.place + i));
+                  }
+                }
+              }
+              for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+                for (const auto& gap : layout.gaps(bucket)) {
+                  for (int64_t i = gap.begin; i < gap.end; ++i) ++taken[static_cast<size_t>(i)];
+                }
+              }
+              ASSERT_EQ(taken, std::vector<int>(taken.size(), 1));
+            }
+          }
+          for (const auto& [param, elements] : owned) {
+            ASSERT_EQ(elements, std::vector<int>(elements.size(), 1))
+                << "unit " << param.first << ", parameter " << param.second;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Cut, ARankHasItsStretchOfEachPart) {
+  const TensorCut cut{.dim = 1, .parts = {4, 4, 4}, .granule = 2};
+  EXPECT_EQ(local_shape({5, 12}, cut, {1, 2}), (Shape{5, 6}));
+  EXPECT_EQ(boxes({5, 12}, cut, {1, 2}),
+            (std::vector<Box>{{{0, 2}, {5, 2}, {0, 0}},
+                              {{0, 6}, {5, 2}, {0, 2}},
+                              {{0, 10}, {5, 2}, {0, 4}}}));
+  // The second row's q, k and v, and what begins the third.
+  EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 6, 7),
+            (std::vector<schedule::Run>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));
+  EXPECT_EQ(runs({12, 5}, {.dim = 0}, {1, 2}, 3, 20), (std::vector<schedule::Run>{{33, 3, 20}}));
+  // As equal as whole granules allow.
+  EXPECT_EQ(local_shape({50257, 8}, {.dim = 0}, {3, 4}), (Shape{12565, 8}));
+  EXPECT_EQ(local_shape({4, 6}, {.dim = 0, .granule = 2}, {0, 3}), (Shape{0, 6}));
+  EXPECT_THROW(boxes({5, 13}, cut, {0, 2}), InternalError);
 }
 
 TEST(Layout, SlicesLieOneAfterTheOther) {

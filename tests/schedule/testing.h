@@ -8,7 +8,7 @@ namespace convoy::schedule {
 inline Layout tied_layout(LayoutOptions options = {}) {
   return Layout(
       {{{0, 1}, {2}, {3, 1}}, {}, {false, true, false, false}},
-      {{{25, true}}, {{900, true}, {33, false}}, {{32, true}, {18, false}}, {{12, false}}},
+      {{{{25}}}, {{{900}}, {{33}, false}}, {{{32}}, {{18}, false}}, {{{12}, false}}},
       options);
 }
 
