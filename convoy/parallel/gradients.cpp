@@ -23,13 +23,15 @@ Gradients::Gradients(Arena& arena, DataGroups groups, bool reduce_each)
       pool_(arena.fp32()),
       scratch_pool_(pool_),
       buckets_(arena.layout().buckets().size()),
-      scratch_(arena.units().size()),
+      filling_(buckets_.size(), -1),
+      begun_(arena.units().size()),
       bound_(arena.units().size(), -1) {}
 
 void Gradients::begin_step() {
   while (!flights_.empty()) land();  // after an error there may be some
   for (size_t b = 0; b < buckets_.size(); ++b) drop(static_cast<int64_t>(b));
   std::fill(bound_.begin(), bound_.end(), -1);
+  for (auto& begun : begun_) begun.clear();
 }
 
 /// A bucket's gradient as a whole.
@@ -54,31 +56,50 @@ at::Tensor Gradients::place_of(int64_t unit) {
       0, all.begin - layout.buckets()[static_cast<size_t>(bucket)].all.begin, all.length());
 }
 
+/// Whether a micro-batch that begins now writes into the unit's place.
+bool Gradients::is_in_place(int64_t unit, int64_t micro_batch) const {
+  if (!reduce_each_) return micro_batch == 0 && begun_[static_cast<size_t>(unit)].empty();
+  const int64_t filling = filling_[static_cast<size_t>(arena_.layout().bucket_of(unit))];
+  return filling < 0 || filling == micro_batch;
+}
+
 void Gradients::bind(int64_t unit, int64_t micro_batch) {
   const auto u = static_cast<size_t>(unit);
   if (bound_[u] == micro_batch) return;
+  const auto& slots = arena_.units()[u].slots;
+  auto& begun = begun_[u];
+  if (const auto before = begun.find(bound_[u]); before != begun.end()) {
+    before->second.written.clear();
+    for (const auto& slot : slots) before->second.written.push_back(slot.param->grad_written());
+  }
   bound_[u] = micro_batch;
   const auto& all = arena_.layout().units()[u].all;
-  if (micro_batch > 0 && !reduce_each_) {
-    scratch_[u] = scratch_pool_.take(all.length()).zero_();
-    arena_.bind_grads(unit, scratch_[u], all.begin);
-  } else {
-    arena_.bind_grads(unit, place_of(unit), all.begin);
-  }
+  const bool in_place = is_in_place(unit, micro_batch);
+  const auto [bound, fresh] = begun.try_emplace(micro_batch);
+  auto& [scratch, written] = bound->second;
+  if (fresh && !in_place) scratch = scratch_pool_.take(all.length()).zero_();
+  if (in_place) filling_[static_cast<size_t>(arena_.layout().bucket_of(unit))] = micro_batch;
+  arena_.bind_grads(unit, scratch.defined() ? scratch : place_of(unit), all.begin, written);
 }
 
 void Gradients::accumulate(int64_t unit, int64_t micro_batch) {
   at::NoGradGuard no_grad;
   const auto u = static_cast<size_t>(unit);
-  bind(unit, micro_batch);  // a rank without rows
+  bind(unit, micro_batch);  // a rank without rows, or another micro-batch was here
   for (const auto& slot : arena_.units()[u].slots) {
     if (slot.param->grad_written()) continue;
     auto grad = slot.param->grad();
     grad.zero_();
   }
-  if (!scratch_[u].defined()) return;
-  place_of(unit).add_(scratch_[u]);
-  scratch_pool_.give(std::exchange(scratch_[u], {}));
+  auto scratch = begun_[u].extract(micro_batch).mapped().scratch;
+  if (!scratch.defined()) return;
+  filling_[static_cast<size_t>(arena_.layout().bucket_of(unit))] = micro_batch;
+  if (micro_batch == 0 || reduce_each_) {
+    place_of(unit).copy_(scratch);
+  } else {
+    place_of(unit).add_(scratch);
+  }
+  scratch_pool_.give(std::move(scratch));
 }
 
 void Gradients::reduce(int64_t bucket) {
@@ -94,6 +115,7 @@ void Gradients::reduce_scatter(int64_t bucket, int64_t micro_batch) {
   const auto op = adds ? comm::ReduceOp::Add : comm::ReduceOp::Sum;
   if (offloaded() && !adds) arena_.offload()->create(schedule::Kind::Gradients, bucket);
   auto own = arena_.grads(bucket, arena_.part(bucket));
+  filling_[static_cast<size_t>(bucket)] = -1;
   flights_.push_back({groups_.shard.start_reduce_scatter(
                           own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
                       std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
@@ -133,6 +155,7 @@ comm::Group::Handle Gradients::sum_over_copies(int64_t bucket) {
 void Gradients::drop(int64_t bucket) {
   auto& memory = buckets_[static_cast<size_t>(bucket)];
   if (memory.defined()) pool_.give(std::exchange(memory, {}));
+  filling_[static_cast<size_t>(bucket)] = -1;
 }
 
 bool Gradients::finite(int64_t bucket) {

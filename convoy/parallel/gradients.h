@@ -1,6 +1,8 @@
 #pragma once
 
 #include <deque>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "convoy/parallel/arena.h"
@@ -13,14 +15,14 @@ namespace convoy::parallel {
 ///
 /// Kept whole, a unit's gradient of the first micro-batch is written into the arena, those of the
 /// later ones into scratch memory and added. Kept in slices, a bucket has memory from its first
-/// contribution until it is reduced.
+/// contribution until it is reduced. Micro-batches may take turns: each finds again what it wrote.
 class Gradients {
  public:
   /// `reduce_each`: gradients kept in slices are reduced after every micro-batch.
   Gradients(Arena& arena, DataGroups groups, bool reduce_each);
 
   void begin_step();
-  /// Says where the gradient of `unit` goes for this micro-batch; once is enough.
+  /// Says where the gradient of `unit` goes for this micro-batch, until another is named.
   void bind(int64_t unit, int64_t micro_batch);
   /// The unit's gradient of this micro-batch is finished.
   void accumulate(int64_t unit, int64_t micro_batch);
@@ -45,6 +47,13 @@ class Gradients {
   };
 
   bool in_slices() const { return arena_.layout().in_slices(schedule::Kind::Gradients); }
+  /// What a micro-batch's gradient of a unit is, once it is bound.
+  struct Bound {
+    at::Tensor scratch;             // undefined: its place
+    std::vector<bool> written = {};  // by slot, while another micro-batch is bound
+  };
+
+  bool is_in_place(int64_t unit, int64_t micro_batch) const;
   at::Tensor whole(int64_t bucket);
   at::Tensor place_of(int64_t unit);
   void land();
@@ -57,8 +66,9 @@ class Gradients {
   bool reduce_each_;
   Pool pool_, scratch_pool_;
   std::vector<at::Tensor> buckets_;  // [bucket] memory while it is not reduced
-  std::vector<at::Tensor> scratch_;  // [unit], defined while one is in use
-  std::vector<int64_t> bound_;       // [unit] micro-batch its gradient is bound to
+  std::vector<int64_t> filling_;     // [bucket] micro-batch it has memory for
+  std::vector<std::map<int64_t, Bound>> begun_;  // [unit][micro-batch], until accumulated
+  std::vector<int64_t> bound_;                   // [unit] micro-batch its gradient is bound to
   std::deque<Flight> flights_;
 };
 

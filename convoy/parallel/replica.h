@@ -62,6 +62,7 @@ class Replica {
 
   Arena& arena() { return arena_; }
   const comm::Group& group() const { return groups_.all; }
+  const comm::Group& world() const { return groups_.world; }
   const schedule::Program& program() const { return program_; }
   MemoryUse memory() const;
 

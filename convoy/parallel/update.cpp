@@ -24,7 +24,7 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
   input_ = &input;
   optimizer_ = &optimizer;
   result = {};
-  totals_ = at::zeros({kWords + 2 * groups_.all.size()}, arena_.fp32().dtype(at::kDouble));
+  totals_ = at::zeros({kWords + 2 * groups_.world.size()}, arena_.fp32().dtype(at::kDouble));
 }
 
 void Update::add(const at::Tensor& loss, const at::Tensor& count) {
@@ -34,11 +34,11 @@ void Update::add(const at::Tensor& loss, const at::Tensor& count) {
 
 void Update::close_totals() {
   const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
-  auto word = totals_[kWords + groups_.all.rank()];
+  auto word = totals_[kWords + groups_.world.rank()];
   word += totals_[kLoss].isfinite().logical_not();
   word += 2 * stop;
   if (input_->busy) totals_[kBusy] += 1;
-  totals_[kWords + groups_.all.size() + groups_.all.rank()] += static_cast<double>(input_->step);
+  totals_[kWords + groups_.world.size() + groups_.world.rank()] += static_cast<double>(input_->step);
   const auto& layout = arena_.layout();
   if (layout.offloaded(schedule::Kind::Gradients)) return;
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) add_squares(bucket);
@@ -51,8 +51,8 @@ void Update::add_squares(int64_t bucket) {
 
 void Update::reduce_totals() {
   constexpr const char* kLabel = "reduce loss";
-  if (totals_.is_cpu()) return groups_.all.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
-  handle_ = groups_.all.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
+  if (totals_.is_cpu()) return groups_.world.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
+  handle_ = groups_.world.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
 }
 
 /// What the ranks told, on the host.
@@ -61,18 +61,18 @@ void Update::take_totals(const double* values) {
   result.count = values[kTargets];
   result.num_busy = static_cast<int>(values[kBusy]);
   const auto* words = values + kWords;
-  const auto* steps = words + groups_.all.size();
-  for (int rank = 1; rank < groups_.all.size(); ++rank) {
+  const auto* steps = words + groups_.world.size();
+  for (int rank = 1; rank < groups_.world.size(); ++rank) {
     if (steps[rank] == steps[0]) continue;
     fail<CommunicationError>("train",
                              "the ranks are not at the same step: rank 0 makes step {}, rank {} "
                              "step {}; try to start them from the same checkpoint",
                              steps[0] + 1, rank, steps[rank] + 1);
   }
-  for (int rank = 0; rank < groups_.all.size(); ++rank) {
+  for (int rank = 0; rank < groups_.world.size(); ++rank) {
     result.stop_signal = std::max(result.stop_signal, static_cast<int>(words[rank]) / 2);
   }
-  for (int rank = 0; rank < groups_.all.size(); ++rank) {
+  for (int rank = 0; rank < groups_.world.size(); ++rank) {
     if (static_cast<int>(words[rank]) % 2 == 0) continue;
     result.skipped = may_overflow_;
     if (result.skipped) break;

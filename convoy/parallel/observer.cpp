@@ -1,0 +1,124 @@
+#include "convoy/parallel/observer.h"
+
+#include <ATen/Functions.h>
+
+#include <cmath>
+#include <optional>
+
+#include "convoy/base/activity.h"
+#include "convoy/base/fault.h"
+#include "convoy/comm/range.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+class Teller : public Observer {
+ public:
+  void before(const Instruction& i) override {
+    const auto name = schedule::to_text(i);
+    tell_operation(name);
+    range_.reset();  // an instruction that threw left it open
+    range_.emplace([&] { return name; });
+  }
+  void after(const Instruction&) override { range_.reset(); }
+
+ private:
+  std::optional<comm::Range> range_;
+};
+
+const char* phase_of(Op op) {
+  switch (op) {
+    case Op::Forward:
+      return "forward";
+    case Op::Backward:
+      return "backward";
+    case Op::Gather:
+      return "gather";
+    case Op::Update:
+      return "update";
+    case Op::Store:
+      return "offload";
+    case Op::Reduce:
+    case Op::ReduceScatter:
+      return "reduce";
+    default:
+      return nullptr;
+  }
+}
+
+class Saboteur : public Observer {
+ public:
+  Saboteur(Arena& arena, Gathers& gathers, const DataGroups& groups)
+      : arena_(arena), gathers_(gathers), groups_(groups) {}
+
+  void before(const Instruction& i) override {
+    const char* phase = phase_of(i.op);
+    if (phase == nullptr) return;
+    const auto fault = fault_at(phase);
+    if (fault == Fault::kMismatch) {
+      auto extra = at::zeros({1});
+      groups_.all.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
+    }
+    if (fault == Fault::kNan) spoil(i);
+  }
+
+  void after(const Instruction& i) override {
+    if (i.op == Op::Backward && std::exchange(spoils_backward_, false)) {
+      spoil_gradient(arena_.layout().table().units_of_block[static_cast<size_t>(i.block)]);
+    }
+  }
+
+ private:
+  void spoil(const Instruction& i) {
+    const at::NoGradGuard no_grad;
+    if (i.op == Op::Backward) {
+      spoils_backward_ = true;
+    } else if (i.op == Op::Store) {
+      if (i.kind != schedule::Kind::Gradients) arena_.offload()->here(i.kind, i.bucket).fill_(NAN);
+    } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
+      spoil_gradient(arena_.layout().buckets()[static_cast<size_t>(i.bucket)].units);
+    } else {
+      gathers_.settle();
+      arena_.offload() != nullptr ? spoil_what_is_here(i) : arena_.fill(NAN);
+    }
+  }
+
+  /// Offloaded weights may not be in memory.
+  void spoil_what_is_here(const Instruction& i) {
+    for (const int64_t bucket : schedule::reads(i, arena_.layout())) {
+      arena_.bucket_weights(bucket).fill_(NAN);
+    }
+    if (i.op == Op::Forward) return;
+    const auto kind = i.op == Op::Update ? schedule::Kind::Masters : schedule::Kind::Weights;
+    arena_.narrow(kind, i.bucket, arena_.part(i.bucket)).fill_(NAN);
+  }
+
+  /// Of the first of these units.
+  void spoil_gradient(const std::vector<int64_t>& units) {
+    if (units.empty()) return;
+    const auto& slots = arena_.units()[static_cast<size_t>(units.front())].slots;
+    slots.front().param->add_to_grad([](at::Tensor& grad) { grad.fill_(NAN); });
+  }
+
+  Arena& arena_;
+  Gathers& gathers_;
+  DataGroups groups_;
+  bool spoils_backward_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Observer> make_teller() {
+  return std::make_unique<Teller>();
+}
+
+std::unique_ptr<Observer> make_saboteur(Arena& arena, Gathers& gathers,
+                                        const DataGroups& groups) {
+  return std::make_unique<Saboteur>(arena, gathers, groups);
+}
+
+}  // namespace convoy::parallel

@@ -1,0 +1,199 @@
+#include "convoy/parallel/transfers.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <sstream>
+
+#include "convoy/base/error.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+constexpr int64_t kHeadBytes = 1024;
+/// Of a tensor's first byte in a body, so that it can be looked at as any type.
+constexpr int64_t kAlign = 16;
+
+/// What stands at the start of a head, before the description.
+struct Sizes {
+  int64_t text = 0;
+  int64_t body = 0;
+};
+constexpr int64_t kTextBytes = kHeadBytes - static_cast<int64_t>(sizeof(Sizes));
+
+int64_t rounded(int64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+at::Tensor as_bytes(const at::Tensor& tensor) {
+  return tensor.detach().contiguous().view({-1}).view(at::kByte);
+}
+
+at::Tensor text_tensor(const std::string& text, int64_t size) {
+  auto out = at::zeros({size}, at::kByte);
+  std::memcpy(out.data_ptr(), text.data(), text.size());
+  return out;
+}
+
+Sizes sizes_of(const at::Tensor& head) {
+  Sizes sizes;
+  std::memcpy(&sizes, head.data_ptr(), sizeof sizes);
+  return sizes;
+}
+
+/// The same on both sides.
+std::string label_of(const Instruction& i) {
+  const bool grad = i.op == Op::SendGrad || i.op == Op::ReceiveGrad;
+  return fmt::format("{} block {}, micro-batch {}", grad ? "gradient of" : "output of", i.block,
+                     i.micro_batch);
+}
+
+std::string label_of(std::span<const Instruction> exchange) {
+  auto text = label_of(exchange.front());
+  if (exchange.size() == 1) return text;
+  auto other = label_of(exchange.back());
+  if (text < other) std::swap(text, other);
+  return text + " and " + other;
+}
+
+}  // namespace
+
+Transfers::Transfers(comm::Group pipeline, at::Device device)
+    : pipeline_(std::move(pipeline)), bytes_(at::TensorOptions(at::kByte).device(device)) {}
+
+/// The memory of what is under way must stay.
+Transfers::~Transfers() {
+  for (auto& [key, flight] : flights_) {
+    try {
+      flight.wait();
+    } catch (const std::exception&) {
+      // Whoever waits for something of the group is told.
+    }
+  }
+}
+
+void Transfers::Flight::wait() {
+  std::exchange(head, {}).wait();
+  std::exchange(body, {}).wait();
+}
+
+/// A line for each tensor: how it travels, its type, number of dimensions, sizes, name.
+Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& known) const {
+  std::string text;
+  std::vector<at::Tensor> parts;
+  for (const auto& [name, tensor] : bundle) {
+    const auto own = known.find(name);
+    const bool there = own != known.end() && own->second.is_same(tensor);
+    text += fmt::format("{} {} {}", there ? 'k' : tensor.requires_grad() ? 'g' : 'v',
+                        static_cast<int>(tensor.scalar_type()), there ? 0 : tensor.dim());
+    for (int64_t d = 0; !there && d < tensor.dim(); ++d) text += fmt::format(" {}", tensor.size(d));
+    text += " " + name + "\n";
+    if (!there) parts.push_back(as_bytes(tensor));
+  }
+  const auto length = static_cast<int64_t>(text.size());
+  // A description that is too long goes with the values.
+  if (length > kTextBytes) {
+    parts.insert(parts.begin(), text_tensor(text, length).to(bytes_.device()));
+  }
+  for (size_t p = 0; parts.size() > 1 && p < parts.size(); ++p) {
+    const int64_t gap = rounded(parts[p].numel()) - parts[p].numel();
+    if (gap > 0) parts[p] = at::constant_pad_nd(parts[p], {0, gap});
+  }
+  Packet packet;
+  packet.body = parts.empty()       ? at::empty({0}, bytes_)
+                : parts.size() == 1 ? parts.front()
+                                    : at::cat(parts);
+  const Sizes sizes{length, packet.body.numel()};
+  std::string head(sizeof sizes, '\0');
+  std::memcpy(head.data(), &sizes, sizeof sizes);
+  if (length <= kTextBytes) head += text;
+  packet.head = text_tensor(head, kHeadBytes).to(bytes_.device());
+  return packet;
+}
+
+nn::Bundle Transfers::unpack(const Packet& packet, const nn::Bundle& known) const {
+  const auto head = packet.head.cpu();
+  const auto sizes = sizes_of(head);
+  int64_t at = 0;
+  std::string text(static_cast<size_t>(sizes.text), '\0');
+  if (sizes.text > kTextBytes) {
+    const auto front = packet.body.narrow(0, 0, sizes.text).cpu();
+    std::memcpy(text.data(), front.data_ptr(), text.size());
+    at = rounded(sizes.text);
+  } else {
+    std::memcpy(text.data(), static_cast<const char*>(head.data_ptr()) + sizeof sizes, text.size());
+  }
+  nn::Bundle out;
+  std::istringstream lines(text);
+  char how = 0;
+  int type = 0, dims = 0;
+  while (lines >> how >> type >> dims) {
+    std::vector<int64_t> shape(static_cast<size_t>(dims));
+    for (auto& size : shape) lines >> size;
+    std::string name;
+    std::getline(lines.ignore(), name);
+    if (how == 'k') {
+      out[name] = known.at(name);
+      continue;
+    }
+    const auto dtype = static_cast<at::ScalarType>(type);
+    int64_t bytes = static_cast<int64_t>(at::elementSize(dtype));
+    for (const int64_t size : shape) bytes *= size;
+    auto tensor = packet.body.narrow(0, at, bytes).view(dtype).view(shape);
+    out[name] = how == 'g' ? tensor.detach().requires_grad_(true) : tensor;
+    at += rounded(bytes);
+  }
+  return out;
+}
+
+at::Tensor Transfers::room_for_body(const at::Tensor& head) const {
+  return at::empty({sizes_of(head.cpu()).body}, bytes_);
+}
+
+Transfers::Packet Transfers::receive(int peer, const std::string& label) const {
+  Packet in{at::empty({kHeadBytes}, bytes_), {}};
+  pipeline_.start_receive(in.head, peer, "shapes of " + label).wait();
+  in.body = room_for_body(in.head);
+  if (in.body.numel() > 0) pipeline_.start_receive(in.body, peer, label).wait();
+  return in;
+}
+
+Transfers::Packet Transfers::both(Packet out, int peer, const std::string& label) const {
+  Packet in{at::empty({kHeadBytes}, bytes_), {}};
+  pipeline_.start_send_receive(out.head, peer, in.head, peer, "shapes of " + label).wait();
+  in.body = room_for_body(in.head);
+  if (out.body.numel() > 0 && in.body.numel() > 0) {
+    pipeline_.start_send_receive(out.body, peer, in.body, peer, label).wait();
+  } else if (out.body.numel() > 0) {
+    pipeline_.start_send(out.body, peer, label).wait();
+  } else if (in.body.numel() > 0) {
+    pipeline_.start_receive(in.body, peer, label).wait();
+  }
+  return in;
+}
+
+nn::Bundle Transfers::carry(std::span<const Instruction> exchange, const Cargo& cargo) {
+  const at::NoGradGuard no_grad;
+  const auto label = label_of(exchange);
+  const Op op = exchange.front().op;
+  const int peer = exchange.front().peer;
+  if (exchange.size() == 2) {
+    return unpack(both(pack(cargo.out, cargo.known_there), peer, label), cargo.known_here);
+  }
+  if (schedule::receives(op)) return unpack(receive(peer, label), cargo.known_here);
+  auto& flight = flights_[{peer, op}];
+  flight.wait();
+  flight.packet = pack(cargo.out, cargo.known_there);
+  flight.head = pipeline_.start_send(flight.packet.head, peer, "shapes of " + label);
+  if (flight.packet.body.numel() == 0) return {};
+  flight.body = pipeline_.start_send(flight.packet.body, peer, label);
+  return {};
+}
+
+}  // namespace convoy::parallel
