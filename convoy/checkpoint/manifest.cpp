@@ -86,6 +86,17 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
   return out;
 }
 
+void Manifest::check_files(const std::filesystem::path& folder) const {
+  for (const auto& [file, bytes] : bytes_) {
+    std::error_code error;
+    const auto there = std::filesystem::file_size(folder / file, error);
+    if (!error && there == bytes) continue;
+    fail<FileError>("checkpoint",
+                    "{} has vanished or changed while it was written; expected {} bytes",
+                    (folder / file).string(), bytes);
+  }
+}
+
 std::string Manifest::to_text() const {
   Json files = Json::object();
   for (const auto& [file, sums] : sums_) {

@@ -28,6 +28,9 @@ class Manifest {
   void set_bytes(const std::string& file, uint64_t bytes) { bytes_[file] = bytes; }
   std::string to_text() const;
 
+  /// Throws FileError that names a file which is not in `folder`, or not of its size.
+  void check_files(const std::filesystem::path& folder) const;
+
   bool empty() const { return sums_.empty(); }
   const std::map<std::string, std::map<std::string, uint64_t>>& sums() const { return sums_; }
   const std::map<std::string, uint64_t>& bytes() const { return bytes_; }

@@ -68,7 +68,8 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
   });
   const auto sees = who_sees(places.at(0).get<std::string>(), group_);
   comm::each_rank(group_, "open files", [&] {
-    if (!sees[static_cast<size_t>(group_.rank())]) return;
+    // Rank 0 made them: where it does not find them they have vanished.
+    if (group_.rank() != 0 && !sees[static_cast<size_t>(group_.rank())]) return;
     for (const auto& place : places) {
       open_.push_back(std::make_unique<formats::SafetensorsPieces>(place.get<std::string>()));
     }

@@ -85,6 +85,7 @@ void Checkpoints::finish() {
   const auto manifest = saving->tensors->finish();
   comm::ask_main(strategy_.processes(), "finish a checkpoint", [&] {
     const auto& folder = saving->folder->temporary();
+    manifest.check_files(folder);
     write_file(folder / kState, saving->state);
     write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
     saving->folder->commit();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 
 namespace convoy::checkpoint {
 namespace {
@@ -44,6 +45,18 @@ TEST(Manifest, ReadsBackWhatItWrites) {
   const auto again = Manifest::parse(manifest.to_text(), "here");
   EXPECT_EQ(again.sums(), manifest.sums());
   EXPECT_EQ(again.bytes(), manifest.bytes());
+}
+
+TEST(Manifest, MissesFilesThatVanished) {
+  const auto folder = unique_folder("convoy-manifest");
+  Manifest manifest;
+  manifest.set_bytes("model.safetensors", 3);
+  write_file(folder / "model.safetensors", "abc");
+  manifest.check_files(folder);
+  write_file(folder / "model.safetensors", "ab");
+  EXPECT_THROW(manifest.check_files(folder), FileError);
+  std::filesystem::remove_all(folder);
+  EXPECT_THROW(manifest.check_files(folder), FileError);
 }
 
 TEST(Manifest, RefusesWhatIsNone) {

@@ -65,7 +65,7 @@ TEST_F(Verify, AnyFlippedBitIsSeenAndThoseOfDataAreNamedByTensor) {
   for (const auto& [file, names] : files_) {
     const auto good = read_file(folder_ / file);
     const size_t data = good.size() - 480;
-    for (size_t byte = 0; byte < good.size(); ++byte) {
+    for (size_t byte = 0; byte < good.size(); byte += byte < data ? 1 : 7) {
       auto bad = good;
       bad[byte] = static_cast<char>(bad[byte] ^ (1 << byte % 8));
       std::ofstream(folder_ / file, std::ios::binary) << bad;

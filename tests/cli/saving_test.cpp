@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "tests/cli/command_testing.h"
+
+// What goes wrong while checkpoints are written beside the training: one report, no half
+// checkpoint.
+namespace convoy {
+namespace {
+
+class Saving : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    make_sessions(300);
+  }
+
+  /// Two ranks that keep slices and have always a checkpoint under way.
+  static std::string train() {
+    return "train" + kTiny +
+           "--d_model 64 --max_steps 1000000 --save_steps 1 --save_total_limit 3 --zero 2 "
+           "--ddp_timeout 5 --output_dir out ";
+  }
+
+  int times(const std::string& part) const {
+    int count = 0;
+    for (size_t at = output_.find(part); at != std::string::npos; at = output_.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+
+  /// That are listed; each must be whole.
+  int checkpoints() {
+    int count = 0;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder_ / "out", error)) {
+      const auto name = entry.path().filename().string();
+      if (!name.starts_with("checkpoint-")) continue;
+      ++count;
+      const auto said = output_;
+      EXPECT_EQ(run("checkpoint verify out/" + name), 0) << output_ << said;
+      output_ = said;
+    }
+    return count;
+  }
+
+  /// The process in the test's folder that is this rank; 0 when there is none.
+  int process_of(int rank) const {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      std::error_code gone;
+      if (fs::read_symlink(entry.path() / "cwd", gone) != folder_) continue;
+      std::ifstream file(entry.path() / "environ");
+      std::stringstream variables;
+      variables << '\0' << file.rdbuf();
+      if (variables.str().find(fmt::format("{0}RANK={1}{0}", '\0', rank)) == std::string::npos) {
+        continue;
+      }
+      return std::stoi(entry.path().filename());
+    }
+    return 0;
+  }
+};
+
+TEST_F(Saving, ARankThatDiesLeavesNoHalfCheckpointAndTheRunGoesOn) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 3; ++round) {
+    const int victim = round % 2;
+    std::thread killer([&] {
+      const auto log = folder_ / "out/log.jsonl";
+      const auto enough = (fs::exists(log) ? fs::file_size(log) : 0) + 1000;
+      for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > enough); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
+      ::kill(process_of(victim), SIGKILL);
+    });
+    const bool first = round == 0;
+    const int code =
+        run("launch -n 2 " + train() + (first ? "" : "--resume_from_checkpoint latest"));
+    killer.join();
+    EXPECT_NE(code, 0) << output_;
+    expect(fmt::format("[launch] rank {} failed first", victim));
+    EXPECT_EQ(times("[launch] rank "), 1) << output_;
+    EXPECT_GT(checkpoints(), 0) << output_;
+  }
+}
+
+TEST_F(Saving, OneRanksFullDiskIsToldOnceByAll) {
+  // Rank 1 may not write beyond the first kilobytes of a file.
+  const auto rank = [&](const std::string& r) {
+    return "WORLD_SIZE=2 RANK=" + r + " LOCAL_RANK=" + r +
+           " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "
+           "$convoy " +
+           train() + " & p" + r + "=$!; ";
+  };
+  EXPECT_NE(shell("port=$((20000 + $$ % 10000)); " + rank("0") + "ulimit -f 16; " + rank("1") +
+                  "wait $p0; a=$?; wait $p1; echo codes $a $?; exit $a"),
+            0);
+  expect("codes 1 1");
+  expect("File too large");
+  EXPECT_EQ(times("convoy: error"), 1) << output_;
+  EXPECT_EQ(checkpoints(), 0);
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(Saving, AFolderThatVanishesEndsTheRunWithOneReport) {
+  const std::string vanish = "(while [ ! -e over ]; do rm -rf out/.checkpoint-*; done) & $convoy ";
+  for (const char* how : {"", "launch -n 2 "}) {
+    ASSERT_EQ(shell("rm -rf out over; " + vanish + how + train() + "; code=$?; touch over; wait; " +
+                    "exit $code"),
+              1)
+        << output_;
+    expect("out/.checkpoint-");
+    EXPECT_EQ(times("convoy: error") + times("[launch] rank "), 1) << output_;
+    checkpoints();
+  }
+}
+
+}  // namespace
+}  // namespace convoy
