@@ -201,7 +201,7 @@ int bench_save(const SaveBench& options) {
       comm::ask_main(job.group, "name a folder", [&] {
         return Json((fs::path(options.folder) / fmt::format("bench-save-{}", ::getpid())).string());
       }).get<std::string>();
-  arguments.max_steps = options.saves * options.save_steps + 1;
+  arguments.max_steps = (options.saves + 1) * options.save_steps - 1;
   arguments.eval_strategy = arguments.logging_strategy = "no";
   arguments.save_strategy = "steps";
   arguments.save_steps = static_cast<double>(options.save_steps);
