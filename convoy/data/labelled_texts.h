@@ -17,7 +17,7 @@ struct LabelledTexts {
 
 struct LabelledColumns {
   std::string text = "text";
-  std::string second;  ///< "" = texts alone
+  std::string second;           ///< "" = texts alone
   std::string label = "label";  ///< "" = labels are not read
 };
 

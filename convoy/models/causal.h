@@ -37,10 +37,10 @@ class CausalConfig {
  public:
   virtual ~CausalConfig() = default;
 
-  virtual std::string family() const = 0;          ///< `model_type`
-  virtual std::string architecture() const = 0;    ///< Hugging Face's class
-  virtual int64_t num_ids() const = 0;             ///< size of the vocabulary
-  virtual int64_t max_length() const = 0;          ///< positions the model was made for
+  virtual std::string family() const = 0;        ///< `model_type`
+  virtual std::string architecture() const = 0;  ///< Hugging Face's class
+  virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
+  virtual int64_t max_length() const = 0;        ///< positions the model was made for
   virtual Objective objective() const { return Objective::NextToken; }
   virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says
   /// For the size of a cache of keys and values: layers whose attention has one, 0 = none.

@@ -20,7 +20,8 @@ at::Tensor relative_buckets(const at::Tensor& distances, const RelativeBuckets& 
     far = -distances.clamp_max(0);
   }
   const auto own = count / 2;
-  const auto growth = std::log(static_cast<double>(buckets.max_distance) / static_cast<double>(own));
+  const auto growth =
+      std::log(static_cast<double>(buckets.max_distance) / static_cast<double>(own));
   auto shared = at::log(far.to(at::kFloat) / own) / growth * (count - own);
   // What is near has a bucket of its own: its logarithm, of 0 perhaps, is not asked for.
   shared = (shared.clamp_min(0).to(at::kLong) + own).clamp_max(count - 1);

@@ -63,11 +63,10 @@ class T5Input : public nn::Block {
   at::Tensor shifted(const at::Tensor& labels) const {
     auto out = at::full_like(labels, config_.start_id());
     const int64_t last = labels.size(1) - 1;
-    const auto pad = config_.pad_token_id.is_number_integer()
-                         ? config_.pad_token_id.get<int64_t>()
-                         : config_.start_id();
-    out.narrow(1, 1, last).copy_(
-        labels.narrow(1, 0, last).masked_fill(labels.narrow(1, 0, last) == kIgnored, pad));
+    const auto pad = config_.pad_token_id.is_number_integer() ? config_.pad_token_id.get<int64_t>()
+                                                              : config_.start_id();
+    out.narrow(1, 1, last)
+        .copy_(labels.narrow(1, 0, last).masked_fill(labels.narrow(1, 0, last) == kIgnored, pad));
     return out;
   }
 

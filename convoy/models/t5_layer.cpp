@@ -137,9 +137,8 @@ class T5Layer : public nn::Block {
     return declare(std::move(spec));
   }
   ParamPtr norm(const std::string& leaf) {
-    nn::ParamSpec spec{name() + "." + leaf + ".layer_norm.weight",
-                       {config_.d_model},
-                       Init{Init::Kind::Ones}};
+    nn::ParamSpec spec{
+        name() + "." + leaf + ".layer_norm.weight", {config_.d_model}, Init{Init::Kind::Ones}};
     spec.decay = false;
     return declare(std::move(spec));
   }

@@ -174,10 +174,16 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
   EXPECT_EQ(read_file(folder_ / "b.txt"), texts);
   EXPECT_EQ(read_file(folder_ / "c.txt"), texts);
+  for (const char* stage : {"1", "2", "3"}) {
+    ASSERT_EQ(run(drawn + "--batch-size 1 --nproc 2 --zero " + stage + " > zero.txt"), 0);
+    EXPECT_EQ(read_file(folder_ / "zero.txt"), texts) << stage;
+  }
   EXPECT_NE(read_file(folder_ / "d.txt"), texts);
 
   EXPECT_EQ(run("generate out"), 2);
   expect("there is nothing to go on from");
+  EXPECT_EQ(run("predict out"), 2);
+  expect("a gpt2 language model goes on from text; try convoy generate, or convoy eval");
   EXPECT_EQ(run("generate out --prompt zebra"), 2);
   expect("prompt 1 has only tokens that the tokenizer does not know: 'zebra'");
   EXPECT_EQ(run("generate out --prompt w1 --temperature 0"), 2);
@@ -195,7 +201,7 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
 TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   const std::string base = std::string("train") + kGpt2;
   EXPECT_EQ(run("train --family gpt3 --data.train text.txt"), 2);
-  expect("model family 'gpt3' is unknown; expected one of session, bert, gpt2, llama");
+  expect("model family 'gpt3' is unknown; expected one of session, bert, gpt2, llama, t5");
   EXPECT_EQ(run(base + "--data.train text.txt"), 2);
   expect("is text, and there is no tokenizer for it");
   EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --block_size 64"), 2);

@@ -95,6 +95,31 @@ TEST(CausalConfig, WhatWouldChangeNumbersIsRefusedByName) {
   EXPECT_THAT(error_of(gpt2_with("activation_function", "mish").dump()), HasSubstr("'mish'"));
 }
 
+TEST(CausalConfig, T5sOfEveryVersionAreRead) {
+  // As the hub has the first ones, and 1.1 as versions 4 and 5 of transformers write it.
+  auto first = read(R"({"model_type": "t5", "d_model": 8, "n_positions": 512, "output_past": true,
+                        "num_layers": 3, "is_encoder_decoder": true})");
+  EXPECT_TRUE(first->unknown().empty());
+  EXPECT_EQ(first->to_json()["scale_decoder_outputs"], true);
+  EXPECT_EQ(first->to_json()["num_decoder_layers"], 3);
+  EXPECT_EQ(first->layout().tied_to, "shared.weight");
+  auto fourth = read(R"({"model_type": "t5", "feed_forward_proj": "gated-gelu",
+                         "tie_word_embeddings": false, "dense_act_fn": "gelu_new",
+                         "is_gated_act": true})");
+  EXPECT_EQ(fourth->to_json()["scale_decoder_outputs"], false);
+  EXPECT_EQ(fourth->layout().tied_to, "");
+  auto fifth = read(R"({"model_type": "t5", "tie_word_embeddings": true,
+                        "scale_decoder_outputs": false})");
+  EXPECT_EQ(fifth->to_json()["scale_decoder_outputs"], false);
+  EXPECT_EQ(fifth->layout().tied_to, "shared.weight");
+  EXPECT_THAT(error_of(R"({"model_type": "t5", "is_encoder_decoder": false})"),
+              HasSubstr("is_encoder_decoder = false is not supported"));
+  EXPECT_THAT(error_of(R"({"model_type": "t5", "dense_act_fn": "silu"})"),
+              HasSubstr("dense_act_fn = \"silu\" is not supported; expected relu"));
+  EXPECT_THAT(error_of(R"({"model_type": "t5", "relative_attention_max_distance": 16})"),
+              HasSubstr("expected more than half of relative_attention_num_buckets = 32"));
+}
+
 TEST(CausalConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));

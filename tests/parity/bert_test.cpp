@@ -1,5 +1,10 @@
 #include "convoy/models/bert_text.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/weights.h"
 #include "tests/parity/reference.h"
@@ -21,8 +26,8 @@ class BertParity : public testing::TestWithParam<const char*> {
   bool masked() const { return std::string(GetParam()) == "masked"; }
 
   std::unique_ptr<parallel::Replica> model(parallel::ReplicaOptions options = {}) const {
-    return with_weights(
-        file_, masked() ? config_.make_blocks() : config_.make_classifier(kLabels), options);
+    return with_weights(file_, masked() ? config_.make_blocks() : config_.make_classifier(kLabels),
+                        options);
   }
 
   parallel::MicroBatch batch(int64_t index) const {
@@ -98,6 +103,44 @@ TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
   const std::string table = "bert.embeddings.word_embeddings.weight";
   EXPECT_TRUE(at::equal(other->arena().value_of(table), replica->arena().value_of(table)));
   std::filesystem::remove_all(folder);
+}
+
+// hidden_states.py calls this with a folder of Hugging Face's and what it computes of sentences.
+TEST(HiddenStates, DISABLED_OfAFolder) {
+  const std::filesystem::path folder = std::getenv("CONVOY_MODEL");
+  const formats::SafetensorsFile expected(std::filesystem::path(std::getenv("CONVOY_STATES")));
+  models::BertTextConfig config;
+  const auto where = (folder / "config.json").string();
+  config.read(parse_json(read_file(where), where), where);
+  auto blocks = config.make_classifier(kLabels);
+  blocks.pop_back();
+  parallel::ReplicaOptions options;
+  options.trains = false;
+  options.fill = [&](parallel::Replica& replica) {
+    auto layout = config.classifier_layout();
+    layout.unused.emplace_back("pooler.");
+    layout.unused.emplace_back("bert.pooler.");
+    const auto report =
+        checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
+    EXPECT_TRUE(report.drawn.empty());
+  };
+  parallel::Replica replica(blocks, comm::Group(), options);
+  replica.start();
+  double worst = 0;
+  int64_t sentences = 0;
+  for (int64_t i = 0; expected.entries().contains(fmt::format("ids.{}", i)); ++i) {
+    const auto ids = tensor(expected, fmt::format("ids.{}", i));
+    const auto mask = tensor(expected, fmt::format("mask.{}", i));
+    const parallel::MicroBatch batch{{{"input_ids", ids}, {"key_mask", mask.to(at::kBool)}},
+                                     at::arange(ids.size(0), at::kLong)};
+    const auto real = mask.unsqueeze(2);
+    const auto ours = replica.forward(batch, nn::Mode::Predict).at("hidden") * real;
+    worst = std::max(worst, error(ours, tensor(expected, fmt::format("states.{}", i)) * real));
+    sentences += ids.size(0);
+  }
+  EXPECT_GE(sentences, 1000);
+  EXPECT_LE(worst, 1e-5);
+  fmt::print("{} sentences: states differ by at most {:.1e} of the largest\n", sentences, worst);
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, BertParity, testing::Values("masked", "classifier"));

@@ -29,8 +29,7 @@ inline std::unique_ptr<parallel::Replica> with_weights(const formats::Safetensor
                                                        nn::BlockList blocks,
                                                        const parallel::ReplicaOptions& options = {},
                                                        const std::string& variant = "") {
-  auto replica =
-      std::make_unique<parallel::Replica>(std::move(blocks), comm::Group(), options);
+  auto replica = std::make_unique<parallel::Replica>(std::move(blocks), comm::Group(), options);
   replica->start();
   for (const auto& slot : replica->arena().all_slots()) {
     const auto& name = slot.param->spec().name;

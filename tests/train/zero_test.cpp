@@ -31,8 +31,7 @@ Outcome on_ranks(int ranks, const parallel::ModelFactory& factory, const Trainin
                  const std::shared_ptr<Dataset>& data = texts()) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](const Job& job) {
-    outcomes[static_cast<size_t>(job.environment.rank)] =
-        outcome_of(factory, data, options, job);
+    outcomes[static_cast<size_t>(job.environment.rank)] = outcome_of(factory, data, options, job);
   });
   for (const auto& other : outcomes) EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights));
   return outcomes[0];

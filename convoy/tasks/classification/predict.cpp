@@ -48,8 +48,8 @@ void sort_texts(train::Trainer& trainer, const train::Dataset& data, int64_t num
     if (group.rank() != 0) return;
     const auto order = all.select(1, 0).argsort().contiguous();
     for (int64_t i = 0; i < order.size(0); ++i) {
-      const auto* from = all.const_data_ptr<double>() +
-                         order.const_data_ptr<int64_t>()[i] * all.size(1);
+      const auto* from =
+          all.const_data_ptr<double>() + order.const_data_ptr<int64_t>()[i] * all.size(1);
       if (from[0] < 0) continue;
       Sorted row{static_cast<int64_t>(from[0]), {from + 1, from + 1 + num_labels}};
       if (!std::isfinite(row.scores[0])) {

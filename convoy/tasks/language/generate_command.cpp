@@ -172,7 +172,8 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
 void add_generate(CLI::App& app, Work& work, const Program& program) {
   auto options = std::make_shared<GenerateCommand>();
   auto& generate = options->options;
-  auto* command = app.add_subcommand("generate", "Go on from text, or answer it, with a language model");
+  auto* command =
+      app.add_subcommand("generate", "Go on from text, or answer it, with a language model");
   command->add_option("folder", options->folder, "output folder of a run, or Hugging Face's")
       ->required();
   command->add_option("--prompt", options->prompts, "text to go on from; may be given again")

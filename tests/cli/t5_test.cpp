@@ -1,0 +1,107 @@
+#include <sstream>
+
+#include "tests/cli/command_testing.h"
+
+namespace convoy {
+namespace {
+
+/// Trains on lines of words that follow each other in a ring: what is hidden follows from the rest.
+class T5Command : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", lines;
+    for (int i = 0; i < 20; ++i) vocabulary += "w" + std::to_string(i) + "\n";
+    for (int line = 0; line < 400; ++line) {
+      for (int i = 0; i < 12; ++i) lines += "w" + std::to_string((line * 7 + i * 3) % 20) + " ";
+      lines += "\n";
+    }
+    write_file(folder_ / "words/vocab.txt", vocabulary);
+    write_file(folder_ / "text.txt", lines);
+  }
+
+  static constexpr const char* kTiny =
+      "train --family t5 --d_model 24 --d_kv 8 --d_ff 48 --num_layers 1 --num_heads 3"
+      " --dropout_rate 0 --relative_attention_num_buckets 8 --relative_attention_max_distance 12"
+      " --eos_token_id 3 --data.train text.txt --data.tokenizer words --block_size 13"
+      " --learning_rate 1e-2 --logging_steps 50 --threads 1 ";
+};
+
+TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
+  ASSERT_EQ(run(std::string(kTiny) + "--max_steps 200 --output_dir out"), 0) << output_;
+  const auto results = json("out/eval_results.json");
+  EXPECT_LT(results.at("eval_loss").get<double>(), 1.0) << "log(25) is 3.2";
+  EXPECT_GT(results.at("eval_accuracy").get<double>(), 0.7);
+  ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;
+  EXPECT_DOUBLE_EQ(json("again.json").at("eval_loss").get<double>(),
+                   results.at("eval_loss").get<double>());
+  const auto config = json("out/config.json");
+  EXPECT_EQ(config.at("architectures"), Json({"T5ForConditionalGeneration"}));
+  EXPECT_EQ(config.at("vocab_size"), 125) << "a hundred sentinels beside the tokenizer's ids";
+  EXPECT_EQ(config.at("eos_token_id"), 3);
+
+  ASSERT_EQ(run("generate out --prompt 'w1 w4 <extra_id_0> w13 w16' --json > one.json"), 0)
+      << output_;
+  expect("tokens/s, cache ");
+  const auto one = json("one.json");
+  EXPECT_EQ(one.at("ended"), "end");
+  EXPECT_TRUE(one.at("text").get<std::string>().starts_with("<extra_id_0> ")) << one;
+  ASSERT_EQ(run("generate out --prompt 'w1 w4 <extra_id_0> w13 w16' --stop w7 --json > stop.json"),
+            0);
+  EXPECT_EQ(json("stop.json").at("text").get<std::string>().find("w7"), std::string::npos);
+
+  write_file(folder_ / "prompts.txt",
+             "w1 w4 <extra_id_0> w13\nw2 <extra_id_0>\nw3 w6 <extra_id_0> w12 w15 <extra_id_1> w1\n"
+             "w0 <extra_id_0> w6 w9\nw19 w2\n");
+  const std::string drawn =
+      "generate out --file prompts.txt --max-new-tokens 9 --temperature 2 --top-k 9 --seed 7 ";
+  ASSERT_EQ(run(drawn + "--batch-size 2 > plain.txt"), 0);
+  const auto texts = read_file(folder_ / "plain.txt");
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
+  for (const char* other : {"--batch-size 1", "--no-cache", "--nproc 2", "--batch-size 1 --nproc 2 --zero 1",
+                            "--batch-size 1 --nproc 2 --zero 2", "--batch-size 1 --nproc 2 --zero 3"}) {
+    ASSERT_EQ(run(drawn + other + " > other.txt"), 0) << output_;
+    EXPECT_EQ(read_file(folder_ / "other.txt"), texts) << other;
+  }
+  ASSERT_EQ(shell("$convoy " + drawn.substr(0, drawn.find("--seed")) + "--seed 8 > other.txt"), 0);
+  EXPECT_NE(read_file(folder_ / "other.txt"), texts);
+
+  ASSERT_EQ(shell("yes 'w1 w2' | head -100 > many.txt; $convoy generate out --file many.txt "
+                  "--batch-size 100 --max-new-tokens 90000000"),
+            2);
+  expect("the cache of keys and values of 100 texts of 90000005 positions takes");
+  EXPECT_EQ(run("predict out"), 2);
+  expect("a t5 language model goes on from text; try convoy generate");
+}
+
+TEST_F(T5Command, RanksGiveWhatAccumulationGives) {
+  const std::string base = std::string(kTiny) + "--max_steps 8 --dropout_rate 0.1 ";
+  ASSERT_EQ(run(base + "--gradient_accumulation_steps 2 --output_dir one"), 0) << output_;
+  const auto expected = read_file(folder_ / "one/model.safetensors");
+  for (const char* stage : {"0", "3"}) {
+    ASSERT_EQ(run(base + "--nproc 2 --overwrite_output_dir --output_dir two --zero " + stage), 0)
+        << output_;
+    EXPECT_EQ(read_file(folder_ / "two/model.safetensors"), expected) << stage;
+  }
+}
+
+TEST_F(T5Command, WhatDoesNotFitIsSaid) {
+  const std::string base = std::string(kTiny) + "--max_steps 1 ";
+  EXPECT_EQ(shell("$convoy " + base.substr(0, base.find("--eos")) +
+                  "--data.train text.txt --data.tokenizer words"),
+            2);
+  expect("the tokenizer names no token that ends a text; try --eos_token_id ID");
+  EXPECT_EQ(run(base + "--vocab_size 26 --block_size 64"), 2);
+  expect("rows of block_size = 64 have 3 hidden spans, and there are 1 sentinels for them");
+  EXPECT_EQ(run(base + "--block_size 2"), 2);
+  expect("rows of 2 tokens hold no text; expected at least 3");
+  EXPECT_EQ(run(base + "--mlm_probability 0.95"), 2);
+  expect("mlm_probability");
+  EXPECT_EQ(run(base + "--feed_forward_proj gated-rely"), 2);
+  expect("gated-relu");
+  EXPECT_EQ(run(base + "--decoder_start_token_id 500"), 2);
+  expect("decoder_start_token_id = 500 is not supported; expected 0 to 124");
+}
+
+}  // namespace
+}  // namespace convoy
