@@ -58,8 +58,7 @@ class BertLayer : public nn::Block {
         .reshape({B, T, D});
   }
 
-  nn::DenseParams dense(const char* leaf, int64_t in, int64_t out,
-                        const schedule::TensorCut& cut) {
+  nn::DenseParams dense(const char* leaf, int64_t in, int64_t out, const schedule::TensorCut& cut) {
     return declare_dense(name() + "." + leaf, in, out, config_.initializer_range, cut);
   }
 

@@ -106,8 +106,7 @@ class Gpt2Input : public nn::Block {
   explicit Gpt2Input(const Gpt2Config& config)
       : Block("embeddings"), rate_(config.embd_pdrop), max_length_(config.n_positions) {
     const auto init = Init::normal(config.initializer_range);
-    table_ = declare_table("transformer.wte.weight", {config.vocab_size, config.n_embd}, init,
-                           {0});
+    table_ = declare_table("transformer.wte.weight", {config.vocab_size, config.n_embd}, init, {0});
     positions_ = declare_table("transformer.wpe.weight", {max_length_, config.n_embd}, init);
   }
 

@@ -39,6 +39,7 @@ class T5Layer : public nn::Block {
                          {config.relative_attention_num_buckets, H},
                          normal(static_cast<double>(D))};
       spec.decay = spec.read_in_backward = false;
+      spec.cut = {.dim = 1};
       bias_ = declare(std::move(spec));
     }
     self_norm_ = norm("layer.0");
@@ -131,9 +132,10 @@ class T5Layer : public nn::Block {
   Init normal(double terms) const {
     return Init::normal(config_.initializer_factor / std::sqrt(terms));
   }
-  ParamPtr matrix(const std::string& leaf, int64_t in, int64_t out, Init init, int64_t split) {
+  ParamPtr matrix(const std::string& leaf, int64_t in, int64_t out, Init init,
+                  const schedule::TensorCut& cut) {
     nn::ParamSpec spec{name() + "." + leaf + ".weight", {out, in}, init};
-    spec.split_dim = split;
+    spec.cut = cut;
     return declare(std::move(spec));
   }
   ParamPtr norm(const std::string& leaf) {
@@ -145,18 +147,20 @@ class T5Layer : public nn::Block {
   Attention declare_attention(const std::string& leaf) {
     const int64_t D = config_.d_model, inner = config_.num_heads * config_.d_kv;
     const auto d = static_cast<double>(D), e = static_cast<double>(config_.d_kv);
-    return {matrix(leaf + ".q", D, inner, normal(d * e), 0),
-            matrix(leaf + ".k", D, inner, normal(d), 0),
-            matrix(leaf + ".v", D, inner, normal(d), 0),
-            matrix(leaf + ".o", inner, D, normal(static_cast<double>(inner)), 1)};
+    const schedule::TensorCut heads{.dim = 0, .granule = config_.d_kv};
+    return {matrix(leaf + ".q", D, inner, normal(d * e), heads),
+            matrix(leaf + ".k", D, inner, normal(d), heads),
+            matrix(leaf + ".v", D, inner, normal(d), heads),
+            matrix(leaf + ".o", inner, D, normal(static_cast<double>(inner)),
+                   {.dim = 1, .granule = config_.d_kv})};
   }
   void declare_feed_forward(const std::string& layer) {
     const int64_t D = config_.d_model, F = config_.d_ff;
     const auto into = normal(static_cast<double>(D));
     const auto leaf = layer + ".DenseReluDense.";
-    inner_ = matrix(leaf + (config_.gated() ? "wi_0" : "wi"), D, F, into, 0);
-    if (config_.gated()) linear_ = matrix(leaf + "wi_1", D, F, into, 0);
-    out_ = matrix(leaf + "wo", F, D, normal(static_cast<double>(F)), 1);
+    inner_ = matrix(leaf + (config_.gated() ? "wi_0" : "wi"), D, F, into, {.dim = 0});
+    if (config_.gated()) linear_ = matrix(leaf + "wi_1", D, F, into, {.dim = 0});
+    out_ = matrix(leaf + "wo", F, D, normal(static_cast<double>(F)), {.dim = 1});
     feed_norm_ = norm(layer);
   }
 

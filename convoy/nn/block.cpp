@@ -20,8 +20,8 @@ ParamPtr Block::declare_table(std::string name, std::vector<int64_t> shape, Init
   return declare(std::move(spec));
 }
 
-DenseParams Block::declare_dense(const std::string& name, int64_t in, int64_t out,
-                                 double deviation, const schedule::TensorCut& cut) {
+DenseParams Block::declare_dense(const std::string& name, int64_t in, int64_t out, double deviation,
+                                 const schedule::TensorCut& cut) {
   ParamSpec weight{name + ".weight", {out, in}, Init::normal(deviation)};
   weight.cut = cut;
   auto bias = without_decay(name + ".bias", out, Init::zeros());

@@ -184,8 +184,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (bias) scores.add_(bias->value().narrow(0, first_id, num_items));
       auto targets_here = columns.narrow(0, begin, rows);
       if (options.count_correct) out.correct += (scores.argmax(1) == targets_here).sum();
-      // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows at
-      // a time, and rounded into the scores' place.
+      // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows
+      // at a time, and rounded into the scores' place.
       const bool half = dtype != at::kFloat;
       const int64_t few = half ? rows_in_cache(num_items, h.device(), rows) : rows;
       auto losses = at::empty({rows}, fp32), scales = at::empty({rows}, fp32);

@@ -49,7 +49,7 @@ class Gradients {
   bool in_slices() const { return arena_.layout().in_slices(schedule::Kind::Gradients); }
   /// What a micro-batch's gradient of a unit is, once it is bound.
   struct Bound {
-    at::Tensor scratch;             // undefined: its place
+    at::Tensor scratch;              // undefined: its place
     std::vector<bool> written = {};  // by slot, while another micro-batch is bound
   };
 
@@ -65,8 +65,8 @@ class Gradients {
   DataGroups groups_;
   bool reduce_each_;
   Pool pool_, scratch_pool_;
-  std::vector<at::Tensor> buckets_;  // [bucket] memory while it is not reduced
-  std::vector<int64_t> filling_;     // [bucket] micro-batch it has memory for
+  std::vector<at::Tensor> buckets_;              // [bucket] memory while it is not reduced
+  std::vector<int64_t> filling_;                 // [bucket] micro-batch it has memory for
   std::vector<std::map<int64_t, Bound>> begun_;  // [unit][micro-batch], until accumulated
   std::vector<int64_t> bound_;                   // [unit] micro-batch its gradient is bound to
   std::deque<Flight> flights_;

@@ -116,8 +116,7 @@ std::unique_ptr<Observer> make_teller() {
   return std::make_unique<Teller>();
 }
 
-std::unique_ptr<Observer> make_saboteur(Arena& arena, Gathers& gathers,
-                                        const DataGroups& groups) {
+std::unique_ptr<Observer> make_saboteur(Arena& arena, Gathers& gathers, const DataGroups& groups) {
   return std::make_unique<Saboteur>(arena, gathers, groups);
 }
 

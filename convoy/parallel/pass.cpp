@@ -83,8 +83,8 @@ void Pass::recompute(int64_t block, int64_t m) {
 
 nn::Bundle Pass::run(int64_t block, int64_t m) const {
   const auto& batch = input_.micro_batches[static_cast<size_t>(m)];
-  nn::Context context{input_.mode, input_.step.seed,     input_.step.step, block,
-                      input_.compute_dtype, batch.samples, loaded(batch), batch.cache.get()};
+  nn::Context context{input_.mode,          input_.step.seed, input_.step.step, block,
+                      input_.compute_dtype, batch.samples,    loaded(batch),    batch.cache.get()};
   const auto b = static_cast<size_t>(block);
   return blocks_[b]->forward(ins_[static_cast<size_t>(m)][b], context);
 }
@@ -123,8 +123,8 @@ nn::Bundle Pass::take_gradient_after(int64_t block, int64_t m) {
 nn::Bundle Pass::outgoing(const Instruction& i) {
   if (i.op == Op::SendGrad) return taken_grads(at(ins_, i.block + 1, i.micro_batch));
   auto& out = at(outs_, i.block, i.micro_batch);
-  const bool kept = input_.mode == nn::Mode::Train &&
-                    !recomputed_.contains({i.block, i.micro_batch});
+  const bool kept =
+      input_.mode == nn::Mode::Train && !recomputed_.contains({i.block, i.micro_batch});
   return kept ? out : std::exchange(out, {});
 }
 

@@ -70,7 +70,7 @@ class Pass {
   Gradients& gradients_;
   PassInput input_;
   Bundles ins_, outs_;
-  Bundles grads_;                                      // received, of outs
+  Bundles grads_;                                     // received, of outs
   std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)
 };
 

@@ -29,9 +29,8 @@ void add(State& state, const Arena& arena, const std::string& prefix, Kind kind,
     }
     auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
     const int64_t at = piece.place - arena.kept(kind, bucket).begin;
-    tensor.pieces.push_back(
-        {piece.begin, values.narrow(0, at, piece.length), owned && piece.owned,
-         layout.offloaded(kind)});
+    tensor.pieces.push_back({piece.begin, values.narrow(0, at, piece.length), owned && piece.owned,
+                             layout.offloaded(kind)});
   }
 }
 

@@ -90,7 +90,10 @@ Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& kn
   for (const auto& [name, tensor] : bundle) {
     const auto own = known.find(name);
     const bool there = own != known.end() && own->second.is_same(tensor);
-    text += fmt::format("{} {} {}", there ? 'k' : tensor.requires_grad() ? 'g' : 'v',
+    text += fmt::format("{} {} {}",
+                        there                    ? 'k'
+                        : tensor.requires_grad() ? 'g'
+                                                 : 'v',
                         static_cast<int>(tensor.scalar_type()), there ? 0 : tensor.dim());
     for (int64_t d = 0; !there && d < tensor.dim(); ++d) text += fmt::format(" {}", tensor.size(d));
     text += " " + name + "\n";

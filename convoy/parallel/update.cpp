@@ -38,7 +38,8 @@ void Update::close_totals() {
   word += totals_[kLoss].isfinite().logical_not();
   word += 2 * stop;
   if (input_->busy) totals_[kBusy] += 1;
-  totals_[kWords + groups_.world.size() + groups_.world.rank()] += static_cast<double>(input_->step);
+  totals_[kWords + groups_.world.size() + groups_.world.rank()] +=
+      static_cast<double>(input_->step);
   const auto& layout = arena_.layout();
   if (layout.offloaded(schedule::Kind::Gradients)) return;
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) add_squares(bucket);

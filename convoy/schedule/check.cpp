@@ -35,9 +35,7 @@ class Steps {
   void need(const Instruction& i, const Instruction& before) const {
     require_before(did(before), i, before);
   }
-  void do_once(const Instruction& i) {
-    require(done_.insert(key(i)).second, i, "comes twice");
-  }
+  void do_once(const Instruction& i) { require(done_.insert(key(i)).second, i, "comes twice"); }
   void undo(const Instruction& i) { done_.erase(key(i)); }
 
   /// Refuses operands that mean nothing.
@@ -87,9 +85,7 @@ class Steps {
 
  private:
   using Key = std::tuple<Op, int64_t, int64_t, int64_t, int64_t>;
-  static Key key(const Instruction& i) {
-    return {i.op, i.block, i.unit, i.bucket, i.micro_batch};
-  }
+  static Key key(const Instruction& i) { return {i.op, i.block, i.unit, i.bucket, i.micro_batch}; }
 
   const Layout& layout_;
   int rank_;
@@ -202,8 +198,7 @@ class WeightsInSlices {
  private:
   static Instruction gather_of(int64_t bucket) { return {.op = Op::Gather, .bucket = bucket}; }
   void require_release(const Instruction& i, int64_t bucket) const {
-    steps_.require_before(!steps_.did(gather_of(bucket)), i,
-                          {.op = Op::Release, .bucket = bucket});
+    steps_.require_before(!steps_.did(gather_of(bucket)), i, {.op = Op::Release, .bucket = bucket});
   }
 
   Steps& steps_;
@@ -319,8 +314,7 @@ class Updates {
  public:
   explicit Updates(Steps& steps)
       : steps_(steps),
-        gathers_(steps.layout().shares_out_updates() &&
-                 !steps.layout().in_slices(Kind::Weights)) {}
+        gathers_(steps.layout().shares_out_updates() && !steps.layout().in_slices(Kind::Weights)) {}
 
   void see(const Instruction& i) {
     const bool gathers = gathers_ && i.op == Op::Gather;
@@ -395,9 +389,10 @@ void refuse_ties(const std::vector<RankProgram>& ranks, const RankProgram& rank)
     int holder = -1;
     for (const int other : rank.pipeline) {
       if (!ranks.at(static_cast<size_t>(other)).layout.holds_unit(unit)) continue;
-      internal_check(holder < 0, "schedule",
-                     "unit {} is on ranks {} and {} of a pipeline; expected tied blocks on one rank",
-                     unit, holder, other);
+      internal_check(
+          holder < 0, "schedule",
+          "unit {} is on ranks {} and {} of a pipeline; expected tied blocks on one rank", unit,
+          holder, other);
       holder = other;
     }
   }

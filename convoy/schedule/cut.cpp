@@ -65,8 +65,8 @@ std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlac
   if (!is_cut(cut, place)) return {{begin, begin, length}};
   const size_t dim = dim_of(cut);
   const auto cuts = boxes(shape, cut, place);
-  const int64_t inner = num_elements({shape.begin() + static_cast<std::ptrdiff_t>(dim) + 1,
-                                      shape.end()});
+  const int64_t inner =
+      num_elements({shape.begin() + static_cast<std::ptrdiff_t>(dim) + 1, shape.end()});
   const int64_t row = shape[dim] * inner;  // of the parameter, along dim and all after it
   const int64_t local_row = local_shape(shape, cut, place)[dim] * inner;
   std::vector<Run> out;

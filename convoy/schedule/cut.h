@@ -11,9 +11,9 @@ using Shape = std::vector<int64_t>;
 /// many stretches as there are ranks, as equal as whole granules allow; a rank has one of each
 /// part, side by side.
 struct TensorCut {
-  int64_t dim = -1;         ///< -1: every rank has all of it
-  Shape parts = {};         ///< sizes along `dim`, such as of q | k | v; empty: one part
-  int64_t granule = 1;      ///< what stays together along `dim`, such as a head's width
+  int64_t dim = -1;     ///< -1: every rank has all of it
+  Shape parts = {};     ///< sizes along `dim`, such as of q | k | v; empty: one part
+  int64_t granule = 1;  ///< what stays together along `dim`, such as a head's width
 };
 
 /// Which of the ranks that share out parameters one is.
@@ -24,7 +24,7 @@ struct TensorPlace {
 
 /// Some of a parameter's elements, in its global shape and in what one rank has of it.
 struct Box {
-  Shape begin;        ///< in the global shape
+  Shape begin;  ///< in the global shape
   Shape size;
   Shape local_begin;  ///< in the local shape
 

@@ -96,8 +96,8 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   table_.unit_bytes.assign(params.size(), 0);
   for (size_t unit = 0; unit < params.size(); ++unit) {
     for (const auto& param : params[unit]) {
-      table_.unit_bytes[unit] +=
-          rounded_up(local_elements(param, options.tensor), kAlignment) * static_cast<int64_t>(sizeof(float));
+      table_.unit_bytes[unit] += rounded_up(local_elements(param, options.tensor), kAlignment) *
+                                 static_cast<int64_t>(sizeof(float));
     }
   }
   units_.resize(params.size());
@@ -201,8 +201,8 @@ std::vector<Piece> Layout::pieces(int rank) const {
         const int64_t end = std::min(own.end, params[p].end);
         if (begin >= end) continue;
         const auto& [shape, decays, cut] = params_[static_cast<size_t>(unit)][p];
-        const bool owned = first_holder_[static_cast<size_t>(unit)] &&
-                           (cut.dim >= 0 || options_.tensor.rank == 0);
+        const bool owned =
+            first_holder_[static_cast<size_t>(unit)] && (cut.dim >= 0 || options_.tensor.rank == 0);
         for (const auto& run :
              runs(shape, cut, options_.tensor, begin - params[p].begin, end - begin)) {
           out.push_back({unit, static_cast<int64_t>(p), run.global, params[p].begin + run.local,

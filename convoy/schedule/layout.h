@@ -75,16 +75,16 @@ struct Piece {
 };
 
 struct LayoutOptions {
-  int stage = 0;                    ///< of ZeRO (Rajbhandari et al., 2020), 0 to 3
-  int num_parts = 1;                ///< ranks that share out a bucket
-  bool low_precision = false;       ///< weights of 16 bits beside fp32 masters
-  bool shares_weights = false;      ///< the ranks are threads on one copy of weights and moments
-  int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients, at least
+  int stage = 0;                     ///< of ZeRO (Rajbhandari et al., 2020), 0 to 3
+  int num_parts = 1;                 ///< ranks that share out a bucket
+  bool low_precision = false;        ///< weights of 16 bits beside fp32 masters
+  bool shares_weights = false;       ///< the ranks are threads on one copy of weights and moments
+  int64_t bucket_bytes = 25 << 20;   ///< of fp32 gradients, at least
   std::vector<int64_t> blocks = {};  ///< that this rank's stage of a pipeline holds; empty: all
   /// What has its place outside of the device's memory, a bucket of it being there when needed:
   /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
   bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
-  TensorPlace tensor = {};           ///< among those that share out parameters
+  TensorPlace tensor = {};  ///< among those that share out parameters
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -110,9 +110,7 @@ class Layout {
 
   /// Of the blocks that are held.
   const ModelTable& table() const { return table_; }
-  bool holds(int64_t block) const {
-    return holds_.empty() || holds_[static_cast<size_t>(block)];
-  }
+  bool holds(int64_t block) const { return holds_.empty() || holds_[static_cast<size_t>(block)]; }
   bool holds_unit(int64_t unit) const { return bucket_of(unit) >= 0; }
   const LayoutOptions& options() const { return options_; }
   const std::vector<UnitPlace>& units() const { return units_; }

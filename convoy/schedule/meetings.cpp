@@ -79,8 +79,8 @@ class Play {
   using Pair = std::pair<int, int>;  // who begun it, with whom
   struct State {
     size_t at = 0;
-    bool begun = false;  // the instruction at `at`
-    std::map<std::vector<int>, int64_t> calls;  // [group] collectives begun
+    bool begun = false;                            // the instruction at `at`
+    std::map<std::vector<int>, int64_t> calls;     // [group] collectives begun
     std::map<std::pair<int, Op>, int64_t> unsent;  // [peer, kind]
   };
 
@@ -180,8 +180,8 @@ class Play {
       const auto& i = current(r);
       const auto whom = waits_for(r);
       const int next = whom.empty() ? peer_of(r, i) : whom.front();
-      text += fmt::format("{} '{}' waits for rank {}", text.empty() ? "" : ", whose", to_text(i),
-                          next);
+      text +=
+          fmt::format("{} '{}' waits for rank {}", text.empty() ? "" : ", whose", to_text(i), next);
       r = next;
     }
     if (ended(r)) text += ", which has ended";

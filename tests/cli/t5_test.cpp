@@ -58,8 +58,9 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
   ASSERT_EQ(run(drawn + "--batch-size 2 > plain.txt"), 0);
   const auto texts = read_file(folder_ / "plain.txt");
   EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
-  for (const char* other : {"--batch-size 1", "--no-cache", "--nproc 2", "--batch-size 1 --nproc 2 --zero 1",
-                            "--batch-size 1 --nproc 2 --zero 2", "--batch-size 1 --nproc 2 --zero 3"}) {
+  for (const char* other :
+       {"--batch-size 1", "--no-cache", "--nproc 2", "--batch-size 1 --nproc 2 --zero 1",
+        "--batch-size 1 --nproc 2 --zero 2", "--batch-size 1 --nproc 2 --zero 3"}) {
     ASSERT_EQ(run(drawn + other + " > other.txt"), 0) << output_;
     EXPECT_EQ(read_file(folder_ / "other.txt"), texts) << other;
   }

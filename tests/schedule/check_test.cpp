@@ -20,8 +20,8 @@ struct Stages {
     options.bucket_bytes = 0;
     for (const int64_t first : {0, 2}) {
       options.blocks = {first, first + 1};
-      layouts.push_back(Layout({{{0}, {1}, {2}, {3}}, {}},
-                               {{{{32}}}, {{{64}}}, {{{32}}}, {{{64}}}}, options));
+      layouts.push_back(
+          Layout({{{0}, {1}, {2}, {3}}, {}}, {{{{32}}}, {{{64}}}, {{{32}}}, {{{64}}}}, options));
     }
   }
   std::vector<Program> all_forwards_first(const StepOptions& options = kTwo) const {

@@ -118,8 +118,11 @@ TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
           for (const auto& blocks : stages) {
             for (int tensor = 0; tensor < tensors; ++tensor) {
               const Layout layout(kTable, kParams,
-                                  {.stage = stage, .num_parts = parts, .bucket_bytes = 400,
-                                   .blocks = blocks, .tensor = {tensor, tensors}});
+                                  {.stage = stage,
+                                   .num_parts = parts,
+                                   .bucket_bytes = 400,
+                                   .blocks = blocks,
+                                   .tensor = {tensor, tensors}});
               std::vector<int> taken(static_cast<size_t>(layout.num_elements()));
               for (int part = 0; part < parts; ++part) {
                 for (const auto& piece : layout.pieces(part)) {
@@ -152,9 +155,8 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
   const TensorCut cut{.dim = 1, .parts = {4, 4, 4}, .granule = 2};
   EXPECT_EQ(local_shape({5, 12}, cut, {1, 2}), (Shape{5, 6}));
   EXPECT_EQ(boxes({5, 12}, cut, {1, 2}),
-            (std::vector<Box>{{{0, 2}, {5, 2}, {0, 0}},
-                              {{0, 6}, {5, 2}, {0, 2}},
-                              {{0, 10}, {5, 2}, {0, 4}}}));
+            (std::vector<Box>{
+                {{0, 2}, {5, 2}, {0, 0}}, {{0, 6}, {5, 2}, {0, 2}}, {{0, 10}, {5, 2}, {0, 4}}}));
   // The second row's q, k and v, and what begins the third.
   EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 6, 7),
             (std::vector<schedule::Run>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));

@@ -6,10 +6,9 @@ namespace convoy::schedule {
 
 /// Three blocks; unit 1 (a tied embedding) is read by the first and the last.
 inline Layout tied_layout(LayoutOptions options = {}) {
-  return Layout(
-      {{{0, 1}, {2}, {3, 1}}, {}, {false, true, false, false}},
-      {{{{25}}}, {{{900}}, {{33}, false}}, {{{32}}, {{18}, false}}, {{{12}, false}}},
-      options);
+  return Layout({{{0, 1}, {2}, {3, 1}}, {}, {false, true, false, false}},
+                {{{{25}}}, {{{900}}, {{33}, false}}, {{{32}}, {{18}, false}}, {{{12}, false}}},
+                options);
 }
 
 }  // namespace convoy::schedule
