@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/few_rows.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/ranking.h"
 #include "convoy/nn/rms_norm.h"
 
 // Shapes: B rows, T positions, D width, V vocabulary, K positions whose logits are wanted.
@@ -50,7 +50,9 @@ class CausalHead : public nn::Block {
     const auto& x = in.at("hidden");
     if (context.mode == nn::Mode::Predict) {
       auto h = states(x, wanted_positions(in, x.size(0), x.size(1)));
-      return {{"logits", nn::tied_scores(h, table_, 1, 0).view({x.size(0), -1, num_ids()})}};
+      const auto table = table_->value().to(at::kFloat);
+      return {{"logits",
+               nn::product_with_rows(h.to(at::kFloat), table).view({x.size(0), -1, num_ids()})}};
     }
     auto targets = in.at("targets").reshape({-1});
     auto positions = (targets >= 0).nonzero().squeeze(1);

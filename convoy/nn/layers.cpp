@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 
+#include "convoy/nn/few_rows.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
@@ -30,13 +31,19 @@ void add_rows(at::Tensor& table, const at::Tensor& places, const at::Tensor& row
 at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
                   bool in_first) {
   const auto& w = weight->value();
+  const bool recorded = at::GradMode::is_enabled();
   at::Tensor out;
   at::Tensor input;
   {
     at::NoGradGuard no_grad;
     input = rows_of(x.detach()).to(w.scalar_type());
     auto matrix = in_first ? w : w.t();
-    auto flat = bias ? at::addmm(bias->value(), input, matrix) : at::mm(input, matrix);
+    at::Tensor flat;
+    if (!in_first && !recorded) {
+      flat = product_with_rows(input, w, bias ? bias->value() : at::Tensor());
+    } else {
+      flat = bias ? at::addmm(bias->value(), input, matrix) : at::mm(input, matrix);
+    }
     auto shape = x.sizes().vec();
     shape.back() = flat.size(-1);
     out = flat.view(shape);
