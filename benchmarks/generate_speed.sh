@@ -12,7 +12,7 @@ trap 'rm -rf "$folder"' EXIT
 text=data/tokenizers/texts/source.txt
 $convoy train --family gpt2 --data.train $text --data.tokenizer data/tokenizers/gpt2 --block_size 128 --max_steps 1 \
   --validation_split_percentage 0 --save_strategy no --output_dir "$folder/gpt2" --quiet
-grep -E '^[ -~]{30,60}$' $text | sed -n '100~97p' | head -8 >"$folder/short"
+grep -E '^[ -~]{30,60}$' $text | awk 'NR >= 100 && (NR - 100) % 97 == 0 && n++ < 8' >"$folder/short"
 tr -s ' \n' '  ' <$text | cut -c 1-2400 | tr -cd ' -~' >"$folder/long"
 echo >>"$folder/long"
 

@@ -135,11 +135,12 @@ TEST(HiddenStates, DISABLED_OfAFolder) {
                                      at::arange(ids.size(0), at::kLong)};
     const auto real = mask.unsqueeze(2);
     const auto ours = replica.forward(batch, nn::Mode::Predict).at("hidden") * real;
-    worst = std::max(worst, error(ours, tensor(expected, fmt::format("states.{}", i)) * real));
+    const auto off = error(ours, tensor(expected, fmt::format("states.{}", i)) * real);
+    EXPECT_LE(off, 1e-5) << i;  // nor is it no number
+    worst = std::max(worst, off);
     sentences += ids.size(0);
   }
   EXPECT_GE(sentences, 1000);
-  EXPECT_LE(worst, 1e-5);
   fmt::print("{} sentences: states differ by at most {:.1e} of the largest\n", sentences, worst);
 }
 
