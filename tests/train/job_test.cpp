@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "convoy/base/error.h"
 
 namespace convoy::train {
@@ -122,6 +124,14 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   TrainingArguments arguments;
   char name[] = "program", help[] = "--help", rate[] = "--learning_rate=0.5";
   char* asking[] = {name, help};
+  constexpr int kWentOn = 7;
+  EXPECT_EXIT(
+      {
+        arguments.read_command_line(2, asking);
+        std::_Exit(kWentOn);
+      },
+      testing::ExitedWithCode(kWentOn), "")
+      << "it ended the program";
   const auto text = arguments.read_command_line(2, asking);
   ASSERT_TRUE(text);
   EXPECT_NE(text->find("learning_rate"), std::string::npos);
