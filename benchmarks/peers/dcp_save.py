@@ -95,8 +95,8 @@ def run(rank, a):
         for name in ("sync", "async0", "async1"):
             shutil.rmtree(place(name), ignore_errors=True)
         print(json.dumps({"bytes": size, "save_seconds": median(times["save"]), "load_seconds": median(times["load"]),
-                          "held_up_seconds": median(calls), "step_seconds_during": median(during),
-                          "step_seconds_without": median(without), "during_ratio": median(during) / median(without)}), flush=True)
+                          "held_up_seconds": median(calls), "step_seconds_during": sum(during) / len(during),
+                          "step_seconds_without": median(without), "during_ratio": sum(during) / len(during) / median(without)}), flush=True)
     dist.destroy_process_group()
 
 

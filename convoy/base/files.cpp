@@ -142,8 +142,14 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() {
-  for (const auto& entry : fs::recursive_directory_iterator(temporary_)) {
-    sync_path(entry.path(), entry.is_directory());
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(temporary_, error), end; entry != end;
+       entry.increment(error)) {
+    sync_path(entry->path(), entry->is_directory(error));
+  }
+  if (error) {
+    fail<FileError>("files", "cannot flush {} to the disk: {}", temporary_.string(),
+                    error.message());
   }
   sync_path(temporary_, true);
   if (fs::exists(final_)) {

@@ -49,14 +49,15 @@ class Save {
 
 std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
 
-/// A checkpoint's tensors on their way to the disk, beside the training: from a copy of what this
-/// process owns, by a thread.
+/// A checkpoint's tensors on their way to the disk, by a thread. `beside` the training: from a copy
+/// of what this process owns, and on time that the training leaves; else from where they are, which
+/// must not change until finish() has returned.
 class BackgroundSave {
  public:
   /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it.
   BackgroundSave(const std::filesystem::path& folder, const parallel::State& weights,
                  int64_t max_shard_bytes, const std::string& optimizer_file,
-                 const parallel::State& moments, const comm::Group& group);
+                 const parallel::State& moments, const comm::Group& group, bool beside);
   ~BackgroundSave();
 
   /// Whether this process has written its part, or failed to.

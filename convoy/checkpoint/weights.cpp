@@ -40,18 +40,70 @@ Json look_into(const fs::path& path, const State& state, const models::WeightLay
       {"sources", sources}, {"drawn", matching.report.drawn}, {"skipped", matching.report.skipped}};
 }
 
-/// Copies this rank's pieces of a tensor.
-void take(const StateTensor& tensor, size_t number, const at::Tensor& values, Sums& sums,
-          std::vector<std::string>& not_finite) {
-  bool finite = true;
-  for (const auto& piece : tensor.pieces) {
-    const auto here = values.narrow(0, piece.begin, piece.values.numel());
-    at::Tensor(piece.values).copy_(here);
-    if (piece.owned) sums.add(number, here, piece.begin);
-    // Buffers may hold infinities, as masks do.
-    finite = finite && (tensor.is_buffer || parallel::is_finite(piece.values));
+/// A part of a piece that fits the caches: it is copied, added up and looked at in one go.
+struct Chunk {
+  size_t tensor;
+  const parallel::StatePiece* piece;
+  int64_t begin, end;  // elements of the tensor
+};
+
+std::vector<Chunk> chunks_of(const State& state, const Json& sources) {
+  constexpr int64_t kElements = int64_t{1} << 20;
+  std::vector<Chunk> out;
+  for (size_t t = 0; t < state.size(); ++t) {
+    if (!sources.contains(state[t].name)) continue;
+    for (const auto& piece : state[t].pieces) {
+      const int64_t end = piece.begin + piece.values.numel();
+      for (int64_t at = piece.begin; at < end; at += kElements) {
+        out.push_back({t, &piece, at, std::min(at + kElements, end)});
+      }
+    }
   }
-  if (!finite) not_finite.push_back(tensor.name);
+  return out;
+}
+
+/// Fills this rank's pieces.
+class Filling {
+ public:
+  explicit Filling(const State& state) : sums(state), state_(state) {}
+
+  void take(const Chunk& chunk, const at::Tensor& values) {
+    const auto here = values.narrow(0, chunk.begin, chunk.end - chunk.begin);
+    const auto home = chunk.piece->values.narrow(0, chunk.begin - chunk.piece->begin, here.numel());
+    at::Tensor(home).copy_(here);
+    if (chunk.piece->owned) sums.add(chunk.tensor, here, chunk.begin);
+    const auto& tensor = state_[chunk.tensor];
+    // Buffers may hold infinities, as masks do.
+    if (tensor.is_buffer || parallel::is_finite(home)) return;
+    if (not_finite.empty() || not_finite.back() != tensor.name) not_finite.push_back(tensor.name);
+  }
+
+  Sums sums;
+  std::vector<std::string> not_finite;
+
+ private:
+  const State& state_;
+};
+
+/// Copies from the mapped files, of which the system reads some chunks ahead.
+void fill_from(const formats::SafetensorsFolder& files, const Json& sources, const State& state,
+               Filling& filling) {
+  constexpr size_t kAhead = 16;
+  const auto chunks = chunks_of(state, sources);
+  const auto name_of = [&](const Chunk& chunk) {
+    return sources[state[chunk.tensor].name]["name"].get<std::string>();
+  };
+  const auto ask_for = [&](const Chunk& chunk) {
+    const auto name = name_of(chunk);
+    const auto width = formats::safetensors_dtype_bytes(files.entry(name).dtype);
+    files.read_ahead(name, static_cast<size_t>(chunk.begin) * width,
+                     static_cast<size_t>(chunk.end) * width);
+  };
+  for (size_t c = 0; c < std::min(kAhead, chunks.size()); ++c) ask_for(chunks[c]);
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    if (c + kAhead < chunks.size()) ask_for(chunks[c + kAhead]);
+    filling.take(chunks[c], mapped(files, name_of(chunks[c])).view({-1}));
+  }
 }
 
 LoadReport read(const fs::path& path, const State& state, const comm::Group& group,
@@ -61,18 +113,12 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   const Json& sources = found["sources"];
   const auto sees = who_sees(path, group);
   const bool all_see = std::all_of(sees.begin(), sees.end(), [](bool sees_it) { return sees_it; });
-  Sums sums(state);
-  std::vector<std::string> not_finite;
+  Filling filling(state);
   at::NoGradGuard no_grad;
   std::unique_ptr<formats::SafetensorsFolder> files;
   comm::each_rank(group, label, [&] {
     if (all_see || group.rank() == 0) files = std::make_unique<formats::SafetensorsFolder>(path);
-    if (!all_see) return;
-    for (size_t t = 0; t < state.size(); ++t) {
-      if (!sources.contains(state[t].name)) continue;
-      const auto name = sources[state[t].name]["name"].get<std::string>();
-      take(state[t], t, mapped(*files, name).view({-1}), sums, not_finite);
-    }
+    if (all_see) fill_from(*files, sources, state, filling);
   });
   for (size_t t = 0; t < state.size() && !all_see; ++t) {  // rank 0 reads for all
     if (!sources.contains(state[t].name)) continue;
@@ -81,13 +127,16 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
                             dtypes().at(source["dtype"].get<std::string>()));
     if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));
     group.broadcast(values, 0, label);
-    take(state[t], t, values.view({-1}), sums, not_finite);
+    for (const auto& piece : state[t].pieces) {
+      filling.take({t, &piece, piece.begin, piece.begin + piece.values.numel()}, values.view({-1}));
+    }
   }
   comm::each_rank(group, label, [&] {
-    if (!not_finite.empty()) refuse(path, "holds numbers that are not finite: ", not_finite);
+    if (filling.not_finite.empty()) return;
+    refuse(path, "holds numbers that are not finite: ", filling.not_finite);
   });
   std::vector<std::string> spoilt;
-  for (const auto& [name, sum] : sums.together(group)) {
+  for (const auto& [name, sum] : filling.sums.together(group)) {
     if (!sources.contains(name)) continue;
     const Json& source = sources[name];
     if (source.contains("sum") && source["sum"] != sum) spoilt.push_back(source["name"]);

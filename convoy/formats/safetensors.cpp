@@ -209,4 +209,12 @@ std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const
   return data_.subspan(found.begin, found.end - found.begin);
 }
 
+void SafetensorsFile::read_ahead(const std::string& name, size_t begin, size_t end) const {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto all = bytes(name).subspan(begin, end - begin);
+  const auto first = reinterpret_cast<uintptr_t>(all.data()) / page * page;
+  const auto last = reinterpret_cast<uintptr_t>(all.data() + all.size());
+  ::madvise(reinterpret_cast<void*>(first), last - first, MADV_WILLNEED);  // advice only
+}
+
 }  // namespace convoy::formats

@@ -42,6 +42,8 @@ class SafetensorsFile {
   const Entry& entry(const std::string& name) const;
   /// Its bytes, valid while this object (or a copy) lives.
   std::span<const std::byte> bytes(const std::string& name) const;
+  /// Lets the system read those bytes of a tensor, [begin, end), while other work goes on.
+  void read_ahead(const std::string& name, size_t begin, size_t end) const;
 
  private:
   void parse(std::span<const std::byte> file);

@@ -43,6 +43,9 @@ class SafetensorsFolder {
   std::span<const std::byte> bytes(const std::string& name) const {
     return tensors_.at(name)->bytes(name);
   }
+  void read_ahead(const std::string& name, size_t begin, size_t end) const {
+    tensors_.at(name)->read_ahead(name, begin, end);
+  }
 
  private:
   void open_shards(const std::filesystem::path& index);

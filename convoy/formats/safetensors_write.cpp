@@ -15,12 +15,12 @@ namespace convoy::formats {
 
 namespace {
 
+/// Also tells where each tensor begins in the data, and how much all take.
 std::string make_header(const std::vector<TensorInfo>& tensors,
                         const std::map<std::string, std::string>& metadata,
-                        std::map<std::string, size_t>& places) {
+                        std::map<std::string, size_t>& places, size_t& place) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
-  size_t place = 0;
   for (const auto& tensor : tensors) {
     size_t bytes = 0;
     if (safetensors_dtype_bytes(tensor.dtype) == 0) {
@@ -60,17 +60,12 @@ SafetensorsPlan::SafetensorsPlan(std::vector<TensorInfo> tensors,
     size_t size_a = safetensors_dtype_bytes(a.dtype), size_b = safetensors_dtype_bytes(b.dtype);
     return size_a != size_b ? size_a > size_b : a.name < b.name;
   });
-  const auto header = make_header(tensors, metadata, begin);
+  const auto header = make_header(tensors, metadata, begin, bytes);
   const uint64_t length = header.size();
   head.assign(reinterpret_cast<const char*>(&length), sizeof length);
   head += header;
-  bytes = head.size();
+  bytes += head.size();
   for (auto& [name, place] : begin) place += head.size();
-  for (const auto& tensor : tensors) {
-    size_t size = 0;
-    safetensors_bytes(tensor.dtype, tensor.shape, size);
-    bytes += size;
-  }
 }
 
 void SafetensorsPieces::create(const std::filesystem::path& path, const SafetensorsPlan& plan) {
@@ -104,12 +99,14 @@ void SafetensorsPieces::write(size_t place, const void* data, size_t bytes) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t done =
-        ::pwrite(fd_, from, std::min<size_t>(bytes, size_t{1} << 30), static_cast<off_t>(place));
+        ::pwrite(fd_, from, std::min<size_t>(bytes, size_t{16} << 20), static_cast<off_t>(place));
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
       fail<FileError>("formats", "cannot write {}: {}", path_.string(),
                       done < 0 ? write_trouble(errno) : "the disk takes no more");
     }
+    // The disk begins now, not when all is in the cache; where it does not, sync() does.
+    ::sync_file_range(fd_, static_cast<off_t>(place), done, SYNC_FILE_RANGE_WRITE);
     from += done;
     place += static_cast<size_t>(done);
     bytes -= static_cast<size_t>(done);

@@ -70,11 +70,12 @@ void Checkpoints::save(TrainerState& state, bool wait) {
                                save_small_files(saving->folder->temporary());
                                return Json(saving->folder->temporary().string());
                              }).get<std::string>();
+  const bool beside = arguments_.save_async && !wait;
   saving->tensors.emplace(temporary, weights,
                           formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
-                          strategy_.moments(), group);
+                          strategy_.moments(), group, beside);
   saving_ = std::move(saving);
-  if (wait || !arguments_.save_async) finish();
+  if (!beside) finish();
 }
 
 /// A process that has nothing under way, or is done with it, waits for the others.

@@ -53,7 +53,8 @@ class Layouts : public testing::Test {
     if (strategy.processes().rank() == 0) make_folder(folder);
     strategy.processes().barrier("made");
     const auto& group = strategy.processes();
-    BackgroundSave save(folder, strategy.weights(), 3000, kOptimizer, strategy.moments(), group);
+    BackgroundSave save(folder, strategy.weights(), 3000, kOptimizer, strategy.moments(), group,
+                        /*beside=*/group.size() % 2 == 0);
     const auto manifest = save.finish();
     if (group.rank() == 0) write_file(folder / Manifest::kName, manifest.to_text());
     group.barrier("saved");
@@ -101,7 +102,9 @@ TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
         comm::run_thread_ranks(ranks, [&](const comm::Group& group) {
           const auto strategy = parallel::make_process_strategy(blocks, group, options);
           load(*strategy, folder_ / "one");
-          if (dtype == at::kFloat) EXPECT_EQ(loss(*strategy), expected);
+          if (dtype == at::kFloat) {
+            EXPECT_EQ(loss(*strategy), expected);
+          }
           save(*strategy, out);
         });
         expect_same_files(out);
@@ -145,7 +148,7 @@ TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
     const auto strategy = parallel::make_process_strategy(blocks, group, options);
     try {
       BackgroundSave("/proc/none", strategy->weights(), 3000, kOptimizer, strategy->moments(),
-                     group)
+                     group, /*beside=*/true)
           .finish();
     } catch (const FileError&) {
       ++refused;

@@ -115,7 +115,7 @@ TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
 
     const auto saved = growth([&] {
       BackgroundSave save(folder, strategy->weights(), 1'000'000, kOptimizer, strategy->moments(),
-                          group);
+                          group, /*beside=*/true);
       save.finish();
     });
     EXPECT_GE(saved, pieces) << "the allocator does not count";
