@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A name of --strategies: one of `parallel.strategy`, or zero1 to zero3.
+/// A name of --strategies: one of `parallel.strategy`, or zero1 to zero3, also with two copies of
+/// the state (-hybrid) or with all on the disk that the stage allows (-disk).
 struct Trial {
   std::string strategy;
   int ranks = 1;
@@ -31,14 +32,19 @@ struct Trial {
   }
 
   /// Stage of ZeRO.
-  int zero() const { return strategy.starts_with("zero") ? strategy.back() - '0' : 0; }
+  int zero() const { return strategy.starts_with("zero") ? strategy[4] - '0' : 0; }
+  bool is_hybrid() const { return strategy.ends_with("-hybrid"); }
+  bool is_offloaded() const { return strategy.ends_with("-disk"); }
   bool has_processes() const { return strategy == "ddp" || zero() > 0; }
 };
 
 std::vector<Trial> trials(const StrategyBench& options) {
   std::vector<Trial> out;
   for (const auto& strategy : options.strategies) {
-    constexpr const char* kAll[] = {"single", "dp", "ddp", "zero1", "zero2", "zero3"};
+    constexpr const char* kAll[] = {"single",       "dp",           "ddp",
+                                    "zero1",        "zero2",        "zero3",
+                                    "zero1-hybrid", "zero2-hybrid", "zero3-hybrid",
+                                    "zero1-disk",   "zero2-disk",   "zero3-disk"};
     if (std::find(std::begin(kAll), std::end(kAll), strategy) == std::end(kAll)) {
       fail<UsageError>("cli", "--strategies has '{}'; expected {}", strategy,
                        fmt::join(kAll, ", "));
@@ -50,6 +56,12 @@ std::vector<Trial> trials(const StrategyBench& options) {
     for (int ranks : options.ranks) {
       if (ranks < 1) fail<UsageError>("cli", "--ranks has {}; expected at least 1", ranks);
       if (ranks > 1) out.push_back({strategy, ranks});
+      if (ranks > 1 && out.back().is_hybrid() && (ranks < 4 || ranks % 2 != 0)) {
+        fail<UsageError>("cli",
+                         "{} on {} ranks: two copies of the state need an even number of ranks, 4 "
+                         "at least; try --ranks 4",
+                         strategy, ranks);
+      }
       if (ranks > 1 && strategy == "ddp" && options.per_device) {
         out.push_back({strategy, ranks, /*slow_link=*/true});
       }
@@ -85,6 +97,15 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
   argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
+  argv.push_back("--parallel.shard_ranks=" +
+                 (trial.is_hybrid() ? std::to_string(trial.ranks / 2) : "all"));
+  const char* const place = trial.is_offloaded() ? "disk" : "none";
+  argv.push_back(fmt::format("--parallel.offload_optimizer={}", place));
+  argv.push_back(fmt::format("--parallel.offload_gradients={}", trial.zero() < 2 ? "none" : place));
+  argv.push_back(
+      fmt::format("--parallel.offload_parameters={}", trial.zero() < 3 ? "none" : place));
+  argv.push_back("--parallel.offload_dir=" +
+                 (trial.is_offloaded() ? folder.parent_path().string() : ""));
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(
       fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));

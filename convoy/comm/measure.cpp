@@ -16,6 +16,7 @@ namespace convoy::comm {
 namespace {
 
 constexpr int kRuns = 5;
+constexpr const char* kInPlace = "_in_place";
 
 using Clock = std::chrono::steady_clock;
 
@@ -37,6 +38,11 @@ double seconds_of(int64_t times, at::Device device, const Work& work) {
 /// One call of a collective on tensors that were made before.
 std::function<void()> prepare(const Group& group, const std::string& collective,
                               const at::TensorOptions& options, int64_t count) {
+  const auto& known = measurable_collectives();
+  if (std::find(known.begin(), known.end(), collective) == known.end()) {
+    fail<UsageError>("comm", "there is no collective '{}'; expected one of {}", collective,
+                     join(known));
+  }
   const int64_t size = group.size();
   const int64_t part = std::max<int64_t>(1, count / size);
   if (collective == "all_reduce" || collective == "broadcast") {
@@ -55,22 +61,20 @@ std::function<void()> prepare(const Group& group, const std::string& collective,
     auto out = at::zeros_like(whole);
     return [=] { group.all_to_all(out, whole, "all_to_all"); };
   }
-  auto own = at::zeros({part}, options);
-  if (collective == "reduce_scatter") {
+  const bool in_place = collective.ends_with(kInPlace);
+  auto own = in_place ? whole.narrow(0, group.rank() * part, part) : at::zeros({part}, options);
+  if (collective.starts_with("reduce_scatter")) {
     return [=] { group.reduce_scatter(own, whole, ReduceOp::Sum, "reduce_scatter"); };
   }
-  if (collective == "all_gather") {
-    return [=] { group.all_gather(whole, own, "all_gather"); };
-  }
-  fail<UsageError>("comm", "there is no collective '{}'; expected one of {}", collective,
-                   join(measurable_collectives()));
+  return [=] { group.all_gather(whole, own, "all_gather"); };
 }
 
 }  // namespace
 
 const std::vector<std::string>& measurable_collectives() {
-  static const std::vector<std::string> names{"all_reduce", "reduce_scatter", "all_gather",
-                                              "broadcast",  "all_to_all",     "send_receive"};
+  static const std::vector<std::string> names{
+      "all_reduce",          "reduce_scatter", "reduce_scatter_in_place", "all_gather",
+      "all_gather_in_place", "broadcast",      "all_to_all",              "send_receive"};
   return names;
 }
 

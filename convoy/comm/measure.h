@@ -7,8 +7,9 @@
 
 namespace convoy::comm {
 
-/// Names of what measure() knows: all_reduce, reduce_scatter, all_gather, broadcast, all_to_all,
-/// send_receive (each rank sends to the next).
+/// Names of what measure() knows: all_reduce, reduce_scatter, all_gather (both also in place: a
+/// rank's part is where it lies in the whole), broadcast, all_to_all, send_receive (each rank sends
+/// to the next).
 const std::vector<std::string>& measurable_collectives();
 
 /// Microseconds that one collective takes, the same on all ranks: tensors of `bytes` in memory of

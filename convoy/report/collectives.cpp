@@ -79,7 +79,8 @@ double CollectiveTime::busbw_gb_per_s() const {
   const double others = static_cast<double>(ranks - 1) / ranks;
   double factor = 1;
   if (collective == "all_reduce") factor = 2 * others;
-  if (collective == "reduce_scatter" || collective == "all_gather" || collective == "all_to_all") {
+  if (collective.starts_with("reduce_scatter") || collective.starts_with("all_gather") ||
+      collective == "all_to_all") {
     factor = others;
   }
   return algbw_gb_per_s() * factor;

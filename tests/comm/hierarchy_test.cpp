@@ -41,6 +41,28 @@ TEST(Hierarchy, CollectivesOverEvenAndUnevenHosts) {
   }
 }
 
+TEST(Hierarchy, AddsPartsInTheOrderOfItsAllReduceAndInPlace) {
+  for (const auto& hosts : {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 0, 0, 1}}) {
+    run_on_hosts(hosts, [](Group group) {
+      const Counts counts{700, 0, 1, 299};
+      const int64_t own = counts[static_cast<size_t>(group.rank())];
+      int64_t begin = 0;
+      for (int r = 0; r < group.rank(); ++r) begin += counts[static_cast<size_t>(r)];
+      const auto numbers = at::sin(at::arange(1000) * (group.rank() + 0.3));
+      auto all = numbers.clone(), sums = at::zeros({own});
+      group.all_reduce(all, ReduceOp::Sum, "all");
+      group.reduce_scatter(sums, numbers.clone(), ReduceOp::Sum, "parts", counts);
+      EXPECT_TRUE(at::equal(sums, all.narrow(0, begin, own)));
+      auto whole = numbers.clone();
+      auto place = whole.narrow(0, begin, own);
+      group.reduce_scatter(place, whole, ReduceOp::Sum, "parts in place", counts);
+      EXPECT_TRUE(at::equal(place, sums));
+      group.all_gather(whole, place, "gather in place", counts);
+      EXPECT_TRUE(at::equal(whole, all));
+    });
+  }
+}
+
 TEST(Hierarchy, CallsRanksByTheirNumberInTheWholeJob) {
   run_on_hosts(
       {0, 0, 1, 1},

@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <numeric>
 
 #include "convoy/comm/gloo/gloo_engine.h"
 #include "convoy/comm/shm/shm_engine.h"
@@ -22,6 +23,7 @@ struct Levels {
   std::vector<int> host_of_rank;
   std::vector<int> local_rank;
   int own_host;
+  int rank;
 };
 
 class HierarchyEngine : public Engine {
@@ -31,11 +33,7 @@ class HierarchyEngine : public Engine {
   const char* name() const override { return "shm+gloo"; }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
-    return start([this, tensor, op, label = call.label] {
-      levels_.host.all_reduce(tensor, op, label);
-      if (is_leader()) levels_.leaders.all_reduce(tensor, op, label + ", between hosts");
-      levels_.host.broadcast(tensor, 0, label);
-    });
+    return start([this, tensor, op, label = call.label] { reduce(tensor, op, label); });
   }
 
   std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const Call& call) override {
@@ -51,11 +49,31 @@ class HierarchyEngine : public Engine {
 
   std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
                                        ReduceOp op, const Call& call) override {
-    return levels_.world->reduce_scatter(out, in, counts, op, call);
+    const int64_t begin = sum(counts, 0, rank());
+    return start([this, out, in, begin, op, label = call.label] {
+      auto all = in.clone();  // added up as all_reduce does: the same bits
+      reduce(all, op, label);
+      at::Tensor(out).copy_(all.narrow(0, begin, out.numel()));
+    });
   }
   std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
                                    const Call& call) override {
-    return levels_.world->all_gather(out, in, counts, call);
+    if (!in_order()) return levels_.world->all_gather(out, in, counts, call);
+    return start([this, out, in, counts, label = call.label] {
+      const auto first = rank() - levels_.host.rank(), size = levels_.host.size();
+      const int64_t begin = sum(counts, 0, first), length = sum(counts, first, first + size);
+      auto here = out.narrow(0, begin, length);
+      const Counts of_host(counts.begin() + first, counts.begin() + first + size);
+      levels_.host.all_gather(here, in, label, of_host);
+      if (is_leader()) {
+        Counts of_hosts(static_cast<size_t>(levels_.leaders.size()), 0);
+        for (size_t r = 0; r < counts.size(); ++r) {
+          of_hosts[static_cast<size_t>(levels_.host_of_rank[r])] += counts[r];
+        }
+        levels_.leaders.all_gather(out, here, label + ", between hosts", of_hosts);
+      }
+      levels_.host.broadcast(out, 0, label);
+    });
   }
   std::shared_ptr<Work> all_to_all(at::Tensor out, const Counts& receive, at::Tensor in,
                                    const Counts& send, const Call& call) override {
@@ -76,9 +94,24 @@ class HierarchyEngine : public Engine {
 
  private:
   bool is_leader() const { return levels_.host.rank() == 0; }
+  int rank() const { return levels_.rank; }
+  /// Whether each host's ranks are neighbours, and the hosts come in their order.
+  bool in_order() const {
+    return std::is_sorted(levels_.host_of_rank.begin(), levels_.host_of_rank.end());
+  }
+  static int64_t sum(const Counts& counts, int begin, int end) {
+    return std::accumulate(counts.begin() + begin, counts.begin() + end, int64_t{0});
+  }
+
+  void reduce(const at::Tensor& tensor, ReduceOp op, const std::string& label) {
+    levels_.host.all_reduce(tensor, op, label);
+    if (is_leader()) levels_.leaders.all_reduce(tensor, op, label + ", between hosts");
+    levels_.host.broadcast(tensor, 0, label);
+  }
 
   std::shared_ptr<Work> start(shm::Worker::Work work) {
     return std::make_shared<TicketWork>(worker_.start([this, work = std::move(work)] {
+      const at::NoGradGuard no_grad;
       try {
         work();
       } catch (const std::exception& error) {
@@ -103,6 +136,7 @@ Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c
                            const std::vector<int>& hosts) {
   Levels levels;
   levels.host_of_rank = hosts;
+  levels.rank = point.rank;
   levels.own_host = hosts.at(static_cast<size_t>(point.rank));
   std::vector<int> num_ranks(hosts.size(), 0);
   for (const int host : hosts) levels.local_rank.push_back(num_ranks[static_cast<size_t>(host)]++);
