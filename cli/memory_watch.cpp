@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include "convoy/base/tensor_memory.h"
 #include "convoy/base/text.h"
 #include "convoy/machine/host.h"
 #include "convoy/machine/memory.h"
@@ -17,22 +18,19 @@
 namespace convoy::cli {
 namespace {
 
-constexpr size_t kLarge = 1 << 20;  // smaller tensors are not counted
 constexpr int64_t kStep = 64 << 20;
 
 c10::Allocator* below = nullptr;
 int64_t most = 0;  // that this process can have
-std::atomic<int64_t> held{0};
 std::atomic<int64_t> next_look{0};
 std::atomic<bool> warned{false};
 
-int64_t large_bytes(void* memory) {
-  const size_t bytes = memory == nullptr ? 0 : ::malloc_usable_size(memory);
-  return bytes < kLarge ? 0 : static_cast<int64_t>(bytes);
+int64_t bytes_of(void* memory) {
+  return memory == nullptr ? 0 : static_cast<int64_t>(::malloc_usable_size(memory));
 }
 
 void release(void* memory) {
-  held -= large_bytes(memory);
+  tensor_memory.add(-bytes_of(memory));
   below->raw_deleter()(memory);
 }
 
@@ -50,12 +48,11 @@ class Watching final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     auto data = below->allocate(bytes);
     if (!data.compare_exchange_deleter(below->raw_deleter(), &release)) return data;
-    const int64_t large = large_bytes(data.get());
-    if (large == 0) return data;
-    const int64_t now = held += large;
+    const int64_t taken = bytes_of(data.get());
+    const int64_t now = tensor_memory.add(taken);
     TORCH_CHECK(most == 0 || now <= most, "not enough memory: you tried to allocate ", bytes,
                 " bytes");
-    if (now > next_look) look(large, now);
+    if (now > next_look) look(taken, now);
     return data;
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }

@@ -84,6 +84,10 @@ class Arena {
   at::Tensor view(schedule::Kind kind, int64_t bucket, bool second = false) const;
   /// What this rank keeps of a bucket.
   schedule::Extent kept(schedule::Kind kind, int64_t bucket) const;
+  /// Bytes of the memory that buckets of weights are gathered into.
+  int64_t num_pooled_bytes() const {
+    return pool_.num_elements() * static_cast<int64_t>(at::elementSize(weight_dtype()));
+  }
   /// Null where nothing is offloaded.
   Offload* offload() const { return offload_.get(); }
   /// Brings offloaded state of some kinds into memory while `work` changes a bucket of it.

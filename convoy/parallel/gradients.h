@@ -38,7 +38,7 @@ class Gradients {
   void wait();
 
   /// Elements of the buckets that are whole for a while.
-  int64_t num_pooled() const { return pool_.num_elements(); }
+  int64_t num_pooled() const { return pool_.num_elements() + scratch_pool_.num_elements(); }
 
  private:
   struct Flight {

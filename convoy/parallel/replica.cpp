@@ -122,18 +122,24 @@ MemoryUse Replica::memory() const {
   auto bytes = [](const at::Tensor& t) {
     return t.defined() ? t.numel() * static_cast<int64_t>(t.element_size()) : 0;
   };
-  const auto& layout = arena_.layout();
   MemoryUse out;
   out.parameters = bytes(arena_.masters()) + bytes(arena_.frozen_values());
   const auto& weights = arena_.compute_weights();
   if (!weights.is_same(arena_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(arena_.grads());
   out.optimizer = bytes(arena_.first_moments()) + bytes(arena_.second_moments());
-  out.gathered = schedule::most_gathered(program_, layout) *
-                     static_cast<int64_t>(at::elementSize(arena_.weight_dtype())) +
-                 executor_->num_pooled_gradients() * 4;
-  if (arena_.offload() != nullptr) out.offloaded = arena_.offload()->num_bytes();
+  out.gathered = arena_.num_pooled_bytes() + executor_->num_pooled_gradients() * 4;
+  for (const auto& buffer : buffers()) out.buffers += bytes(buffer.tensor);
+  if (arena_.offload() != nullptr) {
+    out.buffers += arena_.offload()->num_pooled_bytes();
+    out.offloaded = arena_.offload()->num_bytes();
+  }
   return out;
+}
+
+int64_t Replica::most_gathered() const {
+  return schedule::most_gathered(program_, arena_.layout()) *
+         static_cast<int64_t>(at::elementSize(arena_.weight_dtype()));
 }
 
 /// A user's modules start with rank 0's values.

@@ -38,8 +38,14 @@ struct MemoryUse {
   int64_t parameters = 0;  ///< compute weights and fp32 masters
   int64_t gradients = 0;
   int64_t optimizer = 0;
-  int64_t gathered = 0;   ///< weights and gradients that are whole for a while
-  int64_t offloaded = 0;  ///< not in the device's memory
+  int64_t gathered = 0;     ///< weights and gradients that are whole for a while
+  int64_t activations = 0;  ///< what tensors take beside all others here, at their most
+  int64_t buffers = 0;      ///< the model's, and those through which offloaded state comes and goes
+  int64_t offloaded = 0;    ///< not in the device's memory
+
+  int64_t sum() const {
+    return parameters + gradients + optimizer + gathered + activations + buffers;
+  }
 };
 
 /// A whole model on one device, or this rank's slices of it: blocks, arena, programs, executor.
@@ -64,7 +70,10 @@ class Replica {
   const comm::Group& group() const { return groups_.all; }
   const comm::Group& world() const { return groups_.world; }
   const schedule::Program& program() const { return program_; }
+  /// But for activations, which a replica does not know.
   MemoryUse memory() const;
+  /// The most bytes of weights that a step gathers at a time.
+  int64_t most_gathered() const;
 
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;

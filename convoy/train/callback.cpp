@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "convoy/train/memory_use.h"
+
 namespace convoy::train {
 
 Json LogRecord::to_json() const {
@@ -16,6 +18,7 @@ Json LogRecord::to_json() const {
             {"data_wait_percent", data_wait_percent},
             {"comm_wait_percent", comm_wait_percent},
             {"memory_bytes", memory_bytes}};
+  for (const auto& [kind, bytes] : kinds_of(memory)) json["memory_" + kind] = bytes;
   if (device_memory_bytes > 0) json["device_memory_bytes"] = device_memory_bytes;
   if (loss_scale > 0) {
     json["loss_scale"] = loss_scale;

@@ -28,6 +28,7 @@ struct RunInfo {
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
   parallel::MemoryUse memory;           ///< that each rank holds
+  int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
   std::vector<Placement> placements;    ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank
   std::vector<std::string> warnings;
@@ -47,6 +48,7 @@ struct LogRecord {
   double loss_scale = 0;         ///< of fp16; 0 = not in use
   int64_t skipped_steps = 0;     ///< so far, because a gradient overflowed fp16
   int64_t memory_bytes = 0;      ///< of this process now
+  parallel::MemoryUse memory;    ///< of a rank since the last line
   int64_t device_memory_bytes = 0;  ///< most that tensors took on a GPU so far; 0 without one
   double seconds_left = 0;
   double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known

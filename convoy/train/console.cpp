@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/report/live_line.h"
+#include "convoy/train/memory_use.h"
 
 namespace convoy::train {
 
@@ -48,14 +49,24 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
 }
 
 /// What training holds on each rank, beside activations.
-std::string memory_text(const parallel::MemoryUse& use, int64_t zero) {
+std::string memory_text(const parallel::MemoryUse& use, int64_t most_gathered, int64_t zero) {
   auto text = fmt::format("{} per rank: parameters {}, gradients {}, optimizer {}",
                           human_bytes(use.parameters + use.gradients + use.optimizer),
                           human_bytes(use.parameters), human_bytes(use.gradients),
                           human_bytes(use.optimizer));
-  if (use.gathered > 0) text += fmt::format("; up to {} gathered", human_bytes(use.gathered));
+  if (most_gathered > 0) text += fmt::format("; up to {} gathered", human_bytes(most_gathered));
   if (use.offloaded > 0) text += fmt::format("; {} offloaded", human_bytes(use.offloaded));
   return zero == 0 ? text : fmt::format("{} (zero = {})", text, zero);
+}
+
+/// What was counted of each kind that there was.
+std::string memory_kinds(const Metrics& metrics) {
+  std::vector<std::string> parts;
+  for (const auto& [kind, unused] : kinds_of({})) {
+    const double bytes = metrics.at("memory_" + kind + "_bytes_per_rank");
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", kind, human_bytes(bytes)));
+  }
+  return join(parts, ", ");
 }
 
 class Console : public Callback {
@@ -81,7 +92,7 @@ class Console : public Callback {
     if (!info.shares.empty() && job.group.size() > 1) item("shares", "{}", share_text(info.shares));
     item("parameters", "{} ({} trainable)", human_count(info.num_parameters),
          human_count(info.num_trainable_parameters));
-    item("memory", "{}", memory_text(info.memory, arguments.parallel.zero));
+    item("memory", "{}", memory_text(info.memory, info.most_gathered, arguments.parallel.zero));
     item("batch", "{} per device x {} {} x {} accumulation = {} in total", info.per_device_batch,
          job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",
          arguments.gradient_accumulation_steps, info.total_batch);
@@ -136,6 +147,7 @@ class Console : public Callback {
     if (std::isfinite(r.peak_percent)) {
       text += fmt::format("  peak {:.0f}%  floor {:.2f}x", r.peak_percent, r.floor_times);
     }
+    text += fmt::format("  mem {}", human_bytes(static_cast<double>(r.memory.sum())));
     if (r.device_memory_bytes > 0) {
       text += fmt::format("  gpu {}", human_bytes(static_cast<double>(r.device_memory_bytes)));
     }
@@ -177,7 +189,12 @@ class Console : public Callback {
     if (waited >= 0.05) {
       text += fmt::format(", waited for other ranks {:.1f} % of the time", waited);
     }
+    if (auto waits = metrics.find("train_offload_wait_seconds"); waits != metrics.end()) {
+      text += fmt::format(", for offloaded state {:.1f} %",
+                          100 * waits->second / std::max(1e-9, metrics.at("train_runtime")));
+    }
     tell(text, 2);
+    tell(fmt::format("memory per rank, at most: {}", memory_kinds(metrics)), 2);
   }
 
  private:

@@ -20,7 +20,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   options.prefetch = arguments_.parallel.prefetch;
   options.reshard_after_forward = arguments_.parallel.reshard_after_forward;
   options.reduce_each = arguments_.parallel.zero_reduce == "each";
-  options.offload = offload_options(arguments_.parallel, job_);
+  options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
   options.seed = static_cast<uint64_t>(arguments_.seed);
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
@@ -126,6 +126,7 @@ RunInfo Trainer::Impl::describe() {
   info.num_parameters = arena.num_parameters();
   info.num_trainable_parameters = arena.num_trainable_parameters();
   info.memory = strategy_->replica().memory();
+  info.most_gathered = strategy_->replica().most_gathered();
   info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
   info.total_batch = state_.step_samples;
   info.steps_per_epoch = stream_->steps_per_epoch();

@@ -12,6 +12,7 @@
 #include "convoy/launch/process.h"
 #include "convoy/train/console.h"
 #include "convoy/train/log_file.h"
+#include "convoy/train/memory_use.h"
 #include "convoy/train/numerics.h"
 #include "convoy/train/tensorboard.h"
 #include "convoy/train/trainer_impl.h"
@@ -136,6 +137,13 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   auto peak = at::tensor({peak_resident_bytes(), peak_device_bytes()}, at::kLong);
   job_.group.all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
   metrics["peak_memory_bytes_per_rank"] = peak[0].item<double>();
+  if (const auto* offload = strategy_->replica().arena().offload()) {
+    metrics["train_offload_wait_seconds"] = offload->wait_seconds;
+  }
+  const auto memory = largest(largest(most_memory_, take_memory_use(*strategy_)), job_.group);
+  for (const auto& [kind, bytes] : kinds_of(memory)) {
+    metrics["memory_" + kind + "_bytes_per_rank"] = static_cast<double>(bytes);
+  }
   const auto on_device = peak[1].item<double>();
   if (on_device > 0) metrics["peak_device_memory_bytes_per_rank"] = on_device;
   return metrics;
@@ -160,6 +168,8 @@ void Trainer::Impl::log() {
   if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
   record.skipped_steps = state_.skipped_steps;
   record.memory_bytes = resident_bytes();
+  record.memory = take_memory_use(*strategy_);
+  most_memory_ = largest(most_memory_, record.memory);
   record.device_memory_bytes = peak_device_bytes();
   clock_.fill(record, stream_->wait_seconds());
   if (pace_ && job_.is_main()) {  // may measure
@@ -245,6 +255,7 @@ Metrics Trainer::Impl::train() {
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
   stop_signal_ = nullptr;
+  take_memory_use(*strategy_);  // without what the start took
   clock_.start();
   while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);

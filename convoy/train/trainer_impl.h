@@ -69,6 +69,7 @@ struct Trainer::Impl {
   Clock clock_{state_};
   Trace trace_;
   parallel::StepResult last_;
+  parallel::MemoryUse most_memory_;  // of each kind so far
   Metrics eval_metrics_;
   int64_t evaluated_step_ = -1;
   bool stopped_early_ = false;
