@@ -45,7 +45,7 @@ StepResult Executor::run(const schedule::Program& program,
                          const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
   auto pass = make_pass(micro_batches, input, nn::Mode::Train, program);
-  if (auto* offload = arena_.offload()) offload->reset();  // after an error something may be there
+  if (auto* offload = arena_.offload()) offload->forget();
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
   wait_seconds_ = 0;
@@ -189,7 +189,7 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     std::erase_if(until, [](const schedule::Instruction& i) {
       return i.op == Op::Store || (i.op == Op::Fetch && i.kind != schedule::Kind::Weights);
     });
-    if (auto* offload = arena_.offload()) offload->reset();
+    if (auto* offload = arena_.offload()) offload->forget();
     auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
     gradients_.begin_step();
     auto spoilt = at::zeros({world.size()}, at::kLong);

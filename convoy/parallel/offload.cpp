@@ -139,15 +139,15 @@ void Offload::land() {
   wait_seconds += seconds_since(start);
 }
 
-void Offload::reset() {
+void Offload::forget() {
   for (auto& [key, entry] : entries_) {
     if (entry.memory.defined()) drop(key.first, key.second);
   }
-  while (!flights_.empty()) land();
 }
 
 at::Tensor Offload::view(Kind kind, int64_t bucket) {
-  reset();
+  forget();
+  while (!flights_.empty()) land();
   auto& wanted = entry(kind, bucket);
   return wanted.shelf->view(wanted.place, wanted.bytes)
       .view(wanted.dtype)

@@ -70,8 +70,8 @@ class Offload {
   /// Starts writing them.
   void store(schedule::Kind kind, int64_t bucket);
   void drop(schedule::Kind kind, int64_t bucket);
-  /// Forgets what is in memory, and waits for what is being written.
-  void reset();
+  /// Forgets what is in memory, as after an error.
+  void forget();
 
   /// A bucket's elements where they have their place, between steps.
   at::Tensor view(schedule::Kind kind, int64_t bucket);

@@ -22,6 +22,7 @@ class ThreadStrategy : public Strategy {
     for (size_t r = 0; r < devices.size(); ++r) {
       auto own = options;
       own.device = devices[r];
+      own.offload.rank = static_cast<int>(r);
       auto blocks = factory();
       check_own(blocks);
       replicas_.push_back(

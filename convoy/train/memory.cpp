@@ -14,6 +14,7 @@ namespace convoy::train {
 namespace {
 
 constexpr double kTrained = 4 * sizeof(float);  // weights, gradient and AdamW's two moments
+double kept = kTrained;                         // by each rank, of a parameter
 // Measured: what an instruction takes, and a micro-batch's rows.
 constexpr double kInstructionBytes = 120;
 constexpr double kMicroBatchBytes = 1e3;
@@ -32,20 +33,30 @@ std::string for_each_of(int ranks) {
 
 }  // namespace
 
+void expect_state(const ParallelArguments& parallel, int ranks) {
+  const auto bytes = [&](int64_t stage, const std::string& place, int copies) {
+    if (place != "none") return 0.0;
+    return static_cast<double>(copies * sizeof(float)) / (parallel.zero >= stage ? ranks : 1);
+  };
+  kept = bytes(1, parallel.offload_optimizer, 2) + bytes(2, parallel.offload_gradients, 1) +
+         bytes(3, parallel.offload_parameters, 1);
+}
+
 void check_memory(const std::vector<MemoryPart>& parts) {
   const auto limit = machine::memory_limit();
   double parameters = 0;
   for (const auto& part : parts) parameters += part.parameters;
   const int ranks = launch::detect_environment().local_world_size;
-  if (limit.bytes == 0 || parameters * kTrained * ranks <= static_cast<double>(limit.bytes)) return;
+  if (limit.bytes == 0 || parameters * kept * ranks <= static_cast<double>(limit.bytes)) return;
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
   fail<UsageError>("train",
-                   "{} {}, the whole model with gradient and AdamW's moments {}{}, but {}; "
-                   "try {}",
+                   "{} {}, {} {}{}, but {}; try {}",
                    largest.what, human_bytes(largest.parameters * sizeof(float)),
-                   human_bytes(parameters * kTrained), for_each_of(ranks), limit.text,
+                   kept == kTrained ? "the whole model with gradient and AdamW's moments"
+                                    : "what zero and offload leave of the model's state",
+                   human_bytes(parameters * kept), for_each_of(ranks), limit.text,
                    largest.advice);
 }
 

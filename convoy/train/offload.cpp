@@ -30,7 +30,10 @@ Place place_of(const std::string& value) {
 
 }  // namespace
 
-parallel::OffloadOptions offload_options(const ParallelArguments& a, const Job& job) {
+parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
+                                         bool trains) {
+  auto a = arguments;
+  if (!trains) a.offload_optimizer = a.offload_gradients = "none";
   for (const auto& [option, value, least_stage, why] : choices(a)) {
     if (value == "none") continue;
     if (a.zero < least_stage) {

@@ -11,7 +11,9 @@ namespace convoy::train {
 /// What the arguments offload, and whereto. Throws UsageError for what does not go together: a
 /// place without a folder or a GPU, gradients or weights that are not kept in slices, replicas that
 /// share their state.
-parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job);
+/// Without training only weights count.
+parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
+                                         bool trains);
 
 /// Sentences for the start of a run.
 std::vector<std::string> offload_warnings(const ParallelArguments& arguments);

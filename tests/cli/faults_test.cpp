@@ -19,11 +19,12 @@ struct Cell {
   std::string backend;
   int ranks;
   int rank;      ///< the one that fails
-  int zero = 0;  ///< stage of ZeRO
+  int zero = 0;         ///< stage of ZeRO
+  bool offload = false;  ///< all that the stage allows, to the disk
 
   std::string text() const {
-    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}", kind, rank, phase, backend, ranks,
-                       zero);
+    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}", kind, rank, phase, backend,
+                       ranks, zero, offload ? ", offloaded" : "");
   }
   /// Others notice only when their patience is over.
   bool waits() const {
@@ -44,11 +45,20 @@ class Faults : public CommandTest {
     return fmt::format(
         "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 --save_steps 2 "
         "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} ",
-        cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder);
+        cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder) + offload_options(cell);
+  }
+
+  static std::string offload_options(const Cell& cell) {
+    if (!cell.offload) return "";
+    std::string out = "--offload_dir tmp --offload_optimizer disk ";
+    if (cell.zero >= 2) out += "--offload_gradients disk ";
+    if (cell.zero >= 3) out += "--offload_parameters disk ";
+    return out;
   }
 
   /// The loss of a run that nothing disturbs.
-  double calm_loss(const Cell& cell) {
+  double calm_loss(Cell cell) {
+    cell.offload = false;
     const auto folder = fmt::format("calm-{}-{}", cell.backend, cell.ranks);
     if (!fs::exists(folder_ / folder)) {
       EXPECT_EQ(run(command(cell, folder)), 0) << output_;
@@ -142,6 +152,15 @@ TEST_F(Faults, AFewWhereRanksKeepSlices) {
   }
 }
 
+TEST_F(Faults, AFewWhereStateIsOffloaded) {
+  for (const Cell& cell : {Cell{"sigkill", "offload", "shm", 2, 1, 3, true},
+                           Cell{"exception", "offload", "gloo", 2, 0, 0, true},
+                           Cell{"sigkill", "saving", "shm", 2, 1, 3, true},
+                           Cell{"nan", "backward", "shm", 2, 1, 3, true}}) {
+    try_cell(cell);
+  }
+}
+
 TEST_F(Faults, DifferentCollectivesAreBothNamed) {
   const Cell cell{"mismatch", "reduce", "shm", 2, 1};
   try_cell(cell);
@@ -188,6 +207,24 @@ TEST_F(Faults, DISABLED_TheWholeMatrix) {
   }
   if (std::getenv("CONVOY_UPDATE_DOCS")) {
     write_file(fs::path(CONVOY_SOURCE_DIR) / "docs/faults_matrix.md", table);
+  }
+}
+
+/// Some minutes: ./dev test --all.
+TEST_F(Faults, DISABLED_TheMatrixWhereRanksKeepSlices) {
+  for (const int zero : {2, 3}) {
+    for (const bool offload : {false, true}) {
+      for (const char* kind : {"sigkill", "sigstop", "exception", "exit", "oom", "nan", "slow"}) {
+        for (const char* phase :
+             {"forward", "backward", "reduce", "gather", "update", "offload", "saving"}) {
+          if (!offload && phase == std::string("offload")) continue;
+          // Weights that are shared out are everybody's: whose they were nobody can tell.
+          const std::string in = phase;
+          if (kind == std::string("nan") && in != "backward" && in != "reduce") continue;
+          try_cell({kind, phase, "shm", 2, 1, zero, offload});
+        }
+      }
+    }
   }
 }
 

@@ -1,0 +1,48 @@
+#include "tests/cli/command_testing.h"
+
+// What does not fit into memory goes through a disk, and says so when that is full.
+namespace convoy {
+namespace {
+
+class OffloadCommand : public CommandTest {
+ protected:
+  /// 25 million parameters: 100 MB of weights, as much of gradients, 200 MB of moments.
+  static std::string train(const std::string& more) {
+    return "$convoy train --family gpt2 --n_embd 512 --n_layer 8 --n_head 4 --vocab_size 64 "
+           "--n_positions 8 --block_size 8 --data.random_tokens 64 --per_device_train_batch_size 1 "
+           "--max_steps 2 --logging_steps 1 --threads 1 --save_strategy no --bucket_cap_mb 10 " +
+           more;
+  }
+};
+
+TEST_F(OffloadCommand, WithoutRoomForHalfOfTheOptimizersStateADiskHelps) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer takes its own share";
+#endif
+  // 200 MB of weights and gradients, 100 MB for moments, and what the program takes by itself.
+  const std::string limit = "ulimit -d 480000; ";
+  EXPECT_EQ(shell(limit + train("")), 1) << output_;
+  expect("convoy: error: [memory] there is no memory left for ");
+  fs::create_directory(folder_ / "scratch");
+  EXPECT_EQ(shell(limit + train("--offload_optimizer disk --offload_dir scratch")), 0) << output_;
+  expect("optimizer 0 B");
+  expect("offloaded");
+  EXPECT_TRUE(fs::is_empty(folder_ / "scratch"));
+}
+
+TEST_F(OffloadCommand, ADiskWithoutRoomIsToldAtTheStart) {
+  make_sessions();
+  const auto words = "$convoy train" + kTiny + "--max_steps 1 --nproc 2 --offload_optimizer disk ";
+  EXPECT_NE(shell("ulimit -f 1; " + words + "--offload_dir ."), 0);
+  expect("offload_optimizer = disk, rank ");
+  expect("in .: File too large");
+  EXPECT_EQ(shell(words), 2) << output_;
+  expect("offload_optimizer = disk needs a folder on a disk with room");
+  EXPECT_EQ(shell(words + "--offload_dir nowhere"), 2) << output_;
+  expect("offload_dir = nowhere is no folder on ");
+  EXPECT_EQ(shell("$convoy train" + kTiny + "--max_steps 1 --offload_parameters cpu --zero 3"), 2);
+  expect("offload_parameters = cpu moves what a GPU holds to its host's memory");
+}
+
+}  // namespace
+}  // namespace convoy
