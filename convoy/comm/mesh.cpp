@@ -1,5 +1,9 @@
 #include "convoy/comm/mesh.h"
 
+#include <functional>
+#include <map>
+#include <numeric>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
@@ -39,11 +43,17 @@ Mesh::Mesh(const MeshDegrees& degrees, int rank, int num_ranks, const Connect& c
                      data, num_ranks, others, left, data * others, left);
   }
   coordinates_ = coordinates_of(rank);
-  for (const Axis axis : kAxes) {
-    if (degree(axis) == 1) continue;
-    const auto ranks = ranks_along(axis);
-    groups_[index(axis)] = connect(ranks, fmt::format("{}-{}", name_of(axis), ranks.front()));
-  }
+  std::map<std::vector<int>, Group> made;
+  const auto make = [&](const std::vector<Axis>& axes, const std::string& name) -> Group {
+    const auto ranks = ranks_along(axes);
+    if (ranks.size() == 1) return {};
+    const auto known = made.find(ranks);
+    if (known != made.end()) return known->second;
+    return made[ranks] = connect(ranks, fmt::format("{}-{}", name, ranks.front()));
+  };
+  world_ = make({kAxes.begin(), kAxes.end()}, "world");
+  for (const Axis axis : kAxes) groups_[index(axis)] = make({axis}, name_of(axis));
+  sharing_ = make({Axis::Data, Axis::Context}, "sharing");
 }
 
 int Mesh::rank_at(const std::array<int, 4>& coordinates) const {
@@ -61,12 +71,16 @@ std::array<int, 4> Mesh::coordinates_of(int rank) const {
   return out;
 }
 
-std::vector<int> Mesh::ranks_along(Axis axis) const {
+std::vector<int> Mesh::ranks_along(const std::vector<Axis>& axes) const {
+  std::array<bool, 4> free{};
+  for (const Axis axis : axes) free[index(axis)] = true;
   std::vector<int> out;
-  auto place = coordinates_;
-  for (int i = 0; i < degree(axis); ++i) {
-    place[index(axis)] = i;
-    out.push_back(rank_at(place));
+  const int num_ranks = std::accumulate(degrees_.begin(), degrees_.end(), 1, std::multiplies<>());
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const auto place = coordinates_of(rank);
+    bool same = true;
+    for (size_t i = 0; i < 4; ++i) same = same && (free[i] || place[i] == coordinates_[i]);
+    if (same) out.push_back(rank);
   }
   return out;
 }

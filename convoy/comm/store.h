@@ -12,6 +12,7 @@ namespace convoy::comm {
 struct MeetingPoint {
   int rank = 0;
   int size = 1;
+  int ranks_on_host = 0;  ///< of the job, also those of other groups; 0: as many as meet
   std::string host = "127.0.0.1";
   int port = 29500;
   bool agent_hosts_store = false;  ///< torchrun's agent serves the store already

@@ -29,7 +29,7 @@ class ProcessStrategy : public Strategy {
   State moments() override { return replica_.moments(); }
   void share(bool moments) override { replica_.share(moments); }
   Replica& replica() override { return replica_; }
-  const comm::Group& processes() const override { return replica_.group(); }
+  const comm::Group& processes() const override { return replica_.world(); }
   comm::Traffic traffic() const override { return replica_.group().traffic(); }
 
  private:

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/mesh.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/parallel/strategy.h"
 #include "convoy/parallel/workers.h"
@@ -14,8 +15,15 @@ class ThreadStrategy : public Strategy {
  public:
   ThreadStrategy(const ModelFactory& factory, const std::vector<at::Device>& devices,
                  const ReplicaOptions& options, int threads, std::chrono::milliseconds timeout)
-      : groups_(comm::make_thread_groups(static_cast<int>(devices.size()), timeout)),
-        workers_(devices, threads) {
+      : workers_(devices, threads) {
+    comm::ThreadConnector connector(timeout);
+    const auto num_ranks = static_cast<int>(devices.size());
+    for (int r = 0; r < num_ranks; ++r) {
+      const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
+        return connector.connect(r, ranks, name);
+      };
+      groups_.push_back(comm::Mesh({}, r, num_ranks, connect).sharing());
+    }
     const bool one_device =
         std::all_of(devices.begin(), devices.end(), [&](auto d) { return d == devices[0]; });
     const bool shares = options.zero == 0 && one_device && devices.size() > 1;

@@ -69,7 +69,7 @@ Channel::Channel(std::shared_ptr<Segment> segment, int rank, std::chrono::millis
       size_(segment_->size()),
       timeout_(timeout),
       slot_bytes_(segment_->slot_bytes()),
-      has_core_(have_cores(size_)) {}
+      has_core_(have_cores(segment_->ranks_on_host())) {}
 
 void Channel::begin(uint32_t kind, Dtype dtype, uint32_t op, size_t count,
                     const std::string& label) {

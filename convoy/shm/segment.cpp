@@ -18,7 +18,7 @@ namespace convoy::shm {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x32'79'6f'76'6e'6f'63;  // "convoy2"
+constexpr uint64_t kMagic = 0x33'79'6f'76'6e'6f'63;  // "convoy3"
 
 enum AbortState : uint32_t { kRunning, kWriting, kAborted };
 
@@ -26,6 +26,7 @@ struct Header {
   std::atomic<uint64_t> magic;
   std::atomic<uint64_t> slot_bytes;  // the ranks may see other numbers of cores
   std::atomic<uint32_t> size;
+  std::atomic<uint32_t> ranks_on_host;
   std::atomic<uint32_t> state;
   std::array<char, 1000> reason;
   uint32_t num_missing;
@@ -65,24 +66,27 @@ struct flock lock_of(int rank, short type) {
 }  // namespace
 
 std::shared_ptr<Segment> Segment::of_threads(int size) {
-  return std::shared_ptr<Segment>(new Segment(-1, size));
+  return std::shared_ptr<Segment>(new Segment(-1, size, size));
 }
 
-std::shared_ptr<Segment> Segment::create(int size) {
+std::shared_ptr<Segment> Segment::create(int size, int ranks_on_host) {
   const int fd = ::memfd_create("convoy", MFD_CLOEXEC);
   if (fd < 0) {
     fail<CommunicationError>("shm", "cannot make shared memory: {}; try backend = gloo",
                              std::strerror(errno));
   }
-  return std::shared_ptr<Segment>(new Segment(fd, size));
+  return std::shared_ptr<Segment>(new Segment(fd, size, std::max(size, ranks_on_host)));
 }
 
 std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
-  std::shared_ptr<Segment> segment(new Segment(fd, size));
+  std::shared_ptr<Segment> segment(new Segment(fd, size, size));
   const auto* header = reinterpret_cast<const Header*>(segment->memory_);
   const bool known = segment->mapped_bytes_ >= kHeaderBytes && header->magic == kMagic &&
                      header->size == static_cast<uint32_t>(size);
-  if (known) segment->slot_bytes_ = header->slot_bytes;
+  if (known) {
+    segment->slot_bytes_ = header->slot_bytes;
+    segment->ranks_on_host_ = static_cast<int>(header->ranks_on_host);
+  }
   if (!known || segment->total_bytes() != segment->mapped_bytes_) {
     fail<CommunicationError>("shm",
                              "the shared memory is not that of this version of convoy for {} "
@@ -92,8 +96,11 @@ std::shared_ptr<Segment> Segment::adopt(int fd, int size) {
   return segment;
 }
 
-Segment::Segment(int fd, int size)
-    : fd_(fd), size_(size), slot_bytes_(have_cores(size) ? 256 << 10 : 512 << 10) {
+Segment::Segment(int fd, int size, int ranks_on_host)
+    : fd_(fd),
+      size_(size),
+      ranks_on_host_(ranks_on_host),
+      slot_bytes_(have_cores(ranks_on_host) ? 256 << 10 : 512 << 10) {
   struct stat status{};
   const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);
   mapped_bytes_ = is_new ? total_bytes() : static_cast<size_t>(status.st_size);
@@ -113,6 +120,7 @@ Segment::Segment(int fd, int size)
   if (!is_new) return;
   auto* header = reinterpret_cast<Header*>(memory_);
   header->size = static_cast<uint32_t>(size);
+  header->ranks_on_host = static_cast<uint32_t>(ranks_on_host);
   header->slot_bytes = slot_bytes_;
   header->magic = kMagic;
 }

@@ -53,8 +53,9 @@ class Segment {
  public:
   /// For threads of this process.
   static std::shared_ptr<Segment> of_threads(int size);
-  /// For processes; fd() is to be handed to the others. Throws CommunicationError.
-  static std::shared_ptr<Segment> create(int size);
+  /// For processes; fd() is to be handed to the others. `ranks_on_host`: all that compute here,
+  /// others than these among them. Throws CommunicationError.
+  static std::shared_ptr<Segment> create(int size, int ranks_on_host = 0);
   /// Takes over a descriptor that create() made in another process. Throws CommunicationError when
   /// it is not what is expected.
   static std::shared_ptr<Segment> adopt(int fd, int size);
@@ -64,6 +65,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   int size() const { return size_; }
+  int ranks_on_host() const { return ranks_on_host_; }
   int fd() const { return fd_; }
   /// Of the data of one phase: a part of a core's cache. Larger where ranks share cores, for then a
   /// phase costs changes between them.
@@ -91,13 +93,14 @@ class Segment {
   CommunicationError abort_error(const std::string& operation) const;
 
  private:
-  Segment(int fd, int size);
+  Segment(int fd, int size, int ranks_on_host);
   size_t slots_offset() const;
   size_t letters_offset() const;
   size_t total_bytes() const;
 
   int fd_;
   int size_;
+  int ranks_on_host_;
   size_t slot_bytes_;
   int rank_ = -1;
   std::vector<int> names_;

@@ -177,6 +177,7 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
   comm::MeetingPoint point;
   point.rank = env.rank;
   point.size = env.world_size;
+  point.ranks_on_host = env.local_world_size;
   point.host = env.master_addr;
   point.port = env.master_port;
   point.agent_hosts_store = env.uses_agent_store;
@@ -238,7 +239,8 @@ Job join_job(const ParallelArguments& arguments) {
       return connector.connect(ranks, name);
     };
     job.mesh = comm::Mesh({}, point.rank, point.size, connect);
-    job.group = job.mesh.group(comm::Axis::Data);
+    job.group = job.mesh.world();
+    job.data = job.mesh.sharing();
     if (job.shard_ranks > 0) {
       std::vector<int> shard, replicas;
       for (int r = 0; r < point.size; ++r) {

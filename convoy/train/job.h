@@ -21,19 +21,23 @@ struct Job {
   std::vector<at::Device> devices;    ///< of this process; more than one only with dp
   int threads = 1;                    ///< intra-op threads per rank
   comm::Mesh mesh;                    ///< the processes, by what they share
-  comm::Group group;                  ///< those that share the data: all, as yet
+  comm::Group group;                  ///< all of them: loss, stopping, saving
+  comm::Group data;                   ///< those that share the samples of a step
   int shard_ranks = 0;                ///< ranks that keep one copy of the state together; 0: all
   comm::Group shard;                  ///< those of this rank, where there are several copies
   comm::Group replicas;               ///< ranks with this one's part of the other copies
 
   parallel::DataGroups data_groups() const {
-    return shard_ranks == 0 ? parallel::DataGroups(group)
-                            : parallel::DataGroups(group, shard, replicas);
+    auto out =
+        shard_ranks == 0 ? parallel::DataGroups(data) : parallel::DataGroups(data, shard, replicas);
+    out.pipeline = mesh.group(comm::Axis::Pipeline);
+    out.world = group;
+    return out;
   }
 
   bool is_main() const { return environment.rank == 0; }
   int num_ranks() const {
-    return strategy == "dp" ? static_cast<int>(devices.size()) : group.size();
+    return strategy == "dp" ? static_cast<int>(devices.size()) : data.size();
   }
 };
 

@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include <map>
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "tests/comm/ranks_testing.h"
@@ -51,30 +51,41 @@ TEST(Mesh, SaysWhichDegreeIsWrong) {
             std::string::npos);
 }
 
-TEST(Mesh, EachAxisTalksToItself) {
-  std::mutex mutex;
-  std::map<std::string, std::vector<Group>> made;
-  const auto connect = [&](int rank) {
-    return [&, rank](const std::vector<int>& ranks, const std::string& name) {
-      const std::lock_guard lock(mutex);
-      auto& groups = made[name];
-      if (groups.empty()) {
-        groups = make_thread_groups(static_cast<int>(ranks.size()), std::chrono::seconds(20));
-      }
-      const auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-      return groups[static_cast<size_t>(place)];
+TEST(Mesh, EachGroupTalksToItself) {
+  ThreadConnector connector(std::chrono::seconds(20));
+  run_threads(16, [&](int rank) {
+    const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
+      return connector.connect(rank, ranks, name);
     };
-  };
-  run_threads(8, [&](int rank) {
-    const Mesh mesh({.pipeline = 2, .data = 2, .tensor = 2}, rank, 8, connect(rank));
-    for (const Axis axis : kAxes) {
-      auto sum = at::full({1}, rank, at::kLong);
-      mesh.group(axis).all_reduce(sum, ReduceOp::Sum, "sum");
-      int64_t expected = 0;
-      for (const int other : mesh.ranks_along(axis)) expected += other;
-      EXPECT_EQ(sum.item<int64_t>(), expected);
-    }
+    const Mesh mesh({.pipeline = 2, .data = 2, .context = 2, .tensor = 2}, rank, 16, connect);
+    const auto expect_sum = [](const Group& group, const std::vector<int>& ranks) {
+      ASSERT_EQ(group.size(), static_cast<int>(ranks.size()));
+      auto sum = at::full({1}, ranks[static_cast<size_t>(group.rank())], at::kLong);
+      group.all_reduce(sum, ReduceOp::Sum, "sum");
+      EXPECT_EQ(sum.item<int64_t>(), std::accumulate(ranks.begin(), ranks.end(), 0));
+    };
+    for (const Axis axis : kAxes) expect_sum(mesh.group(axis), mesh.ranks_along(axis));
+    expect_sum(mesh.world(), mesh.ranks_along({kAxes.begin(), kAxes.end()}));
+    const auto sharing = mesh.ranks_along({Axis::Data, Axis::Context});
+    EXPECT_EQ(sharing.size(), 4U);
+    EXPECT_EQ(mesh.world().size(), 16);
+    expect_sum(mesh.sharing(), sharing);
   });
+}
+
+TEST(Mesh, GroupsOfTheSameRanksAreOne) {
+  std::vector<std::string> names;
+  const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
+    names.push_back(name);
+    return Group(0, static_cast<int>(ranks.size()), nullptr);
+  };
+  const Mesh data({}, 0, 4, connect);
+  EXPECT_EQ(names, std::vector<std::string>{"world-0"});
+  EXPECT_EQ(data.sharing().size(), 4);
+  names.clear();
+  const Mesh two({.pipeline = 2}, 0, 4, connect);
+  EXPECT_EQ(names, (std::vector<std::string>{"world-0", "pipeline-0", "data-0"}));
+  EXPECT_EQ(two.sharing().size(), 2);
 }
 
 }  // namespace

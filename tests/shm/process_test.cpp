@@ -66,6 +66,15 @@ TEST(Processes, ReduceWhatLiesInMemoryOfTheirOwn) {
   for (const pid_t child : children) EXPECT_EQ(exit_code(child), 0);
 }
 
+TEST(Processes, AFewOfAFullHostDoNotBelieveThatTheyHaveCores) {
+  const auto few = Segment::create(1), crowded = Segment::create(1, 100000);
+  EXPECT_EQ(crowded->ranks_on_host(), 100000);
+  EXPECT_GT(crowded->slot_bytes(), few->slot_bytes());
+  const auto taken = Segment::adopt(::dup(crowded->fd()), 1);
+  EXPECT_EQ(taken->ranks_on_host(), 100000);
+  EXPECT_EQ(taken->slot_bytes(), crowded->slot_bytes());
+}
+
 TEST(Processes, OneThatIsKilledIsMissedAtOnceWithWhatItWasDoing) {
   auto segment = Segment::create(2);
   Handover handover(segment);

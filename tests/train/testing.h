@@ -67,7 +67,7 @@ inline Job rank_of(const comm::Group& group) {
   job.strategy = "ddp";
   job.environment.rank = group.rank();
   job.environment.world_size = group.size();
-  job.group = group;
+  job.group = job.data = group;
   return job;
 }
 

@@ -67,7 +67,7 @@ class ShmEngine : public Engine {
       : name_(name),
         channel_(segment, rank, timeout),
         peers_(segment, rank, timeout),
-        worker_(!shm::have_cores(segment->size() * at::get_num_threads() + 1)) {}
+        worker_(!shm::have_cores(segment->ranks_on_host() * at::get_num_threads() + 1)) {}
 
   const char* name() const override { return name_; }
   bool adds() const override { return true; }
@@ -154,7 +154,7 @@ Group make_shm_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::S
   try {
     std::shared_ptr<shm::Segment> segment;
     if (point.rank == 0) {
-      segment = shm::Segment::create(point.size);
+      segment = shm::Segment::create(point.size, point.ranks_on_host);
       shm::Handover handover(segment);
       store->set(kKey, handover.name());
       handover.serve(point.timeout);

@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/staged_engine.h"
@@ -127,6 +129,14 @@ std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeou
     groups.emplace_back(r, size, std::make_shared<ThreadEngine>(r, size, meeting, std::move(host)));
   }
   return groups;
+}
+
+Group ThreadConnector::connect(int rank, const std::vector<int>& ranks, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  auto& groups = groups_[name];
+  if (groups.empty()) groups = make_thread_groups(static_cast<int>(ranks.size()), timeout_);
+  return groups.at(
+      static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
 }
 
 }  // namespace convoy::comm

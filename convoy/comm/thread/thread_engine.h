@@ -1,6 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "convoy/comm/group.h"
@@ -11,5 +14,20 @@ namespace convoy::comm {
 /// so their bits do not depend on timing. Host tensors go through the same algorithms as those of
 /// processes; all-reduce, broadcast and all-gather of GPU tensors go from device to device.
 std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeout);
+
+/// Makes groups of some of a process's threads, for a Mesh of each.
+class ThreadConnector {
+ public:
+  explicit ThreadConnector(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  /// The group of these ranks, of which `rank` is one, in this order. All ask for it by a name that
+  /// no other group has; from any thread.
+  Group connect(int rank, const std::vector<int>& ranks, const std::string& name);
+
+ private:
+  std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Group>> groups_;
+};
 
 }  // namespace convoy::comm
