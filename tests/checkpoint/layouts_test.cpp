@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
@@ -50,10 +52,13 @@ class Layouts : public testing::Test {
   ~Layouts() override { fs::remove_all(folder_); }
 
   static void save(parallel::Strategy& strategy, const fs::path& folder) {
-    if (strategy.processes().rank() == 0) make_folder(folder);
-    strategy.processes().barrier("made");
-    const auto& group = strategy.processes();
-    BackgroundSave save(folder, strategy.weights(), 3000, kOptimizer, strategy.moments(), group,
+    save(strategy.weights(), strategy.moments(), strategy.processes(), folder);
+  }
+  static void save(const parallel::State& weights, const parallel::State& moments,
+                   const comm::Group& group, const fs::path& folder) {
+    if (group.rank() == 0) make_folder(folder);
+    group.barrier("made");
+    BackgroundSave save(folder, weights, 3000, kOptimizer, moments, group,
                         /*beside=*/group.size() % 2 == 0);
     const auto manifest = save.finish();
     if (group.rank() == 0) write_file(folder / Manifest::kName, manifest.to_text());
@@ -115,6 +120,39 @@ TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
         load(*replicas, folder_ / "one");
         save(*replicas, out);
         expect_same_files(out);
+      }
+    }
+  }
+}
+
+// What runs is one stage and all of each parameter, as yet; what ranks keep is all that counts
+// here.
+TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
+  const std::map<std::string, std::vector<std::vector<int64_t>>> pipelines{
+      {"no pipeline", {{}}}, {"halves", {{0, 1}, {2, 3}}}, {"turns", {{0, 2}, {1, 3}}}};
+  for (const auto& [pipeline, stages] : pipelines) {
+    for (const int tensors : {1, 2, 3}) {
+      for (const auto& [parts, zero] : {std::pair(1, 0), {2, 1}, {2, 3}}) {
+        const auto num_stages = static_cast<int>(stages.size());
+        const auto name =
+            fmt::format("{}, {} tensor ranks, {} parts, zero {}", pipeline, tensors, parts, zero);
+        SCOPED_TRACE(name);
+        comm::run_thread_ranks(num_stages * tensors * parts, [&](const comm::Group& group) {
+          parallel::ArenaOptions options;
+          options.rank = group.rank() % parts;
+          options.layout.stage = zero;
+          options.layout.num_parts = parts;
+          options.layout.bucket_bytes = 0;
+          options.layout.tensor = {group.rank() / parts % tensors, tensors};
+          options.layout.blocks = stages[static_cast<size_t>(group.rank() / parts / tensors)];
+          parallel::Arena arena(blocks(), options, nullptr);
+          const auto weights = parallel::weights_of(arena, {}, group);
+          const auto moments = parallel::moments_of(arena, group);
+          load_weights(folder_ / "one", weights, group);
+          load_optimizer(folder_ / "one" / kOptimizer, moments, group);
+          save(weights, moments, group, folder_ / name);
+        });
+        expect_same_files(folder_ / name);
       }
     }
   }
