@@ -44,7 +44,7 @@ void add_whole(State& state, const nn::NamedTensor& whole, bool owned, bool is_b
 
 State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers,
                  const DataGroups& groups) {
-  const bool main = groups.all.rank() == 0;
+  const bool main = groups.world.rank() == 0;
   State state;
   for (const auto& buffer : buffers) add_whole(state, buffer, main, true);
   add(state, arena, "", Kind::Masters, false, groups.owns_part());
