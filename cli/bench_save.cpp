@@ -110,8 +110,7 @@ int64_t owned_bytes(const parallel::State& state) {
 
 /// Copies what this rank owns into memory that is new to the process, as a save finds it.
 void copy(const std::vector<parallel::State>& states, size_t bytes) {
-  void* memory =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   auto* to = static_cast<char*>(memory);
   for (const auto& state : states) {

@@ -96,7 +96,8 @@ void Save::put(size_t tensor, const parallel::StatePiece& piece) {
   sums_.add(tensor, host, piece.begin);
 }
 
-void Save::write() noexcept try {
+void Save::write(const std::function<void()>& first) noexcept try {
+  if (first) first();
   if (open_.empty()) return;
   for (size_t t = 0; t < state_.size(); ++t) {
     for (const auto& piece : state_[t].pieces) {
@@ -126,16 +127,17 @@ void Save::finish(Manifest* manifest) {
 
 BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
                                int64_t max_shard_bytes, const std::string& optimizer_file,
-                               const State& moments, const comm::Group& group, bool beside)
+                               const State& moments, const comm::Group& group, bool beside,
+                               const std::function<void()>& first)
     : folder_(folder),
       shards_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
       group_(group),
       weights_(folder, shards_.files, beside ? copy_of(weights) : weights, group),
       moments_(folder, {{optimizer_file, infos_of(moments)}}, beside ? copy_of(moments) : moments,
                group),
-      thread_([this, beside] {
+      thread_([this, beside, first] {
         if (beside) yield_to_training();
-        weights_.write();
+        weights_.write(first);
         moments_.write();
         done_ = true;
       }) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,8 +29,9 @@ class Save {
        const std::map<std::string, std::vector<formats::TensorInfo>>& files, parallel::State state,
        const comm::Group& group);
 
-  /// Writes what this process holds; may run on a thread of its own. Errors are kept for finish().
-  void write() noexcept;
+  /// Does `first`, then writes what this process holds; may run on a thread of its own. Errors are
+  /// kept for finish().
+  void write(const std::function<void()>& first = {}) noexcept;
 
   /// Collective. Throws what write() met on any rank. Rank 0 enters the files into `manifest`.
   void finish(Manifest* manifest);
@@ -54,10 +56,12 @@ std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
 /// must not change until finish() has returned.
 class BackgroundSave {
  public:
-  /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it.
+  /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it. The thread does
+  /// `first` before all else.
   BackgroundSave(const std::filesystem::path& folder, const parallel::State& weights,
                  int64_t max_shard_bytes, const std::string& optimizer_file,
-                 const parallel::State& moments, const comm::Group& group, bool beside);
+                 const parallel::State& moments, const comm::Group& group, bool beside,
+                 const std::function<void()>& first = {});
   ~BackgroundSave();
 
   /// Whether this process has written its part, or failed to.

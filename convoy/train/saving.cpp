@@ -67,13 +67,14 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   saving->state = state.to_json().dump(2) + "\n";
   const fs::path temporary = comm::ask_main(group, "make a checkpoint's folder", [&] {
                                saving->folder.emplace(final_path);
-                               save_small_files(saving->folder->temporary());
                                return Json(saving->folder->temporary().string());
                              }).get<std::string>();
   const bool beside = arguments_.save_async && !wait;
   saving->tensors.emplace(temporary, weights,
                           formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
-                          strategy_.moments(), group, beside);
+                          strategy_.moments(), group, beside, [this, temporary] {
+                            if (job_.is_main()) save_small_files(temporary);
+                          });
   saving_ = std::move(saving);
   if (!beside) finish();
 }
