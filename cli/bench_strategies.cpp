@@ -41,10 +41,9 @@ struct Trial {
 std::vector<Trial> trials(const StrategyBench& options) {
   std::vector<Trial> out;
   for (const auto& strategy : options.strategies) {
-    constexpr const char* kAll[] = {"single",       "dp",           "ddp",
-                                    "zero1",        "zero2",        "zero3",
-                                    "zero1-hybrid", "zero2-hybrid", "zero3-hybrid",
-                                    "zero1-disk",   "zero2-disk",   "zero3-disk"};
+    constexpr const char* kAll[] = {"single",       "dp",         "ddp",          "zero1",
+                                    "zero2",        "zero3",      "zero1-hybrid", "zero2-hybrid",
+                                    "zero3-hybrid", "zero1-disk", "zero2-disk",   "zero3-disk"};
     if (std::find(std::begin(kAll), std::end(kAll), strategy) == std::end(kAll)) {
       fail<UsageError>("cli", "--strategies has '{}'; expected {}", strategy,
                        fmt::join(kAll, ", "));

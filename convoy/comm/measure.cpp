@@ -73,8 +73,9 @@ std::function<void()> prepare(const Group& group, const std::string& collective,
 
 const std::vector<std::string>& measurable_collectives() {
   static const std::vector<std::string> names{
-      "all_reduce",          "reduce_scatter", "reduce_scatter_in_place", "all_gather",
-      "all_gather_in_place", "broadcast",      "all_to_all",              "send_receive"};
+      "all_reduce", "reduce_scatter",      "reduce_scatter_in_place",
+      "all_gather", "all_gather_in_place", "broadcast",
+      "all_to_all", "send_receive"};
   return names;
 }
 

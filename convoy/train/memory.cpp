@@ -21,7 +21,7 @@ constexpr double kMicroBatchBytes = 1e3;
 
 constexpr const char* kTry =
     "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
-    "max_length, fewer ranks, or bf16";
+    "max_length, fewer ranks, bf16, or offload_optimizer = disk";
 
 std::string human(int64_t bytes) {
   return human_bytes(static_cast<double>(bytes));
@@ -51,13 +51,11 @@ void check_memory(const std::vector<MemoryPart>& parts) {
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
-  fail<UsageError>("train",
-                   "{} {}, {} {}{}, but {}; try {}",
-                   largest.what, human_bytes(largest.parameters * sizeof(float)),
+  fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}", largest.what,
+                   human_bytes(largest.parameters * sizeof(float)),
                    kept == kTrained ? "the whole model with gradient and AdamW's moments"
                                     : "what zero and offload leave of the model's state",
-                   human_bytes(parameters * kept), for_each_of(ranks), limit.text,
-                   largest.advice);
+                   human_bytes(parameters * kept), for_each_of(ranks), limit.text, largest.advice);
 }
 
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,

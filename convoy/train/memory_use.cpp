@@ -15,11 +15,11 @@ using parallel::MemoryUse;
 
 struct Kind {
   const char* name;
-  int64_t MemoryUse::*bytes;
+  int64_t MemoryUse::* bytes;
 };
 constexpr Kind kKinds[] = {
-    {"parameters", &MemoryUse::parameters}, {"gradients", &MemoryUse::gradients},
-    {"optimizer", &MemoryUse::optimizer},   {"gathered", &MemoryUse::gathered},
+    {"parameters", &MemoryUse::parameters},   {"gradients", &MemoryUse::gradients},
+    {"optimizer", &MemoryUse::optimizer},     {"gathered", &MemoryUse::gathered},
     {"activations", &MemoryUse::activations}, {"buffers", &MemoryUse::buffers},
     {"offloaded", &MemoryUse::offloaded}};
 

@@ -18,8 +18,8 @@ struct Cell {
   std::string phase;
   std::string backend;
   int ranks;
-  int rank;      ///< the one that fails
-  int zero = 0;         ///< stage of ZeRO
+  int rank;              ///< the one that fails
+  int zero = 0;          ///< stage of ZeRO
   bool offload = false;  ///< all that the stage allows, to the disk
 
   std::string text() const {
@@ -43,9 +43,11 @@ class Faults : public CommandTest {
 
   std::string command(const Cell& cell, const std::string& folder) const {
     return fmt::format(
-        "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 --save_steps 2 "
-        "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} ",
-        cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder) + offload_options(cell);
+               "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 "
+               "--save_steps 2 "
+               "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} ",
+               cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder) +
+           offload_options(cell);
   }
 
   static std::string offload_options(const Cell& cell) {
