@@ -4,94 +4,14 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/schedule/steps.h"
 
 namespace convoy::schedule {
 
 namespace {
-
-/// What a rank has done so far, and which rank of its pipeline holds which block.
-class Steps {
- public:
-  Steps(int rank, const Layout& layout, std::vector<int> holders)
-      : layout_(layout), rank_(rank), holders_(std::move(holders)) {}
-
-  const Layout& layout() const { return layout_; }
-  int64_t num_blocks() const { return static_cast<int64_t>(holders_.size()); }
-  /// The rank's place in its pipeline of the block's holder.
-  int holder(int64_t block) const { return holders_[static_cast<size_t>(block)]; }
-
-  bool did(const Instruction& i) const { return done_.contains(key(i)); }
-  void require(bool condition, const Instruction& i, const char* what) const {
-    internal_check(condition, "schedule", "rank {}: '{}' {}", rank_, to_text(i), what);
-  }
-  void require_before(bool condition, const Instruction& i, const Instruction& before) const {
-    internal_check(condition, "schedule", "rank {}: '{}' comes without '{}' before it", rank_,
-                   to_text(i), to_text(before));
-  }
-  void need(const Instruction& i, const Instruction& before) const {
-    require_before(did(before), i, before);
-  }
-  void do_once(const Instruction& i) { require(done_.insert(key(i)).second, i, "comes twice"); }
-  void undo(const Instruction& i) { done_.erase(key(i)); }
-
-  /// Refuses operands that mean nothing.
-  void check_operands(const Instruction& i, int64_t num_micro_batches) const {
-    const bool has_micro_batch = i.micro_batch >= 0 && i.micro_batch < num_micro_batches;
-    const bool has_block = i.block >= 0 && i.block < num_blocks();
-    switch (i.op) {
-      case Op::Gather:
-      case Op::Release:
-      case Op::Fetch:
-      case Op::Store:
-      case Op::Reduce:
-      case Op::ReduceScatter:
-      case Op::Update:
-        return require(i.bucket >= 0 && i.bucket < layout_.num_buckets(), i,
-                       "names a bucket that is not here");
-      case Op::Accumulate:
-        return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
-                           layout_.holds_unit(i.unit),
-                       i, "names a unit or a micro-batch that is not here");
-      case Op::Load:
-      case Op::Loss:
-        return require(has_micro_batch, i, "names a micro-batch that there is not");
-      case Op::ReduceLoss:
-      case Op::Clip:
-        return;
-      case Op::Forward:
-      case Op::Recompute:
-      case Op::Backward:
-        require(has_block && layout_.holds(i.block), i, "names a block that is not here");
-        break;
-      case Op::Send:
-      case Op::Receive:
-      case Op::SendGrad:
-      case Op::ReceiveGrad: {
-        require(has_block && i.block + 1 < num_blocks(), i, "names a block that has none after it");
-        const bool from_block = i.op == Op::Send || i.op == Op::ReceiveGrad;
-        const int64_t here = from_block ? i.block : i.block + 1;
-        const int64_t there = from_block ? i.block + 1 : i.block;
-        require(layout_.holds(here) && !layout_.holds(there), i, "is not at a border of this rank");
-        require(i.peer == holder(there), i, "names a peer that does not hold the block");
-        break;
-      }
-    }
-    require(has_micro_batch, i, "names a micro-batch that there is not");
-  }
-
- private:
-  using Key = std::tuple<Op, int64_t, int64_t, int64_t, int64_t>;
-  static Key key(const Instruction& i) { return {i.op, i.block, i.unit, i.bucket, i.micro_batch}; }
-
-  const Layout& layout_;
-  int rank_;
-  std::vector<int> holders_;
-  std::set<Key> done_;
-};
 
 /// The blocks' forwards and backwards in their order.
 class Blocks {

@@ -1,0 +1,49 @@
+#include "convoy/schedule/steps.h"
+
+namespace convoy::schedule {
+
+void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) const {
+  const bool has_micro_batch = i.micro_batch >= 0 && i.micro_batch < num_micro_batches;
+  const bool has_block = i.block >= 0 && i.block < num_blocks();
+  switch (i.op) {
+    case Op::Gather:
+    case Op::Release:
+    case Op::Fetch:
+    case Op::Store:
+    case Op::Reduce:
+    case Op::ReduceScatter:
+    case Op::Update:
+      return require(i.bucket >= 0 && i.bucket < layout_.num_buckets(), i,
+                     "names a bucket that is not here");
+    case Op::Accumulate:
+      return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
+                         layout_.holds_unit(i.unit),
+                     i, "names a unit or a micro-batch that is not here");
+    case Op::Load:
+    case Op::Loss:
+      return require(has_micro_batch, i, "names a micro-batch that there is not");
+    case Op::ReduceLoss:
+    case Op::Clip:
+      return;
+    case Op::Forward:
+    case Op::Recompute:
+    case Op::Backward:
+      require(has_block && layout_.holds(i.block), i, "names a block that is not here");
+      break;
+    case Op::Send:
+    case Op::Receive:
+    case Op::SendGrad:
+    case Op::ReceiveGrad: {
+      require(has_block && i.block + 1 < num_blocks(), i, "names a block that has none after it");
+      const bool from_block = i.op == Op::Send || i.op == Op::ReceiveGrad;
+      const int64_t here = from_block ? i.block : i.block + 1;
+      const int64_t there = from_block ? i.block + 1 : i.block;
+      require(layout_.holds(here) && !layout_.holds(there), i, "is not at a border of this rank");
+      require(i.peer == holder(there), i, "names a peer that does not hold the block");
+      break;
+    }
+  }
+  require(has_micro_batch, i, "names a micro-batch that there is not");
+}
+
+}  // namespace convoy::schedule
