@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
 
 #include "cli/bench.h"
@@ -82,7 +85,13 @@ void add_bench(CLI::App& app, Run& run) {
   talking
       ->add_option("--collectives", collectives->collectives, join(comm::measurable_collectives()))
       ->delimiter(',')
-      ->check(CLI::IsMember(comm::measurable_collectives()));
+      ->check([](const std::string& name) {
+        const auto& known = comm::measurable_collectives();
+        return std::find(known.begin(), known.end(), name) != known.end()
+                   ? ""
+                   : fmt::format("there is no collective '{}'; expected one of {}", name,
+                                 join(known));
+      });
   talking->add_option("--dtypes", collectives->dtypes, "fp32, fp16, bf16, int32, int64")
       ->delimiter(',');
   talking->add_option("--sizes", collectives->sizes, "bytes, such as 1K,64K,16M")->delimiter(',');

@@ -96,8 +96,10 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
   argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
-  argv.push_back("--parallel.shard_ranks=" +
-                 (trial.is_hybrid() ? std::to_string(trial.ranks / 2) : "all"));
+  if (trial.zero() > 0) {
+    argv.push_back("--parallel.shard_ranks=" +
+                   (trial.is_hybrid() ? std::to_string(trial.ranks / 2) : "all"));
+  }
   const char* const place = trial.is_offloaded() ? "disk" : "none";
   argv.push_back(fmt::format("--parallel.offload_optimizer={}", place));
   argv.push_back(fmt::format("--parallel.offload_gradients={}", trial.zero() < 2 ? "none" : place));

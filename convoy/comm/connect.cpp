@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/comm/gloo/gloo_engine.h"
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
@@ -59,9 +60,17 @@ Group meet(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& sto
            const std::string& backend, at::Device device, Clock::time_point end) {
   constexpr std::chrono::seconds kLastWords{1};  // of a wait that knows for whom
   const QuietC10d quiet;
-  auto group = within(until(end + kLastWords),
-                      [=] { return make_group(point, store, backend, device, end); });
-  if (group) return *group;
+  try {
+    auto group = within(until(end + kLastWords),
+                        [=] { return make_group(point, store, backend, device, end); });
+    if (group) return *group;
+  } catch (const c10::DistError& error) {  // of the store, which lives with rank 0
+    fail<CommunicationError>("comm",
+                             "start: rank {} of {} lost the store at {}:{} while the ranks were "
+                             "joining: {}; try to look what ended rank 0",
+                             point.rank, point.size, point.host, point.port,
+                             first_line(error.what_without_backtrace()));
+  }
   fail<CommunicationError>(
       "comm",
       "start: rank {} of {} could not join the others within {:g} s; a rank that came to {}:{} "

@@ -63,8 +63,9 @@ std::string memory_text(const parallel::MemoryUse& use, int64_t most_gathered, i
 std::string memory_kinds(const Metrics& metrics) {
   std::vector<std::string> parts;
   for (const auto& [kind, unused] : kinds_of({})) {
-    const double bytes = metrics.at("memory_" + kind + "_bytes_per_rank");
-    if (bytes > 0) parts.push_back(fmt::format("{} {}", kind, human_bytes(bytes)));
+    const auto bytes = metrics.find("memory_" + kind + "_bytes_per_rank");
+    if (bytes == metrics.end() || bytes->second <= 0) continue;
+    parts.push_back(fmt::format("{} {}", kind, human_bytes(bytes->second)));
   }
   return join(parts, ", ");
 }
@@ -194,7 +195,9 @@ class Console : public Callback {
                           100 * waits->second / std::max(1e-9, metrics.at("train_runtime")));
     }
     tell(text, 2);
-    tell(fmt::format("memory per rank, at most: {}", memory_kinds(metrics)), 2);
+    if (const auto kinds = memory_kinds(metrics); !kinds.empty()) {
+      tell("memory per rank, at most: " + kinds, 2);
+    }
   }
 
  private:

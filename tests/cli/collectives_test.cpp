@@ -21,10 +21,10 @@ TEST_F(Collectives, AreMeasuredFittedAndDrawn) {
     EXPECT_GT(row["busbw_gb_per_s"].get<double>(), 0) << row;
     ++counts[row["engine"]];
   }
-  // Two sizes, two types, two numbers of ranks, six collectives.
-  for (const char* engine : {"shm", "gloo", "threads"}) EXPECT_EQ(counts[engine], 48) << engine;
+  // Two sizes, two types, two numbers of ranks, eight collectives.
+  for (const char* engine : {"shm", "gloo", "threads"}) EXPECT_EQ(counts[engine], 64) << engine;
   EXPECT_EQ(counts["memcpy"], 2);
-  EXPECT_EQ(json("out/collectives_fit.json").size(), 3u * 24 + 1);
+  EXPECT_EQ(json("out/collectives_fit.json").size(), 3u * 32 + 1);
   EXPECT_NE(read_file(folder_ / "out/collectives.svg").find("send_receive, bf16, 3 ranks"),
             std::string::npos);
 }
