@@ -180,5 +180,65 @@ TEST_F(OpaqueModule, StagesOfZeroKeepItsFp32WeightsInBf16Too) {
   EXPECT_LT(expected.losses.back(), expected.losses.front());
 }
 
+/// One layer of a net whose layers are blocks of their own.
+struct Layer : torch::nn::Module {
+  torch::nn::Linear linear;
+
+  Layer(const std::string& name, int64_t in, int64_t out) : linear(in, out) {
+    register_module(name, linear);
+  }
+};
+
+nn::BlockList layers() {
+  static std::mutex generator;
+  std::lock_guard lock(generator);
+  torch::manual_seed(5);
+  nn::BlockList out;
+  const std::vector<int64_t> widths{6, 24, 24, 24, 3};
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const auto name = "layer" + std::to_string(i);
+    auto layer = std::make_shared<Layer>(name, widths[i], widths[i + 1]);
+    const bool last = i + 2 == widths.size();
+    out.push_back(std::make_shared<nn::ModuleBlock>(
+        layer,
+        [layer, last](const nn::Bundle& in, const nn::Context&) -> nn::Bundle {
+          auto y = layer->linear(in.at("x"));
+          if (!last) return {{"x", torch::tanh(y)}, {"y", in.at("y")}};
+          auto sum = torch::nn::functional::cross_entropy(
+              y, in.at("y"),
+              torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+          return {{"loss", sum}, {"count", torch::tensor(in.at("y").numel())}};
+        },
+        name));
+  }
+  return out;
+}
+
+TEST_F(OpaqueModule, AListOfModulesIsGatheredModuleByModule) {
+  auto options = arguments(8);
+  options.parallel.bucket_cap_mb = 0;
+  options.parallel.offload_dir = folder_.string();
+  Outcome expected;
+  for (const int64_t stage : {0, 1, 2, 3, 4}) {
+    SCOPED_TRACE(stage);
+    options.parallel.zero = std::min<int64_t>(stage, 3);
+    if (stage == 4) options.parallel.offload_parameters = "disk";
+    std::vector<Outcome> outcomes(2);
+    run_ranks(2, [&](const Job& job) {
+      const auto rank = static_cast<size_t>(job.environment.rank);
+      outcomes[rank] = outcome_of(layers, data_, options, job);
+      Trainer trainer(layers, options, data_, nullptr, job);
+      auto& replica = trainer.strategy().replica();
+      EXPECT_EQ(replica.arena().layout().num_buckets(), 4);
+      EXPECT_EQ(replica.most_gathered() > 0, stage >= 3);
+      EXPECT_LT(replica.most_gathered(), replica.arena().layout().num_elements() * 4);
+    });
+    if (stage == 0) expected = outcomes[0];
+    expect_same_bits(expected, outcomes[0], expected.losses.size());
+    EXPECT_TRUE(at::equal(expected.weights, outcomes[1].weights));
+  }
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+}
+
 }  // namespace
 }  // namespace convoy::train
