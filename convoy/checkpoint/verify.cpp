@@ -8,8 +8,10 @@
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/parallel/finite.h"
@@ -46,6 +48,7 @@ class Verifier {
         found_.wrong.push_back(fmt::format("{} is missing: there is no {}", tensor, file));
       }
     }
+    check_small_files();
     return std::move(found_);
   }
 
@@ -56,6 +59,20 @@ class Verifier {
       work();
     } catch (const FileError& error) {
       found_.wrong.emplace_back(error.what());
+    }
+  }
+
+  /// What a run needs to go on beside its tensors.
+  void check_small_files() {
+    for (const auto& file : fs::directory_iterator(found_.folder)) {
+      const auto name = file.path().filename();  // the manifest has been read
+      if (name.extension() != ".json" || name == Manifest::kName || !file.is_regular_file())
+        continue;
+      attempt([&] { parse_json(read_file(file.path()), file.path().string()); });
+    }
+    const bool is_checkpoint = found_.folder.filename().string().starts_with("checkpoint-");
+    if (is_checkpoint && !fs::exists(found_.folder / kState)) {
+      found_.wrong.push_back(fmt::format("there is no {}: no run can go on from here", kState));
     }
   }
 

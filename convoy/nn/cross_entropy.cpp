@@ -20,7 +20,7 @@ constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
 // A GPU wants large products; it holds the scores, their logarithms and what becomes the softmax.
 constexpr int64_t kDeviceBytes = 512 << 20;
 
-constexpr int64_t kTablePiece = 1024;
+constexpr int64_t kTablePiece = 8192;
 
 constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));

@@ -108,6 +108,17 @@ TEST_F(CheckpointCommand, VerifyNamesEachTensorThatIsWrongMissingOrLeftOver) {
   expect("the file is cut short");
 }
 
+TEST_F(CheckpointCommand, VerifyReadsWhatARunNeedsToGoOn) {
+  ASSERT_EQ(shell("cd out/checkpoint-4; head -c 20 trainer_state.json > cut; "
+                  "mv cut trainer_state.json"),
+            0);
+  ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
+  expect("trainer_state.json is not valid JSON");
+  fs::remove(folder_ / "out/checkpoint-4/trainer_state.json");
+  ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
+  expect("there is no trainer_state.json");
+}
+
 TEST_F(CheckpointCommand, WithoutAManifestNumbersThatAreNotFiniteAreNamed) {
   const std::string shard =
       json("out/model.safetensors.index.json").at("weight_map").at("transformer.wte.weight");
