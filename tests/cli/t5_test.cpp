@@ -1,6 +1,7 @@
 #include <sstream>
 
 #include "tests/cli/command_testing.h"
+#include "tests/cli/ring_of_words.h"
 
 namespace convoy {
 namespace {
@@ -10,14 +11,7 @@ class T5Command : public CommandTest {
  protected:
   void SetUp() override {
     CommandTest::SetUp();
-    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", lines;
-    for (int i = 0; i < 20; ++i) vocabulary += "w" + std::to_string(i) + "\n";
-    for (int line = 0; line < 400; ++line) {
-      for (int i = 0; i < 12; ++i) lines += "w" + std::to_string((line * 7 + i * 3) % 20) + " ";
-      lines += "\n";
-    }
-    write_file(folder_ / "words/vocab.txt", vocabulary);
-    write_file(folder_ / "text.txt", lines);
+    write_ring_of_words(folder_, 12);
   }
 
   static constexpr const char* kTiny =
