@@ -11,9 +11,9 @@
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/models/gpt2.h"
 #include "convoy/parallel/strategy.h"
 #include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
 
 // A checkpoint knows nothing of who wrote it.
 namespace convoy::checkpoint {
@@ -22,13 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 nn::BlockList blocks() {
-  models::Gpt2Config config;
-  config.vocab_size = 23;
-  config.n_embd = 12;
-  config.n_head = 2;
-  config.n_layer = 2;
-  config.n_positions = 6;
-  return config.make_blocks();
+  return models::small_gpt2({.ids = 23, .width = 12, .length = 6}).make_blocks();
 }
 
 parallel::MicroBatch batch() {

@@ -10,9 +10,9 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/models/gpt2.h"
 #include "convoy/parallel/strategy.h"
 #include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
 
 // No rank ever holds more of a model than its pieces, a save's copy of them, and one tensor.
 namespace convoy::checkpoint {
@@ -90,12 +90,7 @@ int64_t bytes_of(const parallel::State& state) {
 }
 
 TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
-  models::Gpt2Config config;
-  config.vocab_size = 2000;
-  config.n_embd = 128;
-  config.n_head = 4;
-  config.n_layer = 4;
-  config.n_positions = 32;
+  const auto config = models::small_gpt2({2000, /*width=*/128, /*heads=*/4, /*layers=*/4, 32});
   const auto blocks = [&] { return config.make_blocks(); };
   const int64_t largest = config.vocab_size * config.n_embd * 4;
   const auto folder = unique_folder("convoy-memory");

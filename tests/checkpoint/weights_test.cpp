@@ -7,8 +7,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/models/gpt2.h"
 #include "convoy/parallel/replica.h"
+#include "tests/models/testing.h"
 
 namespace convoy::checkpoint {
 namespace {
@@ -21,12 +21,7 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
 models::Gpt2Config tiny(bool tied = true) {
-  models::Gpt2Config config;
-  config.vocab_size = 13;
-  config.n_embd = 8;
-  config.n_head = 2;
-  config.n_layer = 2;
-  config.n_positions = 6;
+  auto config = models::small_gpt2({.ids = 13, .width = 8, .length = 6});
   config.tie_word_embeddings = tied;
   return config;
 }

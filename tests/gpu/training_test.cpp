@@ -1,5 +1,4 @@
 #include "convoy/comm/device.h"
-#include "convoy/models/session.h"
 #include "convoy/train/numerics.h"
 #include "tests/gpu/gpu_testing.h"
 #include "tests/train/testing.h"
@@ -16,12 +15,10 @@ struct Trained {
 
 Trained run(const std::string& body, const std::vector<at::Device>& devices,
             const TrainingArguments& given = {}) {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 50}, {"kind", true, 8}, {"price", false, 0}};
+  auto config = models::small_session({.heads = 4, .length = 9});
+  config.features.push_back({"kind", true, 8});
+  config.features.push_back({"price", false, 0});
   config.body = body;
-  config.d_model = 16;
-  config.max_length = 9;
   auto arguments = given;
   arguments.per_device_train_batch_size = 32 / static_cast<int64_t>(devices.size());
   arguments.learning_rate = 1e-3;

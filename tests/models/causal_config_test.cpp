@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/models/gpt2.h"
-#include "convoy/models/llama.h"
+#include "tests/models/testing.h"
 
 namespace convoy::models {
 namespace {
@@ -162,11 +161,7 @@ TEST(CausalConfig, FieldsAreOptionsToo) {
 }
 
 TEST(CausalConfig, TrainingFlopsCountEveryProduct) {
-  Gpt2Config config;
-  config.vocab_size = 11;
-  config.n_embd = 4;
-  config.n_head = 2;
-  config.n_layer = 3;
+  auto config = small_gpt2({.ids = 11, .width = 4, .layers = 3});
   const double layer = 4 * 12 + 4 * 4 + 2 * 4 * 16, positions = 8;
   const double attention = 2 * 4 * (positions / 2);  // scores and mixture, over half of the keys
   EXPECT_EQ(training_flops(config, 8), 6 * positions * (3 * (layer + attention) + 4 * 11));
@@ -175,12 +170,7 @@ TEST(CausalConfig, TrainingFlopsCountEveryProduct) {
 }
 
 TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {
-  Gpt2Config config;
-  config.vocab_size = 11;
-  config.n_embd = 4;
-  config.n_head = 1;
-  config.n_layer = 1;
-  config.n_positions = 4;
+  const auto config = small_gpt2({11, /*width=*/4, /*heads=*/1, /*layers=*/1, /*length=*/4});
   auto input = config.make_blocks().front();
   auto said = [&](nn::Bundle in) {
     try {

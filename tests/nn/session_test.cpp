@@ -4,20 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
+#include "tests/models/testing.h"
 #include "tests/nn/testing.h"
 
 namespace convoy::models {
 namespace {
 
 SessionConfig config_of(const std::string& body, const std::string& aggregation = "concat") {
-  SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 30}, {"kind", true, 5}, {"price", false, 0}};
+  auto config = small_session({.ids = 30, .width = 8, .length = 6});
+  config.features.push_back({"kind", true, 5});
+  config.features.push_back({"price", false, 0});
   config.aggregation = aggregation;
   config.body = body;
-  config.d_model = 8;
-  config.n_head = 2;
-  config.max_length = 6;
   return config;
 }
 

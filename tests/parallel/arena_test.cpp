@@ -9,22 +9,14 @@
 #include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/models/session.h"
 #include "convoy/parallel/replica.h"
+#include "tests/models/testing.h"
 
 namespace convoy::parallel {
 namespace {
 
 models::SessionConfig config() {
-  models::SessionConfig out;
-  out.item_feature = "items";
-  out.features = {{"items", true, 37}};
-  out.d_model = 12;
-  out.n_head = 3;
-  out.n_layer = 2;
-  out.max_length = 7;
-  out.dropout = 0.1;
-  return out;
+  return models::small_session({.ids = 37, .width = 12, .heads = 3, .length = 7});
 }
 
 MicroBatch batch() {

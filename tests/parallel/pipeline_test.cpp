@@ -4,10 +4,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/mesh.h"
-#include "convoy/models/llama.h"
 #include "convoy/parallel/replica.h"
 #include "convoy/schedule/check.h"
 #include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
 #include "tests/schedule/two_stages.h"
 
 // Stages of a pipeline, each a thread, run programs written by hand.
@@ -22,15 +22,7 @@ constexpr int64_t kSteps = 4;
 
 /// Four blocks.
 nn::BlockList llama() {
-  models::LlamaConfig config;
-  config.vocab_size = 50;
-  config.hidden_size = 16;
-  config.intermediate_size = 24;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.num_hidden_layers = 2;
-  config.max_position_embeddings = 64;
-  config.attention_dropout = 0.2;
+  auto config = models::small_llama({.heads = 4});
   config.tie_word_embeddings = false;
   return config.make_blocks();
 }

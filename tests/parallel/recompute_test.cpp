@@ -1,36 +1,20 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/models/gpt2.h"
-#include "convoy/models/llama.h"
 #include "convoy/nn/module_block.h"
 #include "convoy/parallel/replica.h"
+#include "tests/models/testing.h"
 #include "tests/nn/peak_memory.h"
 
 namespace convoy::parallel {
 namespace {
 
 nn::BlockList gpt2(int64_t layers = 3) {
-  models::Gpt2Config config;
-  config.vocab_size = 50;
-  config.n_embd = 16;
-  config.n_head = 2;
-  config.n_layer = layers;
-  config.n_positions = 64;
-  return config.make_blocks();
+  return models::small_gpt2({.layers = layers}).make_blocks();
 }
 
 nn::BlockList llama() {
-  models::LlamaConfig config;
-  config.vocab_size = 50;
-  config.hidden_size = 16;
-  config.intermediate_size = 24;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.num_hidden_layers = 2;
-  config.max_position_embeddings = 64;
-  config.attention_dropout = 0.2;
-  return config.make_blocks();
+  return models::small_llama({.heads = 4}).make_blocks();
 }
 
 MicroBatch batch(int64_t rows, int64_t length, int64_t first = 0) {

@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "convoy/base/error.h"
-#include "convoy/models/session.h"
 #include "convoy/parallel/strategy.h"
+#include "tests/models/testing.h"
 
 namespace convoy::parallel {
 namespace {
@@ -24,12 +24,7 @@ class Slow : public nn::Block {
 };
 
 TEST(ThreadStrategy, AReplicaWaitsForAnotherNoLongerThanTheTimeout) {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 10}};
-  config.d_model = 8;
-  config.n_head = 2;
-  config.max_length = 4;
+  const auto config = models::small_session({.ids = 10, .width = 8, .length = 4});
   int made = 0;
   const auto factory = [&] {
     auto blocks = models::make_session_model(config);

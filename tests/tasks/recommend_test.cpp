@@ -3,20 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/models/session.h"
+#include "tests/models/testing.h"
 #include "tests/train/testing.h"
 
 namespace convoy::tasks {
 namespace {
 
 TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 50}};
-  config.d_model = 8;
-  config.n_head = 2;
-  config.n_layer = 1;
-  config.max_length = 8;
+  const auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
   train::TrainingArguments arguments;
   arguments.output.quiet = true;
   train::Trainer trainer([config] { return models::make_session_model(config); }, arguments,

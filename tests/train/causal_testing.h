@@ -1,8 +1,7 @@
 #pragma once
 
-#include "convoy/models/gpt2.h"
-#include "convoy/models/llama.h"
 #include "convoy/models/t5.h"
+#include "tests/models/testing.h"
 #include "tests/train/testing.h"
 
 namespace convoy::train {
@@ -10,26 +9,13 @@ namespace convoy::train {
 inline constexpr int64_t kIds = 70, kLength = 16;
 
 inline nn::BlockList small_gpt2() {
-  models::Gpt2Config config;
-  config.vocab_size = kIds;
-  config.n_embd = 24;
-  config.n_head = 3;
-  config.n_layer = 2;
-  config.n_positions = kLength;
-  return config.make_blocks();
+  return models::small_gpt2({.ids = kIds, .width = 24, .heads = 3, .length = kLength})
+      .make_blocks();
 }
 
 inline nn::BlockList small_llama() {
-  models::LlamaConfig config;
-  config.vocab_size = kIds;
-  config.hidden_size = 24;
-  config.intermediate_size = 40;
-  config.num_attention_heads = 6;
-  config.num_key_value_heads = 2;
-  config.num_hidden_layers = 2;
-  config.max_position_embeddings = kLength;
-  config.attention_dropout = 0.1;
-  return config.make_blocks();
+  return models::small_llama({.ids = kIds, .width = 24, .heads = 6, .length = kLength})
+      .make_blocks();
 }
 
 /// Spans of its texts are hidden.

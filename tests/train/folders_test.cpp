@@ -9,7 +9,6 @@
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors.h"
-#include "convoy/models/session.h"
 #include "tests/train/testing.h"
 
 // The folders of runs: which checkpoint, whose, and what several ranks make of them.
@@ -17,17 +16,6 @@ namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-parallel::ModelFactory tiny_model() {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 50}};
-  config.d_model = 8;
-  config.n_head = 2;
-  config.n_layer = 1;
-  config.max_length = 8;
-  return [config] { return models::make_session_model(config); };
-}
 
 class Folders : public testing::Test {
  protected:

@@ -24,13 +24,7 @@ constexpr const char* kRun = "CONVOY_KILL_RUN";
 
 /// Some megabytes, so that most of the time goes into saving.
 nn::BlockList model() {
-  models::Gpt2Config config;
-  config.vocab_size = kIds;
-  config.n_embd = 96;
-  config.n_head = 3;
-  config.n_layer = 4;
-  config.n_positions = kLength;
-  return config.make_blocks();
+  return models::small_gpt2({kIds, /*width=*/96, /*heads=*/3, /*layers=*/4, kLength}).make_blocks();
 }
 
 /// What is killed: two ranks that keep slices, save after every step, and go on from the newest.

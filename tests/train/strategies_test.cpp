@@ -1,7 +1,6 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include "convoy/models/session.h"
 #include "tests/train/testing.h"
 
 // One device that accumulates, DataParallel and DistributedDataParallel are the same computation.
@@ -11,15 +10,11 @@ namespace {
 constexpr int64_t kSteps = 100;
 
 models::SessionConfig model_config(double dropout, const std::string& body) {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 120}, {"kind", true, 7}, {"price", false, 0}};
-  config.d_model = 24;
+  auto config = models::small_session({.ids = 120, .width = 24, .heads = 3, .length = 12});
+  config.features.push_back({"kind", true, 7});
+  config.features.push_back({"price", false, 0});
   config.embedding_dim = 8;
-  config.n_head = 3;
-  config.n_layer = 2;
   config.body = body;
-  config.max_length = 12;
   config.dropout = dropout;
   return config;
 }

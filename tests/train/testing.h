@@ -6,8 +6,16 @@
 #include "convoy/base/random.h"
 #include "convoy/train/trainer.h"
 #include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
 
 namespace convoy::train {
+
+/// Of sessions of at most eight of fifty "items".
+inline parallel::ModelFactory tiny_model(double dropout = 0.1) {
+  auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
+  config.dropout = dropout;
+  return [config] { return models::make_session_model(config); };
+}
 
 /// Sessions of 2 to `max_length` items that follow a rule, with two more features.
 inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int64_t max_length) {

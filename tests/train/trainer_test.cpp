@@ -12,25 +12,12 @@
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors.h"
-#include "convoy/models/session.h"
 #include "tests/train/testing.h"
 
 namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-parallel::ModelFactory tiny_model(double dropout = 0.1) {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 50}};
-  config.d_model = 8;
-  config.n_head = 2;
-  config.n_layer = 1;
-  config.max_length = 8;
-  config.dropout = dropout;
-  return [config] { return models::make_session_model(config); };
-}
 
 class TrainerTest : public testing::Test {
  protected:

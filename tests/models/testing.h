@@ -1,0 +1,51 @@
+#pragma once
+
+#include "convoy/models/gpt2.h"
+#include "convoy/models/llama.h"
+#include "convoy/models/session.h"
+
+namespace convoy::models {
+
+/// How large a model of a test is.
+struct Small {
+  int64_t ids = 50, width = 16, heads = 2, layers = 2;
+  int64_t length = 64;  ///< of a text or a session, at most
+};
+
+inline Gpt2Config small_gpt2(const Small& size) {
+  Gpt2Config config;
+  config.vocab_size = size.ids;
+  config.n_embd = size.width;
+  config.n_head = size.heads;
+  config.n_layer = size.layers;
+  config.n_positions = size.length;
+  return config;
+}
+
+/// With two heads of keys, and dropout.
+inline LlamaConfig small_llama(const Small& size) {
+  LlamaConfig config;
+  config.vocab_size = size.ids;
+  config.hidden_size = size.width;
+  config.intermediate_size = size.width * 3 / 2;
+  config.num_attention_heads = size.heads;
+  config.num_key_value_heads = 2;
+  config.num_hidden_layers = size.layers;
+  config.max_position_embeddings = size.length;
+  config.attention_dropout = 0.2;
+  return config;
+}
+
+/// Of sessions of "items".
+inline SessionConfig small_session(const Small& size) {
+  SessionConfig config;
+  config.item_feature = "items";
+  config.features = {{"items", true, size.ids}};
+  config.d_model = size.width;
+  config.n_head = size.heads;
+  config.n_layer = size.layers;
+  config.max_length = size.length;
+  return config;
+}
+
+}  // namespace convoy::models
