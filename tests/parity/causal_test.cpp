@@ -14,11 +14,6 @@ namespace {
 
 constexpr int64_t kBatches = 5, kGradients = 3;
 
-at::Tensor all_logits(parallel::Replica& model, parallel::MicroBatch batch) {
-  batch.inputs["logits_to_keep"] = at::zeros({}, at::kLong);
-  return model.forward(batch, nn::Mode::Predict).at("logits");
-}
-
 class CausalParity : public testing::TestWithParam<const char*> {
  protected:
   CausalParity()

@@ -41,6 +41,24 @@ inline std::unique_ptr<parallel::Replica> with_weights(const formats::Safetensor
   return replica;
 }
 
+/// The scores of every position.
+inline at::Tensor all_logits(parallel::Replica& model, parallel::MicroBatch batch) {
+  batch.inputs["logits_to_keep"] = at::zeros({}, at::kLong);
+  return model.forward(batch, nn::Mode::Predict).at("logits");
+}
+
+/// Loss, targets and hits of the fixture's first batch.
+inline void expect_evaluation(parallel::Replica& model, const formats::SafetensorsFile& file,
+                              const parallel::MicroBatch& batch) {
+  const auto out = model.forward(batch, nn::Mode::Evaluate);
+  const auto labels = tensor(file, "labels")[0];
+  const auto count = out.at("count").item<double>();
+  EXPECT_EQ(count, (labels >= 0).sum().item<double>());
+  EXPECT_NEAR(out.at("loss").item<double>() / count / tensor(file, "loss").item<double>(), 1, 1e-6);
+  const auto hits = (tensor(file, "logits").argmax(-1) == labels).sum();
+  EXPECT_EQ(out.at("correct").item<int64_t>(), hits.item<int64_t>());
+}
+
 /// Every gradient is at most 1.5 times as far from double precision's as PyTorch's own.
 inline void expect_gradients(parallel::Replica& replica, const formats::SafetensorsFile& file,
                              int64_t count, const BatchOf& batch, const std::string& but = "") {

@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include "convoy/models/session.h"
-#include "convoy/optim/lr_schedule.h"
-#include "convoy/parallel/replica.h"
-#include "tests/parity/fixture.h"
+#include "tests/parity/reference.h"
 
 // The fixtures hold what PyTorch and Hugging Face's GPT-2 and BERT computed from the same weights
 // and data; make_fixtures.py beside them wrote them.
@@ -30,16 +28,8 @@ class SessionParity : public testing::TestWithParam<const char*> {
       config.activation = GetParam();
     }
     config.dropout = 0;
-    replica_ = std::make_unique<parallel::Replica>(models::make_session_model(config),
-                                                   comm::Group(), parallel::ReplicaOptions{});
-    replica_->start();
-    size_t loaded = 0;
-    for (const auto& slot : replica_->arena().all_slots()) {
-      auto value = replica_->arena().value_of(slot.param->spec().name);
-      value.copy_(tensor(file_, "weight." + slot.param->spec().name));
-      ++loaded;
-    }
-    EXPECT_EQ(loaded, config.masks_items() ? 38u : 28u);
+    replica_ = with_weights(file_, models::make_session_model(config));
+    EXPECT_EQ(replica_->arena().all_slots().size(), config.masks_items() ? 38u : 28u);
   }
 
   parallel::MicroBatch batch(int64_t step) {

@@ -30,11 +30,6 @@ class T5Parity : public testing::TestWithParam<const char*> {
             at::arange(ids.size(0), at::kLong)};
   }
 
-  static at::Tensor all_logits(parallel::Replica& model, parallel::MicroBatch batch) {
-    batch.inputs["logits_to_keep"] = at::zeros({}, at::kLong);
-    return model.forward(batch, nn::Mode::Predict).at("logits");
-  }
-
   formats::SafetensorsFile file_;
   models::T5Config config_;
 };
@@ -45,14 +40,7 @@ TEST_P(T5Parity, LogitsAndLoss) {
   auto plain = batch(0);
   plain.inputs.erase("key_mask");
   EXPECT_LE(error(all_logits(*replica, plain), tensor(file_, "plain_logits")), 1e-5);
-  const auto out = replica->forward(batch(0), nn::Mode::Evaluate);
-  const auto count = out.at("count").item<double>();
-  const auto labels = tensor(file_, "labels")[0];
-  EXPECT_EQ(count, (labels >= 0).sum().item<double>());
-  EXPECT_NEAR(out.at("loss").item<double>() / count / tensor(file_, "loss").item<double>(), 1,
-              1e-6);
-  const auto hits = (tensor(file_, "logits").argmax(-1) == labels).sum();
-  EXPECT_EQ(out.at("correct").item<int64_t>(), hits.item<int64_t>());
+  expect_evaluation(*replica, file_, batch(0));
   parallel::ReplicaOptions options;
   options.compute_dtype = at::kBFloat16;
   const auto off = error(all_logits(*model(options), batch(0)), tensor(file_, "logits"));
