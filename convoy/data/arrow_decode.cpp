@@ -1,9 +1,13 @@
 #include "convoy/data/arrow_decode.h"
 
+#include <arrow/type_traits.h>
+
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "convoy/base/error.h"
+#include "convoy/data/arrow_types.h"
 
 namespace convoy::data {
 
@@ -22,31 +26,13 @@ struct Place {
   }
 };
 
-bool is_fraction(Type::type id) {
-  return id == Type::FLOAT || id == Type::DOUBLE;
+bool is_whole(Type::type id) {
+  return id == Type::BOOL || arrow::is_integer(id) || arrow::is_temporal(id) ||
+         id == Type::DURATION;
 }
 
-bool is_whole(Type::type id) {
-  switch (id) {
-    case Type::BOOL:
-    case Type::INT8:
-    case Type::INT16:
-    case Type::INT32:
-    case Type::INT64:
-    case Type::UINT8:
-    case Type::UINT16:
-    case Type::UINT32:
-    case Type::UINT64:
-    case Type::DATE32:
-    case Type::DATE64:
-    case Type::TIME32:
-    case Type::TIME64:
-    case Type::TIMESTAMP:
-    case Type::DURATION:
-      return true;
-    default:
-      return false;
-  }
+bool is_fraction(Type::type id) {
+  return id == Type::FLOAT || id == Type::DOUBLE;
 }
 
 const arrow::DataType& without_dictionary(const arrow::DataType& type) {
@@ -54,58 +40,21 @@ const arrow::DataType& without_dictionary(const arrow::DataType& type) {
   return *static_cast<const arrow::DictionaryType&>(type).value_type();
 }
 
-template <class ArrayType>
-void append_whole(const arrow::Array& array, std::vector<int64_t>& out) {
-  const auto& typed = static_cast<const ArrayType&>(array);
-  for (int64_t i = 0; i < array.length(); ++i) out.push_back(static_cast<int64_t>(typed.Value(i)));
-}
-
-template <class ArrayType>
-void append_fraction(const arrow::Array& array, std::vector<float>& out) {
-  const auto& typed = static_cast<const ArrayType&>(array);
-  for (int64_t i = 0; i < array.length(); ++i) out.push_back(static_cast<float>(typed.Value(i)));
-}
-
 /// Appends plain values without nulls; the caller has checked that the type is readable.
 void append_plain(const arrow::Array& array, Column& out) {
-  switch (array.type_id()) {
-    case Type::BOOL:
-      return append_whole<arrow::BooleanArray>(array, out.ints);
-    case Type::INT8:
-      return append_whole<arrow::Int8Array>(array, out.ints);
-    case Type::INT16:
-      return append_whole<arrow::Int16Array>(array, out.ints);
-    case Type::INT32:
-      return append_whole<arrow::Int32Array>(array, out.ints);
-    case Type::INT64:
-      return append_whole<arrow::Int64Array>(array, out.ints);
-    case Type::UINT8:
-      return append_whole<arrow::UInt8Array>(array, out.ints);
-    case Type::UINT16:
-      return append_whole<arrow::UInt16Array>(array, out.ints);
-    case Type::UINT32:
-      return append_whole<arrow::UInt32Array>(array, out.ints);
-    case Type::UINT64:
-      return append_whole<arrow::UInt64Array>(array, out.ints);
-    case Type::DATE32:
-      return append_whole<arrow::Date32Array>(array, out.ints);
-    case Type::DATE64:
-      return append_whole<arrow::Date64Array>(array, out.ints);
-    case Type::TIME32:
-      return append_whole<arrow::Time32Array>(array, out.ints);
-    case Type::TIME64:
-      return append_whole<arrow::Time64Array>(array, out.ints);
-    case Type::TIMESTAMP:
-      return append_whole<arrow::TimestampArray>(array, out.ints);
-    case Type::DURATION:
-      return append_whole<arrow::DurationArray>(array, out.ints);
-    case Type::FLOAT:
-      return append_fraction<arrow::FloatArray>(array, out.floats);
-    case Type::DOUBLE:
-      return append_fraction<arrow::DoubleArray>(array, out.floats);
-    default:
-      internal_check(false, "data", "cannot decode {}", array.type()->ToString());
-  }
+  const auto append = [&](auto& values) {
+    return [&values](const auto& typed) {
+      using Value = typename std::decay_t<decltype(values)>::value_type;
+      for (int64_t i = 0; i < typed.length(); ++i) {
+        values.push_back(static_cast<Value>(typed.Value(i)));
+      }
+    };
+  };
+  const bool known =
+      with_integers(array, append(out.ints)) || with_fractions(array, append(out.floats)) ||
+      with_type<arrow::Date32Array, arrow::Date64Array, arrow::Time32Array, arrow::Time64Array,
+                arrow::TimestampArray, arrow::DurationArray>(array, append(out.ints));
+  internal_check(known, "data", "cannot decode {}", array.type()->ToString());
 }
 
 void append_dictionary(const arrow::DictionaryArray& array, Column& out) {

@@ -8,6 +8,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
+#include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
 
 namespace convoy::data {
@@ -62,12 +63,8 @@ std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
     fail<FileError>("data", "{}: column '{}' has no value in row {}; expected one in every row",
                     file.string(), place.name, number);
   }
-  if (array.type_id() == arrow::Type::STRING) {
-    return std::string(static_cast<const arrow::StringArray&>(array).GetView(row));
-  }
-  if (array.type_id() == arrow::Type::LARGE_STRING) {
-    return std::string(static_cast<const arrow::LargeStringArray&>(array).GetView(row));
-  }
+  std::string text;
+  if (with_texts(array, [&](const auto& texts) { text = texts.GetView(row); })) return text;
   if (!arrow::is_integer(array.type_id()) && array.type_id() != arrow::Type::BOOL) {
     fail<FileError>("data", "{}: column '{}' holds {}; expected text or whole numbers",
                     file.string(), place.name, array.type()->ToString());

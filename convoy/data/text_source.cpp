@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
 #include "convoy/text/unicode.h"
 
@@ -117,12 +118,8 @@ void read_parquet(const fs::path& file, const std::string& column, Batcher& batc
       {index}, {},
       [&](const arrow::RecordBatch& rows) {
         const auto& values = *rows.column(0);
-        if (values.type_id() == arrow::Type::STRING) {
-          add_all(static_cast<const arrow::StringArray&>(values), file, column, first, batcher);
-        } else if (values.type_id() == arrow::Type::LARGE_STRING) {
-          add_all(static_cast<const arrow::LargeStringArray&>(values), file, column, first,
-                  batcher);
-        } else {
+        const auto add = [&](const auto& all) { add_all(all, file, column, first, batcher); };
+        if (!with_texts(values, add)) {
           fail<FileError>("data", "column '{}' of {} holds {}; expected text", column,
                           file.string(), values.type()->ToString());
         }

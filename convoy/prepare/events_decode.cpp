@@ -8,9 +8,13 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/data/arrow_types.h"
 
 namespace convoy::prepare {
 namespace {
+
+using data::with_fractions;
+using data::with_integers;
 
 [[noreturn]] void wrong_type(const arrow::Array& array, const ColumnPlace& place,
                              const char* expected) {
@@ -61,70 +65,6 @@ void each_index(const arrow::Array& array, F&& f, const std::function<void()>& m
   }
 }
 
-/// Calls f with the array as its primitive type; false when it is not a whole number.
-template <class F>
-bool with_integers(const arrow::Array& array, F&& f) {
-  switch (array.type_id()) {
-    case arrow::Type::BOOL:
-      f(static_cast<const arrow::BooleanArray&>(array));
-      return true;
-    case arrow::Type::INT8:
-      f(static_cast<const arrow::Int8Array&>(array));
-      return true;
-    case arrow::Type::INT16:
-      f(static_cast<const arrow::Int16Array&>(array));
-      return true;
-    case arrow::Type::INT32:
-      f(static_cast<const arrow::Int32Array&>(array));
-      return true;
-    case arrow::Type::INT64:
-      f(static_cast<const arrow::Int64Array&>(array));
-      return true;
-    case arrow::Type::UINT8:
-      f(static_cast<const arrow::UInt8Array&>(array));
-      return true;
-    case arrow::Type::UINT16:
-      f(static_cast<const arrow::UInt16Array&>(array));
-      return true;
-    case arrow::Type::UINT32:
-      f(static_cast<const arrow::UInt32Array&>(array));
-      return true;
-    case arrow::Type::UINT64:
-      f(static_cast<const arrow::UInt64Array&>(array));
-      return true;
-    default:
-      return false;
-  }
-}
-
-template <class F>
-bool with_fractions(const arrow::Array& array, F&& f) {
-  switch (array.type_id()) {
-    case arrow::Type::FLOAT:
-      f(static_cast<const arrow::FloatArray&>(array));
-      return true;
-    case arrow::Type::DOUBLE:
-      f(static_cast<const arrow::DoubleArray&>(array));
-      return true;
-    default:
-      return false;
-  }
-}
-
-template <class F>
-bool with_text(const arrow::Array& array, F&& f) {
-  switch (array.type_id()) {
-    case arrow::Type::STRING:
-      f(static_cast<const arrow::StringArray&>(array));
-      return true;
-    case arrow::Type::LARGE_STRING:
-      f(static_cast<const arrow::LargeStringArray&>(array));
-      return true;
-    default:
-      return false;
-  }
-}
-
 int64_t scaled_tick(int64_t tick, int64_t factor, const ColumnPlace& place) {
   int64_t out = 0;
   if (__builtin_mul_overflow(tick, factor, &out)) {
@@ -154,7 +94,7 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
         missing);
     return;
   }
-  bool known = with_text(array,
+  bool known = data::with_type<arrow::StringArray, arrow::LargeStringArray>(array,
                          [&](const auto& typed) {
                            each_index(array, [&](int64_t i) { value(typed.GetView(i)); }, missing);
                          }) ||
