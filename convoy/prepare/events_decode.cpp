@@ -53,16 +53,21 @@ void refuse_text(const arrow::StringArray& array, const ColumnPlace& place) {
                   place.column, place.first_row + odd, place.file, array.GetView(odd), place.flag);
 }
 
-/// Calls f(index) for every entry that is not null, `missing` for the others.
-template <class F>
-void each_index(const arrow::Array& array, F&& f, const std::function<void()>& missing) {
-  for (int64_t i = 0; i < array.length(); ++i) {
-    if (array.IsNull(i)) {
-      missing();
-    } else {
-      f(i);
+/// For an array of a known type: calls `value` with every entry, `missing` for each null.
+template <class Value>
+auto each(const std::function<void()>& missing, Value value) {
+  return [&missing, value](const auto& typed) {
+    for (int64_t i = 0; i < typed.length(); ++i) {
+      typed.IsNull(i) ? missing() : value(typed.GetView(i));
     }
-  }
+  };
+}
+
+/// An array of no type that is known holds nulls only, or is a mistake.
+void each_null(const arrow::Array& array, const ColumnPlace& place, const char* expected,
+               const std::function<void()>& missing) {
+  if (array.type_id() != arrow::Type::NA) wrong_type(array, place, expected);
+  for (int64_t i = 0; i < array.length(); ++i) missing();
 }
 
 int64_t scaled_tick(int64_t tick, int64_t factor, const ColumnPlace& place) {
@@ -85,121 +90,76 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
     each_text(
         *dictionary.dictionary(), place, [&](std::string_view text) { texts.emplace_back(text); },
         [&] { texts.emplace_back(); });
-    each_index(
-        array,
-        [&](int64_t i) {
-          const auto& text = texts[static_cast<size_t>(dictionary.GetValueIndex(i))];
-          text ? value(*text) : missing();
-        },
-        missing);
+    for (int64_t i = 0; i < array.length(); ++i) {
+      const auto word = static_cast<size_t>(array.IsNull(i) ? 0 : dictionary.GetValueIndex(i));
+      array.IsValid(i) && texts[word] ? value(*texts[word]) : missing();
+    }
     return;
   }
-  bool known = data::with_type<arrow::StringArray, arrow::LargeStringArray>(array,
-                         [&](const auto& typed) {
-                           each_index(array, [&](int64_t i) { value(typed.GetView(i)); }, missing);
-                         }) ||
-               with_integers(
-                   array,
-                   [&](const auto& typed) {
-                     each_index(
-                         array, [&](int64_t i) { value(fmt::format_int(+typed.Value(i)).c_str()); },
-                         missing);
-                   }) ||
-               with_fractions(array, [&](const auto& typed) {
-                 // Whole numbers become fractions in tables that once had a gap.
-                 each_index(
-                     array,
-                     [&](int64_t i) {
-                       double number = typed.Value(i);
-                       if (std::isnan(number)) return missing();
-                       if (number != std::floor(number) || std::abs(number) > 9e15) {
-                         wrong_type(array, place, "text or whole numbers");
-                       }
-                       value(fmt::format_int(static_cast<int64_t>(number)).c_str());
-                     },
-                     missing);
-               });
-  if (array.type_id() == arrow::Type::NA) {
-    for (int64_t i = 0; i < array.length(); ++i) missing();
-  } else if (!known) {
-    wrong_type(array, place, "text or whole numbers");
+  const auto text = [&](std::string_view some) { value(some); };
+  const auto whole = [&](auto number) { value(fmt::format_int(+number).c_str()); };
+  // Whole numbers become fractions in tables that once had a gap.
+  const auto fraction = [&](double number) {
+    if (std::isnan(number)) return missing();
+    if (number != std::floor(number) || std::abs(number) > 9e15) {
+      wrong_type(array, place, "text or whole numbers");
+    }
+    whole(static_cast<int64_t>(number));
+  };
+  if (data::with_texts(array, each(missing, text)) || with_integers(array, each(missing, whole)) ||
+      with_fractions(array, each(missing, fraction))) {
+    return;
   }
+  each_null(array, place, "text or whole numbers", missing);
 }
 
 void each_number(const arrow::Array& array, const ColumnPlace& place,
                  const std::function<void(double)>& value, const std::function<void()>& missing) {
-  auto whole = [&](const auto& typed) {
-    each_index(array, [&](int64_t i) { value(static_cast<double>(typed.Value(i))); }, missing);
-  };
-  auto fraction = [&](const auto& typed) {
-    each_index(
-        array,
-        [&](int64_t i) {
-          double number = typed.Value(i);
-          std::isnan(number) ? missing() : value(number);
-        },
-        missing);
-  };
-  if (with_integers(array, whole) || with_fractions(array, fraction)) return;
-  if (array.type_id() != arrow::Type::NA) wrong_type(array, place, "numbers");
-  for (int64_t i = 0; i < array.length(); ++i) missing();
+  const auto whole = [&](auto number) { value(static_cast<double>(number)); };
+  const auto fraction = [&](double number) { std::isnan(number) ? missing() : value(number); };
+  if (with_integers(array, each(missing, whole)) ||
+      with_fractions(array, each(missing, fraction))) {
+    return;
+  }
+  each_null(array, place, "numbers", missing);
 }
 
 void append_times(const arrow::Array& array, const ColumnPlace& place, Times& times) {
-  auto missing = [&] { times.append_missing(); };
   if (array.length() == 0) return;
-  switch (array.type_id()) {
-    case arrow::Type::TIMESTAMP: {
-      constexpr int64_t kPerSecond[] = {1, 1000, 1000000, 1000000000};
-      int64_t per_second =
-          kPerSecond[static_cast<const arrow::TimestampType&>(*array.type()).unit()];
-      const auto& typed = static_cast<const arrow::TimestampArray&>(array);
-      // Nanoseconds stay; everything coarser becomes microseconds.
-      int64_t factor = per_second > 1000000 ? 1 : 1000000 / per_second;
-      times.set_unit(false, static_cast<double>(per_second * factor));
-      each_index(
-          array, [&](int64_t i) { times.append_ticks(scaled_tick(typed.Value(i), factor, place)); },
-          missing);
-      return;
-    }
-    case arrow::Type::DATE32: {
-      const auto& typed = static_cast<const arrow::Date32Array&>(array);
-      times.set_unit(false, 1e6);
-      each_index(
-          array,
-          [&](int64_t i) {
-            times.append_ticks(scaled_tick(typed.Value(i), int64_t{86400} * 1000000, place));
-          },
-          missing);
-      return;
-    }
-    case arrow::Type::STRING:
-      refuse_text(static_cast<const arrow::StringArray&>(array), place);
-      break;
-    default:
-      break;
+  const std::function<void()> missing = [&] { times.append_missing(); };
+  const auto with_unit = [&](bool fractions, int64_t per_second, auto value) {
+    return [&, fractions, per_second, value](const auto& typed) {
+      times.set_unit(fractions, static_cast<double>(per_second));
+      each(missing, value)(typed);
+    };
+  };
+  const auto ticks = [&](int64_t factor) {
+    return [&, factor](auto tick) {
+      times.append_ticks(scaled_tick(static_cast<int64_t>(tick), factor, place));
+    };
+  };
+  const auto seconds = [&](double number) {
+    std::isnan(number) ? missing() : times.append_seconds(number);
+  };
+  if (array.type_id() == arrow::Type::TIMESTAMP) {
+    constexpr int64_t kPerSecond[] = {1, 1000, 1000000, 1000000000};
+    const int64_t per_second =
+        kPerSecond[static_cast<const arrow::TimestampType&>(*array.type()).unit()];
+    // Nanoseconds stay; everything coarser becomes microseconds.
+    const int64_t factor = per_second > 1000000 ? 1 : 1000000 / per_second;
+    return with_unit(false, per_second * factor,
+                     ticks(factor))(static_cast<const arrow::TimestampArray&>(array));
   }
-  bool known = with_integers(array, [&](const auto& typed) {
-    times.set_unit(false, 1);
-    each_index(
-        array, [&](int64_t i) { times.append_ticks(static_cast<int64_t>(typed.Value(i))); },
-        missing);
-  });
-  known = known || with_fractions(array, [&](const auto& typed) {
-            times.set_unit(true, 1);
-            each_index(
-                array,
-                [&](int64_t i) {
-                  double seconds = typed.Value(i);
-                  std::isnan(seconds) ? missing() : times.append_seconds(seconds);
-                },
-                missing);
-          });
-  if (known) return;
-  if (array.type_id() != arrow::Type::NA) {
-    wrong_type(array, place, "a number or a timestamp like 2024-01-31T12:00:00");
+  if (array.type_id() == arrow::Type::STRING) {
+    refuse_text(static_cast<const arrow::StringArray&>(array), place);
   }
-  for (int64_t i = 0; i < array.length(); ++i) missing();
+  constexpr int64_t kMicroseconds = 1000000, kDay = 86400 * kMicroseconds;
+  if (data::with_type<arrow::Date32Array>(array, with_unit(false, kMicroseconds, ticks(kDay))) ||
+      with_integers(array, with_unit(false, 1, ticks(1))) ||
+      with_fractions(array, with_unit(true, 1, seconds))) {
+    return;
+  }
+  each_null(array, place, "a number or a timestamp like 2024-01-31T12:00:00", missing);
 }
 
 }  // namespace convoy::prepare
