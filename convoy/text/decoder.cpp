@@ -10,23 +10,8 @@
 namespace convoy::text {
 namespace {
 
-using Steps = std::vector<std::unique_ptr<Decoder>>;
+using Steps = std::vector<Decoder>;
 using Tokens = std::vector<std::string>;
-
-template <class Apply>
-class Step : public Decoder {
- public:
-  explicit Step(Apply apply) : apply_(std::move(apply)) {}
-  void apply(Tokens& tokens) const override { apply_(tokens); }
-
- private:
-  Apply apply_;
-};
-
-template <class Apply>
-void add_step(Steps& steps, Apply apply) {
-  steps.push_back(std::make_unique<Step<Apply>>(std::move(apply)));
-}
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   if (from.empty()) return;
@@ -102,26 +87,26 @@ void clean_up(std::string& text) {
 
 void add_word_piece(const Part& part, Steps& steps) {
   part.expect_keys({"type", "prefix", "cleanup"});
-  add_step(steps, [prefix = part.text("prefix", "##"),
-                   cleanup = part.flag("cleanup", true)](Tokens& tokens) {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (i > 0) {
-        if (tokens[i].starts_with(prefix)) {
-          tokens[i].erase(0, prefix.size());
-        } else {
-          tokens[i] = " " + std::move(tokens[i]);
+  steps.push_back(
+      [prefix = part.text("prefix", "##"), cleanup = part.flag("cleanup", true)](Tokens& tokens) {
+        for (size_t i = 0; i < tokens.size(); ++i) {
+          if (i > 0) {
+            if (tokens[i].starts_with(prefix)) {
+              tokens[i].erase(0, prefix.size());
+            } else {
+              tokens[i] = " " + std::move(tokens[i]);
+            }
+          }
+          if (cleanup) clean_up(tokens[i]);
         }
-      }
-      if (cleanup) clean_up(tokens[i]);
-    }
-  });
+      });
 }
 
 void add_metaspace(const Part& part, Steps& steps) {
   part.expect_keys({"type", "replacement", "add_prefix_space", "prepend_scheme", "split"});
   const bool prefix =
       part.flag("add_prefix_space", true) && part.text("prepend_scheme", "always") != "never";
-  add_step(steps, [replacement = part.text("replacement", "\xE2\x96\x81"), prefix](Tokens& tokens) {
+  steps.push_back([replacement = part.text("replacement", "\xE2\x96\x81"), prefix](Tokens& tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       replace_all(tokens[i], replacement, i == 0 && prefix ? "" : " ");
     }
@@ -134,7 +119,7 @@ void add_strip(const Part& part, Steps& steps) {
     return static_cast<size_t>(part[key].number(0, 1 << 30));
   };
   if (part["content"].text().empty()) part["content"].refuse("a character");
-  add_step(steps, [content = part["content"].text(), start = count("start"),
+  steps.push_back([content = part["content"].text(), start = count("start"),
                    stop = count("stop")](Tokens& tokens) {
     for (std::string& token : tokens) {
       for (size_t i = 0; i < start && token.starts_with(content); ++i) {
@@ -154,16 +139,16 @@ void add_steps(const Part& part, Steps& steps) {
     part.expect_keys({"type", "decoders"});
     for (const Part& element : part["decoders"].elements()) add_steps(element, steps);
   } else if (type == "ByteLevel") {
-    add_step(steps, decode_byte_level);
+    steps.push_back(decode_byte_level);
   } else if (type == "ByteFallback") {
-    add_step(steps, decode_byte_fallback);
+    steps.push_back(decode_byte_fallback);
   } else if (type == "Fuse") {
-    add_step(steps, fuse);
+    steps.push_back(fuse);
   } else if (type == "Replace") {
     part.expect_keys({"type", "pattern", "content"});
     const std::string from = part["pattern"]["String"].text();
     if (from.empty()) part["pattern"].refuse("a text that is not empty");
-    add_step(steps, [from, to = part["content"].text()](Tokens& tokens) {
+    steps.push_back([from, to = part["content"].text()](Tokens& tokens) {
       for (std::string& token : tokens) replace_all(token, from, to);
     });
   } else if (type == "WordPiece") {

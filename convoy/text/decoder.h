@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,14 +9,10 @@
 namespace convoy::text {
 
 /// A part of tokenizer.json's "decoder": rewrites the texts of tokens, which are joined at the end.
-class Decoder {
- public:
-  virtual ~Decoder() = default;
-  virtual void apply(std::vector<std::string>& tokens) const = 0;
-};
+using Decoder = std::function<void(std::vector<std::string>& tokens)>;
 
 /// The steps of "decoder", in their order; without any, tokens are joined by spaces. Throws
 /// FileError that names what is not supported.
-std::vector<std::unique_ptr<Decoder>> make_decoders(const Part& part);
+std::vector<Decoder> make_decoders(const Part& part);
 
 }  // namespace convoy::text

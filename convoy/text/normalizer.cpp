@@ -11,28 +11,12 @@
 namespace convoy::text {
 namespace {
 
-using Steps = std::vector<std::unique_ptr<Normalizer>>;
+using Steps = std::vector<Normalizer>;
 
 /// Calls `each(c, out)` for every character.
 template <class Each>
 void for_characters(std::string_view text, std::string& out, const Each& each) {
   for (size_t at = 0; at < text.size();) each(next_character(text, at), out);
-}
-
-/// A step that is a function.
-template <class Apply>
-class Step : public Normalizer {
- public:
-  explicit Step(Apply apply) : apply_(std::move(apply)) {}
-  void apply(std::string_view text, std::string& out) const override { apply_(text, out); }
-
- private:
-  Apply apply_;
-};
-
-template <class Apply>
-void add_step(Steps& steps, Apply apply) {
-  steps.push_back(std::make_unique<Step<Apply>>(std::move(apply)));
 }
 
 /// Characters that BERT puts spaces around.
@@ -65,7 +49,7 @@ void add_bert(const Part& part, Steps& steps) {
   const bool clean_text = part.flag("clean_text", true);
   const bool chinese = part.flag("handle_chinese_chars", true);
   const bool strip = part.flag("strip_accents", lowercase);
-  add_step(steps, [=](std::string_view text, std::string& out) {
+  steps.push_back([=](std::string_view text, std::string& out) {
     std::string before(text);
     std::string after;
     const auto pass = [&](const auto& each) {
@@ -93,7 +77,7 @@ void add_bert(const Part& part, Steps& steps) {
 
 void add_replace(const Part& part, Steps& steps) {
   part.expect_keys({"type", "pattern", "content"});
-  add_step(steps, [pattern = Pattern(part["pattern"]), content = part["content"].text()](
+  steps.push_back([pattern = Pattern(part["pattern"]), content = part["content"].text()](
                       std::string_view text, std::string& out) {
     size_t done = 0;
     Regex::Match match;
@@ -113,7 +97,7 @@ void add_replace(const Part& part, Steps& steps) {
 
 void add_strip(const Part& part, Steps& steps) {
   part.expect_keys({"type", "strip_left", "strip_right"});
-  add_step(steps, [left = part.flag("strip_left", true), right = part.flag("strip_right", true)](
+  steps.push_back([left = part.flag("strip_left", true), right = part.flag("strip_right", true)](
                       std::string_view text, std::string& out) {
     const Characters& characters = Characters::get();
     const auto space_at = [&](size_t at) { return characters.is_space(next_character(text, at)); };
@@ -138,7 +122,7 @@ void add_chars_map(const Part& part, Steps& steps) {
   if (!CharsMap::is_sound(bytes)) {
     fail<FileError>("text", "{}.precompiled_charsmap is damaged", part.where());
   }
-  add_step(steps, [map = CharsMap(std::move(bytes))](std::string_view text, std::string& out) {
+  steps.push_back([map = CharsMap(std::move(bytes))](std::string_view text, std::string& out) {
     const auto replaced = [&](std::string_view some) {
       const auto rule = map.shortest(some.substr(0, some.find('\0')));
       out += rule.to;
@@ -168,7 +152,7 @@ void add_steps(const Part& part, Steps& steps) {
   const std::string type = part.type();
   if (const auto form = kForms.find(type); form != kForms.end()) {
     part.expect_keys({"type"});
-    add_step(steps, [form = form->second](std::string_view text, std::string& out) {
+    steps.push_back([form = form->second](std::string_view text, std::string& out) {
       append_normalized(text, form, out);
     });
   } else if (type == "Sequence") {
@@ -176,17 +160,17 @@ void add_steps(const Part& part, Steps& steps) {
     for (const Part& element : part["normalizers"].elements()) add_steps(element, steps);
   } else if (type == "Lowercase") {
     part.expect_keys({"type"});
-    add_step(steps, lower);
+    steps.push_back(lower);
   } else if (type == "StripAccents") {
     part.expect_keys({"type"});
-    add_step(steps, [](std::string_view text, std::string& out) {
+    steps.push_back([](std::string_view text, std::string& out) {
       for_characters(text, out, [](char32_t c, std::string& to) {
         if (!Characters::get().is_mark(c)) append_utf8(c, to);
       });
     });
   } else if (type == "Prepend") {
     part.expect_keys({"type", "prepend"});
-    add_step(steps, [prefix = part["prepend"].text()](std::string_view text, std::string& out) {
+    steps.push_back([prefix = part["prepend"].text()](std::string_view text, std::string& out) {
       if (!text.empty()) out += prefix;
       out += text;
     });
@@ -219,7 +203,7 @@ std::string_view normalize(const Steps& steps, std::string_view text, std::strin
   for (const auto& step : steps) {
     buffer.swap(before);
     buffer.clear();
-    step->apply(step == steps.front() ? text : std::string_view(before), buffer);
+    step(&step == &steps.front() ? text : std::string_view(before), buffer);
     if (buffer.size() > limit) {
       fail<UsageError>("text", "the normalizer makes {} bytes of {}; expected at most {}",
                        buffer.size(), text.size(), limit);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,19 +9,14 @@
 
 namespace convoy::text {
 
-/// A part of tokenizer.json's "normalizer": rewrites a text before it is cut.
-class Normalizer {
- public:
-  virtual ~Normalizer() = default;
-  /// Appends the rewritten text.
-  virtual void apply(std::string_view text, std::string& out) const = 0;
-};
+/// A part of tokenizer.json's "normalizer": appends what a text becomes before it is cut.
+using Normalizer = std::function<void(std::string_view text, std::string& out)>;
 
 /// The steps of "normalizer", in their order. Throws FileError that names what is not supported.
-std::vector<std::unique_ptr<Normalizer>> make_normalizers(const Part& part);
+std::vector<Normalizer> make_normalizers(const Part& part);
 
 /// Runs all steps; the result is `text` itself or lies in `buffer`.
-std::string_view normalize(const std::vector<std::unique_ptr<Normalizer>>& steps,
-                           std::string_view text, std::string& buffer);
+std::string_view normalize(const std::vector<Normalizer>& steps, std::string_view text,
+                           std::string& buffer);
 
 }  // namespace convoy::text

@@ -25,11 +25,11 @@ struct Parts {
   std::vector<bool> special;
   TokenFinder tokens_of_text;
   TokenFinder tokens_of_normalized;
-  std::vector<std::unique_ptr<Normalizer>> normalizers;
+  std::vector<Normalizer> normalizers;
   PreTokenizers pre_tokenizers;
   std::unique_ptr<Model> model;
   SpecialFrame frame;
-  std::vector<std::unique_ptr<Decoder>> decoders;
+  std::vector<Decoder> decoders;
   /// Instead of `decoders`, where the model's library knows better.
   std::function<std::string(std::span<const int32_t>)> decode;
   SpecialIds special_ids;

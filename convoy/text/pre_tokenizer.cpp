@@ -33,106 +33,79 @@ void rewrite_pieces(Pieces& pieces, const Rewrite& rewrite) {
   pieces.text = pieces.own;
 }
 
-class ScannerStep : public PreTokenizer {
- public:
-  explicit ScannerStep(Scanner scanner) : scanner_(scanner) {}
-
-  void apply(Pieces& pieces) const override {
+PreTokenizer scan(Scanner scanner) {
+  return [scanner](Pieces& pieces) {
     cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
       const std::string_view text = pieces.of(piece);
       for (size_t at = 0; at < text.size();) {
-        const size_t end = scanner_(text, at);
+        const size_t end = scanner(text, at);
         add(piece.begin + at, piece.begin + end);
         at = end;
       }
     });
-  }
+  };
+}
 
- private:
-  Scanner scanner_;
-};
-
-class SplitStep : public PreTokenizer {
- public:
-  explicit SplitStep(const Part& part) : split_(part) {}
-
-  void apply(Pieces& pieces) const override {
+PreTokenizer cut_by_pattern(const Part& part) {
+  if (const Scanner scanner = Split::scanner_for(part)) return scan(scanner);
+  return [split = Split(part)](Pieces& pieces) {
     cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
-      for (const auto& cut : split_.cut(pieces.of(piece))) {
+      for (const auto& cut : split.cut(pieces.of(piece))) {
         add(piece.begin + cut.begin, piece.begin + cut.end);
       }
     });
-  }
-
- private:
-  Split split_;
-};
+  };
+}
 
 /// A space before each piece that has none: the first word like the others.
-class PrefixSpaceStep : public PreTokenizer {
- public:
-  void apply(Pieces& pieces) const override {
-    rewrite_pieces(pieces, [](std::string_view piece, bool /*first*/, std::string& out) {
-      if (!piece.starts_with(' ')) out += ' ';
-      out += piece;
-    });
-  }
-};
+void prefix_space(Pieces& pieces) {
+  rewrite_pieces(pieces, [](std::string_view piece, bool /*first*/, std::string& out) {
+    if (!piece.starts_with(' ')) out += ' ';
+    out += piece;
+  });
+}
 
 /// SentencePiece's way: spaces become U+2581, one comes in front, words begin with it.
-class MetaspaceStep : public PreTokenizer {
- public:
-  explicit MetaspaceStep(const Part& part) {
-    part.expect_keys(
-        {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
-    replacement_ = part.text("replacement", "\xE2\x96\x81");
-    const bool prefix = part.flag("add_prefix_space", true);
-    scheme_ = part.text("prepend_scheme", prefix ? "always" : "never");
-    if (scheme_ != "always" && scheme_ != "first" && scheme_ != "never") {
-      part["prepend_scheme"].refuse("always, first or never");
-    }
-    if (replacement_.empty()) part["replacement"].refuse("one character");
-    split_ = part.flag("split", true);
+PreTokenizer metaspace(const Part& part) {
+  part.expect_keys(
+      {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
+  const std::string replacement = part.text("replacement", "\xE2\x96\x81");
+  const bool prefix = part.flag("add_prefix_space", true);
+  const std::string scheme = part.text("prepend_scheme", prefix ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    part["prepend_scheme"].refuse("always, first or never");
   }
-
-  void apply(Pieces& pieces) const override {
+  if (replacement.empty()) part["replacement"].refuse("one character");
+  return [=, splits = part.flag("split", true)](Pieces& pieces) {
     rewrite_pieces(pieces, [&](std::string_view piece, bool first, std::string& out) {
-      const bool prepend = scheme_ == "always" || (scheme_ == "first" && first && pieces.at_start);
-      if (prepend && !piece.starts_with(' ') && !piece.starts_with(replacement_)) {
-        out += replacement_;
+      const bool prepend = scheme == "always" || (scheme == "first" && first && pieces.at_start);
+      if (prepend && !piece.starts_with(' ') && !piece.starts_with(replacement)) {
+        out += replacement;
       }
       for (const char c : piece) {
         if (c == ' ') {
-          out += replacement_;
+          out += replacement;
         } else {
           out += c;
         }
       }
     });
-    if (!split_) return;
+    if (!splits) return;
     cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
       size_t begin = piece.begin;
       while (begin < piece.end) {
-        const size_t next = pieces.text.find(replacement_, begin + 1);
+        const size_t next = pieces.text.find(replacement, begin + 1);
         const size_t end = std::min(next, piece.end);
         add(begin, end);
         begin = end;
       }
     });
-  }
-
- private:
-  std::string replacement_;
-  std::string scheme_;
-  bool split_ = true;
-};
+  };
+}
 
 /// Words between white space; of BERT also every punctuation mark for itself.
-class WordsStep : public PreTokenizer {
- public:
-  explicit WordsStep(bool cut_punctuation) : cut_punctuation_(cut_punctuation) {}
-
-  void apply(Pieces& pieces) const override {
+PreTokenizer words(bool cut_punctuation) {
+  return [cut_punctuation](Pieces& pieces) {
     const Characters& characters = Characters::get();
     cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
       size_t begin = piece.begin;
@@ -142,7 +115,7 @@ class WordsStep : public PreTokenizer {
         if (characters.is_space(c)) {
           add(begin, here);
           begin = at;
-        } else if (cut_punctuation_ && characters.is_bert_punctuation(c)) {
+        } else if (cut_punctuation && characters.is_bert_punctuation(c)) {
           add(begin, here);
           add(here, at);
           begin = at;
@@ -150,41 +123,29 @@ class WordsStep : public PreTokenizer {
       }
       add(begin, piece.end);
     });
-  }
-
- private:
-  bool cut_punctuation_;
-};
+  };
+}
 
 void add_steps(const Part& part, PreTokenizers& made) {
   if (part.is_null()) return;
   if (made.byte_level) part.refuse("nothing behind ByteLevel");
-  const auto add = [&](std::unique_ptr<PreTokenizer> step) {
-    made.steps.push_back(std::move(step));
-  };
+  auto& steps = made.steps;
   const std::string type = part.type();
   if (type == "Sequence") {
     part.expect_keys({"type", "pretokenizers"});
     for (const Part& element : part["pretokenizers"].elements()) add_steps(element, made);
   } else if (type == "ByteLevel") {
     part.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    if (part.flag("add_prefix_space", true)) add(std::make_unique<PrefixSpaceStep>());
-    if (part.flag("use_regex", true)) {
-      add(std::make_unique<ScannerStep>(find_scanner(kGpt2Pattern)));
-    }
+    if (part.flag("add_prefix_space", true)) steps.emplace_back(prefix_space);
+    if (part.flag("use_regex", true)) steps.push_back(scan(find_scanner(kGpt2Pattern)));
     made.byte_level = true;
   } else if (type == "Split") {
-    const Scanner scanner = Split::scanner_for(part);
-    if (scanner != nullptr) {
-      add(std::make_unique<ScannerStep>(scanner));
-    } else {
-      add(std::make_unique<SplitStep>(part));
-    }
+    steps.push_back(cut_by_pattern(part));
   } else if (type == "Metaspace") {
-    add(std::make_unique<MetaspaceStep>(part));
+    steps.push_back(metaspace(part));
   } else if (type == "BertPreTokenizer" || type == "WhitespaceSplit") {
     part.expect_keys({"type"});
-    add(std::make_unique<WordsStep>(type == "BertPreTokenizer"));
+    steps.push_back(words(type == "BertPreTokenizer"));
   } else {
     part["type"].refuse(
         "Sequence, ByteLevel, Split, Metaspace, BertPreTokenizer or WhitespaceSplit");

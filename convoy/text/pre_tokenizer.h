@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,15 +29,11 @@ struct Pieces {
 };
 
 /// A part of tokenizer.json's "pre_tokenizer": cuts pieces into smaller ones.
-class PreTokenizer {
- public:
-  virtual ~PreTokenizer() = default;
-  virtual void apply(Pieces& pieces) const = 0;
-};
+using PreTokenizer = std::function<void(Pieces& pieces)>;
 
 /// The steps of "pre_tokenizer", in their order, and whether the model then sees bytes.
 struct PreTokenizers {
-  std::vector<std::unique_ptr<PreTokenizer>> steps;
+  std::vector<PreTokenizer> steps;
   bool byte_level = false;
 };
 

@@ -87,7 +87,7 @@ Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where, c
   }
   if (file.model_type == SentencePieceFile::kUnigram) {
     parts.model = make_unigram(file, parts.vocabulary, processor->unk_id(), where);
-    parts.normalizers.push_back(std::make_unique<SentencePieceNormalizer>(file));
+    parts.normalizers.push_back(SentencePieceNormalizer(file));
   } else {
     parts.model = std::make_unique<SentencePieceModel>(processor);
   }

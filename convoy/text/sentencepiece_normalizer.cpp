@@ -33,7 +33,7 @@ CharsMap::Rule SentencePieceNormalizer::front(std::string_view text) const {
   return {length, text.substr(0, length)};
 }
 
-void SentencePieceNormalizer::apply(std::string_view text, std::string& out) const {
+void SentencePieceNormalizer::operator()(std::string_view text, std::string& out) const {
   while (removes_spaces_ && !text.empty()) {
     const auto rule = front(text);
     if (rule.to != " ") break;

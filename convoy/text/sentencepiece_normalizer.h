@@ -1,17 +1,16 @@
 #pragma once
 
 #include "convoy/text/chars_map.h"
-#include "convoy/text/normalizer.h"
 #include "convoy/text/sentencepiece_file.h"
 #include "convoy/text/trie.h"
 
 namespace convoy::text {
 
 /// What SentencePiece does to a text before it is cut: its map of characters, and spaces.
-class SentencePieceNormalizer : public Normalizer {
+class SentencePieceNormalizer {
  public:
   explicit SentencePieceNormalizer(const SentencePieceFile& file);
-  void apply(std::string_view text, std::string& out) const override;
+  void operator()(std::string_view text, std::string& out) const;
 
  private:
   /// What the front of the text becomes, and how many bytes that is for; it is not empty.

@@ -52,7 +52,7 @@ struct Tokenizer::Impl {
     pieces.text = text;
     pieces.at_start = at_start;
     pieces.pieces.assign(1, {0, text.size()});
-    for (const auto& step : parts.pre_tokenizers.steps) step->apply(pieces);
+    for (const auto& step : parts.pre_tokenizers.steps) step(pieces);
     for (const auto& piece : pieces.pieces) {
       encode_cached(*parts.model, pieces.of(piece), work.scratch, ids);
     }
@@ -130,7 +130,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
     }
   }
   if (parts.decode) return parts.decode(kept);
-  for (const auto& step : parts.decoders) step->apply(tokens);
+  for (const auto& step : parts.decoders) step(tokens);
   std::string text;
   for (const std::string& token : tokens) {
     if (parts.decoders.empty() && !text.empty()) text += ' ';

@@ -112,7 +112,7 @@ TEST_F(EveryScalar, IsPunctuationToBertWhereTokenizersSaysSo) {
     Pieces pieces;
     pieces.text = text;
     pieces.pieces = {{0, text.size()}};
-    for (const auto& step : words.steps) step->apply(pieces);
+    for (const auto& step : words.steps) step(pieces);
     uint64_t hash = kHashStart;
     size_t done = 0;
     size_t count = 0;
