@@ -28,7 +28,7 @@ void check_options(const LoaderOptions& options) {
 }
 
 /// Descriptions of the selected columns, in the order of selection.
-std::vector<ColumnInfo> selected(const Dataset& dataset, const Selection& selection) {
+std::vector<ColumnInfo> selected(const ParquetFiles& dataset, const Selection& selection) {
   dataset.check(selection);
   std::vector<ColumnInfo> columns;
   for (const std::string& name : selection.columns) {
@@ -37,7 +37,7 @@ std::vector<ColumnInfo> selected(const Dataset& dataset, const Selection& select
   return columns;
 }
 
-std::string repartition_command(const Dataset& dataset, int64_t world) {
+std::string repartition_command(const ParquetFiles& dataset, int64_t world) {
   std::string command;
   for (const ParquetFile& file : dataset.files()) {
     if (!command.empty()) command += "; ";
@@ -51,7 +51,7 @@ std::string repartition_command(const Dataset& dataset, int64_t world) {
 }  // namespace
 
 struct SessionLoader::Impl {
-  Dataset dataset;
+  ParquetFiles dataset;
   LoaderOptions options;
   std::vector<ColumnInfo> columns;
   RowSource source;
@@ -61,7 +61,7 @@ struct SessionLoader::Impl {
   std::optional<EpochOrder> order;
   Prefetch<StepBatch> prefetch;  // last: its thread uses everything above
 
-  Impl(Dataset set, LoaderOptions opts)
+  Impl(ParquetFiles set, LoaderOptions opts)
       : dataset(std::move(set)),
         options((check_options(opts), std::move(opts))),
         columns(selected(dataset, options.selection)),
@@ -153,7 +153,7 @@ struct SessionLoader::Impl {
   }
 };
 
-SessionLoader::SessionLoader(Dataset dataset, LoaderOptions options)
+SessionLoader::SessionLoader(ParquetFiles dataset, LoaderOptions options)
     : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options))) {}
 SessionLoader::~SessionLoader() = default;
 SessionLoader::SessionLoader(SessionLoader&&) noexcept = default;

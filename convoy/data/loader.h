@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "convoy/data/cell.h"
-#include "convoy/data/dataset.h"
 #include "convoy/data/order.h"
+#include "convoy/data/parquet_files.h"
 
 namespace convoy::data {
 
@@ -65,7 +65,7 @@ struct LoaderStats {
 class SessionLoader {
  public:
   /// Throws FileError for files and columns, UsageError for options that make no sense.
-  SessionLoader(Dataset dataset, LoaderOptions options);
+  SessionLoader(ParquetFiles dataset, LoaderOptions options);
   ~SessionLoader();
   SessionLoader(SessionLoader&&) noexcept;
   SessionLoader& operator=(SessionLoader&&) noexcept;

@@ -4,7 +4,7 @@
 
 namespace convoy::data {
 
-RowSource::RowSource(Dataset dataset, Selection selection, int64_t memory_budget)
+RowSource::RowSource(ParquetFiles dataset, Selection selection, int64_t memory_budget)
     : dataset_(std::move(dataset)), selection_(std::move(selection)) {
   dataset_.check(selection_);
   keeps_all_ = dataset_.decoded_bytes(selection_) <= memory_budget;

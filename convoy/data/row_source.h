@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "convoy/data/dataset.h"
 #include "convoy/data/order.h"
+#include "convoy/data/parquet_files.h"
 
 namespace convoy::data {
 
@@ -22,7 +22,7 @@ struct RowRef {
 /// front to back and holds one window.
 class RowSource {
  public:
-  RowSource(Dataset dataset, Selection selection, int64_t memory_budget);
+  RowSource(ParquetFiles dataset, Selection selection, int64_t memory_budget);
 
   /// Begins an epoch. The order must outlive it.
   void start(const EpochOrder& order);
@@ -50,7 +50,7 @@ class RowSource {
   void open(Lane& lane, int64_t index, int64_t place) const;
   void account(int64_t bytes, int64_t rows);
 
-  const Dataset dataset_;
+  const ParquetFiles dataset_;
   const Selection selection_;
   const EpochOrder* order_ = nullptr;
   bool keeps_all_ = false;

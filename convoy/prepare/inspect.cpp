@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<formats::Schema> schema_beside(const data::Dataset& data) {
+std::optional<formats::Schema> schema_beside(const data::ParquetFiles& data) {
   const fs::path path = formats::schema_in(data.files().front().path().parent_path());
   std::error_code code;
   if (!fs::exists(path, code)) return std::nullopt;
   return formats::Schema::load(path);
 }
 
-const data::ColumnInfo* find_readable(const data::Dataset& data, const std::string& name) {
+const data::ColumnInfo* find_readable(const data::ParquetFiles& data, const std::string& name) {
   for (const data::ColumnInfo& column : data.columns()) {
     if (column.name == name && column.readable) return &column;
   }
@@ -41,7 +41,7 @@ std::string item_column(const std::optional<formats::Schema>& schema) {
 }
 
 /// The list whose lengths are told: the items or, without them, the first list.
-std::string measured_column(const data::Dataset& data, const data::ColumnInfo* items) {
+std::string measured_column(const data::ParquetFiles& data, const data::ColumnInfo* items) {
   if (items != nullptr && items->is_list) return items->name;
   for (bool integers : {true, false}) {
     for (const data::ColumnInfo& column : data.columns()) {
@@ -53,7 +53,7 @@ std::string measured_column(const data::Dataset& data, const data::ColumnInfo* i
   return "";
 }
 
-void measure(const data::Dataset& data, InspectReport& report, const ProgressFn& progress) {
+void measure(const data::ParquetFiles& data, InspectReport& report, const ProgressFn& progress) {
   data::Selection selection;
   for (const std::string& name : {report.list_column, report.id_column}) {
     if (!name.empty() && !std::ranges::count(selection.columns, name)) {
@@ -86,7 +86,7 @@ void measure(const data::Dataset& data, InspectReport& report, const ProgressFn&
       static_cast<double>(total) / static_cast<double>(std::max<int64_t>(1, data.num_rows()));
 }
 
-void advise(const data::Dataset& data, InspectReport& report) {
+void advise(const data::ParquetFiles& data, InspectReport& report) {
   const std::string file = data.files().front().path().string();
   const auto ranks = static_cast<int64_t>(report.ranks.size());
   if (report.num_rows < ranks) {
@@ -164,7 +164,7 @@ InspectReport inspect(const std::string& where, const InspectOptions& options,
   if (options.batch_size < 1 || options.batch_size > kMost * 1024) {
     fail<UsageError>("prepare", "--batch-size is {}; expected at least 1", options.batch_size);
   }
-  const data::Dataset data(where);
+  const data::ParquetFiles data(where);
   const auto schema = schema_beside(data);
   InspectReport report;
   report.where = where;

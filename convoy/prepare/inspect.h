@@ -57,8 +57,8 @@ struct InspectReport {
 };
 
 /// Reads the footers, the items and one list column of `where` (a file, a folder or a pattern, see
-/// Dataset). The schema is the `schema.json` or `schema.pbtxt` beside the files, if there is one.
-/// Throws FileError.
+/// ParquetFiles). The schema is the `schema.json` or `schema.pbtxt` beside the files, if there is
+/// one. Throws FileError.
 InspectReport inspect(const std::string& where, const InspectOptions& options,
                       const ProgressFn& progress = {});
 

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "convoy/base/progress.h"
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 
 namespace convoy::prepare {
 
 /// Calls `consume` with all rows of `data`, some thousands at a time, in file order.
 template <class F>
-void each_rows(const data::Dataset& data, const data::Selection& selection, F&& consume,
+void each_rows(const data::ParquetFiles& data, const data::Selection& selection, F&& consume,
                const ProgressFn& progress = {}) {
   constexpr int64_t kRows = 16384;
   data.check(selection);

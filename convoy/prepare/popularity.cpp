@@ -9,7 +9,7 @@
 
 namespace convoy::prepare {
 
-std::vector<int64_t> count_items(const data::Dataset& data, const std::string& item_column,
+std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::string& item_column,
                                  int64_t num_items) {
   std::vector<int64_t> counts(static_cast<size_t>(num_items) + 1, 0);
   const data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_items}}}};
@@ -19,7 +19,8 @@ std::vector<int64_t> count_items(const data::Dataset& data, const std::string& i
   return counts;
 }
 
-PopularityReport popularity_baseline(const std::vector<int64_t>& counts, const data::Dataset& valid,
+PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
+                                     const data::ParquetFiles& valid,
                                      const std::string& item_column,
                                      const std::vector<int64_t>& ks) {
   internal_check(!counts.empty(), "data", "popularity without counts");

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 
 namespace convoy::prepare {
 
@@ -18,13 +18,14 @@ struct PopularityReport {
 };
 
 /// Occurrences of each id 0 .. num_items in a list column.
-std::vector<int64_t> count_items(const data::Dataset& data, const std::string& item_column,
+std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::string& item_column,
                                  int64_t num_items);
 
 /// Metrics of always recommending the items of greatest count: the rank of a target is one plus the
 /// number of items with a greater count, or with the same count and a smaller id. `counts`: by id,
 /// entry 0 (padding) is not recommended. Throws FileError for an id beyond `counts`.
-PopularityReport popularity_baseline(const std::vector<int64_t>& counts, const data::Dataset& valid,
+PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
+                                     const data::ParquetFiles& valid,
                                      const std::string& item_column,
                                      const std::vector<int64_t>& ks = {10, 20});
 

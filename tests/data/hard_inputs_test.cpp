@@ -6,8 +6,8 @@
 #include <random>
 
 #include "convoy/base/files.h"
-#include "convoy/data/dataset.h"
 #include "convoy/data/loader.h"
+#include "convoy/data/parquet_files.h"
 #include "tests/data/parquet_testing.h"
 
 // Inputs that people have, and that break programs.
@@ -28,7 +28,7 @@ class HardInputs : public ::testing::Test {
     LoaderOptions options;
     options.selection.columns = std::move(columns);
     options.memory_budget = budget;
-    return SessionLoader(Dataset(file().string()), options);
+    return SessionLoader(ParquetFiles(file().string()), options);
   }
 
   /// Rows that an epoch delivers.
@@ -83,7 +83,7 @@ TEST_F(HardInputs, ADeltaEncodedColumnReadsAsAnyOther) {
   const std::vector<Named> columns{{"items", int_lists(rows)}, {"price", float_lists(prices)}};
   write_parquet(file(), columns);
   const Selection selection{{"items", "price"}, {}};
-  const Rows plain = Dataset(file().string()).read(0, selection);
+  const Rows plain = ParquetFiles(file().string()).read(0, selection);
   auto properties = parquet::WriterProperties::Builder()
                         .disable_dictionary()
                         ->encoding("items.list.element", parquet::Encoding::DELTA_BINARY_PACKED)
@@ -91,7 +91,7 @@ TEST_F(HardInputs, ADeltaEncodedColumnReadsAsAnyOther) {
                         ->data_page_version(parquet::ParquetDataPageVersion::V2)
                         ->build();
   write_parquet(file(), columns, 1 << 20, properties);
-  const Rows delta = Dataset(file().string()).read(0, selection);
+  const Rows delta = ParquetFiles(file().string()).read(0, selection);
   EXPECT_EQ(delta.columns.at("items").ints, plain.columns.at("items").ints);
   EXPECT_EQ(delta.columns.at("items").offsets, plain.columns.at("items").offsets);
   EXPECT_EQ(delta.columns.at("price").floats, plain.columns.at("price").floats);
@@ -141,7 +141,7 @@ TEST_F(HardInputs, FilesOfOneDataSetMayDifferInWidth) {
   write_parquet(folder_ / "a.parquet", {{"items", lists<arrow::Int8Builder>({{1, 2}})}});
   write_parquet(folder_ / "b.parquet", {{"items", lists<arrow::Int32Builder>({{3, 4, 500}})}});
   write_parquet(folder_ / "c.parquet", {{"items", int_lists({{6}})}});
-  const Dataset all(folder_.string());
+  const ParquetFiles all(folder_.string());
   EXPECT_EQ(all.read(1, {{"items"}, {}}).columns.at("items").ints,
             (std::vector<int64_t>{3, 4, 500}));
   LoaderOptions options;
@@ -149,7 +149,7 @@ TEST_F(HardInputs, FilesOfOneDataSetMayDifferInWidth) {
   SessionLoader sessions(all, options);
   EXPECT_EQ(rows_of(sessions), 3);
   write_parquet(folder_ / "d.parquet", {{"items", float_lists({{6}})}});
-  EXPECT_MESSAGE(SessionLoader(Dataset(folder_.string()), options), "d.parquet");
+  EXPECT_MESSAGE(SessionLoader(ParquetFiles(folder_.string()), options), "d.parquet");
 }
 
 }  // namespace

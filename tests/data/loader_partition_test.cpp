@@ -10,7 +10,7 @@ namespace convoy::data {
 namespace {
 
 TEST_F(LoaderTest, WholeRowGroupsGoToRanks) {
-  const Dataset dataset(write_rows(400, 100));
+  const ParquetFiles dataset(write_rows(400, 100));
   std::set<int64_t> all;
   for (int64_t rank = 0; rank < 2; ++rank) {
     auto chosen = options({2, rank, 1, 16});
@@ -29,7 +29,7 @@ TEST_F(LoaderTest, WholeRowGroupsGoToRanks) {
 }
 
 TEST_F(LoaderTest, UnequalRowGroupsStillGiveEqualBatches) {
-  const Dataset dataset(write_rows(150, 100));  // groups of 100 and 50 rows
+  const ParquetFiles dataset(write_rows(150, 100));  // groups of 100 and 50 rows
   std::vector<int64_t> rows, batches;
   for (int64_t rank = 0; rank < 2; ++rank) {
     auto chosen = options({2, rank, 2, 10});
@@ -55,7 +55,7 @@ TEST_F(LoaderTest, RowGroupsThatDoNotDivideAreCutInMemory) {
   const std::string path = write_rows(100, 40);  // 3 row groups
   auto chosen = options({2, 0, 1, 10});
   chosen.partition = Partition::RowGroups;
-  SessionLoader loader(Dataset(path), chosen);
+  SessionLoader loader(ParquetFiles(path), chosen);
   ASSERT_EQ(loader.warnings().size(), 1u);
   EXPECT_NE(loader.warnings()[0].find("has 3 row groups, not a multiple of 2 ranks"),
             std::string::npos);
@@ -66,7 +66,7 @@ TEST_F(LoaderTest, RowGroupsThatDoNotDivideAreCutInMemory) {
 }
 
 TEST_F(LoaderTest, PartitionSummaryCountsWhatIsDelivered) {
-  const Dataset dataset(write_rows(101, 30));
+  const ParquetFiles dataset(write_rows(101, 30));
   for (bool drop_last : {false, true}) {
     for (int64_t rank = 0; rank < 4; ++rank) {
       auto chosen = options({4, rank, 1, 8});

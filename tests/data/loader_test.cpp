@@ -26,7 +26,7 @@ TEST_F(LoaderTest, PadsOnTheRightToTheLongestOfTheCell) {
                                         {"price", float_lists({{1.5}, {2, 3, 4}, {}})}});
   auto chosen = options();
   chosen.shuffle = false;
-  SessionLoader loader(Dataset((folder_ / "x.parquet").string()), chosen);
+  SessionLoader loader(ParquetFiles((folder_ / "x.parquet").string()), chosen);
   loader.start(0);
   auto batch = loader.next();
   ASSERT_TRUE(batch);
@@ -53,7 +53,7 @@ TEST_F(LoaderTest, CutsLongListsAtEitherEnd) {
     chosen.shuffle = false;
     chosen.max_length = 3;
     chosen.truncation = truncation;
-    SessionLoader loader(Dataset((folder_ / "x.parquet").string()), chosen);
+    SessionLoader loader(ParquetFiles((folder_ / "x.parquet").string()), chosen);
     loader.start(0);
     auto items = loader.next()->cells[0].columns.at("item").ints;
     EXPECT_EQ(loader.stats().truncated_rows, 1);
@@ -64,7 +64,7 @@ TEST_F(LoaderTest, CutsLongListsAtEitherEnd) {
 }
 
 TEST_F(LoaderTest, EveryLayoutSeesTheSameGlobalBatches) {
-  const Dataset dataset(write_rows(1000, 300));
+  const ParquetFiles dataset(write_rows(1000, 300));
   auto global_steps = [&](int64_t world, int64_t accumulation, int64_t budget) {
     std::vector<Samples> all;
     for (int64_t rank = 0; rank < world; ++rank) {
@@ -93,7 +93,7 @@ TEST_F(LoaderTest, EveryLayoutSeesTheSameGlobalBatches) {
 }
 
 TEST_F(LoaderTest, TheOrderDependsNeitherOnRanksNorOnMemory) {
-  const Dataset dataset(write_rows(1000, 300));
+  const ParquetFiles dataset(write_rows(1000, 300));
   std::set<std::string> orders;
   const auto samples = [&](int64_t world, int64_t accumulation, int64_t budget) {
     Samples all;
@@ -117,7 +117,7 @@ TEST_F(LoaderTest, TheOrderDependsNeitherOnRanksNorOnMemory) {
 }
 
 TEST_F(LoaderTest, RanksThatDoNotDivide64CoverAllRows) {
-  const Dataset dataset(write_rows(500, 100));
+  const ParquetFiles dataset(write_rows(500, 100));
   for (Partition partition : {Partition::Rows, Partition::RowGroups}) {
     std::multiset<int64_t> seen;
     std::set<size_t> num_steps;
@@ -138,7 +138,7 @@ TEST_F(LoaderTest, RanksThatDoNotDivide64CoverAllRows) {
 }
 
 TEST_F(LoaderTest, ResumeInMidEpochEqualsTheTail) {
-  const Dataset dataset(write_rows(700, 90));
+  const ParquetFiles dataset(write_rows(700, 90));
   for (int64_t budget : {0, 1 << 20}) {
     auto chosen = options({1, 0, 1, 48});
     chosen.memory_budget = budget;
@@ -167,7 +167,7 @@ TEST_F(LoaderTest, ResumeInMidEpochEqualsTheTail) {
 }
 
 TEST_F(LoaderTest, EpochsDifferAndRepeat) {
-  const Dataset dataset(write_rows(300, 50));
+  const ParquetFiles dataset(write_rows(300, 50));
   SessionLoader loader(dataset, options());
   const auto first = run(loader, 0);
   EXPECT_NE(run(loader, 1), first);
@@ -175,7 +175,7 @@ TEST_F(LoaderTest, EpochsDifferAndRepeat) {
 }
 
 TEST_F(LoaderTest, EvaluationCoversEveryRowOnceInFileOrder) {
-  const Dataset dataset(write_rows(101, 30));
+  const ParquetFiles dataset(write_rows(101, 30));
   for (int64_t world : {1, 2, 64, 200}) {
     Samples all;
     for (int64_t rank = 0; rank < world; ++rank) {
@@ -193,7 +193,7 @@ TEST_F(LoaderTest, EvaluationCoversEveryRowOnceInFileOrder) {
 }
 
 TEST_F(LoaderTest, EmptyCellsHoldOneRowOfPadding) {
-  const Dataset dataset(write_rows(3, 3));
+  const ParquetFiles dataset(write_rows(3, 3));
   auto chosen = options({2, 1, 2, 2});
   SessionLoader loader(dataset, chosen);
   loader.start(0);
@@ -211,7 +211,7 @@ TEST_F(LoaderTest, EmptyCellsHoldOneRowOfPadding) {
 }
 
 TEST_F(LoaderTest, DropLastLeavesOutTheShortStep) {
-  const Dataset dataset(write_rows(100, 50));
+  const ParquetFiles dataset(write_rows(100, 50));
   auto chosen = options({1, 0, 1, 30});
   chosen.drop_last = true;
   SessionLoader loader(dataset, chosen);
@@ -224,7 +224,7 @@ TEST_F(LoaderTest, DropLastLeavesOutTheShortStep) {
 }
 
 TEST_F(LoaderTest, DataThatFitsIsDecodedOnce) {
-  const Dataset dataset(write_rows(2000, 500));
+  const ParquetFiles dataset(write_rows(2000, 500));
   SessionLoader loader(dataset, options());
   for (int64_t epoch = 0; epoch < 3; ++epoch) run(loader, epoch);
   EXPECT_EQ(loader.stats().decoded_rows, 2000);
@@ -233,7 +233,7 @@ TEST_F(LoaderTest, DataThatFitsIsDecodedOnce) {
 
 TEST_F(LoaderTest, LargerDataIsStreamedInBoundedMemory) {
   constexpr int64_t kRows = 60000;
-  const Dataset dataset(write_rows(kRows, 500));
+  const ParquetFiles dataset(write_rows(kRows, 500));
   auto chosen = options({1, 0, 1, 256});
   chosen.memory_budget = 1 << 20;
   chosen.shuffle_window = 32;
@@ -253,7 +253,7 @@ TEST_F(LoaderTest, LargerDataIsStreamedInBoundedMemory) {
 }
 
 TEST_F(LoaderTest, RanksThatDoNotDivide64ReadMoreAndSaySo) {
-  const Dataset dataset(write_rows(3000, 50));
+  const ParquetFiles dataset(write_rows(3000, 50));
   for (const auto& [world, times] :
        std::map<int64_t, int64_t>{{1, 1}, {2, 1}, {3, 3}, {6, 3}, {7, 7}}) {
     for (int64_t accumulation : {1, 3}) {
@@ -283,7 +283,7 @@ TEST_F(LoaderTest, ErrorsOfTheThreadReachTheCaller) {
   chosen.selection = {{"item"}, {{"item", {50}}}};
   chosen.shuffle = false;
   chosen.layout.per_device_batch = 1;
-  SessionLoader loader(Dataset((folder_ / "x.parquet").string()), chosen);
+  SessionLoader loader(ParquetFiles((folder_ / "x.parquet").string()), chosen);
   loader.start(0);
   EXPECT_TRUE(loader.next());
   EXPECT_TRUE(loader.next());
@@ -294,7 +294,7 @@ TEST_F(LoaderTest, ErrorsOfTheThreadReachTheCaller) {
 }
 
 TEST_F(LoaderTest, StopsCleanlyAtAnyTime) {
-  const Dataset dataset(write_rows(5000, 500));
+  const ParquetFiles dataset(write_rows(5000, 500));
   const auto begin = std::chrono::steady_clock::now();
   for (int round = 0; round < 50; ++round) {
     auto chosen = options();
@@ -312,7 +312,7 @@ TEST_F(LoaderTest, StopsCleanlyAtAnyTime) {
 }
 
 TEST_F(LoaderTest, CountsTheTimeItWaited) {
-  SessionLoader loader(Dataset(write_rows(1000, 500)), options());
+  SessionLoader loader(ParquetFiles(write_rows(1000, 500)), options());
   EXPECT_MESSAGE(loader.next(), "call start(epoch) first");
   EXPECT_GE(loader.wait_seconds(), 0);
   loader.start(0);
@@ -322,7 +322,7 @@ TEST_F(LoaderTest, CountsTheTimeItWaited) {
 }
 
 TEST_F(LoaderTest, RefusesOptionsThatMakeNoSense) {
-  const Dataset dataset(write_rows(10, 10));
+  const ParquetFiles dataset(write_rows(10, 10));
   EXPECT_MESSAGE(SessionLoader(dataset, options({11, 0, 1, 1})), "holds 10 rows for 11 ranks");
   EXPECT_MESSAGE(SessionLoader(dataset, options({2, 2, 1, 1})), "rank 2 of 2");
   EXPECT_MESSAGE(SessionLoader(dataset, options({1, 0, 1, 0})), "batch 0");
@@ -336,7 +336,7 @@ TEST_F(LoaderTest, RefusesOptionsThatMakeNoSense) {
   EXPECT_MESSAGE(loader.start(0, 11), "cannot start epoch 0 at sample 11");
   write_parquet(folder_ / "none.parquet", {{"item", int_lists({})}});
   chosen.selection.columns = {"item"};
-  EXPECT_MESSAGE(SessionLoader(Dataset((folder_ / "none.parquet").string()), chosen),
+  EXPECT_MESSAGE(SessionLoader(ParquetFiles((folder_ / "none.parquet").string()), chosen),
                  "holds no rows");
 }
 

@@ -58,7 +58,7 @@ TEST(Popularity, RanksByCountThenId) {
   // Counts 5, 9, 9, 0: the ranking is 2, 3, 1, 4.
   testing::write_parquet(
       file, {{"item_id-list", testing::int_lists({{1, 2}, {1, 3}, {2, 1}, {1, 4}, {2}})}});
-  const data::Dataset valid(file.string());
+  const data::ParquetFiles valid(file.string());
   const PopularityReport report =
       popularity_baseline({0, 5, 9, 9, 0}, valid, "item_id-list", {1, 3});
   EXPECT_EQ(report.num_rows, 4);  // the row of one item has no target
@@ -67,7 +67,9 @@ TEST(Popularity, RanksByCountThenId) {
   EXPECT_DOUBLE_EQ(report.mrr[1], (1 + 1 / 2.0 + 1 / 3.0) / 4);
   EXPECT_DOUBLE_EQ(report.ndcg[1], (1 + 1 / std::log2(3.0) + 1 / 2.0) / 4);
   EXPECT_EQ(count_items(valid, "item_id-list", 4), (std::vector<int64_t>{0, 4, 3, 1, 1}));
-  EXPECT_NE(error_of([&] { popularity_baseline({0, 5, 9, 9}, valid, "item_id-list"); }).find("4"),
+  EXPECT_NE(error_of([&] {
+              popularity_baseline({0, 5, 9, 9}, valid, "item_id-list");
+            }).find("4"),
             std::string::npos);
 }
 

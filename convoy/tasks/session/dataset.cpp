@@ -71,7 +71,7 @@ class SessionStream : public train::BatchStream {
 
 class SessionDataset : public train::Dataset {
  public:
-  SessionDataset(data::Dataset dataset, data::LoaderOptions options,
+  SessionDataset(data::ParquetFiles dataset, data::LoaderOptions options,
                  std::vector<std::string> warnings)
       : dataset_(std::move(dataset)),
         options_(std::move(options)),
@@ -85,14 +85,14 @@ class SessionDataset : public train::Dataset {
   }
 
  private:
-  data::Dataset dataset_;
+  data::ParquetFiles dataset_;
   data::LoaderOptions options_;
   std::vector<std::string> warnings_;
 };
 
 }  // namespace
 
-std::shared_ptr<train::Dataset> make_session_dataset(data::Dataset dataset,
+std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,
                                                      std::vector<std::string> warnings) {
   return std::make_shared<SessionDataset>(std::move(dataset), std::move(options),

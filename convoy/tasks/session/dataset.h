@@ -1,12 +1,12 @@
 #pragma once
 
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 #include "convoy/train/batches.h"
 
 namespace convoy::tasks {
 
 /// Sessions in Parquet. Its streams give `warnings` beside their own.
-std::shared_ptr<train::Dataset> make_session_dataset(data::Dataset dataset,
+std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,
                                                      std::vector<std::string> warnings = {});
 

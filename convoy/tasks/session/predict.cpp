@@ -9,7 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/task.h"
@@ -37,7 +37,7 @@ fs::path users_file(const fs::path& data) {
 /// Refuses to write over what is read.
 void keep_inputs(const Prediction& asked, const std::string& data) {
   std::vector<fs::path> inputs{users_file(data)};
-  const data::Dataset dataset(data);
+  const data::ParquetFiles dataset(data);
   for (const auto& part : dataset.files()) inputs.push_back(part.path());
   for (const auto& place : {asked.folder, asked.folder / ".."}) {
     inputs.push_back(place / "items.parquet");

@@ -153,9 +153,9 @@ class TextWriter : public RecommendationWriter {
   bool json_;
 };
 
-class ParquetWriter : public RecommendationWriter {
+class TableWriter : public RecommendationWriter {
  public:
-  ParquetWriter(const std::filesystem::path& file, const RecommendationNames& names)
+  TableWriter(const std::filesystem::path& file, const RecommendationNames& names)
       : names_(names), file_(file) {}
 
   void write(const Recommendation& row) override {
@@ -178,7 +178,7 @@ std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& f
                                                   const RecommendationNames& names) {
   if (file == "-") return std::make_unique<TextWriter>("", names, false);
   auto ending = file.extension().string();
-  if (ending == ".parquet") return std::make_unique<ParquetWriter>(file, names);
+  if (ending == ".parquet") return std::make_unique<TableWriter>(file, names);
   if (ending == ".csv" || ending == ".jsonl") {
     return std::make_unique<TextWriter>(file, names, ending == ".jsonl");
   }

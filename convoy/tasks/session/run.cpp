@@ -5,7 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/memory.h"
 #include "convoy/tasks/trained.h"
@@ -81,7 +81,7 @@ std::vector<models::SessionFeature> model_features(const DataArguments& data,
 }
 
 /// The model reads a list of each feature, whatever the schema says.
-void check_lists(const data::Dataset& dataset, const models::SessionConfig& model) {
+void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig& model) {
   for (const auto& feature : model.features) {
     const auto column = std::ranges::find(dataset.columns(), feature.name, &data::ColumnInfo::name);
     if (column == dataset.columns().end() || column->is_list) continue;
@@ -124,7 +124,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   options.shuffle_window = data.shuffle_window;
   options.memory_budget = data.memory_budget_mb << 20;
   options.prefetch_depth = data.prefetch_depth;
-  data::Dataset dataset(where);
+  data::ParquetFiles dataset(where);
   for (const auto& column : dataset.columns()) {
     const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
     if (ids && column.name == owner) options.selection.columns.push_back(column.name);

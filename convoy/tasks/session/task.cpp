@@ -2,7 +2,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 
@@ -73,10 +73,10 @@ std::string SessionTask::baseline() {
   const auto& data = arguments_.data;
   if (data.valid_file().empty()) return "";
   const auto& items = arguments_.model.item_feature;
-  const auto counts = prepare::count_items(data::Dataset(data.train_file()), items,
+  const auto counts = prepare::count_items(data::ParquetFiles(data.train_file()), items,
                                            schema_.find(items)->int_domain->max);
   const auto report =
-      prepare::popularity_baseline(counts, data::Dataset(data.valid_file()), items, {10});
+      prepare::popularity_baseline(counts, data::ParquetFiles(data.valid_file()), items, {10});
   return fmt::format(
       "popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
       report.ndcg.at(0), report.recall.at(0));

@@ -1,4 +1,4 @@
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 
 #include <gtest/gtest.h>
 
@@ -17,21 +17,21 @@ using testing::int_lists;
 using testing::ints;
 using testing::write_parquet;
 
-class DatasetTest : public ::testing::Test {
+class ParquetFilesTest : public ::testing::Test {
  protected:
-  ~DatasetTest() override { fs::remove_all(folder_); }
+  ~ParquetFilesTest() override { fs::remove_all(folder_); }
 
   /// Writes one column named "x" and reads it back.
   Column read_x(const std::shared_ptr<arrow::Array>& array, int64_t group_size = 1000) {
     write_parquet(folder_ / "x.parquet", {{"x", array}}, group_size);
-    Dataset dataset((folder_ / "x.parquet").string());
+    ParquetFiles dataset((folder_ / "x.parquet").string());
     return dataset.read(0, {{"x"}, {}}).columns.at("x");
   }
 
   const fs::path folder_ = unique_folder("convoy-dataset-test");
 };
 
-TEST_F(DatasetTest, ReadsWholeNumbersOfEveryWidth) {
+TEST_F(ParquetFilesTest, ReadsWholeNumbersOfEveryWidth) {
   const std::vector<int64_t> expected = {1, 0, 100};
   EXPECT_EQ(read_x(ints({1, 0, 100})).ints, expected);
   EXPECT_EQ(read_x(testing::numbers<arrow::Int8Builder>({1, 0, 100})).ints, expected);
@@ -52,14 +52,14 @@ TEST_F(DatasetTest, ReadsWholeNumbersOfEveryWidth) {
   EXPECT_EQ(read_x(times.Finish().ValueOrDie()).ints, (std::vector<int64_t>{7, 8}));
 }
 
-TEST_F(DatasetTest, ReadsFractionsAsFloat32) {
+TEST_F(ParquetFilesTest, ReadsFractionsAsFloat32) {
   Column column = read_x(testing::numbers<arrow::DoubleBuilder>({0.5, -2.25}));
   EXPECT_EQ(column.kind, Column::Float32);
   EXPECT_EQ(column.floats, (std::vector<float>{0.5f, -2.25f}));
   EXPECT_EQ(read_x(testing::numbers<arrow::FloatBuilder>({1.5f})).floats, std::vector<float>{1.5f});
 }
 
-TEST_F(DatasetTest, ReadsListsOfEveryKind) {
+TEST_F(ParquetFilesTest, ReadsListsOfEveryKind) {
   const std::vector<int64_t> values = {1, 2, 3}, offsets = {0, 2, 2, 3};
   for (const auto& array :
        {int_lists({{1, 2}, {}, {3}}), testing::lists<arrow::Int32Builder>({{1, 2}, {}, {3}}),
@@ -80,7 +80,7 @@ TEST_F(DatasetTest, ReadsListsOfEveryKind) {
   EXPECT_EQ(column.offsets, (std::vector<int64_t>{0, 2, 4}));
 }
 
-TEST_F(DatasetTest, ReadsDictionaries) {
+TEST_F(ParquetFilesTest, ReadsDictionaries) {
   auto words = ints({10, 20});
   auto codes = testing::numbers<arrow::Int32Builder>({1, 0, 1});
   auto type = arrow::dictionary(arrow::int32(), arrow::int64());
@@ -88,7 +88,7 @@ TEST_F(DatasetTest, ReadsDictionaries) {
   EXPECT_EQ(read_x(array).ints, (std::vector<int64_t>{20, 10, 20}));
 }
 
-TEST_F(DatasetTest, StreamsAnyStretchAcrossRowGroupsAndFiles) {
+TEST_F(ParquetFilesTest, StreamsAnyStretchAcrossRowGroupsAndFiles) {
   std::vector<int64_t> all(5000);
   std::vector<std::vector<int64_t>> sessions;
   for (int64_t i = 0; i < 5000; ++i) {
@@ -97,7 +97,7 @@ TEST_F(DatasetTest, StreamsAnyStretchAcrossRowGroupsAndFiles) {
   }
   write_parquet(folder_ / "a.parquet", {{"id", ints(all)}, {"list", int_lists(sessions)}}, 3000);
   write_parquet(folder_ / "b.parquet", {{"id", ints(all)}, {"list", int_lists(sessions)}}, 10000);
-  Dataset dataset(folder_.string());
+  ParquetFiles dataset(folder_.string());
   ASSERT_EQ(dataset.group_rows(), (std::vector<int64_t>{3000, 2000, 5000}));
   auto stream = dataset.stream({{1, 10, 1500}, {2, 4000, 4001}, {0, 0, 2}}, {{"id", "list"}, {}});
   std::vector<int64_t> expected;
@@ -116,16 +116,16 @@ TEST_F(DatasetTest, StreamsAnyStretchAcrossRowGroupsAndFiles) {
   EXPECT_EQ(seen, expected);
 }
 
-TEST_F(DatasetTest, DecodedBytesAreThoseTaken) {
+TEST_F(ParquetFilesTest, DecodedBytesAreThoseTaken) {
   write_parquet(folder_ / "x.parquet",
                 {{"a", int_lists({{1, 2, 3}, {4}})}, {"b", float_lists({{1, 2, 3}, {4}})}});
-  Dataset dataset((folder_ / "x.parquet").string());
+  ParquetFiles dataset((folder_ / "x.parquet").string());
   const Selection selection{{"a", "b"}, {}};
   EXPECT_EQ(dataset.decoded_bytes(selection), 4 * 8 + 3 * 8 + 4 * 4 + 3 * 8);
   EXPECT_EQ(dataset.read(0, selection).bytes(), dataset.decoded_bytes(selection));
 }
 
-TEST_F(DatasetTest, ColumnsNotSelectedMayHoldAnything) {
+TEST_F(ParquetFilesTest, ColumnsNotSelectedMayHoldAnything) {
   arrow::StringBuilder words;
   testing::ok(words.AppendValues(std::vector<std::string>{"a", "b"}));
   arrow::Int64Builder holes;
@@ -133,7 +133,7 @@ TEST_F(DatasetTest, ColumnsNotSelectedMayHoldAnything) {
   write_parquet(folder_ / "x.parquet", {{"word", words.Finish().ValueOrDie()},
                                         {"id", ints({1, 2})},
                                         {"hole", holes.Finish().ValueOrDie()}});
-  Dataset dataset((folder_ / "x.parquet").string());
+  ParquetFiles dataset((folder_ / "x.parquet").string());
   EXPECT_EQ(dataset.read(0, {{"id"}, {}}).columns.at("id").ints, (std::vector<int64_t>{1, 2}));
   EXPECT_MESSAGE(dataset.read(0, {{"word"}, {}}), "is string; expected numbers");
   EXPECT_MESSAGE(dataset.read(0, {{"hole"}, {}}), "column 'hole', row 0 of");
@@ -142,7 +142,7 @@ TEST_F(DatasetTest, ColumnsNotSelectedMayHoldAnything) {
   EXPECT_MESSAGE(dataset.read(0, {{}, {}}), "no column");
 }
 
-TEST_F(DatasetTest, NamesTheRowOfANull) {
+TEST_F(ParquetFilesTest, NamesTheRowOfANull) {
   auto values = std::make_shared<arrow::Int64Builder>();
   arrow::ListBuilder builder(arrow::default_memory_pool(), values);
   for (int row = 0; row < 2000; ++row) {
@@ -154,54 +154,54 @@ TEST_F(DatasetTest, NamesTheRowOfANull) {
   EXPECT_MESSAGE(read_x(builder.Finish().ValueOrDie()), "row 2 of");
 }
 
-TEST_F(DatasetTest, ListsOfARowHaveOneLength) {
+TEST_F(ParquetFilesTest, ListsOfARowHaveOneLength) {
   write_parquet(folder_ / "x.parquet",
                 {{"a", int_lists({{1}, {2, 3}, {4}})}, {"b", float_lists({{1}, {2}, {3}})}}, 2);
-  Dataset dataset((folder_ / "x.parquet").string());
+  ParquetFiles dataset((folder_ / "x.parquet").string());
   EXPECT_MESSAGE(dataset.read(0, {{"a", "b"}, {}}), "row 1 of");
   EXPECT_MESSAGE(dataset.read(0, {{"a", "b"}, {}}), "2 values in column 'a' but 1 in 'b'");
   EXPECT_EQ(dataset.read(1, {{"a", "b"}, {}}).num_rows, 1);
 }
 
-TEST_F(DatasetTest, IdsStayInTheirDomain) {
+TEST_F(ParquetFilesTest, IdsStayInTheirDomain) {
   formats::Schema schema = formats::Schema::from_json(
       R"({"feature": [{"name": "a", "type": "INT", "intDomain": {"max": 5, "isCategorical": true}},
                       {"name": "b", "type": "INT", "intDomain": {"max": 5}}]})",
       "test");
   write_parquet(folder_ / "x.parquet",
                 {{"a", int_lists({{0, 5}, {}, {1, 6}})}, {"b", ints({-9, 6, 7})}}, 2);
-  Dataset dataset((folder_ / "x.parquet").string());
+  ParquetFiles dataset((folder_ / "x.parquet").string());
   const Selection selection = select(schema, {"a", "b"});
   EXPECT_EQ(dataset.read(0, selection).num_rows, 2);
   EXPECT_MESSAGE(dataset.read(1, selection), "column 'a', row 2 of");
   EXPECT_MESSAGE(dataset.read(1, selection), "holds id 6; expected 0 to 5");
   write_parquet(folder_ / "x.parquet", {{"a", ints({3, -1})}, {"b", ints({0, 0})}});
-  EXPECT_MESSAGE(Dataset((folder_ / "x.parquet").string()).read(0, selection), "holds id -1");
+  EXPECT_MESSAGE(ParquetFiles((folder_ / "x.parquet").string()).read(0, selection), "holds id -1");
 }
 
-TEST_F(DatasetTest, SaysWhatIsWrongWithAFile) {
+TEST_F(ParquetFilesTest, SaysWhatIsWrongWithAFile) {
   const fs::path path = folder_ / "x.parquet";
-  EXPECT_MESSAGE(Dataset{path.string()}, "there is no file");
+  EXPECT_MESSAGE(ParquetFiles{path.string()}, "there is no file");
   write_file(path, "");
-  EXPECT_MESSAGE(Dataset{path.string()}, "is empty (0 bytes)");
+  EXPECT_MESSAGE(ParquetFiles{path.string()}, "is empty (0 bytes)");
   for (const char* text : {"PA", "hello, I am a text file"}) {
     write_file(path, text);
-    EXPECT_MESSAGE(Dataset{path.string()}, "is not a Parquet file");
+    EXPECT_MESSAGE(ParquetFiles{path.string()}, "is not a Parquet file");
   }
   write_parquet(path, {{"x", ints({1, 2, 3})}});
   const std::string whole = read_file(path);
   for (size_t size : {size_t{4}, size_t{9}, whole.size() / 2, whole.size() - 1}) {
     write_file(path, whole.substr(0, size));
-    EXPECT_MESSAGE(Dataset{path.string()}, "is cut short");
+    EXPECT_MESSAGE(ParquetFiles{path.string()}, "is cut short");
   }
   std::string broken = whole;
   broken.replace(whole.size() - 60, 40, std::string(40, '\xff'));
   write_file(path, broken);
-  EXPECT_MESSAGE(Dataset{path.string()}, "may be damaged");
-  EXPECT_THROW(Dataset{path.string()}, FileError);
+  EXPECT_MESSAGE(ParquetFiles{path.string()}, "may be damaged");
+  EXPECT_THROW(ParquetFiles{path.string()}, FileError);
 }
 
-TEST_F(DatasetTest, DamagedPagesAreAnErrorNotACrash) {
+TEST_F(ParquetFilesTest, DamagedPagesAreAnErrorNotACrash) {
   std::vector<std::vector<int64_t>> rows;
   for (int64_t i = 0; i < 500; ++i) rows.push_back({i, i * 7, i * i});
   const fs::path path = folder_ / "x.parquet";
@@ -213,7 +213,7 @@ TEST_F(DatasetTest, DamagedPagesAreAnErrorNotACrash) {
     broken.replace(at, 8, "\xff\xff\xff\xff\xff\xff\xff\xff");
     std::ofstream(path, std::ios::binary) << broken;
     try {
-      Dataset(path.string()).read(0, {{"x"}, {}});
+      ParquetFiles(path.string()).read(0, {{"x"}, {}});
     } catch (const Error&) {
       ++errors;
     }
@@ -221,17 +221,18 @@ TEST_F(DatasetTest, DamagedPagesAreAnErrorNotACrash) {
   EXPECT_GT(errors, 0);
 }
 
-TEST_F(DatasetTest, FindsFilesByFolderAndPattern) {
-  EXPECT_MESSAGE(Dataset{folder_.string()}, "holds no *.parquet");
-  EXPECT_MESSAGE(Dataset{(folder_ / "*.parquet").string()}, "no file matches");
+TEST_F(ParquetFilesTest, FindsFilesByFolderAndPattern) {
+  EXPECT_MESSAGE(ParquetFiles{folder_.string()}, "holds no *.parquet");
+  EXPECT_MESSAGE(ParquetFiles{(folder_ / "*.parquet").string()}, "no file matches");
   write_parquet(folder_ / "b.parquet", {{"x", ints({2})}});
   write_parquet(folder_ / "a.parquet", {{"x", ints({1})}});
   write_parquet(folder_ / ".c.parquet", {{"x", ints({3})}});
-  EXPECT_EQ(Dataset(folder_.string()).files().front().path().filename(), "a.parquet");
-  EXPECT_EQ(Dataset(folder_.string()).num_rows(), 2);
-  EXPECT_EQ(Dataset((folder_ / "?.parquet").string()).num_rows(), 2);
+  EXPECT_EQ(ParquetFiles(folder_.string()).files().front().path().filename(), "a.parquet");
+  EXPECT_EQ(ParquetFiles(folder_.string()).num_rows(), 2);
+  EXPECT_EQ(ParquetFiles((folder_ / "?.parquet").string()).num_rows(), 2);
   write_parquet(folder_ / "b.parquet", {{"x", int_lists({{2}})}});
-  EXPECT_MESSAGE(Dataset(folder_.string()).check({{"x"}, {}}), "expected one type in all files");
+  EXPECT_MESSAGE(ParquetFiles(folder_.string()).check({{"x"}, {}}),
+                 "expected one type in all files");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "convoy/data/dataset.h"
+#include "convoy/data/parquet_files.h"
 
 #include <glob.h>
 
@@ -107,7 +107,7 @@ Selection select(const formats::Schema& schema, const std::vector<std::string>& 
   return selection;
 }
 
-Dataset::Dataset(const std::string& where) : where_(where) {
+ParquetFiles::ParquetFiles(const std::string& where) : where_(where) {
   for (const fs::path& path : find_files(where)) {
     files_.emplace_back(path);
     const ParquetFile& file = files_.back();
@@ -119,7 +119,7 @@ Dataset::Dataset(const std::string& where) : where_(where) {
   }
 }
 
-void Dataset::check(const Selection& selection) const {
+void ParquetFiles::check(const Selection& selection) const {
   for (const ParquetFile& file : files_) {
     file.check(selection);
     for (const ColumnInfo& column : file.columns()) {
@@ -134,24 +134,24 @@ void Dataset::check(const Selection& selection) const {
   }
 }
 
-int64_t Dataset::decoded_bytes(const Selection& selection, int64_t group) const {
+int64_t ParquetFiles::decoded_bytes(const Selection& selection, int64_t group) const {
   const Place& place = places_.at(group);
   return files_[place.file].decoded_bytes(selection, place.group);
 }
 
-int64_t Dataset::decoded_bytes(const Selection& selection) const {
+int64_t ParquetFiles::decoded_bytes(const Selection& selection) const {
   int64_t sum = 0;
   for (int64_t group = 0; group < num_row_groups(); ++group) sum += decoded_bytes(selection, group);
   return sum;
 }
 
-Rows Dataset::read(int64_t group, const Selection& selection) const {
+Rows ParquetFiles::read(int64_t group, const Selection& selection) const {
   const Place& place = places_.at(group);
   return files_[place.file].read(place.group, selection);
 }
 
-std::unique_ptr<RowStream> Dataset::stream(const std::vector<Segment>& segments,
-                                           const Selection& selection) const {
+std::unique_ptr<RowStream> ParquetFiles::stream(const std::vector<Segment>& segments,
+                                                const Selection& selection) const {
   std::vector<ChainStream::Part> parts;
   for (size_t i = 0; i < segments.size(); ++i) {
     const Place& place = places_.at(segments[i].group);

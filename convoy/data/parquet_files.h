@@ -14,11 +14,11 @@ Selection select(const formats::Schema& schema, const std::vector<std::string>& 
 
 /// Parquet files read as one: their row groups follow each other in the order of the files' names.
 /// A value that never changes, like ParquetFile.
-class Dataset {
+class ParquetFiles {
  public:
   /// `where`: a file, a folder (all *.parquet inside, hidden ones not), or a pattern such as
   /// "day-*/train.parquet". Throws FileError when nothing matches or a file cannot be read.
-  explicit Dataset(const std::string& where);
+  explicit ParquetFiles(const std::string& where);
 
   const std::string& where() const { return where_; }
   const std::vector<ParquetFile>& files() const { return files_; }
