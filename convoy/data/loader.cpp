@@ -59,7 +59,7 @@ struct SessionLoader::Impl {
   std::vector<std::string> warnings;
   LoaderStats delivered;
   std::optional<EpochOrder> order;
-  Prefetch<StepBatch> prefetch;  // last: its thread uses everything above
+  Prefetch<StepBatch<Cell>> prefetch;  // last: its thread uses everything above
 
   Impl(ParquetFiles set, LoaderOptions opts)
       : dataset(std::move(set)),
@@ -136,10 +136,10 @@ struct SessionLoader::Impl {
     return options.drop_last ? order->num_dense_samples() : order->num_samples();
   }
 
-  std::optional<StepBatch> make_step(int64_t s0) {
+  std::optional<StepBatch<Cell>> make_step(int64_t s0) {
     const int64_t step = options.layout.step_samples(), last = last_sample();
     if (s0 >= last || (options.drop_last && s0 + step > last)) return std::nullopt;
-    StepBatch batch{s0, std::min(s0 + step, last), {}};
+    StepBatch<Cell> batch{s0, std::min(s0 + step, last), {}};
     const Layout& layout = options.layout;
     std::vector<CellBuilder> builders(layout.accumulation,
                                       CellBuilder(columns, options.max_length, options.truncation));
@@ -211,7 +211,7 @@ void SessionLoader::start(int64_t epoch, int64_t s0) {
   });
 }
 
-std::optional<StepBatch> SessionLoader::next() {
+std::optional<StepBatch<Cell>> SessionLoader::next() {
   const auto before = std::chrono::steady_clock::now();
   auto batch = impl_->prefetch.next();
   LoaderStats& stats = impl_->delivered;

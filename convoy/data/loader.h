@@ -38,10 +38,11 @@ struct LoaderOptions : StreamOptions {
 };
 
 /// One step's data for one rank.
+template <class Rows>
 struct StepBatch {
   int64_t s0 = 0;           ///< first sample of the step's global batch
   int64_t end = 0;          ///< one past its last sample; the position after the step
-  std::vector<Cell> cells;  ///< one for each micro-batch
+  std::vector<Rows> cells;  ///< one for each micro-batch
 };
 
 /// What a rank gets in one epoch.
@@ -84,7 +85,7 @@ class SessionLoader {
   /// another is under way.
   void start(int64_t epoch, int64_t s0 = 0);
   /// The next step of this rank, or nothing at the end of the epoch. Throws what reading threw.
-  std::optional<StepBatch> next();
+  std::optional<StepBatch<Cell>> next();
   /// Stops reading ahead.
   void stop();
 

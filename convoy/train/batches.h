@@ -14,12 +14,9 @@ namespace convoy::train {
 using data::StreamOptions;
 
 /// One step's batches of this process.
-struct StepCells {
-  int64_t s0 = 0;                           ///< first sample of the step's global batch
-  int64_t end = 0;                          ///< one past the last: the position after the step
-  std::vector<parallel::MicroBatch> cells;  ///< layout.accumulation of them
-  std::vector<int64_t> num_samples;         ///< rows of each cell that are samples
-  int64_t num_tokens = 0;                   ///< positions that are real
+struct StepBatch : data::StepBatch<parallel::MicroBatch> {
+  std::vector<int64_t> num_samples;  ///< rows of each cell that are samples
+  int64_t num_tokens = 0;            ///< positions that are real
 };
 
 /// An epoch, step by step.
@@ -29,7 +26,7 @@ class BatchStream {
   virtual int64_t num_rows() const = 0;
   virtual int64_t steps_per_epoch() const = 0;
   virtual void start(int64_t epoch, int64_t s0) = 0;
-  virtual std::optional<StepCells> next() = 0;
+  virtual std::optional<StepBatch> next() = 0;
   /// Seconds that next() has waited for data so far.
   virtual double wait_seconds() const { return 0; }
   virtual std::vector<data::RankShare> partition_summary() const { return {}; }

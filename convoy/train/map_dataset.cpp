@@ -51,9 +51,9 @@ class MapStream : public BatchStream {
     position_ = s0;
   }
 
-  std::optional<StepCells> next() override {
+  std::optional<StepBatch> next() override {
     const auto& layout = options_.layout;
-    StepCells step;
+    StepBatch step;
     step.s0 = position_;
     step.end = std::min(num_rows_, position_ + layout.step_samples());
     if (step.s0 >= num_rows_) return std::nullopt;

@@ -12,7 +12,7 @@
 
 namespace convoy::train {
 
-std::optional<StepCells> Trainer::Impl::next_cells() {
+std::optional<StepBatch> Trainer::Impl::next_cells() {
   auto cells = fault_ends_data() ? std::nullopt : stream_->next();
   // Resumed with another total batch, the last full step of an epoch may not fit any more.
   const auto all = std::min(stream_->steps_per_epoch() * state_.step_samples, state_.num_rows);
@@ -39,7 +39,7 @@ double Trainer::Impl::learning_rate(int64_t step) const {
   return schedule.at(step);
 }
 
-void Trainer::Impl::train_step(StepCells cells) {
+void Trainer::Impl::train_step(StepBatch cells) {
   const int64_t samples = cells.end - cells.s0, tokens = cells.num_tokens;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);

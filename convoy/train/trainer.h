@@ -62,7 +62,7 @@ class Trainer {
   /// row i of batch c is the sample step.s0 + step.cells[c].samples[i]. Called equally often on all
   /// ranks; a batch without rows has an empty bundle.
   using UsePrediction =
-      std::function<void(const StepCells& step, const std::vector<nn::Bundle>& outs)>;
+      std::function<void(const StepBatch& step, const std::vector<nn::Bundle>& outs)>;
   /// Runs the model over `data`, some samples of it after the other, on all ranks.
   void predict(const Dataset& data, const UsePrediction& use);
 

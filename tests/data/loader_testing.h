@@ -49,7 +49,7 @@ class LoaderTest : public ::testing::Test {
     return options;
   }
 
-  static Samples samples_of(const StepBatch& batch) {
+  static Samples samples_of(const StepBatch<Cell>& batch) {
     Samples samples;
     for (const Cell& cell : batch.cells) {
       for (int64_t row = 0; row < cell.num_samples; ++row) {

@@ -30,7 +30,7 @@ void sort_texts(train::Trainer& trainer, const train::Dataset& data, int64_t num
                 const std::function<void(const Sorted&)>& use) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
-  trainer.predict(data, [&](const train::StepCells& step, const std::vector<nn::Bundle>& outs) {
+  trainer.predict(data, [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     const int64_t ranks = strategy.num_ranks();
     const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
     auto mine = at::full({most, 1 + num_labels}, -1, at::kDouble);  // row, scores

@@ -42,10 +42,10 @@ class SessionStream : public train::BatchStream {
   int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
   void start(int64_t epoch, int64_t s0) override { loader_.start(epoch, s0); }
 
-  std::optional<train::StepCells> next() override {
+  std::optional<train::StepBatch> next() override {
     auto batch = loader_.next();
     if (!batch) return std::nullopt;
-    train::StepCells step;
+    train::StepBatch step;
     step.s0 = batch->s0;
     step.end = batch->end;
     for (auto& cell : batch->cells) {

@@ -84,7 +84,7 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
   int64_t k = 0;  // of the first step: all have as many columns
-  trainer.predict(data, [&](const train::StepCells& step, const std::vector<nn::Bundle>& outs) {
+  trainer.predict(data, [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     if (k == 0) {
       auto columns = at::zeros({1}, at::kLong);
       for (const auto& out : outs) {
