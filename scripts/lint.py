@@ -18,7 +18,7 @@ MACHINE_PATHS = ("/" + "work/", ".." + "/shared")
 # The Trainer and the program know tasks only by tasks/task.h.
 FREE_OF_TASKS = ("convoy/train/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
-                       r"|language.?(model|task)", re.I)
+                       r"|classif|sentinel|language.?(model|task)", re.I)
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
