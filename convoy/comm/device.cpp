@@ -18,7 +18,7 @@ void use_device(at::Device device) {
 }
 
 at::Tensor upload(const at::Tensor& tensor, at::Device device) {
-  if (device.is_cpu() || !tensor.is_cpu()) return tensor.to(device);
+  if (!device.is_cuda() || !tensor.is_cpu()) return tensor.to(device);
   return tensor.pin_memory().to(device, /*non_blocking=*/true);
 }
 

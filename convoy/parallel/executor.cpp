@@ -71,8 +71,8 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
 
 Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          nn::Mode mode, const schedule::Program& program) {
-  return {
-      blocks_, arena_.layout(), gradients_, {micro_batches, input, mode, compute_dtype_}, program};
+  const PassInput given{micro_batches, input, mode, compute_dtype_, arena_.fp32().device()};
+  return {blocks_, arena_.layout(), gradients_, given, program};
 }
 
 template <class Run>

@@ -13,6 +13,14 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
+/// The batch with its inputs on `device`.
+MicroBatch to_device(MicroBatch batch, at::Device device) {
+  if (device.is_cpu()) return batch;
+  batch.loaded = batch.inputs;
+  for (auto& [name, tensor] : batch.inputs) tensor = comm::upload(tensor, device);
+  return batch;
+}
+
 const nn::Bundle* loaded(const MicroBatch& batch) {
   return batch.loaded.empty() ? &batch.inputs : &batch.loaded;
 }
@@ -50,7 +58,12 @@ const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
 
 Pass::Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradients& gradients,
            const PassInput& input, const schedule::Program& program)
-    : blocks_(blocks), layout_(layout), gradients_(gradients), input_(input) {
+    : blocks_(blocks),
+      layout_(layout),
+      gradients_(gradients),
+      input_(input),
+      batches_(input.micro_batches.size()) {
+  while (!layout.holds(first_block_)) ++first_block_;
   ins_.assign(input.micro_batches.size(), std::vector<nn::Bundle>(blocks.size()));
   outs_ = grads_ = ins_;
   for (const auto& i : program) {
@@ -59,7 +72,9 @@ Pass::Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradient
 }
 
 void Pass::load(int64_t m) {
-  at(ins_, 0, m) = input_.micro_batches.at(static_cast<size_t>(m)).inputs;
+  const auto index = static_cast<size_t>(m);
+  batches_[index] = to_device(input_.micro_batches.at(index), input_.device);
+  if (first_block_ == 0) at(ins_, 0, m) = batches_[index].inputs;
 }
 
 void Pass::forward(int64_t block, int64_t m) {
@@ -82,7 +97,7 @@ void Pass::recompute(int64_t block, int64_t m) {
 }
 
 nn::Bundle Pass::run(int64_t block, int64_t m) const {
-  const auto& batch = input_.micro_batches[static_cast<size_t>(m)];
+  const auto& batch = batches_[static_cast<size_t>(m)];
   nn::Context context{input_.mode,          input_.step.seed, input_.step.step, block,
                       input_.compute_dtype, batch.samples,    loaded(batch),    batch.cache.get()};
   const auto b = static_cast<size_t>(block);
@@ -112,6 +127,9 @@ void Pass::backward(int64_t block, int64_t m) {
   }
   if (!roots.empty() && roots[0].requires_grad()) torch::autograd::backward(roots, grads);
   out.clear();
+  if (block > first_block_) return;
+  batches_[static_cast<size_t>(m)] = {};
+  if (block == 0) at(ins_, 0, m).clear();
 }
 
 /// Of what a block returned, by name; it is given up.
@@ -135,7 +153,7 @@ void Pass::transfer(std::span<const Instruction> exchange, Transfers& transfers)
   for (const auto& i : exchange) {
     if (empty(i.micro_batch)) continue;
     busy.push_back(i);
-    const auto& batch = input_.micro_batches[static_cast<size_t>(i.micro_batch)].inputs;
+    const auto& batch = batches_[static_cast<size_t>(i.micro_batch)].inputs;
     if (schedule::sends(i.op)) {
       cargo.out = outgoing(i);
       if (i.op == Op::Send) cargo.known_there = batch;
@@ -148,13 +166,6 @@ void Pass::transfer(std::span<const Instruction> exchange, Transfers& transfers)
   if (busy.empty()) return;
   auto in = transfers.carry(busy, cargo);
   if (place != nullptr) *place = std::move(in);
-}
-
-MicroBatch to_device(MicroBatch batch, at::Device device) {
-  if (device.is_cpu()) return batch;
-  batch.loaded = batch.inputs;
-  for (auto& [name, tensor] : batch.inputs) tensor = comm::upload(tensor, device);
-  return batch;
 }
 
 }  // namespace convoy::parallel

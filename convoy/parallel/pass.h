@@ -23,19 +23,18 @@ struct MicroBatch {
   bool empty() const { return !samples.defined() || samples.numel() == 0; }
 };
 
-/// The batch with its inputs on `device`.
-MicroBatch to_device(MicroBatch batch, at::Device device);
-
 /// What a run of a program gives to the blocks.
 struct PassInput {
   const std::vector<MicroBatch>& micro_batches;
   const StepInput& step;
   nn::Mode mode = nn::Mode::Train;
   at::ScalarType compute_dtype = at::kFloat;
+  at::Device device = at::kCPU;
 };
 
 /// What lies between the blocks during a run: each block's inputs are detached, and the gradients
-/// carried from block to block. A micro-batch without rows is skipped.
+/// carried from block to block. A micro-batch is on the device from its load to the last backward
+/// here; one without rows is skipped.
 class Pass {
  public:
   /// Blocks and micro-batches of `program`'s Recomputes keep their inputs only.
@@ -69,6 +68,8 @@ class Pass {
   const schedule::Layout& layout_;
   Gradients& gradients_;
   PassInput input_;
+  int64_t first_block_ = 0;          // that is held
+  std::vector<MicroBatch> batches_;  // on the device
   Bundles ins_, outs_;
   Bundles grads_;                                     // received, of outs
   std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)

@@ -93,9 +93,7 @@ void Replica::draw(const std::set<std::string>& names) {
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
   internal_check(options_.trains, "parallel", "a step of a replica that does not train");
-  std::vector<MicroBatch> here;
-  for (const auto& batch : micro_batches) here.push_back(to_device(batch, options_.device));
-  auto result = executor_->run(program_, here, input, optimizer);
+  auto result = executor_->run(program_, micro_batches, input, optimizer);
   broadcast_buffers();  // each rank saw other samples; evaluation and checkpoints need one truth
   return result;
 }

@@ -63,7 +63,7 @@ class Replica {
   StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer);
   nn::Bundle forward(const MicroBatch& batch, nn::Mode mode) {
-    return executor_->forward(forward_program_, to_device(batch, options_.device), mode);
+    return executor_->forward(forward_program_, batch, mode);
   }
 
   Arena& arena() { return arena_; }

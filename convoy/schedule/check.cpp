@@ -53,8 +53,10 @@ class Blocks {
       case Op::ReduceLoss:
         for (int64_t each = 0; each < options_.num_micro_batches; ++each) expect_all(i, each);
         return;
-      case Op::Load:
       case Op::Receive:
+        steps_.need(i, {.op = Op::Load, .micro_batch = m});
+        break;
+      case Op::Load:
         break;
       default:
         return;

@@ -33,6 +33,7 @@ class TwoStages {
       backward(0, false);
     } else {
       backward(0, false);
+      add(load(1));
       exchange(over(Op::SendGrad, 0), over(Op::Receive, 1));
       start(1, false);
     }
@@ -56,7 +57,7 @@ class TwoStages {
   }
 
   void start(int64_t m, bool crosses = true) {
-    add(load(m));
+    if (first_ == 0 || crosses) add(load(m));
     if (first_ == 2 && crosses) add(over(Op::Receive, m));
     for (const int64_t block : {first_, first_ + 1}) {
       add({.op = Op::Forward, .block = block, .micro_batch = m});
