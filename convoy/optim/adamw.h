@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <array>
 #include <vector>
 
 namespace convoy::optim {
@@ -13,12 +14,14 @@ struct AdamWOptions {
   double weight_decay = 0.0;
 };
 
+/// What AdamW keeps of each weight, fp32 and zero at first, by the names it is saved under.
+inline constexpr std::array kMoments{"exp_avg", "exp_avg_sq"};
+
 /// Flat slices that share a weight decay; index i of each list belongs together.
 struct Slices {
   std::vector<at::Tensor> weights;  ///< fp32 masters, updated in place
   std::vector<at::Tensor> grads;
-  std::vector<at::Tensor> first_moments;
-  std::vector<at::Tensor> second_moments;
+  std::array<std::vector<at::Tensor>, kMoments.size()> moments;
 };
 
 /// One AdamW update (Loshchilov and Hutter, 2019) by torch's fused kernel.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/optim/adamw.h"
 
 namespace convoy::parallel {
 
@@ -130,16 +131,14 @@ void Arena::allocate(const Arena* from) {
     weights_ = from->weights_;
     masters_ = from->masters_;
     frozen_values_ = from->frozen_values_;
-    first_moments_ = from->first_moments_;
-    second_moments_ = from->second_moments_;
+    moments_ = from->moments_;
   } else {
     masters_ = zeros(Kind::Masters, fp32());
     weights_ = low ? zeros(Kind::Weights, compute) : masters_;
     const int64_t frozen = frozen_.empty() ? 0 : frozen_.back().begin + frozen_.back().length;
     frozen_values_ = at::zeros({frozen}, fp32());
-    if (options_.trains) {
-      first_moments_ = zeros(Kind::Moments, fp32());
-      second_moments_ = zeros(Kind::Moments, fp32());
+    for (size_t k = 0; options_.trains && k < optim::kMoments.size(); ++k) {
+      moments_.push_back(zeros(Kind::Moments, fp32()));
     }
   }
   if (options_.offload.any()) {
@@ -230,27 +229,26 @@ void Arena::take_leaves() {
 }
 
 at::Tensor Arena::narrow(Kind kind, int64_t bucket, const schedule::Extent& extent,
-                         bool second) const {
+                         size_t moment) const {
   if (offloaded(kind)) {
     const auto whole = kept(kind, bucket);
     const auto values = offload_->here(stored_as(kind), bucket);
-    return values.narrow(0, (second ? whole.length() : 0) + extent.begin - whole.begin,
-                         extent.length());
+    const auto before = static_cast<int64_t>(moment) * whole.length();
+    return values.narrow(0, before + extent.begin - whole.begin, extent.length());
   }
   const auto& flat = kind == Kind::Weights     ? weights_
                      : kind == Kind::Masters   ? masters_
                      : kind == Kind::Gradients ? grads_
-                     : second                  ? second_moments_
-                                               : first_moments_;
+                                               : moments_.at(moment);
   return flat.narrow(0, layout_.place_in(kind, bucket, options_.rank, extent.begin),
                      extent.length());
 }
 
-at::Tensor Arena::view(Kind kind, int64_t bucket, bool second) const {
+at::Tensor Arena::view(Kind kind, int64_t bucket, size_t moment) const {
   const auto whole = kept(kind, bucket);
-  if (!offloaded(kind)) return narrow(kind, bucket, whole, second);
+  if (!offloaded(kind)) return narrow(kind, bucket, whole, moment);
   return offload_->view(stored_as(kind), bucket)
-      .narrow(0, second ? whole.length() : 0, whole.length());
+      .narrow(0, static_cast<int64_t>(moment) * whole.length(), whole.length());
 }
 
 at::Tensor Arena::view(const at::Tensor& flat, const Slot& slot, int64_t begin) {

@@ -62,14 +62,14 @@ class Arena {
   const at::Tensor& masters() const { return masters_; }
   at::Tensor& grads() { return grads_; }
   const at::Tensor& grads() const { return grads_; }
-  const at::Tensor& first_moments() const { return first_moments_; }
-  const at::Tensor& second_moments() const { return second_moments_; }
+  /// As the optimizer names them (optim::kMoments).
+  const std::vector<at::Tensor>& moments() const { return moments_; }
   const at::Tensor& frozen_values() const { return frozen_values_; }
 
-  /// Some of a bucket's elements, which this rank keeps, of a kind; of moments the first or second
-  /// ones. What is offloaded must have been fetched.
+  /// Some of a bucket's elements, which this rank keeps, of a kind; `moment`: which of them. What
+  /// is offloaded must have been fetched.
   at::Tensor narrow(schedule::Kind kind, int64_t bucket, const schedule::Extent& extent,
-                    bool second = false) const;
+                    size_t moment = 0) const;
   at::Tensor weights(int64_t bucket, const schedule::Extent& extent) const {
     return narrow(schedule::Kind::Weights, bucket, extent);
   }
@@ -79,9 +79,8 @@ class Arena {
   at::Tensor grads(int64_t bucket, const schedule::Extent& extent) const {
     return narrow(schedule::Kind::Gradients, bucket, extent);
   }
-  /// All of a bucket that this rank keeps, where it has its place: of offloaded moments the second
-  /// ones follow the first ones. Between steps.
-  at::Tensor view(schedule::Kind kind, int64_t bucket, bool second = false) const;
+  /// All of a bucket that this rank keeps, where it has its place. Between steps.
+  at::Tensor view(schedule::Kind kind, int64_t bucket, size_t moment = 0) const;
   /// What this rank keeps of a bucket.
   schedule::Extent kept(schedule::Kind kind, int64_t bucket) const;
   /// Bytes of the memory that buckets of weights are gathered into.
@@ -146,7 +145,7 @@ class Arena {
   std::vector<Unit> units_;
   std::vector<Slot> frozen_;
   at::Tensor weights_, masters_, grads_, frozen_values_;
-  at::Tensor first_moments_, second_moments_;
+  std::vector<at::Tensor> moments_;  // undefined or none where they are not kept here
   std::vector<at::Tensor> bucket_weights_;
   Pool pool_;
   std::vector<at::Tensor> attached_;  // [bucket]

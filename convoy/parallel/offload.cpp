@@ -11,6 +11,7 @@
 #include "convoy/base/scratch_file.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/optim/adamw.h"
 
 namespace convoy::parallel {
 
@@ -43,7 +44,7 @@ Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, 
       entries_.emplace(Key{kind, bucket}, std::move(entry));
     }
   };
-  add(Kind::Moments, options.optimizer, at::kFloat, 2);
+  add(Kind::Moments, options.optimizer, at::kFloat, optim::kMoments.size());
   if (low) add(Kind::Masters, options.optimizer, at::kFloat, 1);
   add(Kind::Gradients, options.gradients, at::kFloat, 1);
   add(Kind::Weights, options.parameters, low ? compute_dtype : at::kFloat, 1);

@@ -64,8 +64,8 @@ class Offload {
   /// Starts bringing a bucket's elements into memory, and finds memory for new ones.
   void fetch(schedule::Kind kind, int64_t bucket);
   void create(schedule::Kind kind, int64_t bucket);
-  /// Its elements, once they are there: what the rank keeps of the bucket; of moments the first
-  /// ones, then the second ones.
+  /// Its elements, once they are there: what the rank keeps of the bucket; of moments one
+  /// after the other.
   at::Tensor here(schedule::Kind kind, int64_t bucket);
   /// Starts writing them.
   void store(schedule::Kind kind, int64_t bucket);

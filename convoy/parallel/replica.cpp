@@ -125,7 +125,7 @@ MemoryUse Replica::memory() const {
   const auto& weights = arena_.compute_weights();
   if (!weights.is_same(arena_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(arena_.grads());
-  out.optimizer = bytes(arena_.first_moments()) + bytes(arena_.second_moments());
+  for (const auto& moment : arena_.moments()) out.optimizer += bytes(moment);
   out.gathered = arena_.num_pooled_bytes() + executor_->num_pooled_gradients() * 4;
   for (const auto& buffer : buffers()) out.buffers += bytes(buffer.tensor);
   if (arena_.offload() != nullptr) {
@@ -186,12 +186,12 @@ void Replica::gather_whole(Kind kind, const std::string& what) {
   for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
     const auto& all = layout.buckets()[static_cast<size_t>(bucket)].all;
     arena_.change(bucket, {kind}, [&] {
-      for (const bool second : {false, true}) {
-        if (second && kind != Kind::Moments) continue;
-        groups_.shard.all_gather(
-            arena_.narrow(kind, bucket, all, second),
-            arena_.narrow(kind, bucket, arena_.part(bucket), second),
-            fmt::format("gather {}{} of bucket {}", second ? "second " : "", what, bucket));
+      const auto part = arena_.part(bucket);
+      const size_t count = kind == Kind::Moments ? arena_.moments().size() : 1;
+      for (size_t k = 0; k < count; ++k) {
+        groups_.shard.all_gather(arena_.narrow(kind, bucket, all, k),
+                                 arena_.narrow(kind, bucket, part, k),
+                                 fmt::format("gather {} of bucket {}", what, bucket));
       }
     });
   }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "convoy/optim/adamw.h"
+
 namespace convoy::parallel {
 
 using schedule::Kind;
@@ -9,7 +11,7 @@ using schedule::Kind;
 namespace {
 
 /// Appends every trainable parameter with this rank's pieces of a kind.
-void add(State& state, const Arena& arena, const std::string& prefix, Kind kind, bool second,
+void add(State& state, const Arena& arena, const std::string& prefix, Kind kind, size_t moment,
          bool owned) {
   std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
   for (const auto& unit : arena.units()) {
@@ -25,7 +27,7 @@ void add(State& state, const Arena& arena, const std::string& prefix, Kind kind,
   for (const auto& piece : layout.pieces(arena.rank())) {
     if (layout.bucket_of(piece.unit) != bucket) {
       bucket = layout.bucket_of(piece.unit);
-      values = arena.view(kind, bucket, second);
+      values = arena.view(kind, bucket, moment);
     }
     auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
     const int64_t at = piece.place - arena.kept(kind, bucket).begin;
@@ -47,7 +49,7 @@ State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers
   const bool main = groups.world.rank() == 0;
   State state;
   for (const auto& buffer : buffers) add_whole(state, buffer, main, true);
-  add(state, arena, "", Kind::Masters, false, groups.owns_part());
+  add(state, arena, "", Kind::Masters, 0, groups.owns_part());
   for (const auto& slot : arena.frozen()) {
     add_whole(state, {slot.param->spec().name, Arena::view(arena.frozen_values(), slot)}, main,
               false);
@@ -57,8 +59,9 @@ State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers
 
 State moments_of(const Arena& arena, const DataGroups& groups) {
   State state;
-  add(state, arena, "exp_avg.", Kind::Moments, false, groups.owns_part());
-  add(state, arena, "exp_avg_sq.", Kind::Moments, true, groups.owns_part());
+  for (size_t k = 0; k < optim::kMoments.size(); ++k) {
+    add(state, arena, std::string(optim::kMoments[k]) + ".", Kind::Moments, k, groups.owns_part());
+  }
   return state;
 }
 

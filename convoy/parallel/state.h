@@ -35,7 +35,7 @@ using State = std::vector<StateTensor>;
 State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers,
                  const DataGroups& groups);
 
-/// AdamW's moments as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`.
+/// The optimizer's moments as `<moment>.<parameter>`, by optim::kMoments.
 State moments_of(const Arena& arena, const DataGroups& groups);
 
 /// The states of replicas in one process as one.

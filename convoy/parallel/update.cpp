@@ -111,9 +111,9 @@ void Update::update(int64_t bucket) {
     if (extent.begin >= extent.end) return;
     to.weights.push_back(arena_.masters(bucket, extent));
     to.grads.push_back(arena_.grads(bucket, extent));
-    to.first_moments.push_back(arena_.narrow(schedule::Kind::Moments, bucket, extent));
-    to.second_moments.push_back(
-        arena_.narrow(schedule::Kind::Moments, bucket, extent, /*second=*/true));
+    for (size_t k = 0; k < to.moments.size(); ++k) {
+      to.moments[k].push_back(arena_.narrow(schedule::Kind::Moments, bucket, extent, k));
+    }
   };
   for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];

@@ -7,14 +7,16 @@
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory.h"
+#include "convoy/optim/adamw.h"
 #include "convoy/train/callback.h"
 
 namespace convoy::train {
 
 namespace {
 
-constexpr double kTrained = 4 * sizeof(float);  // weights, gradient and AdamW's two moments
-double kept = kTrained;                         // by each rank, of a parameter
+// Weights, gradient and AdamW's moments.
+constexpr double kTrained = (2 + optim::kMoments.size()) * sizeof(float);
+double kept = kTrained;  // by each rank, of a parameter
 // Measured: what an instruction takes, and a micro-batch's rows.
 constexpr double kInstructionBytes = 120;
 constexpr double kMicroBatchBytes = 1e3;

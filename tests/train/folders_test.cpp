@@ -63,7 +63,7 @@ class Folders : public testing::Test {
       end.state = trainer.state();
       auto& arena = trainer.strategy().replica().arena();
       end.weights = arena.masters().clone();
-      end.moments = arena.second_moments().clone();
+      end.moments = arena.moments()[1].clone();
     } catch (const Error& error) {
       end.error = error.what();
       end.usage = dynamic_cast<const UsageError*>(&error) != nullptr;
