@@ -29,6 +29,17 @@ int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const Tens
   return offset;
 }
 
+/// The units, in backward order.
+std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
+  std::vector<std::vector<int64_t>> buckets;
+  BucketCutter cutter(bucket_bytes);
+  for (int64_t unit : table.backward_order()) {
+    if (cutter.begins(table.unit_bytes[static_cast<size_t>(unit)])) buckets.emplace_back();
+    buckets.back().push_back(unit);
+  }
+  return buckets;
+}
+
 }  // namespace
 
 int64_t ModelTable::last_reader_in_backward(int64_t unit) const {
@@ -61,20 +72,6 @@ std::vector<int64_t> ModelTable::backward_order() const {
     order.insert(order.end(), units->begin(), units->end());
   }
   return order;
-}
-
-std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
-  std::vector<std::vector<int64_t>> buckets;
-  int64_t filled = bucket_bytes;
-  for (int64_t unit : table.backward_order()) {
-    if (filled >= bucket_bytes) {
-      buckets.emplace_back();
-      filled = 0;
-    }
-    buckets.back().push_back(unit);
-    filled += table.unit_bytes[static_cast<size_t>(unit)];
-  }
-  return buckets;
 }
 
 Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,

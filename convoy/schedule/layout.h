@@ -28,9 +28,23 @@ struct ModelTable {
   int64_t last_reader_in_backward(int64_t unit) const;
 };
 
-/// Cuts the units, in backward order, into buckets of at least `bucket_bytes` (the last may be
-/// smaller): one collective each.
-std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes);
+/// Cuts a row of gradients into buckets of at least `bytes` (the last may be smaller): one
+/// collective each.
+class BucketCutter {
+ public:
+  explicit BucketCutter(int64_t bytes) : bytes_(bytes), filled_(bytes) {}
+
+  /// Whether the next gradient, of `size` bytes, begins a bucket; it must where it is of another
+  /// kind.
+  bool begins(int64_t size, bool other_kind = false) {
+    const bool fresh = filled_ >= bytes_ || other_kind;
+    filled_ = size + (fresh ? 0 : filled_);
+    return fresh;
+  }
+
+ private:
+  int64_t bytes_, filled_;
+};
 
 /// Elements [begin, end) of a flat buffer.
 struct Extent {

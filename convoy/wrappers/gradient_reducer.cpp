@@ -12,6 +12,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agreement.h"
+#include "convoy/schedule/layout.h"
 
 namespace convoy::wrappers {
 
@@ -137,7 +138,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
   for (auto& param : module.parameters()) group.broadcast(param.data(), 0, "broadcast weights");
   auto params = module.parameters();
   std::reverse(params.begin(), params.end());
-  int64_t filled = bucket_bytes;
+  schedule::BucketCutter cutter(bucket_bytes);
   std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& param : params) {
     if (!param.requires_grad() || !known.insert(param.unsafeGetTensorImpl()).second) continue;
@@ -145,12 +146,10 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
         !impl_->buckets.empty() &&
         (!impl_->buckets.back().params[0].options().type_equal(param.options()) ||
          impl_->buckets.back().params[0].device() != param.device());
-    if (filled >= bucket_bytes || other_kind) {
+    if (cutter.begins(static_cast<int64_t>(param.nbytes()), other_kind)) {
       impl_->buckets.emplace_back();
-      filled = 0;
     }
     impl_->buckets.back().params.push_back(param);
-    filled += static_cast<int64_t>(param.nbytes());
   }
   for (size_t b = 0; b < impl_->buckets.size(); ++b) {
     auto& bucket = impl_->buckets[b];

@@ -180,5 +180,15 @@ TEST(Layout, SlicesLieOneAfterTheOther) {
   }
 }
 
+TEST(BucketCutter, BeginsABucketWhereTheLastIsFullOrTheKindChanges) {
+  BucketCutter cutter(100);
+  EXPECT_TRUE(cutter.begins(60));
+  EXPECT_FALSE(cutter.begins(60));
+  EXPECT_TRUE(cutter.begins(60));
+  EXPECT_TRUE(cutter.begins(40, /*other_kind=*/true));
+  EXPECT_FALSE(cutter.begins(60));
+  EXPECT_TRUE(cutter.begins(1));
+}
+
 }  // namespace
 }  // namespace convoy::schedule
