@@ -63,11 +63,8 @@ class BertInput : public nn::Block {
 
  private:
   ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
-    nn::ParamSpec spec{fmt::format("bert.embeddings.{}.weight", leaf),
-                       {rows, width},
-                       Init::normal(config_.initializer_range)};
-    spec.cut = std::move(cut);
-    return declare(std::move(spec));
+    return declare_matrix(fmt::format("bert.embeddings.{}.weight", leaf), {rows, width},
+                          Init::normal(config_.initializer_range), std::move(cut));
   }
 
   BertTextConfig config_;
@@ -84,14 +81,11 @@ class MaskedHead : public nn::Block {
     const int64_t D = config.hidden_size;
     transform_ = declare_dense(name + "transform.dense", D, D, config.initializer_range);
     norm_ = declare_norm(name + "transform.LayerNorm", D);
-    nn::ParamSpec decoder{name + "decoder.weight", words->spec().shape,
-                          Init::normal(config.initializer_range)};
-    decoder.cut = {0};
-    table_ = config.tie_word_embeddings ? tie(words) : declare(std::move(decoder));
-    nn::ParamSpec bias{name + "bias", {config.vocab_size}, Init::zeros()};
-    bias.decay = false;
-    bias.cut = {0};
-    bias_ = declare(std::move(bias));
+    table_ = config.tie_word_embeddings
+                 ? tie(words)
+                 : declare_matrix(name + "decoder.weight", words->spec().shape,
+                                  Init::normal(config.initializer_range), {0});
+    bias_ = declare_vector(name + "bias", config.vocab_size, Init::zeros(), {0});
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {

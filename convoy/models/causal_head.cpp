@@ -37,13 +37,10 @@ class CausalHead : public nn::Block {
     if (!options.norm.empty() && options.norm_has_bias) {
       norm_ = declare_norm(options.norm, shape[1]);
     } else if (!options.norm.empty()) {
-      nn::ParamSpec spec{options.norm + ".weight", {shape[1]}, nn::Init::ones()};
-      spec.decay = false;
-      norm_.weight = declare(std::move(spec));
+      norm_.weight = declare_vector(options.norm + ".weight", shape[1], nn::Init::ones());
     }
-    nn::ParamSpec own{"lm_head.weight", shape, nn::Init::normal(options.initializer_range)};
-    own.cut = {0};
-    table_ = options.tied ? tie(options.table) : declare(std::move(own));
+    const auto init = nn::Init::normal(options.initializer_range);
+    table_ = options.tied ? tie(options.table) : declare_matrix("lm_head.weight", shape, init, {0});
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {

@@ -81,18 +81,12 @@ class Gpt2Layer : public nn::Block {
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,
                   schedule::TensorCut cut) {
-    nn::ParamSpec spec{name() + "." + leaf, {in, out}, Init::normal(deviation)};
-    spec.cut = std::move(cut);
-    return declare(std::move(spec));
+    return declare_matrix(name() + "." + leaf, {in, out}, Init::normal(deviation), std::move(cut));
   }
 
   ParamPtr vector(const char* leaf, int64_t size, Init init = Init::zeros(),
                   schedule::TensorCut cut = {}) {
-    nn::ParamSpec spec{name() + "." + leaf, {size}, init};
-    spec.cut = std::move(cut);
-    spec.decay = std::string_view(leaf).substr(0, 3) != "ln_" &&
-                 std::string_view(leaf).find("bias") == std::string_view::npos;
-    return declare(std::move(spec));
+    return declare_vector(name() + "." + leaf, size, init, std::move(cut));
   }
 
   Gpt2Config config_;

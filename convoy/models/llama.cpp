@@ -121,23 +121,14 @@ class LlamaLayer : public nn::Block {
   }
 
   ParamPtr norm(const char* leaf, int64_t size) {
-    nn::ParamSpec spec{name() + "." + leaf, {size}, Init::ones()};
-    spec.decay = false;
-    return declare(std::move(spec));
+    return declare_vector(name() + "." + leaf, size, Init::ones());
   }
 
   nn::DenseParams dense(const std::string& leaf, int64_t in, int64_t out, bool biased,
                         const schedule::TensorCut& cut) {
     const auto full = name() + "." + leaf;
-    nn::ParamSpec weight{full + ".weight", {out, in}, Init::normal(deviation_)};
-    weight.cut = cut;
-    nn::DenseParams made{declare(std::move(weight)), nullptr};
-    if (!biased) return made;
-    nn::ParamSpec bias{full + ".bias", {out}, Init::zeros()};
-    bias.decay = false;
-    if (cut.dim == 0) bias.cut = cut;
-    made.bias = declare(std::move(bias));
-    return made;
+    if (biased) return declare_dense(full, in, out, deviation_, cut);
+    return {declare_matrix(full + ".weight", {out, in}, Init::normal(deviation_), cut), nullptr};
   }
 
   int64_t heads_, key_heads_, width_, max_length_;

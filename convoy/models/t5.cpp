@@ -79,9 +79,7 @@ class T5StackEnd : public nn::Block {
  public:
   T5StackEnd(const T5Config& config, const std::string& stack)
       : Block(stack + ".final_layer_norm"), config_(config), encodes_(stack == "encoder") {
-    nn::ParamSpec spec{name() + ".weight", {config.d_model}, nn::Init::ones()};
-    spec.decay = false;
-    norm_ = declare(std::move(spec));
+    norm_ = declare_vector(name() + ".weight", config.d_model, nn::Init::ones());
     if (!encodes_ && config.scales_outputs()) {
       scale_ = 1 / std::sqrt(static_cast<double>(config.d_model));
     }

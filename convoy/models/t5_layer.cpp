@@ -134,15 +134,11 @@ class T5Layer : public nn::Block {
   }
   ParamPtr matrix(const std::string& leaf, int64_t in, int64_t out, Init init,
                   const schedule::TensorCut& cut) {
-    nn::ParamSpec spec{name() + "." + leaf + ".weight", {out, in}, init};
-    spec.cut = cut;
-    return declare(std::move(spec));
+    return declare_matrix(name() + "." + leaf + ".weight", {out, in}, init, cut);
   }
   ParamPtr norm(const std::string& leaf) {
-    nn::ParamSpec spec{
-        name() + "." + leaf + ".layer_norm.weight", {config_.d_model}, Init{Init::Kind::Ones}};
-    spec.decay = false;
-    return declare(std::move(spec));
+    return declare_vector(name() + "." + leaf + ".layer_norm.weight", config_.d_model,
+                          Init::ones());
   }
   Attention declare_attention(const std::string& leaf) {
     const int64_t D = config_.d_model, inner = config_.num_heads * config_.d_kv;

@@ -75,6 +75,12 @@ class Block {
     params_.push_back(std::make_shared<Param>(std::move(spec), std::move(leaf)));
     return params_.back();
   }
+  /// [rows, columns] with weight decay.
+  ParamPtr declare_matrix(std::string name, std::vector<int64_t> shape, Init init,
+                          schedule::TensorCut cut = {});
+  /// Without weight decay.
+  ParamPtr declare_vector(std::string name, int64_t size, Init init = Init::zeros(),
+                          schedule::TensorCut cut = {});
   /// A table whose rows are looked up: backward asks for none of its values.
   ParamPtr declare_table(std::string name, std::vector<int64_t> shape, Init init,
                          schedule::TensorCut cut = {});
