@@ -63,8 +63,8 @@ class BertInput : public nn::Block {
 
  private:
   ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
-    return declare_matrix(fmt::format("bert.embeddings.{}.weight", leaf), {rows, width},
-                          Init::normal(config_.initializer_range), std::move(cut));
+    return declare_table(fmt::format("bert.embeddings.{}.weight", leaf), {rows, width},
+                         Init::normal(config_.initializer_range), std::move(cut));
   }
 
   BertTextConfig config_;

@@ -169,6 +169,16 @@ TEST(CausalConfig, TrainingFlopsCountEveryProduct) {
   EXPECT_EQ(training_flops(config, 8), 6 * positions * (3 * (layer + attention) + 4 * 11));
 }
 
+TEST(CausalModel, NoBackwardAsksForTheTokensTable) {
+  for (const auto& family : causal_families()) {
+    const auto config = make_causal_config(family);
+    const auto blocks = config->make_blocks();
+    const auto& table = blocks.front()->params().front()->spec();
+    EXPECT_EQ(table.shape[0], config->num_ids()) << family;
+    EXPECT_FALSE(table.read_in_backward) << family;
+  }
+}
+
 TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {
   const auto config = small_gpt2({11, /*width=*/4, /*heads=*/1, /*layers=*/1, /*length=*/4});
   auto input = config.make_blocks().front();
