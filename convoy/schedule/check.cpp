@@ -288,45 +288,12 @@ Alive most_alive(const RankProgram& rank, const StepOptions& options) {
   return most;
 }
 
-/// [block] the place in the rank's pipeline of who holds it.
-std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
-  std::vector<int> out(rank.layout.table().units_of_block.size(), -1);
-  for (size_t block = 0; block < out.size(); ++block) {
-    for (size_t stage = 0; stage < rank.pipeline.size(); ++stage) {
-      const auto& layout = ranks.at(static_cast<size_t>(rank.pipeline[stage])).layout;
-      if (!layout.holds(static_cast<int64_t>(block))) continue;
-      internal_check(out[block] < 0, "schedule", "block {} is held by stages {} and {}", block,
-                     out[block], stage);
-      out[block] = static_cast<int>(stage);
-    }
-    internal_check(out[block] >= 0 || rank.pipeline.empty(), "schedule",
-                   "block {} is held by no stage", block);
-  }
-  return out;
-}
-
-/// Nothing sums the gradients of a unit that two stages hold, as yet.
-void refuse_ties(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
-  for (int64_t unit = 0; unit < rank.layout.table().num_units(); ++unit) {
-    int holder = -1;
-    for (const int other : rank.pipeline) {
-      if (!ranks.at(static_cast<size_t>(other)).layout.holds_unit(unit)) continue;
-      internal_check(
-          holder < 0, "schedule",
-          "unit {} is on ranks {} and {} of a pipeline; expected tied blocks on one rank", unit,
-          holder, other);
-      holder = other;
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options) {
   std::vector<Alive> alive;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto number = static_cast<int>(r);
-    refuse_ties(ranks, ranks[r]);
     Steps steps(number, ranks[r].layout, holders_of(ranks, ranks[r]));
     Blocks blocks(steps, options);
     WeightsInSlices weights(steps);

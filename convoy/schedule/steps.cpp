@@ -2,6 +2,42 @@
 
 namespace convoy::schedule {
 
+namespace {
+
+/// Nothing sums the gradients of a unit that two stages hold, as yet.
+void refuse_ties(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
+  for (int64_t unit = 0; unit < rank.layout.table().num_units(); ++unit) {
+    int holder = -1;
+    for (const int other : rank.pipeline) {
+      if (!ranks.at(static_cast<size_t>(other)).layout.holds_unit(unit)) continue;
+      internal_check(
+          holder < 0, "schedule",
+          "unit {} is on ranks {} and {} of a pipeline; expected tied blocks on one rank", unit,
+          holder, other);
+      holder = other;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
+  refuse_ties(ranks, rank);
+  std::vector<int> out(rank.layout.table().units_of_block.size(), -1);
+  for (size_t block = 0; block < out.size(); ++block) {
+    for (size_t stage = 0; stage < rank.pipeline.size(); ++stage) {
+      const auto& layout = ranks.at(static_cast<size_t>(rank.pipeline[stage])).layout;
+      if (!layout.holds(static_cast<int64_t>(block))) continue;
+      internal_check(out[block] < 0, "schedule", "block {} is held by stages {} and {}", block,
+                     out[block], stage);
+      out[block] = static_cast<int>(stage);
+    }
+    internal_check(out[block] >= 0 || rank.pipeline.empty(), "schedule",
+                   "block {} is held by no stage", block);
+  }
+  return out;
+}
+
 void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) const {
   const bool has_micro_batch = i.micro_batch >= 0 && i.micro_batch < num_micro_batches;
   const bool has_block = i.block >= 0 && i.block < num_blocks();
