@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "convoy/nn/cross_entropy.h"
-#include "convoy/nn/few_rows.h"
+#include "convoy/nn/products.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/rms_norm.h"
 
