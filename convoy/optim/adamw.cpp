@@ -4,16 +4,16 @@
 
 namespace convoy::optim {
 
-void adamw_step(const Slices& slices, const AdamWOptions& options, double learning_rate,
+void adamw_step(const Slice& slice, const AdamWOptions& options, double learning_rate,
                 double weight_decay, int64_t step, double grad_divisor) {
-  if (slices.weights.empty()) return;
   at::NoGradGuard no_grad;
-  auto fp32 = slices.weights[0].options().dtype(at::kFloat);
-  std::vector<at::Tensor> steps(slices.weights.size(),
-                                at::full({}, static_cast<double>(step), fp32));
-  at::_fused_adamw_(slices.weights, slices.grads, slices.moments[0], slices.moments[1], {}, steps,
+  auto number = [fp32 = slice.weights.options().dtype(at::kFloat)](double value) {
+    return at::full({}, value, fp32);
+  };
+  const auto& [first, second] = slice.moments;
+  at::_fused_adamw_(slice.weights, slice.grads, first, second, {}, number(static_cast<double>(step)),
                     learning_rate, options.beta1, options.beta2, weight_decay, options.epsilon,
-                    /*amsgrad=*/false, /*maximize=*/false, at::full({}, grad_divisor, fp32));
+                    /*amsgrad=*/false, /*maximize=*/false, number(grad_divisor));
 }
 
 }  // namespace convoy::optim

@@ -3,7 +3,6 @@
 #include <torch/types.h>
 
 #include <array>
-#include <vector>
 
 namespace convoy::optim {
 
@@ -17,16 +16,16 @@ struct AdamWOptions {
 /// What AdamW keeps of each weight, fp32 and zero at first, by the names it is saved under.
 inline constexpr std::array kMoments{"exp_avg", "exp_avg_sq"};
 
-/// Flat slices that share a weight decay; index i of each list belongs together.
-struct Slices {
-  std::vector<at::Tensor> weights;  ///< fp32 masters, updated in place
-  std::vector<at::Tensor> grads;
-  std::array<std::vector<at::Tensor>, kMoments.size()> moments;
+/// A flat slice.
+struct Slice {
+  at::Tensor weights;  ///< fp32 masters, updated in place
+  at::Tensor grads;
+  std::array<at::Tensor, kMoments.size()> moments;
 };
 
 /// One AdamW update (Loshchilov and Hutter, 2019) by torch's fused kernel.
 /// `step` counts from 1; gradients are divided by `grad_divisor` on the way.
-void adamw_step(const Slices& slices, const AdamWOptions& options, double learning_rate,
+void adamw_step(const Slice& slice, const AdamWOptions& options, double learning_rate,
                 double weight_decay, int64_t step, double grad_divisor);
 
 }  // namespace convoy::optim

@@ -15,6 +15,9 @@ namespace {
 
 enum Total : int64_t { kLoss, kTargets, kSquares, kBusy, kWords };
 
+// A processor makes the compute weights of new masters while they are in a cache.
+constexpr int64_t kCachedPiece = int64_t{1} << 18;
+
 }  // namespace
 
 Update::Update(Arena& arena, DataGroups groups, bool may_overflow)
@@ -105,27 +108,26 @@ void Update::update(int64_t bucket) {
   if (result.skipped) return;
   const auto& layout = arena_.layout();
   const auto own = layout.updated(bucket, arena_.rank());
-  optim::Slices decayed, plain;
-  auto add = [&](optim::Slices& to, int64_t begin, int64_t end) {
-    const schedule::Extent extent{std::max(begin, own.begin), std::min(end, own.end)};
-    if (extent.begin >= extent.end) return;
-    to.weights.push_back(arena_.masters(bucket, extent));
-    to.grads.push_back(arena_.grads(bucket, extent));
-    for (size_t k = 0; k < to.moments.size(); ++k) {
-      to.moments[k].push_back(arena_.narrow(schedule::Kind::Moments, bucket, extent, k));
+  const auto& options = optimizer_->adamw;
+  auto step = [&](int64_t begin, int64_t end, double decay) {
+    begin = std::max(begin, own.begin), end = std::min(end, own.end);
+    const int64_t piece = arena_.fp32().device().is_cpu() ? kCachedPiece : end - begin;
+    for (; begin < end; begin += piece) {
+      const schedule::Extent extent{begin, std::min(begin + piece, end)};
+      optim::Slice slice{arena_.masters(bucket, extent), arena_.grads(bucket, extent), {}};
+      for (size_t k = 0; k < slice.moments.size(); ++k) {
+        slice.moments[k] = arena_.narrow(schedule::Kind::Moments, bucket, extent, k);
+      }
+      optim::adamw_step(slice, options, input_->learning_rate, decay, input_->updates + 1,
+                        divisor_);
+      arena_.publish(bucket, extent);
     }
   };
   for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];
-    add(decayed, place.all.begin, place.decay_end);
-    add(plain, place.decay_end, place.all.end);
+    step(place.all.begin, place.decay_end, options.weight_decay);
+    step(place.decay_end, place.all.end, 0);
   }
-  const auto& options = optimizer_->adamw;
-  const int64_t count = input_->updates + 1;
-  const double rate = input_->learning_rate;
-  optim::adamw_step(decayed, options, rate, options.weight_decay, count, divisor_);
-  optim::adamw_step(plain, options, rate, 0, count, divisor_);
-  arena_.publish(bucket, own);
 }
 
 }  // namespace convoy::parallel
