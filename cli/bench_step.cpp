@@ -93,10 +93,10 @@ int bench_step(const StepBench& options) {
   }
   const double waited = json["comm_wait_percent"];
   fmt::print(
-      "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {:.0f} samples/s, {:.0f} "
+      "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {} samples/s, {:.0f} "
       "tokens/s, peak {}{}, waiting for data {:.1f} %, for communication {}{}\n",
       job.strategy, job.num_ranks(), job.threads, options.steps,
-      json["step_ms_median"].get<double>(), json["samples_per_second"].get<double>(),
+      json["step_ms_median"].get<double>(), human_rate(json["samples_per_second"].get<double>()),
       json["tokens_per_second"].get<double>(), human_bytes(json["peak_memory_bytes"].get<double>()),
       json.contains("peak_device_memory_bytes")
           ? " (GPU " + human_bytes(json["peak_device_memory_bytes"].get<double>()) + ")"

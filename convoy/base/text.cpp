@@ -83,6 +83,11 @@ std::string human_seconds(double seconds) {
   return fmt::format("{} d {:02} h", whole / 86400, whole / 3600 % 24);
 }
 
+std::string human_rate(double rate) {
+  if (!(std::abs(rate) < 99.95)) return fmt::format("{:.0f}", rate);
+  return fmt::format("{:.{}f}", rate, std::abs(rate) < 9.995 ? 2 : 1);
+}
+
 std::string human_count(int64_t count) {
   auto digits = fmt::format("{}", count < 0 ? -count : count);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) {

@@ -16,6 +16,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 std::string human_bytes(double bytes);      ///< "1.5 GiB"
 std::string human_seconds(double seconds);  ///< "1 min 20 s", "2 h 03 min", "0.25 s"
 std::string human_count(int64_t count);     ///< "1,234,567"
+std::string human_rate(double rate);        ///< "1234", below 100 with three digits: "5.25"
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string trim(std::string_view text);

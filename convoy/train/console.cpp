@@ -126,8 +126,8 @@ class Console : public Callback {
     recent_seconds_ = 0.9 * recent_seconds_ + step.seconds;
     if (!line_.due()) return;
     const auto left = static_cast<double>(max_steps_ - step.step) * recent_seconds_ / recent_steps_;
-    line_.show(fmt::format("step {}/{}  loss {:.4f}  {:.0f} samples/s  left {}", step.step,
-                           max_steps_, step.loss, recent_samples_ / std::max(1e-9, recent_seconds_),
+    line_.show(fmt::format("step {}/{}  loss {:.4f}  {} samples/s  left {}", step.step,
+                           max_steps_, step.loss, human_rate(recent_samples_ / std::max(1e-9, recent_seconds_)),
                            human_seconds(left)));
   }
 
@@ -142,9 +142,9 @@ class Console : public Callback {
     if (quiet_) return;
     auto width = std::to_string(r.max_steps).size();
     auto text = fmt::format(
-        "step {:>{}}/{}  epoch {:5.2f}  loss {:7.4f}  grad {:6.3f}  lr {:.2e}  {:>6.0f} samples/s",
+        "step {:>{}}/{}  epoch {:5.2f}  loss {:7.4f}  grad {:6.3f}  lr {:.2e}  {:>6} samples/s",
         r.step, width, r.max_steps, r.epoch, r.loss, r.grad_norm, r.learning_rate,
-        r.samples_per_second);
+        human_rate(r.samples_per_second));
     if (std::isfinite(r.peak_percent)) {
       text += fmt::format("  peak {:.0f}%  floor {:.2f}x", r.peak_percent, r.floor_times);
     }
@@ -179,9 +179,9 @@ class Console : public Callback {
 
   void on_train_end(const Metrics& metrics) override {
     if (quiet_) return;
-    auto text = fmt::format("trained in {}: {:.0f} samples/s, loss {:.4f}, peak memory {}",
+    auto text = fmt::format("trained in {}: {} samples/s, loss {:.4f}, peak memory {}",
                             human_seconds(metrics.at("train_runtime")),
-                            metrics.at("train_samples_per_second"), metrics.at("train_final_loss"),
+                            human_rate(metrics.at("train_samples_per_second")), metrics.at("train_final_loss"),
                             human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
       text += fmt::format(", on a GPU {}", human_bytes(gpu->second));

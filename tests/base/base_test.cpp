@@ -127,6 +127,10 @@ TEST(Text, ForPeople) {
   EXPECT_EQ(human_seconds(80), "1 min 20 s");
   EXPECT_EQ(human_seconds(7380), "2 h 03 min");
   EXPECT_EQ(human_count(1234567), "1,234,567");
+  EXPECT_EQ(human_rate(5.254), "5.25");
+  EXPECT_EQ(human_rate(9.996), "10.0");
+  EXPECT_EQ(human_rate(99.96), "100");
+  EXPECT_EQ(human_rate(1234.5), "1234");
   EXPECT_EQ(human_count(-100), "-100");
   EXPECT_EQ(nearest("lerning_rate", {"learning_rate", "weight_decay"}), "learning_rate");
   EXPECT_EQ(nearest("zzz", {"learning_rate"}), "");

@@ -73,7 +73,7 @@ TEST_F(Using, LinesFitAndSomethingMovesOnATerminal) {
   for (const char* ranks : {"", "--nproc 2"}) {
     ASSERT_EQ(shell("script -qec \"$convoy " + train + ranks + "\" /dev/null"), 0) << output_;
     EXPECT_TRUE(std::regex_search(
-        output_, std::regex("\r\x1b\\[Kstep [0-9]+/1000  loss [0-9.]+  [0-9]+ samples/s  left "
+        output_, std::regex("\r\x1b\\[Kstep [0-9]+/1000  loss [0-9.]+  [0-9.]+ samples/s  left "
                             "[^\r]*\r\x1b\\[K")))
         << output_;
   }
