@@ -216,6 +216,7 @@ std::string write_trouble(int error) {
   if (error == 0) return "the disk may be full";
   const char* advice = "";
   if (error == ENOSPC || error == EDQUOT) advice = "; try to free some space, or another place";
+  if (error == EFBIG) advice = "; try a higher `ulimit -f`, or another file system";
   if (error == EACCES || error == EPERM || error == EROFS) {
     advice = "; try a place where you may write";
   }

@@ -88,6 +88,7 @@ std::string advice(const RankReport& rank) {
                             "machine or disk hangs";
   }
   if (lost_its_peers(rank)) {
+    if (rank.error->error.find("; try ") != std::string::npos) return "";  // it says so itself
     return "no rank gave a reason of its own: look at the last lines of each rank, and at the "
            "network";
   }

@@ -42,8 +42,8 @@ socklen_t fill(sockaddr_un& address, const std::string& name) {
 int make_socket() {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) {
-    fail<CommunicationError>("shm", "cannot make a local socket: {}; try a higher `ulimit -n`",
-                             std::strerror(errno));
+    fail<FileError>("shm", "cannot make a local socket: {}; try a higher `ulimit -n`",
+                    std::strerror(errno));
   }
   return fd;
 }
@@ -109,8 +109,8 @@ Handover::Handover(std::shared_ptr<Segment> segment)
       ::listen(socket_, 256) != 0) {
     const int reason = errno;
     ::close(socket_);
-    fail<CommunicationError>("shm", "cannot listen on a local socket: {}; try backend = gloo",
-                             std::strerror(reason));
+    fail<FileError>("shm", "cannot listen on a local socket: {}; try backend = gloo",
+                    std::strerror(reason));
   }
 }
 

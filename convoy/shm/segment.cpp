@@ -72,8 +72,8 @@ std::shared_ptr<Segment> Segment::of_threads(int size) {
 std::shared_ptr<Segment> Segment::create(int size, int ranks_on_host) {
   const int fd = ::memfd_create("convoy", MFD_CLOEXEC);
   if (fd < 0) {
-    fail<CommunicationError>("shm", "cannot make shared memory: {}; try backend = gloo",
-                             std::strerror(errno));
+    fail<FileError>("shm", "cannot make shared memory: {}; try backend = gloo",
+                    std::strerror(errno));
   }
   return std::shared_ptr<Segment>(new Segment(fd, size, std::max(size, ranks_on_host)));
 }
@@ -111,10 +111,10 @@ Segment::Segment(int fd, int size, int ranks_on_host)
   if (memory == MAP_FAILED) {
     const int reason = errno;
     if (fd >= 0) ::close(fd);
-    fail<CommunicationError>("shm",
-                             "cannot map {} bytes of shared memory for {} ranks: {}; try backend = "
-                             "gloo",
-                             mapped_bytes_, size, std::strerror(reason));
+    fail<FileError>("shm",
+                    "cannot map {} bytes of shared memory for {} ranks: {}; try {}backend = gloo",
+                    mapped_bytes_, size, std::strerror(reason),
+                    reason == EFBIG ? "a higher `ulimit -f`, or " : "");
   }
   memory_ = static_cast<char*>(memory);
   if (!is_new) return;

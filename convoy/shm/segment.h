@@ -54,7 +54,7 @@ class Segment {
   /// For threads of this process.
   static std::shared_ptr<Segment> of_threads(int size);
   /// For processes; fd() is to be handed to the others. `ranks_on_host`: all that compute here,
-  /// others than these among them. Throws CommunicationError.
+  /// others than these among them. Throws FileError when this host does not give it.
   static std::shared_ptr<Segment> create(int size, int ranks_on_host = 0);
   /// Takes over a descriptor that create() made in another process. Throws CommunicationError when
   /// it is not what is expected.

@@ -23,21 +23,29 @@ struct Clues {
   std::string start;  ///< folder of a model
 };
 
-/// The value of the first of these options in `arguments`, or "".
+/// What these names of one option give it in `arguments`, or "".
 std::string typed_value(const std::vector<std::string>& arguments,
                         const std::vector<std::string>& names) {
+  std::string first, value;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto& word = arguments[i];
-    const auto equals = word.find('=');
-    auto name = word.substr(0, equals);
+    const auto equals = arguments[i].find('=');
+    const auto word = arguments[i].substr(0, equals);
+    auto name = word;
     std::replace(name.begin(), name.end(), '-', '_');
-    for (const auto& wanted : names) {
-      if (name != "__" + wanted && name != "__model." + wanted) continue;
-      if (equals != std::string::npos) return word.substr(equals + 1);
-      if (i + 1 < arguments.size()) return arguments[i + 1];
+    const bool wanted = std::any_of(names.begin(), names.end(), [&](const std::string& one) {
+      return name == "__" + one || name == "__model." + one;
+    });
+    if (!wanted || (equals == std::string::npos && i + 1 == arguments.size())) continue;
+    const auto here =
+        equals == std::string::npos ? arguments[i + 1] : arguments[i].substr(equals + 1);
+    if (!first.empty() && here != value) {
+      fail<UsageError>("tasks", "{} {} and {} {} contradict each other; try one of them", first,
+                       value, word, here);
     }
+    first = word;
+    value = here;
   }
-  return "";
+  return value;
 }
 
 /// What a folder's config.json says.

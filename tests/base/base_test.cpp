@@ -177,6 +177,8 @@ TEST(Files, WhatKeepsFromWritingIsSaid) {
   EXPECT_EQ(write_trouble(EACCES), "Permission denied; try a place where you may write");
   EXPECT_EQ(write_trouble(ENOSPC),
             "No space left on device; try to free some space, or another place");
+  EXPECT_EQ(write_trouble(EFBIG),
+            "File too large; try a higher `ulimit -f`, or another file system");
   EXPECT_EQ(write_trouble(0), "the disk may be full");
 }
 

@@ -186,6 +186,8 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("prompt 1 has 42 tokens, the model's context 32 positions");
   EXPECT_EQ(run("generate out --prompt w1 --max-new-tokens 90000000 > /dev/null"), 0)
       << "the context is the end";
+  EXPECT_EQ(run("generate out --prompt w1 --stop w2 --stop ''"), 2);
+  expect("--stop = ''; expected some text");
   EXPECT_EQ(run("generate nowhere --prompt w1"), 2);
   expect("nowhere holds no trained model");
   EXPECT_EQ(shell("rm out/vocab.txt && $convoy generate out --prompt w1 --data.tokenizer=''"), 2);
@@ -196,6 +198,13 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   const std::string base = std::string("train") + kGpt2;
   EXPECT_EQ(run("train --family gpt3 --data.train text.txt"), 2);
   expect("model family 'gpt3' is unknown; expected one of session, bert, gpt2, ");
+  EXPECT_EQ(run("train --family gpt2 --model_type=llama --data.train text.txt"), 2);
+  expect("--family gpt2 and --model_type llama contradict each other; try one of them");
+  EXPECT_EQ(run("eval nowhere --model.family bert --model-type t5"), 2);
+  expect("--model.family bert and --model-type t5 contradict each other");
+  EXPECT_EQ(run(base + kTiny + "--block_size 1"), 2);
+  expect("block_size = 1: a row of one token has no next one to learn; expected at least 2");
+  EXPECT_EQ(run(base + kTiny + "--model_type gpt2 --block_size 2 --max_steps 1"), 0) << output_;
   EXPECT_EQ(run(base + "--data.train text.txt"), 2);
   expect("is text, and there is no tokenizer for it");
   EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --block_size 64"), 2);

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "tests/cli/command_testing.h"
 
 // What the system, the libraries below, or a slip of the hand bring about is said in plain words.
@@ -59,6 +61,21 @@ TEST_F(Messages, TooManyThreadsOrProcesses) {
   }
   EXPECT_NE(as_nobody("ulimit -u 5; $convoy " + train_ + "--nproc 2"), 0);
   expect("ulimit -u");
+}
+
+TEST_F(Messages, ALimitOnTheSizeOfFilesIsNoLostRank) {
+  const auto told = [&](const char* blocks, const std::string& more, const std::string& part) {
+    EXPECT_EQ(shell(fmt::format("ulimit -f {}; $convoy {} --nproc 2 {}", blocks, train_, more)), 1)
+        << output_;
+    expect("failed first");
+    expect(part);
+    EXPECT_EQ(output_.find("network"), std::string::npos) << output_;
+  };
+  const std::string advice = "File too large; try a higher `ulimit -f`, or ";
+  // Shared memory counts as a file.
+  told("1000", "", "of shared memory for 2 ranks: " + advice + "backend = gloo\n");
+  EXPECT_EQ(shell("ulimit -f 1000; $convoy " + train_ + "--nproc 2 --backend gloo"), 0) << output_;
+  told("16", "--backend gloo --d_model 64 --output_dir out --save_steps 1", advice);
 }
 
 TEST_F(Messages, NoPermissionIsNoFullDisk) {

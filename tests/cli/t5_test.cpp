@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "convoy/launch/process.h"
 #include "tests/cli/command_testing.h"
 #include "tests/cli/ring_of_words.h"
 
@@ -65,6 +66,19 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
                   "--batch-size 100 --max-new-tokens 90000000"),
             2);
   expect("the cache of keys and values of 100 texts of 90000005 positions takes");
+  // Tokens that nobody said take no memory, and who waits for so many knows why.
+  const auto peak = [&](const char* most) {
+    const auto ended = launch::run_process({CONVOY_BINARY_DIR "/bin/convoy", "generate",
+                                            (folder_ / "out").string(), "--prompt",
+                                            "w1 w4 <extra_id_0> w13", "--max-new-tokens", most});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    output_ = ended.err;
+    return ended.max_rss_bytes;
+  };
+  const auto few = peak("9");
+  EXPECT_EQ(output_.find("warning"), std::string::npos) << output_;
+  EXPECT_LT(peak("3000000"), few + (64 << 20)) << "192 MB of answers";
+  expect("warning: --max-new-tokens 3000000 is beyond the 512 tokens of a usual t5 text");
   EXPECT_EQ(run("predict out"), 2);
   expect("a t5 language model goes on from text; try convoy generate");
 }
@@ -88,8 +102,12 @@ TEST_F(T5Command, WhatDoesNotFitIsSaid) {
   expect("the tokenizer names no token that ends a text; try --eos_token_id ID");
   EXPECT_EQ(run(base + "--vocab_size 26 --block_size 64"), 2);
   expect("rows of block_size = 64 have 3 hidden spans, and there are 1 sentinels for them");
-  EXPECT_EQ(run(base + "--block_size 2"), 2);
-  expect("rows of 2 tokens hold no text; expected at least 3");
+  for (const char* size : {"1", "2"}) {
+    EXPECT_EQ(run(base + "--block_size " + size), 2);
+    expect(std::string("block_size = ") + size + ": a row holds text, a token that stands for");
+    expect("expected at least 3");
+  }
+  EXPECT_EQ(run(base + "--block_size 3"), 0) << output_;
   EXPECT_EQ(run(base + "--mlm_probability 0.95"), 2);
   expect("mlm_probability");
   EXPECT_EQ(run(base + "--feed_forward_proj gated-rely"), 2);

@@ -85,6 +85,12 @@ TEST_F(Agent, WithoutAnotherReasonTheFirstLossIsReported) {
   EXPECT_LT(seconds_, 4);
   expect_said("rank 0 failed first");
   expect_said("no rank gave a reason of its own");
+  EXPECT_EQ(run(R"(if [ $RANK = 0 ]; then echo '{"kind": "CommunicationError", "time": 1,
+                   "error": "[comm] late; try earlier"}' > $CONVOY_ERROR_FILE; exit 1; fi
+                   sleep 60)"),
+            1);
+  expect_said("[comm] late; try earlier");
+  EXPECT_EQ(said_.rfind("network"), said_.find("network")) << "it has an advice: " << said_;
 }
 
 // Rank 1 is suspended; the others wait for it until they lose patience and name it.

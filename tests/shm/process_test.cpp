@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "convoy/base/error.h"
 #include "convoy/shm/channel.h"
 #include "convoy/shm/cores.h"
 #include "convoy/shm/handover.h"
+#include "tests/base/small_disk.h"
 #include "tests/shm/ranks_testing.h"
 
 // Ranks that are processes. A child must not return into the test: it leaves with an exit code.
@@ -212,6 +215,31 @@ TEST(Segment, ServesARankThatIsBoundToOneCore) {
   segment->enter(0);
   Channel(segment, 0, kPatience).barrier("start");
   EXPECT_EQ(exit_code(child), 0);
+}
+
+TEST(Segment, WhatTheHostDoesNotGiveIsNoLostRank) {
+  const auto refused = [](const std::function<void()>& take) -> std::string {
+    try {
+      take();
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  {
+    const SmallDisk disk(1 << 20);
+    EXPECT_NE(refused([] {
+                (void)Segment::create(2);
+              }).find("File too large; try a higher `ulimit -f`, or backend = gloo"),
+              std::string::npos);
+  }
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const auto said = refused([] { const Handover handover(Segment::of_threads(2)); });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_NE(said.find("Too many open files; try a higher `ulimit -n`"), std::string::npos) << said;
 }
 
 TEST(Segment, RefusesAnotherNumberOfRanks) {

@@ -237,8 +237,13 @@ enum Column { kPrompt, kEnded, kCount, kIds };
 void gather(const std::vector<Batch>& batches, const comm::Group& group,
             const GenerateOptions& options, GenerateReport& report,
             const std::function<void(const Generated&)>& use) {
+  auto longest = at::zeros({1}, at::kLong);
+  for (const auto& batch : batches) {
+    for (const auto& text : batch.texts()) longest.clamp_min_(std::ssize(text.new_ids()));
+  }
+  group.all_reduce(longest, comm::ReduceOp::Max, "longest text");
   const int64_t rows = std::ssize(batches) * options.batch_size;
-  auto mine = at::full({rows, kIds + options.max_new_tokens}, -1, at::kLong);
+  auto mine = at::full({rows, kIds + longest.item<int64_t>()}, -1, at::kLong);
   auto* row = mine.data_ptr<int64_t>();
   for (const auto& batch : batches) {
     for (const auto& text : batch.texts()) {

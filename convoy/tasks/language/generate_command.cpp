@@ -41,7 +41,8 @@ std::vector<std::string> read_prompts(const GenerateCommand& command) {
   return prompts;
 }
 
-void check(const GenerateOptions& options) {
+void check(const GenerateCommand& command) {
+  const auto& options = command.options;
   const auto refuse = [](const char* name, const auto& value, const char* expected) {
     fail<UsageError>("tasks", "{} = {}; expected {}", name, value, expected);
   };
@@ -58,6 +59,9 @@ void check(const GenerateOptions& options) {
     refuse("--top-p", options.top_p, "more than 0 and at most 1");
   }
   if (options.batch_size < 1) refuse("--batch-size", options.batch_size, "at least 1");
+  for (const auto& stop : command.stops) {
+    if (stop.empty()) refuse("--stop", "''", "some text; without it a text ends by itself");
+  }
 }
 
 void check_known(const text::Tokenizer& tokenizer, const std::string& prompt, size_t number) {
@@ -148,6 +152,12 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
     };
   }
   auto job = train::join_job(training.parallel);
+  if (job.is_main() && answers && options.max_new_tokens > task->config().usual_length()) {
+    run.notes->push_back(fmt::format(
+        "warning: --max-new-tokens {} is beyond the {} tokens of a usual {} text, and no context "
+        "ends an answer earlier: without a token that does it goes on for so long",
+        options.max_new_tokens, task->config().usual_length(), task->config().family()));
+  }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   program.tell(*run.notes);
   const auto began = std::chrono::steady_clock::now();
@@ -203,7 +213,7 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
       if (command->count(name) > 0) options->options.sample = true;
     }
     work = [options, program] {
-      check(options->options);
+      check(*options);
       read_prompts(*options);
       if (auto code = program.launch_ranks(options->nproc)) return *code;
       check_trained(options->folder);

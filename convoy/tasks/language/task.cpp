@@ -138,8 +138,15 @@ int64_t LanguageTask::block_size() const {
 }
 
 int64_t LanguageTask::row_length() const {
+  const auto check_least = [&](int64_t least, const char* why) {
+    if (block_size() >= least) return;
+    fail<UsageError>("data", "block_size = {}: {}; expected at least {}", block_size(), why, least);
+  };
+  if (learns(Objective::NextToken)) check_least(2, "a row of one token has no next one to learn");
   if (!learns(Objective::Spans)) return block_size();
   const auto hides = corruption();
+  check_least(hides.input_length(2),
+              "a row holds text, a token that stands for what is hidden, and one that ends it");
   const int64_t length = hides.text_length(block_size()), spans = hides.num_spans(length);
   if (spans <= std::ssize(hides.sentinel_ids)) return length;
   fail<UsageError>("tasks",
