@@ -126,7 +126,10 @@ MemoryUse Replica::memory() const {
   if (!weights.is_same(arena_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(arena_.grads());
   for (const auto& moment : arena_.moments()) out.optimizer += bytes(moment);
-  out.gathered = arena_.num_pooled_bytes() + executor_->num_pooled_gradients() * 4;
+  out.gathered = arena_.num_pooled_bytes();
+  // Where gradients are kept whole, what later micro-batches write beside the sum.
+  const bool in_slices = arena_.layout().in_slices(Kind::Gradients);
+  (in_slices ? out.gathered : out.buffers) += executor_->num_pooled_gradients() * 4;
   for (const auto& buffer : buffers()) out.buffers += bytes(buffer.tensor);
   if (arena_.offload() != nullptr) {
     out.buffers += arena_.offload()->num_pooled_bytes();

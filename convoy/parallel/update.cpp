@@ -93,7 +93,9 @@ bool Update::clip() {
   const auto* values = read.data_ptr<double>();
   take_totals(values);
   const double count = std::max(1.0, result.count);
-  const auto norm = static_cast<float>(std::sqrt(values[kSquares]) / count / input_->loss_scale);
+  // Of the absolute value, since a NaN may have a sign, too, which would be told.
+  const auto norm =
+      static_cast<float>(std::sqrt(std::abs(values[kSquares])) / count / input_->loss_scale);
   result.grad_norm = norm;
   if (!std::isfinite(norm) && may_overflow_) result.skipped = true;
   if (result.skipped) return true;

@@ -9,6 +9,8 @@
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/models/session.h"
+#include "convoy/nn/layers.h"
 #include "convoy/parallel/replica.h"
 #include "tests/models/testing.h"
 
@@ -120,6 +122,31 @@ TEST(Replica, OnlyFp16SkipsWhatIsNotFiniteWhateverTheScale) {
         EXPECT_THROW(replica.step({batch()}, input, {}), NumericError) << scale;
       }
     }
+  }
+}
+
+/// Its loss is 0; its gradient 0 times infinity, which processors make a NaN with a sign.
+class Edge : public nn::Block {
+ public:
+  Edge() : Block("edge") { table_ = declare_table("edge.weight", {12, 2}, nn::Init::ones()); }
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context&) override {
+    const auto x = nn::embedding(in.at("items"), table_, /*padding=*/false);
+    return {{"loss", (x * 0).sqrt().sum()}, {"count", at::ones({}, at::kLong)}};
+  }
+
+ private:
+  nn::ParamPtr table_;
+};
+
+TEST(Replica, AGradientThatIsNoNumberIsToldWithoutItsSign) {
+  Replica replica({std::make_shared<Edge>()}, comm::Group(), ReplicaOptions{});
+  replica.start();
+  try {
+    replica.step({batch()}, {7, 0, 1e-2}, {});
+    FAIL();
+  } catch (const NumericError& error) {
+    EXPECT_NE(std::string(error.what()).find("got a norm of nan;"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -103,6 +103,17 @@ TEST(Strategies, AccumulationEqualsTheWholeBatchClosely) {
   }
 }
 
+TEST(Strategies, OneDeviceGathersNothing) {
+  auto options = arguments(10, 2);
+  options.max_steps = 2;
+  Trainer trainer([] { return models::make_session_model(model_config(0, "gpt2")); }, options,
+                  random_sessions(203, 120, 12), nullptr, one_device());
+  trainer.train();
+  const auto use = trainer.strategy().replica().memory();
+  EXPECT_EQ(use.gathered, 0);
+  EXPECT_GT(use.buffers, 0) << "the second micro-batch's gradients";
+}
+
 TEST(Strategies, ItLearns) {
   auto outcome = train(arguments(20, 1), one_device(), 0.1);
   EXPECT_LT(outcome.losses.back(), 0.9 * outcome.losses.front());
