@@ -4,12 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <functional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/host_name.h"
 
 // A process that is killed at any point of replacing a folder loses nothing. The calls that change
 // names are caught here, on their way from the library to the kernel.
@@ -145,6 +148,11 @@ TEST(LeftOvers, OnlyOwnLeftOversAreRemoved) {
   const auto folder = unique_folder("convoy-test");
   const AtomicFile mine(folder / "model"), other(folder / "top.csv"), twice(folder / "model");
   EXPECT_NE(mine.temporary(), twice.temporary());
+  auto host = host_name().substr(0, 20);
+  std::replace_if(host.begin(), host.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  EXPECT_TRUE(mine.temporary().filename().string().starts_with(
+      fmt::format(".model.{}-{}-", host, ::getpid())))
+      << "hosts have processes of the same number: " << mine.temporary();
   const std::vector<fs::path> left{mine.temporary(), other.temporary(), twice.temporary(),
                                    folder / ".model.backup.tmp", folder / ".model.1.tmp"};
   for (const auto& path : left) write_file(path, "half");

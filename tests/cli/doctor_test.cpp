@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "convoy/base/text.h"
 #include "tests/cli/command_testing.h"
 
 namespace convoy {
@@ -43,6 +44,17 @@ TEST_F(Doctor, JsonHasNumbersThatMakeSense) {
   EXPECT_NE(all["versions"]["openssl"].get<std::string>().find("libcrypto"), std::string::npos)
       << "not the system's: " << all["versions"]["openssl"];
   EXPECT_GE(all["findings"].size(), 6u);
+}
+
+TEST_F(Doctor, ProofsBetweenHostsAreMadeByTheSystemsOpenssl) {
+  // The Parquet wheel has one of its own. ld.so says where each library's symbols were found.
+  ASSERT_EQ(shell("LD_BIND_NOW=1 LD_DEBUG=bindings $convoy --version 2>&1 | grep 'binding file "
+                  "[^ ]*/convoy ' | grep -E '`(HMAC|EVP_sha256|RAND_bytes|CRYPTO_memcmp)'"),
+            0)
+      << output_;
+  for (const auto& line : split(trim(output_), '\n')) {
+    EXPECT_NE(line.find("/libcrypto.so"), std::string::npos) << line;
+  }
 }
 
 TEST_F(Doctor, WarningsAreNoFailureAndProblemsAre) {

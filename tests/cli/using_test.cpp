@@ -96,7 +96,8 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
   write_events(400);
   const auto commands = commands_of_readme("## Train on your data");
   for (const auto& command : commands) {
-    ASSERT_EQ(shell(command), 0) << command << "\n" << output_;
+    const bool trains = command.find(" train ") != std::string::npos;
+    ASSERT_EQ(shell(command + (trains ? " --save_steps 30" : "")), 0) << command << "\n" << output_;
     expect_fits(command);
   }
   EXPECT_GE(commands.size(), 5u);
@@ -106,7 +107,7 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
   for (const auto& entry : fs::directory_iterator(folder_ / "runs/first")) {
     checkpoints += entry.path().filename().string().starts_with("checkpoint-");
   }
-  EXPECT_LE(checkpoints, 2);
+  EXPECT_EQ(checkpoints, 2) << "of five";
   EXPECT_NE(read_file(folder_ / "top.csv").find(",person-39,1,film-"), std::string::npos);
 }
 

@@ -127,7 +127,7 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   constexpr int kWentOn = 7;
   EXPECT_EXIT(
       {
-        arguments.read_command_line(2, asking);
+        (void)arguments.read_command_line(2, asking);
         std::_Exit(kWentOn);
       },
       testing::ExitedWithCode(kWentOn), "")
