@@ -3,12 +3,12 @@
 # should run on the machine.
 #   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
 #   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
-#   PARTs: strategies sessions language zero transformers4rec collectives ranks start quality
+#   PARTs: strategies sessions language zero transformers4rec collectives ranks threads start quality
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/sitting.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
 parts=("${@:3}")
-((${#parts[@]})) || parts=(strategies sessions language zero transformers4rec collectives ranks start quality)
+((${#parts[@]})) || parts=(strategies sessions language zero transformers4rec collectives ranks threads start quality)
 source benchmarks/common.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -54,6 +54,7 @@ for part in "${parts[@]}"; do
       ;;
     collectives) section 'Collectives' benchmarks/collectives.sh "$ROUNDS" ;;
     ranks) section 'DistributedDataParallel over shared memory' benchmarks/ranks_speed.sh "$ROUNDS" ;;
+    threads) section 'Threads that spin' benchmarks/threads_speed.sh "$ROUNDS" ;;
     start) section 'Start and loader' benchmarks/start_speed.sh "$ROUNDS" ;;
     quality) section 'Quality' benchmarks/quality.sh ;;
     *) failed+=("no such part: $part") ;;
