@@ -57,21 +57,18 @@ schedule::ModelTable Arena::group_params(const nn::BlockList& blocks) {
   std::map<nn::Param*, int64_t> seen;
   table.units_of_block.resize(blocks.size());
   for (size_t b = 0; b < blocks.size(); ++b) {
-    int64_t own = -1;
+    std::map<bool, int64_t> own;  // trained or not
     for (const auto& param : blocks[b]->params()) {
+      const bool frozen = !param->spec().trainable;
       bool fresh = seen.count(param.get()) == 0;
-      if (!param->spec().trainable) {
-        if (fresh) frozen_.push_back({param});
-        seen[param.get()] = -1;
-        continue;
-      }
       bool tied = readers[param.get()].size() > 1;
-      if (fresh && (tied || own < 0)) {
+      if (fresh && (tied || !own.contains(frozen))) {
+        if (!tied) own[frozen] = static_cast<int64_t>(units_.size());
         units_.push_back({tied ? param->spec().name : blocks[b]->name(), {}});
-        if (!tied) own = static_cast<int64_t>(units_.size()) - 1;
+        table.frozen.push_back(frozen);
       }
       if (fresh) {
-        seen[param.get()] = tied ? static_cast<int64_t>(units_.size()) - 1 : own;
+        seen[param.get()] = tied ? static_cast<int64_t>(units_.size()) - 1 : own[frozen];
         units_[static_cast<size_t>(seen[param.get()])].slots.push_back({param});
       }
       auto& units = table.units_of_block[b];
@@ -109,13 +106,6 @@ void Arena::lay_out(schedule::ModelTable table) {
       units_[u].slots[p].length = place.length();
     }
   }
-  int64_t offset = 0;
-  for (auto& slot : frozen_) {
-    slot.begin = offset;
-    slot.length = slot.param->spec().num_elements();
-    offset = (offset + slot.length + schedule::kAlignment - 1) / schedule::kAlignment *
-             schedule::kAlignment;
-  }
 }
 
 void Arena::allocate(const Arena* from) {
@@ -130,13 +120,10 @@ void Arena::allocate(const Arena* from) {
                    "replicas of different sizes");
     weights_ = from->weights_;
     masters_ = from->masters_;
-    frozen_values_ = from->frozen_values_;
     moments_ = from->moments_;
   } else {
     masters_ = zeros(Kind::Masters, fp32());
     weights_ = low ? zeros(Kind::Weights, compute) : masters_;
-    const int64_t frozen = frozen_.empty() ? 0 : frozen_.back().begin + frozen_.back().length;
-    frozen_values_ = at::zeros({frozen}, fp32());
     for (size_t k = 0; options_.trains && k < optim::kMoments.size(); ++k) {
       moments_.push_back(zeros(Kind::Moments, fp32()));
     }
@@ -147,12 +134,13 @@ void Arena::allocate(const Arena* from) {
   }
   pool_ = Pool(compute);
   attached_.resize(layout_.buckets().size());
-  for (const auto& bucket : layout_.buckets()) {
-    if (layout_.in_slices(Kind::Weights)) {
-      bucket_weights_.push_back(at::empty({bucket.all.length()}, compute));
-      detach(static_cast<int64_t>(bucket_weights_.size()) - 1);
+  for (int64_t bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
+    const auto& all = layout_.buckets()[static_cast<size_t>(bucket)].all;
+    if (layout_.in_slices(Kind::Weights, bucket)) {
+      bucket_weights_.push_back(at::empty({all.length()}, compute));
+      detach(bucket);
     } else {
-      bucket_weights_.push_back(weights_.narrow(0, bucket.all.begin, bucket.all.length()));
+      bucket_weights_.push_back(weights(bucket, all));
     }
   }
 }
@@ -163,8 +151,8 @@ Kind Arena::stored_as(Kind kind) const {
 }
 
 schedule::Extent Arena::kept(Kind kind, int64_t bucket) const {
-  return layout_.in_slices(kind) ? part(bucket)
-                                 : layout_.buckets()[static_cast<size_t>(bucket)].all;
+  return layout_.in_slices(kind, bucket) ? part(bucket)
+                                         : layout_.buckets()[static_cast<size_t>(bucket)].all;
 }
 
 void Arena::change(int64_t bucket, std::initializer_list<Kind> kinds,
@@ -203,7 +191,6 @@ void Arena::bind() {
       slot.param->bind_value(view(bucket_weights(bucket), slot, all.begin));
     }
   }
-  for (const auto& slot : frozen_) slot.param->bind_value(view(frozen_values_, slot));
 }
 
 /// The values that a user's modules have.
@@ -219,12 +206,6 @@ void Arena::take_leaves() {
       masters(bucket, {piece.place, piece.place + piece.length})
           .copy_(values.narrow(0, piece.begin, piece.length));
     });
-  }
-  if (layout_.options().shares_weights && options_.rank > 0) return;
-  for (const auto& slot : frozen_) {
-    if (slot.param->leaf().defined()) {
-      view(frozen_values_, slot).copy_(slot.param->leaf().detach());
-    }
   }
 }
 
@@ -289,29 +270,26 @@ void Arena::fill(double value) {
 std::vector<Slot> Arena::all_slots() const {
   std::vector<Slot> out;
   for (const auto& unit : units_) out.insert(out.end(), unit.slots.begin(), unit.slots.end());
-  out.insert(out.end(), frozen_.begin(), frozen_.end());
   return out;
 }
 
 at::Tensor Arena::value_of(const std::string& name) {
   for (const auto& slot : all_slots()) {
     if (slot.param->spec().name != name || slot.length == 0) continue;
-    return view(slot.param->spec().trainable ? masters_ : frozen_values_, slot);
+    return view(masters_, slot);
   }
   return {};
 }
 
 int64_t Arena::num_parameters() const {
-  int64_t count = num_trainable_parameters();
-  for (const auto& slot : frozen_) count += slot.length;
+  int64_t count = 0;
+  for (const auto& slot : all_slots()) count += slot.length;
   return count;
 }
 
 int64_t Arena::num_trainable_parameters() const {
   int64_t count = 0;
-  for (const auto& unit : units_) {
-    for (const auto& slot : unit.slots) count += slot.length;
-  }
+  for (const auto& slot : all_slots()) count += slot.param->spec().trainable ? slot.length : 0;
   return count;
 }
 

@@ -36,9 +36,10 @@ struct ArenaOptions {
 
 /// The flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
 /// compute dtype is fp32), fp32 gradients, optimizer moments, each whole or in slices as the layout
-/// says. Each block's own parameters are a unit; a parameter that several blocks read is a unit of
-/// its own. Units lie in backward order, so a bucket of neighbours is one contiguous gradient. What
-/// is offloaded has no flat buffer, and is reached bucket by bucket.
+/// says. Each block's own parameters are a unit, those not trained another one; a parameter
+/// that several blocks read is a unit of its own. Units lie in backward order, so a bucket of
+/// neighbours is one contiguous gradient. What is offloaded has no flat buffer, and is reached
+/// bucket by bucket.
 class Arena {
  public:
   /// Lays out the parameters of `blocks`. `share_weights_with` (same model, same device):
@@ -50,7 +51,6 @@ class Arena {
 
   const schedule::Layout& layout() const { return layout_; }
   const std::vector<Unit>& units() const { return units_; }
-  const std::vector<Slot>& frozen() const { return frozen_; }
   int rank() const { return options_.rank; }
   bool trains() const { return options_.trains; }
   int64_t num_parameters() const;
@@ -64,7 +64,6 @@ class Arena {
   const at::Tensor& grads() const { return grads_; }
   /// As the optimizer names them (optim::kMoments).
   const std::vector<at::Tensor>& moments() const { return moments_; }
-  const at::Tensor& frozen_values() const { return frozen_values_; }
 
   /// Some of a bucket's elements, which this rank keeps, of a kind; `moment`: which of them. What
   /// is offloaded must have been fetched.
@@ -121,12 +120,11 @@ class Arena {
   void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
                   const std::vector<bool>& written = {});
 
-  /// The master (or frozen) values of a parameter, shaped; of masters that are kept whole.
+  /// The master values of a parameter, shaped; of masters that are kept whole.
   /// Undefined if there is none of that name here.
   at::Tensor value_of(const std::string& name);
 
-  /// Every parameter of the model once, in arena order, trainable ones first; those of other stages
-  /// have no elements here.
+  /// Every parameter of the model once, by unit; those of other stages have no elements here.
   std::vector<Slot> all_slots() const;
 
   /// A whole flat buffer's part that belongs to `slot`, shaped as the parameter.
@@ -143,8 +141,7 @@ class Arena {
   ArenaOptions options_;
   schedule::Layout layout_;
   std::vector<Unit> units_;
-  std::vector<Slot> frozen_;
-  at::Tensor weights_, masters_, grads_, frozen_values_;
+  at::Tensor weights_, masters_, grads_;
   std::vector<at::Tensor> moments_;  // undefined or none where they are not kept here
   std::vector<at::Tensor> bucket_weights_;
   Pool pool_;

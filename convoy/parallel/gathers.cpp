@@ -18,7 +18,7 @@ void Gathers::start(int64_t bucket) {
   if (layout.options().shares_weights) return shard_.barrier(label);
   const auto part = arena_.part(bucket);
   const auto begin = layout.buckets()[static_cast<size_t>(bucket)].all.begin;
-  const bool slices = layout.in_slices(schedule::Kind::Weights);
+  const bool slices = layout.in_slices(schedule::Kind::Weights, bucket);
   if (slices) arena_.attach(bucket);
   auto out = arena_.bucket_weights(bucket);
   auto own = out.narrow(0, part.begin - begin, part.length());

@@ -139,7 +139,7 @@ void Gradients::wait() {
   while (!flights_.empty()) land();
   if (offloaded()) return;
   std::vector<comm::Group::Handle> handles;
-  for (int64_t bucket = 0; bucket < arena_.layout().num_buckets(); ++bucket) {
+  for (int64_t bucket = 0; bucket < arena_.layout().num_trained_buckets(); ++bucket) {
     handles.push_back(sum_over_copies(bucket));
   }
   for (auto& handle : handles) handle.wait();

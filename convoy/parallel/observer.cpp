@@ -97,11 +97,13 @@ class Saboteur : public Observer {
     arena_.narrow(kind, i.bucket, arena_.part(i.bucket)).fill_(NAN);
   }
 
-  /// Of the first of these units.
+  /// Of the first of these units that is trained.
   void spoil_gradient(const std::vector<int64_t>& units) {
-    if (units.empty()) return;
-    const auto& slots = arena_.units()[static_cast<size_t>(units.front())].slots;
-    slots.front().param->add_to_grad([](at::Tensor& grad) { grad.fill_(NAN); });
+    for (const int64_t unit : units) {
+      if (arena_.layout().table().is_frozen(unit)) continue;
+      const auto& slots = arena_.units()[static_cast<size_t>(unit)].slots;
+      return slots.front().param->add_to_grad([](at::Tensor& grad) { grad.fill_(NAN); });
+    }
   }
 
   Arena& arena_;

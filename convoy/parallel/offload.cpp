@@ -30,8 +30,8 @@ Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, 
   std::map<Place, int64_t> bytes;
   const auto add = [&](Kind kind, Place place, at::ScalarType dtype, int64_t copies) {
     if (place == Place::Device || !layout.offloaded(kind)) return;
-    for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
-      const auto kept = layout.in_slices(kind)
+    for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
+      const auto kept = layout.in_slices(kind, bucket)
                             ? layout.part(bucket, 0).length()
                             : layout.buckets()[static_cast<size_t>(bucket)].all.length();
       Entry entry;

@@ -107,7 +107,7 @@ nn::Bundle Pass::run(int64_t block, int64_t m) const {
 /// Says where the gradients of the block's units go for this micro-batch.
 void Pass::bind_grads(int64_t block, int64_t m) {
   for (int64_t unit : layout_.table().units_of_block[static_cast<size_t>(block)]) {
-    gradients_.bind(unit, m);
+    if (!layout_.table().is_frozen(unit)) gradients_.bind(unit, m);
   }
 }
 

@@ -46,6 +46,7 @@ ArenaOptions Replica::arena_options(bool shares_weights) const {
   out.layout.num_parts = groups_.shard.size();
   out.layout.shares_weights = shares_weights;
   out.layout.bucket_bytes = options_.bucket_bytes;
+  out.layout.keep_bytes = options_.keep_bytes;
   out.offload = options_.offload;
   return out;
 }
@@ -84,10 +85,6 @@ void Replica::draw(const std::set<std::string>& names) {
                      piece.begin);
     });
   }
-  for (const auto& slot : arena_.frozen()) {
-    if (!names.contains(slot.param->spec().name)) continue;
-    nn::initialize(slot.param->spec(), options_.seed, Arena::view(arena_.frozen_values(), slot));
-  }
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
@@ -121,7 +118,7 @@ MemoryUse Replica::memory() const {
     return t.defined() ? t.numel() * static_cast<int64_t>(t.element_size()) : 0;
   };
   MemoryUse out;
-  out.parameters = bytes(arena_.masters()) + bytes(arena_.frozen_values());
+  out.parameters = bytes(arena_.masters());
   const auto& weights = arena_.compute_weights();
   if (!weights.is_same(arena_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(arena_.grads());
@@ -185,8 +182,8 @@ void Replica::check_same_model() const {
 /// Completes what is kept whole from everyone's own parts.
 void Replica::gather_whole(Kind kind, const std::string& what) {
   const auto& layout = arena_.layout();
-  if (layout.in_slices(kind)) return;
-  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+  for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
+    if (layout.in_slices(kind, bucket)) continue;
     const auto& all = layout.buckets()[static_cast<size_t>(bucket)].all;
     arena_.change(bucket, {kind}, [&] {
       const auto part = arena_.part(bucket);
@@ -207,7 +204,8 @@ void Replica::share(bool moments) {
   const bool gathers = groups_.shard.size() > 1 && !layout.options().shares_weights;
   if (gathers) gather_whole(Kind::Masters, "weights");
   if (!layout.options().shares_weights || groups_.shard.rank() == 0) arena_.publish_weights();
-  if (gathers && layout.in_slices(Kind::Masters)) gather_whole(Kind::Weights, "weights");
+  const bool apart = layout.options().low_precision && layout.in_slices(Kind::Masters);
+  if (gathers && apart) gather_whole(Kind::Weights, "weights");
   if (moments && gathers) gather_whole(Kind::Moments, "moments");
   broadcast_buffers();
   if (layout.options().shares_weights) groups_.shard.barrier("weights are shared");

@@ -20,6 +20,7 @@ struct ReplicaOptions {
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
   int64_t num_micro_batches = 1;
   int64_t bucket_bytes = 25 << 20;
+  int64_t keep_bytes = 0;  ///< buckets below it keep whole weights (stage 3)
   uint64_t seed = 42;
   bool trains = true;      ///< else no gradients and no moments are held
   bool recompute = false;  ///< blocks keep their inputs only, and run again before their backward

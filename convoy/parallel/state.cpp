@@ -10,13 +10,14 @@ using schedule::Kind;
 
 namespace {
 
-/// Appends every trainable parameter with this rank's pieces of a kind.
+/// Appends every parameter, or only those that are trained, with this rank's pieces of a kind.
 void add(State& state, const Arena& arena, const std::string& prefix, Kind kind, size_t moment,
          bool owned) {
   std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
   for (const auto& unit : arena.units()) {
     index.emplace_back();
     for (const auto& slot : unit.slots) {
+      if (kind == Kind::Moments && !slot.param->spec().trainable) break;
       index.back().push_back(state.size());
       state.push_back({prefix + slot.param->spec().name, slot.param->spec().shape, at::kFloat, {}});
     }
@@ -25,6 +26,7 @@ void add(State& state, const Arena& arena, const std::string& prefix, Kind kind,
   int64_t bucket = -1;
   at::Tensor values;
   for (const auto& piece : layout.pieces(arena.rank())) {
+    if (index[static_cast<size_t>(piece.unit)].empty()) continue;
     if (layout.bucket_of(piece.unit) != bucket) {
       bucket = layout.bucket_of(piece.unit);
       values = arena.view(kind, bucket, moment);
@@ -36,9 +38,9 @@ void add(State& state, const Arena& arena, const std::string& prefix, Kind kind,
   }
 }
 
-void add_whole(State& state, const nn::NamedTensor& whole, bool owned, bool is_buffer) {
-  const auto& tensor = whole.tensor;
-  state.push_back({whole.name, tensor.sizes().vec(), tensor.scalar_type(), {}, is_buffer});
+void add_buffer(State& state, const nn::NamedTensor& buffer, bool owned) {
+  const auto& tensor = buffer.tensor;
+  state.push_back({buffer.name, tensor.sizes().vec(), tensor.scalar_type(), {}, true});
   if (tensor.numel() > 0) state.back().pieces.push_back({0, tensor.detach().view({-1}), owned});
 }
 
@@ -48,12 +50,8 @@ State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers
                  const DataGroups& groups) {
   const bool main = groups.world.rank() == 0;
   State state;
-  for (const auto& buffer : buffers) add_whole(state, buffer, main, true);
+  for (const auto& buffer : buffers) add_buffer(state, buffer, main);
   add(state, arena, "", Kind::Masters, 0, groups.owns_part());
-  for (const auto& slot : arena.frozen()) {
-    add_whole(state, {slot.param->spec().name, Arena::view(arena.frozen_values(), slot)}, main,
-              false);
-  }
   return state;
 }
 

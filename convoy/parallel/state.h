@@ -30,8 +30,7 @@ struct StateTensor {
 /// Every tensor of a model, in the same order on all ranks.
 using State = std::vector<StateTensor>;
 
-/// The fp32 weights: a rank's own parts, and what all keep whole (frozen weights, and `buffers`),
-/// which rank 0 owns.
+/// The fp32 weights: a rank's own parts, and `buffers`, which all keep and rank 0 owns.
 State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers,
                  const DataGroups& groups);
 

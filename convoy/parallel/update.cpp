@@ -45,7 +45,7 @@ void Update::close_totals() {
       static_cast<double>(input_->step);
   const auto& layout = arena_.layout();
   if (layout.offloaded(schedule::Kind::Gradients)) return;
-  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) add_squares(bucket);
+  for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) add_squares(bucket);
 }
 
 void Update::add_squares(int64_t bucket) {

@@ -100,18 +100,16 @@ class WeightsInSlices {
 
   void see(const Instruction& i) {
     const auto& layout = steps_.layout();
-    if (!layout.in_slices(Kind::Weights)) {
-      return steps_.require(i.op != Op::Release, i, "releases what is kept whole");
-    }
-    if (i.op == Op::Gather) {
+    if (i.op == Op::Gather && in_slices(i.bucket)) {
       require_release(i, i.bucket);
       steps_.do_once(i);
     } else if (i.op == Op::Release) {
+      steps_.require(in_slices(i.bucket), i, "releases what is kept whole");
       steps_.need(i, gather_of(i.bucket));
       steps_.undo(gather_of(i.bucket));
     }
     for (const int64_t bucket : reads(i, layout)) {
-      steps_.need(i, gather_of(bucket));
+      if (in_slices(bucket)) steps_.need(i, gather_of(bucket));
     }
     if (i.op != Op::ReduceLoss) return;
     for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) require_release(i, bucket);
@@ -119,6 +117,7 @@ class WeightsInSlices {
 
  private:
   static Instruction gather_of(int64_t bucket) { return {.op = Op::Gather, .bucket = bucket}; }
+  bool in_slices(int64_t bucket) const { return steps_.layout().in_slices(Kind::Weights, bucket); }
   void require_release(const Instruction& i, int64_t bucket) const {
     steps_.require_before(!steps_.did(gather_of(bucket)), i, {.op = Op::Release, .bucket = bucket});
   }
@@ -155,7 +154,7 @@ class Gradients {
       // Later micro-batches would add to what is reduced already.
       steps_.do_once(reduction(i.bucket, last));
     } else if (i.op == Op::ReduceLoss) {
-      for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+      for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) {
         for (int64_t m = each_ ? 0 : num_micro_batches_ - 1; m < num_micro_batches_; ++m) {
           steps_.need(i, reduction(bucket, m));
         }
@@ -234,12 +233,10 @@ class Offloaded {
 /// The end of a step.
 class Updates {
  public:
-  explicit Updates(Steps& steps)
-      : steps_(steps),
-        gathers_(steps.layout().shares_out_updates() && !steps.layout().in_slices(Kind::Weights)) {}
+  explicit Updates(Steps& steps) : steps_(steps) {}
 
   void see(const Instruction& i) {
-    const bool gathers = gathers_ && i.op == Op::Gather;
+    const bool gathers = i.op == Op::Gather && steps_.layout().gathers_updates(i.bucket);
     const bool ends = i.op == Op::Update || i.op == Op::Fetch || i.op == Op::Store || gathers;
     steps_.require(!steps_.did(kClip) || ends, i, "comes after clip, or twice");
     if (i.op == Op::Clip) steps_.need(i, kReduceLoss);
@@ -255,10 +252,11 @@ class Updates {
     for (const auto& i : {kReduceLoss, kClip}) {
       if (!steps_.did(i)) return i;
     }
-    for (int64_t bucket = 0; bucket < steps_.layout().num_buckets(); ++bucket) {
+    const auto& layout = steps_.layout();
+    for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) {
       for (const Op op : {Op::Update, Op::Gather}) {
         const Instruction i{.op = op, .bucket = bucket};
-        if ((op == Op::Update || gathers_) && !steps_.did(i)) return i;
+        if ((op == Op::Update || layout.gathers_updates(bucket)) && !steps_.did(i)) return i;
       }
     }
     return {};
@@ -267,7 +265,6 @@ class Updates {
  private:
   static constexpr Instruction kReduceLoss{.op = Op::ReduceLoss}, kClip{.op = Op::Clip};
   Steps& steps_;
-  bool gathers_;
 };
 
 Alive most_alive(const RankProgram& rank, const StepOptions& options) {

@@ -31,6 +31,7 @@ Program with_gathers(const Program& program, const Layout& layout, const StepOpt
   std::map<int64_t, size_t> current;  // [bucket] its newest stay
   for (size_t at = 0; at < program.size(); ++at) {
     for (const int64_t bucket : reads(program[at], layout)) {
+      if (!layout.in_slices(Kind::Weights, bucket)) continue;
       size_t earliest = 0;
       if (const auto known = current.find(bucket); known != current.end()) {
         auto& stay = stays[known->second];
@@ -70,11 +71,12 @@ int64_t most_gathered(const Program& program, const Layout& layout) {
   int64_t now = 0, most = 0;
   for (const auto& i : program) {
     if (i.op != Op::Gather && i.op != Op::Release) continue;
+    if (!layout.in_slices(Kind::Weights, i.bucket)) continue;
     const int64_t length = layout.buckets()[static_cast<size_t>(i.bucket)].all.length();
     now += i.op == Op::Gather ? length : -length;
     most = std::max(most, now);
   }
-  return layout.in_slices(Kind::Weights) ? most : 0;
+  return most;
 }
 
 }  // namespace convoy::schedule

@@ -29,12 +29,17 @@ int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const Tens
   return offset;
 }
 
-/// The units, in backward order.
+/// The units, in backward order. Frozen units have buckets of their own.
 std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
   std::vector<std::vector<int64_t>> buckets;
   BucketCutter cutter(bucket_bytes);
+  bool frozen = false;
   for (int64_t unit : table.backward_order()) {
-    if (cutter.begins(table.unit_bytes[static_cast<size_t>(unit)])) buckets.emplace_back();
+    const bool other_kind = table.is_frozen(unit) != frozen;
+    frozen = table.is_frozen(unit);
+    if (cutter.begins(table.unit_bytes[static_cast<size_t>(unit)], other_kind)) {
+      buckets.emplace_back();
+    }
     buckets.back().push_back(unit);
   }
   return buckets;
@@ -50,7 +55,7 @@ int64_t ModelTable::last_reader_in_backward(int64_t unit) const {
   return -1;
 }
 
-std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
+std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block(bool of_frozen) const {
   std::vector<int64_t> reader(unit_bytes.size(), -1);  // the lowest
   for (int64_t block = num_blocks() - 1; block >= 0; --block) {
     for (int64_t unit : units_of_block[static_cast<size_t>(block)]) {
@@ -60,16 +65,19 @@ std::vector<std::vector<int64_t>> ModelTable::units_finished_by_block() const {
   std::vector<std::vector<int64_t>> finished(units_of_block.size());
   for (int64_t unit = 0; unit < num_units(); ++unit) {
     const int64_t block = reader[static_cast<size_t>(unit)];
-    if (block >= 0) finished[static_cast<size_t>(block)].push_back(unit);
+    if (block < 0 || is_frozen(unit) != of_frozen) continue;
+    finished[static_cast<size_t>(block)].push_back(unit);
   }
   return finished;
 }
 
 std::vector<int64_t> ModelTable::backward_order() const {
-  const auto finished = units_finished_by_block();
   std::vector<int64_t> order;
-  for (auto units = finished.rbegin(); units != finished.rend(); ++units) {
-    order.insert(order.end(), units->begin(), units->end());
+  for (const bool of_frozen : {false, true}) {
+    const auto finished = units_finished_by_block(of_frozen);
+    for (auto units = finished.rbegin(); units != finished.rend(); ++units) {
+      order.insert(order.end(), units->begin(), units->end());
+    }
   }
   return order;
 }
@@ -101,7 +109,8 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
   for (auto& members : make_buckets(table_, options.bucket_bytes)) {
-    Bucket bucket{std::move(members), {offset, offset}};
+    const bool frozen = table_.is_frozen(members.front());
+    Bucket bucket{std::move(members), {offset, offset}, frozen};
     for (const int64_t index : bucket.units) {
       const auto u = static_cast<size_t>(index);
       auto& unit = units_[u];
@@ -114,7 +123,10 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
     offset =
         bucket.all.begin + rounded_up(offset - bucket.all.begin, kAlignment * options.num_parts);
     bucket.all.end = offset;
+    num_trained_ += !bucket.frozen;
     buckets_.push_back(std::move(bucket));
+    const bool whole = stays_whole(num_buckets() - 1);
+    whole_before_.push_back(whole_before_.back() + (whole ? buckets_.back().all.length() : 0));
   }
   buckets_of_block_.resize(table_.units_of_block.size());
   buckets_of_backward_.resize(table_.units_of_block.size());
@@ -162,11 +174,26 @@ Extent Layout::part(int64_t bucket, int rank) const {
   return {all.begin + rank * length, all.begin + (rank + 1) * length};
 }
 
+bool Layout::stays_whole(int64_t bucket) const {
+  const auto length = buckets_[static_cast<size_t>(bucket)].all.length();
+  return !options_.offload_parameters &&
+         length * static_cast<int64_t>(sizeof(float)) < options_.keep_bytes;
+}
+
+/// Where a bucket begins in a rank's buffer; of num_buckets(): where that ends.
+int64_t Layout::begin_in(Kind kind, int64_t bucket) const {
+  const auto b = static_cast<size_t>(bucket);
+  const int64_t begin = bucket == num_buckets() ? num_elements() : buckets_[b].all.begin;
+  if (!in_slices(kind)) return begin;
+  const int64_t whole = are_weights(kind) ? whole_before_[b] : 0;
+  return whole + (begin - whole) / options_.num_parts;  // each of the others divides by them
+}
+
 int64_t Layout::place_in(Kind kind, int64_t bucket, int rank, int64_t place) const {
-  if (!in_slices(kind)) return place;
-  // All buckets before divide by the number of parts, too.
-  const int64_t begin = buckets_[static_cast<size_t>(bucket)].all.begin / options_.num_parts;
-  return begin + place - part(bucket, rank).begin;
+  const bool sliced = in_slices(kind, bucket);
+  const int64_t first =
+      sliced ? part(bucket, rank).begin : buckets_[static_cast<size_t>(bucket)].all.begin;
+  return begin_in(kind, bucket) + place - first;
 }
 
 std::vector<Extent> Layout::gaps(int64_t bucket) const {

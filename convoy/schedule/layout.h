@@ -13,15 +13,21 @@ struct ModelTable {
   std::vector<int64_t> unit_bytes;
   /// Units whose values no backward asks for, by unit: embedding tables, biases. Empty: none.
   std::vector<bool> idle_in_backward = {};
+  /// Units that are not trained, by unit. Empty: none.
+  std::vector<bool> frozen = {};
 
   int64_t num_blocks() const { return static_cast<int64_t>(units_of_block.size()); }
   int64_t num_units() const { return static_cast<int64_t>(unit_bytes.size()); }
   bool read_in_backward(int64_t unit) const {
     return idle_in_backward.empty() || !idle_in_backward[static_cast<size_t>(unit)];
   }
-  /// The units whose gradient is complete after each block's backward, by block.
-  std::vector<std::vector<int64_t>> units_finished_by_block() const;
-  /// Units in the order in which the last micro-batch's backward finishes them.
+  bool is_frozen(int64_t unit) const {
+    return !frozen.empty() && frozen[static_cast<size_t>(unit)];
+  }
+  /// The units whose gradient is complete after each block's backward, by block; or the frozen ones
+  /// that nobody reads after it.
+  std::vector<std::vector<int64_t>> units_finished_by_block(bool of_frozen = false) const;
+  /// Units in the order in which the last micro-batch's backward finishes them, frozen ones last.
   std::vector<int64_t> backward_order() const;
   /// The lowest block that reads `unit`: after its backward the unit's gradient is complete. -1:
   /// none does.
@@ -76,6 +82,7 @@ struct UnitPlace {
 struct Bucket {
   std::vector<int64_t> units;
   Extent all;
+  bool frozen = false;  ///< has weights, but neither gradients nor moments
 };
 
 /// Some elements of one parameter that lie side by side, in one rank's part of a bucket.
@@ -94,6 +101,7 @@ struct LayoutOptions {
   bool low_precision = false;        ///< weights of 16 bits beside fp32 masters
   bool shares_weights = false;       ///< the ranks are threads on one copy of weights and moments
   int64_t bucket_bytes = 25 << 20;   ///< of fp32 gradients, at least
+  int64_t keep_bytes = 0;            ///< smaller buckets' weights stay whole in stage 3
   std::vector<int64_t> blocks = {};  ///< that this rank's stage of a pipeline holds; empty: all
   /// What has its place outside of the device's memory, a bucket of it being there when needed:
   /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
@@ -108,13 +116,13 @@ inline constexpr int64_t kAlignment = 32;
 /// Where every parameter lies, and what each rank of a group keeps of it: numbers only.
 ///
 /// Blocks and units have the same numbers on all ranks of a pipeline; those of other stages have no
-/// place. All held trainable parameters have one in a *flat order*: units in backward order,
-/// buckets of neighbours, each bucket cut into as many equal parts as there are ranks, of whole
-/// kAlignment elements; the gaps stay zero. Part r of every bucket is rank r's *own*: it counts
-/// them in norms, updates them where updates are shared out, draws, reads and writes them. A buffer
-/// that is kept in slices holds a rank's own parts one after the other, any other the whole flat
-/// order. One rank keeps slices (all of a bucket) of what stages 2 and 3 offload: it is whole for a
-/// while only.
+/// place. All held parameters have one in a *flat order*: units in backward order, those that are
+/// not trained last, buckets of neighbours, each bucket cut into as many equal parts as there are
+/// ranks, of whole kAlignment elements; the gaps stay zero. Part r of every bucket is rank r's
+/// *own*: it counts them in norms, updates them where updates are shared out, draws, reads and
+/// writes them. A buffer that is kept in slices holds a rank's own parts one after the other (of
+/// weights all of the buckets that stay whole), any other the whole flat order. One rank keeps
+/// slices (all of a bucket) of what stages 2 and 3 offload: it is whole for a while only.
 class Layout {
  public:
   Layout() = default;
@@ -130,6 +138,12 @@ class Layout {
   const std::vector<UnitPlace>& units() const { return units_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
+  /// Those with gradients and moments: the first ones.
+  int64_t num_trained_buckets() const { return num_trained_; }
+  /// Those with elements of a kind.
+  int64_t num_buckets(Kind kind) const {
+    return kind == Kind::Gradients || kind == Kind::Moments ? num_trained_ : num_buckets();
+  }
   /// -1: the unit is not held.
   int64_t bucket_of(int64_t unit) const { return bucket_of_[static_cast<size_t>(unit)]; }
   /// The buckets of a block's units, each once.
@@ -144,16 +158,22 @@ class Layout {
   /// Elements of the flat order.
   int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().all.end; }
   bool in_slices(Kind kind) const;
+  /// Of weights not all buckets may be.
+  bool in_slices(Kind kind, int64_t bucket) const {
+    return in_slices(kind) && !(are_weights(kind) && stays_whole(bucket));
+  }
   /// Masters of fp32 are the weights.
   bool offloaded(Kind kind) const;
   /// Elements that a rank keeps.
-  int64_t kept(Kind kind) const {
-    return in_slices(kind) ? num_elements() / options_.num_parts : num_elements();
-  }
+  int64_t kept(Kind kind) const { return begin_in(kind, num_buckets(kind)); }
   /// Each rank updates its own parts only; the others' come by a gather.
   bool shares_out_updates() const {
     return (options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights)) ||
            in_slices(Kind::Gradients);
+  }
+  /// The others' parts of a bucket come right after the updates.
+  bool gathers_updates(int64_t bucket) const {
+    return shares_out_updates() && !in_slices(Kind::Weights, bucket);
   }
 
   /// A rank's own part of a bucket in the flat order.
@@ -171,12 +191,20 @@ class Layout {
   std::vector<Piece> pieces(int rank) const;
 
  private:
+  bool are_weights(Kind kind) const {
+    return kind == Kind::Weights || (kind == Kind::Masters && !options_.low_precision);
+  }
+  bool stays_whole(int64_t bucket) const;
+  int64_t begin_in(Kind kind, int64_t bucket) const;
+
   ModelTable table_;
   LayoutOptions options_;
   std::vector<std::vector<ParamShape>> params_;  // [unit]
   std::vector<bool> first_holder_;               // [unit] no stage before has it
   std::vector<UnitPlace> units_;
   std::vector<Bucket> buckets_;
+  int64_t num_trained_ = 0;
+  std::vector<int64_t> whole_before_{0};  // [bucket] elements of buckets that stay whole
   std::vector<int64_t> bucket_of_;
   std::vector<bool> holds_;  // [block]; empty: all
   std::vector<std::vector<int64_t>> buckets_of_block_, buckets_of_backward_;

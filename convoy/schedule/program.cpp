@@ -33,9 +33,9 @@ class Maker {
     program_.push_back({Op::ReduceLoss});
     program_.push_back({Op::Clip});
     // In the order in which the next forward reads them.
-    for (int64_t bucket = layout_.num_buckets() - 1; bucket >= 0; --bucket) {
+    for (int64_t bucket = layout_.num_trained_buckets() - 1; bucket >= 0; --bucket) {
       program_.push_back({.op = Op::Update, .bucket = bucket});
-      if (layout_.shares_out_updates() && !layout_.in_slices(Kind::Weights)) {
+      if (layout_.gathers_updates(bucket)) {
         program_.push_back({.op = Op::Gather, .bucket = bucket});
       }
     }

@@ -46,15 +46,17 @@ void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) cons
     case Op::Release:
     case Op::Fetch:
     case Op::Store:
+      return require(i.bucket >= 0 && i.bucket < layout_.num_buckets(), i,
+                     "names a bucket that is not here");
     case Op::Reduce:
     case Op::ReduceScatter:
     case Op::Update:
-      return require(i.bucket >= 0 && i.bucket < layout_.num_buckets(), i,
-                     "names a bucket that is not here");
+      return require(i.bucket >= 0 && i.bucket < layout_.num_trained_buckets(), i,
+                     "names a bucket that is not here, or not trained");
     case Op::Accumulate:
       return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
-                         layout_.holds_unit(i.unit),
-                     i, "names a unit or a micro-batch that is not here");
+                         layout_.holds_unit(i.unit) && !layout_.table().is_frozen(i.unit),
+                     i, "names a unit or a micro-batch that is not here, or not trained");
     case Op::Load:
     case Op::Loss:
       return require(has_micro_batch, i, "names a micro-batch that there is not");

@@ -131,6 +131,11 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "reshard_after_forward", parallel.reshard_after_forward,
         "zero = 3 drops gathered weights after forward and gathers them again for backward")
       .only_with("zero", {"3"});
+  t.add(s, "zero_keep_mb", parallel.zero_keep_mb,
+        "zero = 3 keeps the weights of pieces below this size whole: they are gathered once, after "
+        "their update")
+      .within(0, 1 << 20)
+      .only_with("zero", {"3"});
   t.add(s, "zero_reduce", parallel.zero_reduce,
         "zero = 2 and 3 sum gradients over the ranks after each micro-batch, or keep whole ones "
         "until the last")

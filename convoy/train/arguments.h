@@ -22,6 +22,7 @@ struct ParallelArguments {
   int64_t zero = 0;      ///< stage of ZeRO, 0 to 3
   int64_t prefetch = 1;  ///< buckets of weights that stage 3 gathers ahead
   bool reshard_after_forward = true;
+  int64_t zero_keep_mb = 0;                ///< smaller buckets of weights stay whole in stage 3
   std::string zero_reduce = "each";        ///< each or last
   std::string shard_ranks = "all";         ///< all, host, or a number
   std::string offload_optimizer = "none";  ///< none, cpu or disk, here and below

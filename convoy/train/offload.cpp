@@ -58,6 +58,12 @@ parallel::OffloadOptions offload_options(const ParallelArguments& arguments, con
                        "/path/to/scratch",
                        option);
     }
+    if (least_stage == 3 && a.zero_keep_mb > 0) {
+      fail<UsageError>("parallel",
+                       "{} = {} with zero_keep_mb = {}: what is kept whole is in memory; try one "
+                       "of the two",
+                       option, value, a.zero_keep_mb);
+    }
     std::error_code error;
     if (value == "disk" && !std::filesystem::is_directory(a.offload_dir, error)) {
       fail<UsageError>("parallel",

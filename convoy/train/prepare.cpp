@@ -19,6 +19,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   options.zero = static_cast<int>(arguments_.parallel.zero);
   options.prefetch = arguments_.parallel.prefetch;
   options.reshard_after_forward = arguments_.parallel.reshard_after_forward;
+  options.keep_bytes = arguments_.parallel.zero_keep_mb << 20;
   options.reduce_each = arguments_.parallel.zero_reduce == "each";
   options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
   options.seed = static_cast<uint64_t>(arguments_.seed);
@@ -143,6 +144,11 @@ RunInfo Trainer::Impl::describe() {
     info.warnings.push_back(
         fmt::format("zero = {} shares nothing out on one rank; try convoy launch -n 2 train ...",
                     arguments_.parallel.zero));
+  } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
+    info.warnings.push_back(
+        fmt::format("zero = 3 slices no weights: all pieces of the model are below zero_keep_mb = "
+                    "{}; try a smaller one, or --zero 2",
+                    arguments_.parallel.zero_keep_mb));
   } else if (arguments_.parallel.zero == 3 && arena.layout().num_buckets() == 1) {
     info.warnings.push_back(
         "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "

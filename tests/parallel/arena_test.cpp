@@ -4,11 +4,13 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/models/gpt2.h"
 #include "convoy/models/session.h"
 #include "convoy/nn/layers.h"
 #include "convoy/parallel/replica.h"
@@ -67,6 +69,32 @@ TEST(Arena, TheTiedEmbeddingIsAUnitReadByTwoBlocks) {
     }
   }
   EXPECT_EQ(readers, 2);
+}
+
+TEST(Arena, ARankKeepsOfGpt2WhatItsStageSays) {
+  // 124 million parameters, on a device that has no memory.
+  const auto blocks = models::Gpt2Config().make_blocks();
+  for (const bool bf16 : {false, true}) {
+    for (const int parts : {2, 4}) {
+      const double n = parts;
+      const std::array<double, 4> fp32{16, 8 + 8 / n, 4 + 12 / n, 16 / n},
+          low{18, 6 + 12 / n, 2 + 16 / n, 18 / n};
+      for (const int stage : {0, 1, 2, 3}) {
+        ArenaOptions options{at::kMeta, bf16 ? at::kBFloat16 : at::kFloat};
+        options.layout.stage = stage;
+        options.layout.num_parts = parts;
+        const Arena arena(blocks, options, nullptr);
+        size_t bytes = arena.masters().nbytes() + arena.grads().nbytes();
+        for (const auto& moment : arena.moments()) bytes += moment.nbytes();
+        if (bf16) bytes += arena.compute_weights().nbytes();
+        const auto parameters = static_cast<double>(arena.num_parameters());
+        EXPECT_NEAR(parameters, 124.4e6, 1e5);
+        const double expected = (bf16 ? low : fp32)[static_cast<size_t>(stage)];
+        EXPECT_NEAR(static_cast<double>(bytes) / parameters / expected, 1, 0.001)
+            << "stage " << stage << " of " << parts << (bf16 ? " in bf16" : "");
+      }
+    }
+  }
 }
 
 TEST(Arena, Bf16KeepsMastersBeside) {

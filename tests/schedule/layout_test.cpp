@@ -167,6 +167,46 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
   EXPECT_THROW(boxes({5, 13}, cut, {0, 2}), InternalError);
 }
 
+TEST(Layout, BucketsThatStayWholeLieBetweenSlices) {
+  for (const bool low : {false, true}) {
+    LayoutOptions options{.stage = 3, .num_parts = 2, .low_precision = low, .bucket_bytes = 0};
+    options.keep_bytes = 300;  // all but the table
+    const auto layout = tied_layout(options);
+    for (const int rank : {0, 1}) {
+      for (const Kind kind : {Kind::Weights, Kind::Masters, Kind::Gradients, Kind::Moments}) {
+        const bool keeps = kind == Kind::Weights || (kind == Kind::Masters && !low);
+        int64_t expected = 0;
+        for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+          EXPECT_EQ(layout.in_slices(kind, bucket), !keeps || bucket == 3);
+          const auto all = layout.in_slices(kind, bucket)
+                               ? layout.part(bucket, rank)
+                               : layout.buckets()[static_cast<size_t>(bucket)].all;
+          EXPECT_EQ(layout.place_in(kind, bucket, rank, all.begin), expected);
+          expected += all.length();
+        }
+        EXPECT_EQ(expected, layout.kept(kind));
+      }
+    }
+    options.offload_parameters = true;
+    EXPECT_TRUE(tied_layout(options).in_slices(Kind::Weights, 0)) << "the disk has all";
+  }
+}
+
+TEST(Layout, WhatIsNotTrainedComesLastAndHasWeightsOnly) {
+  for (const int stage : {0, 3}) {
+    const LayoutOptions options{.stage = stage, .num_parts = 2, .bucket_bytes = 1 << 20};
+    const auto layout = frozen_layout(options), trained = tied_layout(options);
+    ASSERT_EQ(layout.num_buckets(), 2);
+    EXPECT_EQ(layout.num_trained_buckets(), 1);
+    EXPECT_EQ(layout.buckets()[1].units, std::vector<int64_t>{4});
+    EXPECT_EQ(layout.buckets()[0].all, trained.buckets()[0].all);
+    for (const Kind kind : {Kind::Gradients, Kind::Moments}) {
+      EXPECT_EQ(layout.kept(kind), trained.kept(kind));
+    }
+    EXPECT_EQ(layout.kept(Kind::Weights) - trained.kept(Kind::Weights), stage == 3 ? 32 : 64);
+  }
+}
+
 TEST(Layout, SlicesLieOneAfterTheOther) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
   for (const int rank : {0, 1}) {

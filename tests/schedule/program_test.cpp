@@ -62,6 +62,33 @@ TEST(Program, WeightsInSlicesAreGatheredAheadAndReleased) {
             "release bucket 3\n");
 }
 
+TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
+  const auto layout =
+      tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0, .keep_bytes = 300});
+  EXPECT_EQ(to_text(forward_program(layout, {.prefetch = 1})),
+            "gather bucket 3\nload, micro-batch 0\nforward block 0, micro-batch 0\n"
+            "forward block 1, micro-batch 0\nforward block 2, micro-batch 0\n"
+            "release bucket 3\n");
+  const auto text = to_text(data_parallel_program(layout, {}));
+  EXPECT_TRUE(
+      text.ends_with("clip\nupdate bucket 3\nupdate bucket 2\ngather bucket 2\n"
+                     "update bucket 1\ngather bucket 1\nupdate bucket 0\ngather bucket 0\n"))
+      << text;
+  EXPECT_EQ(most_gathered(data_parallel_program(layout, {}), layout),
+            layout.buckets()[3].all.length());
+}
+
+TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInSlices) {
+  for (const int stage : {1, 3}) {
+    const auto layout = frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
+    const auto text = to_text(data_parallel_program(layout, {.prefetch = 0}));
+    for (const char* never : {"accumulate unit 4", "bucket 4, micro-batch", "update bucket 4"}) {
+      EXPECT_EQ(text.find(never), std::string::npos) << never << " in\n" << text;
+    }
+    EXPECT_EQ(text.find("gather bucket 4") != std::string::npos, stage == 3) << text;
+  }
+}
+
 TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
   const auto program = data_parallel_program(layout, {.prefetch = 0});
@@ -95,6 +122,15 @@ std::vector<Layout> layouts() {
     }
   }
   out.push_back(tied_layout({.num_parts = 2, .shares_weights = true, .bucket_bytes = 300}));
+  for (const int stage : {0, 1, 2, 3}) {
+    out.push_back(frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0}));
+  }
+  for (const int64_t keep : {300, 1 << 20}) {
+    LayoutOptions options{.stage = 3, .num_parts = 2, .bucket_bytes = 0, .keep_bytes = keep};
+    out.push_back(frozen_layout(options));
+    options.low_precision = options.offload_gradients = true;
+    out.push_back(tied_layout(options));
+  }
   for (const int parts : {1, 2}) {
     for (const int64_t bytes : {0, 300, 1 << 20}) {
       for (const bool low : {false, true}) {
@@ -107,6 +143,7 @@ std::vector<Layout> layouts() {
         options.stage = 3;
         options.offload_parameters = true;
         out.push_back(tied_layout(options));
+        out.push_back(frozen_layout(options));
         options.offload_optimizer = false;
         out.push_back(tied_layout(options));
       }

@@ -189,7 +189,7 @@ struct Layer : torch::nn::Module {
   }
 };
 
-nn::BlockList layers() {
+nn::BlockList layers(bool frozen) {
   static std::mutex generator;
   std::lock_guard lock(generator);
   torch::manual_seed(5);
@@ -198,6 +198,7 @@ nn::BlockList layers() {
   for (size_t i = 0; i + 1 < widths.size(); ++i) {
     const auto name = "layer" + std::to_string(i);
     auto layer = std::make_shared<Layer>(name, widths[i], widths[i + 1]);
+    if (frozen && i % 2 == 1) layer->linear->weight.set_requires_grad(false);
     const bool last = i + 2 == widths.size();
     out.push_back(std::make_shared<nn::ModuleBlock>(
         layer,
@@ -214,7 +215,38 @@ nn::BlockList layers() {
   return out;
 }
 
+TEST_F(OpaqueModule, WhatIsNotTrainedIsInSlicesToo) {
+  const auto make = [] { return layers(/*frozen=*/true); };
+  auto options = arguments(8);
+  options.parallel.bucket_cap_mb = 0;
+  options.parallel.offload_dir = folder_.string();
+  Outcome expected;
+  for (const int64_t stage : {0, 1, 2, 3, 4}) {
+    SCOPED_TRACE(stage);
+    options.parallel.zero = std::min<int64_t>(stage, 3);
+    if (stage == 4) options.parallel.offload_parameters = "disk";
+    std::vector<Outcome> outcomes(2);
+    run_ranks(2, [&](const Job& job) {
+      outcomes[static_cast<size_t>(job.environment.rank)] = outcome_of(make, data_, options, job);
+      Trainer trainer(make, options, data_, nullptr, job);
+      auto& replica = trainer.strategy().replica();
+      const auto& layout = replica.arena().layout();
+      EXPECT_EQ(layout.num_buckets() - layout.num_trained_buckets(), 2);
+      const int64_t kept = 4 * layout.num_elements() / (stage >= 3 ? 2 : 1);
+      EXPECT_EQ(replica.memory().parameters, stage == 4 ? 0 : kept);
+      const int64_t trained = layout.buckets()[4].all.begin;
+      EXPECT_EQ(replica.memory().optimizer, 8 * trained / (stage >= 1 ? 2 : 1));
+    });
+    if (stage == 0) expected = outcomes[0];
+    expect_same_bits(expected, outcomes[0], expected.losses.size());
+    EXPECT_TRUE(at::equal(expected.weights, outcomes[1].weights));
+  }
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  expect_same_bits(expected, outcome_of(make, data_, options, replicas(2)), expected.losses.size());
+}
+
 TEST_F(OpaqueModule, AListOfModulesIsGatheredModuleByModule) {
+  const auto make = [] { return layers(/*frozen=*/false); };
   auto options = arguments(8);
   options.parallel.bucket_cap_mb = 0;
   options.parallel.offload_dir = folder_.string();
@@ -226,8 +258,8 @@ TEST_F(OpaqueModule, AListOfModulesIsGatheredModuleByModule) {
     std::vector<Outcome> outcomes(2);
     run_ranks(2, [&](const Job& job) {
       const auto rank = static_cast<size_t>(job.environment.rank);
-      outcomes[rank] = outcome_of(layers, data_, options, job);
-      Trainer trainer(layers, options, data_, nullptr, job);
+      outcomes[rank] = outcome_of(make, data_, options, job);
+      Trainer trainer(make, options, data_, nullptr, job);
       auto& replica = trainer.strategy().replica();
       EXPECT_EQ(replica.arena().layout().num_buckets(), 4);
       EXPECT_EQ(replica.most_gathered() > 0, stage >= 3);

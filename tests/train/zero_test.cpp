@@ -1,41 +1,13 @@
 #include <gmock/gmock.h>
 
-#include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "tests/train/causal_testing.h"
+#include "tests/train/zero_testing.h"
 
 // What a rank keeps a slice of changes no bit: ZeRO's stages are DistributedDataParallel.
 namespace convoy::train {
 namespace {
 
-constexpr int64_t kSteps = 10;
-
-TrainingArguments arguments(int64_t zero, int64_t accumulation = 1) {
-  TrainingArguments out;
-  out.per_device_train_batch_size = 2;
-  out.gradient_accumulation_steps = accumulation;
-  out.max_steps = kSteps;
-  out.learning_rate = 3e-3;
-  out.weight_decay = 0.01;
-  out.max_grad_norm = 0.5;
-  out.logging_steps = 1;
-  out.save_strategy = "no";
-  out.output.quiet = true;
-  out.parallel.zero = zero;
-  out.parallel.bucket_cap_mb = 0;  // a bucket per unit
-  return out;
-}
-
-/// As ranks over shared memory, which add in rank order.
-Outcome on_ranks(int ranks, const parallel::ModelFactory& factory, const TrainingArguments& options,
-                 const std::shared_ptr<Dataset>& data = texts()) {
-  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
-  run_ranks(ranks, [&](const Job& job) {
-    outcomes[static_cast<size_t>(job.environment.rank)] = outcome_of(factory, data, options, job);
-  });
-  for (const auto& other : outcomes) EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights));
-  return outcomes[0];
-}
+using namespace zero_testing;
 
 class Zero : public testing::TestWithParam<int> {};
 
@@ -58,10 +30,18 @@ TEST_P(Zero, IsDistributedDataParallelBitForBit) {
 
 TEST_P(Zero, ReducingEachMicroBatchIsOneDeviceThatAccumulatesThemAll) {
   const int ranks = GetParam();
-  const auto alone = outcome_of(small_llama, texts(), arguments(0, 2 * ranks), one_device());
-  for (const int64_t stage : {2, 3}) {
-    SCOPED_TRACE(stage);
-    expect_same_bits(alone, on_ranks(ranks, small_llama, arguments(stage, 2)), kSteps);
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    const auto with = [&](TrainingArguments options) {
+      options.bf16 = precision == std::string("bf16");
+      options.fp16 = precision == std::string("fp16");
+      return options;
+    };
+    const auto alone =
+        outcome_of(small_llama, texts(), with(arguments(0, 2 * ranks)), one_device());
+    for (const int64_t stage : {2, 3}) {
+      SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
+      expect_same_bits(alone, on_ranks(ranks, small_llama, with(arguments(stage, 2))), kSteps);
+    }
   }
 }
 
@@ -137,6 +117,67 @@ TEST(Zero, GathersAndRecomputationChangeNoBit) {
   }
 }
 
+TEST(Zero, EightRanksAreDistributedDataParallelToo) {
+  auto options = arguments(0);
+  options.per_device_train_batch_size = 1;
+  options.max_steps = 5;
+  const auto ddp = on_ranks(8, small_gpt2, options);
+  for (const int64_t stage : {1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    options.parallel.zero = stage;
+    expect_same_bits(ddp, on_ranks(8, small_gpt2, options), 5);
+  }
+}
+
+/// Its table of ids takes more than a megabyte, all else less.
+nn::BlockList wide_gpt2() {
+  models::Gpt2Config config;
+  config.vocab_size = 12000;
+  config.n_embd = 24;
+  config.n_head = 3;
+  config.n_layer = 2;
+  config.n_positions = kLength;
+  return config.make_blocks();
+}
+
+TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
+  const auto folder = unique_folder("keep-test");
+  for (const bool bf16 : {false, true}) {
+    SCOPED_TRACE(bf16 ? "bf16" : "fp32");
+    auto options = arguments(0);
+    options.bf16 = bf16;
+    const auto ddp = on_ranks(2, wide_gpt2, options);
+    auto keeps = options;
+    keeps.parallel.zero = 3;
+    keeps.parallel.zero_keep_mb = 1;
+    keeps.save_strategy = "steps";
+    keeps.save_steps = 4;
+    keeps.output.dir = (folder / "run").string();
+    keeps.output.overwrite = true;
+    expect_same_bits(ddp, on_ranks(2, wide_gpt2, keeps), kSteps);
+    auto later = keeps;
+    later.resume_from_checkpoint = (folder / "run/checkpoint-4").string();
+    EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
+    later.parallel.zero = later.parallel.zero_keep_mb = 0;
+    EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
+    run_ranks(2, [&](const Job& job) {
+      Trainer trainer(wide_gpt2, keeps, texts(), nullptr, job);
+      auto& replica = trainer.strategy().replica();
+      const auto& layout = replica.arena().layout();
+      int64_t table = 0;
+      for (const auto& bucket : layout.buckets()) table = std::max(table, bucket.all.length());
+      EXPECT_GE(table, 12000 * 24);
+      const int64_t small = layout.num_elements() - table;
+      const auto use = replica.memory();
+      const int64_t weight = bf16 ? 2 : 4;
+      EXPECT_EQ(use.parameters,
+                weight * (table / 2 + small) + (bf16 ? 4 * (table + small) / 2 : 0));
+      EXPECT_EQ(replica.most_gathered(), weight * table);
+    });
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Zero, RanksOverGlooAndReplicasInThreadsAgreeToo) {
   const auto alone = outcome_of(small_gpt2, texts(), arguments(0, 2), one_device());
   for (const int64_t stage : {0, 1, 2, 3}) {
@@ -147,24 +188,6 @@ TEST(Zero, RanksOverGlooAndReplicasInThreadsAgreeToo) {
                      }),
                      kSteps);
   }
-}
-
-/// Four ranks, two of which keep a copy together.
-Outcome on_two_copies(const TrainingArguments& options) {
-  auto shards = std::array{comm::make_thread_groups(2, std::chrono::minutes(2)),
-                           comm::make_thread_groups(2, std::chrono::minutes(2))};
-  auto copies = std::array{comm::make_thread_groups(2, std::chrono::minutes(2)),
-                           comm::make_thread_groups(2, std::chrono::minutes(2))};
-  std::vector<Outcome> outcomes(4);
-  run_ranks(4, [&](Job job) {
-    const auto rank = static_cast<size_t>(job.environment.rank);
-    job.shard_ranks = 2;
-    job.shard = shards[rank / 2][rank % 2];
-    job.replicas = copies[rank % 2][rank / 2];
-    outcomes[rank] = outcome_of(small_gpt2, texts(), options, job);
-  });
-  for (const auto& other : outcomes) EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights));
-  return outcomes[0];
 }
 
 TEST(Zero, SeveralCopiesOfTheStateAgreeToTheLastDigits) {
@@ -179,149 +202,6 @@ TEST(Zero, SeveralCopiesOfTheStateAgreeToTheLastDigits) {
       EXPECT_NEAR(outcome.norms[i] / ddp.norms[i], 1, i == 0 ? 1e-6 : 1e-4) << i;
     }
   }
-}
-
-class Offload : public testing::Test {
- protected:
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  TrainingArguments on_disk(TrainingArguments options) const {
-    options.parallel.offload_dir = folder_.string();
-    options.parallel.offload_optimizer = "disk";
-    if (options.parallel.zero >= 2) options.parallel.offload_gradients = "disk";
-    if (options.parallel.zero >= 3) options.parallel.offload_parameters = "disk";
-    return options;
-  }
-
-  std::string refusal(const TrainingArguments& options, const Job& job = one_device()) const {
-    try {
-      Trainer trainer(small_gpt2, options, texts(), nullptr, job);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
-  }
-
-  const std::filesystem::path folder_ = unique_folder("offload-test");
-};
-
-TEST_F(Offload, ChangesNoBit) {
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    for (const int64_t stage : {0, 2, 3}) {
-      const int64_t accumulation = stage == 2 ? 3 : 1;
-      SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
-      auto options = arguments(stage, accumulation);
-      options.bf16 = precision == std::string("bf16");
-      options.fp16 = precision == std::string("fp16");
-      expect_same_bits(on_ranks(2, small_gpt2, options), on_ranks(2, small_gpt2, on_disk(options)),
-                       kSteps);
-      if (precision == std::string("bf16")) continue;
-      const auto alone = outcome_of(small_gpt2, texts(), options, one_device());
-      expect_same_bits(alone, outcome_of(small_gpt2, texts(), on_disk(options), one_device()),
-                       kSteps);
-    }
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(folder_));
-}
-
-TEST_F(Offload, EachKindAloneChangesNoBitEither) {
-  const auto options = arguments(3, 2);
-  const auto expected = on_ranks(2, small_llama, options);
-  for (const bool each : {true, false}) {
-    auto one = options;
-    one.parallel.offload_dir = folder_.string();
-    one.parallel.bucket_cap_mb = each ? 0 : 25;
-    auto gradients = one;
-    gradients.parallel.offload_gradients = "disk";
-    expect_same_bits(expected, on_ranks(2, small_llama, gradients), kSteps);
-    auto parameters = one;
-    parameters.parallel.offload_parameters = "disk";
-    parameters.parallel.prefetch = each ? 3 : 0;
-    expect_same_bits(expected, on_ranks(2, small_llama, parameters), kSteps);
-  }
-}
-
-TEST_F(Offload, WorksWithSeveralCopiesReplicasAndGloo) {
-  for (const int64_t stage : {1, 2, 3}) {
-    SCOPED_TRACE(stage);
-    const auto expected = outcome_of(small_gpt2, texts(), arguments(stage), replicas(2));
-    expect_same_bits(
-        expected, outcome_of(small_gpt2, texts(), on_disk(arguments(stage)), replicas(2)), kSteps);
-    expect_same_bits(expected, outcome_of_ddp([&](const Job& job) {
-                       return outcome_of(small_gpt2, texts(), on_disk(arguments(stage)), job);
-                     }),
-                     kSteps);
-    expect_same_bits(on_two_copies(arguments(stage, 2)),
-                     on_two_copies(on_disk(arguments(stage, 2))), kSteps);
-  }
-}
-
-TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
-  for (const bool bf16 : {false, true}) {
-    auto options = arguments(0);
-    options.bf16 = bf16;
-    const auto straight = on_ranks(2, small_gpt2, options);
-    options.save_strategy = "steps";
-    options.save_steps = 4;
-    for (const int64_t stage : {bf16 ? 0 : 3}) {
-      for (const bool disk_first : {true, false}) {
-        SCOPED_TRACE(fmt::format("stage {}{}, {}", stage, bf16 ? " in bf16" : "",
-                                 disk_first ? "saved from the disk" : "read to the disk"));
-        auto first = options;
-        first.output.dir = (folder_ / "run").string();
-        first.output.overwrite = true;
-        first.parallel.zero = stage;
-        auto second = first;
-        second.resume_from_checkpoint = (folder_ / "run/checkpoint-4").string();
-        expect_same_bits(straight, on_ranks(2, small_gpt2, disk_first ? on_disk(first) : first),
-                         kSteps);
-        const auto resumed = on_ranks(2, small_gpt2, disk_first ? second : on_disk(second));
-        EXPECT_TRUE(at::equal(straight.weights, resumed.weights));
-      }
-    }
-  }
-}
-
-TEST_F(Offload, RefusesWhatCannotBe) {
-  using testing::HasSubstr;
-  auto options = arguments(0);
-  options.parallel.offload_optimizer = "cpu";
-  EXPECT_THAT(refusal(options), HasSubstr("the device is the CPU, whose memory that is; try "
-                                          "offload_optimizer = disk"));
-  options.parallel.offload_optimizer = "disk";
-  EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk needs a folder"));
-  options.parallel.offload_dir = (folder_ / "none").string();
-  EXPECT_THAT(refusal(options), HasSubstr("/none is no folder on "));
-  EXPECT_THAT(refusal(options), HasSubstr(", seen from rank 0"));
-  options.parallel.offload_dir = "/proc";
-  EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk, rank 0: cannot "));
-  EXPECT_THAT(refusal(options), HasSubstr(" in /proc: "));
-  options.parallel.offload_dir = folder_.string();
-  EXPECT_EQ(refusal(options), "none");
-  EXPECT_THAT(refusal(options, replicas(2)), HasSubstr("with DataParallel"));
-  options.parallel.offload_gradients = "disk";
-  EXPECT_THAT(refusal(options), HasSubstr("offload_gradients = disk with zero = 0: backward needs "
-                                          "whole gradients there; try --zero 2"));
-  options.parallel.offload_gradients = "none";
-  options.parallel.offload_parameters = "disk";
-  EXPECT_THAT(refusal(options), HasSubstr("try --zero 3"));
-}
-
-TEST_F(Offload, KeepsInMemoryWhatIsNotOnTheDisk) {
-  run_ranks(2, [&](const Job& job) {
-    auto options = on_disk(arguments(3));
-    options.bf16 = true;
-    Trainer trainer(small_gpt2, options, texts(), nullptr, job);
-    auto& replica = trainer.strategy().replica();
-    const auto use = replica.memory();
-    EXPECT_EQ(use.parameters + use.gradients + use.optimizer, 0);
-    EXPECT_GE(use.offloaded, 18 * replica.arena().layout().num_elements() / 2);
-    trainer.train();
-    const auto after = replica.memory();
-    EXPECT_EQ(after.parameters + after.gradients + after.optimizer, 0);
-    EXPECT_GT(after.buffers, 0);
-    EXPECT_GE(after.gathered, replica.most_gathered());
-  });
 }
 
 TEST(Zero, EvaluationTakesPartWithoutRows) {
@@ -342,6 +222,43 @@ TEST(Zero, EvaluationTakesPartWithoutRows) {
     });
   }
   for (const double loss : losses) EXPECT_EQ(loss, losses[0]);
+}
+
+/// Keeps what was warned of.
+struct Warnings : Callback {
+  void on_train_begin(const RunInfo& info) override { all = info.warnings; }
+  std::vector<std::string> all;
+};
+
+std::vector<std::string> warnings(const TrainingArguments& options, const Job& job) {
+  Trainer trainer(small_gpt2, options, texts(), nullptr, job);
+  auto warned = std::make_shared<Warnings>();
+  trainer.add_callback(warned);
+  trainer.train();
+  return warned->all;
+}
+
+TEST(Zero, WarnsWhereAStageHasNoEffect) {
+  using testing::ElementsAre;
+  using testing::HasSubstr;
+  auto options = arguments(3);
+  options.max_steps = 1;
+  EXPECT_THAT(warnings(options, one_device()),
+              ElementsAre(HasSubstr("zero = 3 shares nothing out on one rank")));
+  run_ranks(2, [&](const Job& job) {
+    auto own = options;
+    const auto pieces = warnings(own, job);
+    own.parallel.zero_keep_mb = 1;
+    const auto whole = warnings(own, job);
+    own.parallel.zero_keep_mb = 0;
+    own.parallel.bucket_cap_mb = 25;
+    const auto one = warnings(own, job);
+    if (!job.is_main()) return;
+    EXPECT_THAT(pieces, ElementsAre());
+    EXPECT_THAT(whole, ElementsAre(HasSubstr("all pieces of the model are below zero_keep_mb = 1; "
+                                             "try a smaller one, or --zero 2")));
+    EXPECT_THAT(one, ElementsAre(HasSubstr("zero = 3 gathers the whole model at once")));
+  });
 }
 
 TEST(Zero, EachRankKeepsWhatItsStageSays) {

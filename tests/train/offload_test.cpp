@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "tests/train/zero_testing.h"
+
+// State that has its place on a disk changes no bit.
+namespace convoy::train {
+namespace {
+
+using namespace zero_testing;
+
+class Offload : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  TrainingArguments on_disk(TrainingArguments options) const {
+    options.parallel.offload_dir = folder_.string();
+    options.parallel.offload_optimizer = "disk";
+    if (options.parallel.zero >= 2) options.parallel.offload_gradients = "disk";
+    if (options.parallel.zero >= 3) options.parallel.offload_parameters = "disk";
+    return options;
+  }
+
+  std::string refusal(const TrainingArguments& options, const Job& job = one_device()) const {
+    try {
+      Trainer trainer(small_gpt2, options, texts(), nullptr, job);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  }
+
+  const std::filesystem::path folder_ = unique_folder("offload-test");
+};
+
+TEST_F(Offload, ChangesNoBit) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    for (const int64_t stage : {0, 2, 3}) {
+      const int64_t accumulation = stage == 2 ? 3 : 1;
+      SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
+      auto options = arguments(stage, accumulation);
+      options.bf16 = precision == std::string("bf16");
+      options.fp16 = precision == std::string("fp16");
+      expect_same_bits(on_ranks(2, small_gpt2, options), on_ranks(2, small_gpt2, on_disk(options)),
+                       kSteps);
+      if (precision == std::string("bf16")) continue;
+      const auto alone = outcome_of(small_gpt2, texts(), options, one_device());
+      expect_same_bits(alone, outcome_of(small_gpt2, texts(), on_disk(options), one_device()),
+                       kSteps);
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(Offload, EachKindAloneChangesNoBitEither) {
+  const auto options = arguments(3, 2);
+  const auto expected = on_ranks(2, small_llama, options);
+  for (const bool each : {true, false}) {
+    auto one = options;
+    one.parallel.offload_dir = folder_.string();
+    one.parallel.bucket_cap_mb = each ? 0 : 25;
+    auto gradients = one;
+    gradients.parallel.offload_gradients = "disk";
+    expect_same_bits(expected, on_ranks(2, small_llama, gradients), kSteps);
+    auto parameters = one;
+    parameters.parallel.offload_parameters = "disk";
+    parameters.parallel.prefetch = each ? 3 : 0;
+    expect_same_bits(expected, on_ranks(2, small_llama, parameters), kSteps);
+  }
+}
+
+TEST_F(Offload, WorksWithSeveralCopiesReplicasAndGloo) {
+  for (const int64_t stage : {1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    const auto expected = outcome_of(small_gpt2, texts(), arguments(stage), replicas(2));
+    expect_same_bits(
+        expected, outcome_of(small_gpt2, texts(), on_disk(arguments(stage)), replicas(2)), kSteps);
+    expect_same_bits(expected, outcome_of_ddp([&](const Job& job) {
+                       return outcome_of(small_gpt2, texts(), on_disk(arguments(stage)), job);
+                     }),
+                     kSteps);
+    expect_same_bits(on_two_copies(arguments(stage, 2)),
+                     on_two_copies(on_disk(arguments(stage, 2))), kSteps);
+  }
+}
+
+TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
+  for (const bool bf16 : {false, true}) {
+    auto options = arguments(0);
+    options.bf16 = bf16;
+    const auto straight = on_ranks(2, small_gpt2, options);
+    options.save_strategy = "steps";
+    options.save_steps = 4;
+    for (const int64_t stage : {bf16 ? 0 : 3}) {
+      for (const bool disk_first : {true, false}) {
+        SCOPED_TRACE(fmt::format("stage {}{}, {}", stage, bf16 ? " in bf16" : "",
+                                 disk_first ? "saved from the disk" : "read to the disk"));
+        auto first = options;
+        first.output.dir = (folder_ / "run").string();
+        first.output.overwrite = true;
+        first.parallel.zero = stage;
+        auto second = first;
+        second.resume_from_checkpoint = (folder_ / "run/checkpoint-4").string();
+        expect_same_bits(straight, on_ranks(2, small_gpt2, disk_first ? on_disk(first) : first),
+                         kSteps);
+        const auto resumed = on_ranks(2, small_gpt2, disk_first ? second : on_disk(second));
+        EXPECT_TRUE(at::equal(straight.weights, resumed.weights));
+      }
+    }
+  }
+}
+
+TEST_F(Offload, RefusesWhatCannotBe) {
+  using testing::HasSubstr;
+  auto options = arguments(0);
+  options.parallel.offload_optimizer = "cpu";
+  EXPECT_THAT(refusal(options), HasSubstr("the device is the CPU, whose memory that is; try "
+                                          "offload_optimizer = disk"));
+  options.parallel.offload_optimizer = "disk";
+  EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk needs a folder"));
+  options.parallel.offload_dir = (folder_ / "none").string();
+  EXPECT_THAT(refusal(options), HasSubstr("/none is no folder on "));
+  EXPECT_THAT(refusal(options), HasSubstr(", seen from rank 0"));
+  options.parallel.offload_dir = "/proc";
+  EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk, rank 0: cannot "));
+  EXPECT_THAT(refusal(options), HasSubstr(" in /proc: "));
+  options.parallel.offload_dir = folder_.string();
+  EXPECT_EQ(refusal(options), "none");
+  EXPECT_THAT(refusal(options, replicas(2)), HasSubstr("with DataParallel"));
+  options.parallel.offload_gradients = "disk";
+  EXPECT_THAT(refusal(options), HasSubstr("offload_gradients = disk with zero = 0: backward needs "
+                                          "whole gradients there; try --zero 2"));
+  options.parallel.offload_gradients = "none";
+  options.parallel.offload_parameters = "disk";
+  EXPECT_THAT(refusal(options), HasSubstr("try --zero 3"));
+  options.parallel.zero = 3;
+  options.parallel.zero_keep_mb = 4;
+  EXPECT_THAT(refusal(options), HasSubstr("offload_parameters = disk with zero_keep_mb = 4: what "
+                                          "is kept whole is in memory; try one of the two"));
+}
+
+TEST_F(Offload, KeepsInMemoryWhatIsNotOnTheDisk) {
+  run_ranks(2, [&](const Job& job) {
+    auto options = on_disk(arguments(3));
+    options.bf16 = true;
+    Trainer trainer(small_gpt2, options, texts(), nullptr, job);
+    auto& replica = trainer.strategy().replica();
+    const auto use = replica.memory();
+    EXPECT_EQ(use.parameters + use.gradients + use.optimizer, 0);
+    EXPECT_GE(use.offloaded, 18 * replica.arena().layout().num_elements() / 2);
+    trainer.train();
+    const auto after = replica.memory();
+    EXPECT_EQ(after.parameters + after.gradients + after.optimizer, 0);
+    EXPECT_GT(after.buffers, 0);
+    EXPECT_GE(after.gathered, replica.most_gathered());
+  });
+}
+
+}  // namespace
+}  // namespace convoy::train
