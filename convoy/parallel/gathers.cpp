@@ -22,9 +22,11 @@ void Gathers::start(int64_t bucket) {
   if (slices) arena_.attach(bucket);
   auto out = arena_.bucket_weights(bucket);
   auto own = out.narrow(0, part.begin - begin, part.length());
-  if (slices) own.copy_(arena_.weights(bucket, part));
   if (layout.offloaded(schedule::Kind::Weights)) {
+    own.copy_(arena_.weights(bucket, part));
     arena_.offload()->drop(schedule::Kind::Weights, bucket);
+  } else if (slices) {
+    own = arena_.weights(bucket, part);  // nobody writes it before the gather is waited for
   }
   handle = shard_.start_all_gather(out, own, label);
 }

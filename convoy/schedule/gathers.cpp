@@ -11,6 +11,7 @@ namespace {
 struct Stay {
   int64_t bucket;
   int64_t micro_batch;
+  bool forward;  ///< its last reader is one
   size_t first, last;
   size_t earliest;   ///< position at which it may be gathered
   size_t num_stays;  ///< of all buckets, up to its last reader
@@ -30,23 +31,28 @@ Program with_gathers(const Program& program, const Layout& layout, const StepOpt
   std::vector<Stay> stays;
   std::map<int64_t, size_t> current;  // [bucket] its newest stay
   for (size_t at = 0; at < program.size(); ++at) {
+    const bool forward = program[at].op == Op::Forward;
     for (const int64_t bucket : reads(program[at], layout)) {
       if (!layout.in_slices(Kind::Weights, bucket)) continue;
       size_t earliest = 0;
       if (const auto known = current.find(bucket); known != current.end()) {
         auto& stay = stays[known->second];
-        const bool kept =
-            !options.reshard_after_forward && stay.micro_batch == program[at].micro_batch;
+        // What the last block reads, too (a tied table), is there when most is in memory: it
+        // would save nothing to drop it until then.
+        const bool kept = stay.micro_batch == program[at].micro_batch &&
+                          ((forward && stay.forward) || !options.reshard_after_forward);
         // Released now, it would be gathered ahead at once.
         if (kept || stays.size() - stay.num_stays <= ahead) {
           stay.last = at;
+          stay.forward = forward;
           stay.num_stays = stays.size();
           continue;
         }
         earliest = stay.last + 1;
       }
       current[bucket] = stays.size();
-      stays.push_back({bucket, program[at].micro_batch, at, at, earliest, stays.size() + 1});
+      stays.push_back(
+          {bucket, program[at].micro_batch, forward, at, at, earliest, stays.size() + 1});
     }
   }
   std::multimap<size_t, Instruction> before, after;  // [position]
