@@ -242,10 +242,14 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
   const size_t element = size_of(dtype);
   begin(ReduceScatter, dtype, static_cast<uint32_t>(op),
         std::accumulate(counts.begin(), counts.end(), size_t{0}), label);
-  // A slot holds a share for each destination.
-  const size_t share = slot_bytes_ / static_cast<size_t>(size_) / kAlign * kAlign / element;
+  // A slot holds a share for each other rank.
+  const size_t others = std::max<size_t>(1, counts.size() - 1);
+  const size_t share = slot_bytes_ / others / kAlign * kAlign / element;
   const auto here = [&](size_t i, size_t r) {
     return std::min(share, counts[r] - std::min(counts[r], i * share));
+  };
+  const auto place_of = [&](size_t r, size_t writer) {
+    return (r < writer ? r : r - 1) * share * element;
   };
   std::vector<size_t> offsets(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), size_t{0});
@@ -253,12 +257,16 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
   const auto own = static_cast<size_t>(rank_);
   const size_t before = adds ? 1 : 0;
   std::vector<const void*> inputs(before + counts.size());
+  // A large sum that lies elsewhere is written past the caches, from a piece that stays in them.
+  const bool streams =
+      !adds && out != from + offsets[own] * element && call_.count * element >= kStreamingBytes;
+  std::vector<char> piece(streams ? share * element : 0);
   rounds((*std::max_element(counts.begin(), counts.end()) + share - 1) / share,
          [&](size_t i) {
            for (size_t r = 0; r < counts.size(); ++r) {
              if (r == own) continue;
-             writer_.write(my_slot() + r * share * element,
-                           from + (offsets[r] + i * share) * element, here(i, r) * element);
+             writer_.write(my_slot() + place_of(r, own), from + (offsets[r] + i * share) * element,
+                           here(i, r) * element);
            }
          },
          [&](size_t i, uint32_t phase) {
@@ -268,9 +276,11 @@ void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> 
            for (size_t r = 0; r < counts.size(); ++r) {
              inputs[before + r] =
                  r == own ? from + (offsets[own] + i * share) * element
-                          : segment_->slot(static_cast<int>(r), phase) + own * share * element;
+                          : segment_->slot(static_cast<int>(r), phase) + place_of(own, r);
            }
-           reduce(dtype, op, target, inputs, here(i, own));
+           if (!streams) return reduce(dtype, op, target, inputs, here(i, own));
+           reduce(dtype, op, piece.data(), inputs, here(i, own));
+           copy_streaming(target, piece.data(), here(i, own) * element);
          });
 }
 
@@ -376,7 +386,8 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
 
 void Channel::barrier(const std::string& label) {
   begin(Barrier, Dtype::U8, 0, 0, label);
-  rounds(1, [](size_t) {}, [](size_t, uint32_t) {});
+  rounds(
+      1, [](size_t) {}, [](size_t, uint32_t) {});
 }
 
 }  // namespace convoy::shm
