@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# All tables of docs/performance.md and docs/quality.md in one sitting, as Markdown; about two hours, in which nothing else
+# All tables of docs/performance.md and docs/quality.md in one sitting, as Markdown; about three hours, in which nothing else
 # should run on the machine.
 #   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
 #   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
-#   PARTs: strategies sessions language zero transformers4rec collectives ranks threads start quality
+#   PARTs: strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/sitting.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
 parts=("${@:3}")
-((${#parts[@]})) || parts=(strategies sessions language zero transformers4rec collectives ranks threads start quality)
+((${#parts[@]})) || parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality)
 source benchmarks/common.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,6 +35,12 @@ demo() {
   cat runs/demo/strategies.md
 }
 
+guide() {
+  ./dev data text >/dev/null
+  $convoy bench strategies examples/gpt2_clm/small.toml --strategies single,dp,ddp --ranks 2 --per-device --output runs/guide >/dev/null
+  cat runs/guide/strategies.md
+}
+
 version() { "$PYTHON" -c "import $1; print($1.__version__)" 2>/dev/null || echo missing; }
 printf '# One sitting\n\n%s; %s, %d cores, %d GiB; %s; %s.\n' "$(date +%F)" \
   "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc --all)" \
@@ -47,6 +53,11 @@ for part in "${parts[@]}"; do
     strategies) section 'Strategies on MovieLens-100K' demo ;;
     sessions) section 'Beside PyTorch and Hugging Face' benchmarks/session_speed.sh "$PYTHON" "$ROUNDS" ;;
     language) section 'Language models beside Hugging Face' benchmarks/language_speed.sh "$PYTHON" "$ROUNDS" ;;
+    guide) section "The guide's experiment" guide ;;
+    families) section 'BERT and T5 beside Hugging Face' benchmarks/families_speed.sh "$PYTHON" "$ROUNDS" ;;
+    generate) section 'Text from GPT-2 124M' benchmarks/generate_speed.sh "$PYTHON" "$ROUNDS" ;;
+    offload) section 'Moments on the disk' benchmarks/offload_speed.sh . "$ROUNDS" ;;
+    save) section 'Checkpoints' benchmarks/save_speed.sh "$PYTHON" . "$ROUNDS" ;;
     zero) section 'ZeRO beside PyTorch' benchmarks/zero_speed.sh "$PYTHON" "$ROUNDS" ;;
     transformers4rec)
       section "Beside Transformers4Rec's own Trainer" benchmarks/transformers4rec_speed.sh \
