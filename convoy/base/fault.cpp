@@ -18,8 +18,8 @@ namespace {
 
 const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",  "oom",
                                       "nan",     "slow",    "mismatch",  "nodata"};
-const std::vector<std::string> kPhases{"start",  "forward", "backward",   "reduce", "gather",
-                                       "update", "offload", "evaluation", "saving"};
+const std::vector<std::string> kPhases{"start",  "forward", "backward", "reduce",     "gather",
+                                       "update", "offload", "send",     "evaluation", "saving"};
 
 struct Plan {
   std::string kind;  // empty: none

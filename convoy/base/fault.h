@@ -18,9 +18,9 @@ enum class Fault {
 void arm_fault(int rank, int restart_count);
 
 /// Called at the start of each phase: start, forward, backward, reduce, gather, update, offload,
-/// evaluation, saving. When it and the step (see tell_step) are those of CONVOY_FAULT, the fault
-/// happens: the process is killed, stopped, left (exit), an exception is thrown (exception, oom),
-/// time passes (slow).
+/// send, evaluation, saving. When it and the step (see tell_step) are those of CONVOY_FAULT, the
+/// fault happens: the process is killed, stopped, left (exit), an exception is thrown (exception,
+/// oom), time passes (slow).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

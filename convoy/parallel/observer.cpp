@@ -42,6 +42,9 @@ const char* phase_of(Op op) {
       return "update";
     case Op::Store:
       return "offload";
+    case Op::Send:
+    case Op::SendGrad:
+      return "send";
     case Op::Reduce:
     case Op::ReduceScatter:
       return "reduce";
@@ -92,7 +95,7 @@ class Saboteur : public Observer {
     for (const int64_t bucket : schedule::reads(i, arena_.layout())) {
       arena_.bucket_weights(bucket).fill_(NAN);
     }
-    if (i.op == Op::Forward) return;
+    if (i.bucket < 0) return;
     const auto kind = i.op == Op::Update ? schedule::Kind::Masters : schedule::Kind::Weights;
     arena_.narrow(kind, i.bucket, arena_.part(i.bucket)).fill_(NAN);
   }

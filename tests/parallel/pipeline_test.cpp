@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdlib>
+
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/fault.h"
 #include "convoy/comm/mesh.h"
 #include "convoy/parallel/replica.h"
 #include "convoy/schedule/check.h"
@@ -255,6 +260,26 @@ TEST(Pipeline, AStageThatDoesNotComeIsNamed) {
   });
   EXPECT_THAT(told, HasSubstr("block 1, micro-batch "));
   EXPECT_THAT(told, HasSubstr("rank 1"));
+}
+
+TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
+  ::setenv("CONVOY_FAULT", "exception@0:send:1", 1);
+  arm_fault(/*rank=*/0, /*restart_count=*/0);
+  tell_step(1);
+  std::array<std::string, 2> told;
+  run_stages(1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
+    Stage stage(mesh, {});
+    mesh.world().barrier("made");
+    try {
+      stage.step(0);
+    } catch (const std::exception& error) {
+      told[static_cast<size_t>(rank)] = error.what();
+    }
+  });
+  ::unsetenv("CONVOY_FAULT");
+  arm_fault(0, 0);
+  EXPECT_EQ(told[0], "[fault] injected exception in send");
+  EXPECT_THAT(told[1], HasSubstr("block 1, micro-batch "));
 }
 
 }  // namespace
