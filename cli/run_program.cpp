@@ -16,6 +16,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
+#include "convoy/base/printable.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
@@ -62,7 +63,9 @@ std::string no_more_threads() {
                                         : "";
   const bool noted = launch::write_error_file(environment, kind, message, missing, code);
   std::fflush(stdout);
-  const auto line = fmt::format("convoy: error{}: {}", who, message);
+  auto lines = split(message, '\n');  // names of files and tensors may hold anything
+  std::transform(lines.begin(), lines.end(), lines.begin(), printable);
+  const auto line = fmt::format("convoy: error{}: {}", who, join(lines, "\n"));
   // A person's mistake is the same on all ranks: their launcher's report says it once.
   const bool mistake = code == kUsage || std::string_view(kind) == "FileError";
   if (!mistake || environment.world_size == 1) {

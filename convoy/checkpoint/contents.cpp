@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/regular_file.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/manifest.h"
@@ -16,7 +17,8 @@ namespace {
 
 Json small_file(const fs::path& path) {
   std::error_code error;
-  return fs::exists(path, error) ? parse_json(read_file(path), path.string()) : Json::object();
+  return fs::exists(path, error) ? parse_json(read_regular_file(path), path.string())
+                                 : Json::object();
 }
 
 template <class Value>
@@ -50,14 +52,18 @@ std::string writer_of(const fs::path& folder, bool has_manifest, const Json& sta
 
 }  // namespace
 
+bool holds_weights(const fs::path& folder) {
+  std::error_code error;
+  return formats::has_weights(folder) || fs::exists(folder / Manifest::kName, error);
+}
+
 fs::path find_weights(const fs::path& typed) {
   std::error_code error;
   if (!fs::is_directory(typed, error)) {
-    fail<FileError>("checkpoint", "{} is no folder; expected a run's, a checkpoint or a model",
+    fail<FileError>("checkpoint", "'{}' is no folder; expected a run's, a checkpoint or a model",
                     typed.string());
   }
-  // One that has lost its weights still says what they were.
-  if (formats::has_weights(typed) || fs::exists(typed / Manifest::kName, error)) return typed;
+  if (holds_weights(typed)) return typed;
   if (const auto latest = latest_checkpoint(typed)) return *latest;
   fail<FileError>("checkpoint",
                   "{} holds no weights and no checkpoint; expected {}, {} or folders "
@@ -84,9 +90,8 @@ Contents look_at(const fs::path& folder) {
   const auto state = small_file(folder / kState);
   out.step = number<int64_t>(state, "global_step");
   out.epoch = number<double>(state, "epoch");
-  out.kind = !out.step                                ? "model"
-             : fs::exists(folder / kOptimizer, error) ? "checkpoint"
-                                                      : "model of a run";
+  const bool has_moments = fs::exists(formats::file_or_index(folder / kOptimizer), error);
+  out.kind = !out.step ? "model" : has_moments ? "checkpoint" : "model of a run";
   out.written_by = writer_of(folder, out.has_manifest, state);
   const formats::SafetensorsFolder weights(folder);
   for (const auto& file : weights.files()) {

@@ -10,6 +10,9 @@
 
 namespace convoy::checkpoint {
 
+/// Whether `folder` holds weights, or a manifest that says what they were.
+bool holds_weights(const std::filesystem::path& folder);
+
 /// `typed` where it holds weights, else the newest checkpoint in it. Throws FileError where there
 /// is neither.
 std::filesystem::path find_weights(const std::filesystem::path& typed);

@@ -6,6 +6,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/regular_file.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/manifest.h"
@@ -26,6 +28,30 @@ struct Spelling {
 };
 const std::map<std::string, Spelling> kSpellings{
     {"fp32", {"float32", "F32"}}, {"bf16", {"bfloat16", "BF16"}}, {"fp16", {"float16", "F16"}}};
+
+/// Whether numbers of that dtype are real or complex, and none that can be converted here.
+bool is_foreign(const std::string& dtype) {
+  return dtype.starts_with("F8") || dtype == "C64";
+}
+
+void check_place(const fs::path& from, const fs::path& to) {
+  if (to.empty()) {
+    fail<UsageError>("checkpoint", "the new folder has no name; try a path such as model");
+  }
+  std::error_code error;
+  if (!fs::exists(to, error) && fs::is_symlink(to, error)) {
+    fail<FileError>("checkpoint", "{} is a link that leads nowhere; try another folder",
+                    to.string());
+  }
+  if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error))) {
+    fail<FileError>("checkpoint", "{} is there already; try another folder", to.string());
+  }
+  const auto outer = fs::canonical(from), inner = fs::weakly_canonical(to);
+  if (std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end()) {
+    fail<UsageError>("checkpoint", "{} lies in {}, which is read; try a folder beside it",
+                     to.string(), from.string());
+  }
+}
 
 /// Whether a file is of the model and not of its training, of weights, or of another program's
 /// state.
@@ -48,6 +74,7 @@ class Export {
     std::vector<formats::TensorInfo> infos;
     for (const auto& [name, file] : files_.tensors()) {
       const auto& entry = file->entry(name);
+      if (!options.dtype.empty() && is_foreign(entry.dtype)) kept_.push_back(name);
       infos.push_back({name, dtype_of(entry.dtype), entry.shape});
       total_ += static_cast<int64_t>(entry.end - entry.begin);
     }
@@ -81,7 +108,28 @@ class Export {
       }
       written_.others.push_back(name.string());
     }
-    std::sort(written_.others.begin(), written_.others.end());
+    auto& others = written_.others;
+    std::sort(others.begin(), others.end());
+    if (std::find(others.begin(), others.end(), kConfig) != others.end()) return;
+    written_.doubts.push_back(
+        fmt::format("there is no {} in {}: nothing tells which model the weights are of", kConfig,
+                    from.string()));
+  }
+
+  /// What is strange about the tensors.
+  void doubt() {
+    const auto note = [this](const std::vector<std::string>& names, const std::string& what) {
+      constexpr size_t kShown = 5;
+      if (names.empty()) return;
+      auto shown = names;
+      shown.resize(std::min(kShown, shown.size()));
+      const auto more = names.size() - shown.size();
+      written_.doubts.push_back(fmt::format("{}: {}{}", what, join(shown),
+                                            more > 0 ? fmt::format(" and {} more", more) : ""));
+    };
+    note(kept_, fmt::format("tensors whose dtype cannot become {} were written as they are",
+                            options_.dtype));
+    note(not_finite_, "tensors hold numbers that are not finite");
   }
 
   Exported written_;
@@ -103,6 +151,10 @@ class Export {
       refuse(files_.path(), "is not as it was written: ", {tensor.name});
     }
     ++written_.num_tensors;
+    const auto known = dtypes().find(dtype);
+    const bool finite = known == dtypes().end() || !c10::isFloatingType(known->second) ||
+                        parallel::is_finite(mapped(files_, tensor.name));
+    if (!finite) not_finite_.push_back(tensor.name);
     if (tensor.dtype == dtype) {
       out.write(place, bytes.data(), bytes.size());
       written_.num_bytes += static_cast<int64_t>(bytes.size());
@@ -110,7 +162,7 @@ class Export {
     }
     const auto before = mapped(files_, tensor.name);
     const auto after = before.to(dtypes().at(tensor.dtype));
-    if (!parallel::is_finite(after) && parallel::is_finite(before)) {
+    if (finite && !parallel::is_finite(after)) {
       fail<UsageError>("checkpoint", "{} holds numbers that {} has not, up to {}; try bf16 or fp32",
                        tensor.name, options_.dtype, before.abs().max().item<double>());
     }
@@ -119,8 +171,9 @@ class Export {
   }
 
   std::string config(const fs::path& path) const {
-    auto json = nlohmann::ordered_json::parse(read_file(path), nullptr, false);
-    if (json.is_discarded()) parse_json(read_file(path), path.string());  // says what is wrong
+    const auto text = read_regular_file(path);
+    auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+    if (json.is_discarded()) parse_json(text, path.string());  // says what is wrong
     for (const char* key : {"dtype", "torch_dtype"}) {
       if (!options_.dtype.empty() && json.is_object() && json.contains(key)) {
         json[key] = kSpellings.at(options_.dtype).config;
@@ -132,6 +185,7 @@ class Export {
   formats::SafetensorsFolder files_;
   std::map<std::string, uint64_t> sums_;
   const ExportOptions& options_;
+  std::vector<std::string> kept_, not_finite_;
   std::optional<formats::SafetensorsShards> shards_;
   int64_t total_ = 0;
 };
@@ -144,14 +198,12 @@ Exported export_model(const fs::path& from, const fs::path& to, const ExportOpti
     fail<UsageError>("checkpoint", "dtype {} is not known; expected fp32, bf16 or fp16",
                      options.dtype);
   }
-  std::error_code error;
-  if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error))) {
-    fail<FileError>("checkpoint", "{} is there already; try another folder", to.string());
-  }
+  check_place(from, to);
   Export work(from, options);
   AtomicFolder folder(to);
   work.write(folder.temporary(), progress);
   work.take_over(from, folder.temporary());
+  work.doubt();
   folder.commit();
   return std::move(work.written_);
 }

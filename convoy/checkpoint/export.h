@@ -20,12 +20,13 @@ struct Exported {
   int64_t num_tensors = 0, num_bytes = 0;
   std::vector<std::string> weights;  ///< files
   std::vector<std::string> others;   ///< files that were taken over
+  std::vector<std::string> doubts;   ///< what a person should know of it, in sentences
 };
 
 /// Writes the weights in `from` and what belongs to the model (config, tokenizer, tables; nothing
 /// of the training) as a new folder `to`, whole or not at all. Holds one tensor at a time. Throws
 /// FileError: weights that are not as they were written, a folder that is there; UsageError for
-/// numbers that the dtype has not.
+/// numbers that the dtype has not, and for a `to` that has no name or lies in `from`.
 Exported export_model(const std::filesystem::path& from, const std::filesystem::path& to,
                       const ExportOptions& options, const ProgressFn& progress = {});
 

@@ -13,19 +13,33 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
 
-}  // namespace
-
-std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) {
+/// What is called so, whole or not.
+std::vector<std::pair<int64_t, fs::path>> all_named(const fs::path& run) {
   std::vector<std::pair<int64_t, fs::path>> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
     auto name = entry.path().filename().string();
     int64_t step = 0;
     if (name.rfind(kPrefix, 0) != 0 || !parse_number(name.substr(kPrefix.size()), step)) continue;
-    if (fs::exists(entry.path() / kState, error)) out.emplace_back(step, entry);
+    out.emplace_back(step, entry);
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+}  // namespace
+
+std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) {
+  auto out = all_named(run);
+  std::error_code error;
+  std::erase_if(out, [&](const auto& each) { return !fs::exists(each.second / kState, error); });
+  return out;
+}
+
+std::optional<fs::path> newest_named(const fs::path& run) {
+  auto all = all_named(run);
+  if (all.empty()) return std::nullopt;
+  return all.back().second;
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& run) {

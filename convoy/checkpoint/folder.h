@@ -19,6 +19,9 @@ std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(
 
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
+/// The entry of `run` that is called checkpoint-<step> with the largest step, whatever is in it.
+std::optional<std::filesystem::path> newest_named(const std::filesystem::path& run);
+
 /// Copies a file, which appears whole or not at all. Throws FileError.
 void copy_into(const std::filesystem::path& from, const std::filesystem::path& to);
 

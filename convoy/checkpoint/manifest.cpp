@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/regular_file.h"
 #include "convoy/formats/json_object.h"
 
 namespace convoy::checkpoint {
@@ -22,6 +24,47 @@ uint64_t sum_of(const char* data, size_t count, uint64_t begin) {
     Value value;
     std::memcpy(&value, data + i * sizeof value, sizeof value);
     sum += value * (2 * (begin + i) + 1);
+  }
+  return sum;
+}
+
+/// The sums of values, and of values times their index, in lanes that the compiler can vectorise.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+void add_up(const char* data, uint32_t count, uint64_t& plain, uint64_t& weighted) {
+  constexpr uint32_t kLanes = 16;
+  uint64_t plains[kLanes]{}, products[kLanes]{};
+  uint32_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      uint32_t value;
+      std::memcpy(&value, data + (uint64_t{i} + lane) * sizeof value, sizeof value);
+      plains[lane] += value;
+      products[lane] += uint64_t{value} * (i + lane);
+    }
+  }
+  for (; i < count; ++i) {
+    uint32_t value;
+    std::memcpy(&value, data + uint64_t{i} * sizeof value, sizeof value);
+    plains[0] += value;
+    products[0] += uint64_t{value} * i;
+  }
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    plain += plains[lane];
+    weighted += products[lane];
+  }
+}
+
+/// sum_of() for fp32, of which there is most.
+uint64_t sum_of_words(const char* data, size_t count, uint64_t begin) {
+  constexpr size_t kAtOnce = size_t{1} << 30;  // indices in 32 bits
+  uint64_t sum = 0;
+  for (size_t at = 0; at < count; at += kAtOnce) {
+    uint64_t plain = 0, weighted = 0;
+    add_up(data + at * sizeof(uint32_t), static_cast<uint32_t>(std::min(kAtOnce, count - at)),
+           plain, weighted);
+    sum += plain * (2 * (begin + at) + 1) + 2 * weighted;
   }
   return sum;
 }
@@ -47,7 +90,7 @@ uint64_t checksum(const void* data, size_t count, size_t width, uint64_t begin) 
     case 2:
       return sum_of<uint16_t>(bytes, count, begin);
     case 4:
-      return sum_of<uint32_t>(bytes, count, begin);
+      return sum_of_words(bytes, count, begin);
     default:
       return sum_of<uint64_t>(bytes, count * width / sizeof(uint64_t), begin);
   }
@@ -57,7 +100,7 @@ Manifest Manifest::read(const std::filesystem::path& folder) {
   const auto path = folder / kName;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};
-  return parse(read_file(path), path.string());
+  return parse(read_regular_file(path), path.string());
 }
 
 Manifest Manifest::parse(std::string_view text, const std::string& where) {

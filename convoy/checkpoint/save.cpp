@@ -56,7 +56,7 @@ std::vector<formats::TensorInfo> infos_of(const State& state) {
 }
 
 Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::TensorInfo>>& files,
-           State state, const comm::Group& group)
+           State state, const comm::Group& group, const ConnectWriters& connect)
     : state_(std::move(state)), group_(group), sums_(state_), home_(state_.size()) {
   std::map<std::string, size_t> index;
   for (size_t t = 0; t < state_.size(); ++t) index[state_[t].name] = t;
@@ -84,16 +84,35 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
       open_.push_back(std::make_unique<formats::SafetensorsPieces>(place.get<std::string>()));
     }
   });
-  bring_pieces(state_, sees, group_,
-               [this](size_t tensor, const parallel::StatePiece& piece) { put(tensor, piece); });
+  std::vector<int> writers{0};
+  for (int rank = 1; rank < group_.size(); ++rank) {
+    if (!sees[static_cast<size_t>(rank)]) writers.push_back(rank);
+  }
+  if (writers.size() == 1) return;
+  if (!connect) {
+    bring_pieces(state_, sees, group_,
+                 [this](size_t tensor, const parallel::StatePiece& piece) { put(tensor, piece); });
+  } else if (group_.rank() == 0 || open_.empty()) {
+    writers_ = connect(writers);
+  }
 }
 
+/// In parts that stay in the caches between the checksum and the copy to the system.
 void Save::put(size_t tensor, const parallel::StatePiece& piece) {
+  constexpr int64_t kElements = int64_t{1} << 18;
   const auto host = piece.values.to(at::kCPU);
-  const auto& [file, begin] = home_[tensor];
-  open_[file]->write(begin + static_cast<size_t>(piece.begin) * host.element_size(),
-                     host.const_data_ptr(), host.nbytes());
-  sums_.add(tensor, host, piece.begin);
+  const auto& [file, place] = home_[tensor];
+  for (int64_t at = 0; at < host.numel(); at += kElements) {
+    const auto part = host.narrow(0, at, std::min(kElements, host.numel() - at));
+    const int64_t begin = piece.begin + at;
+    sums_.add(tensor, part, begin);
+    open_[file]->write(place + static_cast<size_t>(begin) * part.element_size(),
+                       part.const_data_ptr(), part.nbytes());
+  }
+}
+
+void Save::note_error() noexcept {
+  if (!error_) error_ = std::current_exception();
 }
 
 void Save::write(const std::function<void()>& first) noexcept try {
@@ -104,9 +123,29 @@ void Save::write(const std::function<void()>& first) noexcept try {
       if (piece.owned) put(t, piece);
     }
   }
+} catch (...) {
+  note_error();
+}
+
+void Save::complete() noexcept try {
+  if (writers_.size() > 1) {
+    std::vector<bool> sees(static_cast<size_t>(writers_.size()), false);
+    sees[0] = true;
+    // What cannot be written is taken all the same: the others wait to be rid of it.
+    const auto take = [this](size_t tensor, const parallel::StatePiece& piece) {
+      if (error_) return;
+      try {
+        put(tensor, piece);
+      } catch (...) {
+        note_error();
+      }
+    };
+    bring_pieces(state_, sees, writers_, take);
+  }
+  if (error_) return;
   for (auto& file : open_) file->sync();
 } catch (...) {
-  error_ = std::current_exception();
+  note_error();
 }
 
 void Save::finish(Manifest* manifest) {
@@ -128,17 +167,25 @@ void Save::finish(Manifest* manifest) {
 BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
                                int64_t max_shard_bytes, const std::string& optimizer_file,
                                const State& moments, const comm::Group& group, bool beside,
-                               const std::function<void()>& first)
+                               const std::function<void()>& first, const ConnectWriters& connect)
     : folder_(folder),
-      shards_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
+      weight_files_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
+      moment_files_(infos_of(moments), static_cast<size_t>(max_shard_bytes), optimizer_file),
       group_(group),
-      weights_(folder, shards_.files, beside ? copy_of(weights) : weights, group),
-      moments_(folder, {{optimizer_file, infos_of(moments)}}, beside ? copy_of(moments) : moments,
-               group),
+      weights_(folder, weight_files_.files, beside ? copy_of(weights) : weights, group, connect),
+      moments_(folder, moment_files_.files, beside ? copy_of(moments) : moments, group, connect),
       thread_([this, beside, first] {
         if (beside) yield_to_training();
-        weights_.write(first);
-        moments_.write();
+        // Ranks that write to one file take turns in the system: they begin with different ones.
+        if (group_.rank() % 2 == 0) {
+          weights_.write(first);
+          moments_.write();
+        } else {
+          moments_.write(first);
+          weights_.write();
+        }
+        weights_.complete();
+        moments_.complete();
         done_ = true;
       }) {
   if (is_offloaded(weights) || is_offloaded(moments)) thread_.join();
@@ -153,18 +200,24 @@ Manifest BackgroundSave::finish() {
   Manifest out;
   weights_.finish(&out);
   moments_.finish(&out);
-  finish_shards(folder_, shards_, group_);
+  comm::ask_main(group_, "finish moments", [&] {
+    if (!moment_files_.index.empty()) {
+      write_file(folder_ / moment_files_.index_name, moment_files_.index);
+    }
+    return Json();
+  });
+  finish_weights(folder_, weight_files_, group_);
   return out;
 }
 
-void finish_shards(const fs::path& folder, const formats::SafetensorsShards& shards,
-                   const comm::Group& group) {
+void finish_weights(const fs::path& folder, const formats::SafetensorsShards& shards,
+                    const comm::Group& group) {
   comm::ask_main(group, "finish weights", [&] {
     std::set<std::string> written;
     for (const auto& [name, tensors] : shards.files) written.insert(name);
     if (!shards.index.empty()) {
-      write_file(folder / formats::kWeightsIndex, shards.index);
-      written.insert(formats::kWeightsIndex);
+      write_file(folder / shards.index_name, shards.index);
+      written.insert(shards.index_name);
     }
     formats::remove_weights(folder, written);
     return Json();

@@ -18,30 +18,40 @@
 
 namespace convoy::checkpoint {
 
+/// Gives some ranks, of which this is one and rank 0 the first, connections that nobody else uses.
+/// Each of them calls it; the same ranks may get the same group again.
+using ConnectWriters = std::function<comm::Group(const std::vector<int>& ranks)>;
+
 /// Files that all processes of a group write together: made by rank 0, of their final size; each
 /// writes what it holds into place. They appear when all have finished.
 class Save {
  public:
   /// Collective. `files`: which tensors of `state` each file in `folder` holds. What `state` points
-  /// to must not change until write() has returned. Processes that do not see the files send theirs
-  /// to rank 0 now.
+  /// to must not change until complete() has returned. Processes that do not see the files send
+  /// theirs to rank 0: over connections of their own in complete(), or without `connect` now.
   Save(std::filesystem::path folder,
        const std::map<std::string, std::vector<formats::TensorInfo>>& files, parallel::State state,
-       const comm::Group& group);
+       const comm::Group& group, const ConnectWriters& connect = {});
 
-  /// Does `first`, then writes what this process holds; may run on a thread of its own. Errors are
-  /// kept for finish().
+  // Both may run on a thread of their own. Errors are kept for finish().
+  /// Does `first`, then writes what this process holds.
   void write(const std::function<void()>& first = {}) noexcept;
+  /// Has what the others sent written, too, and waits for the disk. Saves of one group complete in
+  /// the same order everywhere.
+  void complete() noexcept;
 
-  /// Collective. Throws what write() met on any rank. Rank 0 enters the files into `manifest`.
+  /// Collective. Throws what write() and complete() met on any rank. Rank 0 enters the files into
+  /// `manifest`.
   void finish(Manifest* manifest);
 
  private:
   void put(size_t tensor, const parallel::StatePiece& piece);
+  void note_error() noexcept;
 
   std::map<std::string, formats::SafetensorsPlan> plans_;
   parallel::State state_;
   comm::Group group_;
+  comm::Group writers_;  // of rank 0 and those that do not see the files; one rank: none
   Sums sums_;
   std::vector<std::pair<size_t, size_t>> home_;                    // [tensor] file, place
   std::vector<std::unique_ptr<AtomicFile>> finals_;                // rank 0's
@@ -56,12 +66,13 @@ std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
 /// must not change until finish() has returned.
 class BackgroundSave {
  public:
-  /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it. The thread does
+  /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it, or to shards of
+  /// it. The thread does
   /// `first` before all else.
   BackgroundSave(const std::filesystem::path& folder, const parallel::State& weights,
                  int64_t max_shard_bytes, const std::string& optimizer_file,
                  const parallel::State& moments, const comm::Group& group, bool beside,
-                 const std::function<void()>& first = {});
+                 const std::function<void()>& first = {}, const ConnectWriters& connect = {});
   ~BackgroundSave();
 
   /// Whether this process has written its part, or failed to.
@@ -71,15 +82,15 @@ class BackgroundSave {
 
  private:
   std::filesystem::path folder_;
-  formats::SafetensorsShards shards_;
+  formats::SafetensorsShards weight_files_, moment_files_;
   comm::Group group_;
   Save weights_, moments_;
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
 
-/// Rank 0 completes a folder whose shards were written: their index, and no weights of before.
-void finish_shards(const std::filesystem::path& folder, const formats::SafetensorsShards& shards,
-                   const comm::Group& group);
+/// Rank 0 completes a folder whose weights were written: the shards' index, and none of before.
+void finish_weights(const std::filesystem::path& folder, const formats::SafetensorsShards& shards,
+                    const comm::Group& group);
 
 }  // namespace convoy::checkpoint

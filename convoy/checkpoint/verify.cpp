@@ -1,14 +1,17 @@
 #include "convoy/checkpoint/verify.h"
 
 #include <ATen/Functions.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <deque>
 #include <fstream>
-#include <set>
+#include <optional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/regular_file.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
@@ -23,36 +26,71 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{16} << 20;
 
+/// Which folder it is, also once it has another name.
+std::optional<std::pair<dev_t, ino_t>> identity(const fs::path& folder) {
+  struct stat info{};
+  if (::lstat(folder.c_str(), &info) != 0) return std::nullopt;
+  return std::pair(info.st_dev, info.st_ino);
+}
+
+/// How many tensors, and the first of them.
+template <class Tensors>
+std::string summary(const Tensors& tensors) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> names;
+  for (const auto& [name, what] : tensors) {
+    if (names.size() < kShown) names.push_back(name);
+  }
+  if (tensors.size() > kShown) names.emplace_back("...");
+  return fmt::format("{} tensor{} ({})", human_count(std::ssize(tensors)),
+                     tensors.size() == 1 ? "" : "s", join(names));
+}
+
 class Verifier {
  public:
-  Verifier(const fs::path& folder, const ProgressFn& progress) : progress_(progress) {
+  Verifier(const fs::path& folder, const ProgressFn& progress)
+      : progress_(progress), identity_(identity(folder)) {
     found_.folder = folder;
     std::error_code error;
+    const fs::directory_iterator list(folder, error);
+    if (error) trouble_ = error.message();
     found_.has_manifest = fs::exists(folder / Manifest::kName, error);
     attempt([&] { manifest_ = Manifest::read(folder); });
   }
 
   Verification run() {
+    if (trouble_.empty()) {
+      read_all();
+    } else {
+      found_.wrong = {fmt::format("{} cannot be read: {}", found_.folder.string(), trouble_)};
+    }
+    // A run that goes on takes its older checkpoints away, their names first.
+    if (!identity_ || identity(found_.folder) != identity_) {
+      found_.vanished = true;
+      found_.wrong = {"it was removed or replaced while it was read"};
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void read_all() {
     const auto files = tensor_files(found_.folder);
     for (const auto& name : files) attempt([&] { open_.emplace_back(found_.folder / name); });
     if (open_.size() == files.size() && formats::has_weights(found_.folder)) {
       attempt([&] { formats::SafetensorsFolder index(found_.folder); });
+      check_moments();
     } else if (!formats::has_weights(found_.folder)) {
-      found_.wrong.push_back("there are no weights");
+      found_.wrong.emplace_back("there are no weights");
     }
     for (const auto& file : open_) total_ += bytes_of(file);
     for (const auto& file : open_) check(file);
     for (const auto& [file, sums] : manifest_.sums()) {
       if (std::binary_search(files.begin(), files.end(), file)) continue;
-      for (const auto& [tensor, sum] : sums) {
-        found_.wrong.push_back(fmt::format("{} is missing: there is no {}", tensor, file));
-      }
+      found_.wrong.push_back(fmt::format("{} is missing, with {}", file, summary(sums)));
     }
     check_small_files();
-    return std::move(found_);
   }
 
- private:
   template <class Work>
   void attempt(const Work& work) {
     try {
@@ -62,16 +100,36 @@ class Verifier {
     }
   }
 
+  /// Shards of moments, and the index that they need.
+  void check_moments() {
+    const auto moments = found_.folder / kOptimizer;
+    const auto place = formats::file_or_index(moments);
+    if (place != moments) {
+      attempt([&] { formats::SafetensorsFolder index(moments); });
+      return;
+    }
+    const auto stem = moments.stem().string() + "-";
+    std::error_code error;
+    for (const auto& [file, sums] : manifest_.sums()) {
+      if (!file.starts_with(stem) || fs::exists(place, error)) continue;
+      found_.wrong.push_back(fmt::format(
+          "there is no index of the shards of {}: no run can go on from here", kOptimizer));
+      return;
+    }
+  }
+
   /// What a run needs to go on beside its tensors.
   void check_small_files() {
-    for (const auto& file : fs::directory_iterator(found_.folder)) {
+    std::error_code error;
+    for (const auto& file : fs::directory_iterator(found_.folder, error)) {
       const auto name = file.path().filename();  // the manifest has been read
-      if (name.extension() != ".json" || name == Manifest::kName || !file.is_regular_file())
+      if (name.extension() != ".json" || name == Manifest::kName || file.is_directory(error)) {
         continue;
-      attempt([&] { parse_json(read_file(file.path()), file.path().string()); });
+      }
+      attempt([&] { parse_json(read_regular_file(file.path()), file.path().string()); });
     }
     const bool is_checkpoint = found_.folder.filename().string().starts_with("checkpoint-");
-    if (is_checkpoint && !fs::exists(found_.folder / kState)) {
+    if (is_checkpoint && !fs::exists(found_.folder / kState, error)) {
       found_.wrong.push_back(fmt::format("there is no {}: no run can go on from here", kState));
     }
   }
@@ -88,15 +146,13 @@ class Verifier {
     const auto name = file.path().filename().string();
     const auto known = manifest_.sums().find(name);
     const bool listed = known != manifest_.sums().end();
+    if (!listed && !manifest_.empty()) {
+      found_.wrong.push_back(fmt::format("{} is left over, with {}: {} does not name it", name,
+                                         summary(file.entries()), Manifest::kName));
+    }
     for (const auto& [tensor, entry] : file.entries()) {
       const auto sum = read(file, tensor, entry);
-      if (!listed) {
-        if (!manifest_.empty()) {
-          found_.wrong.push_back(
-              fmt::format("{} is left over: {} is not in {}", tensor, name, Manifest::kName));
-        }
-        continue;
-      }
+      if (!listed) continue;
       const auto expected = known->second.find(tensor);
       if (expected == known->second.end()) {
         found_.wrong.push_back(fmt::format("{} is left over in {}", tensor, name));
@@ -157,6 +213,8 @@ class Verifier {
   }
 
   const ProgressFn& progress_;
+  const std::optional<std::pair<dev_t, ino_t>> identity_;
+  std::string trouble_;  // why the folder cannot be read
   Manifest manifest_;
   std::deque<formats::SafetensorsFile> open_;
   int64_t total_ = 0;

@@ -15,9 +15,10 @@ struct Verification {
   std::filesystem::path folder;
   bool has_manifest = false;
   int64_t num_tensors = 0, num_bytes = 0;  ///< that were read
-  /// Tensors that are not as they were written, missing or left over, by name, and files that
-  /// cannot be read. Without a manifest: also tensors that hold numbers which are not finite.
+  /// Tensors that are not as they were written, and tensors and files that are missing, left over
+  /// or cannot be read. Without a manifest: also tensors that hold numbers which are not finite.
   std::vector<std::string> wrong;
+  bool vanished = false;  ///< removed or replaced meanwhile: nothing else is wrong
 };
 
 /// Reads all tensors in `folder` and compares them with its manifest. Throws nothing for what is

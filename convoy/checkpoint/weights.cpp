@@ -48,7 +48,7 @@ struct Chunk {
 };
 
 std::vector<Chunk> chunks_of(const State& state, const Json& sources) {
-  constexpr int64_t kElements = int64_t{1} << 20;
+  constexpr int64_t kElements = int64_t{1} << 18;
   std::vector<Chunk> out;
   for (size_t t = 0; t < state.size(); ++t) {
     if (!sources.contains(state[t].name)) continue;
@@ -67,10 +67,14 @@ class Filling {
  public:
   explicit Filling(const State& state) : sums(state), state_(state) {}
 
-  void take(const Chunk& chunk, const at::Tensor& values) {
-    const auto here = values.narrow(0, chunk.begin, chunk.end - chunk.begin);
-    const auto home = chunk.piece->values.narrow(0, chunk.begin - chunk.piece->begin, here.numel());
-    at::Tensor(home).copy_(here);
+  static at::Tensor home_of(const Chunk& chunk) {
+    return chunk.piece->values.narrow(0, chunk.begin - chunk.piece->begin, chunk.end - chunk.begin);
+  }
+
+  /// `here`: its elements as the file has them, at home or elsewhere.
+  void take(const Chunk& chunk, const at::Tensor& here) {
+    const auto home = home_of(chunk);
+    if (home.const_data_ptr() != here.const_data_ptr()) at::Tensor(home).copy_(here);
     if (chunk.piece->owned) sums.add(chunk.tensor, here, chunk.begin);
     const auto& tensor = state_[chunk.tensor];
     // Buffers may hold infinities, as masks do.
@@ -85,10 +89,17 @@ class Filling {
   const State& state_;
 };
 
-/// Copies from the mapped files, of which the system reads some chunks ahead.
+/// Reads chunks into their places, some of them ahead.
 void fill_from(const formats::SafetensorsFolder& files, const Json& sources, const State& state,
                Filling& filling) {
-  constexpr size_t kAhead = 16;
+  constexpr size_t kAhead = 64;
+  for (const Json& source : sources) {  // a rank may see other files of that name than rank 0
+    const std::string name = source["name"];
+    const bool same = files.tensors().contains(name) &&
+                      files.entry(name).dtype == source["dtype"].get<std::string>() &&
+                      Json(files.entry(name).shape) == source["shape"];
+    if (!same) refuse(files.path(), "differs from what rank 0 finds under that name: ", {name});
+  }
   const auto chunks = chunks_of(state, sources);
   const auto name_of = [&](const Chunk& chunk) {
     return sources[state[chunk.tensor].name]["name"].get<std::string>();
@@ -99,10 +110,21 @@ void fill_from(const formats::SafetensorsFolder& files, const Json& sources, con
     files.read_ahead(name, static_cast<size_t>(chunk.begin) * width,
                      static_cast<size_t>(chunk.end) * width);
   };
+  const auto read = [&](const Chunk& chunk) {
+    const auto name = name_of(chunk);
+    const auto dtype = dtypes().at(files.entry(name).dtype);
+    const auto home = Filling::home_of(chunk);
+    const bool direct = home.is_cpu() && home.scalar_type() == dtype;
+    auto here = direct ? home : at::empty({home.numel()}, dtype);
+    const auto width = here.element_size();
+    files.read(name, static_cast<size_t>(chunk.begin) * width,
+               static_cast<size_t>(chunk.end) * width, here.mutable_data_ptr());
+    filling.take(chunk, here);
+  };
   for (size_t c = 0; c < std::min(kAhead, chunks.size()); ++c) ask_for(chunks[c]);
   for (size_t c = 0; c < chunks.size(); ++c) {
     if (c + kAhead < chunks.size()) ask_for(chunks[c + kAhead]);
-    filling.take(chunks[c], mapped(files, name_of(chunks[c])).view({-1}));
+    read(chunks[c]);
   }
 }
 
@@ -111,7 +133,7 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   const auto label = "read " + path.filename().string();
   const Json found = comm::ask_main(group, label, [&] { return look_into(path, state, layout); });
   const Json& sources = found["sources"];
-  const auto sees = who_sees(path, group);
+  const auto sees = who_sees(formats::file_or_index(path), group);
   const bool all_see = std::all_of(sees.begin(), sees.end(), [](bool sees_it) { return sees_it; });
   Filling filling(state);
   at::NoGradGuard no_grad;
@@ -128,7 +150,9 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
     if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));
     group.broadcast(values, 0, label);
     for (const auto& piece : state[t].pieces) {
-      filling.take({t, &piece, piece.begin, piece.begin + piece.values.numel()}, values.view({-1}));
+      const int64_t count = piece.values.numel();
+      filling.take({t, &piece, piece.begin, piece.begin + count},
+                   values.view({-1}).narrow(0, piece.begin, count));
     }
   }
   comm::each_rank(group, label, [&] {
@@ -157,8 +181,9 @@ void save_weights(const fs::path& folder, const State& weights, const comm::Grou
   const formats::SafetensorsShards shards(infos_of(weights), static_cast<size_t>(max_shard_bytes));
   Save save(folder, shards.files, weights, group);
   save.write();
+  save.complete();
   save.finish(nullptr);
-  finish_shards(folder, shards, group);
+  finish_weights(folder, shards, group);
 }
 
 LoadReport load_weights(const fs::path& path, const State& weights, const comm::Group& group,

@@ -32,7 +32,7 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
 LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
                         const comm::Group& group, const models::WeightLayout& layout = {});
 
-/// The same for AdamW's moments, of one file.
+/// The same for AdamW's moments; `path` is their file, which may be in shards.
 void load_optimizer(const std::filesystem::path& path, const parallel::State& moments,
                     const comm::Group& group);
 

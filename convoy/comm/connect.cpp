@@ -99,6 +99,16 @@ Connector::Connector(const MeetingPoint& point, const std::string& backend, at::
 }
 
 Group Connector::connect(const std::vector<int>& ranks, const std::string& name) const {
+  return meet_some(ranks, name, backend_, device_, end_);
+}
+
+Group Connector::connect_later(const std::vector<int>& ranks, const std::string& name) const {
+  return meet_some(ranks, name, "gloo", at::kCPU, Clock::now() + point_.timeout);
+}
+
+Group Connector::meet_some(const std::vector<int>& ranks, const std::string& name,
+                           const std::string& backend, at::Device device,
+                           Clock::time_point end) const {
   if (ranks.size() == 1) return {};
   auto point = point_;
   point.size = static_cast<int>(ranks.size());
@@ -106,7 +116,7 @@ Group Connector::connect(const std::vector<int>& ranks, const std::string& name)
   point.names.clear();
   for (const int rank : ranks) point.names.push_back(point_.name(rank));
   auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-  return meet(point, store, backend_, device_, end_);
+  return meet(point, store, backend, device, end);
 }
 
 }  // namespace convoy::comm

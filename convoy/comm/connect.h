@@ -33,8 +33,14 @@ class Connector {
   /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
   /// name that no other group has.
   Group connect(const std::vector<int>& ranks, const std::string& name) const;
+  /// The same at any time after the start, over Gloo: for a thread beside the others' collectives.
+  Group connect_later(const std::vector<int>& ranks, const std::string& name) const;
 
  private:
+  Group meet_some(const std::vector<int>& ranks, const std::string& name,
+                  const std::string& backend, at::Device device,
+                  std::chrono::steady_clock::time_point end) const;
+
   MeetingPoint point_;
   std::string backend_;
   at::Device device_;

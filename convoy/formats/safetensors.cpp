@@ -29,40 +29,6 @@ const std::map<std::string, size_t>& dtypes() {
   return sizes;
 }
 
-class Mapping {
- public:
-  explicit Mapping(const std::filesystem::path& path) {
-    int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-      fail<FileError>("formats", "cannot open {}: {}", path.string(), std::strerror(errno));
-    }
-    struct stat info{};
-    if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-      ::close(fd);
-      fail<FileError>("formats", "{} is not a regular file; expected a safetensors file",
-                      path.string());
-    }
-    size_ = static_cast<size_t>(info.st_size);
-    if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    int saved = errno;
-    ::close(fd);
-    if (data_ == MAP_FAILED) {
-      fail<FileError>("formats", "cannot map {}: {}", path.string(), std::strerror(saved));
-    }
-  }
-  ~Mapping() {
-    if (data_) ::munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-
- private:
-  void* data_ = nullptr;
-  size_t size_ = 0;
-};
-
 SafetensorsEntry parse_entry(const std::string& name, const Json& json, const std::string& file) {
   auto wrong = [&](const std::string& what) {
     fail<FileError>("formats", "{}: tensor '{}': {}", file, name, what);
@@ -151,6 +117,60 @@ bool safetensors_bytes(const std::string& dtype, const std::vector<int64_t>& sha
   return true;
 }
 
+class SafetensorsFile::Mapping {
+ public:
+  explicit Mapping(const std::filesystem::path& path)
+      : path_(path),
+        fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // of a pipe, too
+    if (fd_ < 0) {
+      fail<FileError>("formats", "cannot open {}: {}", path.string(), std::strerror(errno));
+    }
+    struct stat info{};
+    if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+      ::close(fd_);
+      fail<FileError>("formats", "{} is not a regular file; expected a safetensors file",
+                      path.string());
+    }
+    size_ = static_cast<size_t>(info.st_size);
+    if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
+    if (data_ == MAP_FAILED) {
+      const int saved = errno;
+      ::close(fd_);
+      fail<FileError>("formats", "cannot map {}: {}", path.string(), std::strerror(saved));
+    }
+  }
+  ~Mapping() {
+    if (data_) ::munmap(data_, size_);
+    ::close(fd_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+
+  /// From the file, which costs less than to map each of its pages where they are read once.
+  void read(size_t place, size_t bytes, void* to) const {
+    auto* out = static_cast<char*>(to);
+    while (bytes > 0) {
+      const ssize_t done = ::pread(fd_, out, bytes, static_cast<off_t>(place));
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) {
+        fail<FileError>("formats", "cannot read {}: {}", path_.string(),
+                        done < 0 ? std::strerror(errno) : "it has been cut short");
+      }
+      out += done;
+      place += static_cast<size_t>(done);
+      bytes -= static_cast<size_t>(done);
+    }
+  }
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
   auto mapping = std::make_shared<Mapping>(path);
   parse(mapping->bytes());
@@ -209,12 +229,21 @@ std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const
   return data_.subspan(found.begin, found.end - found.begin);
 }
 
+void SafetensorsFile::read(const std::string& name, size_t begin, size_t end, void* to) const {
+  const auto all = bytes(name).subspan(begin, end - begin);
+  mapping_->read(static_cast<size_t>(all.data() - mapping_->bytes().data()), all.size(), to);
+}
+
 void SafetensorsFile::read_ahead(const std::string& name, size_t begin, size_t end) const {
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto all = bytes(name).subspan(begin, end - begin);
   const auto first = reinterpret_cast<uintptr_t>(all.data()) / page * page;
   const auto last = reinterpret_cast<uintptr_t>(all.data() + all.size());
-  ::madvise(reinterpret_cast<void*>(first), last - first, MADV_WILLNEED);  // advice only
+  // Advice only; of more than a disk's largest request the system takes the beginning.
+  constexpr uintptr_t kAtOnce = uintptr_t{512} << 10;
+  for (auto at = first; at < last; at += kAtOnce) {
+    ::madvise(reinterpret_cast<void*>(at), std::min(kAtOnce, last - at), MADV_WILLNEED);
+  }
 }
 
 }  // namespace convoy::formats

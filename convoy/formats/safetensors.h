@@ -29,6 +29,8 @@ bool safetensors_bytes(const std::string& dtype, const std::vector<int64_t>& sha
 /// A safetensors file, mapped into memory and checked as a whole when opened: header within the
 /// file, known dtypes, bytes equal to shape x size, no gap, no overlap, nothing left over.
 class SafetensorsFile {
+  class Mapping;
+
  public:
   using Entry = SafetensorsEntry;
 
@@ -42,7 +44,9 @@ class SafetensorsFile {
   const Entry& entry(const std::string& name) const;
   /// Its bytes, valid while this object (or a copy) lives.
   std::span<const std::byte> bytes(const std::string& name) const;
-  /// Lets the system read those bytes of a tensor, [begin, end), while other work goes on.
+  /// Copies those bytes of a tensor, [begin, end). Throws FileError where they cannot be read.
+  void read(const std::string& name, size_t begin, size_t end, void* to) const;
+  /// Lets the system read them while other work goes on.
   void read_ahead(const std::string& name, size_t begin, size_t end) const;
 
  private:
@@ -51,7 +55,7 @@ class SafetensorsFile {
   std::filesystem::path path_;
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
-  std::shared_ptr<const void> mapping_;
+  std::shared_ptr<const Mapping> mapping_;
   std::span<const std::byte> data_;
 };
 
@@ -99,8 +103,12 @@ class SafetensorsPieces {
   void sync();
 
  private:
+  /// Lets the disk begin with what was written, now and then; where it does not, sync() does.
+  void start(size_t begin, size_t end);
+
   std::filesystem::path path_;
   int fd_ = -1;
+  size_t begin_ = 0, end_ = 0, waiting_ = 0;  // bytes that the disk has not been told of
 };
 
 /// Writes a file that appears whole or not at all. Throws UsageError for what no plan can be made

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/regular_file.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/json_object.h"
 
@@ -13,6 +14,8 @@ namespace convoy::formats {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr const char* kIndexEnding = ".index.json";
 
 /// Names of files that hold weights of a model, whole or in shards.
 bool is_weights_name(const std::string& name) {
@@ -53,6 +56,9 @@ std::map<std::string, std::string> parse_safetensors_index(std::string_view text
   if (map == json.end() || !map->is_object()) {
     fail<FileError>("formats", "{}: weight_map is missing or not an object", where);
   }
+  if (map->empty()) {
+    fail<FileError>("formats", "{}: weight_map names no tensor", where);
+  }
   std::map<std::string, std::string> out;
   for (const auto& [name, file] : map->items()) {
     if (!file.is_string()) {
@@ -72,6 +78,13 @@ std::map<std::string, std::string> parse_safetensors_index(std::string_view text
   return out;
 }
 
+fs::path file_or_index(const fs::path& file) {
+  std::error_code error;
+  fs::path index = file;
+  index += kIndexEnding;
+  return !fs::exists(file, error) && fs::exists(index, error) ? index : file;
+}
+
 bool has_weights(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder / kWeightsFile, error) || fs::exists(folder / kWeightsIndex, error);
@@ -86,28 +99,30 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& path) : path_(path) {
                       "safe_serialization where there are other formats",
                       path.string(), kWeightsFile, kWeightsIndex);
     }
-    if (!fs::exists(path / kWeightsFile, error)) {
-      open_shards(path / kWeightsIndex);
-      return;
-    }
     path_ = path / kWeightsFile;
+  }
+  if (const auto index = file_or_index(path_); index != path_) {
+    path_ = path;
+    open_shards(index);
+    return;
   }
   files_.emplace_back(path_);
   for (const auto& [name, entry] : files_.back().entries()) tensors_[name] = &files_.back();
 }
 
 void SafetensorsFolder::open_shards(const fs::path& index) {
-  const auto file_of = parse_safetensors_index(read_file(index), index.string());
+  const auto file_of = parse_safetensors_index(read_regular_file(index), index.string());
   std::set<std::string> shards;
   for (const auto& [name, file] : file_of) shards.insert(file);
+  const auto folder = index.parent_path();
   std::vector<std::string> wrong;
   for (const auto& shard : shards) {
     std::error_code error;
-    if (!fs::exists(path_ / shard, error)) {
+    if (!fs::exists(folder / shard, error)) {
       wrong.push_back(shard + " is missing");
       continue;
     }
-    files_.emplace_back(path_ / shard);
+    files_.emplace_back(folder / shard);
     for (const auto& [name, entry] : files_.back().entries()) {
       auto [found, fresh] = tensors_.emplace(name, &files_.back());
       const auto listed = file_of.find(name);
@@ -123,22 +138,25 @@ void SafetensorsFolder::open_shards(const fs::path& index) {
   }
   for (const auto& [name, file] : file_of) {
     if (tensors_.contains(name)) continue;
-    if (fs::exists(path_ / file)) wrong.push_back(fmt::format("{} is not in {}", name, file));
+    if (fs::exists(folder / file)) wrong.push_back(fmt::format("{} is not in {}", name, file));
   }
   if (wrong.empty()) return;
   fail<FileError>("formats", "{} does not fit its files: {}", index.string(), join(wrong, "; "));
 }
 
-SafetensorsShards::SafetensorsShards(std::span<const TensorInfo> tensors, size_t max_shard_bytes) {
+SafetensorsShards::SafetensorsShards(std::span<const TensorInfo> tensors, size_t max_shard_bytes,
+                                     const std::string& file)
+    : index_name(file + kIndexEnding) {
   const auto shards = cut(tensors, max_shard_bytes);
   if (shards.size() == 1) {
-    files[kWeightsFile] = shards[0];
+    files[file] = shards[0];
     return;
   }
+  const auto stem = fs::path(file).stem().string();
   Json map = Json::object();
   size_t bytes = 0, elements = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    const auto name = fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
     files[name] = shards[i];
     for (const auto& tensor : shards[i]) {
       map[tensor.name] = name;

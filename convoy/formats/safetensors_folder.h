@@ -21,11 +21,14 @@ inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text,
                                                            const std::string& where);
 
+/// `file`, or where it is in shards their index, which has its name and an ending more.
+std::filesystem::path file_or_index(const std::filesystem::path& file);
+
 /// Whether `folder` holds weights: a file or an index.
 bool has_weights(const std::filesystem::path& folder);
 
-/// The weights of a model, mapped into memory: one file, or a folder with `model.safetensors` or
-/// with shards and their index.
+/// Tensors of a file, mapped into memory, or of shards with an index in its place; of a folder:
+/// those of `model.safetensors`.
 class SafetensorsFolder {
  public:
   /// Throws FileError that names what is wrong; of shards that do not fit the index, everything.
@@ -43,6 +46,9 @@ class SafetensorsFolder {
   std::span<const std::byte> bytes(const std::string& name) const {
     return tensors_.at(name)->bytes(name);
   }
+  void read(const std::string& name, size_t begin, size_t end, void* to) const {
+    tensors_.at(name)->read(name, begin, end, to);
+  }
   void read_ahead(const std::string& name, size_t begin, size_t end) const {
     tensors_.at(name)->read_ahead(name, begin, end);
   }
@@ -55,13 +61,15 @@ class SafetensorsFolder {
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
-/// How Hugging Face lays weights out: one file, or where they are more than `max_shard_bytes`
+/// How Hugging Face lays tensors out: one file, or where they are more than `max_shard_bytes`
 /// shards of at most that much (a larger tensor is a shard of its own) with an index.
 struct SafetensorsShards {
   std::map<std::string, std::vector<TensorInfo>> files;  ///< by name
-  std::string index;  ///< of kWeightsIndex; empty where there is one file
+  std::string index;       ///< its text; empty where there is one file
+  std::string index_name;  ///< kWeightsIndex, of weights
 
-  SafetensorsShards(std::span<const TensorInfo> tensors, size_t max_shard_bytes);
+  SafetensorsShards(std::span<const TensorInfo> tensors, size_t max_shard_bytes,
+                    const std::string& file = kWeightsFile);
 };
 
 /// Removes weights and their index from `folder`, all but those files.

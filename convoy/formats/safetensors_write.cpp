@@ -73,10 +73,14 @@ void SafetensorsPieces::create(const std::filesystem::path& path, const Safetens
   if (fd < 0) {
     fail<FileError>("formats", "cannot create {}: {}", path.string(), std::strerror(errno));
   }
-  // A disk that is too small says so now, where the file system can tell.
-  const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(plan.bytes));
+  // A disk that is too small says so now, where the file system can tell. (posix_fallocate would
+  // write into every block where it cannot.)
+  const auto bytes = static_cast<off_t>(plan.bytes);
+  int error = ::fallocate(fd, 0, 0, bytes) == 0 ? 0 : errno;
+  const bool cannot_tell = error == EINVAL || error == EOPNOTSUPP || error == ENOSYS;
+  if (cannot_tell) error = ::ftruncate(fd, bytes) == 0 || errno == EINVAL ? 0 : errno;
   ::close(fd);
-  if (error != 0 && error != EINVAL && error != EOPNOTSUPP) {
+  if (error != 0) {
     fail<FileError>("formats", "cannot write {} ({} bytes): {}", path.string(), plan.bytes,
                     write_trouble(error));
   }
@@ -105,12 +109,22 @@ void SafetensorsPieces::write(size_t place, const void* data, size_t bytes) {
       fail<FileError>("formats", "cannot write {}: {}", path_.string(),
                       done < 0 ? write_trouble(errno) : "the disk takes no more");
     }
-    // The disk begins now, not when all is in the cache; where it does not, sync() does.
-    ::sync_file_range(fd_, static_cast<off_t>(place), done, SYNC_FILE_RANGE_WRITE);
+    start(place, place + static_cast<size_t>(done));
     from += done;
     place += static_cast<size_t>(done);
     bytes -= static_cast<size_t>(done);
   }
+}
+
+void SafetensorsPieces::start(size_t begin, size_t end) {
+  constexpr size_t kAtOnce = size_t{16} << 20;
+  begin_ = waiting_ == 0 ? begin : std::min(begin_, begin);
+  end_ = waiting_ == 0 ? end : std::max(end_, end);
+  waiting_ += end - begin;
+  if (waiting_ < kAtOnce) return;
+  ::sync_file_range(fd_, static_cast<off_t>(begin_), static_cast<off_t>(end_ - begin_),
+                    SYNC_FILE_RANGE_WRITE);
+  waiting_ = 0;
 }
 
 void SafetensorsPieces::sync() {

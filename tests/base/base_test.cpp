@@ -12,6 +12,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/printable.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 
@@ -156,6 +157,18 @@ TEST(Text, Utf8) {
                           "\xf4\x90\x80\x80", "\xff", "a\xe2\x82", "\xf8\x88\x80\x80\x80"}) {
     EXPECT_FALSE(is_utf8(bad));
   }
+}
+
+TEST(Text, WhatATerminalWouldObeyIsShownAsNumbers) {
+  EXPECT_EQ(printable("h.0.weight \u00e9 \u4e2d"), "h.0.weight \u00e9 \u4e2d");
+  EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(printable("\x1b[2J\n\x7f"), "\\x1b[2J\\x0a\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m \xc2\xa0"),
+            "\\x9b31m \xc2\xa0");
+  EXPECT_EQ(printable("\xff"
+                      "a\xc3"),
+            "\\xffa\\xc3");
 }
 
 TEST(Text, OfAShortWordNotEveryLetterMayDiffer) {

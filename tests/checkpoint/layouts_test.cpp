@@ -153,7 +153,10 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
 }
 
 TEST_F(Layouts, AFlippedBitIsNamedByItsTensorOnAllRanks) {
-  const auto path = folder_ / "one" / kOptimizer;
+  const auto index = folder_ / "one" / (std::string(kOptimizer) + ".index.json");
+  const auto path = folder_ / "one" /
+                    formats::parse_safetensors_index(read_file(index), index.string())
+                        .at("exp_avg_sq.transformer.wte.weight");
   auto bytes = read_file(path);
   bytes[bytes.size() - 100] ^= 4;  // the last tensor: moments come by name
   write_file(path, bytes);
@@ -170,6 +173,26 @@ TEST_F(Layouts, AFlippedBitIsNamedByItsTensorOnAllRanks) {
     }
   });
   EXPECT_EQ(refused, 3);
+}
+
+TEST_F(Layouts, OtherFilesUnderTheSameNameAreRefused) {
+  const std::vector<float> values(4);
+  formats::write_safetensors(
+      folder_ / "other" / "one" / formats::kWeightsFile,
+      std::vector<formats::TensorView>{{"transformer.wte.weight", "F32", {4}, values.data(), 16}});
+  std::atomic<int> refused{0};
+  comm::run_thread_ranks(2, [&](const comm::Group& group) {
+    const auto strategy = parallel::make_process_strategy(blocks, group, {});
+    try {
+      load_weights(folder_ / (group.rank() == 0 ? "one" : "other/one"), strategy->weights(), group);
+    } catch (const FileError& error) {
+      EXPECT_THAT(error.what(),
+                  testing::HasSubstr("other/one/model.safetensors differs from what rank "
+                                     "0 finds under that name: transformer."));
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
 }
 
 TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {

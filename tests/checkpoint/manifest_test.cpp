@@ -21,6 +21,19 @@ TEST(Manifest, PiecesAddUpToTheWhole) {
   }
 }
 
+TEST(Manifest, ChecksumsAreWhatTheyHaveAlwaysBeen) {
+  std::vector<uint32_t> values(1000);
+  uint32_t state = 1;
+  for (auto& value : values) value = state = state * 1664525u + 1013904223u;
+  for (const uint64_t begin : {uint64_t{0}, uint64_t{7}, uint64_t{1} << 40}) {
+    for (const size_t count : {0, 1, 15, 16, 17, 1000}) {
+      uint64_t expected = 0;
+      for (size_t i = 0; i < count; ++i) expected += values[i] * (2 * (begin + i) + 1);
+      EXPECT_EQ(checksum(values.data(), count, 4, begin), expected) << begin << " " << count;
+    }
+  }
+}
+
 TEST(Manifest, AnyFlippedBitAndSwappedElementsAreSeen) {
   for (const size_t width : {1, 2, 4, 8}) {
     std::vector<uint8_t> bytes(32 * width);

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cmath>
 #include <fstream>
+#include <functional>
 #include <numeric>
 
 #include "convoy/base/error.h"
@@ -40,9 +43,21 @@ class Verify : public testing::Test {
     }
     write_file(folder_ / Manifest::kName, manifest.to_text());
   }
-  ~Verify() override { fs::remove_all(folder_); }
+  ~Verify() override {
+    fs::remove_all(folder_);
+    fs::remove_all(out_);
+  }
 
-  const fs::path folder_ = unique_folder("convoy-verify");
+  static std::string error_of(const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  const fs::path folder_ = unique_folder("convoy-verify"), out_ = unique_folder("convoy-export");
   const std::map<std::string, std::vector<std::string>> files_{
       {"model.safetensors", {"h.0.weight", "h.1.weight"}},
       {"optimizer.safetensors", {"exp_avg.h.0.weight", "exp_avg.h.1.weight"}}};
@@ -93,10 +108,87 @@ TEST_F(Verify, AManifestThatIsSpoiltIsToldBesideTheRest) {
 TEST_F(Verify, AFolderThatLostItsWeightsSaysSo) {
   fs::remove(folder_ / "model.safetensors");
   EXPECT_EQ(find_weights(folder_), folder_);
-  EXPECT_THAT(
-      verify(folder_).wrong,
-      ElementsAre("there are no weights", "h.0.weight is missing: there is no model.safetensors",
-                  "h.1.weight is missing: there is no model.safetensors"));
+  EXPECT_THAT(verify(folder_).wrong,
+              ElementsAre("there are no weights",
+                          "model.safetensors is missing, with 2 tensors (h.0.weight, h.1.weight)"));
+}
+
+TEST_F(Verify, AFolderThatARunTakesAwayIsNotDamaged) {
+  const fs::path away = out_ / "away";
+  const auto found = verify(folder_, [&](int64_t, int64_t) {
+    if (fs::exists(away)) return;
+    fs::rename(folder_, away);
+    fs::remove(away / "optimizer.safetensors");
+  });
+  EXPECT_TRUE(found.vanished);
+  EXPECT_THAT(found.wrong, ElementsAre("it was removed or replaced while it was read"));
+}
+
+TEST_F(Verify, PipesAreNotReadFor) {
+  for (const char* file : {"model.safetensors", "manifest.json", "trainer_state.json",
+                           "model.safetensors.index.json"}) {
+    fs::remove(folder_ / "model.safetensors.index.json");
+    const auto place = folder_ / file;
+    const auto kept = fs::exists(place) ? read_file(place) : "";
+    fs::remove(place);
+    const bool is_index = place.filename().string().find("index") != std::string::npos;
+    if (is_index) fs::remove(folder_ / "model.safetensors");
+    ASSERT_EQ(::mkfifo(place.c_str(), 0600), 0);
+    EXPECT_THAT(verify(folder_).wrong, testing::Contains(HasSubstr("not a regular file"))) << file;
+    if (file != std::string("manifest.json")) {
+      EXPECT_THAT(error_of([&] { look_at(folder_); }), HasSubstr("not a regular file")) << file;
+    }
+    if (file != std::string("trainer_state.json")) {
+      EXPECT_THAT(error_of([&] { export_model(folder_, out_ / "new", {"", 1000}); }),
+                  HasSubstr("not a regular file"))
+          << file;
+    }
+    fs::remove(place);
+    if (!kept.empty()) write_file(place, kept);
+  }
+}
+
+TEST_F(Verify, AnIndexWithoutTensorsIsRefused) {
+  fs::remove(folder_ / "model.safetensors");
+  fs::remove(folder_ / Manifest::kName);
+  write_file(folder_ / formats::kWeightsIndex, R"({"weight_map": {}})");
+  EXPECT_THAT(verify(folder_).wrong, ElementsAre(HasSubstr("weight_map names no tensor")));
+  EXPECT_THAT(error_of([&] { export_model(folder_, out_ / "new", {"", 1000}); }),
+              HasSubstr("weight_map names no tensor"));
+}
+
+TEST_F(Verify, WhatIsStrangeAboutAnExportIsSaid) {
+  fs::remove(folder_ / Manifest::kName);
+  const float values[] = {1, NAN};
+  const uint8_t small[] = {1, 2};
+  formats::write_safetensors(folder_ / "model.safetensors",
+                             std::vector<formats::TensorView>{{"bad", "F32", {2}, values, 8},
+                                                              {"small", "F8_E4M3", {2}, small, 2}});
+  EXPECT_THAT(export_model(folder_, out_ / "new", {"bf16", 1000}).doubts,
+              ElementsAre("there is no config.json in " + folder_.string() +
+                              ": nothing tells which model the weights are of",
+                          "tensors whose dtype cannot become bf16 were written as they are: small",
+                          "tensors hold numbers that are not finite: bad"));
+  write_file(folder_ / "config.json", "{}");
+  const float good[] = {1, 2};
+  formats::write_safetensors(folder_ / "model.safetensors",
+                             std::vector<formats::TensorView>{{"good", "F32", {2}, good, 8}});
+  EXPECT_THAT(export_model(folder_, out_ / "good", {"bf16", 1000}).doubts, IsEmpty());
+}
+
+TEST_F(Verify, WhereNoExportCanGoIsSaid) {
+  fs::create_symlink(out_ / "nowhere", out_ / "link");
+  const std::map<fs::path, std::string> places{
+      {"", "the new folder has no name; try a path such as model"},
+      {out_ / "link", "link is a link that leads nowhere; try another folder"},
+      {folder_ / "half", ", which is read; try a folder beside it"},
+      {folder_ / "a" / ".." / "half", ", which is read; try a folder beside it"},
+      {folder_, "is there already; try another folder"}};
+  for (const auto& [place, expected] : places) {
+    EXPECT_THAT(error_of([&] { export_model(folder_ / "", place, {"", 1000}); }),
+                HasSubstr(expected))
+        << place;
+  }
 }
 
 TEST_F(Verify, NumbersThatADtypeHasNotAreRefusedByName) {
@@ -105,14 +197,14 @@ TEST_F(Verify, NumbersThatADtypeHasNotAreRefusedByName) {
   formats::write_safetensors(folder_ / "model.safetensors",
                              std::vector<formats::TensorView>{{"big", "F32", {2}, values, 8}});
   try {
-    export_model(folder_, folder_ / "half", {"fp16", 1000});
+    export_model(folder_, out_ / "half", {"fp16", 1000});
     ADD_FAILURE() << "infinities were written";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("big holds numbers that fp16 has not, up to 70000"));
   }
-  EXPECT_FALSE(fs::exists(folder_ / "half"));
-  EXPECT_EQ(export_model(folder_, folder_ / "bf16", {"bf16", 1000}).num_bytes, 4);
-  EXPECT_THAT(verify(folder_ / "bf16").wrong, IsEmpty());
+  EXPECT_FALSE(fs::exists(out_ / "half"));
+  EXPECT_EQ(export_model(folder_, out_ / "bf16", {"bf16", 1000}).num_bytes, 4);
+  EXPECT_THAT(verify(out_ / "bf16").wrong, IsEmpty());
 }
 
 }  // namespace

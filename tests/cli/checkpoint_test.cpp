@@ -42,7 +42,7 @@ TEST_F(CheckpointCommand, InspectShowsTensorsSizesAndOrigin) {
   expect("a checkpoint, of step 2, epoch ");
   expect("written by convoy");
   expect("model-00001-of-0");
-  expect("optimizer.safetensors");
+  expect("optimizer-00001-of-0");
   expect("exp_avg_sq.transformer.h.1.mlp.c_fc.weight");
   expect("[16, 64]");
   const auto all = json_of("inspect out/checkpoint-2");
@@ -52,7 +52,7 @@ TEST_F(CheckpointCommand, InspectShowsTensorsSizesAndOrigin) {
     int64_t count = 1;
     for (const int64_t extent : tensor["shape"]) count *= extent;
     EXPECT_EQ(tensor["bytes"], count * 4) << tensor;
-    const bool is_weight = tensor["file"] != "optimizer.safetensors";
+    const bool is_weight = tensor["file"].get<std::string>().starts_with("model-");
     weights += is_weight;
     elements += is_weight ? count : 0;
   }
@@ -71,7 +71,7 @@ TEST_F(CheckpointCommand, ARunThatHasNotEndedStandsForItsNewestCheckpoint) {
     EXPECT_NE(run(fmt::format("checkpoint {} {}", command, named ? "" : "words new")), 0)
         << output_;
   }
-  expect("none is no folder");
+  expect("'none' is no folder");
   EXPECT_EQ(run("checkpoint verify words"), 1);
   expect("words holds no weights and no checkpoint");
 }
@@ -84,10 +84,13 @@ TEST_F(CheckpointCommand, VerifyNamesEachTensorThatIsWrongMissingOrLeftOver) {
   const auto list = json_of("verify out/checkpoint-4")[0];
   EXPECT_EQ(list["num_tensors"], json_of("inspect out/checkpoint-4")["tensors"].size());
 
-  flip("out/checkpoint-4/optimizer.safetensors", 5);
+  const std::string moments = json("out/checkpoint-4/optimizer.safetensors.index.json")
+                                  .at("weight_map")
+                                  .at("exp_avg_sq.transformer.wte.weight");
+  flip("out/checkpoint-4/" + moments, 5);
   ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
-  expect("exp_avg_sq.transformer.wte.weight in optimizer.safetensors is not as it was written");
-  flip("out/checkpoint-4/optimizer.safetensors", 5);
+  expect("exp_avg_sq.transformer.wte.weight in " + moments + " is not as it was written");
+  flip("out/checkpoint-4/" + moments, 5);
 
   const std::string shard = json("out/checkpoint-4/model.safetensors.index.json")
                                 .at("weight_map")
@@ -97,11 +100,9 @@ TEST_F(CheckpointCommand, VerifyNamesEachTensorThatIsWrongMissingOrLeftOver) {
                               shard)),
             0);
   const auto found = json_of("verify out/checkpoint-4", 1)[0]["wrong"].dump();
-  EXPECT_NE(found.find("transformer.ln_f.bias is missing: there is no " + shard), std::string::npos)
-      << found;
-  EXPECT_NE(found.find("transformer.ln_f.bias is left over: stranger.safetensors"),
-            std::string::npos)
-      << found;
+  EXPECT_NE(found.find(shard + " is missing, with "), std::string::npos) << found;
+  EXPECT_NE(found.find("stranger.safetensors is left over, with "), std::string::npos) << found;
+  EXPECT_NE(found.find(" tensors (transformer."), std::string::npos) << found;
   ASSERT_EQ(
       shell("cd out/checkpoint-4; rm stranger.safetensors; head -c 3000 ../../kept > " + shard), 0);
   ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
@@ -115,8 +116,50 @@ TEST_F(CheckpointCommand, VerifyReadsWhatARunNeedsToGoOn) {
   ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
   expect("trainer_state.json is not valid JSON");
   fs::remove(folder_ / "out/checkpoint-4/trainer_state.json");
+  fs::remove(folder_ / "out/checkpoint-4/optimizer.safetensors.index.json");
   ASSERT_EQ(run("checkpoint verify out/checkpoint-4"), 1) << output_;
   expect("there is no trainer_state.json");
+  expect("there is no index of the shards of optimizer.safetensors");
+}
+
+TEST_F(CheckpointCommand, VerifyOfARunReadsANewerCheckpointThatIsNotWhole) {
+  ASSERT_EQ(shell("cp -r out/checkpoint-4 out/checkpoint-6; rm out/checkpoint-6/trainer_state.json "
+                  "out/checkpoint-6/optimizer*"),
+            0);
+  ASSERT_EQ(run("checkpoint verify out"), 1) << output_;
+  expect("folder     out/checkpoint-4");
+  expect("there is no trainer_state.json: no run can go on from here");
+  expect("optimizer-00001-of-0");
+  expect(" is missing, with ");
+  ASSERT_EQ(shell("rm -r out/checkpoint-6; ln -s nowhere out/checkpoint-6"), 0);
+  ASSERT_EQ(run("checkpoint verify out"), 1) << output_;
+  expect("out/checkpoint-6 cannot be read: No such file or directory");
+  // Nothing else there: still no reason to say that all is well.
+  ASSERT_EQ(shell("rm -r out/model* out/checkpoint-[24]"), 0);
+  EXPECT_EQ(run("checkpoint verify out"), 1) << output_;
+  expect("out/checkpoint-6 cannot be read");
+}
+
+TEST_F(CheckpointCommand, VerifyOfARunThatGoesOnFindsNoDamage) {
+  ASSERT_EQ(shell("rm -r out/model* out/checkpoint-2; (step=4; while [ ! -e over ]; do "
+                  "cp -r out/checkpoint-$step out/.new; mv out/.new out/checkpoint-$((step + 1)); "
+                  "mv out/checkpoint-$step out/.old; rm -r out/.old; step=$((step + 1)); done) & "
+                  "code=0; for i in $(seq 12); do $convoy checkpoint verify out || code=1; done; "
+                  "touch over; wait; exit $code"),
+            0)
+      << output_;
+}
+
+TEST_F(CheckpointCommand, NamesCannotSpeakToTheTerminal) {
+  const std::string header = R"({"a\u001b[2J":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  write_file(folder_ / "odd/model.safetensors", bytes + header + std::string("\0\0\xc0\x7f", 4));
+  for (const char* command : {"inspect odd", "verify odd", "export odd new"}) {
+    run(std::string("checkpoint ") + command);
+    expect(R"(a\x1b[2J)");
+    EXPECT_EQ(output_.find('\x1b'), std::string::npos) << command;
+  }
 }
 
 TEST_F(CheckpointCommand, WithoutAManifestNumbersThatAreNotFiniteAreNamed) {
@@ -139,7 +182,8 @@ TEST_F(CheckpointCommand, ExportWritesTheModelAloneInAnotherDtype) {
   for (const auto& tensor : after["tensors"]) EXPECT_EQ(tensor["dtype"], "BF16");
   EXPECT_EQ(json("half/config.json")["torch_dtype"], "bfloat16");
   EXPECT_TRUE(fs::exists(folder_ / "half/vocab.txt"));
-  for (const char* of_training : {"trainer_state.json", "manifest.json", "optimizer.safetensors"}) {
+  for (const char* of_training :
+       {"trainer_state.json", "manifest.json", "optimizer.safetensors.index.json"}) {
     EXPECT_FALSE(fs::exists(folder_ / "half" / of_training)) << of_training;
   }
   // Back again it is what bf16 kept of it: the model computes nearly the same.
