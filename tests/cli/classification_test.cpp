@@ -1,3 +1,4 @@
+#include "convoy/data/labelled_texts.h"
 #include "tests/cli/command_testing.h"
 
 namespace convoy {
@@ -103,8 +104,13 @@ TEST_F(ClassificationCommand, PredictsALabelAndItsScoresForEveryText) {
   EXPECT_EQ(output_.find("row 2: "), std::string::npos);
   EXPECT_EQ(run("predict out --data new.csv --output new.csv"), 2);
   expect("would replace the input");
-  EXPECT_EQ(run("predict out --output out.parquet"), 2);
-  expect("expected a name that ends in .csv or .jsonl");
+  ASSERT_EQ(run("predict out --data new.csv --output three.parquet --nproc 2"), 0) << output_;
+  expect("wrote three.parquet (5 rows)");
+  const auto table = data::read_labelled_texts(folder_ / "three.parquet", {"label", "", "row"});
+  EXPECT_EQ(table.texts, std::vector<std::string>(std::begin(expected), std::end(expected)));
+  EXPECT_EQ(table.labels, (std::vector<std::string>{"0", "1", "2", "3", "4"}));
+  EXPECT_EQ(run("predict out --output out.txt"), 2);
+  expect("expected a name that ends in .csv, .jsonl or .parquet");
   EXPECT_EQ(run("predict out --data new.csv --data.text opinions"), 1);
   expect("opinions");
 }
@@ -162,8 +168,34 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
   EXPECT_EQ(json("out/config.json").at("architectures"), Json({"BertForMaskedLM"}));
   EXPECT_EQ(run("generate out --prompt w1"), 2);
   expect("got bert, whose positions see both sides");
+
+  write_file(folder_ / "masks.txt", "w5 w5 w5 [MASK] w5 w5\nw3 [MASK] w3 w3 w3 [MASK] w3 w3\n");
+  ASSERT_EQ(run("predict out --data masks.txt --top-k 2 --output one.csv"), 0) << output_;
+  expect("wrote one.csv (2 texts)");
+  const auto found = read_file(folder_ / "one.csv");
+  EXPECT_TRUE(found.starts_with("row,mask,rank,token,score\n0,1,1,w5,0.")) << found;
+  for (const char* line : {"\n0,1,2,", "\n1,1,1,w3,", "\n1,2,1,w3,", "\n1,2,2,"}) {
+    EXPECT_NE(found.find(line), std::string::npos) << line << found;
+  }
+  EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 7);
+  // On ranks, in batches of one: the same tokens.
+  ASSERT_EQ(run("predict out --data masks.txt --top-k 2 --output two.csv --nproc 2 "
+                "--per_device_eval_batch_size 1"),
+            0)
+      << output_;
+  EXPECT_EQ(shell("cut -d, -f1-4 one.csv > a; cut -d, -f1-4 two.csv | cmp - a"), 0) << output_;
+  ASSERT_EQ(run("predict out --data masks.txt"), 0) << output_;
+  expect("row 1, mask 2\n    1. w3 ");
+  write_file(folder_ / "none.txt", "w5 [MASK]\nw5 w5\n");
+  EXPECT_EQ(run("predict out --data none.txt"), 2);
+  expect("text 2 of none.txt has no [MASK] to say something for: 'w5 w5'");
+  std::string words = "[MASK]";
+  for (int i = 0; i < 40; ++i) words += " w1";
+  write_file(folder_ / "long.txt", words);
+  EXPECT_EQ(run("predict out --data long.txt"), 2);
+  expect("text 1 of long.txt has 43 tokens, the model 32 positions");
   EXPECT_EQ(run("predict out"), 2);
-  expect("a bert language model names hidden tokens; try convoy eval");
+  expect("there are no texts; try --data FILE, in which [MASK] stands for what is wanted");
 }
 
 TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {

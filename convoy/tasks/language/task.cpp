@@ -280,12 +280,18 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   return out;
 }
 
-void LanguageTask::predict(const Prediction&, const Run&, const train::TrainingArguments&) {
-  const bool names_hidden = learns(Objective::HiddenTokens);
-  fail<UsageError>("tasks", "predict gives rows a label or items; a {} language model {}", family_,
-                   names_hidden ? "names hidden tokens; try convoy eval, or train it to sort texts "
-                                  "with task = classification"
-                                : "goes on from text; try convoy generate, or convoy eval");
+void LanguageTask::declare_predict(OptionTable& table) {
+  if (!learns(Objective::HiddenTokens)) return;
+  table.add("predict", "top_k", top_k_, "tokens for each [MASK]").at_least(1);
+}
+
+void LanguageTask::predict(const Prediction& asked, const Run& run,
+                           const train::TrainingArguments& training) {
+  if (learns(Objective::HiddenTokens)) return fill_masks(asked, run, training);
+  fail<UsageError>("tasks",
+                   "predict gives rows a label, items or hidden tokens; a {} language model goes "
+                   "on from text; try convoy generate, or convoy eval",
+                   family_);
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {

@@ -26,6 +26,7 @@ class LanguageTask : public Task {
   Run prepare() override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
+  void declare_predict(OptionTable& table) override;
   void predict(const Prediction& prediction, const Run& run,
                const train::TrainingArguments& training) override;
 
@@ -39,6 +40,9 @@ class LanguageTask : public Task {
 
  private:
   Run make_run();
+  /// What may stand for each [MASK] of texts.
+  void fill_masks(const Prediction& asked, const Run& run,
+                  const train::TrainingArguments& training);
   models::TextMasking masking() const;
   models::SpanCorruption corruption() const;
   std::optional<text::Tokenizer> find_tokenizer() const;
@@ -56,6 +60,7 @@ class LanguageTask : public Task {
   std::string start_;  // folder of a pretrained model
   std::unique_ptr<models::CausalConfig> config_;
   LanguageData data_;
+  int64_t top_k_ = 5;  // of predictions
   std::optional<text::Tokenizer> tokenizer_;
   std::filesystem::path opened_;  // folder of a run
 };

@@ -1,0 +1,51 @@
+#include "convoy/tasks/each_row.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.h"
+
+namespace convoy::tasks {
+
+void each_row(
+    train::Trainer& trainer, const train::Dataset& data, int64_t width, const char* what,
+    const std::function<at::Tensor(const nn::Bundle& out, const at::Tensor& rows)>& numbers,
+    const std::function<void(int64_t row, std::span<const double> numbers)>& use) {
+  auto& strategy = trainer.strategy();
+  const auto& group = strategy.processes();
+  trainer.predict(data, [&](const train::StepCells& step, const std::vector<nn::Bundle>& outs) {
+    const int64_t ranks = strategy.num_ranks();
+    const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
+    auto mine = at::full({most, 1 + width}, -1, at::kDouble);  // the row, its numbers
+    int64_t filled = 0;
+    for (size_t c = 0; c < outs.size(); ++c) {
+      const auto& cell = step.cells[c];
+      if (cell.empty() || step.num_samples[c] == 0) continue;
+      const auto rows = cell.samples + step.s0;
+      auto here = mine.narrow(0, filled, rows.size(0));
+      here.select(1, 0).copy_(rows);
+      here.narrow(1, 1, width).copy_(numbers(outs[c], rows));
+      filled += rows.size(0);
+    }
+    const auto all = group.all_gather(mine, "gather rows").flatten(0, 1);
+    if (group.rank() != 0) return;
+    const auto order = all.select(1, 0).argsort().contiguous();
+    for (int64_t i = 0; i < order.size(0); ++i) {
+      const auto* from =
+          all.const_data_ptr<double>() + order.const_data_ptr<int64_t>()[i] * all.size(1);
+      if (from[0] < 0) continue;
+      const std::span<const double> found(from + 1, static_cast<size_t>(width));
+      const auto row = static_cast<int64_t>(from[0]);
+      if (!std::all_of(found.begin(), found.end(), [](double x) { return std::isfinite(x); })) {
+        fail<NumericError>("tasks",
+                           "the scores of {} {} are not finite; try another checkpoint, or fp32",
+                           what, row + 1);
+      }
+      use(row, found);
+    }
+  });
+}
+
+}  // namespace convoy::tasks
