@@ -15,7 +15,7 @@ void each_row(
     const std::function<void(int64_t row, std::span<const double> numbers)>& use) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
-  trainer.predict(data, [&](const train::StepCells& step, const std::vector<nn::Bundle>& outs) {
+  trainer.predict(data, [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     const int64_t ranks = strategy.num_ranks();
     const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
     auto mine = at::full({most, 1 + width}, -1, at::kDouble);  // the row, its numbers
