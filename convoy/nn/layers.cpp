@@ -2,8 +2,8 @@
 
 #include <ATen/Functions.h>
 
-#include "convoy/nn/products.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/products.h"
 
 namespace convoy::nn {
 

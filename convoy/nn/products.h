@@ -2,7 +2,8 @@
 
 #include <torch/types.h>
 
-// Products for which at::mm is not the fastest way, without autograd. Shapes: M rows, K terms of a sum, N results of a row.
+// Products for which at::mm is not the fastest way, without autograd. Shapes: M rows, K terms of a
+// sum, N results of a row.
 namespace convoy::nn {
 
 /// x [M, K] times `matrix` [N, K] transposed, plus `bias` [N] where there is one: in generation M

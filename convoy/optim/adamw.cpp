@@ -11,8 +11,9 @@ void adamw_step(const Slice& slice, const AdamWOptions& options, double learning
     return at::full({}, value, fp32);
   };
   const auto& [first, second] = slice.moments;
-  at::_fused_adamw_(slice.weights, slice.grads, first, second, {}, number(static_cast<double>(step)),
-                    learning_rate, options.beta1, options.beta2, weight_decay, options.epsilon,
+  at::_fused_adamw_(slice.weights, slice.grads, first, second, {},
+                    number(static_cast<double>(step)), learning_rate, options.beta1, options.beta2,
+                    weight_decay, options.epsilon,
                     /*amsgrad=*/false, /*maximize=*/false, number(grad_divisor));
 }
 

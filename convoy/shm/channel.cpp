@@ -386,8 +386,7 @@ void Channel::all_to_all(void* out, std::span<const size_t> receive, const void*
 
 void Channel::barrier(const std::string& label) {
   begin(Barrier, Dtype::U8, 0, 0, label);
-  rounds(
-      1, [](size_t) {}, [](size_t, uint32_t) {});
+  rounds(1, [](size_t) {}, [](size_t, uint32_t) {});
 }
 
 }  // namespace convoy::shm

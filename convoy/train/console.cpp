@@ -126,8 +126,8 @@ class Console : public Callback {
     recent_seconds_ = 0.9 * recent_seconds_ + step.seconds;
     if (!line_.due()) return;
     const auto left = static_cast<double>(max_steps_ - step.step) * recent_seconds_ / recent_steps_;
-    line_.show(fmt::format("step {}/{}  loss {:.4f}  {} samples/s  left {}", step.step,
-                           max_steps_, step.loss, human_rate(recent_samples_ / std::max(1e-9, recent_seconds_)),
+    line_.show(fmt::format("step {}/{}  loss {:.4f}  {} samples/s  left {}", step.step, max_steps_,
+                           step.loss, human_rate(recent_samples_ / std::max(1e-9, recent_seconds_)),
                            human_seconds(left)));
   }
 
@@ -181,7 +181,8 @@ class Console : public Callback {
     if (quiet_) return;
     auto text = fmt::format("trained in {}: {} samples/s, loss {:.4f}, peak memory {}",
                             human_seconds(metrics.at("train_runtime")),
-                            human_rate(metrics.at("train_samples_per_second")), metrics.at("train_final_loss"),
+                            human_rate(metrics.at("train_samples_per_second")),
+                            metrics.at("train_final_loss"),
                             human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
       text += fmt::format(", on a GPU {}", human_bytes(gpu->second));

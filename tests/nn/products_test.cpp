@@ -24,7 +24,8 @@ TEST(Products, OfFewRowsAndALargeMatrix) {
 TEST(Products, TransposedAreWrittenOrAdded) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     // Columns of a larger matrix, as a layer may get them.
-    const auto a = at::randn({70, 90}).to(dtype).narrow(1, 7, 50), b = at::randn({70, 33}).to(dtype);
+    const auto a = at::randn({70, 90}).to(dtype).narrow(1, 7, 50),
+               b = at::randn({70, 33}).to(dtype);
     const auto exact = at::mm(a.t().to(at::kDouble), b.to(at::kDouble));
     const auto type = product_dtype(a);
     EXPECT_TRUE(type == dtype || type == at::kFloat);

@@ -67,9 +67,7 @@ TEST(Popularity, RanksByCountThenId) {
   EXPECT_DOUBLE_EQ(report.mrr[1], (1 + 1 / 2.0 + 1 / 3.0) / 4);
   EXPECT_DOUBLE_EQ(report.ndcg[1], (1 + 1 / std::log2(3.0) + 1 / 2.0) / 4);
   EXPECT_EQ(count_items(valid, "item_id-list", 4), (std::vector<int64_t>{0, 4, 3, 1, 1}));
-  EXPECT_NE(error_of([&] {
-              popularity_baseline({0, 5, 9, 9}, valid, "item_id-list");
-            }).find("4"),
+  EXPECT_NE(error_of([&] { popularity_baseline({0, 5, 9, 9}, valid, "item_id-list"); }).find("4"),
             std::string::npos);
 }
 
