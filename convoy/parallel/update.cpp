@@ -50,7 +50,9 @@ void Update::close_totals() {
 
 void Update::add_squares(int64_t bucket) {
   if (!groups_.owns_part()) return;
-  totals_[kSquares] += optim::sum_of_squares(arena_.grads(bucket, arena_.part(bucket)));
+  for (const auto& extent : arena_.layout().counted(bucket, arena_.rank())) {
+    totals_[kSquares] += optim::sum_of_squares(arena_.grads(bucket, extent));
+  }
 }
 
 void Update::reduce_totals() {

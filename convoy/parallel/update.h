@@ -40,7 +40,7 @@ struct StepResult {
 
 /// The end of a step: totals over the ranks, the norm, clipping, AdamW.
 ///
-/// Each rank adds up the squares of its own parts, in double precision; their sum is rounded to
+/// Each rank adds up the squares of what it owns, in double precision; their sum is rounded to
 /// fp32. So the norm, and with it the clipping factor, is the same in every layout.
 class Update {
  public:

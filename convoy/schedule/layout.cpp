@@ -225,16 +225,41 @@ std::vector<Piece> Layout::pieces(int rank) const {
         const int64_t end = std::min(own.end, params[p].end);
         if (begin >= end) continue;
         const auto& [shape, decays, cut] = params_[static_cast<size_t>(unit)][p];
-        const bool owned =
-            first_holder_[static_cast<size_t>(unit)] && (cut.dim >= 0 || options_.tensor.rank == 0);
         for (const auto& run :
              runs(shape, cut, options_.tensor, begin - params[p].begin, end - begin)) {
           out.push_back({unit, static_cast<int64_t>(p), run.global, params[p].begin + run.local,
-                         run.length, owned});
+                         run.length, owns(unit, p)});
         }
       }
     }
   }
+  return out;
+}
+
+/// Of what several stages or tensor ranks have, the first owns it.
+bool Layout::owns(int64_t unit, size_t param) const {
+  const auto& cut = params_[static_cast<size_t>(unit)][param].cut;
+  return first_holder_[static_cast<size_t>(unit)] && (cut.dim >= 0 || options_.tensor.rank == 0);
+}
+
+std::vector<Extent> Layout::counted(int64_t bucket, int rank) const {
+  const auto own = part(bucket, rank);
+  std::vector<Extent> others, out;
+  for (const int64_t unit : buckets_[static_cast<size_t>(bucket)].units) {
+    const auto& params = units_[static_cast<size_t>(unit)].params;
+    for (size_t p = 0; p < params.size(); ++p) {
+      if (!owns(unit, p)) others.push_back(params[p]);
+    }
+  }
+  std::sort(others.begin(), others.end(),
+            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  int64_t at = own.begin;
+  for (const auto& other : others) {
+    const Extent here{at, std::min(other.begin, own.end)};
+    if (here.begin < here.end) out.push_back(here);
+    at = std::max(at, other.end);
+  }
+  if (at < own.end) out.push_back({at, own.end});
   return out;
 }
 

@@ -189,6 +189,8 @@ class Layout {
   /// The parameters' elements in a rank's own parts. Every element of a model has one owner among
   /// the parts of all stages and tensor-parallel ranks.
   std::vector<Piece> pieces(int rank) const;
+  /// A rank's own part of a bucket but for what another rank owns: what its norm counts.
+  std::vector<Extent> counted(int64_t bucket, int rank) const;
 
  private:
   bool are_weights(Kind kind) const {
@@ -196,6 +198,7 @@ class Layout {
   }
   bool stays_whole(int64_t bucket) const;
   int64_t begin_in(Kind kind, int64_t bucket) const;
+  bool owns(int64_t unit, size_t param) const;
 
   ModelTable table_;
   LayoutOptions options_;

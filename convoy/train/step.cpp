@@ -90,7 +90,7 @@ double Trainer::Impl::loss_scale(int64_t samples, int64_t tokens) {
   auto& scale = state_.loss_scale;
   if (scale.targets_per_sample == 0) {
     auto all = at::full({1}, tokens, at::kLong);
-    job_.group.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
+    job_.data.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
     scale.targets_per_sample = std::max(1.0, all.item<double>() / static_cast<double>(samples));
   }
   return scale.of_sum(samples);

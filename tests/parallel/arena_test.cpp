@@ -15,6 +15,8 @@
 #include "convoy/nn/layers.h"
 #include "convoy/parallel/replica.h"
 #include "tests/models/testing.h"
+#include "convoy/parallel/update.h"
+#include "tests/comm/ranks_testing.h"
 
 namespace convoy::parallel {
 namespace {
@@ -108,6 +110,33 @@ TEST(Arena, Bf16KeepsMastersBeside) {
     auto master = arena.value_of(slot.param->spec().name);
     EXPECT_EQ(master.scalar_type(), at::kFloat);
     EXPECT_TRUE(at::equal(slot.param->value(), master.to(at::kBFloat16)));
+  }
+}
+
+TEST(Update, TheNormCountsOnceWhatTensorRanksShare) {
+  const Arena whole(models::make_session_model(config()), {}, nullptr);
+  const auto elements = static_cast<double>(whole.num_trainable_parameters());
+  for (const int tensors : {1, 3}) {
+    comm::run_thread_ranks(tensors, [&](const comm::Group& world) {
+      ArenaOptions options;
+      options.layout.tensor = {world.rank(), tensors};
+      Arena arena(models::make_session_model(config()), options, nullptr);
+      const auto& layout = arena.layout();
+      for (const auto& piece : layout.pieces(0)) {
+        arena.grads(layout.bucket_of(piece.unit), {piece.place, piece.place + piece.length})
+            .fill_(1);
+      }
+      DataGroups groups;
+      groups.world = world;
+      Update update(arena, groups, /*may_overflow=*/false);
+      const OptimizerOptions optimizer;
+      const StepInput input;
+      update.begin_step(input, optimizer);
+      update.close_totals();
+      update.reduce_totals();
+      ASSERT_TRUE(update.clip());
+      EXPECT_EQ(update.result.grad_norm, static_cast<float>(std::sqrt(elements))) << tensors;
+    });
   }
 }
 

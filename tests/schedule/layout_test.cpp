@@ -125,11 +125,22 @@ TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
                                    .tensor = {tensor, tensors}});
               std::vector<int> taken(static_cast<size_t>(layout.num_elements()));
               for (int part = 0; part < parts; ++part) {
+                std::vector<bool> counted(taken.size());
+                for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+                  for (const auto& extent : layout.counted(bucket, part)) {
+                    for (int64_t i = extent.begin; i < extent.end; ++i) {
+                      ASSERT_FALSE(counted.at(static_cast<size_t>(i))) << "counted twice";
+                      counted[static_cast<size_t>(i)] = true;
+                    }
+                  }
+                }
                 for (const auto& piece : layout.pieces(part)) {
                   auto& elements = owned[{piece.unit, piece.param}];
                   for (int64_t i = 0; i < piece.length; ++i) {
                     elements.at(static_cast<size_t>(piece.begin + i)) += piece.owned;
-                    ++taken.at(static_cast<size_t>(piece.place + i));
+                    const auto place = static_cast<size_t>(piece.place + i);
+                    ++taken.at(place);
+                    ASSERT_EQ(counted[place], piece.owned) << "only owners count";
                   }
                 }
               }
