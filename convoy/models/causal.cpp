@@ -146,20 +146,38 @@ Json CausalConfig::to_json() const {
   return out;
 }
 
-double training_flops(const CausalConfig& config, int64_t length) {
+double training_flops(const CausalConfig& config, int64_t length, int64_t asked) {
+  const auto objective = config.objective();
+  const bool decodes = objective == Objective::Spans;
+  const auto positions = static_cast<double>(length);
+  // What the head sees; with an encoder, the positions of the decoder.
+  const auto answers = objective == Objective::NextToken ? positions : static_cast<double>(asked);
   const auto blocks = config.make_blocks();
-  double weights = 0;
+  double products = 0;
+  int64_t encoding_layers = 0;
   for (size_t b = 1; b < blocks.size(); ++b) {  // the first looks its rows up
+    const bool encodes = blocks[b]->name().starts_with("encoder.block.");
+    const bool head = b + 1 == blocks.size();
+    encoding_layers += encodes;
     for (const auto& param : blocks[b]->params()) {
       const auto& spec = param->spec();
-      if (spec.shape.size() == 2) weights += static_cast<double>(spec.num_elements());
+      if (spec.shape.size() != 2 || spec.name.ends_with("relative_attention_bias.weight")) continue;
+      // Keys and values of cross attention are made of what the encoder gives.
+      const bool of_encoder = encodes || spec.name.ends_with("EncDecAttention.k.weight") ||
+                              spec.name.ends_with("EncDecAttention.v.weight");
+      const bool on_answers = head || (decodes && !of_encoder);
+      products += static_cast<double>(spec.num_elements()) * (on_answers ? answers : positions);
     }
   }
-  const auto positions = static_cast<double>(length);
+  // Scores and mixture of each pair of positions; causality leaves half of them.
   const auto layers = static_cast<double>(config.num_layers());
-  // Scores and mixture over the half of the pairs that causality leaves.
-  const double pairs = layers * positions * static_cast<double>(config.attention_width());
-  return 3 * 2 * positions * (weights + pairs);
+  double pairs = layers * positions * positions;
+  if (objective == Objective::NextToken) pairs /= 2;
+  if (decodes) {
+    pairs = static_cast<double>(encoding_layers) * positions * positions +
+            layers * answers * (answers / 2 + positions);
+  }
+  return 3 * 2 * (products + 2 * pairs * static_cast<double>(config.attention_width()));
 }
 
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions) {

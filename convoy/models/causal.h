@@ -88,8 +88,9 @@ std::unique_ptr<CausalConfig> make_causal_config(const std::string& family);
 std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::string& where);
 
 /// Multiplications and additions of the products that training needs for a row of `length`
-/// positions: forward, and twice as many backward.
-double training_flops(const CausalConfig& config, int64_t length);
+/// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
+/// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
+double training_flops(const CausalConfig& config, int64_t length, int64_t asked = 0);
 
 /// Bytes of a KvCache in fp32 for so many rows and positions, those of an encoder with them.
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions);

@@ -83,6 +83,19 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
   expect("a t5 language model goes on from text; try convoy generate");
 }
 
+TEST_F(T5Command, BenchmarksTellPeakAndFloor) {
+  write_file(folder_ / "run.toml", "[model]\nfamily = \"t5\"\n");
+  const std::string options = std::string(kTiny).substr(std::string("train --family t5 ").size());
+  ASSERT_EQ(
+      shell("$convoy bench step run.toml " + options + "--steps 3 --warmup 1 --json > step.json"),
+      0)
+      << output_;
+  const auto step = json("step.json");
+  EXPECT_GT(step.at("peak_percent").get<double>(), 0);
+  EXPECT_LT(step.at("peak_percent").get<double>(), 100);
+  EXPECT_GT(step.at("floor_times").get<double>(), 1);
+}
+
 TEST_F(T5Command, RanksGiveWhatAccumulationGives) {
   const std::string base = std::string(kTiny) + "--max_steps 8 --dropout_rate 0.1 ";
   ASSERT_EQ(run(base + "--gradient_accumulation_steps 2 --output_dir one"), 0) << output_;

@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
+#include "convoy/models/bert_text.h"
+#include "convoy/models/gpt2.h"
+#include "convoy/models/llama.h"
+#include "convoy/models/t5.h"
 #include "tests/models/testing.h"
 
 namespace convoy::models {
@@ -177,6 +181,31 @@ TEST(CausalModel, NoBackwardAsksForTheTokensTable) {
     EXPECT_EQ(table.shape[0], config->num_ids()) << family;
     EXPECT_FALSE(table.read_in_backward) << family;
   }
+}
+
+TEST(CausalConfig, TrainingFlopsCountWhatIsAskedForAlone) {
+  BertTextConfig bert;
+  bert.vocab_size = 11;
+  bert.hidden_size = 4;
+  bert.num_attention_heads = 2;
+  bert.num_hidden_layers = 3;
+  bert.intermediate_size = 16;
+  const double layer = 4 * 4 * 4 + 2 * 4 * 16, attention = 2 * 4 * 8;  // over all keys
+  EXPECT_EQ(training_flops(bert, 8, 2), 6 * (8 * 3 * (layer + attention) + 2 * (4 * 4 + 4 * 11)));
+
+  T5Config t5;
+  t5.vocab_size = 11;
+  t5.d_model = 4;
+  t5.d_kv = 3;
+  t5.num_heads = 2;
+  t5.d_ff = 16;
+  t5.num_layers_of_encoder = 3;
+  t5.num_decoder_layers = 2;
+  const double self = 4 * 4 * 6, inner = 2 * 4 * 16, S = 8, T = 5;
+  const double encoder = 3 * S * (self + inner + 2 * 6 * S);
+  const double decoder = 2 * (T * (self + inner + 2 * 6 * T / 2)                 // self attention
+                              + T * 2 * 4 * 6 + S * 2 * 4 * 6 + 2 * 6 * T * S);  // cross attention
+  EXPECT_EQ(training_flops(t5, 8, 5), 6 * (encoder + decoder + T * 4 * 11));
 }
 
 TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {

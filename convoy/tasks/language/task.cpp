@@ -229,12 +229,19 @@ Run LanguageTask::make_run() {
   return out;
 }
 
+double LanguageTask::flops_per_row() const {
+  const int64_t length = block_size();
+  if (learns(Objective::Spans)) {
+    return models::training_flops(*config_, length, corruption().target_length(row_length()));
+  }
+  const double hidden = data_.mlm_probability * static_cast<double>(length);
+  return models::training_flops(*config_, length, static_cast<int64_t>(std::nearbyint(hidden)));
+}
+
 Run LanguageTask::prepare() {
   auto out = make_run();
   check_memory(*config_);
-  if (learns(Objective::NextToken)) {
-    out.flops_per_sample = models::training_flops(*config_, block_size());
-  }
+  out.flops_per_sample = flops_per_row();
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));

@@ -43,6 +43,8 @@ class LanguageTask : public Task {
   /// What may stand for each [MASK] of texts.
   void fill_masks(const Prediction& asked, const Run& run,
                   const train::TrainingArguments& training);
+  /// Of a row of training: multiplications and additions.
+  double flops_per_row() const;
   models::TextMasking masking() const;
   models::SpanCorruption corruption() const;
   std::optional<text::Tokenizer> find_tokenizer() const;
