@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,7 @@ class Checkpoints {
   std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
   std::filesystem::path best_path(const TrainerState& state) const;
   void save_small_files(const std::filesystem::path& folder) const;
+  comm::Group writers(const std::vector<int>& ranks);
 
   const TrainingArguments& arguments_;
   const Job& job_;
@@ -78,7 +80,8 @@ class Checkpoints {
   ModelFiles files_;
   FolderLock lock_;  // of output.dir, on the main rank
   std::string resumed_from_;
-  std::unique_ptr<Saving> saving_;  // under way
+  std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own
+  std::unique_ptr<Saving> saving_;                   // under way
 };
 
 /// Whether arguments ask to go on from a checkpoint.

@@ -10,7 +10,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/comm/connect.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/device.h"
 #include "convoy/machine/cores.h"
@@ -234,13 +233,16 @@ Job join_job(const ParallelArguments& arguments) {
     job.shard_ranks = shard_size(arguments, env);
     expect_state(arguments, job.shard_ranks > 0 ? job.shard_ranks : env.world_size);
     const auto point = meeting_point(job, arguments);
-    const comm::Connector connector(point, arguments.backend, job.devices[0]);
+    const auto connector =
+        std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0]);
     const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
-      return connector.connect(ranks, name);
+      return connector->connect(ranks, name);
     };
     job.mesh = comm::Mesh({}, point.rank, point.size, connect);
     job.group = job.mesh.world();
     job.data = job.mesh.sharing();
+    // On one host nothing listens once the ranks share memory.
+    if (std::string_view(job.group.engine()) != "shm") job.connector = connector;
     if (job.shard_ranks > 0) {
       std::vector<int> shard, replicas;
       for (int r = 0; r < point.size; ++r) {

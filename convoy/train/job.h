@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "convoy/comm/connect.h"
 #include "convoy/comm/mesh.h"
 #include "convoy/comm/store.h"
 #include "convoy/launch/environment.h"
@@ -26,6 +28,8 @@ struct Job {
   int shard_ranks = 0;                ///< ranks that keep one copy of the state together; 0: all
   comm::Group shard;                  ///< those of this rank, where there are several copies
   comm::Group replicas;               ///< ranks with this one's part of the other copies
+  /// Makes more groups, where there are several hosts.
+  std::shared_ptr<const comm::Connector> connector;
 
   parallel::DataGroups data_groups() const {
     auto out =

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include "convoy/base/activity.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/save.h"
@@ -70,13 +72,26 @@ void Checkpoints::save(TrainerState& state, bool wait) {
                                return Json(saving->folder->temporary().string());
                              }).get<std::string>();
   const bool beside = arguments_.save_async && !wait;
-  saving->tensors.emplace(temporary, weights,
-                          formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
-                          strategy_.moments(), group, beside, [this, temporary] {
-                            if (job_.is_main()) save_small_files(temporary);
-                          });
+  checkpoint::ConnectWriters connect;
+  if (job_.connector) connect = [this](const std::vector<int>& ranks) { return writers(ranks); };
+  saving->tensors.emplace(
+      temporary, weights, formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
+      strategy_.moments(), group, beside,
+      [this, temporary] {
+        if (job_.is_main()) save_small_files(temporary);
+      },
+      connect);
   saving_ = std::move(saving);
   if (!beside) finish();
+}
+
+/// What ranks of other hosts send must not stand before the training's own messages.
+comm::Group Checkpoints::writers(const std::vector<int>& ranks) {
+  auto& group = writers_[ranks];
+  if (group.size() == 1) {
+    group = job_.connector->connect_later(ranks, fmt::format("writers {}", fmt::join(ranks, " ")));
+  }
+  return group;
 }
 
 /// A process that has nothing under way, or is done with it, waits for the others.

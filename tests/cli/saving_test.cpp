@@ -109,6 +109,30 @@ TEST_F(Saving, OneRanksFullDiskIsToldOnceByAll) {
   }
 }
 
+TEST_F(Saving, RanksThatShareNoFolderGiveTheSameFiles) {
+  ASSERT_EQ(shell("mkdir far; ln -s ../syn far/syn"), 0);
+  const auto rank = [&](const std::string& r, const std::string& place, const std::string& out) {
+    return "(cd " + place + "; exec env WORLD_SIZE=2 RANK=" + r + " LOCAL_RANK=" + r +
+           " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port $convoy "
+           "train" +
+           kTiny + "--zero 2 --backend gloo --max_steps 5 --save_steps 2 --output_dir " + out +
+           ") & p" + r + "=$!; ";
+  };
+  for (const std::string place : {".", "far"}) {
+    const std::string out = place == "." ? "near" : "apart";
+    ASSERT_EQ(shell("port=$((20000 + $$ % 10000)); " + rank("0", ".", out) + rank("1", place, out) +
+                    "wait $p0; a=$?; wait $p1 && exit $a"),
+              0)
+        << output_;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "far/apart")) << "rank 0 writes for it";
+  for (const char* file :
+       {"checkpoint-2/manifest.json", "checkpoint-4/optimizer.safetensors",
+        "checkpoint-4/model.safetensors", "checkpoint-5/manifest.json", "model.safetensors"}) {
+    EXPECT_EQ(shell(fmt::format("cmp near/{0} apart/{0}", file)), 0) << output_;
+  }
+}
+
 TEST_F(Saving, AFolderThatVanishesEndsTheRunWithOneReport) {
   const std::string vanish = "(while [ ! -e over ]; do rm -rf out/.checkpoint-*; done) & $convoy ";
   for (const char* how : {"", "launch -n 2 "}) {
