@@ -251,6 +251,7 @@ Job join_job(const ParallelArguments& arguments) {
       }
       job.shard = connect(shard, fmt::format("shard-{}", shard.front()));
       job.replicas = connect(replicas, fmt::format("replicas-{}", replicas.front()));
+      job.group.barrier("form copies");  // rank 0's store goes, which others may still need
     }
   }
   return job;

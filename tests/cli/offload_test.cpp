@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "tests/cli/command_testing.h"
 
 // What does not fit into memory goes through a disk, and says so when that is full.
@@ -28,6 +30,25 @@ TEST_F(OffloadCommand, WithoutRoomForHalfOfTheOptimizersStateADiskHelps) {
   expect("optimizer 0 B");
   expect("offloaded");
   EXPECT_TRUE(fs::is_empty(folder_ / "scratch"));
+}
+
+TEST_F(OffloadCommand, ThePeakOfAProcessFallsByWhatItsStageGivesAway) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer takes its own share";
+#endif
+  const auto use = [&](int stage) {
+    EXPECT_EQ(shell(train(fmt::format("--nproc 2 --zero {} --output_dir zero{}", stage, stage))), 0)
+        << output_;
+    return json(fmt::format("zero{}/train_results.json", stage));
+  };
+  constexpr const char* kPeak = "peak_memory_bytes_per_rank";
+  const double ddp = use(0)[kPeak];
+  for (const auto& [stage, bytes_per_parameter] : {std::pair{1, 4}, std::pair{3, 8}}) {
+    const auto sliced = use(stage);
+    const double gathered = sliced.value("memory_gathered_bytes_per_rank", 0.0);
+    EXPECT_GT(ddp - sliced[kPeak].get<double>(), 0.9 * (bytes_per_parameter * 25.2e6 - gathered))
+        << "stage " << stage << ": " << ddp << " and " << sliced.dump();
+  }
 }
 
 TEST_F(OffloadCommand, ADiskWithoutRoomIsToldAtTheStart) {

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "convoy/base/text.h"
+#include "tests/cli/command_testing.h"
+
+// Real processes that keep slices: two copies of the state, gathers that go on into the next step,
+// and fewer ranks than before.
+namespace convoy {
+namespace {
+
+class ZeroCommand : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    make_sessions(300);
+  }
+
+  static std::string train(int64_t steps, const std::string& more) {
+    return fmt::format("train{}--bucket_cap_mb 0 --max_steps {} {}", kTiny, steps, more);
+  }
+
+  /// By step; what was done again after a death counts.
+  std::vector<double> losses(const std::string& run) const {
+    std::map<int64_t, double> of_step;
+    for (const auto& line : split(read_file(folder_ / run / "log.jsonl"), '\n')) {
+      if (line.empty()) continue;
+      const auto entry = parse_json(line, "log.jsonl");
+      if (!entry.contains("loss")) continue;
+      of_step[entry["step"].get<int64_t>()] = entry["loss"].get<double>();
+    }
+    std::vector<double> out;
+    for (const auto& [step, loss] : of_step) out.push_back(loss);
+    return out;
+  }
+
+  /// To `first` on the first step, to 1e-4 later.
+  static void expect_near(const std::vector<double>& expected, const std::vector<double>& got,
+                          double first = 1e-6) {
+    ASSERT_EQ(expected.size(), got.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i] / expected[i], 1, i == 0 ? first : 1e-4) << "step " << i + 1;
+    }
+  }
+};
+
+TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
+  const auto four = train(10, "--save_strategy no --nproc 4 ");
+  ASSERT_EQ(run(four + "--output_dir ddp"), 0) << output_;
+  const auto expected = losses("ddp");
+  ASSERT_EQ(expected.size(), 10U);
+  for (const char* options : {"--zero 2 --backend shm", "--zero 3 --backend shm",
+                              "--zero 3 --backend gloo --offload_optimizer disk --offload_dir ."}) {
+    SCOPED_TRACE(options);
+    ASSERT_EQ(run(four + "--shard_ranks 2 --output_dir copies --overwrite_output_dir " + options),
+              0)
+        << output_;
+    expect_near(expected, losses("copies"));
+  }
+  EXPECT_EQ(run(four + "--zero 2 --shard_ranks 3"), 2) << output_;
+  expect("shard_ranks = 3 does not divide the 4 ranks of the job; try 1");
+  EXPECT_EQ(run(train(1, "--save_strategy no --zero 1 --shard_ranks 2")), 0) << output_;
+  expect("warning: shard_ranks = 2 has no effect in one process");
+}
+
+TEST_F(ZeroCommand, AJobThatLosesARankGoesOnWithFewer) {
+  const std::string options = "--zero 3 --save_steps 2 --ddp_timeout 5 ";
+  ASSERT_EQ(run(train(8, options + "--nproc 3 --output_dir calm")), 0) << output_;
+  EXPECT_NE(shell("CONVOY_FAULT=sigkill@2:gather:5 $convoy " +
+                  train(8, options + "--nproc 3 --output_dir out")),
+            0)
+      << output_;
+  expect("rank 2 failed first");
+  ASSERT_EQ(run(train(8, options + "--nproc 2 --per_device_train_batch_size 12 --output_dir out "
+                                   "--resume_from_checkpoint latest")),
+            0)
+      << output_;
+  const auto calm = losses("calm"), out = losses("out");
+  ASSERT_EQ(calm.size(), 8U);
+  expect_near(calm, out, 0);
+}
+
+TEST_F(ZeroCommand, WeightsAreGatheredIntoTheNextForward) {
+  ASSERT_EQ(run(train(8, "--save_strategy no --zero 1 --nproc 2 --trace t.json --trace_steps 2")),
+            0)
+      << output_;
+  struct Event {
+    double at;
+    std::string name;
+  };
+  std::vector<Event> events;
+  const auto trace = json("t.json");
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("ph", "") != "X") continue;
+    events.push_back({event["ts"].get<double>(), event["name"].get<std::string>()});
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const Event& a, const Event& b) { return a.at < b.at; });
+  const auto after = [&](size_t from, const std::string& begin) {
+    while (from < events.size() && !events[from].name.starts_with(begin)) ++from;
+    return from;
+  };
+  for (const char* bucket : {"bucket 0", "bucket 1"}) {
+    const auto start = after(0, fmt::format("start: gather {}", bucket));
+    const auto load = after(start, "load");
+    ASSERT_LT(load, events.size()) << bucket;
+    const auto wait = after(start, fmt::format("wait: gather {}", bucket));
+    ASSERT_LT(wait, events.size()) << bucket;
+    EXPECT_GT(wait, load) << bucket << " is waited for before the next step";
+    EXPECT_GT(after(load, "forward block"), load);
+    EXPECT_LT(after(load, "forward block"), wait) << bucket << " is waited for where it is read";
+  }
+}
+
+}  // namespace
+}  // namespace convoy
