@@ -61,8 +61,9 @@ class Task {
   /// together or have no effect. `table` is declare()'s, read.
   virtual void settle(OptionTable& table) = 0;
 
-  /// A new run. Throws UsageError and FileError that name the option or the file.
-  virtual Run prepare() = 0;
+  /// A new run, of which `parallel` says what a rank keeps. Throws UsageError and FileError that
+  /// name the option or the file.
+  virtual Run prepare(const train::ParallelArguments& parallel) = 0;
 
   /// The model that a run left in `folder` or a checkpoint; the run's options go to `table`.
   virtual Run open(const std::filesystem::path& folder, OptionTable& table) = 0;

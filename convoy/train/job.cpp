@@ -14,7 +14,6 @@
 #include "convoy/comm/device.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
-#include "convoy/train/memory.h"
 
 namespace convoy::train {
 
@@ -228,10 +227,8 @@ Job join_job(const ParallelArguments& arguments) {
                     "launch -n 4 train ...",
                     arguments.shard_ranks));
   }
-  expect_state(arguments, 1);
   if (env.world_size > 1) {
     job.shard_ranks = shard_size(arguments, env);
-    expect_state(arguments, job.shard_ranks > 0 ? job.shard_ranks : env.world_size);
     const auto point = meeting_point(job, arguments);
     const auto connector =
         std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0]);

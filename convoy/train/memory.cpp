@@ -9,6 +9,7 @@
 #include "convoy/machine/memory.h"
 #include "convoy/optim/adamw.h"
 #include "convoy/train/callback.h"
+#include "convoy/train/job.h"
 
 namespace convoy::train {
 
@@ -16,7 +17,6 @@ namespace {
 
 // Weights, gradient and AdamW's moments.
 constexpr double kTrained = (2 + optim::kMoments.size()) * sizeof(float);
-double kept = kTrained;  // by each rank, of a parameter
 // Measured: what an instruction takes, and a micro-batch's rows.
 constexpr double kInstructionBytes = 120;
 constexpr double kMicroBatchBytes = 1e3;
@@ -33,22 +33,27 @@ std::string for_each_of(int ranks) {
   return ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "";
 }
 
-}  // namespace
-
-void expect_state(const ParallelArguments& parallel, int ranks) {
+/// Bytes that each rank keeps of a parameter.
+double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+  const int copy = environment.world_size > 1 ? shard_size(parallel, environment) : 1;
+  const int ranks = copy == 0 ? environment.world_size : copy;
   const auto bytes = [&](int64_t stage, const std::string& place, int copies) {
     if (place != "none") return 0.0;
     return static_cast<double>(copies * sizeof(float)) / (parallel.zero >= stage ? ranks : 1);
   };
-  kept = bytes(1, parallel.offload_optimizer, 2) + bytes(2, parallel.offload_gradients, 1) +
+  return bytes(1, parallel.offload_optimizer, 2) + bytes(2, parallel.offload_gradients, 1) +
          bytes(3, parallel.offload_parameters, 1);
 }
 
-void check_memory(const std::vector<MemoryPart>& parts) {
+}  // namespace
+
+void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel) {
   const auto limit = machine::memory_limit();
   double parameters = 0;
   for (const auto& part : parts) parameters += part.parameters;
-  const int ranks = launch::detect_environment().local_world_size;
+  const auto environment = launch::detect_environment();
+  const double kept = kept_bytes(parallel, environment);
+  const int ranks = environment.local_world_size;
   if (limit.bytes == 0 || parameters * kept * ranks <= static_cast<double>(limit.bytes)) return;
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),

@@ -18,14 +18,10 @@ struct MemoryPart {
   std::string advice;  ///< what to make smaller
 };
 
-/// Says how many ranks share out a model's state and what of it is offloaded, for check_memory():
-/// until then nothing is.
-void expect_state(const ParallelArguments& parallel, int ranks);
-
 /// Throws UsageError, naming the largest part, when what a rank keeps of a model's weights with
-/// gradient and AdamW's moments does not fit into this host's memory for each of the ranks that a
-/// launcher started here.
-void check_memory(const std::vector<MemoryPart>& parts);
+/// gradient and AdamW's moments, as `parallel` says, does not fit into this host's memory for each
+/// of the ranks that a launcher started here.
+void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel);
 
 /// `factory`, refusing (UsageError) what it makes when a step of so many micro-batches does not
 /// fit for each of `ranks` on this host.

@@ -51,6 +51,16 @@ TEST_F(OffloadCommand, ThePeakOfAProcessFallsByWhatItsStageGivesAway) {
   }
 }
 
+TEST_F(OffloadCommand, AModelIsTooLargeByWhatStaysInMemory) {
+  const std::string large = "--n_embd 16384 --n_layer 200 ";  // 644 billion parameters
+  EXPECT_EQ(shell(train(large)), 2) << output_;
+  expect("the whole model with gradient and AdamW's moments 9.38 TiB, but ");
+  EXPECT_EQ(shell(train(large + "--offload_optimizer disk --offload_dir .")), 2) << output_;
+  expect("what zero and offload leave of the model's state 4.69 TiB, but ");
+  EXPECT_EQ(shell(train(large + "--offload_optimizer disk --offload_dir . --zero 3 --nproc 2")), 2);
+  expect("what zero and offload leave of the model's state 2.34 TiB for each of 2 ranks");
+}
+
 TEST_F(OffloadCommand, ADiskWithoutRoomIsToldAtTheStart) {
   make_sessions();
   const auto words = "$convoy train" + kTiny + "--max_steps 1 --nproc 2 --offload_optimizer disk ";

@@ -119,10 +119,10 @@ Run ClassificationTask::make_run() const {
   return out;
 }
 
-Run ClassificationTask::prepare() {
+Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
   if (train_.empty())
     fail<UsageError>("data", "there are no training texts; try --data.train FILE");
-  check_memory(config_);
+  check_memory(config_, parallel);
   const auto texts = data::read_labelled_texts(train_, columns_);
   find_labels(texts);
   auto out = make_run();

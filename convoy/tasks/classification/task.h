@@ -18,7 +18,7 @@ class ClassificationTask : public Task {
   std::string name() const override { return "classifier of texts"; }
   void declare(OptionTable& table) override;
   void settle(OptionTable& table) override;
-  Run prepare() override;
+  Run prepare(const train::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void predict(const Prediction& prediction, const Run& run,

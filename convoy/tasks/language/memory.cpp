@@ -7,7 +7,7 @@
 
 namespace convoy::tasks {
 
-void check_memory(const models::CausalConfig& config) {
+void check_memory(const models::CausalConfig& config, const train::ParallelArguments& parallel) {
   const auto blocks = config.make_blocks();
   double tables = 0, positions = 0, layers = 0;
   std::set<const nn::Param*> seen;
@@ -26,7 +26,8 @@ void check_memory(const models::CausalConfig& config) {
                        {fmt::format("{} positions take", human_count(config.max_length())),
                         positions, "fewer positions, or a narrower model"},
                        {fmt::format("{} layers take", human_count(num_layers)), layers,
-                        "fewer or narrower layers"}});
+                        "fewer or narrower layers"}},
+                      parallel);
 }
 
 }  // namespace convoy::tasks

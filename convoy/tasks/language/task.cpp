@@ -238,9 +238,9 @@ double LanguageTask::flops_per_row() const {
   return models::training_flops(*config_, length, static_cast<int64_t>(std::nearbyint(hidden)));
 }
 
-Run LanguageTask::prepare() {
+Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   auto out = make_run();
-  check_memory(*config_);
+  check_memory(*config_, parallel);
   out.flops_per_sample = flops_per_row();
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(

@@ -23,7 +23,7 @@ class LanguageTask : public Task {
   std::string name() const override { return "language model"; }
   void declare(OptionTable& table) override;
   void settle(OptionTable& table) override;
-  Run prepare() override;
+  Run prepare(const train::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void declare_predict(OptionTable& table) override;

@@ -49,8 +49,9 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
 
 }  // namespace
 
-void check_memory(const models::SessionConfig& model, const std::string& schema_file) {
-  train::check_memory(parts_of(model, schema_file));
+void check_memory(const models::SessionConfig& model, const std::string& schema_file,
+                  const train::ParallelArguments& parallel) {
+  train::check_memory(parts_of(model, schema_file), parallel);
 }
 
 }  // namespace convoy::tasks

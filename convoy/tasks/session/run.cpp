@@ -7,7 +7,6 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/tasks/session/dataset.h"
-#include "convoy/tasks/session/memory.h"
 #include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
@@ -146,7 +145,6 @@ formats::Schema take_features(SessionArguments& arguments) {
   model.item_feature = schema.item_id().name;
   model.features = model_features(data, schema);
   model.check();
-  check_memory(model, data.schema_file());
   return schema;
 }
 

@@ -4,6 +4,7 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
+#include "convoy/tasks/session/memory.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 
 namespace convoy::tasks {
@@ -26,8 +27,9 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   return out;
 }
 
-Run SessionTask::prepare() {
+Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
+  check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
   auto warnings = arguments_.warnings;
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),
