@@ -14,9 +14,9 @@
 #include "convoy/models/session.h"
 #include "convoy/nn/layers.h"
 #include "convoy/parallel/replica.h"
-#include "tests/models/testing.h"
 #include "convoy/parallel/update.h"
 #include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
 
 namespace convoy::parallel {
 namespace {
