@@ -30,43 +30,55 @@ function(convoy_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
 endfunction()
 
-# Targets share one precompiled header, those with torch another: it saves 8 s a file.
-function(convoy_pch target name)
-  cmake_parse_arguments(arg "" "LINK" "HEADERS" ${ARGN})
-  if(NOT CONVOY_PCH)
-    return()
-  endif()
-  if(NOT TARGET ${name})
-    file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp.new "")
-    file(COPY_FILE ${CMAKE_BINARY_DIR}/pch.cpp.new ${CMAKE_BINARY_DIR}/pch.cpp ONLY_IF_DIFFERENT)
-    add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    target_compile_features(${name} PUBLIC cxx_std_20)
-    target_link_libraries(${name} PUBLIC Fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11 ${arg_LINK})
-    convoy_warnings(${name})
-    set(developer)
-    if(CONVOY_DEVELOPER)
-      set(developer <gtest/gtest.h>)
-    endif()
-    target_precompile_headers(${name} PRIVATE ${arg_HEADERS} ${developer}
-      <fmt/format.h> <nlohmann/json.hpp> <chrono> <filesystem> <functional> <map> <memory> <optional>
-      <string> <vector>)
-  endif()
+# A precompiled header only fits code compiled with the same flags: programs must say -fPIC too.
+function(convoy_match_pch target)
   get_target_property(type ${target} TYPE)
-  if(type STREQUAL EXECUTABLE)  # it must fit the header's flags: a program must say -fPIC too
+  if(type STREQUAL EXECUTABLE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
-  target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()
 
+# All targets that use torch share one precompiled header: it saves 8 s a file.
 function(convoy_torch_pch target)
-  convoy_pch(${target} convoy_torch_pch LINK LibTorch::torch HEADERS <torch/types.h>
-    <torch/csrc/autograd/function.h> <torch/csrc/autograd/functions/utils.h> <CLI/CLI.hpp>)
+  if(NOT CONVOY_PCH)
+    return()
+  endif()
+  if(NOT TARGET convoy_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp.new "")
+    file(COPY_FILE ${CMAKE_BINARY_DIR}/pch.cpp.new ${CMAKE_BINARY_DIR}/pch.cpp ONLY_IF_DIFFERENT)
+    add_library(convoy_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
+    set_target_properties(convoy_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_features(convoy_pch PUBLIC cxx_std_20)
+    target_link_libraries(convoy_pch PUBLIC LibTorch::torch Fmt::fmt nlohmann_json::nlohmann_json)
+    convoy_warnings(convoy_pch)
+    target_precompile_headers(convoy_pch PRIVATE
+      <torch/types.h> <torch/csrc/autograd/function.h> <torch/csrc/autograd/functions/utils.h>
+      <fmt/format.h> <nlohmann/json.hpp> <functional> <map> <memory> <optional> <string> <vector>)
+  endif()
+  convoy_match_pch(${target})
+  target_precompile_headers(${target} REUSE_FROM convoy_pch)
 endfunction()
 
+# The same for targets without torch.
 function(convoy_plain_pch target)
-  convoy_pch(${target} convoy_plain_pch)
+  if(NOT CONVOY_PCH)
+    return()
+  endif()
+  if(NOT TARGET convoy_plain_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp.new "")
+    file(COPY_FILE ${CMAKE_BINARY_DIR}/pch.cpp.new ${CMAKE_BINARY_DIR}/pch.cpp ONLY_IF_DIFFERENT)
+    add_library(convoy_plain_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
+    set_target_properties(convoy_plain_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_features(convoy_plain_pch PUBLIC cxx_std_20)
+    target_link_libraries(convoy_plain_pch PUBLIC Fmt::fmt nlohmann_json::nlohmann_json)
+    convoy_warnings(convoy_plain_pch)
+    target_precompile_headers(convoy_plain_pch PRIVATE
+      <fmt/format.h> <nlohmann/json.hpp> <chrono> <filesystem> <functional> <map> <memory>
+      <optional> <string> <vector>)
+  endif()
+  convoy_match_pch(${target})
+  target_precompile_headers(${target} REUSE_FROM convoy_plain_pch)
 endfunction()
 
 # convoy_test(ROOM) makes one GoogleTest program from tests/ROOM/*.cpp. Only the tests of "gpu" see GPUs:
