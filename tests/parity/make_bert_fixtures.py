@@ -10,10 +10,9 @@ import json
 import sys
 
 import torch
-from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
-from training import add_gradients, add_losses, moved
+from training import add_gradients, add_losses, moved, save
 
 VOCAB, LENGTH, ROWS, BATCHES, LABELS = 61, 8, 3, 5, 3
 CONFIG = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -59,7 +58,7 @@ def write(folder, name, model_type, labels):
     print(name, *add_losses(out, model,
                             lambda m, step: m(**inputs_of(data, step % BATCHES)).loss,
                             without_decay))
-    save_file({n: v.contiguous() for n, v in out.items()}, f"{folder}/bert_{name}.safetensors",
+    save(out, f"{folder}/bert_{name}.safetensors",
               metadata={"format": "pt", "config": json.dumps(model.config.to_dict())})
 
 

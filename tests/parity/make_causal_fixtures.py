@@ -10,11 +10,10 @@ import json
 import sys
 
 import torch
-from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from training import add_gradients, add_losses, moved
+from training import add_gradients, add_losses, moved, save
 
 VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS = 61, 8, 3, 5, 3
 
@@ -94,7 +93,7 @@ def write(folder, name, config_type, model_type, keys, variants):
     print(name, *add_losses(
         out, model, lambda m, step: m(input_ids=ids[step % BATCHES], labels=ids[step % BATCHES]).loss,
         without_decay))
-    save_file({n: v.contiguous() for n, v in out.items()}, f"{folder}/causal_{name}.safetensors",
+    save(out, f"{folder}/causal_{name}.safetensors",
               metadata={"format": "pt", "configs": json.dumps(configs)})
 
 

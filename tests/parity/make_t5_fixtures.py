@@ -10,11 +10,10 @@ import json
 import sys
 
 import torch
-from safetensors.torch import save_file
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
-from training import add_gradients, add_losses, moved
+from training import add_gradients, add_losses, moved, save
 
 VOCAB, LENGTH, ANSWER, ROWS, BATCHES, GRADIENTS = 61, 23, 9, 3, 5, 3
 CONFIG = dict(vocab_size=VOCAB, d_model=16, d_kv=6, d_ff=24, num_layers=2, num_decoder_layers=3,
@@ -62,7 +61,7 @@ def write(folder, name, more):
                   GRADIENTS, T5LayerNorm)
     print(name, *add_losses(out, model, lambda m, step: m(**inputs_of(data, step % BATCHES)).loss,
                             without_decay))
-    save_file({n: v.contiguous() for n, v in out.items()}, f"{folder}/t5_{name}.safetensors",
+    save(out, f"{folder}/t5_{name}.safetensors",
               metadata={"format": "pt", "config": json.dumps(config)})
 
 

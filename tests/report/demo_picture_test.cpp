@@ -41,7 +41,7 @@ TEST(DemoPicture, ShowsTheTableOfTheReadme) {
   ASSERT_EQ(rows.size(), 3u);
   fill_speedups(rows);
   const auto picture = strategies_svg(rows, "The same training, strategy by strategy",
-                                      "MovieLens-100K, two cores of an AMD EPYC");
+                                      "MovieLens-100K, two cores of an Intel Xeon");
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/demo.svg";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, picture);
   EXPECT_EQ(read_file(file), picture)
