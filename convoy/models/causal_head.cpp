@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/few_rows.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/products.h"
 #include "convoy/nn/rms_norm.h"
 
 // Shapes: B rows, T positions, D width, V vocabulary, K positions whose logits are wanted.

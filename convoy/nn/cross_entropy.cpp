@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "convoy/nn/node.h"
-#include "convoy/nn/products.h"
 
 namespace convoy::nn {
 
@@ -114,13 +113,9 @@ int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
   return std::clamp<int64_t>(kSmallBytes / 2 / row_bytes, 1, rows) * at::get_num_threads();
 }
 
-/// Adds slope^T x rows to the fp32 `grad`. Where the product comes in half precision, a piece of
-/// the table at a time, which is still in the cache when it is added.
+/// Adds slope^T x rows to the fp32 `grad`, a piece of the table at a time: the product comes in
+/// half precision, and a piece is still in the cache when it is added.
 void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows) {
-  if (product_dtype(rows) == at::kFloat) {
-    transposed_product(grad, slope, rows, /*add=*/true);
-    return;
-  }
   const int64_t items = grad.size(0);
   const int64_t piece = rows.is_cpu() ? std::min(kTablePiece, items) : items;
   auto product = at::empty({piece, grad.size(1)}, rows.options());

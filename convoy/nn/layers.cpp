@@ -2,8 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include "convoy/nn/few_rows.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/products.h"
 
 namespace convoy::nn {
 
@@ -53,8 +53,12 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
   return with_backward(
       out, {x}, [=, shape = x.sizes().vec()](const at::Tensor& grad) -> std::vector<at::Tensor> {
         auto g = rows_of(grad);
-        weight->add_grad(product_dtype(g), [&](at::Tensor& to) {
-          transposed_product(to, in_first ? input : g, in_first ? g : input);
+        weight->add_grad(g.scalar_type(), [&](at::Tensor& to) {
+          if (in_first) {
+            at::mm_out(to, input.t(), g);
+          } else {
+            at::mm_out(to, g.t(), input);
+          }
         });
         add_bias_grad(bias, g);
         if (!wants_grad) return {at::Tensor()};

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <torch/types.h>
+
+// Shapes: M rows, K terms of a sum, N results of a row.
+namespace convoy::nn {
+
+/// x [M, K] times `matrix` [N, K] transposed, plus `bias` [N] where there is one, without autograd:
+/// in generation M texts take a token each, and of some rows against a large matrix MKL computes
+/// the transpose in half the time.
+at::Tensor product_with_rows(const at::Tensor& x, const at::Tensor& matrix,
+                             const at::Tensor& bias = {});
+
+}  // namespace convoy::nn
