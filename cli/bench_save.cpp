@@ -1,4 +1,4 @@
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

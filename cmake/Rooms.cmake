@@ -53,7 +53,7 @@ function(convoy_torch_pch target)
     target_link_libraries(convoy_pch PUBLIC LibTorch::torch Fmt::fmt nlohmann_json::nlohmann_json)
     convoy_warnings(convoy_pch)
     target_precompile_headers(convoy_pch PRIVATE
-      <torch/types.h> <torch/csrc/autograd/function.h> <torch/csrc/autograd/functions/utils.h>
+      <ATen/ATen.h>
       <fmt/format.h> <nlohmann/json.hpp> <functional> <map> <memory> <optional> <string> <vector>)
   endif()
   convoy_match_pch(${target})

@@ -1,6 +1,6 @@
 #include "convoy/checkpoint/export.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 

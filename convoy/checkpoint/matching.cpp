@@ -1,6 +1,6 @@
 #include "convoy/checkpoint/matching.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "convoy/checkpoint/sums.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/checkpoint/manifest.h"
 

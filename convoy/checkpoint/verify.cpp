@@ -1,6 +1,6 @@
 #include "convoy/checkpoint/verify.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <sys/stat.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "convoy/checkpoint/visitors.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 namespace convoy::checkpoint {
 

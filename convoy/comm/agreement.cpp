@@ -1,6 +1,6 @@
 #include "convoy/comm/agreement.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <functional>

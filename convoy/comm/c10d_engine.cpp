@@ -1,6 +1,6 @@
 #include "convoy/comm/c10d_engine.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 #include "convoy/comm/group.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <numeric>

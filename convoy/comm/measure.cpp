@@ -1,6 +1,6 @@
 #include "convoy/comm/measure.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "convoy/comm/staged_engine.h"
 
-#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

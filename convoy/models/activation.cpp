@@ -1,6 +1,6 @@
 #include "convoy/models/activation.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 namespace convoy::models {
 

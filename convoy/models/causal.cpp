@@ -1,6 +1,6 @@
 #include "convoy/models/causal.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <functional>
 #include <map>

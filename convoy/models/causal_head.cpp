@@ -1,6 +1,6 @@
 #include "convoy/models/causal_head.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "convoy/models/gpt2.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "convoy/models/llama.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include "convoy/models/activation.h"

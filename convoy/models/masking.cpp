@@ -1,6 +1,6 @@
 #include "convoy/models/masking.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"

@@ -1,6 +1,6 @@
 #include "convoy/models/relative_bias.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 

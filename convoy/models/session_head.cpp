@@ -1,6 +1,6 @@
 #include "convoy/models/session_head.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/models/masking.h"
 #include "convoy/nn/cross_entropy.h"

@@ -1,6 +1,6 @@
 #include "convoy/models/session_input.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>

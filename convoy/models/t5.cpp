@@ -1,6 +1,6 @@
 #include "convoy/models/t5.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>

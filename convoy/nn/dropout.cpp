@@ -1,6 +1,6 @@
 #include "convoy/nn/dropout.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "convoy/nn/dropout_device.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/cuda/jiterator.h>
 #include <dlfcn.h>
 

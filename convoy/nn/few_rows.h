@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/types.h>
+#include <ATen/core/Tensor.h>
 
 // Shapes: M rows, K terms of a sum, N results of a row.
 namespace convoy::nn {

@@ -1,6 +1,6 @@
 #include "convoy/nn/kv_cache.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/base/error.h"
 

@@ -1,6 +1,6 @@
 #include "convoy/nn/layers.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/nn/few_rows.h"
 #include "convoy/nn/node.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
-#include <torch/types.h>
+#include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "convoy/nn/param.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "convoy/nn/ranking.h"
 
-#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ATen.h>
 
 #include "convoy/nn/cross_entropy.h"
 

@@ -1,6 +1,6 @@
 #include "convoy/nn/rms_norm.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/nn/node.h"
 

@@ -1,6 +1,6 @@
 #include "convoy/nn/rotary.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>

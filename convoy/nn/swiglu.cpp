@@ -1,6 +1,6 @@
 #include "convoy/nn/swiglu.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/nn/node.h"
 

@@ -1,6 +1,6 @@
 #include "convoy/optim/adamw.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 namespace convoy::optim {
 

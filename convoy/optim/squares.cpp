@@ -1,6 +1,6 @@
 #include "convoy/optim/squares.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "convoy/parallel/arena.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "convoy/parallel/observer.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <optional>

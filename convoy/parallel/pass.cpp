@@ -1,6 +1,6 @@
 #include "convoy/parallel/pass.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "convoy/base/error.h"

@@ -1,6 +1,6 @@
 #include "convoy/parallel/pool.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "convoy/parallel/replica.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include "convoy/base/error.h"

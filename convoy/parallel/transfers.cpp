@@ -1,6 +1,6 @@
 #include "convoy/parallel/transfers.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "convoy/train/injected_fault.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/base/error.h"
 #include "convoy/data/order.h"

@@ -1,6 +1,6 @@
 #include "convoy/train/memory_use.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "convoy/train/placement.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cstring>

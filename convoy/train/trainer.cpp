@@ -1,6 +1,6 @@
 #include "convoy/train/trainer.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 

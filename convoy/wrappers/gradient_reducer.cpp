@@ -1,6 +1,6 @@
 #include "convoy/wrappers/gradient_reducer.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>

@@ -1,6 +1,6 @@
 #include "convoy/wrappers/module_replicas.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 

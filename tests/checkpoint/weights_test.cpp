@@ -1,6 +1,6 @@
 #include "convoy/checkpoint/weights.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "convoy/comm/gloo/gloo_engine.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

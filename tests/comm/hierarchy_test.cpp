@@ -1,6 +1,6 @@
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"

@@ -1,6 +1,6 @@
 #include "convoy/comm/mesh.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <numeric>

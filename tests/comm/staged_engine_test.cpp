@@ -1,6 +1,6 @@
 #include "convoy/comm/staged_engine.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"

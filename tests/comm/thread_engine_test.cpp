@@ -1,6 +1,6 @@
 #include "convoy/comm/thread/thread_engine.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <thread>

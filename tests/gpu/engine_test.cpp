@@ -1,4 +1,4 @@
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/comm/nccl/nccl_engine.h"
 #include "tests/comm/ranks_testing.h"

@@ -1,4 +1,4 @@
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/dropout_device.h"

@@ -1,6 +1,6 @@
 #include "convoy/models/span_corruption.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <map>

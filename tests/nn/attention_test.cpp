@@ -1,6 +1,6 @@
 #include "convoy/nn/attention.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

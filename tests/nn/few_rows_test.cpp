@@ -1,6 +1,6 @@
 #include "convoy/nn/few_rows.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 namespace convoy::nn {

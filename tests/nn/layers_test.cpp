@@ -1,6 +1,6 @@
 #include "convoy/nn/layers.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "convoy/nn/rms_norm.h"

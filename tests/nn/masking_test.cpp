@@ -1,6 +1,6 @@
 #include "convoy/models/masking.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 namespace convoy::models {

@@ -1,6 +1,6 @@
 #include "convoy/parallel/pass.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 

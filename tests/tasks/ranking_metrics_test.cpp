@@ -1,6 +1,6 @@
 #include "convoy/tasks/session/ranking_metrics.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

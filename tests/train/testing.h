@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include "convoy/base/random.h"

@@ -1,6 +1,6 @@
 #include "convoy/tasks/classification/texts.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <set>

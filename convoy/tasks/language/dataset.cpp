@@ -1,6 +1,6 @@
 #include "convoy/tasks/language/dataset.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "convoy/base/random.h"
 

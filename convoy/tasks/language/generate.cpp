@@ -1,6 +1,6 @@
 #include "convoy/tasks/language/generate.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>

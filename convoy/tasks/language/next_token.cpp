@@ -1,6 +1,6 @@
 #include "convoy/tasks/language/next_token.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #include "convoy/tasks/language/scorer.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 

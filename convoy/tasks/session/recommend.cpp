@@ -1,6 +1,6 @@
 #include "convoy/tasks/session/recommend.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <limits>
