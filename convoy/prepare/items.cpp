@@ -1,62 +1,27 @@
 #include "convoy/prepare/items.h"
 
-#include <arrow/array.h>
-#include <arrow/array/builder_binary.h>
-#include <arrow/array/builder_primitive.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "convoy/data/arrow.h"
-#include "convoy/data/parquet_writer.h"
+#include "convoy/base/error.h"
+#include "convoy/data/row_writer.h"
 #include "convoy/data/table_source.h"
 #include "convoy/prepare/events_decode.h"
 
 namespace convoy::prepare {
-namespace {
-
 namespace fs = std::filesystem;
-using data::arrow_value;
-using data::check_arrow;
-
-constexpr size_t kRowsPerGroup = 65536;
-
-std::shared_ptr<arrow::RecordBatch> to_batch(const std::vector<Item>& items, size_t begin,
-                                             size_t end,
-                                             const std::shared_ptr<arrow::Schema>& schema,
-                                             const fs::path& shown) {
-  arrow::Int64Builder ids;
-  arrow::StringBuilder raw_ids;
-  arrow::Int64Builder counts;
-  arrow::StringBuilder names;
-  for (size_t i = begin; i < end; ++i) {
-    check_arrow(ids.Append(items[i].id), shown);
-    check_arrow(raw_ids.Append(items[i].raw_id), shown);
-    check_arrow(counts.Append(items[i].count), shown);
-    check_arrow(names.Append(items[i].name), shown);
-  }
-  arrow::ArrayVector columns = {arrow_value(ids.Finish(), shown),
-                                arrow_value(raw_ids.Finish(), shown),
-                                arrow_value(counts.Finish(), shown)};
-  if (schema->num_fields() == 4) columns.push_back(arrow_value(names.Finish(), shown));
-  return arrow::RecordBatch::Make(schema, static_cast<int64_t>(end - begin), columns);
-}
-
-}  // namespace
 
 void write_items(const fs::path& file, const fs::path& shown, const std::vector<Item>& items) {
-  arrow::FieldVector fields = {arrow::field("id", arrow::int64()),
-                               arrow::field("raw_id", arrow::utf8()),
-                               arrow::field("count", arrow::int64())};
+  std::vector<data::RowWriter::Column> columns{
+      {"id", int64_t{}}, {"raw_id", std::string()}, {"count", int64_t{}}};
   const bool named =
       std::any_of(items.begin(), items.end(), [](const Item& item) { return !item.name.empty(); });
-  if (named) fields.push_back(arrow::field("name", arrow::utf8()));
-  auto schema = arrow::schema(fields);
-  data::ParquetWriter writer(file, shown, schema);
-  for (size_t begin = 0; begin < items.size(); begin += kRowsPerGroup) {
-    writer.begin_row_group();
-    const size_t end = std::min(items.size(), begin + kRowsPerGroup);
-    writer.write(*to_batch(items, begin, end, schema, shown));
+  if (named) columns.emplace_back("name", std::string());
+  data::RowWriter writer(file, shown, columns);
+  for (const Item& item : items) {
+    std::vector<data::RowWriter::Value> row{item.id, item.raw_id, item.count};
+    if (named) row.emplace_back(item.name);
+    writer.add(row);
   }
   writer.close();
 }

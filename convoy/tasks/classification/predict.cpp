@@ -4,8 +4,9 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/prepare/label_file.h"
+#include "convoy/data/row_writer.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/each_row.h"
 #include "convoy/tasks/text_output.h"
@@ -44,6 +45,37 @@ std::string head_of(const Labels& labels) {
   return head + "\n";
 }
 
+/// A .parquet file of the same columns, which appears whole or not at all.
+class LabelTable {
+ public:
+  LabelTable(const fs::path& file, const Labels& labels)
+      : labels_(labels), file_(file), rows_(file_.temporary(), file, columns_of(labels)) {}
+
+  void add(int64_t row, Scores scores) {
+    const auto best = best_of(scores);
+    std::vector<data::RowWriter::Value> values{row, labels_.names()[best], scores[best]};
+    values.insert(values.end(), scores.begin(), scores.end());
+    rows_.add(values);
+  }
+
+  void finish() {
+    rows_.close();
+    file_.commit();
+  }
+
+ private:
+  static std::vector<data::RowWriter::Column> columns_of(const Labels& labels) {
+    std::vector<data::RowWriter::Column> out{
+        {"row", int64_t{}}, {"label", std::string()}, {"score", double{}}};
+    for (const auto& name : labels.names()) out.emplace_back("score of " + name, double{});
+    return out;
+  }
+
+  const Labels& labels_;
+  AtomicFile file_;
+  data::RowWriter rows_;
+};
+
 }  // namespace
 
 void ClassificationTask::predict(const Prediction& asked, const Run& run,
@@ -72,10 +104,10 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   auto job = train::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   std::optional<TextOutput> text;
-  std::optional<prepare::LabelFile> table;
+  std::optional<LabelTable> table;
   const bool json = ending == ".jsonl";
   if (job.is_main() && ending == ".parquet") {
-    table.emplace(asked.output, labels_.names());
+    table.emplace(asked.output, labels_);
   } else if (job.is_main() && !asked.output.empty()) {
     text.emplace(to_file ? fs::path(asked.output) : fs::path());
     if (!json) text->put(head_of(labels_));
@@ -88,7 +120,7 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
     if (asked.rows > 0 && row >= asked.rows) return;
     ++rows;
     const auto best = best_of(scores);
-    if (table) return table->add(row, best, scores);
+    if (table) return table->add(row, scores);
     if (text) return text->put(line_of(row, scores, labels_, json));
     fmt::print("row {}: {} ({:.4f})  {}\n", row, labels_.names()[best], scores[best],
                texts.texts[static_cast<size_t>(row)]);

@@ -7,7 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/prepare/recommendation_file.h"
+#include "convoy/data/row_writer.h"
 #include "convoy/tasks/text_output.h"
 
 namespace convoy::tasks {
@@ -156,20 +156,37 @@ class TextWriter : public RecommendationWriter {
 class TableWriter : public RecommendationWriter {
  public:
   TableWriter(const std::filesystem::path& file, const RecommendationNames& names)
-      : names_(names), file_(file) {}
+      : names_(names),
+        file_(file),
+        rows_(file_.temporary(), file,
+              {{"row", int64_t{}},
+               {"user_id", std::string()},
+               {"rank", int64_t{}},
+               {"item_id", std::string()},
+               {"score", float{}},
+               {"name", std::string()}}) {}
 
   void write(const Recommendation& row) override {
     for (size_t i = 0; i < row.ids.size(); ++i) {
-      file_.add({row.row, user_text(row, names_), static_cast<int64_t>(i) + 1,
-                 names_.items.raw_id(row.ids[i]), row.scores[i], names_.items.name(row.ids[i])});
+      rows_.add({row.row, if_any(user_text(row, names_)), static_cast<int64_t>(i) + 1,
+                 names_.items.raw_id(row.ids[i]), row.scores[i],
+                 if_any(names_.items.name(row.ids[i]))});
     }
   }
 
-  void finish() override { file_.finish(); }
+  void finish() override {
+    rows_.close();
+    file_.commit();
+  }
 
  private:
+  static data::RowWriter::Value if_any(const std::string& text) {
+    return text.empty() ? data::RowWriter::Value() : text;
+  }
+
   const RecommendationNames& names_;
-  prepare::RecommendationFile file_;
+  AtomicFile file_;
+  data::RowWriter rows_;
 };
 
 }  // namespace
