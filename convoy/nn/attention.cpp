@@ -208,11 +208,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const bool plain = options.dropout == 0 && !options.bias.defined();
   if (plain || context.mode != Mode::Train) return fused(q, k, v, options, scale);
   auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
-  at::Tensor out;
-  {
-    at::NoGradGuard no_grad;
-    out = pieces->forward();
-  }
+  const auto out = without_grad([&] { return pieces->forward(); });
   return with_backward(out, {q, k, v, options.bias},
                        [pieces](const at::Tensor& grad) { return pieces->backward(grad); });
 }

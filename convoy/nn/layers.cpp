@@ -32,10 +32,8 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
                   bool in_first) {
   const auto& w = weight->value();
   const bool recorded = at::GradMode::is_enabled();
-  at::Tensor out;
   at::Tensor input;
-  {
-    at::NoGradGuard no_grad;
+  const auto out = without_grad([&] {
     input = rows_of(x.detach()).to(w.scalar_type());
     auto matrix = in_first ? w : w.t();
     at::Tensor flat;
@@ -46,8 +44,8 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
     }
     auto shape = x.sizes().vec();
     shape.back() = flat.size(-1);
-    out = flat.view(shape);
-  }
+    return flat.view(shape);
+  });
   bool wants_grad = x.requires_grad();
   auto x_dtype = x.scalar_type();
   return with_backward(
@@ -68,11 +66,7 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
 }
 
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding) {
-  at::Tensor out;
-  {
-    at::NoGradGuard no_grad;
-    out = at::embedding(table->value(), ids).to(at::kFloat);
-  }
+  const auto out = without_grad([&] { return at::embedding(table->value(), ids).to(at::kFloat); });
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto rows = rows_of(grad).to(at::kFloat);
     auto places = ids.reshape({-1});
@@ -84,11 +78,7 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding)
 
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
   const int64_t length = x.size(1);
-  at::Tensor out;
-  {
-    at::NoGradGuard no_grad;
-    out = x.detach() + table->value().narrow(0, 0, length);
-  }
+  const auto out = without_grad([&] { return x.detach() + table->value().narrow(0, 0, length); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     table->add_to_grad(
         [&](at::Tensor& to) { to.narrow(0, 0, length).add_(grad.sum(0, false, at::kFloat)); });
@@ -100,13 +90,11 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
                       double epsilon) {
   const auto x_dtype = x.scalar_type();
   const std::vector<int64_t> normalized{x.size(-1)};
-  at::Tensor out, mean, rstd, input;
-  {
-    at::NoGradGuard no_grad;
-    input = x.detach().to(at::kFloat);
-    std::tie(out, mean, rstd) = at::native_layer_norm(
-        input, normalized, weight->value().to(at::kFloat), bias->value().to(at::kFloat), epsilon);
-  }
+  const auto input = x.detach().to(at::kFloat);
+  const auto [out, mean, rstd] = without_grad([&] {
+    return at::native_layer_norm(input, normalized, weight->value().to(at::kFloat),
+                                 bias->value().to(at::kFloat), epsilon);
+  });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto [back, weight_grad, bias_grad] = at::native_layer_norm_backward(
         grad.to(at::kFloat).contiguous(), input, normalized, mean, rstd,
@@ -119,11 +107,8 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
 
 at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement) {
   auto rows = mask.unsqueeze(2);
-  at::Tensor out;
-  {
-    at::NoGradGuard no_grad;
-    out = at::where(rows, replacement->value().to(x.scalar_type()), x.detach());
-  }
+  const auto out = without_grad(
+      [&] { return at::where(rows, replacement->value().to(x.scalar_type()), x.detach()); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     replacement->add_grad((grad * rows).sum(at::IntArrayRef{0, 1}, false, at::kFloat));
     return {grad.masked_fill(rows, 0)};

@@ -8,6 +8,13 @@
 
 namespace convoy::nn {
 
+/// What `work` returns, computed without autograd.
+template <class Work>
+auto without_grad(const Work& work) {
+  at::NoGradGuard no_grad;
+  return work();
+}
+
 /// Makes `output` (computed without autograd) the result of a differentiable operation of `inputs`.
 ///
 /// `backward` receives the gradient of `output` and returns one gradient per input (undefined ones

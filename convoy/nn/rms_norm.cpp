@@ -7,13 +7,10 @@
 namespace convoy::nn {
 
 at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon) {
-  at::Tensor out, input, scale;
-  {
-    at::NoGradGuard no_grad;
-    input = x.detach().to(at::kFloat);
-    scale = input.square().mean(-1, true).add_(epsilon).rsqrt_();
-    out = (input * scale).mul_(weight->value().to(at::kFloat));
-  }
+  const auto input = x.detach().to(at::kFloat);
+  const auto scale = input.square().mean(-1, true).add_(epsilon).rsqrt_();
+  const auto out =
+      without_grad([&] { return (input * scale).mul_(weight->value().to(at::kFloat)); });
   return with_backward(
       out, {x}, [=, dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
         auto grad = g.to(at::kFloat);

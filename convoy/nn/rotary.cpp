@@ -104,11 +104,7 @@ RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t
 }
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  at::Tensor out;
-  {
-    at::NoGradGuard no_grad;
-    out = turned(x.detach(), cos, sin);
-  }
+  const auto out = without_grad([&] { return turned(x.detach(), cos, sin); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     return {turned(grad, cos, -sin)};
   });

@@ -8,11 +8,7 @@ namespace convoy::nn {
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   auto g = gate.detach(), u = up.detach();
-  at::Tensor out;
-  {
-    at::NoGradGuard no_grad;
-    out = at::silu(g).mul_(u);
-  }
+  const auto out = without_grad([&] { return at::silu(g).mul_(u); });
   return with_backward(out, {gate, up}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     return {at::silu_backward(grad * u, g), at::silu(g).mul_(grad)};
   });
