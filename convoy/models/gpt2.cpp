@@ -31,18 +31,16 @@ class Gpt2Layer : public nn::Block {
     const double deviation = config.initializer_range;
     // GPT-2 scales the projections into the residual stream by the depth.
     const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config.n_layer));
-    ln_1_weight_ = vector("ln_1.weight", D, Init::ones());
-    ln_1_bias_ = vector("ln_1.bias", D);
-    attn_weight_ = matrix("attn.c_attn.weight", D, 3 * D, deviation, {1, {D, D, D}, head});
-    attn_bias_ = vector("attn.c_attn.bias", 3 * D, Init::zeros(), {0, {D, D, D}, head});
-    proj_weight_ = matrix("attn.c_proj.weight", D, D, residual, {0, {}, head});
-    proj_bias_ = vector("attn.c_proj.bias", D);
-    ln_2_weight_ = vector("ln_2.weight", D, Init::ones());
-    ln_2_bias_ = vector("ln_2.bias", D);
-    fc_weight_ = matrix("mlp.c_fc.weight", D, F, deviation, {1});
-    fc_bias_ = vector("mlp.c_fc.bias", F, Init::zeros(), {0});
-    out_weight_ = matrix("mlp.c_proj.weight", F, D, residual, {0});
-    out_bias_ = vector("mlp.c_proj.bias", D);
+    ln_1_ = declare_norm(name() + ".ln_1", D);
+    attn_weight_ = matrix("attn.c_attn", D, 3 * D, deviation, {1, {D, D, D}, head});
+    attn_bias_ = bias("attn.c_attn", 3 * D, {0, {D, D, D}, head});
+    proj_weight_ = matrix("attn.c_proj", D, D, residual, {0, {}, head});
+    proj_bias_ = bias("attn.c_proj", D);
+    ln_2_ = declare_norm(name() + ".ln_2", D);
+    fc_weight_ = matrix("mlp.c_fc", D, F, deviation, {1});
+    fc_bias_ = bias("mlp.c_fc", F, {0});
+    out_weight_ = matrix("mlp.c_proj", F, D, residual, {0});
+    out_bias_ = bias("mlp.c_proj", D);
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
@@ -58,7 +56,7 @@ class Gpt2Layer : public nn::Block {
   at::Tensor attention(const nn::Bundle& in, const nn::Context& context) const {
     const auto& x = in.at("hidden");
     const int64_t B = x.size(0), T = x.size(1), D = config_.n_embd, H = config_.n_head;
-    auto normed = nn::layer_norm(x, ln_1_weight_, ln_1_bias_, config_.layer_norm_epsilon);
+    auto normed = nn::layer_norm(x, ln_1_, config_.layer_norm_epsilon);
     auto joined = nn::linear(normed, attn_weight_, attn_bias_, true);
     if (config_.reorder_and_upcast_attn) joined = joined.to(at::kFloat);
     auto qkv = joined.split(D, 2);
@@ -73,7 +71,7 @@ class Gpt2Layer : public nn::Block {
   }
 
   at::Tensor feed_forward(const at::Tensor& x) const {
-    auto normed = nn::layer_norm(x, ln_2_weight_, ln_2_bias_, config_.layer_norm_epsilon);
+    auto normed = nn::layer_norm(x, ln_2_, config_.layer_norm_epsilon);
     auto inner = nn::linear(normed, fc_weight_, fc_bias_, true);
     auto active = activate(config_.activation_function, inner);
     return nn::linear(active, out_weight_, out_bias_, true);
@@ -81,18 +79,19 @@ class Gpt2Layer : public nn::Block {
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,
                   schedule::TensorCut cut) {
-    return declare_matrix(name() + "." + leaf, {in, out}, Init::normal(deviation), std::move(cut));
+    return declare_matrix(name() + "." + leaf + ".weight", {in, out}, Init::normal(deviation),
+                          std::move(cut));
   }
 
-  ParamPtr vector(const char* leaf, int64_t size, Init init = Init::zeros(),
-                  schedule::TensorCut cut = {}) {
-    return declare_vector(name() + "." + leaf, size, init, std::move(cut));
+  ParamPtr bias(const char* leaf, int64_t size, schedule::TensorCut cut = {}) {
+    return declare_vector(name() + "." + leaf + ".bias", size, Init::zeros(), std::move(cut));
   }
 
   Gpt2Config config_;
   double scale_ = 1;
-  ParamPtr ln_1_weight_, ln_1_bias_, attn_weight_, attn_bias_, proj_weight_, proj_bias_;
-  ParamPtr ln_2_weight_, ln_2_bias_, fc_weight_, fc_bias_, out_weight_, out_bias_;
+  nn::NormParams ln_1_, ln_2_;
+  ParamPtr attn_weight_, attn_bias_, proj_weight_, proj_bias_;
+  ParamPtr fc_weight_, fc_bias_, out_weight_, out_bias_;
 };
 
 class Gpt2Input : public nn::Block {
