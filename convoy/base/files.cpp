@@ -98,6 +98,14 @@ std::string read_file(const fs::path& path) {
   return std::move(out).str();
 }
 
+std::string read_regular_file(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+    fail<FileError>("files", "cannot read {}: it is not a regular file", path.string());
+  }
+  return read_file(path);
+}
+
 AtomicFile::AtomicFile(fs::path final_path)
     : final_(std::move(final_path)),
       temporary_(takes_what_comes(final_) ? final_ : neighbour(final_)) {

@@ -16,6 +16,9 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 /// The whole content of a file. Throws FileError when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
+/// The same of what must be a regular file: reading a pipe might never end.
+std::string read_regular_file(const std::filesystem::path& path);
+
 /// A file that appears whole or not at all: write to temporary(), then commit().
 class AtomicFile {
  public:

@@ -4,7 +4,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/regular_file.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/manifest.h"

@@ -10,7 +10,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/regular_file.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/dtypes.h"

@@ -6,7 +6,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/regular_file.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/json_object.h"
 
