@@ -33,11 +33,6 @@ void add_tensors(const formats::SafetensorsFile& file, Contents& out) {
   }
 }
 
-bool is_real(const std::string& dtype) {
-  const auto known = dtypes().find(dtype);
-  return dtype.starts_with("F8") || (known != dtypes().end() && c10::isFloatingType(known->second));
-}
-
 std::string writer_of(const fs::path& folder, bool has_manifest, const Json& state) {
   std::error_code error;
   if (has_manifest || state.contains("data_order") || fs::exists(folder / "run.toml", error)) {
@@ -98,7 +93,7 @@ Contents look_at(const fs::path& folder) {
     add_tensors(file, out);
   }
   for (const auto& tensor : out.tensors) {
-    if (!is_real(tensor.dtype)) continue;
+    if (!is_real(tensor.dtype) && !tensor.dtype.starts_with("F8")) continue;
     int64_t elements = 1;
     for (const int64_t extent : tensor.shape) elements *= extent;
     out.num_parameters += elements;

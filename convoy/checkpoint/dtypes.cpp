@@ -12,6 +12,11 @@ const std::map<std::string, at::ScalarType>& dtypes() {
   return kDtypes;
 }
 
+bool is_real(const std::string& dtype) {
+  const auto known = dtypes().find(dtype);
+  return known != dtypes().end() && c10::isFloatingType(known->second);
+}
+
 std::string name_of(at::ScalarType dtype, const std::string& tensor) {
   for (const auto& [name, known] : dtypes()) {
     if (known == dtype) return name;

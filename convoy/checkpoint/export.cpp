@@ -135,9 +135,7 @@ class Export {
 
  private:
   std::string dtype_of(const std::string& dtype) const {
-    const auto known = dtypes().find(dtype);
-    const bool real = known != dtypes().end() && c10::isFloatingType(known->second);
-    return options_.dtype.empty() || !real ? dtype : kSpellings.at(options_.dtype).file;
+    return options_.dtype.empty() || !is_real(dtype) ? dtype : kSpellings.at(options_.dtype).file;
   }
 
   void write(const formats::TensorInfo& tensor, size_t place, formats::SafetensorsPieces& out) {
@@ -150,9 +148,7 @@ class Export {
       refuse(files_.path(), "is not as it was written: ", {tensor.name});
     }
     ++written_.num_tensors;
-    const auto known = dtypes().find(dtype);
-    const bool finite = known == dtypes().end() || !c10::isFloatingType(known->second) ||
-                        parallel::is_finite(mapped(files_, tensor.name));
+    const bool finite = !is_real(dtype) || parallel::is_finite(mapped(files_, tensor.name));
     if (!finite) not_finite_.push_back(tensor.name);
     if (tensor.dtype == dtype) {
       out.write(place, bytes.data(), bytes.size());

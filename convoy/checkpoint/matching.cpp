@@ -19,11 +19,9 @@ namespace {
 /// Whether tensors of that dtype may be read into `home`: real numbers into real ones (what they
 /// then hold is looked at), other numbers only into their own.
 bool fits(const std::string& dtype, at::ScalarType home) {
+  if (c10::isFloatingType(home)) return is_real(dtype);
   const auto found = dtypes().find(dtype);
-  if (found == dtypes().end() || !c10::isFloatingType(home)) {
-    return found != dtypes().end() && found->second == home;
-  }
-  return c10::isFloatingType(found->second);
+  return found != dtypes().end() && found->second == home;
 }
 
 bool begins_with(const std::vector<std::string>& beginnings, const std::string& name) {

@@ -187,9 +187,7 @@ class Verifier {
                 const formats::SafetensorsEntry& entry) {
     const auto bytes = file.bytes(name);
     const size_t width = formats::safetensors_dtype_bytes(entry.dtype);
-    const auto dtype = dtypes().find(entry.dtype);
-    const bool look =
-        manifest_.empty() && dtype != dtypes().end() && c10::isFloatingType(dtype->second);
+    const bool look = manifest_.empty() && is_real(entry.dtype);
     bool finite = true;
     uint64_t sum = 0;
     for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
@@ -198,7 +196,7 @@ class Verifier {
       if (look && finite) {
         finite = parallel::is_finite(at::from_blob(const_cast<std::byte*>(piece.data()),
                                                    static_cast<int64_t>(piece.size() / width),
-                                                   dtype->second));
+                                                   dtypes().at(entry.dtype)));
       }
       found_.num_bytes += static_cast<int64_t>(piece.size());
       if (progress_) progress_(found_.num_bytes, total_);
