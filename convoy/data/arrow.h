@@ -3,6 +3,7 @@
 // Knows Arrow; for sources only: what Arrow says becomes our errors, and Parquet is opened here.
 
 #include <arrow/io/file.h>
+#include <arrow/record_batch.h>
 #include <arrow/result.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
@@ -27,6 +28,13 @@ template <class T>
 T arrow_value(arrow::Result<T> result, const std::filesystem::path& file) {
   check_arrow(result.status(), file);
   return std::move(result).ValueUnsafe();
+}
+
+/// Calls `consume` with each batch that `reader` has left of `file`.
+template <class Consume>
+void each_batch(arrow::RecordBatchReader& reader, const std::filesystem::path& file,
+                const Consume& consume) {
+  while (const auto batch = arrow_value(reader.Next(), file)) consume(*batch);
 }
 
 /// Runs `work`, turning Parquet's exceptions into FileErrors that name `file`.

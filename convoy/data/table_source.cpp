@@ -68,18 +68,19 @@ std::string without_type(const std::string& name) {
   return known ? name.substr(0, colon) : name;
 }
 
-arrow::csv::ParseOptions parse_options(const TableOptions& options) {
-  auto parse = arrow::csv::ParseOptions::Defaults();
-  parse.delimiter = options.separator;
-  parse.quoting = options.separator != '\t';
-  return parse;
-}
-
-arrow::csv::ReadOptions read_options(const TableOptions& options) {
+std::shared_ptr<arrow::csv::StreamingReader> open_csv(const fs::path& file,
+                                                      const TableOptions& options,
+                                                      const arrow::csv::ConvertOptions& convert) {
   auto read = arrow::csv::ReadOptions::Defaults();
   read.use_threads = false;
   read.column_names = options.column_names;
-  return read;
+  auto parse = arrow::csv::ParseOptions::Defaults();
+  parse.delimiter = options.separator;
+  parse.quoting = options.separator != '\t';
+  return arrow_value(
+      arrow::csv::StreamingReader::Make(arrow::io::IOContext(arrow::system_memory_pool()),
+                                        open_text(file), read, parse, convert),
+      file);
 }
 
 }  // namespace
@@ -110,11 +111,8 @@ void TableSource::describe_text() {
   if (options_.separator == 0) options_.separator = guess_separator(first_line(file_));
   auto convert = arrow::csv::ConvertOptions::Defaults();
   convert.check_utf8 = false;
-  auto reader = arrow_value(arrow::csv::StreamingReader::Make(
-                                arrow::io::IOContext(arrow::system_memory_pool()), open_text(file_),
-                                read_options(options_), parse_options(options_), convert),
-                            file_);
-  for (const auto& field : reader->schema()->fields()) {
+  const auto schema = open_csv(file_, options_, convert)->schema();
+  for (const auto& field : schema->fields()) {
     columns_.push_back({field->name(), "", field->type()});
   }
 }
@@ -168,17 +166,11 @@ void TableSource::read_text(const std::vector<int>& columns,
     convert.include_columns.push_back(name);
     if (types[i]) convert.column_types[name] = types[i];
   }
-  auto reader = arrow_value(arrow::csv::StreamingReader::Make(
-                                arrow::io::IOContext(arrow::system_memory_pool()), open_text(file_),
-                                read_options(options_), parse_options(options_), convert),
-                            file_);
-  std::shared_ptr<arrow::RecordBatch> batch;
-  while (true) {
-    check_arrow(reader->ReadNext(&batch), file_);
-    if (!batch) break;
-    consume(*batch);
+  const auto reader = open_csv(file_, options_, convert);
+  each_batch(*reader, file_, [&](const arrow::RecordBatch& batch) {
+    consume(batch);
     if (progress) progress(std::min(reader->bytes_read(), bytes_), bytes_);
-  }
+  });
 }
 
 void TableSource::read_parquet(const std::vector<int>& columns,
@@ -201,29 +193,26 @@ void TableSource::read_parquet(const std::vector<int>& columns,
     int64_t total = std::max<int64_t>(1, reader->parquet_reader()->metadata()->num_rows());
     int64_t done = 0;
     auto batches = arrow_value(reader->GetRecordBatchReader(groups, leaves), file_);
-    std::shared_ptr<arrow::RecordBatch> batch;
-    while (true) {
-      check_arrow(batches->ReadNext(&batch), file_);
-      if (!batch) break;
+    each_batch(*batches, file_, [&](const arrow::RecordBatch& batch) {
       arrow::ArrayVector chosen;
       arrow::FieldVector fields;
       for (int column : columns) {
         const std::string& name = columns_[static_cast<size_t>(column)].name;
-        if (!batch->GetColumnByName(name)) {
+        if (!batch.GetColumnByName(name)) {
           fail<FileError>("data", "{} has several columns '{}'; expected each name once",
                           file_.string(), name);
         }
-        fields.push_back(batch->schema()->GetFieldByName(name));
-        chosen.push_back(batch->GetColumnByName(name));
+        fields.push_back(batch.schema()->GetFieldByName(name));
+        chosen.push_back(batch.GetColumnByName(name));
       }
-      consume(*arrow::RecordBatch::Make(arrow::schema(fields), batch->num_rows(), chosen));
-      done += batch->num_rows();
+      consume(*arrow::RecordBatch::Make(arrow::schema(fields), batch.num_rows(), chosen));
+      done += batch.num_rows();
       if (progress) {
         progress(static_cast<int64_t>(static_cast<double>(bytes_) * static_cast<double>(done) /
                                       static_cast<double>(total)),
                  bytes_);
       }
-    }
+    });
   });
 }
 

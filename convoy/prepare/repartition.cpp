@@ -102,26 +102,21 @@ class Repartition {
     std::shared_ptr<arrow::Schema> schema;
     check_arrow(reader_->GetSchema(&schema), input_);
     data::ParquetWriter writer(temporary, output_, schema, {compression(), true});
-    std::vector<int> groups;
-    for (int g = 0; g < metadata_->num_row_groups(); ++g) groups.push_back(g);
-    auto batches = arrow_value(reader_->GetRecordBatchReader(groups), input_);
-    std::shared_ptr<arrow::RecordBatch> batch;
+    const auto batches = arrow_value(reader_->GetRecordBatchReader(), input_);
     int64_t done = 0;
     int64_t group_end = 0;
-    while (true) {
-      check_arrow(batches->ReadNext(&batch), input_);
-      if (!batch) break;
-      for (int64_t offset = 0; offset < batch->num_rows();) {
+    data::each_batch(*batches, input_, [&](const arrow::RecordBatch& batch) {
+      for (int64_t offset = 0; offset < batch.num_rows();) {
         if (done == group_end) {
           group_end = begin_group(plan, done, writer);
         }
-        const int64_t count = std::min(batch->num_rows() - offset, group_end - done);
-        writer.write(*batch->Slice(offset, count));
+        const int64_t count = std::min(batch.num_rows() - offset, group_end - done);
+        writer.write(*batch.Slice(offset, count));
         offset += count;
         done += count;
       }
       if (progress_) progress_(done, report_.num_rows);
-    }
+    });
     writer.close();
     if (done != report_.num_rows) {
       fail<FileError>("prepare", "{} promises {} rows but holds {}; the file may be damaged",
