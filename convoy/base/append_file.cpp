@@ -57,8 +57,8 @@ std::string AppendFile::append(std::string_view record) {
 std::string AppendFile::flush() {
   const int why = write_waiting();
   if (why == 0) return "";
-  return fmt::format("{} lacks its last {}: {}", path_.string(),
-                     human_bytes(static_cast<double>(waiting_.size())), std::strerror(why));
+  return fmt::format("{} lacks its last {}: {}", path_.string(), human_bytes(waiting_.size()),
+                     std::strerror(why));
 }
 
 }  // namespace convoy

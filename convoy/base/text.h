@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +14,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 /// ", did you mean 'x'?" or "" when nothing is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-std::string human_bytes(double bytes);      ///< "1.5 GiB"
+std::string human_bytes(double bytes);  ///< "1.5 GiB"
+std::string human_bytes(std::integral auto bytes) {
+  return human_bytes(static_cast<double>(bytes));
+}
 std::string human_seconds(double seconds);  ///< "1 min 20 s", "2 h 03 min", "0.25 s"
 std::string human_count(int64_t count);     ///< "1,234,567"
 std::string human_rate(double rate);        ///< "1234", below 100 with three digits: "5.25"

@@ -104,8 +104,7 @@ struct SessionLoader::Impl {
         "{} is read as a stream (decoded it takes more than {}) and its row groups are large (up "
         "to {} rows), so each epoch starts slowly; smaller ones start faster: convoy data "
         "repartition FILE --row-group-size {}",
-        dataset.where(), human_bytes(static_cast<double>(options.memory_budget)),
-        human_count(largest), lane_rows));
+        dataset.where(), human_bytes(options.memory_budget), human_count(largest), lane_rows));
   }
 
   void warn_about_more_reading() {
@@ -116,8 +115,7 @@ struct SessionLoader::Impl {
         "{} is read as a stream (decoded it takes more than {}) and {} ranks do not divide its {} "
         "lanes, so each decodes {} times the rows that it trains on; try a number of ranks that "
         "divides {}, or a larger memory_budget_mb",
-        dataset.where(), human_bytes(static_cast<double>(options.memory_budget)), world, kLanes,
-        times, kLanes));
+        dataset.where(), human_bytes(options.memory_budget), world, kLanes, times, kLanes));
   }
 
   EpochOrder make_order(int64_t epoch) const {

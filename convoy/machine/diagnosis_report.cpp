@@ -11,10 +11,6 @@ namespace {
 using report::Align;
 using report::Table;
 
-std::string size(int64_t bytes) {
-  return human_bytes(static_cast<double>(bytes));
-}
-
 std::string or_unknown(const std::string& text) {
   return text.empty() ? "unknown" : text;
 }
@@ -43,30 +39,30 @@ std::string machine(const Diagnosis& d) {
                        plural(host.cores, "core"), plural(host.threads, "thread")));
   out += line("instructions",
               host.instructions.empty() ? "none that matter here" : join(host.instructions));
-  out +=
-      line("memory",
-           fmt::format("{}, {} available, {}", size(host.memory_bytes), size(host.available_bytes),
-                       host.swap_bytes > 0 ? size(host.swap_bytes) + " swap" : "no swap"));
+  out += line("memory", fmt::format("{}, {} available, {}", human_bytes(host.memory_bytes),
+                                    human_bytes(host.available_bytes),
+                                    host.swap_bytes > 0 ? human_bytes(host.swap_bytes) + " swap"
+                                                        : "no swap"));
   for (const auto& node : host.nodes) {
     std::vector<std::string> distances;
     for (const int distance : node.distances) distances.push_back(std::to_string(distance));
     out += line(
         fmt::format("NUMA node {}", node.id),
         fmt::format("CPUs {}, {}{}{}", node.cpus.empty() ? "none" : compact_numbers(node.cpus, ","),
-                    size(node.memory_bytes), distances.empty() ? "" : ", distances ",
+                    human_bytes(node.memory_bytes), distances.empty() ? "" : ", distances ",
                     join(distances, " ")));
   }
   if (d.cgroup.cpus > 0) out += line("CPU limit", fmt::format("{:.4g} CPUs", d.cgroup.cpus));
-  if (d.cgroup.memory_bytes > 0) out += line("memory limit", size(d.cgroup.memory_bytes));
+  if (d.cgroup.memory_bytes > 0) out += line("memory limit", human_bytes(d.cgroup.memory_bytes));
   for (size_t i = 0; i < d.gpus.gpus.size(); ++i) {
     const auto& gpu = d.gpus.gpus[i];
     out +=
         line(fmt::format("GPU {}", i),
              fmt::format(
                  "{} at {}{}{}{}", or_unknown(gpu.name), or_unknown(gpu.pci),
-                 gpu.memory_bytes > 0
-                     ? fmt::format(", {} of {} free", size(gpu.free_bytes), size(gpu.memory_bytes))
-                     : "",
+                 gpu.memory_bytes > 0 ? fmt::format(", {} of {} free", human_bytes(gpu.free_bytes),
+                                                    human_bytes(gpu.memory_bytes))
+                                      : "",
                  gpu.pcie_lanes > 0 ? fmt::format(", {} x{}", gpu.pcie_speed, gpu.pcie_lanes) : "",
                  gpu.nvlinks > 0 ? fmt::format(", {}", plural(gpu.nvlinks, "NVLink")) : ""));
   }

@@ -14,10 +14,6 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kFewFiles = 4096;
 constexpr int64_t kFewProcesses = 4096;
 
-std::string size(int64_t bytes) {
-  return human_bytes(static_cast<double>(bytes));
-}
-
 bool fenced(int64_t limit, int64_t whole) {
   return limit > 0 && (whole == 0 || limit < whole);
 }
@@ -55,7 +51,7 @@ Finding check_processes(const CgroupLimits& cgroup, const Limits& limits) {
 Finding check_locked(const Limits& limits, const Gpus& gpus) {
   Finding out{Verdict::Ok, "locked memory", "unlimited", ""};
   if (!limits.locked_bytes) return out;
-  out.text = size(*limits.locked_bytes);
+  out.text = human_bytes(*limits.locked_bytes);
   if (gpus.gpus.empty() || *limits.locked_bytes >= kGiB) return out;
   out.verdict = Verdict::Note;
   out.text += ": NCCL over InfiniBand locks more";
@@ -67,12 +63,14 @@ Finding check_shared(const Limits& limits, const Gpus& gpus) {
   const Space& space = limits.shared_memory;
   Finding out{Verdict::Ok, "/dev/shm", "", ""};
   if (space.total_bytes >= kGiB) {
-    out.text = fmt::format("{} free of {}", size(space.free_bytes), size(space.total_bytes));
+    out.text =
+        fmt::format("{} free of {}", human_bytes(space.free_bytes), human_bytes(space.total_bytes));
     return out;
   }
   const bool needed = gpus.gpus.size() > 1;
   out.verdict = needed ? Verdict::Warning : Verdict::Note;
-  out.text = space.total_bytes == 0 ? "not there" : size(space.total_bytes) + ", as Docker gives";
+  out.text =
+      space.total_bytes == 0 ? "not there" : human_bytes(space.total_bytes) + ", as Docker gives";
   out.text +=
       needed ? ": NCCL needs more between GPUs" : ": enough for convoy; only NCCL needs more";
   if (needed) out.advice = "docker run --shm-size=8g, or --ipc=host";
@@ -85,7 +83,7 @@ Finding check_space(const char* about, const Space& space, int64_t wanted) {
     return {Verdict::Problem, about, fmt::format("{} cannot be looked at", space.path),
             "name a folder that exists"};
   }
-  out.text = fmt::format("{} free in {}", size(space.free_bytes), space.path);
+  out.text = fmt::format("{} free in {}", human_bytes(space.free_bytes), space.path);
   if (!space.writable) {
     out.verdict = Verdict::Warning;
     out.text += ", which cannot be written to";
@@ -154,15 +152,16 @@ std::vector<Finding> check_cpus(const Host& host, const CgroupLimits& cgroup,
 
 std::vector<Finding> check_memory(const Host& host, const CgroupLimits& cgroup) {
   std::vector<Finding> out;
-  Finding memory{
-      Verdict::Ok, "memory",
-      fmt::format("{} of {} available", size(host.available_bytes), size(host.memory_bytes)), ""};
+  Finding memory{Verdict::Ok, "memory",
+                 fmt::format("{} of {} available", human_bytes(host.available_bytes),
+                             human_bytes(host.memory_bytes)),
+                 ""};
   if (host.memory_bytes == 0) {
     memory = {Verdict::Note, "memory", "how much there is cannot be read", ""};
   } else if (fenced(cgroup.memory_bytes, host.memory_bytes)) {
     memory = {Verdict::Note, "memory",
               fmt::format("the control group allows {} of {}: the kernel kills what takes more",
-                          size(cgroup.memory_bytes), size(host.memory_bytes)),
+                          human_bytes(cgroup.memory_bytes), human_bytes(host.memory_bytes)),
               ""};
   } else if (host.available_bytes < host.memory_bytes / 10) {
     memory.verdict = Verdict::Warning;

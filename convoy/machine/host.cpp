@@ -116,7 +116,7 @@ std::vector<std::string> machine_lines(const Host& host, int num_cores,
   std::vector<std::string> lines = {
       fmt::format("machine   {}: {}, {} core{}, {} memory", host.name,
                   host.cpu.empty() ? "unknown processor" : host.cpu, num_cores,
-                  num_cores == 1 ? "" : "s", human_bytes(static_cast<double>(host.memory_bytes))),
+                  num_cores == 1 ? "" : "s", human_bytes(host.memory_bytes)),
       fmt::format("system    {}", host.system)};
   std::vector<std::string> parts;
   for (const auto& [name, version] : versions) parts.push_back(name + " " + version);

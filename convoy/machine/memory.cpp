@@ -13,7 +13,7 @@ MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, cons
   MemoryLimit tightest;
   const auto consider = [&](int64_t bytes, const char* who) {
     if (bytes <= 0 || (tightest.bytes > 0 && bytes >= tightest.bytes)) return;
-    tightest = {bytes, fmt::format("{} {}", who, human_bytes(static_cast<double>(bytes)))};
+    tightest = {bytes, fmt::format("{} {}", who, human_bytes(bytes))};
   };
   consider(machine_bytes, "this machine has");
   consider(cgroup.memory_bytes, "this machine's control group allows");

@@ -48,9 +48,8 @@ void add_ranks(const InspectReport& report, std::string& text) {
 std::string to_text(const InspectReport& report) {
   std::string text = fmt::format("{}\n", report.where);
   text += fmt::format("  rows         {}\n", human_count(report.num_rows));
-  text += fmt::format("  size         {} in {} file{}\n",
-                      human_bytes(static_cast<double>(report.bytes)), report.num_files,
-                      report.num_files == 1 ? "" : "s");
+  text += fmt::format("  size         {} in {} file{}\n", human_bytes(report.bytes),
+                      report.num_files, report.num_files == 1 ? "" : "s");
   text += fmt::format("  row groups   {}", human_count(report.num_groups));
   if (report.num_groups > 0) {
     text += fmt::format(" of {} to {} rows (median {})", human_count(report.min_group_rows),

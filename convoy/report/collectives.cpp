@@ -108,7 +108,7 @@ std::string collectives_text(const std::vector<CollectiveTime>& times) {
       table.column(engine).column("GB/s").column("bus GB/s");
     }
     for (const int64_t bytes : distinct(same, [](const auto& time) { return time.bytes; })) {
-      std::vector<std::string> cells{human_bytes(static_cast<double>(bytes))};
+      std::vector<std::string> cells{human_bytes(bytes)};
       for (const auto& engine : engines) {
         const auto found = std::find_if(same.begin(), same.end(), [&](const auto& time) {
           return time.bytes == bytes && time.engine == engine;

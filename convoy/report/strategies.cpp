@@ -78,9 +78,9 @@ BarChart without_notes(BarChart chart, const std::string& y_title, int num_decim
 
 std::string memory_text(const StrategyRow& row) {
   if (row.peak_memory_bytes_per_rank <= 0) return "-";
-  const auto host = human_bytes(static_cast<double>(row.peak_memory_bytes_per_rank));
+  const auto host = human_bytes(row.peak_memory_bytes_per_rank);
   if (row.device_memory_bytes_per_rank <= 0) return host;
-  return host + ", GPU " + human_bytes(static_cast<double>(row.device_memory_bytes_per_rank));
+  return host + ", GPU " + human_bytes(row.device_memory_bytes_per_rank);
 }
 
 }  // namespace
