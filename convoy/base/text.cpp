@@ -96,6 +96,10 @@ std::string human_count(int64_t count) {
   return (count < 0 ? "-" : "") + digits;
 }
 
+std::string plural(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0; begin <= text.size();) {

@@ -22,6 +22,9 @@ std::string human_seconds(double seconds);  ///< "1 min 20 s", "2 h 03 min", "0.
 std::string human_count(int64_t count);     ///< "1,234,567"
 std::string human_rate(double rate);        ///< "1234", below 100 with three digits: "5.25"
 
+/// "1 rank", "2 ranks".
+std::string plural(int64_t count, std::string_view what);
+
 std::vector<std::string> split(std::string_view text, char separator);
 std::string trim(std::string_view text);
 std::string first_line(std::string_view text);

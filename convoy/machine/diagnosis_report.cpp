@@ -15,10 +15,6 @@ std::string or_unknown(const std::string& text) {
   return text.empty() ? "unknown" : text;
 }
 
-std::string plural(int count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string section(const char* title, const std::string& body) {
   std::string out = fmt::format("\n{}\n", title);
   for (const auto& line : split(body, '\n')) {

@@ -114,9 +114,9 @@ Host read_host(const fs::path& root) {
 std::vector<std::string> machine_lines(const Host& host, int num_cores,
                                        const std::map<std::string, std::string>& versions) {
   std::vector<std::string> lines = {
-      fmt::format("machine   {}: {}, {} core{}, {} memory", host.name,
-                  host.cpu.empty() ? "unknown processor" : host.cpu, num_cores,
-                  num_cores == 1 ? "" : "s", human_bytes(host.memory_bytes)),
+      fmt::format("machine   {}: {}, {}, {} memory", host.name,
+                  host.cpu.empty() ? "unknown processor" : host.cpu, plural(num_cores, "core"),
+                  human_bytes(host.memory_bytes)),
       fmt::format("system    {}", host.system)};
   std::vector<std::string> parts;
   for (const auto& [name, version] : versions) parts.push_back(name + " " + version);

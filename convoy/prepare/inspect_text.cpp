@@ -27,10 +27,10 @@ void add_columns(const InspectReport& report, std::string& text) {
 
 void add_ranks(const InspectReport& report, std::string& text) {
   text += fmt::format(
-      "\n  {} rank{}, batches of {}:      by rows (convoy)    by row groups (Transformers4Rec)\n"
+      "\n  {}, batches of {}:      by rows (convoy)    by row groups (Transformers4Rec)\n"
       "  {:>6}  {:>14}  {:>9}    {:>10}  {:>14}  {:>9}\n",
-      report.ranks.size(), report.ranks.size() == 1 ? "" : "s", report.batch_size, "rank", "rows",
-      "batches", "row groups", "rows", "batches");
+      plural(std::ssize(report.ranks), "rank"), report.batch_size, "rank", "rows", "batches",
+      "row groups", "rows", "batches");
   const size_t shown = std::min(report.ranks.size(), kShownRanks);
   for (size_t rank = 0; rank < shown; ++rank) {
     const DealtShare& share = report.ranks[rank];
@@ -48,8 +48,8 @@ void add_ranks(const InspectReport& report, std::string& text) {
 std::string to_text(const InspectReport& report) {
   std::string text = fmt::format("{}\n", report.where);
   text += fmt::format("  rows         {}\n", human_count(report.num_rows));
-  text += fmt::format("  size         {} in {} file{}\n", human_bytes(report.bytes),
-                      report.num_files, report.num_files == 1 ? "" : "s");
+  text += fmt::format("  size         {} in {}\n", human_bytes(report.bytes),
+                      plural(report.num_files, "file"));
   text += fmt::format("  row groups   {}", human_count(report.num_groups));
   if (report.num_groups > 0) {
     text += fmt::format(" of {} to {} rows (median {})", human_count(report.min_group_rows),

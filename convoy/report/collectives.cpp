@@ -1,5 +1,7 @@
 #include "convoy/report/collectives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -121,8 +123,8 @@ std::string collectives_text(const std::vector<CollectiveTime>& times) {
       table.row(std::move(cells));
     }
     const auto& [collective, dtype, ranks] = wanted;
-    text += fmt::format("{}, {}, {} rank{}\n{}\n", collective, dtype, ranks, ranks == 1 ? "" : "s",
-                        table.to_text());
+    text +=
+        fmt::format("{}, {}, {}\n{}\n", collective, dtype, plural(ranks, "rank"), table.to_text());
   }
   Table fits;
   for (const char* title : {"engine", "collective", "dtype"}) fits.column(title, Align::kLeft);

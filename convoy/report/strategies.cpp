@@ -43,9 +43,7 @@ BarChart by_ranks(const std::vector<StrategyRow>& rows, const Value& value) {
     }
   }
   std::sort(rank_counts.begin(), rank_counts.end());
-  for (int ranks : rank_counts) {
-    chart.groups.push_back(fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"));
-  }
+  for (int ranks : rank_counts) chart.groups.push_back(plural(ranks, "rank"));
   for (const std::string& strategy : strategies) {
     BarSeries series{.name = strategy};
     series.values.assign(rank_counts.size(), kUnknown);
