@@ -6,7 +6,6 @@
 
 #include "cli/commands.h"
 #include "convoy/base/error.h"
-#include "convoy/base/printable.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/export.h"

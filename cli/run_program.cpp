@@ -16,7 +16,6 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
-#include "convoy/base/printable.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"

@@ -48,6 +48,9 @@ std::string toml_text(std::string_view text);
 size_t utf8_length(std::string_view text);
 /// Whether the bytes are well-formed UTF-8.
 bool is_utf8(std::string_view bytes);
+/// The text as a terminal may be shown it: control characters, line ends among them, and broken
+/// UTF-8 as \xNN.
+std::string printable(std::string_view text);
 
 /// Parses the whole text as a number; false when it is anything else.
 bool parse_number(std::string_view text, int64_t& out);

@@ -12,7 +12,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
-#include "convoy/base/printable.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
-#include "convoy/base/printable.h"
 #include "convoy/base/text.h"
 #include "convoy/data/text_source.h"
 #include "convoy/tasks/each_row.h"
