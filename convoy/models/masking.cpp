@@ -2,8 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "convoy/base/error.h"
-#include "convoy/base/random.h"
+#include "convoy/models/row_keys.h"
 
 namespace convoy::models {
 
@@ -25,20 +24,13 @@ at::Tensor last_item_mask(const at::Tensor& ids) {
 }
 
 at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context) {
-  internal_check(context.samples.defined() && context.samples.numel() == ids.size(0), "models",
-                 "masking of {} rows without as many sample indices", ids.size(0));
   auto host = ids.to(at::kCPU).contiguous();
-  auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
   auto mask = at::zeros(host.sizes(), at::kBool);
   const auto* item = host.data_ptr<int64_t>();
-  const auto* sample = samples.data_ptr<int64_t>();
   bool* out = mask.data_ptr<bool>();
   const int64_t length = host.size(1);
-  const uint64_t step_key =
-      hash_combine(hash_combine(mix64(context.seed), static_cast<uint64_t>(context.step)), kSite);
   std::vector<int64_t> places;
-  for (int64_t row = 0; row < host.size(0); ++row, item += length, out += length) {
-    const uint64_t key = hash_combine(step_key, static_cast<uint64_t>(sample[row]));
+  for (const uint64_t key : row_keys(host, kSite, context)) {
     places.clear();
     size_t hidden = 0;
     for (int64_t t = 0; t < length; ++t) {
@@ -55,6 +47,8 @@ at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Co
       auto& one = out[places[std::min(chosen, places.size() - 1)]];
       one = !one;
     }
+    item += length;
+    out += length;
   }
   return mask.to(ids.device());
 }

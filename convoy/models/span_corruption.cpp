@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
-#include "convoy/models/text_keys.h"
+#include "convoy/models/row_keys.h"
 
 namespace convoy::models {
 
@@ -73,7 +73,7 @@ CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corrupt
   internal_check(std::ssize(corruption.sentinel_ids) >= spans, "models",
                  "{} sentinels for {} spans", corruption.sentinel_ids.size(), spans);
   const auto host = ids.to(at::kCPU, at::kLong).contiguous();
-  const auto keys = text_keys(host, kSite, context);
+  const auto keys = row_keys(host, kSite, context);
   auto inputs = at::empty({B, corruption.input_length(T)}, at::kLong);
   auto labels = at::empty({B, corruption.target_length(T)}, at::kLong);
   const auto* from = host.const_data_ptr<int64_t>();

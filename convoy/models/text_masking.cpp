@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "convoy/models/bert_text.h"
-#include "convoy/models/text_keys.h"
+#include "convoy/models/row_keys.h"
 
 namespace convoy::models {
 
@@ -18,7 +18,7 @@ MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t 
                      const nn::Context& context) {
   auto masked = ids.to(at::kCPU, at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
   auto targets = at::full_like(masked, -100);
-  const auto keys = text_keys(masked, kSite, context);
+  const auto keys = row_keys(masked, kSite, context);
   auto* id = masked.data_ptr<int64_t>();
   auto* target = targets.data_ptr<int64_t>();
   const int64_t length = masked.size(1);

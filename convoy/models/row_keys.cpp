@@ -1,13 +1,13 @@
-#include "convoy/models/text_keys.h"
+#include "convoy/models/row_keys.h"
 
 #include "convoy/base/error.h"
 
 namespace convoy::models {
 
-std::vector<uint64_t> text_keys(const at::Tensor& ids, uint64_t site, const nn::Context& context) {
+std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::Context& context) {
   const int64_t rows = ids.size(0), length = ids.size(1);
   internal_check(context.samples.defined() && context.samples.numel() == rows, "models",
-                 "{} rows of text without as many sample indices", rows);
+                 "draws for {} rows without as many sample indices", rows);
   const auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
   const uint64_t step_key =
       hash_combine(hash_combine(mix64(context.seed), static_cast<uint64_t>(context.step)), site);
