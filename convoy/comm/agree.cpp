@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::comm {
 
@@ -83,6 +84,29 @@ void each_rank(const Group& group, const std::string& label, const std::function
   told = told_by(group, failed, label, told);
   if (own && failed == group.rank()) std::rethrow_exception(own);
   throw_again(told, failed);
+}
+
+void check_agreement(const Group& group, const std::vector<std::string>& entries,
+                     const std::string& what) {
+  if (group.size() == 1) return;
+  const std::string label = "compare ranks", text = join(entries, "\n");
+  const auto own = at::tensor(
+      {static_cast<int64_t>(std::hash<std::string>()(text)), static_cast<int64_t>(text.size())},
+      at::kLong);
+  const auto all = group.all_gather(own, label);
+  int other = 0;
+  while (other < group.size() && all[other].equal(all[0])) ++other;
+  if (other == group.size()) return;
+  const auto first = told_by(group, 0, label, entries),
+             second = told_by(group, other, label, entries);
+  size_t i = 0;
+  while (i < first.size() && i < second.size() && first[i] == second[i]) ++i;
+  const auto entry = [&](const Json& list) {
+    return i < list.size() ? list[i].get<std::string>() : "nothing more";
+  };
+  fail<UsageError>("comm",
+                   "the {} of rank {} is not that of rank 0; got {} on rank {}, {} on rank 0", what,
+                   other, entry(second), other, entry(first));
 }
 
 }  // namespace convoy::comm

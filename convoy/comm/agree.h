@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "convoy/base/json.h"
 #include "convoy/comm/group.h"
@@ -16,5 +17,10 @@ Json ask_main(const comm::Group& group, const std::string& label,
 /// Does `work` on every rank and waits until all are done. What one throws, all throw: the error of
 /// the first of them.
 void each_rank(const Group& group, const std::string& label, const std::function<void()>& work);
+
+/// Throws UsageError on all ranks, naming the first entry in which a rank differs from rank 0,
+/// unless `entries` are the same everywhere. `what` is the thing that they describe: "model".
+void check_agreement(const Group& group, const std::vector<std::string>& entries,
+                     const std::string& what);
 
 }  // namespace convoy::comm

@@ -1,5 +1,7 @@
 #include "convoy/comm/engine.h"
 
+#include <ATen/core/grad_mode.h>
+
 namespace convoy::comm {
 
 namespace {

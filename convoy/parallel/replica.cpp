@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/agreement.h"
+#include "convoy/comm/agree.h"
 #include "convoy/schedule/check.h"
 
 namespace convoy::parallel {

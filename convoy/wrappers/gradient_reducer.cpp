@@ -11,7 +11,7 @@
 #include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/agreement.h"
+#include "convoy/comm/agree.h"
 #include "convoy/schedule/layout.h"
 
 namespace convoy::wrappers {

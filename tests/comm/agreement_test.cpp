@@ -1,4 +1,4 @@
-#include "convoy/comm/agreement.h"
+#include "convoy/comm/agree.h"
 
 #include "convoy/base/error.h"
 #include "tests/comm/ranks_testing.h"
