@@ -150,11 +150,6 @@ Kind Arena::stored_as(Kind kind) const {
   return kind == Kind::Masters && !options_.layout.low_precision ? Kind::Weights : kind;
 }
 
-schedule::Extent Arena::kept(Kind kind, int64_t bucket) const {
-  return layout_.in_slices(kind, bucket) ? part(bucket)
-                                         : layout_.buckets()[static_cast<size_t>(bucket)].all;
-}
-
 void Arena::change(int64_t bucket, std::initializer_list<Kind> kinds,
                    const std::function<void()>& work) {
   std::set<Kind> absent;

@@ -81,7 +81,9 @@ class Arena {
   /// All of a bucket that this rank keeps, where it has its place. Between steps.
   at::Tensor view(schedule::Kind kind, int64_t bucket, size_t moment = 0) const;
   /// What this rank keeps of a bucket.
-  schedule::Extent kept(schedule::Kind kind, int64_t bucket) const;
+  schedule::Extent kept(schedule::Kind kind, int64_t bucket) const {
+    return layout_.kept(kind, bucket, options_.rank);
+  }
   /// Bytes of the memory that buckets of weights are gathered into.
   int64_t num_pooled_bytes() const {
     return pool_.num_elements() * static_cast<int64_t>(at::elementSize(weight_dtype()));

@@ -31,12 +31,9 @@ Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, 
   const auto add = [&](Kind kind, Place place, at::ScalarType dtype, int64_t copies) {
     if (place == Place::Device || !layout.offloaded(kind)) return;
     for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
-      const auto kept = layout.in_slices(kind, bucket)
-                            ? layout.part(bucket, 0).length()
-                            : layout.buckets()[static_cast<size_t>(bucket)].all.length();
       Entry entry;
       entry.place = bytes[place];
-      entry.elements = copies * kept;
+      entry.elements = copies * layout.kept(kind, bucket, 0).length();
       entry.dtype = dtype;
       entry.bytes = static_cast<int64_t>(
           ScratchFile::aligned(static_cast<size_t>(entry.elements) * at::elementSize(dtype)));

@@ -29,6 +29,21 @@ int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const Tens
   return offset;
 }
 
+/// What is left of `all`, in order.
+std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
+  std::sort(taken.begin(), taken.end(),
+            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  std::vector<Extent> out;
+  int64_t at = all.begin;
+  for (const auto& extent : taken) {
+    const Extent before{at, std::min(extent.begin, all.end)};
+    if (before.begin < before.end) out.push_back(before);
+    at = std::max(at, extent.end);
+  }
+  if (at < all.end) out.push_back({at, all.end});
+  return out;
+}
+
 /// The units, in backward order. Frozen units have buckets of their own.
 std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
   std::vector<std::vector<int64_t>> buckets;
@@ -109,8 +124,8 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
   for (auto& members : make_buckets(table_, options.bucket_bytes)) {
-    const bool frozen = table_.is_frozen(members.front());
-    Bucket bucket{std::move(members), {offset, offset}, frozen};
+    num_trained_ += !table_.is_frozen(members.front());
+    Bucket bucket{std::move(members), {offset, offset}};
     for (const int64_t index : bucket.units) {
       const auto u = static_cast<size_t>(index);
       auto& unit = units_[u];
@@ -123,7 +138,6 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
     offset =
         bucket.all.begin + rounded_up(offset - bucket.all.begin, kAlignment * options.num_parts);
     bucket.all.end = offset;
-    num_trained_ += !bucket.frozen;
     buckets_.push_back(std::move(bucket));
     const bool whole = stays_whole(num_buckets() - 1);
     whole_before_.push_back(whole_before_.back() + (whole ? buckets_.back().all.length() : 0));
@@ -190,28 +204,17 @@ int64_t Layout::begin_in(Kind kind, int64_t bucket) const {
 }
 
 int64_t Layout::place_in(Kind kind, int64_t bucket, int rank, int64_t place) const {
-  const bool sliced = in_slices(kind, bucket);
-  const int64_t first =
-      sliced ? part(bucket, rank).begin : buckets_[static_cast<size_t>(bucket)].all.begin;
-  return begin_in(kind, bucket) + place - first;
+  return begin_in(kind, bucket) + place - kept(kind, bucket, rank).begin;
 }
 
 std::vector<Extent> Layout::gaps(int64_t bucket) const {
   const auto& place = buckets_[static_cast<size_t>(bucket)];
-  std::vector<Extent> params, out;
+  std::vector<Extent> params;
   for (const int64_t unit : place.units) {
     const auto& all = units_[static_cast<size_t>(unit)].params;
     params.insert(params.end(), all.begin(), all.end());
   }
-  std::sort(params.begin(), params.end(),
-            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-  int64_t at = place.all.begin;
-  for (const auto& param : params) {
-    if (param.begin > at) out.push_back({at, param.begin});
-    at = param.end;
-  }
-  if (place.all.end > at) out.push_back({at, place.all.end});
-  return out;
+  return without(place.all, std::move(params));
 }
 
 std::vector<Piece> Layout::pieces(int rank) const {
@@ -243,24 +246,14 @@ bool Layout::owns(int64_t unit, size_t param) const {
 }
 
 std::vector<Extent> Layout::counted(int64_t bucket, int rank) const {
-  const auto own = part(bucket, rank);
-  std::vector<Extent> others, out;
+  std::vector<Extent> others;
   for (const int64_t unit : buckets_[static_cast<size_t>(bucket)].units) {
     const auto& params = units_[static_cast<size_t>(unit)].params;
     for (size_t p = 0; p < params.size(); ++p) {
       if (!owns(unit, p)) others.push_back(params[p]);
     }
   }
-  std::sort(others.begin(), others.end(),
-            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-  int64_t at = own.begin;
-  for (const auto& other : others) {
-    const Extent here{at, std::min(other.begin, own.end)};
-    if (here.begin < here.end) out.push_back(here);
-    at = std::max(at, other.end);
-  }
-  if (at < own.end) out.push_back({at, own.end});
-  return out;
+  return without(part(bucket, rank), std::move(others));
 }
 
 }  // namespace convoy::schedule

@@ -82,7 +82,6 @@ struct UnitPlace {
 struct Bucket {
   std::vector<int64_t> units;
   Extent all;
-  bool frozen = false;  ///< has weights, but neither gradients nor moments
 };
 
 /// Some elements of one parameter that lie side by side, in one rank's part of a bucket.
@@ -166,6 +165,10 @@ class Layout {
   bool offloaded(Kind kind) const;
   /// Elements that a rank keeps.
   int64_t kept(Kind kind) const { return begin_in(kind, num_buckets(kind)); }
+  /// What a rank keeps of a bucket, in the flat order.
+  Extent kept(Kind kind, int64_t bucket, int rank) const {
+    return in_slices(kind, bucket) ? part(bucket, rank) : buckets_[static_cast<size_t>(bucket)].all;
+  }
   /// Each rank updates its own parts only; the others' come by a gather.
   bool shares_out_updates() const {
     return (options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights)) ||
