@@ -42,6 +42,8 @@ struct Prediction {
   std::string data;              ///< "" = what the run evaluates on
   std::string output;            ///< file to write; "" = people read it, "-" = standard output
   int64_t rows = 0;              ///< only the first; 0 = all
+
+  bool to_file() const { return !output.empty() && output != "-"; }
 };
 
 /// A kind of work: what is read, which models there are, how they are judged.

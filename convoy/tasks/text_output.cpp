@@ -8,8 +8,8 @@
 namespace convoy::tasks {
 
 TextOutput::TextOutput(const std::filesystem::path& file)
-    : shown_(file.empty() ? "the standard output" : file.string()) {
-  if (file.empty()) return;
+    : shown_(file == "-" ? "the standard output" : file.string()) {
+  if (file == "-") return;
   file_.emplace(file);
   to_file_.open(file_->temporary());
   check();
@@ -37,6 +37,22 @@ std::ostream& TextOutput::out() {
 
 void TextOutput::check() {
   if (!out()) fail<FileError>("tasks", "cannot write {}: {}", shown_, write_trouble(errno));
+}
+
+void check_output(const std::filesystem::path& file, const char* what, bool tables,
+                  const std::vector<std::filesystem::path>& inputs) {
+  const auto ending = file.extension();
+  if (ending != ".csv" && ending != ".jsonl" && !(tables && ending == ".parquet")) {
+    fail<UsageError>("tasks",
+                     "cannot write {} to {}; expected a name that ends in {}, or - for the "
+                     "standard output",
+                     what, file.string(), tables ? ".csv, .jsonl or .parquet" : ".csv or .jsonl");
+  }
+  for (const auto& input : inputs) {
+    if (!same_file(input, file)) continue;
+    fail<UsageError>("tasks", "--output {} would replace the input {}; try another name",
+                     file.string(), input.string());
+  }
 }
 
 std::string csv_value(const std::string& text) {

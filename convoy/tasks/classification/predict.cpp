@@ -84,18 +84,7 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   if (file.empty()) {
     fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE");
   }
-  const bool to_file = !asked.output.empty() && asked.output != "-";
-  const auto ending = fs::path(asked.output).extension();
-  if (to_file && ending != ".csv" && ending != ".jsonl" && ending != ".parquet") {
-    fail<UsageError>("tasks",
-                     "cannot write labels to {}; expected a name that ends in .csv, .jsonl or "
-                     ".parquet, or - for the standard output",
-                     asked.output);
-  }
-  if (to_file && same_file(file, asked.output)) {
-    fail<UsageError>("tasks", "--output {} would replace the input; try another name",
-                     asked.output);
-  }
+  if (asked.to_file()) check_output(asked.output, "labels", /*tables=*/true, {file});
   find_tokenizer();
   auto columns = columns_;
   columns.label.clear();
@@ -105,11 +94,12 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   std::optional<TextOutput> text;
   std::optional<LabelTable> table;
+  const auto ending = fs::path(asked.output).extension();
   const bool json = ending == ".jsonl";
   if (job.is_main() && ending == ".parquet") {
     table.emplace(asked.output, labels_);
   } else if (job.is_main() && !asked.output.empty()) {
-    text.emplace(to_file ? fs::path(asked.output) : fs::path());
+    text.emplace(asked.output);
     if (!json) text->put(head_of(labels_));
   }
   int64_t rows = 0;
@@ -127,7 +117,7 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   });
   if (text) text->finish();
   if (table) table->finish();
-  if (to_file && job.is_main()) {
+  if (asked.to_file() && job.is_main()) {
     fmt::print("wrote {} ({} row{})\n", asked.output, rows, rows == 1 ? "" : "s");
   }
 }

@@ -100,18 +100,7 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
                      "there are no texts; try --data FILE, in which [MASK] stands for what is "
                      "wanted: .txt (a text a line), .jsonl or .parquet");
   }
-  const bool to_file = !asked.output.empty() && asked.output != "-";
-  const auto ending = fs::path(asked.output).extension();
-  if (to_file && ending != ".csv" && ending != ".jsonl") {
-    fail<UsageError>("tasks",
-                     "cannot write tokens to {}; expected a name that ends in .csv or .jsonl, or - "
-                     "for the standard output",
-                     asked.output);
-  }
-  if (to_file && same_file(asked.data, asked.output)) {
-    fail<UsageError>("tasks", "--output {} would replace the input; try another name",
-                     asked.output);
-  }
+  if (asked.to_file()) check_output(asked.output, "tokens", /*tables=*/false, {asked.data});
   const auto& words = tokenizer();
   const auto texts =
       read_hidden(asked.data, data_.column, words, masking().mask_id, config_->max_length());
@@ -124,9 +113,9 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
   auto job = train::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   std::optional<TextOutput> output;
-  const bool json = ending == ".jsonl";
+  const bool json = fs::path(asked.output).extension() == ".jsonl";
   if (job.is_main() && !asked.output.empty()) {
-    output.emplace(to_file ? fs::path(asked.output) : fs::path());
+    output.emplace(asked.output);
     if (!json) output->put("row,mask,rank,token,score\n");
   }
   const auto name_of = [&](double number) {
@@ -173,7 +162,7 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
         }
       });
   if (output) output->finish();
-  if (to_file && job.is_main()) {
+  if (asked.to_file() && job.is_main()) {
     fmt::print("wrote {} ({} text{})\n", asked.output, rows, rows == 1 ? "" : "s");
   }
 }

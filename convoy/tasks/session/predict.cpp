@@ -13,6 +13,7 @@
 #include "convoy/prepare/items.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/task.h"
+#include "convoy/tasks/text_output.h"
 
 namespace convoy::tasks {
 
@@ -34,19 +35,15 @@ fs::path users_file(const fs::path& data) {
   return (fs::is_directory(data) ? data : data.parent_path()) / "users.parquet";
 }
 
-/// Refuses to write over what is read.
-void keep_inputs(const Prediction& asked, const std::string& data) {
+/// The files that a prediction reads.
+std::vector<fs::path> inputs_of(const Prediction& asked, const std::string& data) {
   std::vector<fs::path> inputs{users_file(data)};
   const data::ParquetFiles dataset(data);
   for (const auto& part : dataset.files()) inputs.push_back(part.path());
   for (const auto& place : {asked.folder, asked.folder / ".."}) {
     inputs.push_back(place / "items.parquet");
   }
-  for (const auto& input : inputs) {
-    if (!same_file(input, asked.output)) continue;
-    fail<UsageError>("tasks", "--output {} would replace the input {}; try another name",
-                     asked.output, input.string());
-  }
+  return inputs;
 }
 
 void show(const Recommendation& row, const RecommendationNames& names) {
@@ -75,8 +72,9 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
   const auto [file, data] = prediction_data(asked.data);
   if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
-  const bool to_file = !asked.output.empty() && asked.output != "-";
-  if (to_file) keep_inputs(asked, file);
+  if (asked.to_file()) {
+    check_output(asked.output, "recommendations", /*tables=*/true, inputs_of(asked, file));
+  }
   auto job = train::join_job(training.parallel);
   RecommendationNames names;
   std::unique_ptr<RecommendationWriter> writer;
@@ -99,7 +97,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
               most = std::max(most, row.ids.size());
             });
   if (writer) writer->finish();
-  if (!writer || !to_file) return;
+  if (!writer || !asked.to_file()) return;
   fmt::print("wrote {} ({} row{}, {} item{} each)\n", asked.output, rows, rows == 1 ? "" : "s",
              fewest < most ? fmt::format("{} to {}", fewest, most) : fmt::format("{}", most),
              most == 1 ? "" : "s");

@@ -122,7 +122,6 @@ std::string user_text(const Recommendation& row, const RecommendationNames& name
 
 class TextWriter : public RecommendationWriter {
  public:
-  /// An empty `file`: the standard output.
   TextWriter(const std::filesystem::path& file, const RecommendationNames& names, bool json)
       : output_(file), names_(names), json_(json) {
     if (!json_) output_.put("row,user_id,rank,item_id,score,name\n");
@@ -193,16 +192,8 @@ class TableWriter : public RecommendationWriter {
 
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
                                                   const RecommendationNames& names) {
-  if (file == "-") return std::make_unique<TextWriter>("", names, false);
-  auto ending = file.extension().string();
-  if (ending == ".parquet") return std::make_unique<TableWriter>(file, names);
-  if (ending == ".csv" || ending == ".jsonl") {
-    return std::make_unique<TextWriter>(file, names, ending == ".jsonl");
-  }
-  fail<UsageError>("train",
-                   "cannot write recommendations to {}; expected a name that ends in "
-                   ".csv, .jsonl or .parquet, or - for the standard output",
-                   file.string());
+  if (file.extension() == ".parquet") return std::make_unique<TableWriter>(file, names);
+  return std::make_unique<TextWriter>(file, names, file.extension() == ".jsonl");
 }
 
 }  // namespace convoy::tasks

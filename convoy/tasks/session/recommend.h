@@ -49,7 +49,7 @@ class RecommendationWriter {
   virtual void finish() = 0;
 };
 
-/// By the file's ending: .csv, .jsonl or .parquet; "-": CSV to the standard output.
+/// By the file's ending: .jsonl, .parquet, else CSV; "-": to the standard output.
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
                                                   const RecommendationNames& names);
 
