@@ -138,11 +138,9 @@ Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
 }
 
 Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
-  check_trained(folder);
+  const auto json = open_trained(folder, table);
   opened_ = folder;
-  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   const auto path = (folder / "config.json").string();
-  const auto json = parse_json(read_file(path), path);
   config_.read(json, path);
   labels_ = Labels::of_config(json, path);
   if (labels_.size() < 2) {

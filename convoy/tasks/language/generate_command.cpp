@@ -11,7 +11,6 @@
 #include "convoy/base/timing.h"
 #include "convoy/tasks/language/generate.h"
 #include "convoy/tasks/language/task.h"
-#include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
 
@@ -216,7 +215,6 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
       check(*options);
       read_prompts(*options);
       if (auto code = program.launch_ranks(options->nproc)) return *code;
-      check_trained(options->folder);
       program.open(options->folder, [&](Task& task, const Run& run, const auto& training) {
         run_generate(*options, program, task, run, training);
       });

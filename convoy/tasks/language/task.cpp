@@ -276,11 +276,9 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
 }
 
 Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
-  check_trained(folder);
+  const auto config = open_trained(folder, table);
   opened_ = folder;
-  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
-  const auto path = (folder / "config.json").string();
-  config_->read(parse_json(read_file(path), path), path);
+  config_->read(config, (folder / "config.json").string());
   if (!learns(Objective::NextToken)) tokenizer_ = find_tokenizer();
   auto out = make_run();
   start_from(folder, *config_, config_->layout(), out);

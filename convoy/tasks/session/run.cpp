@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/tasks/session/dataset.h"
@@ -162,10 +161,8 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
 
 formats::Schema open_session_model(const fs::path& folder, SessionArguments& arguments,
                                    OptionTable& table) {
-  check_trained(folder);
-  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
-  const auto path = (folder / "config.json").string();
-  arguments.model.read_json(parse_json(read_file(path), path), path);
+  const auto config = open_trained(folder, table);
+  arguments.model.read_json(config, (folder / "config.json").string());
   return formats::Schema::load(folder / "schema.json");
 }
 
