@@ -21,12 +21,7 @@ struct HiddenTexts {
   std::vector<std::string> texts;
   std::vector<std::vector<int32_t>> ids;
   std::vector<std::vector<int64_t>> places;
-
-  size_t most_hidden() const {
-    size_t most = 0;
-    for (const auto& each : places) most = std::max(most, each.size());
-    return most;
-  }
+  int64_t most_hidden = 0;  // in a text
 };
 
 HiddenTexts read_hidden(const std::string& file, const std::string& column,
@@ -50,6 +45,7 @@ HiddenTexts read_hidden(const std::string& file, const std::string& column,
       fail<UsageError>("data", "text {} of {} has no [MASK] to say something for: '{}'", i + 1,
                        file, out.texts[i].substr(0, 80));
     }
+    out.most_hidden = std::max<int64_t>(out.most_hidden, std::ssize(places));
     if (std::ssize(ids) > max_length) {
       fail<UsageError>("data", "text {} of {} has {} tokens, the model {} positions", i + 1, file,
                        ids.size(), max_length);
@@ -77,8 +73,7 @@ nn::Bundle batch_of(const HiddenTexts& texts, const std::vector<int64_t>& rows, 
 /// The `k` best ids of each hidden token and their probabilities, [B, most hidden, k, 2] in a row.
 at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const HiddenTexts& texts,
                    int64_t k) {
-  auto out =
-      at::zeros({rows.size(0), static_cast<int64_t>(texts.most_hidden()), k, 2}, at::kDouble);
+  auto out = at::zeros({rows.size(0), texts.most_hidden, k, 2}, at::kDouble);
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const auto& places = texts.places[static_cast<size_t>(rows[i].item<int64_t>())];
     for (int64_t m = 0; m < std::ssize(places); ++m) {
@@ -146,9 +141,8 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
     }
   };
   int64_t rows = 0;
-  const auto most = static_cast<int64_t>(texts.most_hidden());
   each_row(
-      trainer, *data, most * k * 2, "text",
+      trainer, *data, texts.most_hidden * k * 2, "text",
       [&](const nn::Bundle& out, const at::Tensor& numbers) {
         return best_of(out.at("logits"), numbers, texts, k);
       },
