@@ -55,31 +55,24 @@ void read_conf(const std::string& text, launch::HostOptions& out) {
 }  // namespace
 
 void HostArguments::add_to(CLI::App& command) {
-  add_option(command, "--nnodes", num_nodes,
-             "Number of hosts (1), or the smallest and largest: 2:4")
-      ->group("Several hosts");
-  add_option(command, "--node-rank", node_rank, "Number of this host, from 0 (any that is free)")
-      ->group("Several hosts");
-  add_option(
-      command, "--rdzv-endpoint", endpoint,
+  const auto add = [&](const char* names, auto& value, const char* help,
+                       const char* group = "Several hosts") {
+    add_option(command, names, value, help)->group(group);
+  };
+  add("--nnodes", num_nodes, "Number of hosts (1), or the smallest and largest: 2:4");
+  add("--node-rank", node_rank, "Number of this host, from 0 (any that is free)");
+  add("--rdzv-endpoint", endpoint,
       "host:port where the hosts meet; the host with this address serves it (port 29400; under "
-      "SLURM the first host of the job)")
-      ->group("Several hosts");
-  add_option(command, "--rdzv-id", run_id, "Name of the job, the same on all hosts")
-      ->group("Several hosts");
-  add_option(command, "--rdzv-conf", conf,
-             "join_timeout=600,last_call_timeout=5,heartbeat_timeout=10 in seconds, is_host=true")
-      ->group("Several hosts");
-  add_option(command, "--token-file", token_file,
-             "File with the secret that all hosts share, readable by its owner only; else the "
-             "environment variable CONVOY_TOKEN")
-      ->group("Several hosts");
-  add_option(command, "--local-addr", local_address, "Address by which others reach this host")
-      ->group("Several hosts");
-  add_option(command, "--rdzv-backend", backend, "c10d or static: both mean convoy's own")
-      ->group("");
-  add_option(command, "--master-addr", master_addr, "The same as --rdzv-endpoint without a port")
-      ->group("");
+      "SLURM the first host of the job)");
+  add("--rdzv-id", run_id, "Name of the job, the same on all hosts");
+  add("--rdzv-conf", conf,
+      "join_timeout=600,last_call_timeout=5,heartbeat_timeout=10 in seconds, is_host=true");
+  add("--token-file", token_file,
+      "File with the secret that all hosts share, readable by its owner only; else the "
+      "environment variable CONVOY_TOKEN");
+  add("--local-addr", local_address, "Address by which others reach this host");
+  add("--rdzv-backend", backend, "c10d or static: both mean convoy's own", "");
+  add("--master-addr", master_addr, "The same as --rdzv-endpoint without a port", "");
   command.add_flag("--standalone", standalone)->group("");
 }
 
