@@ -1,6 +1,5 @@
 #include <ATen/Parallel.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "convoy/machine/cores.h"
 #include "convoy/machine/host.h"
 #include "convoy/report/collectives.h"
+#include "convoy/report/live_line.h"
 #include "convoy/train/job.h"
 
 namespace convoy::cli {
@@ -64,18 +64,19 @@ int64_t parse_size(const std::string& text) {
   return number * scale;
 }
 
-/// Measures all that was asked for with one engine. `tell` is called before each.
-template <class Tell>
+/// Measures all that was asked for with one engine; `line` (or null) says what is under way.
 std::vector<CollectiveTime> measure_all(const comm::Group& group, const std::string& engine,
                                         const CollectivesBench& options, at::Device device,
-                                        const Tell& tell) {
+                                        report::LiveLine* line) {
   std::vector<CollectiveTime> out;
   for (const auto& collective : options.collectives) {
     for (const auto& dtype : options.dtypes) {
       for (const auto& size : options.sizes) {
         const int64_t bytes = parse_size(size);
-        tell(fmt::format("{}, {} ranks: {} of {} {}", engine, group.size(), collective, size,
-                         dtype));
+        if (line != nullptr) {
+          line->show(fmt::format("{}, {} ranks: {} of {} {}", engine, group.size(), collective,
+                                 size, dtype));
+        }
         const double time = comm::measure(group, collective, dtype_of(dtype), bytes, device,
                                           options.seconds_per_cell);
         out.push_back({engine, collective, dtype, bytes, group.size(), time});
@@ -89,13 +90,6 @@ void add(std::vector<CollectiveTime>& to, std::vector<CollectiveTime> more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-/// Shows one line that is written over, on a terminal only.
-void tell_terminal(const std::string& line) {
-  if (::isatty(2) != 1) return;
-  fmt::print(stderr, "\r{:<78}", line.substr(0, 78));
-  std::fflush(stderr);
-}
-
 /// What processes can do; this one is a rank.
 std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
   train::ParallelArguments arguments;
@@ -106,15 +100,15 @@ std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
   comm::use_device(job.devices[0]);
   const auto point = train::meeting_point(job, arguments);
   const auto store = comm::open_store(point);
+  report::LiveLine line(stderr);
   std::vector<CollectiveTime> times;
   for (const auto& engine : options.engines) {
     if (engine == "threads") continue;
     const auto group =
         comm::connect(point, c10::make_intrusive<c10d::PrefixStore>("bench-" + engine, store),
                       engine, job.devices[0]);
-    add(times, measure_all(group, engine, options, job.devices[0], [&](const std::string& line) {
-          if (job.is_main()) tell_terminal(line);
-        }));
+    add(times,
+        measure_all(group, engine, options, job.devices[0], job.is_main() ? &line : nullptr));
   }
   return times;
 }
@@ -122,6 +116,7 @@ std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
 std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int size) {
   const auto groups = comm::make_thread_groups(size, std::chrono::seconds(100));
   const auto devices = train::visible_devices(options.device);
+  report::LiveLine line(stderr);
   std::vector<CollectiveTime> times;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -130,9 +125,7 @@ std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int
       const auto r = static_cast<size_t>(rank);
       const auto device = devices[r % devices.size()];
       comm::use_device(device);
-      auto own = measure_all(groups[r], "threads", options, device, [&](const std::string& line) {
-        if (rank == 0) tell_terminal(line);
-      });
+      auto own = measure_all(groups[r], "threads", options, device, rank == 0 ? &line : nullptr);
       if (rank == 0) times = std::move(own);
     });
   }
@@ -185,7 +178,6 @@ int bench_collectives(const CollectivesBench& options) {
   if (environment.launched() && environment.world_size > 1) {
     const auto times = measure_processes(options);
     if (environment.rank != 0) return 0;
-    tell_terminal("");
     if (options.results.empty()) {
       show(options, times);
     } else {
@@ -206,7 +198,6 @@ int bench_collectives(const CollectivesBench& options) {
     add(times, measure_in_ranks(ranks, folder));
     if (threads) add(times, measure_threads(options, ranks));
   }
-  tell_terminal("");
   fs::remove_all(folder);
   show(options, times);
   return 0;

@@ -4,7 +4,6 @@
 #include <arrow/config.h>
 #include <gnu/libc-version.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/launch/hosts/secret.h"
 #include "convoy/machine/cores.h"
+#include "convoy/report/live_line.h"
 
 namespace convoy::cli {
 namespace {
@@ -101,12 +101,10 @@ machine::Diagnosis diagnose(const DoctorOptions& options) {
   append(out.findings, machine::check_variables(launch::process_variable, threads));
   append(out.findings, check_launcher());
   if (options.quick) return out;
-  const bool shown = isatty(2) != 0;
-  out.rates = measure_rates(threads, num_gpus > 0 ? comm::open_cuda().num_devices : 0,
-                            spare_bytes(out), [&](const std::string& what) {
-                              if (shown) fmt::print(stderr, "\r\033[K{} ...", what);
-                            });
-  if (shown) fmt::print(stderr, "\r\033[K");
+  report::LiveLine line(stderr);
+  out.rates =
+      measure_rates(threads, num_gpus > 0 ? comm::open_cuda().num_devices : 0, spare_bytes(out),
+                    [&](const std::string& what) { line.show(what + " ..."); });
   append(out.findings, machine::check_rates(out.rates));
   return out;
 }
