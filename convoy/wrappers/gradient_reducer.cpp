@@ -23,7 +23,6 @@ struct Bucket {
   std::vector<at::Tensor> views;  // of `flat`, one per parameter
   at::Tensor flat;
   int64_t waiting = 0;
-  bool started = false;
   comm::Group::Handle handle;
 };
 
@@ -50,10 +49,7 @@ struct GradientReducer::Impl {
   void begin(const std::weak_ptr<Impl>& self) {
     backward_under_way = true;
     next = 0;
-    for (auto& bucket : buckets) {
-      bucket.waiting = static_cast<int64_t>(bucket.params.size());
-      bucket.started = false;
-    }
+    for (auto& bucket : buckets) bucket.waiting = static_cast<int64_t>(bucket.params.size());
     torch::autograd::Engine::get_default_engine().queue_callback([self] {
       if (auto here = self.lock()) here->finish();
     });
@@ -89,7 +85,6 @@ struct GradientReducer::Impl {
     }
     bucket.handle = group.start_all_reduce(bucket.flat, comm::ReduceOp::Sum,
                                            fmt::format("reduce gradients, bucket {}", index));
-    bucket.started = true;
   }
 
   void finish() {
