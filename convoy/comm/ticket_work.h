@@ -15,4 +15,10 @@ class TicketWork : public Work {
   std::shared_ptr<shm::Ticket> ticket_;
 };
 
+/// Work that was finished when its call returned.
+class DoneWork : public Work {
+ public:
+  void wait() override {}
+};
+
 }  // namespace convoy::comm

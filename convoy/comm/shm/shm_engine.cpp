@@ -16,11 +16,6 @@ namespace convoy::comm {
 
 namespace {
 
-class Done : public Work {
- public:
-  void wait() override {}
-};
-
 shm::Dtype dtype_of(const at::Tensor& tensor, const std::string& label) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -131,7 +126,7 @@ class ShmEngine : public Engine {
   std::shared_ptr<Work> start(const Call& call, Run run) {
     if (call.waits_at_once) {
       worker_.run(run);
-      return std::make_shared<Done>();
+      return std::make_shared<DoneWork>();
     }
     return std::make_shared<TicketWork>(worker_.start(std::move(run)));
   }

@@ -8,15 +8,11 @@
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/staged_engine.h"
 #include "convoy/comm/thread/meeting.h"
+#include "convoy/comm/ticket_work.h"
 
 namespace convoy::comm {
 
 namespace {
-
-class Done : public Work {
- public:
-  void wait() override {}
-};
 
 /// Work on GPU tensors is finished when the call returns: each thread reduces its own slice, and
 /// reads and writes the tensors of the others. The rest goes through the host.
@@ -48,7 +44,7 @@ class ThreadEngine : public Engine {
     }
     for (int r = 0; r < size_; ++r) slice(r).copy_(total);
     meeting_->barrier(rank_, call.label);
-    return std::make_shared<Done>();
+    return std::make_shared<DoneWork>();
   }
 
   std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
@@ -68,7 +64,7 @@ class ThreadEngine : public Engine {
       begin += count;
     }
     meeting_->barrier(rank_, call.label);
-    return std::make_shared<Done>();
+    return std::make_shared<DoneWork>();
   }
 
   std::shared_ptr<Work> broadcast(at::Tensor tensor, int root, const Call& call) override {
@@ -79,7 +75,7 @@ class ThreadEngine : public Engine {
     const auto& source = peer(all, root, flat.numel(), call.label);
     if (rank_ != root && source.data_ptr() != flat.data_ptr()) flat.copy_(source);
     meeting_->barrier(rank_, call.label);
-    return std::make_shared<Done>();
+    return std::make_shared<DoneWork>();
   }
 
   std::shared_ptr<Work> all_to_all(at::Tensor out, const Counts& receive, at::Tensor in,
