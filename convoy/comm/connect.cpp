@@ -27,11 +27,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::chrono::milliseconds until(Clock::time_point end) {
-  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()),
-                  std::chrono::milliseconds(0));
-}
-
 Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
                  const std::string& backend, at::Device device, Clock::time_point end) {
   const auto hosts = find_hosts(point, store, until(end));

@@ -97,8 +97,7 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
       why = ::gai_strerror(code);
     }
     for (const auto* to = found; to != nullptr; to = to->ai_next) {
-      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
-      const int error = connect_once(*to, std::clamp(left, milliseconds(0), milliseconds(5000)));
+      const int error = connect_once(*to, std::min(until(end), milliseconds(5000)));
       why = error == 0 ? "" : std::strerror(error);
       if (error == 0) break;
     }
@@ -120,12 +119,8 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
 
 c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point) {
   const auto end = Clock::now() + point.timeout;
-  const auto left = [end] {
-    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()),
-                    std::chrono::milliseconds(0));
-  };
   const QuietC10d quiet;
-  const auto named = within(left(), [host = point.host] { return resolve(host); });
+  const auto named = within(until(end), [host = point.host] { return resolve(host); });
   if (!named) in_vain(point, "the name is not found");
   const auto& address = *named;
   c10d::TCPStoreOptions options;
@@ -142,13 +137,13 @@ c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point) {
   }
   if (!options.isServer) {
     const auto why =
-        within(left(), [host, port = point.port, end] { return reach(host, port, end); });
+        within(until(end), [host, port = point.port, end] { return reach(host, port, end); });
     if (!why || !why->empty()) in_vain(point, why.value_or("no answer"));
   }
   std::string why = "who listens there does not answer as the store of ranks";
   try {
     auto store = within(
-        left(), [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+        until(end), [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
     if (store) {
       return c10::make_intrusive<c10d::PrefixStore>(fmt::format("convoy/{}", point.attempt),
                                                     *store);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -38,6 +39,13 @@ class NoBrokenPipes {
  private:
   sigset_t signal_, before_;
 };
+
+/// How long it still is, never less than nothing.
+inline std::chrono::milliseconds until(std::chrono::steady_clock::time_point end) {
+  const auto left = end - std::chrono::steady_clock::now();
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left),
+                  std::chrono::milliseconds(0));
+}
 
 /// What `make` returns, or nothing when it takes longer than `limit`: for waits in code of others
 /// that know no timeout. It runs on a thread of its own, which is left behind when it is late.
