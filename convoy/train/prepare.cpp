@@ -137,9 +137,10 @@ RunInfo Trainer::Impl::describe() {
   info.placements = gather_placements(job_);
   info.shares = stream_->partition_summary();
   info.warnings = job_.warnings;
-  for (auto& warning : offload_warnings(arguments_.parallel)) {
-    info.warnings.push_back(std::move(warning));
-  }
+  const auto warn = [&](const std::vector<std::string>& more) {
+    info.warnings.insert(info.warnings.end(), more.begin(), more.end());
+  };
+  warn(offload_warnings(arguments_.parallel));
   if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1 && arena.offload() == nullptr) {
     info.warnings.push_back(
         fmt::format("zero = {} shares nothing out on one rank; try convoy launch -n 2 train ...",
@@ -154,10 +155,8 @@ RunInfo Trainer::Impl::describe() {
         "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
         "try a smaller --bucket_cap_mb, or give the model as a list of blocks");
   }
-  for (auto& warning : stream_->warnings()) info.warnings.push_back(std::move(warning));
-  for (auto& warning : arguments_.doubts(state_.max_steps)) {
-    info.warnings.push_back(std::move(warning));
-  }
+  warn(stream_->warnings());
+  warn(arguments_.doubts(state_.max_steps));
   if (ended()) {
     info.warnings.push_back(
         fmt::format("nothing is left to train: {} stands at step {} of {}{}; try more {}",
