@@ -121,10 +121,9 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   return argv;
 }
 
+/// `json`: its all_results.json.
 report::StrategyRow result(const Trial& trial, const train::TrainingArguments& arguments,
-                           const fs::path& folder) {
-  auto path = folder / "all_results.json";
-  auto json = parse_json(read_file(path), path.string());
+                           const Json& json) {
   report::StrategyRow row;
   row.strategy = trial.strategy;
   row.ranks = trial.ranks;
@@ -210,9 +209,9 @@ int bench_strategies(const StrategyBench& options) {
                   "above",
                   trial.strategy, trial.ranks, done.exit_code);
     }
-    rows.push_back(result(trial, arguments, output / name));
     const auto path = output / name / "all_results.json";
     results.emplace_back(trial, parse_json(read_file(path), path.string()));
+    rows.push_back(result(trial, arguments, results.back().second));
   }
   report::fill_speedups(rows);
   const auto lines = machine::machine_lines(machine::read_host(), machine::usable_cores(),
