@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "convoy/schedule/program.h"
+#include "convoy/schedule/insertions.h"
 
 namespace convoy::schedule {
 
@@ -55,22 +55,14 @@ Program with_gathers(const Program& program, const Layout& layout, const StepOpt
           {bucket, program[at].micro_batch, forward, at, at, earliest, stays.size() + 1});
     }
   }
-  std::multimap<size_t, Instruction> before, after;  // [position]
-  for (size_t s = 0; s < stays.size(); ++s) {
-    const size_t wanted = s < ahead ? 0 : stays[s - ahead].first;
-    before.insert(
-        {std::max(wanted, stays[s].earliest), {.op = Op::Gather, .bucket = stays[s].bucket}});
-    after.insert({stays[s].last, {.op = Op::Release, .bucket = stays[s].bucket}});
+  Insertions insertions;
+  for (size_t n = 0; n < stays.size(); ++n) {
+    const auto& stay = stays[n];
+    const size_t wanted = n < ahead ? 0 : stays[n - ahead].first;
+    insertions.take(std::max(wanted, stay.earliest), {.op = Op::Gather, .bucket = stay.bucket});
+    insertions.give(stay.last + 1, {.op = Op::Release, .bucket = stay.bucket});
   }
-  Program out;
-  for (size_t at = 0; at < program.size(); ++at) {
-    auto [gather, gather_end] = before.equal_range(at);
-    for (; gather != gather_end; ++gather) out.push_back(gather->second);
-    out.push_back(program[at]);
-    auto [release, release_end] = after.equal_range(at);
-    for (; release != release_end; ++release) out.push_back(release->second);
-  }
-  return out;
+  return insertions.into(program);
 }
 
 int64_t most_gathered(const Program& program, const Layout& layout) {

@@ -1,38 +1,19 @@
 #include <algorithm>
 #include <map>
 
-#include "convoy/schedule/program.h"
+#include "convoy/schedule/insertions.h"
 
 namespace convoy::schedule {
 
 namespace {
 
-/// Instructions to put before and after those of a program, by position.
-class Insertions {
- public:
-  void store(size_t before, Kind kind, int64_t bucket, int64_t micro_batch = -1) {
-    stores_.insert(
-        {before, {.op = Op::Store, .bucket = bucket, .micro_batch = micro_batch, .kind = kind}});
-  }
-  void fetch(size_t before, Kind kind, int64_t bucket) {
-    fetches_.insert({before, {.op = Op::Fetch, .bucket = bucket, .kind = kind}});
-  }
+Instruction fetch(Kind kind, int64_t bucket) {
+  return {.op = Op::Fetch, .bucket = bucket, .kind = kind};
+}
 
-  Program into(const Program& program) const {
-    Program out;
-    for (size_t at = 0; at <= program.size(); ++at) {
-      for (const auto* all : {&stores_, &fetches_}) {
-        auto [one, end] = all->equal_range(at);
-        for (; one != end; ++one) out.push_back(one->second);
-      }
-      if (at < program.size()) out.push_back(program[at]);
-    }
-    return out;
-  }
-
- private:
-  std::multimap<size_t, Instruction> stores_, fetches_;
-};
+Instruction store(Kind kind, int64_t bucket, int64_t micro_batch = -1) {
+  return {.op = Op::Store, .bucket = bucket, .micro_batch = micro_batch, .kind = kind};
+}
 
 /// A bucket's part is fetched when the gather before starts.
 void around_gathers(const Program& program, Insertions& insertions) {
@@ -41,7 +22,7 @@ void around_gathers(const Program& program, Insertions& insertions) {
   for (size_t at = 0; at < program.size(); ++at) {
     if (program[at].op != Op::Gather) continue;
     const int64_t bucket = program[at].bucket;
-    insertions.fetch(bucket == last ? before + 1 : before, Kind::Weights, bucket);
+    insertions.take(bucket == last ? before + 1 : before, fetch(Kind::Weights, bucket));
     before = at;
     last = bucket;
   }
@@ -57,11 +38,11 @@ void around_reductions(const Program& program, Insertions& insertions) {
     if (i.op == Op::Loss) before = at;
     if (i.op != Op::ReduceScatter && i.op != Op::ReduceLoss) continue;
     if (last >= 0) {
-      insertions.store(stored[last] = at, Kind::Gradients, last, micro_batch);
+      insertions.give(stored[last] = at, store(Kind::Gradients, last, micro_batch));
     }
     if (i.op == Op::ReduceLoss) break;
     if (const auto found = stored.find(i.bucket); found != stored.end()) {
-      insertions.fetch(std::max(before, found->second), Kind::Gradients, i.bucket);
+      insertions.take(std::max(before, found->second), fetch(Kind::Gradients, i.bucket));
     }
     before = at;
     last = i.bucket;
@@ -78,8 +59,8 @@ void around_updates(const Program& program, const Layout& layout, Insertions& in
     if (i.op == Op::ReduceLoss) before = at;
     if (i.op != Op::Update) continue;
     for (const Kind kind : kinds) {
-      insertions.fetch(before, kind, i.bucket);
-      if (kind != Kind::Gradients) insertions.store(at + 1, kind, i.bucket);
+      insertions.take(before, fetch(kind, i.bucket));
+      if (kind != Kind::Gradients) insertions.give(at + 1, store(kind, i.bucket));
     }
     before = at;
   }
