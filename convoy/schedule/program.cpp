@@ -7,17 +7,8 @@ namespace convoy::schedule {
 namespace {
 
 const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::Weights:
-      return "weights";
-    case Kind::Masters:
-      return "masters";
-    case Kind::Gradients:
-      return "gradients";
-    case Kind::Moments:
-      return "moments";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"weights", "masters", "gradients", "moments"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 class Maker {
