@@ -189,21 +189,8 @@ __attribute__((optimize("O3"))) void reduce_any(const Job& job) {
 }  // namespace
 
 size_t size_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F64:
-    case Dtype::I64:
-      return 8;
-    case Dtype::F32:
-    case Dtype::I32:
-      return 4;
-    case Dtype::F16:
-    case Dtype::BF16:
-      return 2;
-    case Dtype::I8:
-    case Dtype::U8:
-      break;
-  }
-  return 1;
+  constexpr size_t kSizes[] = {4, 8, 2, 2, 1, 1, 4, 8};
+  return kSizes[static_cast<size_t>(dtype)];
 }
 
 const char* name_of(Dtype dtype) {
