@@ -2,35 +2,19 @@
 #include "convoy/launch/process.h"
 
 namespace convoy::launch {
-namespace {
 
-constexpr std::pair<RankEnd, const char*> kEnds[] = {{RankEnd::kSucceeded, "succeeded"},
-                                                     {RankEnd::kFailed, "failed"},
-                                                     {RankEnd::kStopped, "stopped"},
-                                                     {RankEnd::kKilled, "killed"}};
-
-const char* end_name(RankEnd end) {
-  for (const auto& [value, name] : kEnds) {
-    if (value == end) return name;
-  }
-  return "failed";
-}
-
-RankEnd end_of(const std::string& text) {
-  for (const auto& [value, name] : kEnds) {
-    if (text == name) return value;
-  }
-  return RankEnd::kFailed;
-}
-
-}  // namespace
+// What is not known reads as the first.
+NLOHMANN_JSON_SERIALIZE_ENUM(RankEnd, {{RankEnd::kFailed, "failed"},
+                                       {RankEnd::kSucceeded, "succeeded"},
+                                       {RankEnd::kStopped, "stopped"},
+                                       {RankEnd::kKilled, "killed"}})
 
 Json to_json(const RankReport& rank) {
   const RankError said = rank.error.value_or(RankError{});
   return {{"rank", rank.rank},
           {"host", rank.host},
           {"pid", rank.pid},
-          {"end", end_name(rank.end)},
+          {"end", rank.end},
           {"exit_code", rank.exit_code},
           {"signal", rank.signal == 0 ? Json() : Json(signal_name(rank.signal))},
           {"signal_number", rank.signal},
@@ -55,7 +39,7 @@ RankReport rank_report_from_json(const Json& json) {
   json.at("rank").get_to(out.rank);
   json.at("host").get_to(out.host);
   json.at("pid").get_to(out.pid);
-  out.end = end_of(json.at("end").get<std::string>());
+  json.at("end").get_to(out.end);
   json.at("exit_code").get_to(out.exit_code);
   json.at("signal_number").get_to(out.signal);
   json.at("seconds").get_to(out.seconds);
