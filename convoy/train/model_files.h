@@ -14,7 +14,7 @@ struct ModelFiles {
   Json config;                                ///< `config.json`
   std::map<std::string, std::string> texts;   ///< small files: name -> content
   std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
-  std::vector<std::string> inputs;            ///< what is read; a run never writes beside it
+  std::vector<std::string> inputs;  ///< what is read (or ""); a run never writes beside it
 };
 
 }  // namespace convoy::train

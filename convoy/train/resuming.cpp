@@ -111,6 +111,7 @@ void Checkpoints::lock_output() {
 void Checkpoints::check_inputs() const {
   std::error_code error;
   for (const auto& input : files_.inputs) {
+    if (input.empty()) continue;
     const auto folder =
         fs::is_directory(input, error) ? fs::path(input) : fs::path(input).parent_path();
     if (!same_file(dir_, folder.empty() ? "." : folder)) continue;

@@ -130,9 +130,7 @@ Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
   if (!valid_.empty()) out.valid_data = read(valid_);
   out.files.config = config_json();
   if (tokenizer_) out.files.copies = tokenizer_->files();
-  for (const auto& input : {train_, valid_, start_}) {
-    if (!input.empty()) out.files.inputs.push_back(input);
-  }
+  out.files.inputs = {train_, valid_, start_};
   if (!start_.empty()) start_from(start_, config_, config_.classifier_layout(), out);
   return out;
 }

@@ -268,9 +268,7 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.files.config = config_->to_json();
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
   if (tokenizer_) out.files.copies = tokenizer_->files();
-  for (const auto& input : {data_.train, data_.valid, start_}) {
-    if (!input.empty()) out.files.inputs.push_back(input);
-  }
+  out.files.inputs = {data_.train, data_.valid, start_};
   if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
   return out;
 }

@@ -153,9 +153,7 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   files.texts["schema.json"] = schema.to_json();
   const auto& data = arguments.data;
   if (auto items = data.items_file(); !items.empty()) files.copies.push_back(items);
-  for (const auto& input : {data.schema_file(), data.train_file(), data.valid_file()}) {
-    if (!input.empty()) files.inputs.push_back(input);
-  }
+  files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};
   return files;
 }
 
