@@ -21,6 +21,11 @@ std::string json_trouble(const Json::exception& error) {
   return std::string(name == std::string_view::npos ? text : text.substr(name + 2));
 }
 
+std::string text_of(const Json& json, const char* key) {
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::string json_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -14,10 +14,6 @@
 namespace convoy::launch {
 namespace {
 
-std::string text_of(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
 double number_of(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0;
 }
@@ -28,7 +24,7 @@ void read_torch_form(const Json& message, RankError& out) {
     out.error = message.get<std::string>();
   } else if (message.is_object()) {
     out.error = text_of(message, "message");
-    if (message.contains("extraInfo") && message["extraInfo"].is_object()) {
+    if (message.contains("extraInfo")) {
       parse_number(text_of(message["extraInfo"], "timestamp"), out.time);
     }
   }

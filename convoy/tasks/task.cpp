@@ -55,8 +55,7 @@ Clues clues_of(const fs::path& folder) {
   const auto json = Json::parse(read_file(folder / "config.json"), nullptr, false);
   Clues out;
   if (!json.is_object()) return out;
-  const auto type = json.value("model_type", Json());
-  if (type.is_string()) out.family = type.get<std::string>();
+  out.family = text_of(json, "model_type");
   const auto classes = json.value("architectures", Json());
   const bool sorts = classes.is_array() && !classes.empty() && classes[0].is_string() &&
                      classes[0].get<std::string>().ends_with("ForSequenceClassification");

@@ -56,29 +56,24 @@ void RendezvousClient::give_up(const std::string& why) {
 
 std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
   const Json said = Json::parse(line, nullptr, false);
-  const auto word = [&](const char* key) {
-    return said.is_object() && said.contains(key) && said[key].is_string()
-               ? said[key].get<std::string>()
-               : "";
-  };
   if (!proofs_) {
-    if (word("nonce").empty()) {
+    if (text_of(said, "nonce").empty()) {
       give_up("it is no rendezvous of convoy");
       return nullptr;
     }
-    proofs_.emplace(secret_, run_id_, word("nonce"), nonce_);
+    proofs_.emplace(secret_, run_id_, text_of(said, "nonce"), nonce_);
     socket_->send(
         Json{{"nonce", nonce_}, {"run_id", run_id_}, {"proof", proofs_->of_joiner}}.dump());
     return nullptr;
   }
-  const std::string why = word("refused");
-  if (!why.empty() && same_proof(word("proof"), proofs_->of_refusal(why))) {
+  const std::string why = text_of(said, "refused");
+  if (!why.empty() && same_proof(text_of(said, "proof"), proofs_->of_refusal(why))) {
     fail<UsageError>("launch",
                      "the rendezvous at {} turned this host away: {}; expected the same on all "
                      "hosts",
                      endpoint_.to_text(), why);
   }
-  if (!why.empty() || !same_proof(word("proof"), proofs_->of_host)) {
+  if (!why.empty() || !same_proof(text_of(said, "proof"), proofs_->of_host)) {
     met_a_stranger_ = true;
     give_up(fmt::format("who answers does not prove to know the secret of this job{}",
                         why.empty() ? "" : ", and says: " + why));

@@ -109,22 +109,17 @@ class RendezvousServer::EventLoop {
   /// Lets a visitor in that knows the secret; else the reason why not.
   std::string admit(int id, Visitor& visitor, const std::string& line) {
     const Json said = Json::parse(line, nullptr, false);
-    const auto word = [&](const char* key) {
-      return said.is_object() && said.contains(key) && said[key].is_string()
-                 ? said[key].get<std::string>()
-                 : "";
-    };
-    const std::string nonce = word("nonce");
-    const std::string proof = word("proof");
+    const std::string nonce = text_of(said, "nonce");
+    const std::string proof = text_of(said, "proof");
     if (nonce.empty() || proof.empty()) return "it does not speak this protocol";
     const auto refuse = [&](const std::string& why, const std::string& own_proof) {
       visitor.socket.send(Json{{"refused", why}, {"proof", own_proof}}.dump());
       visitor.socket.pump();
       return why;
     };
-    const Proofs proofs(secret_, word("run_id"), visitor.nonce, nonce);
+    const Proofs proofs(secret_, text_of(said, "run_id"), visitor.nonce, nonce);
     if (!same_proof(proof, proofs.of_joiner)) return refuse("a wrong secret", "");
-    if (const std::string why = "another --rdzv-id"; word("run_id") != run_id_) {
+    if (const std::string why = "another --rdzv-id"; text_of(said, "run_id") != run_id_) {
       return refuse(why, proofs.of_refusal(why));
     }
     visitor.socket.send(Json{{"proof", proofs.of_host}}.dump());
