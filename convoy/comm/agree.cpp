@@ -30,7 +30,7 @@ std::string kind_of(const std::exception& error) {
 }
 
 Json told_by(const Group& group, int root, const std::string& label, const Json& json) {
-  auto text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto text = json_line(json);
   auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
   group.broadcast(length, root, label);
   auto bytes = at::empty({length.item<int64_t>()}, at::kByte);

@@ -92,7 +92,7 @@ std::string Channel::code(bool from_host, int64_t number, std::string_view text)
 }
 
 void Channel::send(const Json& message) {
-  const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = json_line(message);
   socket_.send(code(is_host_, num_sent_++, text) + " " + text);
   told_ = Clock::now();
 }

@@ -112,7 +112,7 @@ void show(const GenerateCommand& command, const std::string& prompt, const std::
                   {"text", text},
                   {"tokens", generated.ids.size()},
                   {"ended", kEnds[static_cast<int>(generated.ended)]}};
-  fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json_line(line));
 }
 
 void run_generate(const GenerateCommand& command, const Program& program, Task& any, const Run& run,
