@@ -10,22 +10,7 @@ namespace convoy::cli {
 
 namespace {
 
-std::vector<std::string>& stored_args() {
-  static std::vector<std::string> args;
-  return args;
-}
-
-}  // namespace
-
-const std::vector<std::string>& typed_args() {
-  return stored_args();
-}
-void set_typed_args(std::vector<std::string> args) {
-  stored_args() = std::move(args);
-}
-
-namespace {
-
+std::vector<std::string> typed;
 bool all_options = false;
 
 /// Where the lines after the first of an entry begin: below its description.
@@ -38,6 +23,13 @@ size_t description_column(const std::string& line) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& typed_args() {
+  return typed;
+}
+void set_typed_args(std::vector<std::string> args) {
+  typed = std::move(args);
+}
 
 void take_help_all(std::vector<std::string>& args) {
   for (size_t i = 0; i + 1 < args.size() && args[i] != "--"; ++i) {
