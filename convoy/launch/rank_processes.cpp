@@ -130,9 +130,8 @@ bool RankProcesses::tick() {
 }
 
 void RankProcesses::pass_output() {
-  const bool stopping = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
   std::vector<RankOutput*> outputs;
-  if (stopping || !speaker_.is_behind()) {  // who is to save and leave must not wait to print
+  if (is_stopping() || !speaker_.is_behind()) {  // who is to save and leave must not wait to print
     for (const Rank& rank : ranks_) {
       for (RankOutput* output : {rank.out.get(), rank.err.get()}) {
         if (output && output->read_fd() >= 0) outputs.push_back(output);
@@ -175,8 +174,7 @@ void RankProcesses::end_rank(Rank& rank, int status) {
   report.exit_code = report.signal != 0 ? 128 + report.signal : WEXITSTATUS(status);
   report.seconds = std::chrono::duration<double>(Clock::now() - rank.start).count();
   report.error = read_error_file(file_of(rank, ".json"));
-  const bool stopping = phase_ == Phase::kStopping || phase_ == Phase::kKilling;
-  if (!stopping) {
+  if (!is_stopping()) {
     report.activity = read_activity_file(file_of(rank, ".status")).value_or(Activity{});
   }
   if (report.error && !report.error->operation.empty()) {
@@ -184,7 +182,7 @@ void RankProcesses::end_rank(Rank& rank, int status) {
     report.activity.step = report.error->step;
   }
   const bool told = report.error && report.error->time > 0 && report.error->time <= stop_time_;
-  const bool cut_short = stopping && report.end_time > stop_time_;
+  const bool cut_short = is_stopping() && report.end_time > stop_time_;
   if (cut_short && told) {  // it was about to end by itself, and would have with this code
     const bool exited = report.signal == 0 && report.exit_code != 0;
     report.exit_code = report.error->exit_code > 0 ? report.error->exit_code
@@ -206,7 +204,7 @@ void RankProcesses::end_rank(Rank& rank, int status) {
 }
 
 void RankProcesses::interrupt(int signal) {
-  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
+  if (is_stopping()) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);
   } else {
@@ -217,7 +215,7 @@ void RankProcesses::interrupt(int signal) {
 }
 
 void RankProcesses::stop() {
-  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;
+  if (is_stopping()) return;
   see_what_ranks_do();
   enter(Phase::kStopping, options_.grace_seconds);
   for (const Rank& rank : ranks_) {

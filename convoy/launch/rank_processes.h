@@ -66,6 +66,7 @@ class RankProcesses {
   std::filesystem::path file_of(const Rank& rank, const char* suffix) const;
   void stop_after_failure();
   void enter(Phase phase, double seconds);
+  bool is_stopping() const { return phase_ == Phase::kStopping || phase_ == Phase::kKilling; }
   void signal_all(int signal);
 
   const LaunchOptions& options_;
