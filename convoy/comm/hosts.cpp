@@ -9,6 +9,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/host_name.h"
 #include "convoy/base/text.h"
 
 namespace convoy::comm {
@@ -23,8 +24,7 @@ std::string own_host() {
   try {
     boot = trim(read_file("/proc/sys/kernel/random/boot_id"));
   } catch (const std::exception&) {
-    std::array<char, 256> name{};
-    if (::gethostname(name.data(), name.size() - 1) == 0) boot = name.data();
+    boot = host_name();
   }
   return fmt::format("{} {} {}", boot, network, ::geteuid());
 }
