@@ -37,12 +37,12 @@ std::string for_each_of(int ranks) {
 double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
   const int copy = environment.world_size > 1 ? shard_size(parallel, environment) : 1;
   const int ranks = copy == 0 ? environment.world_size : copy;
-  const auto bytes = [&](int64_t stage, const std::string& place, int copies) {
+  const auto bytes = [&](int64_t stage, const std::string& place, size_t copies) {
     if (place != "none") return 0.0;
     return static_cast<double>(copies * sizeof(float)) / (parallel.zero >= stage ? ranks : 1);
   };
-  return bytes(1, parallel.offload_optimizer, 2) + bytes(2, parallel.offload_gradients, 1) +
-         bytes(3, parallel.offload_parameters, 1);
+  return bytes(1, parallel.offload_optimizer, optim::kMoments.size()) +
+         bytes(2, parallel.offload_gradients, 1) + bytes(3, parallel.offload_parameters, 1);
 }
 
 }  // namespace
