@@ -58,9 +58,7 @@ class Arena {
 
   /// Whole or in slices; undefined where they are offloaded.
   const at::Tensor& compute_weights() const { return weights_; }
-  at::Tensor& masters() { return masters_; }
   const at::Tensor& masters() const { return masters_; }
-  at::Tensor& grads() { return grads_; }
   const at::Tensor& grads() const { return grads_; }
   /// As the optimizer names them (optim::kMoments).
   const std::vector<at::Tensor>& moments() const { return moments_; }

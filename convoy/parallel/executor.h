@@ -29,7 +29,7 @@ class Executor {
   /// Waits for gathers of a step before: nobody reads or writes weights while one is under way.
   void settle() { gathers_.settle(); }
 
-  /// Elements of gradients and weights that are whole for a while.
+  /// Elements of gradients that are whole for a while.
   int64_t num_pooled_gradients() const { return gradients_.num_pooled(); }
 
  private:
