@@ -1,7 +1,5 @@
 #include "cli/launch.h"
 
-#include <stdio_ext.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
 #include "convoy/machine/cores.h"
+#include "convoy/report/live_line.h"
 
 namespace convoy::cli {
 namespace {
@@ -84,21 +83,15 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   return words;
 }
 
-void print(std::FILE* stream, std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
-  if (std::fflush(stream) == 0 && std::ferror(stream) == 0) return;
-  ::__fpurge(stream);  // who listened is gone: no reason for the job to fail
-  std::clearerr(stream);
-}
-
 /// A job for each host is seldom what was meant.
 void warn_of_copies(const Arguments& arguments) {
   const int copies = launch::copies_started();
   if (copies == 1 || arguments.hosts.chosen()) return;
-  print(stderr,
-        fmt::format("[launch] warning: this is one of {0} launchers, and each starts a job of its "
-                    "own; try --nnodes {0} for one job, --nnodes 1 if that is meant\n",
-                    copies));
+  report::show_progress(
+      fmt::format("[launch] warning: this is one of {0} launchers, and each starts a job of its "
+                  "own; try --nnodes {0} for one job, --nnodes 1 if that is meant\n",
+                  copies),
+      stderr);
 }
 
 int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
@@ -109,7 +102,7 @@ int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& argume
   options.num_ranks = machine::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
-  options.say = [](std::string_view text) { print(stderr, text); };
+  options.say = [](std::string_view text) { report::show_progress(text, stderr); };
   options.binding = machine::parse_binding(arguments.binding);
   arguments.output.shows(0, false);  // complains now about what makes no sense
   arguments.output.shows(0, true);
@@ -120,7 +113,7 @@ int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& argume
   }
   options.tee = [&](int rank, int local_rank, bool is_error, std::string_view line) {
     if (!arguments.output.shows(local_rank, is_error)) return;
-    print(is_error ? stderr : stdout, fmt::format("[rank {}] {}\n", rank, line));
+    report::show_progress(fmt::format("[rank {}] {}\n", rank, line), is_error ? stderr : stdout);
   };
   if (const auto hosts = arguments.hosts.read(options)) {
     return launch::run_ranks_of_host(options, *hosts);

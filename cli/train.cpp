@@ -10,6 +10,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
+#include "convoy/report/live_line.h"
 #include "convoy/train/console.h"
 
 namespace convoy::cli {
@@ -53,7 +54,7 @@ int run_train(const TrainOptions& options) {
     auto metrics = trainer.evaluate();
     trainer.save_metrics("eval", metrics);
     if (job.is_main() && !arguments.output.quiet) {
-      train::show_progress(wrap("evaluated: " + train::metrics_text(metrics), 2) + "\n");
+      report::show_progress(wrap("evaluated: " + train::metrics_text(metrics), 2) + "\n");
     }
   }
   return 0;

@@ -1,5 +1,6 @@
 #include "convoy/report/live_line.h"
 
+#include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -10,6 +11,13 @@ namespace {
 constexpr std::chrono::milliseconds kPause{200};
 
 }  // namespace
+
+void show_progress(std::string_view text, std::FILE* stream) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  if (std::fflush(stream) == 0 && std::ferror(stream) == 0) return;
+  ::__fpurge(stream);  // else it would be an error at the end
+  std::clearerr(stream);
+}
 
 LiveLine::LiveLine(std::FILE* stream)
     : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1) {

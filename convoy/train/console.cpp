@@ -1,7 +1,6 @@
 #include "convoy/train/console.h"
 
 #include <fmt/format.h>
-#include <stdio_ext.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,15 +17,7 @@ namespace {
 
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
-  const auto text = fmt::format(format, std::forward<Args>(args)...);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
-/// Progress is no result: a run goes on where nobody can take it.
-void flush() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  ::__fpurge(stdout);  // else it would be an error at the end
-  std::clearerr(stdout);
+  report::show_progress(fmt::format(format, std::forward<Args>(args)...));
 }
 
 template <class... Args>
@@ -115,7 +106,6 @@ class Console : public Callback {
     if (!info.resumed_from.empty()) {
       item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
     }
-    flush();
   }
 
   void on_step(const StepTiming& step) override {
@@ -204,7 +194,7 @@ class Console : public Callback {
  private:
   void tell(const std::string& text, size_t indent) {
     line_.wipe();
-    show_progress(wrap(text, indent) + "\n");
+    print("{}\n", wrap(text, indent));
   }
 
   bool quiet_;
@@ -214,11 +204,6 @@ class Console : public Callback {
 };
 
 }  // namespace
-
-void show_progress(const std::string& text) {
-  print("{}", text);
-  flush();
-}
 
 std::string metrics_text(const Metrics& metrics) {
   std::vector<std::string> parts;

@@ -11,9 +11,6 @@ namespace convoy::train {
 /// Every Trainer has one.
 std::shared_ptr<Callback> make_console(bool quiet);
 
-/// Prints what is no result, such as progress: a run goes on where nobody can take it.
-void show_progress(const std::string& text);
-
 /// "loss 6.1200  accuracy 0.3120 ..." for people.
 std::string metrics_text(const Metrics& metrics);
 
