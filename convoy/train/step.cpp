@@ -12,18 +12,18 @@
 
 namespace convoy::train {
 
-std::optional<StepBatch> Trainer::Impl::next_cells() {
-  auto cells = fault_ends_data() ? std::nullopt : stream_->next();
+std::optional<StepBatch> Trainer::Impl::next_batch() {
+  auto batch = fault_ends_data() ? std::nullopt : stream_->next();
   // Resumed with another total batch, the last full step of an epoch may not fit any more.
   const auto all = std::min(stream_->steps_per_epoch() * state_.step_samples, state_.num_rows);
   const auto least = arguments_.dataloader_drop_last ? state_.step_samples : 1;
-  if (!cells && all - state_.epoch_position >= least) {
+  if (!batch && all - state_.epoch_position >= least) {
     fail<FileError>("data",
                     "rank {} has no rows left after {} of the {} rows of an epoch; has a file "
                     "changed since the start, or do the ranks read different data?",
                     job_.environment.rank, state_.epoch_position, state_.num_rows);
   }
-  return cells;
+  return batch;
 }
 
 double Trainer::Impl::learning_rate(int64_t step) const {
@@ -39,12 +39,12 @@ double Trainer::Impl::learning_rate(int64_t step) const {
   return schedule.at(step);
 }
 
-void Trainer::Impl::train_step(StepBatch cells) {
-  const int64_t samples = cells.end - cells.s0, tokens = cells.num_tokens;
+void Trainer::Impl::train_step(StepBatch batch) {
+  const int64_t samples = batch.end - batch.s0, tokens = batch.num_tokens;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
-  for (size_t c = 0; c < cells.cells.size(); ++c) {
-    split[c % local].push_back(std::move(cells.cells[c]));
+  for (size_t c = 0; c < batch.cells.size(); ++c) {
+    split[c % local].push_back(std::move(batch.cells[c]));
   }
   parallel::StepInput input;
   input.seed = static_cast<uint64_t>(arguments_.seed);
@@ -68,7 +68,7 @@ void Trainer::Impl::train_step(StepBatch cells) {
   if (last_.num_busy == 0) checkpoints_->finish();
   num_targets_ += last_.count;
   ++state_.global_step;
-  state_.epoch_position = cells.end;
+  state_.epoch_position = batch.end;
   if (arguments_.fp16) update_loss_scale(samples);
   if (!last_.skipped) {
     state_.logged_loss_sum += last_.loss();

@@ -259,14 +259,14 @@ Metrics Trainer::Impl::train() {
   clock_.start();
   while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);
-    auto cells = next_cells();
-    while (cells && !ended()) {
-      train_step(std::move(*cells));
+    auto batch = next_batch();
+    while (batch && !ended()) {
+      train_step(std::move(*batch));
       if (listen_ && stop_signal_ == nullptr) stop_signal_ = &listen_();
       const bool more = state_.global_step < state_.max_steps;
       tell_operation("data");
-      if (more) cells = next_cells();
-      const bool epoch_end = more && !cells;
+      if (more) batch = next_batch();
+      const bool epoch_end = more && !batch;
       if (epoch_end) {
         ++state_.epoch_index;
         state_.epoch_position = 0;
@@ -278,7 +278,7 @@ Metrics Trainer::Impl::train() {
         after_step(epoch_end);
       }
     }
-    if (!cells && state_.epoch_position > 0) {  // resumed exactly at the end of an epoch
+    if (!batch && state_.epoch_position > 0) {  // resumed exactly at the end of an epoch
       ++state_.epoch_index;
       state_.epoch_position = 0;
     }

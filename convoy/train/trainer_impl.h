@@ -25,8 +25,8 @@ struct Trainer::Impl {
   void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.group); }
 
   // A step.
-  std::optional<StepBatch> next_cells();
-  void train_step(StepBatch cells);
+  std::optional<StepBatch> next_batch();
+  void train_step(StepBatch batch);
   double loss_scale(int64_t samples, int64_t tokens);
   void update_loss_scale(int64_t samples);
   double learning_rate(int64_t step) const;
