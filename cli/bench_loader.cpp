@@ -14,7 +14,7 @@ int bench_loader(const LoaderBench& options) {
   }
   const auto configured = read_config(options.config);
   const auto& arguments = configured->training;
-  const auto run = configured->task->prepare(configured->training.parallel);
+  const auto run = configured->task->prepare(arguments.parallel);
   train::StreamOptions stream_options;
   stream_options.layout.per_device_batch = arguments.per_device_train_batch_size;
   stream_options.layout.accumulation = arguments.gradient_accumulation_steps;

@@ -225,7 +225,7 @@ int bench_save(const SaveBench& options) {
   arguments.output.dir = (folder / "run").string();
   arguments.output.quiet = true;
   arguments.resume_from_checkpoint.clear();
-  auto run = configured->task->prepare(configured->training.parallel);
+  auto run = configured->task->prepare(arguments.parallel);
   train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job, run.fill);
   auto timer = std::make_shared<SaveTimer>(options.save_steps);
   trainer.add_callback(timer);

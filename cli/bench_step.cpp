@@ -66,7 +66,7 @@ int bench_step(const StepBench& options) {
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
   auto job = train::join_job(arguments.parallel);
-  auto run = configured->task->prepare(configured->training.parallel);
+  auto run = configured->task->prepare(arguments.parallel);
   train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job, run.fill);
   auto timer = std::make_shared<StepTimer>(options.warmup);
   trainer.add_callback(timer);

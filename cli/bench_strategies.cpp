@@ -220,7 +220,7 @@ int bench_strategies(const StrategyBench& options) {
       options.per_device ? per_device_table(results) : report::strategies_table(rows);
   fmt::print("\n");
   for (const auto& line : lines) fmt::print("{}\n", line);
-  configured->task->prepare(configured->training.parallel);
+  configured->task->prepare(arguments.parallel);
   const auto baseline = configured->task->baseline();
   fmt::print("\n{}\n{}\n", table.to_markdown(), baseline);
   if (!keep) {

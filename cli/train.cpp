@@ -34,7 +34,7 @@ int run_train(const TrainOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result
   const auto& arguments = configured->training;
   auto job = train::join_job(arguments.parallel);
-  auto run = configured->task->prepare(configured->training.parallel);
+  auto run = configured->task->prepare(arguments.parallel);
   run.files.texts["run.toml"] = configured->table.to_kept_toml();
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
   if (!arguments.output.quiet) tell(*run.notes);
