@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <future>
 #include <map>
 #include <set>
 #include <sstream>
@@ -26,18 +27,22 @@ class Endless : public Ranks {
                        (how == "nproc" ? " --nproc 2"
                         : how == "dp"  ? " --replicas 2"
                                        : "");
-    job_ = std::thread([this, command = how == "torchrun" ? torchrun(train) : train] {
-      status_ = shell(command);
-    });
+    job_ = std::async(
+        std::launch::async,
+        [this, command = how == "torchrun" ? torchrun(train) : train] { return shell(command); });
     wait_for_steps();
     find_processes();
     ASSERT_EQ(processes_.size(), num_processes) << output_;
   }
 
   void TearDown() override {
-    for (const auto& [pid, rank] : processes_) kill(pid, SIGKILL);
-    for (const auto& [pid, rank] : others_) kill(pid, SIGKILL);
-    if (job_.joinable()) job_.join();
+    // Also what came after a test had looked for it in vain.
+    while (job_.valid() &&
+           job_.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
+      find_processes();
+      for (const auto& [pid, rank] : processes_) kill(pid, SIGKILL);
+      for (const auto& [pid, rank] : others_) kill(pid, SIGKILL);
+    }
     CommandTest::TearDown();
   }
 
@@ -61,8 +66,7 @@ class Endless : public Ranks {
 
   int max_steps_ = 1000000;
   std::string launcher_options_;
-  std::thread job_;
-  int status_ = 0;
+  std::future<int> job_;  ///< its exit code
   std::map<pid_t, int> processes_, others_;
 };
 
@@ -70,15 +74,15 @@ class Death : public Endless, public ::testing::WithParamInterface<const char*> 
 
 TEST_P(Death, OfOneRankStopsAllWithinSeconds) {
   const std::string how = GetParam();
-  start(how);
+  ASSERT_NO_FATAL_FAILURE(start(how));
   const auto killed = std::chrono::steady_clock::now();
   for (const auto& [pid, rank] : processes_) {
     if (rank == 1) kill(pid, SIGKILL);
   }
-  job_.join();
+  const int status = job_.get();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - killed;
   EXPECT_LT(took.count(), 10);
-  EXPECT_NE(status_, 0);
+  EXPECT_NE(status, 0);
   if (how == "torchrun") {
     expect("convoy: error on rank 0 of 2");
   } else {
@@ -89,8 +93,6 @@ TEST_P(Death, OfOneRankStopsAllWithinSeconds) {
   }
   for (const auto& [pid, rank] : processes_)
     EXPECT_NE(kill(pid, 0), 0) << "rank " << rank << " is left";
-  processes_.clear();
-  others_.clear();
 }
 
 struct StopCase {
@@ -104,13 +106,14 @@ class Stop : public Endless, public ::testing::WithParamInterface<StopCase> {};
 TEST_P(Stop, SavesAndLeavesAfterTheSameStep) {
   const auto& [how, signal, to_launcher] = GetParam();
   const bool launched = std::string(how) == "launch";
-  start(how, "--save_strategy steps --save_steps 100000000", launched ? 2 : 0);
+  ASSERT_NO_FATAL_FAILURE(
+      start(how, "--save_strategy steps --save_steps 100000000", launched ? 2 : 0));
   ASSERT_FALSE(others_.empty());
   // The launcher is the oldest process here; what is no rank and no launcher is the training
   // itself.
   kill(to_launcher || !launched ? others_.begin()->first : processes_.rbegin()->first, signal);
-  job_.join();
-  EXPECT_EQ(status_, 128 + signal) << output_;
+  const int status = job_.get();
+  EXPECT_EQ(status, 128 + signal) << output_;
   std::vector<fs::path> checkpoints;
   for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
     if (entry.path().filename().string().starts_with("checkpoint-")) {
@@ -127,8 +130,6 @@ TEST_P(Stop, SavesAndLeavesAfterTheSameStep) {
       json("out/" + checkpoints[0].filename().string() + "/trainer_state.json")["global_step"],
       std::stoi(step));
   EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors")) << "as if it had come to its end";
-  processes_.clear();
-  others_.clear();
 
   const auto steps = std::to_string(std::stoi(step) + 10);
   const std::string common = (launched ? "launch -n 2 train" : std::string("train")) + kTiny +
@@ -151,20 +152,18 @@ INSTANTIATE_TEST_SUITE_P(Way, Stop,
 TEST_F(Endless, ARestartGoesOnFromTheLastCheckpointToTheSameBits) {
   max_steps_ = 700;
   launcher_options_ = "--max-restarts 1 ";
-  start("launch", "--save_steps 100");
+  ASSERT_NO_FATAL_FAILURE(start("launch", "--save_steps 100"));
   for (int i = 0; i < 600 && !fs::exists(folder_ / "out/checkpoint-200"); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   for (const auto& [pid, rank] : processes_) {
     if (rank == 1) kill(pid, SIGKILL);
   }
-  job_.join();
-  EXPECT_EQ(status_, 0) << output_;
+  const int status = job_.get();
+  EXPECT_EQ(status, 0) << output_;
   expect("rank 1 failed first");
   expect("starting all ranks again (1 of 1 restarts)");
   expect("start 2: going on from out/checkpoint-");
-  processes_.clear();
-  others_.clear();
   ASSERT_EQ(run("launch -n 2 train" + kTiny + "--max_steps 700 --output_dir calm"), 0) << output_;
   EXPECT_TRUE(model("calm") == model("out"));
 }
@@ -197,7 +196,7 @@ std::vector<std::string> listening(pid_t pid) {
 }
 
 TEST_F(Endless, NothingListensBeyondLoopback) {
-  start("launch", "--save_strategy no --backend gloo");
+  ASSERT_NO_FATAL_FAILURE(start("launch", "--save_strategy no --backend gloo"));
   size_t found = 0;
   for (const auto& [pid, rank] : processes_) {
     for (const auto& address : listening(pid)) {
@@ -212,7 +211,7 @@ TEST_F(Endless, NothingListensBeyondLoopback) {
 }
 
 TEST_F(Endless, NothingListensAtAllOnceTheRanksShareMemory) {
-  start("launch");
+  ASSERT_NO_FATAL_FAILURE(start("launch"));
   for (const auto& [pid, rank] : processes_) {
     EXPECT_TRUE(listening(pid).empty()) << "rank " << rank << ": " << listening(pid).front();
   }

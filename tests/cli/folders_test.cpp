@@ -21,9 +21,11 @@ class FoldersCommand : public CommandTest {
 
 TEST_F(FoldersCommand, ASecondRunInTheSameFolderIsRefusedWhileTheFirstLives) {
   const auto train = "train" + kTiny + "--output_dir out --save_steps 50 ";
-  std::thread first([this, train] {
-    const auto command = fmt::format("cd {} && exec {}/bin/convoy {} --max_steps 1000000 > first",
-                                     folder_.string(), CONVOY_BINARY_DIR, train);
+  // Joined, and after two minutes ended, also where this test fails before it kills the run.
+  std::jthread first([this, train] {
+    const auto command =
+        fmt::format("cd {} && exec timeout 120 {}/bin/convoy {} --max_steps 1000000 > first",
+                    folder_.string(), CONVOY_BINARY_DIR, train);
     EXPECT_NE(std::system(command.c_str()), 0);
   });
   wait_for_steps();
