@@ -16,15 +16,21 @@ class Ranks : public CommandTest {
     return read_file(folder_ / run / "model.safetensors");
   }
 
-  /// What torchrun sets, for two processes of one host.
+  /// Before the first rank_variables().
+  static constexpr const char* kChoosePort = "port=$((20000 + $$ % 10000)); ";
+
+  /// What launchers set for one of two processes of a host.
+  static std::string rank_variables(const std::string& rank) {
+    return "WORLD_SIZE=2 RANK=" + rank + " LOCAL_RANK=" + rank +
+           " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ";
+  }
+
+  /// As torchrun starts both.
   static std::string torchrun(const std::string& command) {
     const auto rank = [&](const std::string& r) {
-      return "WORLD_SIZE=2 RANK=" + r + " LOCAL_RANK=" + r +
-             " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "
-             "TORCHELASTIC_RUN_ID=none " +
-             command + " & p" + r + "=$!; ";
+      return rank_variables(r) + "TORCHELASTIC_RUN_ID=none " + command + " & p" + r + "=$!; ";
     };
-    return "port=$((20000 + $$ % 10000)); " + rank("0") + rank("1") + "wait $p1; wait $p0";
+    return kChoosePort + rank("0") + rank("1") + "wait $p1; wait $p0";
   }
 };
 

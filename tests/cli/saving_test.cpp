@@ -4,20 +4,15 @@
 #include <random>
 #include <sstream>
 
-#include "tests/cli/command_testing.h"
+#include "tests/cli/ranks_testing.h"
 
 // What goes wrong while checkpoints are written beside the training: one report, no half
 // checkpoint.
 namespace convoy {
 namespace {
 
-class Saving : public CommandTest {
+class Saving : public Ranks {
  protected:
-  void SetUp() override {
-    CommandTest::SetUp();
-    make_sessions(300);
-  }
-
   /// Two ranks that keep slices and have always a checkpoint under way.
   static std::string train() {
     return "train" + kTiny +
@@ -92,12 +87,9 @@ TEST_F(Saving, ARankThatDiesLeavesNoHalfCheckpointAndTheRunGoesOn) {
 TEST_F(Saving, OneRanksFullDiskIsToldOnceByAll) {
   // Rank 1 may not write beyond the first kilobytes of a file.
   const auto rank = [&](const std::string& r) {
-    return "WORLD_SIZE=2 RANK=" + r + " LOCAL_RANK=" + r +
-           " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "
-           "$convoy " +
-           train() + " & p" + r + "=$!; ";
+    return rank_variables(r) + "$convoy " + train() + " & p" + r + "=$!; ";
   };
-  EXPECT_NE(shell("port=$((20000 + $$ % 10000)); " + rank("0") + "ulimit -f 16; " + rank("1") +
+  EXPECT_NE(shell(kChoosePort + rank("0") + "ulimit -f 16; " + rank("1") +
                   "wait $p0; a=$?; wait $p1; echo codes $a $?; exit $a"),
             0);
   expect("codes 1 1");
@@ -112,15 +104,13 @@ TEST_F(Saving, OneRanksFullDiskIsToldOnceByAll) {
 TEST_F(Saving, RanksThatShareNoFolderGiveTheSameFiles) {
   ASSERT_EQ(shell("mkdir far; ln -s ../syn far/syn"), 0);
   const auto rank = [&](const std::string& r, const std::string& place, const std::string& out) {
-    return "(cd " + place + "; exec env WORLD_SIZE=2 RANK=" + r + " LOCAL_RANK=" + r +
-           " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port $convoy "
-           "train" +
-           kTiny + "--zero 2 --backend gloo --max_steps 5 --save_steps 2 --output_dir " + out +
-           ") & p" + r + "=$!; ";
+    return "(cd " + place + "; exec env " + rank_variables(r) + "$convoy train" + kTiny +
+           "--zero 2 --backend gloo --max_steps 5 --save_steps 2 --output_dir " + out + ") & p" +
+           r + "=$!; ";
   };
   for (const std::string place : {".", "far"}) {
     const std::string out = place == "." ? "near" : "apart";
-    ASSERT_EQ(shell("port=$((20000 + $$ % 10000)); " + rank("0", ".", out) + rank("1", place, out) +
+    ASSERT_EQ(shell(kChoosePort + rank("0", ".", out) + rank("1", place, out) +
                     "wait $p0; a=$?; wait $p1 && exit $a"),
               0)
         << output_;

@@ -4,20 +4,15 @@
 #include <map>
 
 #include "convoy/base/text.h"
-#include "tests/cli/command_testing.h"
+#include "tests/cli/ranks_testing.h"
 
 // Real processes that keep slices: two copies of the state, gathers that go on into the next step,
 // and fewer ranks than before.
 namespace convoy {
 namespace {
 
-class ZeroCommand : public CommandTest {
+class ZeroCommand : public Ranks {
  protected:
-  void SetUp() override {
-    CommandTest::SetUp();
-    make_sessions(300);
-  }
-
   static std::string train(int64_t steps, const std::string& more) {
     return fmt::format("train{}--bucket_cap_mb 0 --max_steps {} {}", kTiny, steps, more);
   }
