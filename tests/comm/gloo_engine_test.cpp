@@ -55,14 +55,10 @@ int threads_without_sigpipe() {
 }
 
 TEST(GlooEngine, WritingToARankThatIsGoneIsNoSignal) {
-  MeetingPoint point;
-  point.port = free_port();
-  point.size = 2;
+  const int port = free_port();
   const int before = threads_without_sigpipe();
   run_threads(2, [&](int rank) {
-    auto mine = point;
-    mine.rank = rank;
-    const auto group = connect(mine, "gloo", at::kCPU);
+    const auto group = connect({.rank = rank, .size = 2, .port = port}, "gloo", at::kCPU);
     // Each rank's threads that wait for sockets and that carry out collectives.
     EXPECT_GE(threads_without_sigpipe(), before + 3) << rank;
     group.barrier("before anybody leaves");

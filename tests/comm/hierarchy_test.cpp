@@ -14,11 +14,8 @@ void run_on_hosts(const std::vector<int>& hosts, const std::function<void(Group)
                   std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const int port = free_port();
   run_threads(static_cast<int>(hosts.size()), [&](int rank) {
-    MeetingPoint point;
-    point.rank = rank;
-    point.size = static_cast<int>(hosts.size());
-    point.port = port;
-    point.timeout = timeout;
+    const auto size = static_cast<int>(hosts.size());
+    const MeetingPoint point{.rank = rank, .size = size, .port = port, .timeout = timeout};
     const auto store = open_store(point);
     EXPECT_EQ(find_hosts(point, store, timeout), std::vector<int>(hosts.size(), 0));
     work(make_hierarchy_group(point, store, hosts));

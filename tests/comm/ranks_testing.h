@@ -48,11 +48,7 @@ inline void run_gloo_ranks(int size, const std::function<void(Group)>& work,
                            std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const int port = free_port();
   run_threads(size, [&](int rank) {
-    MeetingPoint point;
-    point.rank = rank;
-    point.size = size;
-    point.port = port;
-    point.timeout = timeout;
+    const MeetingPoint point{.rank = rank, .size = size, .port = port, .timeout = timeout};
     work(make_gloo_group(point, open_store(point)));
   });
 }

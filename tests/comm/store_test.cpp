@@ -12,12 +12,7 @@ namespace convoy::comm {
 namespace {
 
 MeetingPoint point_of(int rank, int port, std::chrono::milliseconds timeout) {
-  MeetingPoint point;
-  point.rank = rank;
-  point.size = 2;
-  point.port = port;
-  point.timeout = timeout;
-  return point;
+  return {.rank = rank, .size = 2, .port = port, .timeout = timeout};
 }
 
 /// The error of `work`, which must come within seconds, in one line.
