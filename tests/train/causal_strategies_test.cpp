@@ -13,17 +13,9 @@ class CausalStrategies : public testing::TestWithParam<std::tuple<const char*, b
  protected:
   static Outcome train(int64_t accumulation, const Job& job, bool recompute) {
     const auto& [family, bf16] = GetParam();
-    TrainingArguments arguments;
-    arguments.per_device_train_batch_size = 4;
-    arguments.gradient_accumulation_steps = accumulation;
+    auto arguments = short_run(4, accumulation, kSteps);
     arguments.gradient_checkpointing = recompute;
     arguments.bf16 = bf16;
-    arguments.max_steps = kSteps;
-    arguments.learning_rate = 3e-3;
-    arguments.weight_decay = 0.01;
-    arguments.logging_steps = 1;
-    arguments.save_strategy = "no";
-    arguments.output.quiet = true;
     if (family == std::string("t5")) return outcome_of(small_t5, plain_texts(), arguments, job);
     return outcome_of(family == std::string("gpt2") ? small_gpt2 : small_llama, texts(), arguments,
                       job);

@@ -39,9 +39,7 @@ TEST_F(Offload, ChangesNoBit) {
     for (const int64_t stage : {0, 2, 3}) {
       const int64_t accumulation = stage == 2 ? 3 : 1;
       SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
-      auto options = arguments(stage, accumulation);
-      options.bf16 = precision == std::string("bf16");
-      options.fp16 = precision == std::string("fp16");
+      const auto options = in_precision(arguments(stage, accumulation), precision);
       expect_same_bits(on_ranks(2, small_gpt2, options), on_ranks(2, small_gpt2, on_disk(options)),
                        kSteps);
       if (precision == std::string("bf16")) continue;

@@ -86,6 +86,36 @@ class OpaqueModule : public testing::Test {
     return out;
   }
 
+  TrainingArguments of_stage(int64_t stage) {
+    auto out = arguments(8);
+    out.parallel.bucket_cap_mb = 0;
+    out.parallel.offload_dir = folder_.string();
+    out.parallel.zero = std::min<int64_t>(stage, 3);
+    if (stage == 4) out.parallel.offload_parameters = "disk";
+    return out;
+  }
+
+  /// On two ranks every stage of ZeRO, and the last with weights on the disk (4), gives the bits of
+  /// DistributedDataParallel, which are returned. Each rank's replica is shown to `look`.
+  Outcome expect_stages_agree(const parallel::ModelFactory& make,
+                              const std::function<void(int64_t, parallel::Replica&)>& look) {
+    Outcome expected;
+    for (const int64_t stage : {0, 1, 2, 3, 4}) {
+      SCOPED_TRACE(stage);
+      const auto options = of_stage(stage);
+      const auto outcome = outcome_of_ranks(2, [&](const Job& job) {
+        const auto own = outcome_of(make, data_, options, job);
+        Trainer trainer(make, options, data_, nullptr, job);
+        look(stage, trainer.strategy().replica());
+        return own;
+      });
+      if (stage == 0) expected = outcome;
+      expect_same_bits(expected, outcome, expected.losses.size());
+    }
+    EXPECT_LT(expected.losses.back(), expected.losses.front());
+    return expected;
+  }
+
   std::vector<double> losses(bool with_norm, const TrainingArguments& arguments, const Job& job) {
     Trainer trainer(model(with_norm), arguments, data_, nullptr, job);
     auto recorder = std::make_shared<Recorder>();
@@ -169,11 +199,8 @@ TEST_F(OpaqueModule, StagesOfZeroKeepItsFp32WeightsInBf16Too) {
   for (const int64_t stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     options.parallel.zero = stage;
-    Outcome outcome;
-    run_ranks(2, [&](const Job& job) {
-      auto own = outcome_of(model(true), data_, options, job);
-      if (job.is_main()) outcome = own;
-    });
+    const auto outcome = outcome_of_ranks(
+        2, [&](const Job& job) { return outcome_of(model(true), data_, options, job); });
     if (stage == 0) expected = outcome;
     expect_same_bits(expected, outcome, expected.losses.size());
   }
@@ -217,59 +244,26 @@ nn::BlockList layers(bool frozen) {
 
 TEST_F(OpaqueModule, WhatIsNotTrainedIsInSlicesToo) {
   const auto make = [] { return layers(/*frozen=*/true); };
-  auto options = arguments(8);
-  options.parallel.bucket_cap_mb = 0;
-  options.parallel.offload_dir = folder_.string();
-  Outcome expected;
-  for (const int64_t stage : {0, 1, 2, 3, 4}) {
-    SCOPED_TRACE(stage);
-    options.parallel.zero = std::min<int64_t>(stage, 3);
-    if (stage == 4) options.parallel.offload_parameters = "disk";
-    std::vector<Outcome> outcomes(2);
-    run_ranks(2, [&](const Job& job) {
-      outcomes[static_cast<size_t>(job.environment.rank)] = outcome_of(make, data_, options, job);
-      Trainer trainer(make, options, data_, nullptr, job);
-      auto& replica = trainer.strategy().replica();
-      const auto& layout = replica.arena().layout();
-      EXPECT_EQ(layout.num_buckets() - layout.num_trained_buckets(), 2);
-      const int64_t kept = 4 * layout.num_elements() / (stage >= 3 ? 2 : 1);
-      EXPECT_EQ(replica.memory().parameters, stage == 4 ? 0 : kept);
-      const int64_t trained = layout.buckets()[4].all.begin;
-      EXPECT_EQ(replica.memory().optimizer, 8 * trained / (stage >= 1 ? 2 : 1));
-    });
-    if (stage == 0) expected = outcomes[0];
-    expect_same_bits(expected, outcomes[0], expected.losses.size());
-    EXPECT_TRUE(at::equal(expected.weights, outcomes[1].weights));
-  }
-  EXPECT_LT(expected.losses.back(), expected.losses.front());
-  expect_same_bits(expected, outcome_of(make, data_, options, replicas(2)), expected.losses.size());
+  const auto expected = expect_stages_agree(make, [](int64_t stage, parallel::Replica& replica) {
+    const auto& layout = replica.arena().layout();
+    EXPECT_EQ(layout.num_buckets() - layout.num_trained_buckets(), 2);
+    const int64_t kept = 4 * layout.num_elements() / (stage >= 3 ? 2 : 1);
+    EXPECT_EQ(replica.memory().parameters, stage == 4 ? 0 : kept);
+    const int64_t trained = layout.buckets()[4].all.begin;
+    EXPECT_EQ(replica.memory().optimizer, 8 * trained / (stage >= 1 ? 2 : 1));
+  });
+  expect_same_bits(expected, outcome_of(make, data_, of_stage(4), replicas(2)),
+                   expected.losses.size());
 }
 
 TEST_F(OpaqueModule, AListOfModulesIsGatheredModuleByModule) {
-  const auto make = [] { return layers(/*frozen=*/false); };
-  auto options = arguments(8);
-  options.parallel.bucket_cap_mb = 0;
-  options.parallel.offload_dir = folder_.string();
-  Outcome expected;
-  for (const int64_t stage : {0, 1, 2, 3, 4}) {
-    SCOPED_TRACE(stage);
-    options.parallel.zero = std::min<int64_t>(stage, 3);
-    if (stage == 4) options.parallel.offload_parameters = "disk";
-    std::vector<Outcome> outcomes(2);
-    run_ranks(2, [&](const Job& job) {
-      const auto rank = static_cast<size_t>(job.environment.rank);
-      outcomes[rank] = outcome_of(make, data_, options, job);
-      Trainer trainer(make, options, data_, nullptr, job);
-      auto& replica = trainer.strategy().replica();
-      EXPECT_EQ(replica.arena().layout().num_buckets(), 4);
-      EXPECT_EQ(replica.most_gathered() > 0, stage >= 3);
-      EXPECT_LT(replica.most_gathered(), replica.arena().layout().num_elements() * 4);
-    });
-    if (stage == 0) expected = outcomes[0];
-    expect_same_bits(expected, outcomes[0], expected.losses.size());
-    EXPECT_TRUE(at::equal(expected.weights, outcomes[1].weights));
-  }
-  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  expect_stages_agree([] { return layers(/*frozen=*/false); },
+                      [](int64_t stage, parallel::Replica& replica) {
+                        EXPECT_EQ(replica.arena().layout().num_buckets(), 4);
+                        EXPECT_EQ(replica.most_gathered() > 0, stage >= 3);
+                        EXPECT_LT(replica.most_gathered(),
+                                  replica.arena().layout().num_elements() * 4);
+                      });
 }
 
 }  // namespace

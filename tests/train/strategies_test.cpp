@@ -20,16 +20,9 @@ models::SessionConfig model_config(double dropout, const std::string& body) {
 }
 
 TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
-  TrainingArguments out;
-  out.per_device_train_batch_size = per_device;
-  out.gradient_accumulation_steps = accumulation;
-  out.max_steps = kSteps;
+  auto out = short_run(per_device, accumulation, kSteps);
   out.learning_rate = 5e-3;
-  out.weight_decay = 0.01;
   out.warmup_steps = 5;
-  out.logging_steps = 1;
-  out.save_strategy = "no";
-  out.output.quiet = true;
   return out;
 }
 
@@ -84,12 +77,9 @@ TEST(Strategies, OddNumbersOfRanksEqualAccumulationBitForBit) {
   for (int ranks : {3, 5, 7}) {
     const auto expected = train(arguments(3, ranks), one_device(), 0.1);
     expect_same_bits(expected, train(arguments(3, 1), replicas(ranks), 0.1));
-    std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
-    run_ranks(ranks, [&](const Job& job) {
-      outcomes[static_cast<size_t>(job.environment.rank)] = train(arguments(3, 1), job, 0.1);
-    });
-    expect_same_bits(expected, outcomes[0]);
-    for (const auto& outcome : outcomes) EXPECT_TRUE(at::equal(outcome.weights, expected.weights));
+    expect_same_bits(expected, outcome_of_ranks(ranks, [](const Job& job) {
+                       return train(arguments(3, 1), job, 0.1);
+                     }));
   }
 }
 
@@ -138,12 +128,8 @@ TEST(Strategies, Fp16IsTheSameInEveryLayout) {
   alone.fp16 = parts.fp16 = true;
   const auto expected = train(alone, one_device(), 0.1);
   expect_same_bits(expected, train(parts, replicas(3), 0.1));
-  Outcome ddp;
-  run_ranks(3, [&](const Job& job) {
-    auto outcome = train(parts, job, 0.1);
-    if (job.is_main()) ddp = outcome;
-  });
-  expect_same_bits(expected, ddp);
+  expect_same_bits(expected,
+                   outcome_of_ranks(3, [&](const Job& job) { return train(parts, job, 0.1); }));
 }
 
 TEST(Strategies, Bf16StaysNearFp32) {

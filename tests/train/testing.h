@@ -46,6 +46,20 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
   });
 }
 
+/// Of so many steps, each of which is logged; writes nothing.
+inline TrainingArguments short_run(int64_t per_device, int64_t accumulation, int64_t steps) {
+  TrainingArguments out;
+  out.per_device_train_batch_size = per_device;
+  out.gradient_accumulation_steps = accumulation;
+  out.max_steps = steps;
+  out.learning_rate = 3e-3;
+  out.weight_decay = 0.01;
+  out.logging_steps = 1;
+  out.save_strategy = "no";
+  out.output.quiet = true;
+  return out;
+}
+
 /// Keeps what was logged.
 class Recorder : public Callback {
  public:
@@ -122,13 +136,27 @@ inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr
   return {recorder->losses, recorder->norms, trainer.state().skipped_steps, all_weights(trainer)};
 }
 
-/// As two ranks, whose weights must agree.
-inline Outcome outcome_of_ddp(const std::function<Outcome(const Job&)>& train) {
-  std::vector<Outcome> outcomes(2);
-  run_two_ranks(
+/// Of all ranks that `run` starts, whose weights must agree.
+inline Outcome outcome_of_all(
+    int size, const std::function<Outcome(const Job&)>& train,
+    const std::function<void(int, std::function<void(const Job&)>)>& run) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(size));
+  run(size,
       [&](const Job& job) { outcomes[static_cast<size_t>(job.environment.rank)] = train(job); });
-  EXPECT_TRUE(at::equal(outcomes[0].weights, outcomes[1].weights)) << "the ranks drifted apart";
+  for (const auto& other : outcomes) {
+    EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights)) << "the ranks drifted apart";
+  }
   return outcomes[0];
+}
+
+/// As two ranks over Gloo.
+inline Outcome outcome_of_ddp(const std::function<Outcome(const Job&)>& train) {
+  return outcome_of_all(2, train, [](int, const auto& work) { run_two_ranks(work); });
+}
+
+/// As ranks over shared memory, which add in rank order.
+inline Outcome outcome_of_ranks(int size, const std::function<Outcome(const Job&)>& train) {
+  return outcome_of_all(size, train, run_ranks);
 }
 
 inline void expect_same_bits(const Outcome& a, const Outcome& b, size_t steps) {

@@ -14,14 +14,11 @@ class Zero : public testing::TestWithParam<int> {};
 TEST_P(Zero, IsDistributedDataParallelBitForBit) {
   const int ranks = GetParam();
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    auto expected = arguments(0);
-    expected.bf16 = precision == std::string("bf16");
-    expected.fp16 = precision == std::string("fp16");
-    const auto ddp = on_ranks(ranks, small_gpt2, expected);
+    auto options = in_precision(arguments(0), precision);
+    const auto ddp = on_ranks(ranks, small_gpt2, options);
     EXPECT_LT(ddp.losses.back(), ddp.losses.front());
     for (const int64_t stage : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("stage {} on {} ranks in {}", stage, ranks, precision));
-      auto options = expected;
       options.parallel.zero = stage;
       expect_same_bits(ddp, on_ranks(ranks, small_gpt2, options), kSteps);
     }
@@ -31,16 +28,13 @@ TEST_P(Zero, IsDistributedDataParallelBitForBit) {
 TEST_P(Zero, ReducingEachMicroBatchIsOneDeviceThatAccumulatesThemAll) {
   const int ranks = GetParam();
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    const auto with = [&](TrainingArguments options) {
-      options.bf16 = precision == std::string("bf16");
-      options.fp16 = precision == std::string("fp16");
-      return options;
-    };
-    const auto alone =
-        outcome_of(small_llama, texts(), with(arguments(0, 2 * ranks)), one_device());
+    const auto alone = outcome_of(small_llama, texts(),
+                                  in_precision(arguments(0, 2 * ranks), precision), one_device());
     for (const int64_t stage : {2, 3}) {
       SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
-      expect_same_bits(alone, on_ranks(ranks, small_llama, with(arguments(stage, 2))), kSteps);
+      expect_same_bits(alone,
+                       on_ranks(ranks, small_llama, in_precision(arguments(stage, 2), precision)),
+                       kSteps);
     }
   }
 }
@@ -131,13 +125,8 @@ TEST(Zero, EightRanksAreDistributedDataParallelToo) {
 
 /// Its table of ids takes more than a megabyte, all else less.
 nn::BlockList wide_gpt2() {
-  models::Gpt2Config config;
-  config.vocab_size = 12000;
-  config.n_embd = 24;
-  config.n_head = 3;
-  config.n_layer = 2;
-  config.n_positions = kLength;
-  return config.make_blocks();
+  return models::small_gpt2({.ids = 12000, .width = 24, .heads = 3, .length = kLength})
+      .make_blocks();
 }
 
 TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
