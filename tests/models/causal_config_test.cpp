@@ -5,7 +5,6 @@
 #include "convoy/models/bert_text.h"
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
-#include "convoy/models/t5.h"
 #include "tests/models/testing.h"
 
 namespace convoy::models {
@@ -193,13 +192,8 @@ TEST(CausalConfig, TrainingFlopsCountWhatIsAskedForAlone) {
   const double layer = 4 * 4 * 4 + 2 * 4 * 16, attention = 2 * 4 * 8;  // over all keys
   EXPECT_EQ(training_flops(bert, 8, 2), 6 * (8 * 3 * (layer + attention) + 2 * (4 * 4 + 4 * 11)));
 
-  T5Config t5;
-  t5.vocab_size = 11;
-  t5.d_model = 4;
+  auto t5 = small_t5({.ids = 11, .width = 4, .layers = 3});
   t5.d_kv = 3;
-  t5.num_heads = 2;
-  t5.d_ff = 16;
-  t5.num_layers_of_encoder = 3;
   t5.num_decoder_layers = 2;
   const double self = 4 * 4 * 6, inner = 2 * 4 * 16, S = 8, T = 5;
   const double encoder = 3 * S * (self + inner + 2 * 6 * S);

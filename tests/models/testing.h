@@ -3,6 +3,7 @@
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
 #include "convoy/models/session.h"
+#include "convoy/models/t5.h"
 
 namespace convoy::models {
 
@@ -33,6 +34,18 @@ inline LlamaConfig small_llama(const Small& size) {
   config.num_hidden_layers = size.layers;
   config.max_position_embeddings = size.length;
   config.attention_dropout = 0.2;
+  return config;
+}
+
+/// With as many layers on both sides.
+inline T5Config small_t5(const Small& size) {
+  T5Config config;
+  config.vocab_size = size.ids;
+  config.d_model = size.width;
+  config.d_kv = size.width / size.heads;
+  config.d_ff = size.width * 4;
+  config.num_heads = size.heads;
+  config.num_layers_of_encoder = size.layers;
   return config;
 }
 

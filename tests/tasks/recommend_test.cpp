@@ -3,18 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "tests/models/testing.h"
 #include "tests/train/testing.h"
 
 namespace convoy::tasks {
 namespace {
 
 TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
-  const auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
   train::TrainingArguments arguments;
   arguments.output.quiet = true;
-  train::Trainer trainer([config] { return models::make_session_model(config); }, arguments,
-                         nullptr, nullptr, train::one_device());
+  train::Trainer trainer(train::tiny_model(), arguments, nullptr, nullptr, train::one_device());
   const auto data = train::random_sessions(20, 50, 8);
   std::vector<int64_t> rows;
   auto note = [&](const Recommendation& row) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "convoy/models/t5.h"
 #include "tests/models/testing.h"
 #include "tests/train/testing.h"
 
@@ -20,13 +19,7 @@ inline nn::BlockList small_llama() {
 
 /// Spans of its texts are hidden.
 inline nn::BlockList small_t5() {
-  models::T5Config config;
-  config.vocab_size = kIds;
-  config.d_model = 24;
-  config.d_kv = 8;
-  config.d_ff = 40;
-  config.num_layers_of_encoder = 2;
-  config.num_heads = 3;
+  auto config = models::small_t5({.ids = kIds, .width = 24, .heads = 3});
   config.relative_attention_num_buckets = 8;
   config.relative_attention_max_distance = 12;
   config.feed_forward_proj = "gated-gelu";

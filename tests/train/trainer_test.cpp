@@ -92,13 +92,8 @@ TEST_F(TrainerTest, EveryRowOnceAnEpochAlsoWithAShortLastBatch) {
 
 TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
   // A price that fp16 cannot hold in every sixth row.
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 50}, {"price", false, 0}};
-  config.d_model = 8;
-  config.n_head = 2;
-  config.n_layer = 1;
-  config.max_length = 8;
+  auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
+  config.features.push_back({"price", false, 0});
   auto rare = make_map_dataset(48, [](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
@@ -348,11 +343,8 @@ TEST_F(TrainerTest, ACheckpointThatDoesNotFitIsRefused) {
 }
 
 TEST_F(TrainerTest, ALossThatIsNotANumberStopsAndNamesTheStep) {
-  models::SessionConfig config;
-  config.item_feature = "items";
-  config.features = {{"items", true, 50}, {"price", false, 0}};
-  config.d_model = 8;
-  config.max_length = 8;
+  auto config = models::small_session({.width = 8, .heads = 4, .length = 8});
+  config.features.push_back({"price", false, 0});
   auto poisoned = make_map_dataset(40, [](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     return nn::Bundle{{"items", at::ones({count, 3}, at::kLong)},
