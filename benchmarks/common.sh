@@ -19,3 +19,9 @@ sessions() { # ml-100k or flights
       ;;
   esac >/dev/null
 }
+
+# Makes data/NAME, 20,000 sessions of 20, unless it is there.
+synthetic() { # NAME ITEMS
+  [[ -e data/$1/schema.json ]] ||
+    $convoy data synthetic --output "data/$1" --items "$2" --rows 20000 --min-length 20 >/dev/null
+}

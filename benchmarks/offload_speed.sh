@@ -23,7 +23,7 @@ pieces=$((bytes >> 20))
 flags() { # FLAG: direct where the folder allows that
   dd if=/dev/zero of="$place/try" bs=1M count=1 oflag=direct 2>/dev/null && echo "$1=direct" || true
 }
-seconds() { # COMMAND...
+milliseconds() { # COMMAND...
   local begin
   begin=$(date +%s%N)
   "$@"
@@ -42,7 +42,7 @@ step() { $convoy bench step "${run[@]}" --steps 6 --warmup 2 --json "$@" | field
 for ((round = 0; round < ROUNDS; ++round)); do
   step >>"$out/memory"
   step "${offload[@]}" >>"$out/disk"
-  seconds read_and_write >>"$out/plain"
+  milliseconds read_and_write >>"$out/plain"
 done
 
 printf '| %s | ms |\n|---|--:|\n' "$RANKS rank(s), $((bytes / 1000000)) MB each way per step"

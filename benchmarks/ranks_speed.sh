@@ -9,10 +9,9 @@ source benchmarks/common.sh
 
 printf '| run | one rank | two ranks | of twice one |\n|---|--:|--:|--:|\n'
 row() { # TITLE ITEMS STEPS OPTION...
-  local title=$1 items=$2 steps=$3 name=bench_$(($2 / 1000))k ranks round rate
+  local title=$1 steps=$3 name=bench_$(($2 / 1000))k ranks round rate
+  synthetic "$name" "$2"
   shift 3
-  [[ -e data/$name/schema.json ]] ||
-    $convoy data synthetic --output "data/$name" --items "$items" --rows 20000 --min-length 20 >/dev/null
   local one=() two=()
   for ((round = 0; round < ROUNDS; ++round)); do
     for ranks in 1 2; do

@@ -10,8 +10,7 @@ source benchmarks/common.sh
 printf '| items | ranks | convoy | PyTorch | ratio |\n|--:|--:|--:|--:|--:|\n'
 for size in 2k:2000:1 2k:2000:2 50k:50000:1; do
   IFS=: read -r name items ranks <<<"$size"
-  [[ -e data/bench_$name/schema.json ]] ||
-    $convoy data synthetic --output data/bench_$name --items "$items" --rows 20000 --min-length 20 >/dev/null
+  synthetic "bench_$name" "$items"
   ours=() theirs=()
   for ((round = 0; round < ROUNDS; ++round)); do
     ours+=("$($convoy bench step examples/session_rec/bench_$name.toml --steps 30 --nproc "$ranks" --json |

@@ -3,12 +3,12 @@
 # should run on the machine.
 #   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
 #   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
-#   PARTs: strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality
+#   PARTs as in `parts` below; all unless some are named
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/sitting.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
-parts=("${@:3}")
-((${#parts[@]})) || parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality)
+parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality)
+(($# < 3)) || parts=("${@:3}")
 source benchmarks/common.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -7,8 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROUNDS=${1:-3}
 source benchmarks/common.sh
 unset OMP_NUM_THREADS OMP_WAIT_POLICY
-[[ -e data/bench_2k/schema.json ]] ||
-  $convoy data synthetic --output data/bench_2k --items 2000 --rows 20000 --min-length 20 >/dev/null
+synthetic bench_2k 2000
 own=300000 short=1000 # of libgomp where nobody says, and cli/openmp.cpp's
 
 step() { # SPINS CONFIG OPTION...
