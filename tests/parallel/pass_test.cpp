@@ -44,6 +44,7 @@ TEST(Pass, AMicroBatchIsOnTheDeviceFromItsLoadToItsLastBackward) {
   const auto program = schedule::data_parallel_program(arena.layout(), {.num_micro_batches = 2});
   const std::vector<MicroBatch> batches(2, {{{"x", at::ones({3, 4})}}, at::arange(3)});
   const StepInput step;
+  uploads = 0;
   const auto counter = at::addGlobalCallback(
       at::RecordFunctionCallback(count_uploads).scopes({at::RecordScope::FUNCTION}));
   Pass pass(blocks, arena.layout(), gradients, {batches, step, nn::Mode::Train, at::kFloat, device},
