@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,14 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folders : public testing::Test {
+class Folders : public InFolder {
  protected:
-  void SetUp() override {
-    at::set_num_threads(1);
-    folder_ = unique_folder("convoy-folders");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   TrainingArguments arguments(const fs::path& dir, int64_t steps) const {
     TrainingArguments out;
     out.per_device_train_batch_size = 4;
@@ -80,8 +73,6 @@ class Folders : public testing::Test {
     });
     return ends;
   }
-
-  fs::path folder_;
 };
 
 TEST_F(Folders, RanksThatSeeOtherFilesGoOnFromWhatRankZeroSees) {

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "tests/train/zero_testing.h"
 
 // State that has its place on a disk changes no bit.
@@ -10,10 +9,8 @@ namespace {
 
 using namespace zero_testing;
 
-class Offload : public testing::Test {
+class Offload : public InFolder {
  protected:
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   TrainingArguments on_disk(TrainingArguments options) const {
     options.parallel.offload_dir = folder_.string();
     options.parallel.offload_optimizer = "disk";
@@ -30,8 +27,6 @@ class Offload : public testing::Test {
     }
     return "none";
   }
-
-  const std::filesystem::path folder_ = unique_folder("offload-test");
 };
 
 TEST_F(Offload, ChangesNoBit) {

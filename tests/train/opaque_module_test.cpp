@@ -1,12 +1,9 @@
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
-#include <filesystem>
 #include <mutex>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "convoy/formats/safetensors.h"
 #include "convoy/nn/module_block.h"
 #include "tests/train/testing.h"
@@ -14,8 +11,6 @@
 // A user's own torch::nn::Module under the Trainer.
 namespace convoy::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// With running statistics, a frozen layer, and one that is never used.
 struct Net : torch::nn::Module {
@@ -65,14 +60,8 @@ std::shared_ptr<Dataset> points() {
   });
 }
 
-class OpaqueModule : public testing::Test {
+class OpaqueModule : public InFolder {
  protected:
-  void SetUp() override {
-    at::set_num_threads(1);
-    folder_ = unique_folder("convoy-opaque");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   TrainingArguments arguments(int64_t per_device, int64_t accumulation = 1) {
     TrainingArguments out;
     out.per_device_train_batch_size = per_device;
@@ -124,7 +113,6 @@ class OpaqueModule : public testing::Test {
     return recorder->losses;
   }
 
-  fs::path folder_;
   std::shared_ptr<Dataset> data_ = points();
 };
 

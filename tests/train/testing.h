@@ -3,12 +3,22 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "convoy/base/files.h"
 #include "convoy/base/random.h"
 #include "convoy/train/trainer.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
 namespace convoy::train {
+
+/// A test with a folder of its own, on one thread.
+class InFolder : public testing::Test {
+ protected:
+  InFolder() { at::set_num_threads(1); }
+  ~InFolder() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_ = unique_folder("convoy-train");
+};
 
 /// Of sessions of at most eight of fifty "items".
 inline parallel::ModelFactory tiny_model(double dropout = 0.1) {

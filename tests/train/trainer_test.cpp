@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -19,16 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class TrainerTest : public testing::Test {
+class TrainerTest : public InFolder {
  protected:
-  void SetUp() override {
-    at::set_num_threads(1);
-    folder_ = unique_folder("convoy-trainer");
-    job_.strategy = "single";
-    job_.devices = {at::kCPU};
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   TrainingArguments arguments(const std::string& name) {
     TrainingArguments out;
     out.per_device_train_batch_size = 8;
@@ -56,8 +47,7 @@ class TrainerTest : public testing::Test {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 
-  fs::path folder_;
-  Job job_;
+  Job job_ = one_device();
   std::shared_ptr<Dataset> data_ = random_sessions(45, 50, 8);
 };
 
