@@ -58,16 +58,18 @@ std::vector<std::string> parse_list(const std::string& text) {
 }
 
 template <class T>
-T parse_value(const Option& option, const std::string& text, const char* expected) {
+T parse_value(const Option& option, const std::string& text) {
+  constexpr const char* kExample = "write for instance 0.001 or 1e-3";
   T value{};
   if (!parse_number(text, value)) {
-    fail<UsageError>("config", "{} = '{}' is not {}", option.key(), text, expected);
+    fail<UsageError>("config", "{} = '{}' is not {}", option.key(), text,
+                     std::integral<T> ? "a whole number" : fmt::format("a number; {}", kExample));
+  }
+  if (!std::isfinite(static_cast<double>(value))) {
+    fail<UsageError>("config", "{} = {} is not finite; {}", option.key(), text, kExample);
   }
   return value;
 }
-
-constexpr const char* kNumber = "a number; write for instance 0.001 or 1e-3";
-constexpr const char* kInteger = "a whole number";
 
 }  // namespace
 
@@ -161,9 +163,7 @@ Option& OptionTable::add(std::string section, std::string name, bool& target, st
 
 Option& OptionTable::add(std::string section, std::string name, int64_t& target, std::string help) {
   auto& o = push(std::move(section), std::move(name), std::move(help), "integer");
-  o.parse = [&o, &target](const std::string& text) {
-    target = parse_value<int64_t>(o, text, kInteger);
-  };
+  o.parse = [&o, &target](const std::string& text) { target = parse_value<int64_t>(o, text); };
   o.toml = [&target] { return std::to_string(target); };
   o.number_ = [&target] { return static_cast<double>(target); };
   o.initial = o.toml();
@@ -172,14 +172,7 @@ Option& OptionTable::add(std::string section, std::string name, int64_t& target,
 
 Option& OptionTable::add(std::string section, std::string name, double& target, std::string help) {
   auto& o = push(std::move(section), std::move(name), std::move(help), "number");
-  o.parse = [&o, &target](const std::string& text) {
-    const auto value = parse_value<double>(o, text, kNumber);
-    if (!std::isfinite(value)) {
-      fail<UsageError>("config", "{} = {} is not finite; write for instance 0.001 or 1e-3", o.key(),
-                       text);
-    }
-    target = value;
-  };
+  o.parse = [&o, &target](const std::string& text) { target = parse_value<double>(o, text); };
   o.toml = [&target] { return number_text(target); };
   o.number_ = [&target] { return target; };
   o.initial = o.toml();
@@ -213,7 +206,7 @@ Option& OptionTable::add(std::string section, std::string name, std::optional<in
   auto& o = push(std::move(section), std::move(name), std::move(help), "integer");
   o.parse = [&o, &target](const std::string& text) {
     target.reset();
-    if (!is_none(text)) target = parse_value<int64_t>(o, text, kInteger);
+    if (!is_none(text)) target = parse_value<int64_t>(o, text);
   };
   o.toml = [&target] { return target ? std::to_string(*target) : toml_text("none"); };
   o.number_ = [&target] { return target ? static_cast<double>(*target) : NAN; };
@@ -226,7 +219,7 @@ Option& OptionTable::add(std::string section, std::string name, std::optional<do
   auto& o = push(std::move(section), std::move(name), std::move(help), "number");
   o.parse = [&o, &target](const std::string& text) {
     target.reset();
-    if (!is_none(text)) target = parse_value<double>(o, text, kNumber);
+    if (!is_none(text)) target = parse_value<double>(o, text);
   };
   o.toml = [&target] { return target ? number_text(*target) : toml_text("none"); };
   o.number_ = [&target] { return target ? *target : NAN; };

@@ -119,6 +119,7 @@ TEST_F(Errors, OptionsThatWouldHaveNoEffect) {
   write_file(folder_ / "run.toml", "[output]\ntrace_steps = 7\n");
   refused("run.toml", "output.trace_steps = 7 has no effect");
   refused("--learning_rate inf", "train.learning_rate = inf is not finite");
+  refused("--eval_strategy steps --eval_steps nan", "train.eval_steps = nan is not finite");
   fs::remove(folder_ / "syn/valid.parquet");
   refused("--eval_strategy epoch", "eval_strategy = epoch needs evaluation data");
 }
