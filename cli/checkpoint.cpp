@@ -27,10 +27,6 @@ struct Flags {
   bool json = false;
 };
 
-std::string bytes_text(size_t bytes) {
-  return human_bytes(static_cast<double>(bytes));
-}
-
 /// Lines of a table, the first under the label.
 void block(const char* label, const std::string& text) {
   for (const auto& row : split(trim(text), '\n')) {
@@ -59,7 +55,7 @@ std::string files_table(const checkpoint::Contents& contents) {
         dtypes.push_back(tensor.dtype);
       }
     }
-    table.row({printable(file), human_count(count), bytes_text(bytes), join(dtypes)});
+    table.row({printable(file), human_count(count), human_bytes(bytes), join(dtypes)});
   }
   return table.to_text();
 }
@@ -69,7 +65,7 @@ std::string tensors_table(const checkpoint::Contents& contents) {
   table.column("tensor", report::Align::kLeft).column("shape").column("dtype").column("bytes");
   for (const auto& tensor : contents.tensors) {
     table.row({printable(tensor.name), fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
-               tensor.dtype, bytes_text(tensor.bytes)});
+               tensor.dtype, human_bytes(tensor.bytes)});
   }
   return table.to_text();
 }
@@ -111,7 +107,7 @@ std::vector<fs::path> folders_to_verify(const fs::path& typed) {
 void show(const checkpoint::Verification& found, double seconds) {
   line("folder", "{}", printable(found.folder.string()));
   line("read", "{} tensors, {}, in {}", human_count(found.num_tensors),
-       bytes_text(static_cast<size_t>(found.num_bytes)), human_seconds(seconds));
+       human_bytes(found.num_bytes), human_seconds(seconds));
   line("compared", "{}",
        found.has_manifest ? "with the checksums in manifest.json"
                           : "with nothing, for there is no manifest.json: only the structure was "
@@ -156,7 +152,7 @@ int run_export(const Flags& flags) {
   progress.wipe();
   line("read", "{}", from.string());
   line("wrote", "{}: {} tensors, {}, in {}", flags.output, human_count(written.num_tensors),
-       bytes_text(static_cast<size_t>(written.num_bytes)), join(written.weights));
+       human_bytes(written.num_bytes), join(written.weights));
   if (!written.others.empty()) line("and", "{}", printable(join(written.others)));
   line("time", "{}", human_seconds(progress.seconds()));
   for (const auto& doubt : written.doubts) {

@@ -68,8 +68,7 @@ int run_repartition(const prepare::RepartitionOptions& options) {
        human_count(report.max_group_rows));
   line("wrote", "{} ({}, was {})",
        (options.output.empty() ? options.input : options.output).string(),
-       human_bytes(static_cast<double>(report.new_bytes)),
-       human_bytes(static_cast<double>(report.old_bytes)));
+       human_bytes(report.new_bytes), human_bytes(report.old_bytes));
   line("time", "{}", human_seconds(progress.seconds()));
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "cli/doctor.h"
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 
 namespace convoy::cli {
@@ -91,7 +92,7 @@ std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_byt
   const int64_t bytes = std::clamp(available_bytes / 16, int64_t{1} << 20, kMostCopied);
   std::vector<Rate> rates;
   for (const int count : threads > 1 ? std::vector<int>{1, threads} : std::vector<int>{1}) {
-    say(fmt::format("timing {} thread{}", count, count == 1 ? "" : "s"));
+    say("timing " + plural(count, "thread"));
     at::set_num_threads(count);
     rates.push_back(measure_rate(at::kCPU, count, bytes));
   }

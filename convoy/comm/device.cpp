@@ -52,8 +52,7 @@ std::string device_peaks() {
   for (c10::DeviceIndex i = 0; i < gpus.deviceCount(); ++i) {
     const auto bytes = peak_device_bytes(at::Device(at::kCUDA, i));
     if (bytes == 0) continue;
-    text += fmt::format("; tensors took up to {} of GPU {}",
-                        human_bytes(static_cast<double>(bytes)), i);
+    text += fmt::format("; tensors took up to {} of GPU {}", human_bytes(bytes), i);
   }
   if (text.empty() || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr) return text;
   return text + "; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps where batches vary";

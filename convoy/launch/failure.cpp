@@ -123,7 +123,7 @@ std::string RankReport::reason() const {
     return fmt::format(
         "was ended by {} while the kernel had no memory left and ended processes; it held {} at "
         "most",
-        signal_name(signal), human_bytes(static_cast<double>(peak_bytes)));
+        signal_name(signal), human_bytes(peak_bytes));
   }
   if (signal != 0) return fmt::format("was ended by {}", signal_name(signal));
   return fmt::format("ended with exit code {}", exit_code);

@@ -138,9 +138,9 @@ class Console : public Callback {
     if (std::isfinite(r.peak_percent)) {
       text += fmt::format("  peak {:.0f}%  floor {:.2f}x", r.peak_percent, r.floor_times);
     }
-    text += fmt::format("  mem {}", human_bytes(static_cast<double>(r.memory.sum())));
+    text += fmt::format("  mem {}", human_bytes(r.memory.sum()));
     if (r.device_memory_bytes > 0) {
-      text += fmt::format("  gpu {}", human_bytes(static_cast<double>(r.device_memory_bytes)));
+      text += fmt::format("  gpu {}", human_bytes(r.device_memory_bytes));
     }
     if (r.data_wait_percent >= 1) text += fmt::format("  data {:.0f}%", r.data_wait_percent);
     if (r.comm_wait_percent >= 0.05) text += fmt::format("  comm {:.1f}%", r.comm_wait_percent);

@@ -25,10 +25,6 @@ constexpr const char* kTry =
     "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
     "max_length, fewer ranks, bf16, or offload_optimizer = disk";
 
-std::string human(int64_t bytes) {
-  return human_bytes(static_cast<double>(bytes));
-}
-
 std::string for_each_of(int ranks) {
   return ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "";
 }
@@ -92,7 +88,7 @@ std::string little_memory(int64_t needed, int64_t available) {
       environment.world_size > 1
           ? fmt::format("rank {} of {}", environment.rank, environment.world_size)
           : "this process",
-      human(resident_bytes()), human(needed), human(available), kTry);
+      human_bytes(resident_bytes()), human_bytes(needed), human_bytes(available), kTry);
 }
 
 bool tells_of_memory(std::string_view message) {
@@ -114,8 +110,9 @@ std::string out_of_memory(const std::string& details) {
   return fmt::format(
       "[memory] there is no memory left{}; this process holds {}, {}, and {} are free on this "
       "host; {}",
-      asked > 0 ? fmt::format(" for {} more", human(asked)) : "", human(resident_bytes()),
-      machine::memory_limit().text, human(machine::available_memory()), kTry);
+      asked > 0 ? fmt::format(" for {} more", human_bytes(asked)) : "",
+      human_bytes(resident_bytes()), machine::memory_limit().text,
+      human_bytes(machine::available_memory()), kTry);
 }
 
 }  // namespace convoy::train

@@ -206,8 +206,8 @@ class HostAgent {
                                   row.at("address").get<std::string>(), ranks.size() > 1 ? "s" : "",
                                   compact_numbers(ranks)));
     }
-    speaker_.say(fmt::format("[launch] starting on {} host{}: {}\n", hosts.size(),
-                             hosts.size() == 1 ? "" : "s", join(hosts, "; ")));
+    speaker_.say(fmt::format("[launch] starting on {}: {}\n", plural(std::ssize(hosts), "host"),
+                             join(hosts, "; ")));
   }
 
   void look_after_ranks() {

@@ -14,10 +14,6 @@ namespace {
 constexpr double kSettleSeconds = 1;
 constexpr int kLost = 3;  // exit code of a CommunicationError
 
-std::string count(int number) {
-  return fmt::format("{} host{}", number, number == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::string wanted(const RendezvousOptions& options) {
@@ -83,7 +79,7 @@ void Rendezvous::ready(int id, Member& member, const Json& message, double now) 
   } else if (state_ == State::kRunning) {
     send_(id, {{"type", "wait"},
                {"why", fmt::format("the job has its {}; waiting for a free place",
-                                   count(options_.max_nodes))}});
+                                   plural(options_.max_nodes, "host"))}});
   }
 }
 

@@ -118,7 +118,7 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   if (text) text->finish();
   if (table) table->finish();
   if (asked.to_file() && job.is_main()) {
-    fmt::print("wrote {} ({} row{})\n", asked.output, rows, rows == 1 ? "" : "s");
+    fmt::print("wrote {} ({})\n", asked.output, plural(rows, "row"));
   }
 }
 

@@ -19,15 +19,13 @@ int run_tokenize(const prepare::TokenizeOptions& options) {
   const prepare::TokenizeReport report = prepare::tokenize(options, progress.function());
   const double seconds = progress.seconds();
   progress.wipe();
-  line("texts", "{} ({})", human_count(report.num_texts),
-       human_bytes(static_cast<double>(report.num_bytes)));
+  line("texts", "{} ({})", human_count(report.num_texts), human_bytes(report.num_bytes));
   line("tokens", "{}, {:.2f} bytes each", human_count(report.num_tokens),
        static_cast<double>(report.num_bytes) /
            static_cast<double>(std::max<int64_t>(1, report.num_tokens)));
   line("tokenizer", "{}, vocabulary {}", report.fingerprint, human_count(report.vocab_size));
   line("wrote", "{} ({}, {} row groups)", options.output.string(),
-       human_bytes(static_cast<double>(std::filesystem::file_size(options.output))),
-       human_count(report.num_row_groups));
+       human_bytes(std::filesystem::file_size(options.output)), human_count(report.num_row_groups));
   line("time", "{} ({:.1f} MB/s)", human_seconds(seconds),
        static_cast<double>(report.num_bytes) / 1e6 / std::max(seconds, 1e-9));
   if (report.num_malformed > 0) {

@@ -157,7 +157,7 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
       });
   if (output) output->finish();
   if (asked.to_file() && job.is_main()) {
-    fmt::print("wrote {} ({} text{})\n", asked.output, rows, rows == 1 ? "" : "s");
+    fmt::print("wrote {} ({})\n", asked.output, plural(rows, "text"));
   }
 }
 

@@ -172,7 +172,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
     fmt::print(stderr, "{} tokens in {}, {:.1f} tokens/s, cache {}\n",
                human_count(report.num_tokens), human_seconds(seconds),
                static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9),
-               human_bytes(static_cast<double>(report.cache_bytes)));
+               human_bytes(report.cache_bytes));
   }
 }
 

@@ -83,7 +83,7 @@ int run_sessions(SessionFlags flags) {
          human_count(report.num_valid_rows), human_count(report.num_unseen_targets));
   }
   for (const fs::path& file : report.files) {
-    line("wrote", "{} ({})", file.string(), human_bytes(static_cast<double>(fs::file_size(file))));
+    line("wrote", "{} ({})", file.string(), human_bytes(fs::file_size(file)));
   }
   line("time", "{}", human_seconds(progress.seconds()));
   for (const std::string& warning : report.warnings) line("warning", "{}", warning);

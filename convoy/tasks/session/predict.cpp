@@ -98,9 +98,8 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
             });
   if (writer) writer->finish();
   if (!writer || !asked.to_file()) return;
-  fmt::print("wrote {} ({} row{}, {} item{} each)\n", asked.output, rows, rows == 1 ? "" : "s",
-             fewest < most ? fmt::format("{} to {}", fewest, most) : fmt::format("{}", most),
-             most == 1 ? "" : "s");
+  fmt::print("wrote {} ({}, {}{} each)\n", asked.output, plural(rows, "row"),
+             fewest < most ? fmt::format("{} to ", fewest) : "", plural(most, "item"));
 }
 
 }  // namespace convoy::tasks
