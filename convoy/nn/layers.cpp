@@ -1,6 +1,7 @@
 #include "convoy/nn/layers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "convoy/nn/few_rows.h"
 #include "convoy/nn/node.h"

@@ -1,5 +1,6 @@
 #include "convoy/nn/node.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 #include <vector>

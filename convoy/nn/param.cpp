@@ -1,7 +1,7 @@
 #include "convoy/nn/param.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 #include "convoy/nn/ranking.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "convoy/nn/cross_entropy.h"
 

@@ -1,6 +1,7 @@
 #include "convoy/optim/adamw.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace convoy::optim {
 

@@ -1,6 +1,7 @@
 #include "convoy/parallel/gradients.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <utility>

@@ -1,6 +1,7 @@
 #include "convoy/parallel/observer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <optional>

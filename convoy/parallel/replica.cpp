@@ -1,6 +1,7 @@
 #include "convoy/parallel/replica.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
 #include "convoy/base/error.h"

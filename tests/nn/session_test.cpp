@@ -1,6 +1,7 @@
 #include "convoy/models/session.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"

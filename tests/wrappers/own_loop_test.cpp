@@ -1,5 +1,6 @@
 #include "convoy/wrappers/own_loop.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 

@@ -1,5 +1,6 @@
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>

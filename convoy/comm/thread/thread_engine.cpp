@@ -1,6 +1,7 @@
 #include "convoy/comm/thread/thread_engine.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
