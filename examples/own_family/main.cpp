@@ -1,7 +1,7 @@
 // A family of language models of one's own, in the whole program convoy:
 //   ./own_family train --family pairs --train_file text.txt --tokenizer FOLDER --output_dir out
 //   ./own_family eval out
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <convoy/models/causal.h>
 #include <convoy/models/causal_head.h>
 #include <convoy/nn/layers.h>
