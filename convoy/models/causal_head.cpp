@@ -49,7 +49,7 @@ class CausalHead : public nn::Block {
       auto h = states(x, wanted_positions(in, x.size(0), x.size(1)));
       const auto table = table_->value().to(at::kFloat);
       return {{"logits",
-               nn::product_with_rows(h.to(at::kFloat), table).view({x.size(0), -1, num_ids()})}};
+               nn::product_of_rows(h.to(at::kFloat), table.t()).view({x.size(0), -1, num_ids()})}};
     }
     auto targets = in.at("targets").reshape({-1});
     auto positions = (targets >= 0).nonzero().squeeze(1);

@@ -11,18 +11,18 @@ namespace convoy::nn {
 
 namespace {
 
-constexpr int64_t kMost = 16;
-
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
 constexpr int64_t kLanes = 16;
-constexpr int kRows = 8;          // of x at a time: their sums of two results are 16 registers
-constexpr int64_t kAhead = 1536;  // elements: some pages of a matrix that comes from memory
+constexpr int64_t kRows = 8;   // of x at a time: with two vectors of the matrix, 16 sums
+constexpr int64_t kTerms = 8;  // rows of the matrix that are read side by side
+constexpr int64_t kWide = 2 * kLanes;
+constexpr int64_t kAhead = 1536;  // numbers of a column that are asked of memory before their use
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 struct Product {
-  const float *x, *matrix, *bias;  // bias may be null
-  float* out;
+  const float *x, *matrix;
+  float* out;  // holds what is added to
   int64_t m, n, k;
 };
 
@@ -42,116 +42,164 @@ struct Product {
   return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
 }
 
-/// `kM` rows of x from `row` on, with `kN` rows of the matrix from `column` on.
-template <int kM, int kN>
-[[gnu::always_inline]] inline void block(const Product& p, int64_t row, int64_t column) {
-  const float *x = p.x + row * p.k, *matrix = p.matrix + column * p.k;
-  Floats sums[kN][kM] = {};
-  for (int64_t i = 0; i < p.k; i += kLanes) {
-    Floats terms[kN];
+/// kN columns of a matrix whose columns lie one behind the other.
+template <int kN>
+struct Dots {
+  template <int kM>
+  [[gnu::always_inline]] static void add(const Product& p, int64_t row, int64_t column, int64_t) {
+    const float *x = p.x + row * p.k, *matrix = p.matrix + column * p.k;
+    float* out = p.out + row * p.n + column;
+    Floats sums[kM][kN] = {};
+    for (int64_t i = 0; i < p.k; i += kLanes) {
+      Floats terms[kN];
 #pragma GCC unroll 8
-    for (int j = 0; j < kN; ++j) {
-      load(matrix + j * p.k + i, terms[j]);
-      __builtin_prefetch(matrix + j * p.k + i + kAhead);
+      for (int j = 0; j < kN; ++j) {
+        load(matrix + j * p.k + i, terms[j]);
+        __builtin_prefetch(matrix + j * p.k + i + kAhead);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kM; ++r) {
+        Floats factors;
+        load(x + r * p.k + i, factors);
+#pragma GCC unroll 8
+        for (int j = 0; j < kN; ++j) sums[r][j] += terms[j] * factors;
+      }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kM; ++r) {
-      Floats factors;
-      load(x + r * p.k + i, factors);
 #pragma GCC unroll 8
-      for (int j = 0; j < kN; ++j) sums[j][r] += terms[j] * factors;
+      for (int j = 0; j < kN; ++j) out[r * p.n + j] += sum(sums[r][j]);
     }
   }
-#pragma GCC unroll 8
-  for (int j = 0; j < kN; ++j) {
-    const float bias = p.bias ? p.bias[column + j] : 0;
-#pragma GCC unroll 8
-    for (int r = 0; r < kM; ++r) p.out[(row + r) * p.n + column + j] = sum(sums[j][r]) + bias;
-  }
-}
+};
 
-template <int kN>
-[[gnu::always_inline]] inline void columns(const Product& p, int64_t column) {
+/// kTerms terms of kWide columns of a matrix whose rows lie one behind the other.
+struct Terms {
+  template <int kM>
+  [[gnu::always_inline]] static void add(const Product& p, int64_t row, int64_t column,
+                                         int64_t first) {
+    const float *x = p.x + row * p.k + first, *matrix = p.matrix + first * p.n + column;
+    float* out = p.out + row * p.n + column;
+    Floats sums[kM][2] = {};
+    for (int64_t i = 0; i < kTerms; ++i) {
+      Floats terms[2];
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        load(matrix + i * p.n + j * kLanes, terms[j]);
+        __builtin_prefetch(matrix + (i + kTerms) * p.n + j * kLanes, 0, 2);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kM; ++r) {
+        const Floats factors = Floats{} + x[r * p.k + i];
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) sums[r][j] += terms[j] * factors;
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kM; ++r) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        Floats before;
+        load(out + r * p.n + j * kLanes, before);
+        before += sums[r][j];
+        std::memcpy(out + r * p.n + j * kLanes, &before, sizeof(before));
+      }
+    }
+  }
+};
+
+template <class Block>
+[[gnu::always_inline]] inline void all_rows(const Product& p, int64_t column, int64_t first) {
   for (int64_t row = 0; row < p.m; row += kRows) {
-    switch (std::min<int64_t>(p.m - row, kRows)) {
+    switch (std::min(p.m - row, kRows)) {
       case 1:
-        block<1, kN>(p, row, column);
+        Block::template add<1>(p, row, column, first);
         break;
       case 2:
-        block<2, kN>(p, row, column);
+        Block::template add<2>(p, row, column, first);
         break;
       case 3:
-        block<3, kN>(p, row, column);
+        Block::template add<3>(p, row, column, first);
         break;
       case 4:
-        block<4, kN>(p, row, column);
+        Block::template add<4>(p, row, column, first);
         break;
       case 5:
-        block<5, kN>(p, row, column);
+        Block::template add<5>(p, row, column, first);
         break;
       case 6:
-        block<6, kN>(p, row, column);
+        Block::template add<6>(p, row, column, first);
         break;
       case 7:
-        block<7, kN>(p, row, column);
+        Block::template add<7>(p, row, column, first);
         break;
       default:
-        block<8, kN>(p, row, column);
+        Block::template add<8>(p, row, column, first);
     }
   }
 }
 
-__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void multiply(const Product& p,
-                                                                                int64_t begin,
-                                                                                int64_t end) {
-  for (; begin + 2 <= end; begin += 2) columns<2>(p, begin);
-  if (begin < end) columns<1>(p, begin);
+__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_product(const Product& p,
+                                                                                   bool by_columns,
+                                                                                   int64_t begin,
+                                                                                   int64_t end) {
+  if (by_columns) {
+    for (; begin + 2 <= end; begin += 2) all_rows<Dots<2>>(p, begin, 0);
+    if (begin < end) all_rows<Dots<1>>(p, begin, 0);
+    return;
+  }
+  for (int64_t first = 0; first < p.k; first += kTerms) {
+    for (int64_t column = begin; column < end; column += kWide) {
+      all_rows<Terms>(p, column, first);
+    }
+  }
 }
 
-/// The matrix once from memory and all rows with it. False where this processor or the shapes do
-/// not fit.
-bool multiply_once(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias,
-                   at::Tensor& out) {
+/// Whether this processor and these shapes are what add_product() is made for.
+bool fits(const at::Tensor& x, const at::Tensor& matrix) {
+  constexpr int64_t kMost = 16, kLarge = int64_t{1} << 18;
   static const bool has_registers = __builtin_cpu_supports("x86-64-v4");
-  if (!has_registers || x.size(1) % kLanes != 0 || !matrix.is_contiguous()) return false;
+  const bool whole =
+      matrix.t().is_contiguous() || (matrix.is_contiguous() && matrix.size(1) % kWide == 0);
+  return has_registers && x.is_cpu() && x.scalar_type() == at::kFloat && x.size(0) <= kMost &&
+         x.size(1) % kLanes == 0 && matrix.numel() >= kLarge && whole;
+}
+
+at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   const auto rows = x.contiguous();
-  const auto addend = bias.defined() ? bias.contiguous() : bias;
-  out = at::empty({x.size(0), matrix.size(0)}, x.options());
+  const bool by_columns = matrix.t().is_contiguous();
+  auto out = at::zeros({x.size(0), matrix.size(1)}, x.options());
+  if (bias.defined()) out.copy_(bias.expand_as(out));
   const Product product{rows.const_data_ptr<float>(),
                         matrix.const_data_ptr<float>(),
-                        bias.defined() ? addend.const_data_ptr<float>() : nullptr,
                         out.mutable_data_ptr<float>(),
                         x.size(0),
-                        matrix.size(0),
+                        matrix.size(1),
                         x.size(1)};
-  at::parallel_for(0, product.n, 128,
-                   [&](int64_t begin, int64_t end) { multiply(product, begin, end); });
-  return true;
+  const int64_t grain = 4;  // of kWide columns
+  at::parallel_for(0, at::divup(product.n, kWide), grain, [&](int64_t begin, int64_t end) {
+    add_product(product, by_columns, begin * kWide, std::min(end * kWide, product.n));
+  });
+  return out;
 }
 
 #else
 
-bool multiply_once(const at::Tensor&, const at::Tensor&, const at::Tensor&, at::Tensor&) {
+bool fits(const at::Tensor&, const at::Tensor&) {
   return false;
+}
+
+at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor&) {
+  return at::mm(x, matrix);
 }
 
 #endif
 
 }  // namespace
 
-at::Tensor product_with_rows(const at::Tensor& x, const at::Tensor& matrix,
-                             const at::Tensor& bias) {
-  constexpr int64_t kLarge = int64_t{1} << 18;
-  if (x.is_cpu() && x.scalar_type() == at::kFloat && x.size(0) <= kMost &&
-      matrix.numel() >= kLarge) {
-    at::Tensor out;
-    if (multiply_once(x, matrix, bias, out)) return out;
-    if (x.size(0) >= 4) {  // MKL computes the transpose in half the time
-      out = at::mm(matrix, x.t()).t();
-      return (bias.defined() ? out + bias : out).contiguous();
-    }
-  }
-  return bias.defined() ? at::addmm(bias, x, matrix.t()) : at::mm(x, matrix.t());
+at::Tensor product_of_rows(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
+  if (fits(x, matrix)) return multiply(x, matrix, bias);
+  return bias.defined() ? at::addmm(bias, x, matrix) : at::mm(x, matrix);
 }
 
 }  // namespace convoy::nn

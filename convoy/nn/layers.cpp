@@ -38,8 +38,8 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
     input = rows_of(x.detach()).to(w.scalar_type());
     auto matrix = in_first ? w : w.t();
     at::Tensor flat;
-    if (!in_first && !recorded) {
-      flat = product_with_rows(input, w, bias ? bias->value() : at::Tensor());
+    if (!recorded) {
+      flat = product_of_rows(input, matrix, bias ? bias->value() : at::Tensor());
     } else {
       flat = bias ? at::addmm(bias->value(), input, matrix) : at::mm(input, matrix);
     }
