@@ -117,50 +117,18 @@ void read_tags(const Node& node, Feature& feature) {
 // The fields of TensorFlow Metadata's messages. Those that are not read here say how to validate
 // data, or how to make tensors of it, and are passed over. "is_list" stands in Transformers4Rec's
 // samples.
-const std::vector<std::string> kSchemaFields{"feature",
-                                             "sparseFeature",
-                                             "weightedFeature",
-                                             "stringDomain",
-                                             "floatDomain",
-                                             "intDomain",
-                                             "defaultEnvironment",
-                                             "annotation",
-                                             "datasetConstraints",
-                                             "tensorRepresentationGroup",
-                                             "representVariableLengthAsRagged",
-                                             "generateLegacyFeatureSpec"};
-const std::vector<std::string> kFeatureFields{"name",
-                                              "type",
-                                              "valueCount",
-                                              "isList",
-                                              "intDomain",
-                                              "floatDomain",
-                                              "annotation",
-                                              "deprecated",
-                                              "presence",
-                                              "groupPresence",
-                                              "shape",
-                                              "valueCounts",
-                                              "domain",
-                                              "stringDomain",
-                                              "boolDomain",
-                                              "structDomain",
-                                              "naturalLanguageDomain",
-                                              "imageDomain",
-                                              "midDomain",
-                                              "urlDomain",
-                                              "timeDomain",
-                                              "timeOfDayDomain",
-                                              "distributionConstraints",
-                                              "skewComparator",
-                                              "driftComparator",
-                                              "inEnvironment",
-                                              "notInEnvironment",
-                                              "lifecycleStage",
-                                              "uniqueConstraints",
-                                              "is_list",
-                                              "validationDerivedSource",
-                                              "sequenceMetadata"};
+const auto kSchemaFields = split(
+    "feature sparseFeature weightedFeature stringDomain floatDomain intDomain "
+    "defaultEnvironment annotation datasetConstraints tensorRepresentationGroup "
+    "representVariableLengthAsRagged generateLegacyFeatureSpec",
+    ' ');
+const auto kFeatureFields = split(
+    "name type valueCount isList intDomain floatDomain annotation deprecated presence "
+    "groupPresence shape valueCounts domain stringDomain boolDomain structDomain "
+    "naturalLanguageDomain imageDomain midDomain urlDomain timeDomain timeOfDayDomain "
+    "distributionConstraints skewComparator driftComparator inEnvironment notInEnvironment "
+    "lifecycleStage uniqueConstraints is_list validationDerivedSource sequenceMetadata",
+    ' ');
 
 /// Warns of each unknown field once, where it comes first.
 class UnknownFields {

@@ -28,32 +28,13 @@ std::map<std::string, Make>& families() {
 }
 
 /// Keys of any model that change neither logits nor loss.
-const std::vector<std::string> kPassedOn{"_name_or_path",
-                                         "architectures",
-                                         "auto_map",
-                                         "chunk_size_feed_forward",
-                                         "cross_attention_hidden_size",
-                                         "dtype",
-                                         "finetuning_task",
-                                         "gradient_checkpointing",
-                                         "id2label",
-                                         "is_decoder",
-                                         "label2id",
-                                         "model_type",
-                                         "n_ctx",
-                                         "n_positions",
-                                         "output_attentions",
-                                         "output_hidden_states",
-                                         "output_past",
-                                         "predict_special_tokens",
-                                         "pretraining_tp",
-                                         "problem_type",
-                                         "return_dict",
-                                         "task_specific_params",
-                                         "torch_dtype",
-                                         "torchscript",
-                                         "transformers_version",
-                                         "use_cache"};
+const auto kPassedOn = split(
+    "_name_or_path architectures auto_map chunk_size_feed_forward cross_attention_hidden_size "
+    "dtype finetuning_task gradient_checkpointing id2label is_decoder label2id model_type "
+    "n_ctx n_positions output_attentions output_hidden_states output_past "
+    "predict_special_tokens pretraining_tp problem_type return_dict task_specific_params "
+    "torch_dtype torchscript transformers_version use_cache",
+    ' ');
 
 /// Keys of any model that change numbers in a way that is not known here, and where they do not.
 const std::map<std::string, std::vector<Json>> kHarmless{
