@@ -37,7 +37,7 @@ class Writers : public testing::Test {
   /// Two ranks with a folder "out" each, which stand for two hosts: threads with a working folder
   /// of their own. `work` gets the group of all, and what connects writers.
   void run(const std::function<void(const comm::Group&, const ConnectWriters&)>& work) const {
-    const int port = comm::free_port();
+    const int port = unused_port();
     comm::run_threads(2, [&](int rank) {
       const auto own = folder_ / std::to_string(rank);
       make_folder(own / "out");

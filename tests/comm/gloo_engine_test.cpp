@@ -55,7 +55,7 @@ int threads_without_sigpipe() {
 }
 
 TEST(GlooEngine, WritingToARankThatIsGoneIsNoSignal) {
-  const int port = free_port();
+  const int port = unused_port();
   const int before = threads_without_sigpipe();
   run_threads(2, [&](int rank) {
     const auto group = connect({.rank = rank, .size = 2, .port = port}, "gloo", at::kCPU);

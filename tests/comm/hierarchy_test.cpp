@@ -12,7 +12,7 @@ namespace {
 
 void run_on_hosts(const std::vector<int>& hosts, const std::function<void(Group)>& work,
                   std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  const int port = free_port();
+  const int port = unused_port();
   run_threads(static_cast<int>(hosts.size()), [&](int rank) {
     const auto size = static_cast<int>(hosts.size());
     const MeetingPoint point{.rank = rank, .size = size, .port = port, .timeout = timeout};

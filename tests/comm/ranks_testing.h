@@ -1,10 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <functional>
 #include <thread>
@@ -13,21 +10,10 @@
 #include "convoy/comm/gloo/gloo_engine.h"
 #include "convoy/comm/store.h"
 #include "convoy/comm/thread/thread_engine.h"
+#include "tests/base/unused_port.h"
 
 // Ranks that are threads of the test.
 namespace convoy::comm {
-
-inline int free_port() {
-  int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 /// A thread for each rank; returns when all have ended.
 inline void run_threads(int size, const std::function<void(int rank)>& work) {
@@ -46,7 +32,7 @@ inline void run_thread_ranks(int size, const std::function<void(Group)>& work,
 /// With Gloo, over loopback.
 inline void run_gloo_ranks(int size, const std::function<void(Group)>& work,
                            std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  const int port = free_port();
+  const int port = unused_port();
   run_threads(size, [&](int rank) {
     const MeetingPoint point{.rank = rank, .size = size, .port = port, .timeout = timeout};
     work(make_gloo_group(point, open_store(point)));

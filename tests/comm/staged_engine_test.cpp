@@ -12,7 +12,7 @@ namespace {
 /// Two ranks over Gloo whose calls go through the threads that wait for copies.
 void run_behind(const std::function<void(Group)>& work,
                 std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  const int port = free_port();
+  const int port = unused_port();
   run_threads(2, [&](int rank) {
     const MeetingPoint point{.rank = rank, .size = 2, .port = port, .timeout = timeout};
     work(Group(rank, 2,

@@ -34,7 +34,7 @@ void expect_part(const std::string& text, const std::string& part) {
 }
 
 TEST(Store, NobodyListens) {
-  const int port = free_port();
+  const int port = unused_port();
   const auto what =
       failure([&] { open_store(point_of(1, port, std::chrono::milliseconds(1500))); });
   expect_part(what, fmt::format("rank 1 of 2 met nobody at 127.0.0.1:{} within 1.5 s", port));
@@ -58,7 +58,7 @@ TEST(Store, AListenerThatNeverAnswers) {
 
 TEST(Store, APartnerThatDoesNotCome) {
   for (const char* backend : {"auto", "gloo"}) {
-    const auto point = point_of(0, free_port(), std::chrono::milliseconds(1000));
+    const auto point = point_of(0, unused_port(), std::chrono::milliseconds(1000));
     const auto what = failure([&] { connect(point, backend, at::kCPU); });
     expect_part(what, fmt::format("rank 1 did not come to 127.0.0.1:{} within 1 s", point.port));
     expect_part(what, "try to start them all");

@@ -14,7 +14,7 @@ TEST_F(Engines, NcclOpensAndMovesEveryType) {
   std::string why;
   if (!has_nccl(&why)) GTEST_SKIP() << why;
   MeetingPoint point;
-  point.port = free_port();
+  point.port = unused_port();
   const auto engine = make_nccl_engine(point, open_store(point), gpu_);
   const std::string label = "test";
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong}) {

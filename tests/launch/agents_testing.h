@@ -16,6 +16,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/hosts/host_agent.h"
+#include "tests/base/unused_port.h"
 #include "tests/launch/processes_testing.h"
 
 namespace convoy::launch {
@@ -25,7 +26,7 @@ class Agents : public ::testing::Test {
  protected:
   using Change = std::function<void(LaunchOptions&, HostOptions&)>;
 
-  Agents() : folder_(unique_folder("agents-test")), port_(free_port("127.0.0.1")) {}
+  Agents() : folder_(unique_folder("agents-test")), port_(unused_port()) {}
 
   ~Agents() override {
     for (const auto& [name, pid] : agents_) {

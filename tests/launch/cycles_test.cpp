@@ -1,6 +1,7 @@
 #include <set>
 
 #include "convoy/launch/agent.h"
+#include "tests/base/unused_port.h"
 #include "tests/launch/agents_testing.h"
 
 namespace convoy::launch {
@@ -30,7 +31,7 @@ TEST(Cycles, LeaveNoProcessPortOrFolder) {
   const auto folder = unique_folder("cycles-test");
   fs::create_directory(folder / "tmp");
   const int descriptors = open_descriptors();
-  const int port = free_port("127.0.0.1");
+  const int port = unused_port();
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const int kind = cycle % 5;
     const fs::path ready = folder / std::to_string(cycle);
