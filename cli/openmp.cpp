@@ -11,7 +11,7 @@
 namespace {
 
 constexpr const char* kSpin = "GOMP_SPINCOUNT";
-constexpr char kShort[] = "GOMP_SPINCOUNT=1000";  // some 10 us: as fast on an idle machine
+constexpr char kShort[] = "GOMP_SPINCOUNT=1000";  // some 10 us
 constexpr const char* kArrow = "JE_ARROW_MALLOC_CONF";
 constexpr char kNoThread[] = "JE_ARROW_MALLOC_CONF=background_thread:false";
 constexpr int kMostVariables = 4096;
