@@ -14,7 +14,7 @@ namespace {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kRows = 8;   // of x at a time: with two vectors of the matrix, 16 sums
+constexpr int kRows = 8;       // of x at a time: with two vectors of the matrix, 16 sums
 constexpr int64_t kTerms = 8;  // rows of the matrix that are read side by side
 constexpr int64_t kWide = 2 * kLanes;
 constexpr int64_t kAhead = 1536;  // numbers of a column that are asked of memory before their use
@@ -108,35 +108,19 @@ struct Terms {
   }
 };
 
+/// The block with the rows from `row` on, at most kM of them.
+template <class Block, int kM = kRows>
+[[gnu::always_inline]] inline void some_rows(const Product& p, int64_t row, int64_t column,
+                                             int64_t first) {
+  if constexpr (kM > 1) {
+    if (p.m - row < kM) return some_rows<Block, kM - 1>(p, row, column, first);
+  }
+  Block::template add<kM>(p, row, column, first);
+}
+
 template <class Block>
 [[gnu::always_inline]] inline void all_rows(const Product& p, int64_t column, int64_t first) {
-  for (int64_t row = 0; row < p.m; row += kRows) {
-    switch (std::min(p.m - row, kRows)) {
-      case 1:
-        Block::template add<1>(p, row, column, first);
-        break;
-      case 2:
-        Block::template add<2>(p, row, column, first);
-        break;
-      case 3:
-        Block::template add<3>(p, row, column, first);
-        break;
-      case 4:
-        Block::template add<4>(p, row, column, first);
-        break;
-      case 5:
-        Block::template add<5>(p, row, column, first);
-        break;
-      case 6:
-        Block::template add<6>(p, row, column, first);
-        break;
-      case 7:
-        Block::template add<7>(p, row, column, first);
-        break;
-      default:
-        Block::template add<8>(p, row, column, first);
-    }
-  }
+  for (int64_t row = 0; row < p.m; row += kRows) some_rows<Block>(p, row, column, first);
 }
 
 __attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_product(const Product& p,
@@ -168,8 +152,8 @@ bool fits(const at::Tensor& x, const at::Tensor& matrix) {
 at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   const auto rows = x.contiguous();
   const bool by_columns = matrix.t().is_contiguous();
-  auto out = at::zeros({x.size(0), matrix.size(1)}, x.options());
-  if (bias.defined()) out.copy_(bias.expand_as(out));
+  auto out = at::empty({x.size(0), matrix.size(1)}, x.options());
+  bias.defined() ? out.copy_(bias.expand_as(out)) : out.zero_();
   const Product product{rows.const_data_ptr<float>(),
                         matrix.const_data_ptr<float>(),
                         out.mutable_data_ptr<float>(),
