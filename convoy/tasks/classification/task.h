@@ -39,6 +39,7 @@ class ClassificationTask : public Task {
   std::string train_, valid_, tokenizer_name_;
   data::LabelledColumns columns_;
   int64_t max_length_ = 128;
+  std::optional<int64_t> pad_to_multiple_of_;
   Labels labels_;
   std::optional<text::Tokenizer> tokenizer_;
   std::filesystem::path opened_;  // folder of a run

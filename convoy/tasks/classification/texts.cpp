@@ -71,15 +71,17 @@ class Framer {
 };
 
 nn::Bundle batch_of(const std::vector<Row>& all, const std::vector<int64_t>& rows, bool pairs,
-                    int64_t pad_id) {
+                    const Padding& padding) {
   int64_t longest = 0, shortest = INT64_MAX;
   for (const int64_t row : rows) {
     const auto length = std::ssize(all[static_cast<size_t>(row)].ids);
     longest = std::max(longest, length);
     shortest = std::min(shortest, length);
   }
+  longest = std::min((longest + padding.multiple - 1) / padding.multiple * padding.multiple,
+                     padding.most);
   const auto B = std::ssize(rows);
-  auto ids = at::full({B, longest}, pad_id, at::kLong), types = at::zeros_like(ids);
+  auto ids = at::full({B, longest}, padding.id, at::kLong), types = at::zeros_like(ids);
   auto mask = at::zeros({B, longest}, at::kBool), labels = at::empty({B}, at::kLong);
   for (int64_t i = 0; i < B; ++i) {
     const auto& row = all[static_cast<size_t>(rows[static_cast<size_t>(i)])];
@@ -136,9 +138,9 @@ void Labels::write(Json& config) const {
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
                                                   const text::Tokenizer& tokenizer,
-                                                  int64_t max_length, int64_t pad_id,
+                                                  const Padding& padding,
                                                   const std::string& where) {
-  const Framer framer(tokenizer, max_length);
+  const Framer framer(tokenizer, padding.most);
   const bool pairs = !texts.seconds.empty();
   std::vector<Row> rows;
   for (size_t i = 0; i < texts.texts.size(); ++i) {
@@ -159,8 +161,8 @@ std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& tex
     rows.push_back(std::move(row));
   }
   return train::make_map_dataset(
-      texts.size(), [rows = std::move(rows), pairs, pad_id](const std::vector<int64_t>& wanted) {
-        return batch_of(rows, wanted, pairs, pad_id);
+      texts.size(), [rows = std::move(rows), pairs, padding](const std::vector<int64_t>& wanted) {
+        return batch_of(rows, wanted, pairs, padding);
       });
 }
 

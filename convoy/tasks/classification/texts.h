@@ -30,16 +30,23 @@ class Labels {
   std::vector<std::string> names_;
 };
 
-/// Texts as rows for a classifier: `input_ids`, with pairs `token_type_ids`, `labels`, and where a
-/// cell's texts differ in length `key_mask`; padded to the longest of the cell. Longer ones than
-/// `max_length` tokens lose their ends, of a pair the longer text first.
+/// How texts of different lengths come to one.
+struct Padding {
+  int64_t most = 0;      ///< tokens; a text keeps no more, nor does padding add more
+  int64_t multiple = 1;  ///< the longest of a cell is padded to a multiple of this, too
+  int64_t id = 0;
+};
+
+/// Texts as rows for a classifier: `input_ids`, with pairs `token_type_ids`, `labels`, and where
+/// there is padding `key_mask`; padded to the longest of the cell. Longer ones than `padding.most`
+/// tokens lose their ends, of a pair the longer text first.
 ///
 /// Throws UsageError, naming file and row, on a label that is not in `labels` and a text of unknown
 /// tokens only.
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
                                                   const text::Tokenizer& tokenizer,
-                                                  int64_t max_length, int64_t pad_id,
+                                                  const Padding& padding,
                                                   const std::string& where);
 
 }  // namespace convoy::tasks
