@@ -161,9 +161,10 @@ double training_flops(const CausalConfig& config, int64_t length, int64_t asked)
   return 3 * 2 * (products + 2 * pairs * static_cast<double>(config.attention_width()));
 }
 
-double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions) {
+double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
+                   at::ScalarType dtype) {
   const auto kept = 2 * config.num_layers() * config.key_width();  // keys and values of a position
-  return sizeof(float) * static_cast<double>(kept) * static_cast<double>(rows) *
+  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) * static_cast<double>(rows) *
          static_cast<double>(positions);
 }
 

@@ -93,7 +93,8 @@ std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::st
 double training_flops(const CausalConfig& config, int64_t length, int64_t asked = 0);
 
 /// Bytes of a KvCache in fp32 for so many rows and positions, those of an encoder with them.
-double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions);
+double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
+                   at::ScalarType dtype);
 
 /// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what);

@@ -71,6 +71,7 @@ class Replica {
   const comm::Group& group() const { return groups_.all; }
   const comm::Group& world() const { return groups_.world; }
   const schedule::Program& program() const { return program_; }
+  at::ScalarType compute_dtype() const { return options_.compute_dtype; }
   /// But for activations, which a replica does not know.
   MemoryUse memory() const;
   /// The most bytes of weights that a step gathers at a time.

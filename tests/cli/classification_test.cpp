@@ -166,6 +166,8 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
       << output_;
   EXPECT_GT(last("out/eval_results.json", "eval_accuracy"), 0.7);
   EXPECT_EQ(json("out/config.json").at("architectures"), Json({"BertForMaskedLM"}));
+  ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;
+  EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), last("out/eval_results.json", "eval_loss"));
   EXPECT_EQ(run("generate out --prompt w1"), 2);
   expect("got bert, whose positions see both sides");
 

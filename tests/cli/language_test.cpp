@@ -159,13 +159,16 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
 
   write_file(folder_ / "prompts.txt", "w1\nw2 w5\nw3 w6 w9 w12\nw0 w3 w6\nw19 w2\n");
   const std::string drawn =
-      "generate out --file prompts.txt --max-new-tokens 6 --temperature 2 --top-k 9 --seed 7 ";
+      "generate out --file prompts.txt --max-new-tokens 6 --temperature 2 --top-k 9 --stop 7 "
+      "--seed 7 ";
   ASSERT_EQ(run(drawn + "> a.txt"), 0);
   ASSERT_EQ(run(drawn + "--batch-size 2 --nproc 2 > b.txt"), 0);
   ASSERT_EQ(run(drawn + "--no-cache > c.txt"), 0);
   ASSERT_EQ(run(drawn + "--seed 8 > d.txt"), 0);
   const auto texts = read_file(folder_ / "a.txt");
   EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
+  EXPECT_EQ(texts.find("7\n"), std::string::npos) << "texts end before what ends them";
+  ASSERT_EQ(run(drawn + "--json | grep -c '\"stop\"' > stopped.txt"), 0) << "some end there";
   EXPECT_EQ(read_file(folder_ / "b.txt"), texts);
   EXPECT_EQ(read_file(folder_ / "c.txt"), texts);
   for (const char* stage : {"1", "2", "3"}) {
@@ -180,6 +183,8 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("a gpt2 language model goes on from text; try convoy generate, or convoy eval");
   EXPECT_EQ(run("generate out --prompt zebra"), 2);
   expect("prompt 1 has only tokens that the tokenizer does not know: 'zebra'");
+  EXPECT_EQ(run("generate out --prompt w1 --prompt ''"), 2);
+  expect("prompt 2 is empty; expected text to go on from");
   EXPECT_EQ(run("generate out --prompt w1 --temperature 0"), 2);
   expect("--temperature = 0; expected more than 0");
   EXPECT_EQ(shell("$convoy generate out --prompt \"$(yes w1 | head -40 | tr '\\n' ' ')\""), 2);

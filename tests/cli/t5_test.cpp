@@ -45,11 +45,15 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
             0);
   EXPECT_EQ(json("stop.json").at("text").get<std::string>().find("w7"), std::string::npos);
 
+  EXPECT_EQ(run("generate out --prompt ''"), 2);
+  expect("prompt 1 is empty; expected text to go on from, or to answer");
+
   write_file(folder_ / "prompts.txt",
              "w1 w4 <extra_id_0> w13\nw2 <extra_id_0>\nw3 w6 <extra_id_0> w12 w15 <extra_id_1> w1\n"
              "w0 <extra_id_0> w6 w9\nw19 w2\n");
   const std::string drawn =
-      "generate out --file prompts.txt --max-new-tokens 9 --temperature 2 --top-k 9 --seed 7 ";
+      "generate out --file prompts.txt --max-new-tokens 9 --temperature 2 --top-k 9 --stop 7 "
+      "--seed 7 ";
   ASSERT_EQ(run(drawn + "--batch-size 2 > plain.txt"), 0);
   const auto texts = read_file(folder_ / "plain.txt");
   EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);

@@ -27,7 +27,8 @@ struct Model {
 };
 
 /// With the weights of causal_*.safetensors or t5_*.safetensors, their matrices scaled.
-Model make_model(const std::string& family, std::string variant, const Json& expected) {
+Model make_model(const std::string& family, std::string variant, const Json& expected,
+                 at::ScalarType dtype = at::kFloat) {
   const bool answers = family == "t5";
   if (answers && variant.empty()) variant = "relu";
   const auto file = fixture(answers ? "t5_" + variant : "causal_" + family);
@@ -37,6 +38,7 @@ Model make_model(const std::string& family, std::string variant, const Json& exp
   Model model{models::read_causal_config(config, variant), nullptr};
   parallel::ReplicaOptions options;
   options.trains = false;
+  options.compute_dtype = dtype;
   options.fill = [&](parallel::Replica& replica) {
     for (const auto& slot : replica.arena().all_slots()) {
       const auto& name = slot.param->spec().name;
@@ -151,7 +153,7 @@ TEST_P(Continue, ACacheInPartsGivesTheLogitsOfTheWhole) {
   }
   const auto off = (at::cat(parts, 1) - whole).abs().max() / whole.abs().max();
   EXPECT_LE(off.item<double>(), 1e-6);
-  EXPECT_EQ(static_cast<double>(cache->bytes()), models::cache_bytes(*model.config, B, T));
+  EXPECT_EQ(static_cast<double>(cache->bytes()), models::cache_bytes(*model.config, B, T, at::kFloat));
 }
 
 TEST_P(Continue, RefusesWhatCannotBe) {
@@ -194,16 +196,28 @@ TEST(NextToken, IsDrawnAsHuggingFacesWarpersLeaveThem) {
 }
 
 TEST_P(Generate, TellsTheMemoryOfItsCache) {
-  const auto model = make_model(GetParam(), "", expected_);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto model = make_model(GetParam(), "", expected_, dtype);
+    GenerateOptions options;
+    options.max_new_tokens = 5;
+    const auto report =
+        generate(*model.strategy, *model.config, {prompts_[0]}, options, [](const Generated&) {});
+    // A decoder begins with a token of its own, and keeps what it sees of the encoder's.
+    const int64_t positions = std::ssize(prompts_[0]) + 5 + (answers_ ? 1 : 0);
+    EXPECT_EQ(static_cast<double>(report.cache_bytes),
+              models::cache_bytes(*model.config, 1, positions, dtype));
+    EXPECT_EQ(report.num_tokens, 5);
+  }
+}
+
+TEST(Cache, ThatDoesNotFitBesideTheWeightsIsRefused) {
+  const auto model = make_model("llama", "", expectations());
+  auto& config = dynamic_cast<models::LlamaConfig&>(*model.config);
+  config.max_position_embeddings = int64_t{1} << 40;
   GenerateOptions options;
-  options.max_new_tokens = 5;
-  const auto report =
-      generate(*model.strategy, *model.config, {prompts_[0]}, options, [](const Generated&) {});
-  // A decoder begins with a token of its own, and keeps what it sees of the encoder's.
-  const int64_t positions = std::ssize(prompts_[0]) + 5 + (answers_ ? 1 : 0);
-  EXPECT_EQ(static_cast<double>(report.cache_bytes),
-            models::cache_bytes(*model.config, 1, positions));
-  EXPECT_EQ(report.num_tokens, 5);
+  options.max_new_tokens = int64_t{1} << 39;
+  EXPECT_MESSAGE(texts_of(model, {{1}, {2}}, options),
+                 "the cache of keys and values of 2 texts of 549755813889 positions takes");
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Generate, testing::Values("gpt2", "llama", "t5"));

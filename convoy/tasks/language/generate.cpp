@@ -57,9 +57,9 @@ int64_t most_positions(int64_t shortest, int64_t longest, const models::CausalCo
   return longest + std::min(options.max_new_tokens, config.max_length() - shortest);
 }
 
-/// Before anything is taken.
+/// Before it is taken, beside the weights.
 void check_cache(const Prompts& prompts, const models::CausalConfig& config,
-                 const GenerateOptions& options, int local_ranks) {
+                 const GenerateOptions& options, parallel::Strategy& strategy) {
   if (!options.use_cache || prompts.empty()) return;
   const auto [shortest, longest] =
       std::minmax_element(prompts.begin(), prompts.end(),
@@ -69,14 +69,17 @@ void check_cache(const Prompts& prompts, const models::CausalConfig& config,
           ? std::ssize(*longest) + 1 + options.max_new_tokens
           : most_positions(std::ssize(*shortest), std::ssize(*longest), config, options);
   const int64_t rows = std::min(options.batch_size, std::ssize(prompts));
-  const int ranks = std::max(local_ranks, launch::detect_environment().local_world_size);
-  const double bytes = models::cache_bytes(config, rows, positions);
+  const int ranks =
+      std::max(strategy.num_local_ranks(), launch::detect_environment().local_world_size);
+  auto& replica = strategy.replica();
+  const double bytes = models::cache_bytes(config, rows, positions, replica.compute_dtype());
+  const auto weights = static_cast<double>(replica.memory().parameters);
   const auto limit = machine::memory_limit();
-  if (limit.bytes == 0 || bytes * ranks <= static_cast<double>(limit.bytes)) return;
+  if (limit.bytes == 0 || (bytes + weights) * ranks <= static_cast<double>(limit.bytes)) return;
   fail<UsageError>("tasks",
-                   "the cache of keys and values of {} texts of {} positions takes {}{}, but {}; "
-                   "try a smaller batch_size, fewer max_new_tokens, or no cache",
-                   rows, positions, human_bytes(bytes),
+                   "the cache of keys and values of {} texts of {} positions takes {} beside {} of "
+                   "weights{}, but {}; try a smaller batch_size, fewer max_new_tokens, or no cache",
+                   rows, positions, human_bytes(bytes), human_bytes(weights),
                    ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text);
 }
 
@@ -278,7 +281,7 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
   options.max_new_tokens = std::min(asked.max_new_tokens, config.max_length());
   const int local = strategy.num_local_ranks();
   check_prompts(prompts, config);
-  check_cache(prompts, config, options, local);
+  check_cache(prompts, config, options, strategy);
   const auto& group = strategy.processes();
   const int64_t B = options.batch_size, num_prompts = std::ssize(prompts);
   GenerateReport report;

@@ -63,7 +63,12 @@ void check(const GenerateCommand& command) {
   }
 }
 
-void check_known(const text::Tokenizer& tokenizer, const std::string& prompt, size_t number) {
+/// What a tokenizer or an encoder adds by itself is no prompt.
+void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt, size_t number) {
+  if (prompt.empty()) {
+    fail<UsageError>("tasks", "prompt {} is empty; expected text to go on from, or to answer",
+                     number);
+  }
   std::vector<int32_t> plain;
   tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
   const auto& special = tokenizer.special_ids();
@@ -135,7 +140,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   const auto& tokenizer = task->tokenizer();
   std::vector<std::vector<int32_t>> prompts;
   for (const auto& text : texts) {
-    check_known(tokenizer, text, prompts.size() + 1);
+    check_prompt(tokenizer, text, prompts.size() + 1);
     prompts.push_back(ids_of(*task, text));
   }
   const auto sentinels = task->sentinels();
