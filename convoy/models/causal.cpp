@@ -164,8 +164,8 @@ double training_flops(const CausalConfig& config, int64_t length, int64_t asked)
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype) {
   const auto kept = 2 * config.num_layers() * config.key_width();  // keys and values of a position
-  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) * static_cast<double>(rows) *
-         static_cast<double>(positions);
+  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) *
+         static_cast<double>(rows) * static_cast<double>(positions);
 }
 
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what) {

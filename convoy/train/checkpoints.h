@@ -59,6 +59,7 @@ class Checkpoints {
   struct Saving;
 
   void open_output();
+  void tell_who_shares();
   void lock_output();
   void check_inputs() const;
   void check_output() const;

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -6,6 +8,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
@@ -46,6 +49,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     const auto folder = checkpoint_to_resume();
     return folder.empty() ? Json() : look_at(folder, fresh);
   });
+  if (!dir_.empty()) tell_who_shares();
   if (found.is_null()) return std::nullopt;
   resumed_from_ = found.at("folder").get<std::string>();
   const fs::path folder = resumed_from_;
@@ -54,6 +58,20 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
   strategy_.share(/*moments=*/true);
   return TrainerState::from_json(found.at("state"), resumed_from_);
+}
+
+/// Before hours of work come to the first checkpoint.
+void Checkpoints::tell_who_shares() {
+  const auto sees = checkpoint::who_sees(dir_ / ".lock", job_.group);
+  std::vector<int> blind;
+  for (int rank = 0; rank < job_.group.size(); ++rank) {
+    if (!sees[static_cast<size_t>(rank)]) blind.push_back(rank);
+  }
+  if (blind.empty() || !sees[0]) return;
+  audience_.say(
+      fmt::format("output.dir = {} of rank 0's host is not seen by rank{} {}: what they keep "
+                  "goes there over the network with each checkpoint",
+                  dir_.string(), blind.size() > 1 ? "s" : "", fmt::join(blind, ", ")));
 }
 
 /// Takes output.dir for this run alone, in the state that the last one left or anew.

@@ -94,7 +94,8 @@ TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
   const auto blocks = [&] { return config.make_blocks(); };
   const int64_t largest = config.vocab_size * config.n_embd * 4;
   const auto folder = unique_folder("convoy-memory");
-  counter();
+  counter().forget_peak(kRanks);
+  const auto of_nobody = counter().live(kRanks);
   comm::run_thread_ranks(kRanks, [&](const comm::Group& group) {
     this_rank = static_cast<size_t>(group.rank());
     parallel::ReplicaOptions options;
@@ -128,6 +129,8 @@ TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
     }
     this_rank = kRanks;
   });
+  EXPECT_LE(counter().peak(kRanks) - of_nobody, kRanks * largest + kSlack)
+      << "what the threads of saves and of engines took";
   fs::remove_all(folder);
 }
 

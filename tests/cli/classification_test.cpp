@@ -71,6 +71,21 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
   EXPECT_EQ(json("masked/config.json").at("architectures"), Json({"BertForMaskedLM"}));
 }
 
+TEST_F(ClassificationCommand, TheBestOf16BitEvaluationsIsKept) {
+  ASSERT_EQ(run(std::string(kTask) + kTiny +
+                "--data.valid valid.tsv --bf16 --nproc 2 "
+                "--gradient_accumulation_steps 2 --max_steps 40 --eval_strategy steps "
+                "--eval_steps 10 --save_strategy steps --save_steps 10 --load_best_model_at_end "
+                "--metric_for_best_model accuracy --output_dir out"),
+            0)
+      << output_;
+  const auto state = json("out/trainer_state.json");
+  EXPECT_DOUBLE_EQ(last("out/eval_results.json", "eval_accuracy"),
+                   state.at("best_metric").get<double>());
+  EXPECT_GT(state.at("best_metric").get<double>(), 0.8);
+  EXPECT_NE(read_file(folder_ / "out/run.toml").find("pad_to_multiple_of = 8"), std::string::npos);
+}
+
 TEST_F(ClassificationCommand, PredictsALabelAndItsScoresForEveryText) {
   const std::string base = std::string(kTask) + kTiny + "--data.valid valid.tsv ";
   ASSERT_EQ(run(base + "--max_steps 80 --output_dir out"), 0) << output_;

@@ -33,6 +33,25 @@ TEST_F(Ranks, EveryWayToStartThemGivesTheSameBits) {
   }
 }
 
+TEST_F(Ranks, HostsNeedNotShareTheFolderAndTheStartTellsWhoDoesNot) {
+  const auto common = "train" + kTiny + "--max_steps 6 --save_steps 3 --output_dir out ";
+  ASSERT_EQ(run(common + "--gradient_accumulation_steps 2"), 0) << output_;
+  const auto host = [&](const std::string& number) {
+    return "(mkdir " + number + " && cd " + number +
+           " && ln -s ../syn syn && exec $convoy launch "
+           "--nnodes 2 --node-rank " +
+           number + " --rdzv_endpoint 127.0.0.1:$port -n 1 " + common + ") ";
+  };
+  ASSERT_EQ(shell("export CONVOY_TOKEN=0123456789abcdef; port=$((20000 + $$ % 10000)); " +
+                  host("0") + "& " + host("1") + "; code=$?; wait $! && exit $code"),
+            0)
+      << output_;
+  expect("output.dir = out of rank 0's host is not seen by rank 1: what they keep goes there");
+  EXPECT_TRUE(model("0/out/checkpoint-3") == model("out/checkpoint-3"));
+  EXPECT_TRUE(model("0/out") == model("out"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "1/out"));
+}
+
 TEST_F(Ranks, ElevenRowGroupsOverTwoRanksTrainOnEveryRow) {
   // As MovieLens-100K is written for Transformers4Rec, whose two ranks get 6 and 5 and hang.
   ASSERT_EQ(run("data synthetic --output films --items 60 --rows 5359"), 0) << output_;

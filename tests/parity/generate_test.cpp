@@ -153,25 +153,28 @@ TEST_P(Continue, ACacheInPartsGivesTheLogitsOfTheWhole) {
   }
   const auto off = (at::cat(parts, 1) - whole).abs().max() / whole.abs().max();
   EXPECT_LE(off.item<double>(), 1e-6);
-  EXPECT_EQ(static_cast<double>(cache->bytes()), models::cache_bytes(*model.config, B, T, at::kFloat));
+  EXPECT_EQ(static_cast<double>(cache->bytes()),
+            models::cache_bytes(*model.config, B, T, at::kFloat));
+}
+
+void expect_refusal(const Model& model, const Prompts& prompts, const GenerateOptions& options,
+                    const std::string& part) {
+  std::string text = "nothing";
+  try {
+    texts_of(model, prompts, options);
+  } catch (const UsageError& error) {
+    text = error.what();
+  }
+  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST_P(Continue, RefusesWhatCannotBe) {
   const auto model = make_model(GetParam(), "", expected_);
-  const auto said = [&](const Prompts& prompts, GenerateOptions options = {}) {
-    try {
-      texts_of(model, prompts, options);
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing");
-  };
-  const auto expect = [&](const std::string& text, const char* part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  };
-  expect(said({{1}, {}}), "prompt 2 is empty");
-  expect(said({{61}}), "prompt 1 holds the token 61, but the model's vocab_size is 61");
-  expect(said({std::vector<int32_t>(16, 1)}), "prompt 1 has 16 tokens, the model's context");
+  expect_refusal(model, {{1}, {}}, {}, "prompt 2 is empty");
+  expect_refusal(model, {{61}}, {},
+                 "prompt 1 holds the token 61, but the model's vocab_size is 61");
+  expect_refusal(model, {std::vector<int32_t>(16, 1)}, {},
+                 "prompt 1 has 16 tokens, the model's context");
 }
 
 TEST(NextToken, IsDrawnAsHuggingFacesWarpersLeaveThem) {
@@ -216,7 +219,7 @@ TEST(Cache, ThatDoesNotFitBesideTheWeightsIsRefused) {
   config.max_position_embeddings = int64_t{1} << 40;
   GenerateOptions options;
   options.max_new_tokens = int64_t{1} << 39;
-  EXPECT_MESSAGE(texts_of(model, {{1}, {2}}, options),
+  expect_refusal(model, {{1}, {2}}, options,
                  "the cache of keys and values of 2 texts of 549755813889 positions takes");
 }
 

@@ -46,7 +46,6 @@ struct Padding {
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
                                                   const text::Tokenizer& tokenizer,
-                                                  const Padding& padding,
-                                                  const std::string& where);
+                                                  const Padding& padding, const std::string& where);
 
 }  // namespace convoy::tasks
