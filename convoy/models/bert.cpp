@@ -15,8 +15,10 @@ namespace {
 
 class BertLayer : public nn::Block {
  public:
-  BertLayer(const BertConfig& config, const std::string& prefix, int64_t index)
-      : Block(fmt::format("{}.encoder.layer.{}", prefix, index)), config_(config) {
+  BertLayer(const BertConfig& config, const std::string& prefix, int64_t index, bool first_only)
+      : Block(fmt::format("{}.encoder.layer.{}", prefix, index)),
+        config_(config),
+        first_only_(first_only) {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
     const int64_t head = D / config.num_attention_heads;
     query_ = dense("attention.self.query", D, D, {0, {}, head});
@@ -30,8 +32,9 @@ class BertLayer : public nn::Block {
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
-    auto x = in.at("hidden");
-    auto attended = nn::linear(attention(x, in, context), mixed_);
+    const auto& all = in.at("hidden");
+    auto x = first_only_ ? all.narrow(1, 0, 1).contiguous() : all;
+    auto attended = nn::linear(attention(x, all, in, context), mixed_);
     attended = nn::dropout(attended, config_.hidden_dropout_prob, context, 1);
     x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_eps);
     auto fed = nn::linear(activate(config_.hidden_act, nn::linear(x, inner_)), out_);
@@ -42,20 +45,21 @@ class BertLayer : public nn::Block {
   }
 
  private:
-  at::Tensor attention(const at::Tensor& x, const nn::Bundle& in, const nn::Context& context) {
-    const int64_t B = x.size(0), T = x.size(1), D = config_.hidden_size,
-                  H = config_.num_attention_heads;
-    auto heads = [&](const nn::DenseParams& dense) {
-      return nn::linear(x, dense).view({B, T, H, D / H}).transpose(1, 2);
+  /// Of the positions of `x` over those of `all`.
+  at::Tensor attention(const at::Tensor& x, const at::Tensor& all, const nn::Bundle& in,
+                       const nn::Context& context) {
+    const int64_t B = x.size(0), D = config_.hidden_size, H = config_.num_attention_heads;
+    auto heads = [&](const at::Tensor& of, const nn::DenseParams& dense) {
+      return nn::linear(of, dense).view({B, of.size(1), H, D / H}).transpose(1, 2);
     };
     nn::AttentionOptions options;
     options.causal = false;
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     options.dropout = config_.attention_probs_dropout_prob;
     options.max_length = config_.max_position_embeddings;
-    return nn::attention(heads(query_), heads(key_), heads(value_), options, context)
+    return nn::attention(heads(x, query_), heads(all, key_), heads(all, value_), options, context)
         .transpose(1, 2)
-        .reshape({B, T, D});
+        .reshape(x.sizes());
   }
 
   nn::DenseParams dense(const char* leaf, int64_t in, int64_t out, const schedule::TensorCut& cut) {
@@ -63,14 +67,16 @@ class BertLayer : public nn::Block {
   }
 
   BertConfig config_;
+  bool first_only_;
   nn::DenseParams query_, key_, value_, mixed_, inner_, out_;
   nn::NormParams mixed_norm_, out_norm_;
 };
 
 }  // namespace
 
-nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index) {
-  return std::make_shared<BertLayer>(config, prefix, index);
+nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
+                             bool first_only) {
+  return std::make_shared<BertLayer>(config, prefix, index, first_only);
 }
 
 }  // namespace convoy::models

@@ -21,7 +21,9 @@ struct BertConfig {
 
 /// One layer: bundle["hidden"] [B, T, hidden_size] in and out, every other tensor passes through.
 /// It looks at bundle["key_mask"] [B, T] bool where there is one: positions that are real.
+/// `first_only`: the states of the first position alone come out, [B, 1, hidden_size].
 /// Parameters are named as in Hugging Face's files.
-nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index);
+nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
+                             bool first_only = false);
 
 }  // namespace convoy::models

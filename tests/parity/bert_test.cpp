@@ -67,7 +67,8 @@ TEST_P(BertParity, LogitsAndLoss) {
 
 TEST_P(BertParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
   // Those of keys' biases are nothing but rounding: softmax does not see them.
-  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); }, "key.bias");
+  expect_gradients(
+      *model(), file_, kGradients, [&](int64_t i) { return batch(i); }, "key.bias");
 }
 
 TEST_P(BertParity, AHundredAdamWSteps) {
@@ -107,16 +108,13 @@ TEST(HiddenStates, DISABLED_OfAFolder) {
   models::BertTextConfig config;
   const auto where = (folder / "config.json").string();
   config.read(parse_json(read_file(where), where), where);
-  auto blocks = config.make_classifier(kLabels);
+  auto blocks = config.make_blocks();
   blocks.pop_back();
   parallel::ReplicaOptions options;
   options.trains = false;
   options.fill = [&](parallel::Replica& replica) {
-    auto layout = config.classifier_layout();
-    layout.unused.emplace_back("pooler.");
-    layout.unused.emplace_back("bert.pooler.");
     const auto report =
-        checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
+        checkpoint::load_weights(folder, replica.weights(), replica.group(), config.layout());
     EXPECT_TRUE(report.drawn.empty());
   };
   parallel::Replica replica(blocks, comm::Group(), options);
