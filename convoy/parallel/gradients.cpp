@@ -147,7 +147,8 @@ void Gradients::wait() {
 }
 
 comm::Group::Handle Gradients::sum_over_copies(int64_t bucket) {
-  if (groups_.replicas.size() == 1) return {};
+  // What is not scattered among the ranks of a copy was summed over all ranks.
+  if (groups_.replicas.size() == 1 || !arena_.layout().shares_out_updates()) return {};
   return groups_.replicas.start_all_reduce(
       arena_.grads(bucket, arena_.part(bucket)), comm::ReduceOp::Sum,
       fmt::format("reduce part of bucket {} over copies", bucket));

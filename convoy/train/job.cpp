@@ -3,9 +3,9 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <future>
-#include <numeric>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -197,10 +197,12 @@ int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment
                      text);
   }
   if (environment.world_size % size != 0) {
+    int64_t fits = std::min<int64_t>(size, environment.world_size);
+    while (environment.world_size % fits != 0) --fits;
     fail<UsageError>("parallel",
                      "shard_ranks = {}{} does not divide the {} ranks of the job; try {}", text,
                      text == "host" ? fmt::format(", {} here,", size) : "", environment.world_size,
-                     std::gcd(size, environment.world_size));
+                     fits == 1 ? "all" : std::to_string(fits));
   }
   return size == environment.world_size ? 0 : static_cast<int>(size);
 }

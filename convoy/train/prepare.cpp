@@ -141,10 +141,13 @@ RunInfo Trainer::Impl::describe() {
     info.warnings.insert(info.warnings.end(), more.begin(), more.end());
   };
   warn(offload_warnings(arguments_.parallel));
-  if (arguments_.parallel.zero > 0 && job_.num_ranks() == 1 && arena.offload() == nullptr) {
-    info.warnings.push_back(
-        fmt::format("zero = {} shares nothing out on one rank; try convoy launch -n 2 train ...",
-                    arguments_.parallel.zero));
+  const bool shares = arena.layout().options().num_parts > 1 || arena.offload() != nullptr;
+  if (arguments_.parallel.zero > 0 && !shares) {
+    info.warnings.push_back(fmt::format(
+        "zero = {} shares nothing out {}", arguments_.parallel.zero,
+        job_.num_ranks() == 1 ? "on one rank; try convoy launch -n 2 train ..."
+                              : fmt::format("with one rank a copy: shard_ranks = {}; try all",
+                                            arguments_.parallel.shard_ranks)));
   } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
     info.warnings.push_back(
         fmt::format("zero = 3 slices no weights: all pieces of the model are below zero_keep_mb = "

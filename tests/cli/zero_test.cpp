@@ -55,7 +55,7 @@ TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
     expect_near(expected, losses("copies"));
   }
   EXPECT_EQ(run(four + "--zero 2 --shard_ranks 3"), 2) << output_;
-  expect("shard_ranks = 3 does not divide the 4 ranks of the job; try 1");
+  expect("shard_ranks = 3 does not divide the 4 ranks of the job; try 2");
   EXPECT_EQ(run(train(1, "--save_strategy no --zero 1 --shard_ranks 2")), 0) << output_;
   expect("warning: shard_ranks = 2 has no effect in one process");
 }

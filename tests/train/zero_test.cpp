@@ -184,11 +184,26 @@ TEST(Zero, SeveralCopiesOfTheStateAgreeToTheLastDigits) {
   const auto ddp = on_ranks(4, small_gpt2, arguments(0));
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
-    const auto outcome = on_two_copies(arguments(stage));
+    const auto outcome = on_copies(4, 2, arguments(stage));
     ASSERT_EQ(outcome.losses.size(), ddp.losses.size());
     for (size_t i = 0; i < ddp.losses.size(); ++i) {
       EXPECT_NEAR(outcome.losses[i] / ddp.losses[i], 1, i == 0 ? 1e-6 : 1e-4) << i;
       EXPECT_NEAR(outcome.norms[i] / ddp.norms[i], 1, i == 0 ? 1e-6 : 1e-4) << i;
+    }
+  }
+}
+
+/// Gradients that were summed over all ranks are not summed over the copies, too.
+TEST(Zero, CopiesOfOneRankAreDistributedDataParallelBitForBit) {
+  for (const int ranks : {2, 4}) {
+    const auto ddp = on_ranks(ranks, small_gpt2, arguments(0, 2));
+    for (const int64_t stage : {1, 2, 3}) {
+      for (const char* reduce : {"each", "last"}) {
+        SCOPED_TRACE(fmt::format("stage {} on {} ranks, reduces {}", stage, ranks, reduce));
+        auto options = arguments(stage, 2);
+        options.parallel.zero_reduce = reduce;
+        expect_same_bits(ddp, on_copies(ranks, 1, options), kSteps);
+      }
     }
   }
 }
@@ -234,6 +249,12 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
   options.max_steps = 1;
   EXPECT_THAT(warnings(options, one_device()),
               ElementsAre(HasSubstr("zero = 3 shares nothing out on one rank")));
+  const auto alone = in_copies(2, 1);
+  run_ranks(2, [&](const Job& job) {
+    const auto copies = warnings(options, alone(job));
+    if (!job.is_main()) return;
+    EXPECT_THAT(copies, ElementsAre(HasSubstr("zero = 3 shares nothing out with one rank a copy")));
+  });
   run_ranks(2, [&](const Job& job) {
     auto own = options;
     const auto pieces = warnings(own, job);

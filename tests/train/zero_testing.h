@@ -28,19 +28,33 @@ inline Outcome on_ranks(int ranks, const parallel::ModelFactory& factory,
                           [&](const Job& job) { return outcome_of(factory, data, options, job); });
 }
 
-/// Four ranks, two of which keep a copy together.
-inline Outcome on_two_copies(const TrainingArguments& options) {
-  auto shards = std::array{comm::make_thread_groups(2, std::chrono::minutes(2)),
-                           comm::make_thread_groups(2, std::chrono::minutes(2))};
-  auto copies = std::array{comm::make_thread_groups(2, std::chrono::minutes(2)),
-                           comm::make_thread_groups(2, std::chrono::minutes(2))};
-  return outcome_of_ranks(4, [&](Job job) {
+/// Gives the jobs of `ranks` ranks several copies of the state, each kept by `shard_ranks`
+/// neighbours.
+inline std::function<Job(Job)> in_copies(int ranks, int shard_ranks) {
+  const auto groups = [](int count, int size) {
+    std::vector<std::vector<comm::Group>> out;
+    for (int i = 0; i < count; ++i) {
+      out.push_back(size == 1 ? std::vector<comm::Group>(1)
+                              : comm::make_thread_groups(size, std::chrono::minutes(2)));
+    }
+    return out;
+  };
+  const int num_copies = ranks / shard_ranks;
+  return [shard_ranks, shards = groups(num_copies, shard_ranks),
+          copies = groups(shard_ranks, num_copies)](Job job) {
     const auto rank = static_cast<size_t>(job.environment.rank);
-    job.shard_ranks = 2;
-    job.shard = shards[rank / 2][rank % 2];
-    job.replicas = copies[rank % 2][rank / 2];
-    return outcome_of(small_gpt2, texts(), options, job);
-  });
+    const auto size = static_cast<size_t>(shard_ranks);
+    job.shard_ranks = shard_ranks;
+    job.shard = shards[rank / size][rank % size];
+    job.replicas = copies[rank % size][rank / size];
+    return job;
+  };
+}
+
+inline Outcome on_copies(int ranks, int shard_ranks, const TrainingArguments& options) {
+  const auto member = in_copies(ranks, shard_ranks);
+  return outcome_of_ranks(
+      ranks, [&](const Job& job) { return outcome_of(small_gpt2, texts(), options, member(job)); });
 }
 
 }  // namespace convoy::train::zero_testing
