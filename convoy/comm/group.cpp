@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <set>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
@@ -221,6 +222,17 @@ Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, i
 void Group::barrier(const std::string& label) const {
   if (!engine_) return;
   all_reduce(at::zeros({1}, at::kLong), ReduceOp::Sum, label);
+}
+
+Traffic Group::traffic_of(const std::vector<Group>& groups) {
+  Traffic out;
+  std::set<const Traffic*> counted{nullptr};
+  for (const auto& group : groups) {
+    if (!counted.insert(group.traffic_.get()).second) continue;
+    out.exchanges += group.traffic_->exchanges;
+    out.bytes += group.traffic_->bytes;
+  }
+  return out;
 }
 
 void Group::abort(const std::string& reason) const {

@@ -83,6 +83,8 @@ class Group {
   void abort(const std::string& reason) const;
 
   Traffic traffic() const { return traffic_ ? *traffic_ : Traffic{}; }
+  /// Of several groups together: copies of one count once.
+  static Traffic traffic_of(const std::vector<Group>& groups);
 
  private:
   /// Counts the exchange and starts it, each in its range of the trace.

@@ -25,6 +25,11 @@ struct DataGroups {
 
   /// Of the ranks with the same part one counts and writes it.
   bool owns_part() const { return replicas.rank() == 0; }
+
+  /// What this rank has said so far, to whomever.
+  comm::Traffic traffic() const {
+    return comm::Group::traffic_of({all, shard, replicas, pipeline, world});
+  }
 };
 
 }  // namespace convoy::parallel

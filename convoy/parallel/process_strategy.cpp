@@ -30,7 +30,7 @@ class ProcessStrategy : public Strategy {
   void share(bool moments) override { replica_.share(moments); }
   Replica& replica() override { return replica_; }
   const comm::Group& processes() const override { return replica_.world(); }
-  comm::Traffic traffic() const override { return replica_.group().traffic(); }
+  comm::Traffic traffic() const override { return replica_.traffic(); }
 
  private:
   Replica replica_;

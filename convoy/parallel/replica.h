@@ -70,6 +70,7 @@ class Replica {
   Arena& arena() { return arena_; }
   const comm::Group& group() const { return groups_.all; }
   const comm::Group& world() const { return groups_.world; }
+  comm::Traffic traffic() const { return groups_.traffic(); }
   const schedule::Program& program() const { return program_; }
   at::ScalarType compute_dtype() const { return options_.compute_dtype; }
   /// But for activations, which a replica does not know.

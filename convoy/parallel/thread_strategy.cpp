@@ -74,7 +74,7 @@ class ThreadStrategy : public Strategy {
   }
   Replica& replica() override { return *replicas_[0]; }
   const comm::Group& processes() const override { return alone_; }
-  comm::Traffic traffic() const override { return groups_[0].traffic(); }
+  comm::Traffic traffic() const override { return replicas_[0]->traffic(); }
 
  private:
   /// Threads that share a module would mix up their gradients.

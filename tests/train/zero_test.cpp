@@ -208,6 +208,30 @@ TEST(Zero, CopiesOfOneRankAreDistributedDataParallelBitForBit) {
   }
 }
 
+TEST(Zero, WhatSeveralCopiesSendIsCounted) {
+  const auto member = in_copies(4, 2);
+  for (const int64_t stage : {1, 2}) {
+    SCOPED_TRACE(stage);
+    run_ranks(4, [&](const Job& rank) {
+      const auto job = member(rank);
+      Trainer trainer(small_gpt2, arguments(stage), texts(), nullptr, job);
+      auto& strategy = trainer.strategy();
+      const auto before = strategy.traffic(), totals_before = job.data.traffic();
+      strategy.step({{parallel::MicroBatch()}}, {}, {});
+      const auto after = strategy.traffic(), totals = job.data.traffic();
+      (void)strategy.weights();  // waits for the gathers
+      // All ranks add up loss and norm only. A bucket is scattered whole, then half of it is summed
+      // over the copies and gathered.
+      const auto& layout = strategy.replica().arena().layout();
+      ASSERT_EQ(layout.num_buckets(), layout.num_trained_buckets());
+      EXPECT_EQ(after.exchanges - before.exchanges,
+                totals.exchanges - totals_before.exchanges + 3 * layout.num_buckets());
+      EXPECT_EQ(after.bytes - before.bytes,
+                totals.bytes - totals_before.bytes + 2 * 4 * layout.num_elements());
+    });
+  }
+}
+
 TEST(Zero, EvaluationTakesPartWithoutRows) {
   // 61 rows in batches of 8 on 3 ranks: the last step leaves ranks without any.
   std::vector<double> losses;
