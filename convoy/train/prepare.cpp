@@ -51,10 +51,11 @@ int64_t Trainer::Impl::per_device(int64_t configured) const {
 StreamOptions Trainer::Impl::stream_options(bool training) const {
   StreamOptions options;
   // DataParallel reads the batches of all its devices as one stream, cell by cell.
-  options.layout.world = strategy_->processes().size();
-  options.layout.rank = strategy_->processes().rank();
-  options.layout.accumulation =
-      (training ? arguments_.gradient_accumulation_steps : 1) * strategy_->num_local_ranks();
+  // Processes that share a data rank, on another axis of the mesh, read the same rows.
+  const int local = strategy_->num_local_ranks();
+  options.layout.world = strategy_->num_ranks() / local;
+  options.layout.rank = strategy_->first_rank() / local;
+  options.layout.accumulation = (training ? arguments_.gradient_accumulation_steps : 1) * local;
   options.layout.per_device_batch = per_device(training ? arguments_.per_device_train_batch_size
                                                         : arguments_.per_device_eval_batch_size);
   options.seed = static_cast<uint64_t>(arguments_.data_seed.value_or(arguments_.seed));

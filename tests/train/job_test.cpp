@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/thread/thread_engine.h"
+#include "tests/train/causal_testing.h"
 
 namespace convoy::train {
 namespace {
@@ -138,6 +141,35 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   char* setting[] = {name, rate};
   EXPECT_FALSE(arguments.read_command_line(2, setting));
   EXPECT_EQ(arguments.learning_rate, 0.5);
+}
+
+/// Two data ranks, each of two tensor ranks.
+TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
+  constexpr int kRanks = 4;
+  comm::ThreadConnector connector(std::chrono::minutes(2));
+  std::array<std::vector<int64_t>, kRanks> rows;
+  comm::run_threads(kRanks, [&](int rank) {
+    at::set_num_threads(1);
+    const comm::Mesh mesh({.tensor = 2}, rank, kRanks,
+                          [&](const std::vector<int>& members, const std::string& name) {
+                            return connector.connect(rank, members, name);
+                          });
+    auto job = rank_of(mesh.world());
+    job.mesh = mesh;
+    job.data = mesh.sharing();
+    auto& own = rows[static_cast<size_t>(rank)];
+    const auto data = make_map_dataset(61, [&own](const std::vector<int64_t>& wanted) {
+      own.insert(own.end(), wanted.begin(), wanted.end());
+      const auto ids = at::tensor(wanted, at::kLong).unsqueeze(1).repeat({1, kLength});
+      return nn::Bundle{{"input_ids", ids}, {"labels", ids}};
+    });
+    Trainer trainer(small_gpt2, short_run(2, 1, 3), data, nullptr, job);
+    trainer.train();
+  });
+  EXPECT_EQ(rows[0].size(), 6U);
+  EXPECT_EQ(rows[0], rows[1]);
+  EXPECT_EQ(rows[2], rows[3]);
+  EXPECT_NE(rows[0], rows[2]);
 }
 
 TEST(Job, CopiesOfTheStateDivideTheRanks) {
