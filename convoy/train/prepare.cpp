@@ -1,4 +1,5 @@
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -7,6 +8,19 @@
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
+
+namespace {
+
+/// Whether a block reads all of the model's buckets. What is not trained has buckets of its own,
+/// even where the model is one block.
+bool reads_all(const schedule::Layout& layout) {
+  for (int64_t block = 0; block < layout.table().num_blocks(); ++block) {
+    if (std::ssize(layout.buckets_of_block(block)) == layout.num_buckets()) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   parallel::ReplicaOptions options;
@@ -154,7 +168,7 @@ RunInfo Trainer::Impl::describe() {
         fmt::format("zero = 3 slices no weights: all pieces of the model are below zero_keep_mb = "
                     "{}; try a smaller one, or --zero 2",
                     arguments_.parallel.zero_keep_mb));
-  } else if (arguments_.parallel.zero == 3 && arena.layout().num_buckets() == 1) {
+  } else if (arguments_.parallel.zero == 3 && reads_all(arena.layout())) {
     info.warnings.push_back(
         "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
         "try a smaller --bucket_cap_mb, or give the model as a list of blocks");

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
@@ -126,6 +127,21 @@ TEST_F(OpaqueModule, EveryStrategyGivesTheSameBits) {
     if (job.is_main()) ddp = mine;
   });
   EXPECT_EQ(ddp, single);
+}
+
+/// Its frozen layer has a bucket of its own.
+TEST_F(OpaqueModule, StageThreeSaysThatItIsGatheredAsAWhole) {
+  auto options = arguments(8);
+  options.max_steps = 1;
+  options.parallel.zero = 3;
+  run_ranks(2, [&](const Job& job) {
+    Trainer trainer(model(false), options, data_, nullptr, job);
+    EXPECT_EQ(trainer.strategy().replica().arena().layout().num_buckets(), 2);
+    const auto warned = warnings_of(trainer);
+    if (!job.is_main()) return;
+    EXPECT_THAT(warned,
+                testing::Contains(testing::HasSubstr("zero = 3 gathers the whole model at once")));
+  });
 }
 
 TEST_F(OpaqueModule, BuffersAreKeptInStepAndSaved) {

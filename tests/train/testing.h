@@ -80,6 +80,18 @@ class Recorder : public Callback {
   std::vector<double> losses, norms;
 };
 
+/// Trains, and returns what the start warned of: on the main rank.
+inline std::vector<std::string> warnings_of(Trainer& trainer) {
+  struct Warnings : Callback {
+    void on_train_begin(const RunInfo& info) override { all = info.warnings; }
+    std::vector<std::string> all;
+  };
+  auto warned = std::make_shared<Warnings>();
+  trainer.add_callback(warned);
+  trainer.train();
+  return warned->all;
+}
+
 inline Job one_device() {
   Job job;
   job.strategy = "single";

@@ -252,18 +252,9 @@ TEST(Zero, EvaluationTakesPartWithoutRows) {
   for (const double loss : losses) EXPECT_EQ(loss, losses[0]);
 }
 
-/// Keeps what was warned of.
-struct Warnings : Callback {
-  void on_train_begin(const RunInfo& info) override { all = info.warnings; }
-  std::vector<std::string> all;
-};
-
 std::vector<std::string> warnings(const TrainingArguments& options, const Job& job) {
   Trainer trainer(small_gpt2, options, texts(), nullptr, job);
-  auto warned = std::make_shared<Warnings>();
-  trainer.add_callback(warned);
-  trainer.train();
-  return warned->all;
+  return warnings_of(trainer);
 }
 
 TEST(Zero, WarnsWhereAStageHasNoEffect) {
