@@ -23,6 +23,7 @@ Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& 
   program_ = schedule::data_parallel_program(arena_.layout(), step);
   forward_program_ = schedule::forward_program(arena_.layout(), step);
   schedule::check(program_, arena_.layout(), step);
+  schedule::check_forward(forward_program_, arena_.layout());
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype, step);
 }

@@ -267,6 +267,51 @@ class Updates {
   Steps& steps_;
 };
 
+/// A program that computes one micro-batch forward.
+class ForwardOnly {
+ public:
+  explicit ForwardOnly(Steps& steps) : steps_(steps) {}
+
+  void see(const Instruction& i) const {
+    const bool weights = i.op == Op::Gather || i.op == Op::Release || i.op == Op::Fetch;
+    const bool in_slices =
+        weights && i.kind == Kind::Weights && steps_.layout().in_slices(i.kind, i.bucket);
+    steps_.require(i.op == Op::Load || i.op == Op::Forward || in_slices, i,
+                   "is no part of a forward program");
+  }
+
+  /// What the end of the program lacks, if anything.
+  std::optional<Instruction> missing() const {
+    for (int64_t block = 0; block < steps_.num_blocks(); ++block) {
+      const Instruction i{.op = Op::Forward, .block = block, .micro_batch = 0};
+      if (!steps_.did(i)) return i;
+    }
+    for (int64_t bucket = 0; bucket < steps_.layout().num_buckets(); ++bucket) {
+      if (steps_.did({.op = Op::Gather, .bucket = bucket})) {
+        return Instruction{.op = Op::Release, .bucket = bucket};
+      }
+    }
+    return {};
+  }
+
+ private:
+  Steps& steps_;
+};
+
+/// Shows every instruction to all rules.
+template <class... Rules>
+void play(const Program& program, int64_t num_micro_batches, const Steps& steps, Rules&... rules) {
+  for (const auto& i : program) {
+    steps.check_operands(i, num_micro_batches);
+    (rules.see(i), ...);
+  }
+}
+
+void require_complete(size_t rank, const std::optional<Instruction>& missing) {
+  internal_check(!missing, "schedule", "rank {} ends without '{}'", rank,
+                 missing ? to_text(*missing) : "");
+}
+
 Alive most_alive(const RankProgram& rank, const StepOptions& options) {
   int64_t blocks = 0, inputs = 0;
   Alive most;
@@ -297,18 +342,10 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
     Gradients gradients(steps, options);
     Offloaded offloaded(steps);
     Updates updates(steps);
-    for (const auto& i : ranks[r].program) {
-      steps.check_operands(i, options.num_micro_batches);
-      updates.see(i);
-      blocks.see(i);
-      weights.see(i);
-      gradients.see(i);
-      offloaded.see(i);
-    }
-    auto missing = updates.missing();
-    if (!missing) missing = offloaded.missing();
-    internal_check(!missing, "schedule", "rank {} ends without '{}'", r,
-                   missing ? to_text(*missing) : "");
+    play(ranks[r].program, options.num_micro_batches, steps, updates, blocks, weights, gradients,
+         offloaded);
+    require_complete(r, updates.missing());
+    require_complete(r, offloaded.missing());
     alive.push_back(most_alive(ranks[r], options));
   }
   check_meetings(ranks);
@@ -317,6 +354,18 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
 
 Alive check(const Program& program, const Layout& layout, const StepOptions& options) {
   return check({{program, layout}}, options).front();
+}
+
+void check_forward(const Program& program, const Layout& layout) {
+  const StepOptions options;
+  const std::vector<RankProgram> alone{{program, layout}};
+  Steps steps(0, layout, holders_of(alone, alone.front()));
+  ForwardOnly forward(steps);
+  Blocks blocks(steps, options);
+  WeightsInSlices weights(steps);
+  Offloaded offloaded(steps);
+  play(program, options.num_micro_batches, steps, forward, blocks, weights, offloaded);
+  require_complete(0, forward.missing());
 }
 
 }  // namespace convoy::schedule

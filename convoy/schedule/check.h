@@ -44,6 +44,10 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
 /// Of a rank alone, or of ranks that all run this program.
 Alive check(const Program& program, const Layout& layout, const StepOptions& options);
 
+/// The same for a program that computes one micro-batch forward: it ends after every block's
+/// forward, with all weights released that were gathered.
+void check_forward(const Program& program, const Layout& layout);
+
 /// Throws InternalError unless the ranks meet: the part of check() that looks at more than one.
 void check_meetings(const std::vector<RankProgram>& ranks);
 

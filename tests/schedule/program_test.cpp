@@ -172,6 +172,39 @@ TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
   }
 }
 
+std::string refusal_of_forward(const Program& program, const Layout& layout) {
+  try {
+    check_forward(program, layout);
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Program, TheCheckerNamesEveryOmissionAndRepetitionInAForwardProgram) {
+  for (const auto& layout : layouts()) {
+    for (const int64_t prefetch : {0, 1, 3}) {
+      const auto program = forward_program(layout, {.prefetch = prefetch});
+      EXPECT_EQ(refusal_of_forward(program, layout), "accepted");
+      for (size_t i = 0; i < program.size(); ++i) {
+        const auto name = "'" + to_text(program[i]) + "'";
+        auto broken = program;
+        broken.erase(broken.begin() + static_cast<std::ptrdiff_t>(i));
+        const auto omitted = refusal_of_forward(broken, layout);
+        EXPECT_NE(omitted.find(name), std::string::npos) << name << " is not there: " << omitted;
+        broken.insert(broken.begin() + static_cast<std::ptrdiff_t>(i), 2, program[i]);
+        const auto twice = refusal_of_forward(broken, layout);
+        EXPECT_NE(twice.find(name), std::string::npos) << name << " is there twice: " << twice;
+      }
+    }
+  }
+  auto trains = forward_program(tied_layout(), {});
+  trains.push_back({.op = Op::Loss, .micro_batch = 0});
+  EXPECT_NE(refusal_of_forward(trains, tied_layout())
+                .find("'loss, micro-batch 0' is no part of a forward program"),
+            std::string::npos);
+}
+
 TEST(Program, OffloadedStateIsFetchedABucketAheadOfItsUpdate) {
   const auto layout = tied_layout({.bucket_bytes = 300, .offload_optimizer = true});
   const auto text = to_text(data_parallel_program(layout, {}));
