@@ -14,6 +14,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
+#include "convoy/train/placement.h"
 
 namespace convoy::train {
 
@@ -207,6 +208,19 @@ int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment
   return size == environment.world_size ? 0 : static_cast<int>(size);
 }
 
+void check_copies(int shard_ranks, const std::vector<std::string>& hosts) {
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const size_t first = rank - rank % static_cast<size_t>(shard_ranks);
+    if (hosts[rank] == hosts[first]) continue;
+    fail<UsageError>("parallel",
+                     "shard_ranks = host lets ranks {} to {} keep a copy together; got rank {} on "
+                     "{}, rank {} on {}; start the ranks of a host one after the other (srun -m "
+                     "block), as many on each",
+                     first, first + static_cast<size_t>(shard_ranks) - 1, first, hosts[first], rank,
+                     hosts[rank]);
+  }
+}
+
 Job join_job(const ParallelArguments& arguments) {
   std::string why_no_gpu;
   const auto visible = visible_devices(arguments.device, &why_no_gpu);
@@ -243,6 +257,11 @@ Job join_job(const ParallelArguments& arguments) {
     // On one host nothing listens once the ranks share memory.
     if (std::string_view(job.group.engine()) != "shm") job.connector = connector;
     if (job.shard_ranks > 0) {
+      if (arguments.shard_ranks == "host") {
+        std::vector<std::string> hosts;
+        for (const auto& place : gather_placements(job)) hosts.push_back(place.host);
+        check_copies(job.shard_ranks, hosts);
+      }
       std::vector<int> shard, replicas;
       for (int r = 0; r < point.size; ++r) {
         if (r / job.shard_ranks == point.rank / job.shard_ranks) shard.push_back(r);

@@ -58,6 +58,10 @@ comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& argume
 /// all do. Throws UsageError when that does not divide the ranks.
 int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment& environment);
 
+/// With shard_ranks = host: throws UsageError unless the ranks of each copy share a host. `hosts`:
+/// by rank.
+void check_copies(int shard_ranks, const std::vector<std::string>& hosts);
+
 /// plan_job() for this process, then meets the other ranks.
 Job join_job(const ParallelArguments& arguments);
 

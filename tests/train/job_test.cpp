@@ -190,5 +190,21 @@ TEST(Job, CopiesOfTheStateDivideTheRanks) {
   }
 }
 
+TEST(Job, TheRanksOfACopyShareTheHostThatShardRanksNames) {
+  check_copies(2, {"a", "a", "b", "b"});
+  check_copies(2, {"a", "a", "a", "a"});
+  try {
+    check_copies(2, {"a", "a", "b", "c"});
+    FAIL() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("shard_ranks = host lets ranks 2 to 3 keep a copy together; got rank 2 on "
+                        "b, rank 3 on c; start the ranks of a host one after the other"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(check_copies(2, {"a", "b", "a", "b"}), UsageError) << "as srun -m cyclic does";
+}
+
 }  // namespace
 }  // namespace convoy::train
