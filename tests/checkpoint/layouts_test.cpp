@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <map>
 
 #include "convoy/base/error.h"
@@ -149,6 +151,38 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
         expect_same_files(folder_ / name);
       }
     }
+  }
+}
+
+TEST_F(Layouts, AWeightThatIsNotFiniteIsNamedWithItsOwnerOnAllRanks) {
+  for (const int stage : {0, 3}) {
+    SCOPED_TRACE(stage);
+    std::string name;
+    std::array<std::string, 2> errors;
+    comm::run_thread_ranks(2, [&](const comm::Group& group) {
+      parallel::ReplicaOptions options;
+      options.zero = stage;
+      const auto strategy = parallel::make_process_strategy(blocks, group, options);
+      const auto weights = strategy->weights();
+      check_finite(weights, group, 4);
+      if (group.rank() == 1) {
+        for (const auto& tensor : weights) {
+          if (tensor.pieces.empty() || tensor.is_buffer) continue;
+          name = tensor.name;
+          tensor.pieces.front().values.narrow(0, 0, 1).fill_(NAN);
+          break;
+        }
+      }
+      try {
+        check_finite(weights, group, 4);
+      } catch (const NumericError& error) {
+        errors[static_cast<size_t>(group.rank())] = error.what();
+      }
+    });
+    ASSERT_FALSE(name.empty());
+    EXPECT_THAT(errors[0], testing::HasSubstr(fmt::format(
+                               "the weights after step 4 are not finite on rank 1 ({})", name)));
+    EXPECT_EQ(errors[0], errors[1]);
   }
 }
 
