@@ -39,7 +39,8 @@ TEST(Hierarchy, CollectivesOverEvenAndUnevenHosts) {
 }
 
 TEST(Hierarchy, AddsPartsInTheOrderOfItsAllReduceAndInPlace) {
-  for (const auto& hosts : {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 0, 0, 1}}) {
+  for (const auto& hosts : {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 0, 0, 1},
+                            std::vector<int>{0, 1, 1, 0}, std::vector<int>{0, 1, 0, 2}}) {
     run_on_hosts(hosts, [](Group group) {
       const Counts counts{700, 0, 1, 299};
       const int64_t own = counts[static_cast<size_t>(group.rank())];

@@ -1,5 +1,6 @@
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -50,11 +51,16 @@ class HierarchyEngine : public Engine {
 
   std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
                                        ReduceOp op, const Call& call) override {
-    const int64_t begin = sum(counts, 0, rank());
-    return start([this, out, in, begin, op, label = call.label] {
-      auto all = in.clone();  // added up as all_reduce does: the same bits
-      reduce(all, op, label);
-      at::Tensor(out).copy_(all.narrow(0, begin, out.numel()));
+    return start([this, out, in, counts, op, label = call.label] {
+      const auto sums = sums_of_host(in, op, label);
+      const auto parts = is_leader() ? parts_between_hosts(sums, counts, op, label) : sums;
+      Counts from_leader(host_size(), 0), to_ranks(host_size(), 0);
+      from_leader[0] = out.numel();
+      for (size_t r = 0; is_leader() && r < counts.size(); ++r) {
+        if (levels_.host_of_rank[r] != levels_.own_host) continue;
+        to_ranks[static_cast<size_t>(levels_.local_rank[r])] = counts[r];
+      }
+      levels_.host.all_to_all(out, parts, label, from_leader, to_ranks);
     });
   }
   std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
@@ -102,6 +108,57 @@ class HierarchyEngine : public Engine {
   }
   static int64_t sum(const Counts& counts, int begin, int end) {
     return std::accumulate(counts.begin() + begin, counts.begin() + end, int64_t{0});
+  }
+
+  size_t host_size() const { return static_cast<size_t>(levels_.host.size()); }
+
+  /// The sums over this host's ranks, in the order of their all-reduce, at the leader; nothing at
+  /// the others. Each adds a part.
+  at::Tensor sums_of_host(const at::Tensor& in, ReduceOp op, const std::string& label) {
+    const int64_t size = levels_.host.size(), length = in.numel();
+    if (size == 1) return in.clone();
+    Counts cut, to_leader(host_size(), 0);
+    for (int64_t r = 0; r < size; ++r) cut.push_back(length * (r + 1) / size - length * r / size);
+    auto part = at::empty({cut[static_cast<size_t>(levels_.host.rank())]}, in.options());
+    levels_.host.reduce_scatter(part, in, op, label, cut);
+    to_leader[0] = part.numel();
+    auto all = at::empty({is_leader() ? length : 0}, in.options());
+    levels_.host.all_to_all(all, part, label, is_leader() ? cut : Counts(host_size(), 0),
+                            to_leader);
+    return all;
+  }
+
+  /// What this host's ranks get of the sums over all hosts, with the bits of all_reduce. Between
+  /// two leaders no order can differ, so they exchange only what the other's ranks get. Gloo adds
+  /// those of more in an order that depends on the place in the whole: it has to have all of it.
+  at::Tensor parts_between_hosts(const at::Tensor& sums, const Counts& counts, ReduceOp op,
+                                 const std::string& label) {
+    const auto& leaders = levels_.leaders;
+    const auto between = label + ", between hosts";
+    if (leaders.size() != 2) {
+      leaders.all_reduce(sums, op, between);
+      return parts_of(levels_.own_host, sums, counts);
+    }
+    const int other = 1 - leaders.rank();
+    auto mine = parts_of(leaders.rank(), sums, counts), theirs = parts_of(other, sums, counts);
+    auto received = at::empty_like(mine);
+    Group::Handle sending, receiving;
+    if (theirs.numel() > 0) sending = leaders.start_send(theirs, other, between);
+    if (mine.numel() > 0) receiving = leaders.start_receive(received, other, between);
+    receiving.wait();
+    sending.wait();
+    return op == ReduceOp::Max ? at::maximum(mine, received) : mine.add_(received);
+  }
+
+  /// The parts of a host's ranks, one after the other.
+  at::Tensor parts_of(int host, const at::Tensor& all, const Counts& counts) const {
+    std::vector<at::Tensor> parts;
+    int64_t begin = 0;
+    for (size_t r = 0; r < counts.size(); ++r) {
+      if (levels_.host_of_rank[r] == host) parts.push_back(all.narrow(0, begin, counts[r]));
+      begin += counts[r];
+    }
+    return parts.size() == 1 ? parts[0] : at::cat(parts);
   }
 
   void reduce(const at::Tensor& tensor, ReduceOp op, const std::string& label) {
