@@ -27,7 +27,7 @@ int run_eval(const EvalOptions& options) {
   auto job = train::join_job(opened.training.parallel);
   train::Trainer trainer(run.factory, opened.training, nullptr, nullptr, job, run.fill);
   trainer.set_scorer(run.scorer);
-  tell(*run.notes);
+  if (job.is_main()) tell(*run.notes);
   auto metrics = trainer.evaluate(*data, "eval_");
   if (!job.is_main()) return 0;
   if (options.json) {

@@ -62,6 +62,10 @@ Configured::Configured() : task(tasks::find_task(typed_args())) {
   if (!typed_args().empty() && typed_args()[0] == "predict") task->declare_predict(table);
 }
 
+void Configured::note_flags(tasks::Run& run) const {
+  if (auto note = table.without_effect(); !note.empty()) run.notes->push_back(std::move(note));
+}
+
 Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   training.parallel = {};  // how it was trained does not matter now
   std::map<std::string, std::string> trained;
@@ -69,6 +73,7 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
     if (option.section == "model") trained[option.key()] = option.plain();
   }
   table.take_overrides(typed_args());
+  note_flags(run);
   for (const auto& [key, value] : trained) {
     const auto now = table.find(key)->plain();
     if (now == value) continue;

@@ -31,6 +31,8 @@ struct Configured {
 
   /// All options of the task that was typed.
   Configured();
+  /// Adds to the notes of `run` what was typed without effect.
+  void note_flags(tasks::Run& run) const;
   Configured(const Configured&) = delete;
   Configured& operator=(const Configured&) = delete;
 };

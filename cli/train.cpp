@@ -35,9 +35,10 @@ int run_train(const TrainOptions& options) {
   const auto& arguments = configured->training;
   auto job = train::join_job(arguments.parallel);
   auto run = configured->task->prepare(arguments.parallel);
+  configured->note_flags(run);
   run.files.texts["run.toml"] = configured->table.to_kept_toml();
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
-  if (!arguments.output.quiet) tell(*run.notes);
+  if (job.is_main() && !arguments.output.quiet) tell(*run.notes);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
   trainer.set_pace(step_pace(run.flops_per_sample, trainer, arguments));

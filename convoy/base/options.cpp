@@ -100,27 +100,61 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
     auto equals = arg.find('=');
     auto key = arg.substr(2, equals == std::string::npos ? std::string::npos : equals - 2);
     const Option* option = find(key);
-    if (option == nullptr) {
+    const OtherFlag* other = option == nullptr ? find_other(key) : nullptr;
+    if (option == nullptr && other == nullptr) {
       rest.push_back(arg);
       continue;
     }
+    const bool is_bool = other == nullptr ? option->type == "bool" : other->is_bool();
     std::string value;
     bool ignored = false;
     if (equals != std::string::npos) {
       value = arg.substr(equals + 1);
-    } else if (option->type == "bool") {
+    } else if (is_bool) {
       bool follows = i + 1 < args.size() && parse_bool(args[i + 1], ignored);
       value = follows ? args[++i] : "true";
     } else if (i + 1 < args.size() && args[i + 1].rfind("--", 0) != 0) {
       value = args[++i];
     } else {
       fail<UsageError>("config", "option --{} needs a value; got none; try --{} {}", key, key,
-                       option->initial);
+                       other == nullptr ? option->initial : "VALUE");
+    }
+    if (other != nullptr) {
+      take_other(*other, value);
+      continue;
     }
     set(key, value, "the command line");
     const_cast<Option*>(option)->typed = true;
   }
   return rest;
+}
+
+const OtherFlag* OptionTable::find_other(std::string_view key) const {
+  const auto wanted = underscored(key);
+  const auto found = std::find_if(others_.begin(), others_.end(),
+                                  [&](const OtherFlag& flag) { return wanted == flag.name; });
+  return found == others_.end() ? nullptr : &*found;
+}
+
+void OptionTable::take_other(const OtherFlag& flag, const std::string& value) {
+  bool on = true;
+  if (flag.is_bool() && !parse_bool(value, on)) {
+    fail<UsageError>("config", "--{} = '{}' is not a boolean; expected true or false", flag.name,
+                     value);
+  }
+  if (flag.kind == OtherFlag::Refused) fail<UsageError>("config", "--{}: {}", flag.name, flag.why);
+  if (flag.kind == OtherFlag::AlwaysOn) {
+    if (!on) fail<UsageError>("config", "--{} false: {}", flag.name, flag.why);
+    return;
+  }
+  const auto text = fmt::format("--{} ({})", flag.name, flag.why);
+  if (std::find(without_effect_.begin(), without_effect_.end(), text) == without_effect_.end()) {
+    without_effect_.push_back(text);
+  }
+}
+
+std::string OptionTable::without_effect() const {
+  return without_effect_.empty() ? "" : "without effect here: " + join(without_effect_);
 }
 
 void OptionTable::check() const {

@@ -61,6 +61,21 @@ struct OptionHint {
   std::vector<std::string> others;
 };
 
+/// A flag of another program's command line that is no option here, but is answered when typed.
+struct OtherFlag {
+  enum Kind {
+    Switch,    ///< has no effect; `--flag`, `--flag true` or `--flag false`
+    Value,     ///< has no effect; takes a value
+    AlwaysOn,  ///< is so anyway; false is refused
+    Refused
+  };
+  const char* name;
+  Kind kind;
+  std::string why;  ///< it has no effect or is refused, and what to do instead
+
+  bool is_bool() const { return kind == Switch || kind == AlwaysOn; }
+};
+
 /// All options of a run, bound to the variables that hold them.
 ///
 /// Values come from a TOML file (`[section] name = value`), from dotted overrides
@@ -86,9 +101,14 @@ class OptionTable {
   void read_toml(const std::filesystem::path& path);
   void read_toml_text(std::string_view text, const std::string& where);
 
-  /// Takes every `--key value`, `--key=value` and bare boolean `--key` that names an option out of
-  /// `args`, in order, and returns what is left.
+  /// Takes every `--key value`, `--key=value` and bare boolean `--key` that names an option, or one
+  /// of the other flags, out of `args`, in order, and returns what is left.
   std::vector<std::string> take_overrides(const std::vector<std::string>& args);
+
+  /// Flags that take_overrides() is to answer.
+  void answer(std::vector<OtherFlag> flags) { others_ = std::move(flags); }
+  /// A sentence with those that were typed and have no effect, each with the reason; "" = none.
+  std::string without_effect() const;
 
   /// Throws UsageError on the first value that is out of range, or asked for and without effect.
   void check() const;
@@ -125,7 +145,11 @@ class OptionTable {
  private:
   Option& push(std::string section, std::string name, std::string help, std::string type);
   void check_effect(const Option& option) const;
+  const OtherFlag* find_other(std::string_view key) const;
+  void take_other(const OtherFlag& flag, const std::string& value);
   std::deque<Option> options_;
+  std::vector<OtherFlag> others_;
+  std::vector<std::string> without_effect_;  // of others_, as typed
 };
 
 /// The texts of a TOML file by their keys, "section.name"; nothing of a file that cannot be read.

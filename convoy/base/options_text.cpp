@@ -50,6 +50,11 @@ std::string OptionTable::help_text(bool all) const {
         fmt::format("  {:<{}} {}{} [{}]", flag, kFlagColumns, option.help, more, option.initial);
     out += wrap(line, kFlagColumns + 3) + "\n";
   }
+  std::vector<std::string> others;
+  for (const auto& other : others_) others.push_back(fmt::format("--{}", other.name));
+  if (all && !others.empty()) {
+    out += "\n" + wrap("Answered for other programs' command lines: " + join(others), 2) + "\n";
+  }
   return out;
 }
 
@@ -68,6 +73,13 @@ std::string OptionTable::to_markdown() const {
     out += fmt::format("| `{}`{} | {} | `{}` | {} |\n", option.name, aliases, type, option.initial,
                        option.help);
   }
+  std::vector<std::string> ignored, refused;
+  for (const auto& other : others_) {
+    const bool no_effect = other.kind == OtherFlag::Switch || other.kind == OtherFlag::Value;
+    (no_effect ? ignored : refused).push_back(fmt::format("`--{}` ({})", other.name, other.why));
+  }
+  if (!ignored.empty()) out += "\nTaken without effect: " + join(ignored) + ".\n";
+  if (!refused.empty()) out += "\nRefused, or refused as false: " + join(refused) + ".\n";
   return out;
 }
 

@@ -8,14 +8,9 @@
 namespace convoy::tasks {
 namespace fs = std::filesystem;
 
-void read_pretrained(const fs::path& folder, models::CausalConfig& config, OptionTable& table) {
-  const auto path = folder / "config.json";
-  if (!fs::exists(path)) {
-    fail<UsageError>("tasks",
-                     "model.start = {} is no folder with config.json and model.safetensors; names "
-                     "of models on a hub are not fetched: download it, then give its folder",
-                     folder.string());
-  }
+namespace {
+
+void read_file_of_config(const fs::path& path, models::CausalConfig& config, OptionTable& table) {
   std::vector<std::pair<std::string, std::string>> asked;
   for (const auto& option : table.options()) {
     if (option.section != "model" || option.source.empty()) continue;
@@ -25,13 +20,45 @@ void read_pretrained(const fs::path& folder, models::CausalConfig& config, Optio
   for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);
 }
 
+}  // namespace
+
+fs::path config_file(const fs::path& place) {
+  return fs::is_directory(place) ? place / "config.json" : place;
+}
+
+void read_config(const fs::path& place, models::CausalConfig& config, OptionTable& table) {
+  if (!fs::is_regular_file(config_file(place))) {
+    fail<UsageError>(
+        "tasks",
+        "model.config_name = {} is no config.json, nor a folder with one; configs on a "
+        "hub are not fetched: download it, then give its path",
+        place.string());
+  }
+  read_file_of_config(config_file(place), config, table);
+}
+
+void read_pretrained(const fs::path& folder, models::CausalConfig& config, OptionTable& table) {
+  const auto path = folder / "config.json";
+  if (!fs::exists(path)) {
+    fail<UsageError>("tasks",
+                     "model.start = {} is no folder with config.json and model.safetensors; names "
+                     "of models on a hub are not fetched: download it, then give its folder",
+                     folder.string());
+  }
+  read_file_of_config(path, config, table);
+}
+
+void note_unknown_keys(const fs::path& place, const models::CausalConfig& config, Run& run) {
+  const auto& unknown = config.unknown();
+  if (unknown.empty()) return;
+  run.notes->push_back(
+      fmt::format("warning: {} has keys that mean nothing here, and are written back: {}",
+                  config_file(place).string(), join(unknown)));
+}
+
 void start_from(const fs::path& folder, const models::CausalConfig& config,
                 const models::WeightLayout& layout, Run& run) {
-  if (const auto& unknown = config.unknown(); !unknown.empty()) {
-    run.notes->push_back(
-        fmt::format("warning: {} has keys that mean nothing here, and are written back: {}",
-                    (folder / "config.json").string(), join(unknown)));
-  }
+  note_unknown_keys(folder, config, run);
   run.fill = [folder, layout, notes = run.notes](parallel::Replica& replica) {
     const auto report =
         checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
@@ -52,7 +79,13 @@ std::optional<text::Tokenizer> find_tokenizer(const std::vector<fs::path>& place
                                               const std::string& named) {
   for (const auto& place : places) {
     if (place.empty() || place == "..") continue;
-    if (place == named) return text::Tokenizer::load(place);
+    if (place == named) {
+      if (fs::exists(place)) return text::Tokenizer::load(place);
+      fail<UsageError>("tasks",
+                       "data.tokenizer = {} is no file or folder; tokenizers on a hub are not "
+                       "fetched: download tokenizer.json, then give its folder",
+                       named);
+    }
     for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"}) {
       if (fs::exists(place / file)) return text::Tokenizer::load(place);
     }

@@ -17,6 +17,17 @@ namespace convoy::tasks {
 void read_pretrained(const std::filesystem::path& folder, models::CausalConfig& config,
                      OptionTable& table);
 
+/// The config.json that `place` is, or that lies in it.
+std::filesystem::path config_file(const std::filesystem::path& place);
+
+/// The same with config_file(place), for a model whose weights are drawn.
+void read_config(const std::filesystem::path& place, models::CausalConfig& config,
+                 OptionTable& table);
+
+/// Tells of keys of config_file(place) that `config` does not know.
+void note_unknown_keys(const std::filesystem::path& place, const models::CausalConfig& config,
+                       Run& run);
+
 /// Has `run` start with the weights of `folder`, and tells of what does not match.
 void start_from(const std::filesystem::path& folder, const models::CausalConfig& config,
                 const models::WeightLayout& layout, Run& run);

@@ -9,6 +9,7 @@
 #include "convoy/models/causal.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
+#include "convoy/tasks/pretrained.h"
 #include "convoy/tasks/session/task.h"
 
 namespace convoy::tasks {
@@ -21,6 +22,7 @@ struct Clues {
   std::string family;
   std::string task;   ///< "classification", "language" or not said
   std::string start;  ///< folder of a model
+  std::string config_name;
 };
 
 /// What these names of one option give it in `arguments`, or "".
@@ -48,11 +50,11 @@ std::string typed_value(const std::vector<std::string>& arguments,
   return value;
 }
 
-/// What a folder's config.json says.
-Clues clues_of(const fs::path& folder) {
+/// What a config.json says.
+Clues clues_of(const fs::path& file) {
   std::error_code error;
-  if (!fs::is_regular_file(folder / "config.json", error)) return {};
-  const auto json = Json::parse(read_file(folder / "config.json"), nullptr, false);
+  if (!fs::is_regular_file(file, error)) return {};
+  const auto json = Json::parse(read_file(file), nullptr, false);
   Clues out;
   if (!json.is_object()) return out;
   out.family = text_of(json, "model_type");
@@ -67,12 +69,14 @@ void take(Clues& clues, const Clues& more) {
   if (clues.family.empty()) clues.family = more.family;
   if (clues.task.empty()) clues.task = more.task;
   if (clues.start.empty()) clues.start = more.start;
+  if (clues.config_name.empty()) clues.config_name = more.config_name;
 }
 
 Clues clues_in(const std::vector<std::string>& arguments) {
   Clues clues;
   take(clues, {typed_value(arguments, {"family", "model_type"}), typed_value(arguments, {"task"}),
-               typed_value(arguments, {"start", "model_name_or_path"})});
+               typed_value(arguments, {"start", "model_name_or_path"}),
+               typed_value(arguments, {"config_name"})});
   const bool opens = !arguments.empty() && (arguments[0] == "eval" || arguments[0] == "predict" ||
                                             arguments[0] == "generate");
   std::error_code error;
@@ -84,19 +88,22 @@ Clues clues_in(const std::vector<std::string>& arguments) {
         const auto found = values.find(key);
         return found == values.end() ? "" : found->second;
       };
-      take(clues, {value("model.family"), value("model.task"), value("model.start")});
-      take(clues, {value("model.model_type"), "", value("model.model_name_or_path")});
+      take(clues, {value("model.family"), value("model.task"), value("model.start"),
+                   value("model.config_name")});
+      take(clues, {value("model.model_type"), "", value("model.model_name_or_path"), ""});
     } else if (opens) {
-      take(clues, clues_of(place));
+      take(clues, clues_of(place / "config.json"));
     }
   }
-  if (clues.start.empty()) return clues;
-  take(clues, clues_of(clues.start));
+  const bool starts = !clues.start.empty();
+  const auto& named = starts ? clues.start : clues.config_name;
+  if (named.empty()) return clues;
+  take(clues, clues_of(starts ? fs::path(named) / "config.json" : config_file(named)));
   if (clues.family.empty()) {
     fail<UsageError>("tasks",
-                     "model_name_or_path = {} is no folder with config.json; names of models on a "
-                     "hub are not fetched: download it, then give its folder",
-                     clues.start);
+                     "{} = {} is no folder with config.json; names of models on a hub are not "
+                     "fetched: download it, then give its folder",
+                     starts ? "model_name_or_path" : "config_name", named);
   }
   return clues;
 }

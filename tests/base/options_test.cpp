@@ -171,6 +171,34 @@ TEST(Options, DeclaringTwiceOrBoundingWhatIsNoNumberIsAMistake) {
   EXPECT_THROW(o.table.add("train", "fp16", o.bf16, "").within(0, 1), InternalError);
 }
 
+TEST(Options, FlagsOfOtherProgramsAreAnswered) {
+  Bound o;
+  o.table.answer({{"streaming", OtherFlag::Switch, "always so"},
+                  {"token", OtherFlag::Value, "no hub"},
+                  {"do_train", OtherFlag::AlwaysOn, "try eval"},
+                  {"dataset_name", OtherFlag::Refused, "save it"}});
+  const auto rest =
+      o.table.take_overrides({"train", "--do-train", "--streaming", "run.toml", "--token", "secret",
+                              "--do_train=True", "--streaming", "false", "--bf16"});
+  EXPECT_EQ(rest, (std::vector<std::string>{"train", "run.toml"}));
+  EXPECT_TRUE(o.bf16);
+  EXPECT_EQ(o.table.without_effect(),
+            "without effect here: --streaming (always so), --token (no hub)");
+  const auto error = [&](const std::vector<std::string>& typed) {
+    return o.error([&] { o.table.take_overrides(typed); });
+  };
+  EXPECT_NE(error({"--do_train", "false"}).find("--do_train false: try eval"), std::string::npos);
+  EXPECT_NE(error({"--dataset-name", "x"}).find("--dataset_name: save it"), std::string::npos);
+  EXPECT_NE(error({"--token"}).find("option --token needs a value"), std::string::npos);
+  EXPECT_NE(error({"--streaming=often"}).find("not a boolean"), std::string::npos);
+  EXPECT_EQ(o.table.help_text(false).find("--token"), std::string::npos);
+  EXPECT_NE(o.table.help_text().find("--token"), std::string::npos);
+  EXPECT_NE(o.table.to_markdown().find(
+                "Taken without effect: `--streaming` (always so), `--token` (no hub).\n"),
+            std::string::npos);
+  EXPECT_EQ(o.table.to_toml().find("token"), std::string::npos);
+}
+
 TEST(Options, WhatOthersCallAnOptionIsAnsweredWithItsName) {
   OptionTable table;
   double rate = 0;

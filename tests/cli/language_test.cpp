@@ -84,6 +84,68 @@ TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
   expect("--block_size");
 }
 
+TEST_F(LanguageCommand, TakesTheCommandLineOfRunClm) {
+  const std::string files =
+      " --train_file text.txt --validation_file valid.txt --per_device_train_batch_size 2 "
+      "--per_device_eval_batch_size 2 --block_size 16 ";
+  const std::string fresh = "train --model_type gpt2 --tokenizer_name words" + files;
+  ASSERT_EQ(shell("head -50 text.txt > valid.txt; $convoy " + fresh +
+                  "--config_overrides n_embd=16,n_layer=1,n_head=2,n_positions=32,resid_pdrop=0.2 "
+                  "--do_train --do_eval --max_train_samples 6 --max_eval_samples 3 "
+                  "--num_train_epochs 2 --overwrite_cache --preprocessing_num_workers 4 "
+                  "--use_fast_tokenizer False --torch_dtype auto --keep_linebreaks true "
+                  "--token secret --save_strategy epoch --output_dir out --overwrite_output_dir"),
+            0)
+      << output_;
+  expect("without effect here: --overwrite_cache (no tokens are kept from run to run)");
+  expect("--torch_dtype");
+  for (const char* unsaid : {"secret", "--do_train", "--keep_linebreaks", "--do_eval"}) {
+    EXPECT_EQ(output_.find(unsaid), std::string::npos) << output_;
+  }
+  EXPECT_EQ(json("out/config.json").at("n_embd"), 16);
+  EXPECT_EQ(json("out/config.json").at("resid_pdrop"), 0.2);
+  EXPECT_TRUE(fs::exists(folder_ / "out/checkpoint-6")) << "six blocks, two a step, twice";
+  EXPECT_EQ(last("out/eval_results.json", "eval_samples"), 3);
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  expect("at most 3 blocks of ");
+
+  ASSERT_EQ(run("train --model_name_or_path out" + files +
+                "--do_train --do_eval false --max_steps 1 --output_dir more"),
+            0)
+      << output_;
+  EXPECT_FALSE(fs::exists(folder_ / "more/eval_results.json"));
+  for (const char* place : {"out", "out/config.json"}) {
+    ASSERT_EQ(run(std::string("train --config_name ") + place + " --tokenizer_name words" + files +
+                  "--learning_rate 0 --max_steps 1 --output_dir drawn --overwrite_output_dir"),
+              0)
+        << output_;
+    EXPECT_EQ(json("drawn/config.json").at("n_layer"), 1);
+    EXPECT_NE(read_file(folder_ / "drawn/model.safetensors"),
+              read_file(folder_ / "out/model.safetensors"));
+  }
+
+  EXPECT_EQ(run(fresh + "--do_train false"), 2);
+  expect("--do_train false: convoy train always trains; try convoy eval FOLDER");
+  EXPECT_EQ(run(fresh + "--keep_linebreaks False"), 2);
+  expect("--keep_linebreaks false: the lines of .txt always keep their ends");
+  EXPECT_EQ(run(fresh + "--dataset_name wikitext --dataset_config_name wikitext-2-raw-v1"), 2);
+  expect("--dataset_name: data sets are not fetched; save it as .txt, .jsonl or .parquet");
+  expect("to_parquet(\"train.parquet\"), then try --train_file train.parquet");
+  EXPECT_EQ(run(fresh + "--config_name out --config_overrides n_embd=8"), 2);
+  expect("model.config_overrides and model.config_name exclude each other");
+  EXPECT_EQ(run("train --model_name_or_path out --config_overrides n_embd=8" + files), 2);
+  expect("model.config_overrides and model.start exclude each other");
+  EXPECT_EQ(run(fresh + "--config_overrides n_embed=8"), 2);
+  expect("'n_embed=8' is no key of a gpt2 config with its value");
+  expect("did you mean 'n_embd'?");
+  EXPECT_EQ(run("train --model_type gpt2 --tokenizer_name gpt2" + files), 2);
+  expect("data.tokenizer = gpt2 is no file or folder; tokenizers on a hub are not fetched");
+  EXPECT_EQ(run(fresh + "--config_name gpt2"), 2);
+  expect("model.config_name = gpt2 is no config.json, nor a folder with one; configs on a hub");
+  EXPECT_EQ(run("train --config_name gpt2" + files), 2);
+  expect("config_name = gpt2 is no folder with config.json; names of models on a hub");
+}
+
 TEST_F(LanguageCommand, BenchmarksTellPeakAndFloorAndLayOutTheGuidesTable) {
   write_file(folder_ / "run.toml", "[model]\nfamily = \"gpt2\"\n");
   const std::string options = std::string(kGpt2).substr(15) + kTiny;

@@ -26,6 +26,10 @@ void LanguageData::declare(OptionTable& t) {
   t.add(s, "validation_split_percentage", validation_split_percentage,
         "part of the training texts held out for evaluation where data.valid is not given")
       .within(0, 90);
+  t.add(s, "max_train_samples", max_train_samples, "train on the first so many blocks; none = all")
+      .at_least(1);
+  t.add(s, "max_eval_samples", max_eval_samples, "evaluate the first so many blocks; none = all")
+      .at_least(1);
   t.add(s, "memory_budget_mb", memory_budget_mb,
         "tokens that take more, 4 bytes each, lie in a file in $TMPDIR")
       .within(0, int64_t{1} << 40);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "convoy/base/options.h"
@@ -17,6 +18,7 @@ struct LanguageData {
   double validation_split_percentage = 5;
   double mlm_probability = 0.15;  ///< of families that name what is hidden
   double mean_noise_span_length = 3;
+  std::optional<int64_t> max_train_samples, max_eval_samples;  ///< blocks; none = all
   int64_t random_tokens = 0;
   int64_t memory_budget_mb = 256;
 

@@ -163,7 +163,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
         options.max_new_tokens, task->config().usual_length(), task->config().family()));
   }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
-  program.tell(*run.notes);
+  if (job.is_main()) program.tell(*run.notes);
   const auto began = std::chrono::steady_clock::now();
   const auto report =
       generate(trainer.strategy(), task->config(), prompts, options, [&](const auto& generated) {

@@ -1,6 +1,5 @@
 #include "convoy/tasks/language/task.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "convoy/base/error.h"
@@ -9,6 +8,7 @@
 #include "convoy/models/t5.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/memory.h"
+#include "convoy/tasks/language/run_clm.h"
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/pretrained.h"
 #include "convoy/tasks/trained.h"
@@ -16,13 +16,7 @@
 namespace convoy::tasks {
 namespace fs = std::filesystem;
 
-namespace {
-
 using models::Objective;
-
-constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
-
-}  // namespace
 
 LanguageTask::LanguageTask(std::string family)
     : family_(std::move(family)), config_(models::make_causal_config(family_)) {}
@@ -36,6 +30,15 @@ void LanguageTask::declare(OptionTable& table) {
   table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
       .alias("model_name_or_path")
       .path();
+  table
+      .add("model", "config_name", config_name_,
+           "config.json, or a folder with one, of a model whose weights are to be drawn")
+      .path();
+  table
+      .add("model", "config_overrides", config_overrides_,
+           "options of the model in one text, such as n_embd=10,resid_pdrop=0.2; not with start or "
+           "config_name")
+      .once();
   models::declare_options(table, "model", config_->fields());
   data_.declare(table);
   if (learns(Objective::HiddenTokens)) {
@@ -54,10 +57,12 @@ void LanguageTask::declare(OptionTable& table) {
              "tokens in a row that are hidden together, on average")
         .within(1, 1000);
   }
+  table.add("train", "do_eval", do_eval_, "evaluate where there is evaluation data");
+  answer_run_clm_flags(table);
   for (const OptionHint& hint : std::vector<OptionHint>{
            {"model.family", true, {"model", "architecture"}},
-           {"model.start", true, {"pretrained", "config_name", "init_from"}},
-           {"data.train", true, {"dataset_name", "dataset", "data", "train_data"}},
+           {"model.start", true, {"pretrained", "init_from"}},
+           {"data.train", true, {"dataset", "data", "train_data"}},
            {"data.valid", true, {"eval_data", "valid_file", "test_file"}},
            {"data.tokenizer", true, {"tokenizer_path"}},
            {"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}}}) {
@@ -66,10 +71,11 @@ void LanguageTask::declare(OptionTable& table) {
 }
 
 void LanguageTask::settle(OptionTable& table) {
-  if (!start_.empty()) read_pretrained(start_, *config_, table);
+  read_configs(table);
   tokenizer_ = find_tokenizer();
+  const bool has_config = !start_.empty() || !config_name_.empty();
   const auto follow_tokenizer = [&](const std::string& key, int64_t value) {
-    if (start_.empty() && table.find(key)->source.empty()) {
+    if (!has_config && table.find(key)->source.empty()) {
       table.set(key, std::to_string(value), "the tokenizer");
     }
   };
@@ -79,7 +85,7 @@ void LanguageTask::settle(OptionTable& table) {
     const auto& special = tokenizer_->special_ids();
     if (special.eos) follow_tokenizer("model.eos_token_id", *special.eos);
     if (special.pad) follow_tokenizer("model.pad_token_id", *special.pad);
-    if (start_.empty() && table.find("model.eos_token_id")->source.empty()) {
+    if (!has_config && table.find("model.eos_token_id")->source.empty()) {
       fail<UsageError>("tasks",
                        "the tokenizer names no token that ends a text; try --eos_token_id ID");
     }
@@ -101,6 +107,23 @@ void LanguageTask::settle(OptionTable& table) {
     fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
   }
   config_->check();
+}
+
+void LanguageTask::read_configs(OptionTable& table) {
+  const auto exclude = [](const char* one, const char* other) {
+    fail<UsageError>("tasks", "model.{} and model.{} exclude each other; try one of them", one,
+                     other);
+  };
+  if (!config_overrides_.empty()) {
+    if (!start_.empty()) exclude("config_overrides", "start");
+    if (!config_name_.empty()) exclude("config_overrides", "config_name");
+    apply_config_overrides(config_overrides_, *config_, table);
+  }
+  if (!config_name_.empty()) {
+    if (!start_.empty()) exclude("config_name", "start");
+    read_config(config_name_, *config_, table);
+  }
+  if (!start_.empty()) read_pretrained(start_, *config_, table);
 }
 
 std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
@@ -130,61 +153,6 @@ std::vector<int32_t> LanguageTask::end_ids() const {
     if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
   }
   return ids;
-}
-
-int64_t LanguageTask::block_size() const {
-  return data_.block_size > 0 ? data_.block_size
-                              : std::min(config_->usual_length(), config_->max_length());
-}
-
-int64_t LanguageTask::row_length() const {
-  const auto check_least = [&](int64_t least, const char* why) {
-    if (block_size() >= least) return;
-    fail<UsageError>("data", "block_size = {}: {}; expected at least {}", block_size(), why, least);
-  };
-  if (learns(Objective::NextToken)) check_least(2, "a row of one token has no next one to learn");
-  if (!learns(Objective::Spans)) return block_size();
-  const auto hides = corruption();
-  check_least(hides.input_length(2),
-              "a row holds text, a token that stands for what is hidden, and one that ends it");
-  const int64_t length = hides.text_length(block_size()), spans = hides.num_spans(length);
-  if (spans <= std::ssize(hides.sentinel_ids)) return length;
-  fail<UsageError>("tasks",
-                   "rows of block_size = {} have {} hidden spans, and there are {} sentinels for "
-                   "them (<extra_id_0> and so on, or ids of the model beyond the tokenizer's); try "
-                   "a smaller block_size, longer spans, or a larger vocab_size",
-                   block_size(), spans, hides.sentinel_ids.size());
-}
-
-std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
-  auto texts = std::make_shared<data::TokenTexts>(
-      data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
-  for (const int32_t id : texts->ids->ids()) {
-    if (id >= 0 && id < config_->num_ids()) continue;
-    fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
-                     config_->num_ids());
-  }
-  return texts;
-}
-
-std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data::TokenTexts> texts,
-                                                     int64_t first_text, int64_t end_text,
-                                                     const std::string& file) const {
-  auto cut = data::cut_blocks(*texts, first_text, end_text,
-                              data_.grouping == "run_clm" ? kTextsAtOnce : 0, row_length());
-  if (cut.empty()) {
-    fail<UsageError>("data",
-                     "{} gives no block: {} texts from {} on hold fewer than {} tokens; try a "
-                     "smaller --block_size, or --grouping stream",
-                     file, end_text - first_text, first_text, row_length());
-  }
-  return make_block_dataset(texts->ids, std::move(cut), row_length());
-}
-
-int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
-  if (!data_.valid.empty()) return 0;
-  return static_cast<int64_t>(
-      std::nearbyint(static_cast<double>(texts.size()) * data_.validation_split_percentage / 100));
 }
 
 models::TextMasking LanguageTask::masking() const {
@@ -259,17 +227,18 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   }
   auto texts = read(data_.train);
   const int64_t held_out = num_held_out(*texts);
-  out.train_data = blocks(texts, held_out, texts->size(), data_.train);
-  if (!data_.valid.empty()) {
+  out.train_data = blocks(texts, held_out, texts->size(), data_.train, data_.max_train_samples);
+  if (do_eval_ && !data_.valid.empty()) {
     out.valid_data = evaluation_data(data_.valid).data;
-  } else if (held_out > 0) {
-    out.valid_data = blocks(texts, 0, held_out, data_.train);
+  } else if (do_eval_ && held_out > 0) {
+    out.valid_data = blocks(texts, 0, held_out, data_.train, data_.max_eval_samples);
   }
   out.files.config = config_->to_json();
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
   if (tokenizer_) out.files.copies = tokenizer_->files();
-  out.files.inputs = {data_.train, data_.valid, start_};
+  out.files.inputs = {data_.train, data_.valid, start_, config_name_};
   if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
+  if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);
   return out;
 }
 
@@ -295,21 +264,6 @@ void LanguageTask::predict(const Prediction& asked, const Run& run,
                    "predict gives rows a label, items or hidden tokens; a {} language model goes "
                    "on from text; try convoy generate, or convoy eval",
                    family_);
-}
-
-NamedData LanguageTask::evaluation_data(const std::string& where) {
-  if (!tokenizer_) tokenizer_ = find_tokenizer();
-  const auto& file = where.empty() ? data_.valid : where;
-  if (!file.empty()) {
-    auto texts = read(file);
-    return {file, blocks(texts, 0, texts->size(), file)};
-  }
-  if (data_.train.empty()) return {};
-  auto texts = read(data_.train);
-  const int64_t held_out = num_held_out(*texts);
-  if (held_out == 0) return {};
-  return {fmt::format("the first {} texts of {}", held_out, data_.train),
-          blocks(texts, 0, held_out, data_.train)};
 }
 
 }  // namespace convoy::tasks

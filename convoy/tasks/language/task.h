@@ -39,6 +39,8 @@ class LanguageTask : public Task {
   std::vector<int32_t> end_ids() const;
 
  private:
+  /// Sets what config_name, config_overrides and start say of the model.
+  void read_configs(OptionTable& table);
   Run make_run();
   /// What may stand for each [MASK] of texts.
   void fill_masks(const Prediction& asked, const Run& run,
@@ -49,9 +51,11 @@ class LanguageTask : public Task {
   models::SpanCorruption corruption() const;
   std::optional<text::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
+  /// Of the texts from first_text on; not more than `most`.
   std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
                                          int64_t first_text, int64_t end_text,
-                                         const std::string& file) const;
+                                         const std::string& file,
+                                         std::optional<int64_t> most) const;
   /// Texts of the training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
@@ -60,6 +64,8 @@ class LanguageTask : public Task {
 
   std::string family_, task_ = "language";
   std::string start_;  // folder of a pretrained model
+  std::string config_name_, config_overrides_;
+  bool do_eval_ = true;
   std::unique_ptr<models::CausalConfig> config_;
   LanguageData data_;
   int64_t top_k_ = 5;  // of predictions

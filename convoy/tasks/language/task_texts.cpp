@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/tasks/language/dataset.h"
+#include "convoy/tasks/language/task.h"
+
+// What a language model's task makes of texts: rows of blocks.
+namespace convoy::tasks {
+
+using models::Objective;
+
+namespace {
+
+constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
+
+}  // namespace
+
+int64_t LanguageTask::block_size() const {
+  return data_.block_size > 0 ? data_.block_size
+                              : std::min(config_->usual_length(), config_->max_length());
+}
+
+int64_t LanguageTask::row_length() const {
+  const auto check_least = [&](int64_t least, const char* why) {
+    if (block_size() >= least) return;
+    fail<UsageError>("data", "block_size = {}: {}; expected at least {}", block_size(), why, least);
+  };
+  if (learns(Objective::NextToken)) check_least(2, "a row of one token has no next one to learn");
+  if (!learns(Objective::Spans)) return block_size();
+  const auto hides = corruption();
+  check_least(hides.input_length(2),
+              "a row holds text, a token that stands for what is hidden, and one that ends it");
+  const int64_t length = hides.text_length(block_size()), spans = hides.num_spans(length);
+  if (spans <= std::ssize(hides.sentinel_ids)) return length;
+  fail<UsageError>("tasks",
+                   "rows of block_size = {} have {} hidden spans, and there are {} sentinels for "
+                   "them (<extra_id_0> and so on, or ids of the model beyond the tokenizer's); try "
+                   "a smaller block_size, longer spans, or a larger vocab_size",
+                   block_size(), spans, hides.sentinel_ids.size());
+}
+
+std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
+  auto texts = std::make_shared<data::TokenTexts>(
+      data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
+  for (const int32_t id : texts->ids->ids()) {
+    if (id >= 0 && id < config_->num_ids()) continue;
+    fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
+                     config_->num_ids());
+  }
+  return texts;
+}
+
+std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data::TokenTexts> texts,
+                                                     int64_t first_text, int64_t end_text,
+                                                     const std::string& file,
+                                                     std::optional<int64_t> most) const {
+  auto cut = data::cut_blocks(*texts, first_text, end_text,
+                              data_.grouping == "run_clm" ? kTextsAtOnce : 0, row_length());
+  if (cut.empty()) {
+    fail<UsageError>("data",
+                     "{} gives no block: {} texts from {} on hold fewer than {} tokens; try a "
+                     "smaller --block_size, or --grouping stream",
+                     file, end_text - first_text, first_text, row_length());
+  }
+  if (most && *most < std::ssize(cut)) cut.resize(static_cast<size_t>(*most));
+  return make_block_dataset(texts->ids, std::move(cut), row_length());
+}
+
+int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
+  if (!data_.valid.empty()) return 0;
+  return static_cast<int64_t>(
+      std::nearbyint(static_cast<double>(texts.size()) * data_.validation_split_percentage / 100));
+}
+
+NamedData LanguageTask::evaluation_data(const std::string& where) {
+  if (!tokenizer_) tokenizer_ = find_tokenizer();
+  const auto name_of = [&](const std::string& what) {
+    const auto& most = data_.max_eval_samples;
+    return most ? fmt::format("at most {} blocks of {}", *most, what) : what;
+  };
+  const auto& file = where.empty() ? data_.valid : where;
+  if (!file.empty()) {
+    auto texts = read(file);
+    return {name_of(file), blocks(texts, 0, texts->size(), file, data_.max_eval_samples)};
+  }
+  if (data_.train.empty()) return {};
+  auto texts = read(data_.train);
+  const int64_t held_out = num_held_out(*texts);
+  if (held_out == 0) return {};
+  return {name_of(fmt::format("the first {} texts of {}", held_out, data_.train)),
+          blocks(texts, 0, held_out, data_.train, data_.max_eval_samples)};
+}
+
+}  // namespace convoy::tasks
