@@ -146,6 +146,23 @@ TEST_F(LanguageCommand, TakesTheCommandLineOfRunClm) {
   expect("config_name = gpt2 is no folder with config.json; names of models on a hub");
 }
 
+TEST_F(LanguageCommand, BytesThatAreNotUtf8AreTold) {
+  const std::string train = std::string("train") + kGpt2 + kTiny + "--max_steps 1 ";
+  ASSERT_EQ(shell("printf 'w1 \\377 w2\\n\\376 w3\\n' >> text.txt; $convoy " + train +
+                  "--output_dir out --nproc 2"),
+            0)
+      << output_;
+  expect("warning: 2 places of text.txt are not UTF-8 and became U+FFFD\n");
+  EXPECT_EQ(output_.find("U+FFFD"), output_.rfind("U+FFFD")) << "one rank says it: " << output_;
+  ASSERT_EQ(shell("head -20 text.txt > valid.txt; printf '\\377' >> valid.txt; $convoy " + train +
+                  "--data.train valid.txt --validation_split_percentage 0 --data.valid valid.txt "
+                  "--block_size 8 --output_dir more; $convoy eval more"),
+            0)
+      << output_;
+  expect("warning: 1 place of valid.txt is not UTF-8 and became U+FFFD\n");
+  expect("/valid.txt is not UTF-8 and became U+FFFD\n");
+}
+
 TEST_F(LanguageCommand, BenchmarksTellPeakAndFloorAndLayOutTheGuidesTable) {
   write_file(folder_ / "run.toml", "[model]\nfamily = \"gpt2\"\n");
   const std::string options = std::string(kGpt2).substr(15) + kTiny;

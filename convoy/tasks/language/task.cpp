@@ -186,6 +186,7 @@ models::SpanCorruption LanguageTask::corruption() const {
 
 Run LanguageTask::make_run() {
   Run out;
+  notes_ = out.notes;
   // The blocks copy what they need of the config.
   out.factory = [config = config_->to_json(), masking = masking(), corruption = corruption()] {
     const auto read = models::read_causal_config(config, "the model's config");

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "convoy/data/token_file.h"
 #include "convoy/models/bert_text.h"
@@ -70,7 +71,8 @@ class LanguageTask : public Task {
   LanguageData data_;
   int64_t top_k_ = 5;  // of predictions
   std::optional<text::Tokenizer> tokenizer_;
-  std::filesystem::path opened_;  // folder of a run
+  std::filesystem::path opened_;                     // folder of a run
+  std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made
 };
 
 /// `convoy data tokenize`.

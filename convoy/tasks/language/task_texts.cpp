@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/task.h"
 
@@ -43,6 +44,11 @@ int64_t LanguageTask::row_length() const {
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
   auto texts = std::make_shared<data::TokenTexts>(
       data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
+  if (texts->num_malformed > 0 && notes_) {
+    notes_->push_back(fmt::format("warning: {} of {} {} not UTF-8 and became U+FFFD",
+                                  plural(texts->num_malformed, "place"), file,
+                                  texts->num_malformed == 1 ? "is" : "are"));
+  }
   for (const int32_t id : texts->ids->ids()) {
     if (id >= 0 && id < config_->num_ids()) continue;
     fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
