@@ -28,23 +28,39 @@ void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& fi
   }
 }
 
+/// A file of ids, open.
+struct IdsFile {
+  std::unique_ptr<parquet::arrow::FileReader> reader;
+  int column = 0;
+  std::string fingerprint;
+  int32_t vocab_size = 0;
+};
+
 /// Nothing when the file holds no ids.
-std::optional<TokenTexts> read_ids(const fs::path& file, int64_t memory_budget,
-                                   const ProgressFn& progress) {
-  auto reader = open_parquet(file, kBatchRows);
+std::optional<IdsFile> open_ids(const fs::path& file) {
+  if (file.extension() != ".parquet" || !fs::is_regular_file(file)) return std::nullopt;
+  IdsFile out{open_parquet(file, kBatchRows)};
   std::shared_ptr<arrow::Schema> schema;
-  check_arrow(reader->GetSchema(&schema), file);
-  const int column = schema->GetFieldIndex(kIdsColumn);
+  check_arrow(out.reader->GetSchema(&schema), file);
+  out.column = schema->GetFieldIndex(kIdsColumn);
   const auto& metadata = schema->metadata();
-  if (column < 0 || metadata == nullptr || !metadata->Contains(kTokenizerKey)) return std::nullopt;
-  TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
+  if (out.column < 0 || metadata == nullptr || !metadata->Contains(kTokenizerKey)) {
+    return std::nullopt;
+  }
   out.fingerprint = arrow_value(metadata->Get(kTokenizerKey), file);
-  const auto vocabulary = arrow_value(metadata->Get(kVocabSizeKey), file);
-  out.vocab_size = std::atoi(vocabulary.c_str());
-  const int num_groups = reader->num_row_groups();
+  out.vocab_size = std::atoi(arrow_value(metadata->Get(kVocabSizeKey), file).c_str());
+  return out;
+}
+
+TokenTexts read_ids(const IdsFile& from, const fs::path& file, int64_t memory_budget,
+                    const ProgressFn& progress) {
+  TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
+  out.fingerprint = from.fingerprint;
+  out.vocab_size = from.vocab_size;
+  const int num_groups = from.reader->num_row_groups();
   for (int group = 0; group < num_groups; ++group) {
     std::shared_ptr<arrow::ChunkedArray> values;
-    check_arrow(reader->RowGroup(group)->Column(column)->Read(&values), file);
+    check_arrow(from.reader->RowGroup(group)->Column(from.column)->Read(&values), file);
     for (const auto& chunk : values->chunks()) append_lists(*chunk, out, file);
     if (progress) progress(group + 1, num_groups);
   }
@@ -53,19 +69,22 @@ std::optional<TokenTexts> read_ids(const fs::path& file, int64_t memory_budget,
 
 }  // namespace
 
+std::optional<int32_t> vocab_size_of_ids(const fs::path& file) {
+  const auto ids = open_ids(file);
+  return ids && ids->vocab_size > 0 ? std::optional(ids->vocab_size) : std::nullopt;
+}
+
 TokenTexts read_token_texts(const fs::path& file, const std::string& column,
                             const std::optional<text::Tokenizer>& tokenizer, int64_t memory_budget,
                             const ProgressFn& progress) {
-  if (file.extension() == ".parquet" && fs::is_regular_file(file)) {
-    if (auto ids = read_ids(file, memory_budget, progress)) {
-      if (tokenizer && tokenizer->fingerprint() != ids->fingerprint) {
-        fail<UsageError>("data",
-                         "{} was made with another tokenizer ({}) than this model's ({}); try "
-                         "convoy data tokenize with this one",
-                         file.string(), ids->fingerprint, tokenizer->fingerprint());
-      }
-      return std::move(*ids);
+  if (const auto ids = open_ids(file)) {
+    if (tokenizer && tokenizer->fingerprint() != ids->fingerprint) {
+      fail<UsageError>("data",
+                       "{} was made with another tokenizer ({}) than this model's ({}); try "
+                       "convoy data tokenize with this one",
+                       file.string(), ids->fingerprint, tokenizer->fingerprint());
     }
+    return read_ids(*ids, file, memory_budget, progress);
   }
   if (!tokenizer) {
     fail<UsageError>(

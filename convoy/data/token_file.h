@@ -23,7 +23,7 @@ struct TokenTexts {
   std::shared_ptr<TokenStore> ids = std::make_shared<TokenStore>();
   std::vector<int64_t> ends;  ///< of each text in `ids`
   std::string fingerprint;    ///< of the tokenizer
-  int32_t vocab_size = 0;
+  int32_t vocab_size = 0;     ///< of the tokenizer
   int64_t num_malformed = 0;  ///< places that were not UTF-8 and became U+FFFD
 
   int64_t size() const { return static_cast<int64_t>(ends.size()); }
@@ -37,6 +37,9 @@ TokenTexts read_token_texts(const std::filesystem::path& file, const std::string
                             const std::optional<text::Tokenizer>& tokenizer,
                             int64_t memory_budget = TokenStore::kNoLimit,
                             const ProgressFn& progress = {});
+
+/// Of the tokenizer that made a file of ids; reads nothing else of it. None for another file.
+std::optional<int32_t> vocab_size_of_ids(const std::filesystem::path& file);
 
 /// Where a block of ids begins, for each block; all are `block_size` long.
 ///

@@ -146,6 +146,18 @@ TEST_F(LanguageCommand, TakesTheCommandLineOfRunClm) {
   expect("config_name = gpt2 is no folder with config.json; names of models on a hub");
 }
 
+TEST_F(LanguageCommand, IdsBringTheirVocabulary) {
+  ASSERT_EQ(run("data tokenize text.txt --tokenizer words --output ids.parquet"), 0) << output_;
+  const std::string train =
+      std::string("train") + kGpt2 + "--data.train ids.parquet --block_size 16 --max_steps 1 ";
+  ASSERT_EQ(run(train + "--output_dir out"), 0) << output_;
+  EXPECT_EQ(json("out/config.json").at("vocab_size"), 25);
+  ASSERT_EQ(run(train + "--vocab_size 40 --output_dir wide"), 0) << output_;
+  EXPECT_EQ(json("wide/config.json").at("vocab_size"), 40);
+  ASSERT_EQ(run(train + "--vocab_size 24"), 2);
+  expect("ids.parquet is of a tokenizer with 25 ids, the model's vocab_size is 24");
+}
+
 TEST_F(LanguageCommand, BytesThatAreNotUtf8AreTold) {
   const std::string train = std::string("train") + kGpt2 + kTiny + "--max_steps 1 ";
   ASSERT_EQ(shell("printf 'w1 \\377 w2\\n\\376 w3\\n' >> text.txt; $convoy " + train +

@@ -47,6 +47,8 @@ TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
   EXPECT_EQ(ids.ends, direct.ends);
   EXPECT_EQ(ids.fingerprint, direct.fingerprint);
   EXPECT_EQ(ids.vocab_size, 9);
+  EXPECT_EQ(vocab_size_of_ids(folder_ / "ids.parquet"), 9);
+  EXPECT_FALSE(vocab_size_of_ids(folder_ / "text.txt").has_value());
 }
 
 TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {

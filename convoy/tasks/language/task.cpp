@@ -74,10 +74,13 @@ void LanguageTask::settle(OptionTable& table) {
   read_configs(table);
   tokenizer_ = find_tokenizer();
   const bool has_config = !start_.empty() || !config_name_.empty();
-  const auto follow_tokenizer = [&](const std::string& key, int64_t value) {
+  const auto follow = [&](const std::string& key, int64_t value, const char* whom) {
     if (!has_config && table.find(key)->source.empty()) {
-      table.set(key, std::to_string(value), "the tokenizer");
+      table.set(key, std::to_string(value), whom);
     }
+  };
+  const auto follow_tokenizer = [&](const std::string& key, int64_t value) {
+    follow(key, value, "the tokenizer");
   };
   if (tokenizer_ && learns(Objective::Spans)) {
     const bool own = tokenizer_->id_of("<extra_id_0>").has_value();
@@ -91,6 +94,8 @@ void LanguageTask::settle(OptionTable& table) {
     }
   } else if (tokenizer_) {
     follow_tokenizer("model.vocab_size", tokenizer_->vocab_size());
+  } else if (const auto size = data::vocab_size_of_ids(data_.train)) {
+    follow("model.vocab_size", *size, "the token file");
   }
   if (tokenizer_ && tokenizer_->vocab_size() > config_->num_ids()) {
     fail<UsageError>("tasks",

@@ -44,6 +44,12 @@ int64_t LanguageTask::row_length() const {
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
   auto texts = std::make_shared<data::TokenTexts>(
       data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
+  if (!tokenizer_ && texts->vocab_size > config_->num_ids()) {
+    fail<UsageError>("data",
+                     "{} is of a tokenizer with {} ids, the model's vocab_size is {}; try ids of "
+                     "the model's own tokenizer, or a larger vocab_size",
+                     file, texts->vocab_size, config_->num_ids());
+  }
   if (texts->num_malformed > 0 && notes_) {
     notes_->push_back(fmt::format("warning: {} of {} {} not UTF-8 and became U+FFFD",
                                   plural(texts->num_malformed, "place"), file,
