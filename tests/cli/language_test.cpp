@@ -312,6 +312,11 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   write_file(folder_ / "short.txt", "w1 w2\n");
   EXPECT_EQ(run(base + "--data.train short.txt --data.tokenizer words"), 2);
   expect("gives no block");
+  const std::string foreign =
+      base + "--data.tokenizer words --block_size 16 --data.train foreign.txt ";
+  EXPECT_EQ(shell("yes 'zebra quagga' | head -100 > foreign.txt; $convoy " + foreign), 2);
+  expect("foreign.txt holds only tokens that the tokenizer does not know; try the tokenizer that");
+  EXPECT_EQ(shell("echo w1 >> foreign.txt; $convoy " + foreign + "--max_steps 1"), 0) << output_;
   EXPECT_EQ(run(base + "--n_head 3" + kTiny), 2);
   expect("n_head");
   EXPECT_EQ(run(base + kTiny + "--n_embd 100000 --n_layer 4000"), 2);

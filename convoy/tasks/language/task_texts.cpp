@@ -15,6 +15,17 @@ namespace {
 
 constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 
+/// What a tokenizer makes of any text, and last its unknown token; empty where it has none.
+std::vector<int32_t> ids_of_nothing(const std::optional<text::Tokenizer>& tokenizer) {
+  std::vector<int32_t> ids;
+  if (!tokenizer) return ids;
+  const auto& special = tokenizer->special_ids();
+  if (!special.unk || special.unk == special.eos) return ids;
+  tokenizer->encode("", ids);
+  ids.push_back(*special.unk);
+  return ids;
+}
+
 }  // namespace
 
 int64_t LanguageTask::block_size() const {
@@ -55,10 +66,22 @@ std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& fi
                                   plural(texts->num_malformed, "place"), file,
                                   texts->num_malformed == 1 ? "is" : "are"));
   }
+  const auto nothing = ids_of_nothing(tokenizer_);
+  bool known = nothing.empty(), unknown = false;
   for (const int32_t id : texts->ids->ids()) {
-    if (id >= 0 && id < config_->num_ids()) continue;
-    fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
-                     config_->num_ids());
+    if (id < 0 || id >= config_->num_ids()) {
+      fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
+                       config_->num_ids());
+    }
+    if (known) continue;
+    known = std::find(nothing.begin(), nothing.end(), id) == nothing.end();
+    unknown = unknown || id == nothing.back();
+  }
+  if (!known && unknown) {
+    fail<UsageError>("data",
+                     "{} holds only tokens that the tokenizer does not know; try the tokenizer "
+                     "that belongs to the text's language",
+                     file);
   }
   return texts;
 }
