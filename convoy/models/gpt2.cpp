@@ -160,6 +160,8 @@ Fields Gpt2Config::fields() {
       {"reorder_and_upcast_attn", &reorder_and_upcast_attn,
        "attention in fp32 whatever the compute dtype"},
       {"tie_word_embeddings", &tie_word_embeddings, "the embedding is the output matrix"},
+      {"use_cache", &use_cache, "kept for other tools"},
+      {"add_cross_attention", &add_cross_attention, "must be false; kept for other tools"},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
       {"eos_token_id", &eos_token_id, "id that ends a text; kept for other tools"},
       {"pad_token_id", &pad_token_id, "id of padding; kept for other tools"},
@@ -172,6 +174,9 @@ Fields Gpt2Config::fields() {
 }
 
 void Gpt2Config::check_together() const {
+  if (add_cross_attention) {
+    fail<UsageError>("models", "add_cross_attention = true is not supported; expected false");
+  }
   if (n_embd % n_head == 0) return;
   fail<UsageError>("models", "n_embd = {} does not divide into n_head = {} heads", n_embd, n_head);
 }

@@ -26,6 +26,8 @@ class Gpt2Config : public CausalConfig {
   bool scale_attn_by_inverse_layer_idx = false;
   bool reorder_and_upcast_attn = false;
   bool tie_word_embeddings = true;
+  bool use_cache = true;
+  bool add_cross_attention = false;
   Json bos_token_id = 50256, eos_token_id = 50256, pad_token_id;
   std::string summary_type = "cls_index";
   bool summary_use_proj = true;

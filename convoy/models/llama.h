@@ -29,6 +29,8 @@ class LlamaConfig : public CausalConfig {
   double rope_theta = 10000;
   Json rope_scaling, rope_parameters;
   std::optional<int64_t> original_max_position_embeddings;
+  bool use_cache = true;
+  int64_t pretraining_tp = 1;
   Json bos_token_id = 1, eos_token_id = 2, pad_token_id;
 
   std::string family() const override { return "llama"; }

@@ -45,6 +45,8 @@ Fields LlamaConfig::fields() {
        "the same with rope_theta; transformers 5.x's spelling"},
       {"original_max_position_embeddings", &original_max_position_embeddings,
        "longest row before the stretching; none = as in the rotary parameters", 1, kMostIds},
+      {"use_cache", &use_cache, "kept for other tools"},
+      {"pretraining_tp", &pretraining_tp, "kept for other tools", 1, kWidest},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
       {"eos_token_id", &eos_token_id, "id that ends a text; kept for other tools"},
       {"pad_token_id", &pad_token_id, "id of padding; kept for other tools"},

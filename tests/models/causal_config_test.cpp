@@ -140,6 +140,21 @@ TEST(CausalConfig, MistakesAreNamed) {
   EXPECT_THROW(make_causal_config("gpt3"), UsageError);
 }
 
+TEST(CausalConfig, KeysForOtherToolsAreOptionsAndKept) {
+  auto gpt2 = make_causal_config("gpt2");
+  OptionTable table;
+  declare_options(table, "model", gpt2->fields());
+  table.set("model.use_cache", "false", "here");
+  EXPECT_EQ(gpt2->to_json().at("use_cache"), false);
+  EXPECT_EQ(gpt2->to_json().at("add_cross_attention"), false);
+  table.set("model.add_cross_attention", "true", "here");
+  EXPECT_THROW(gpt2->check(), UsageError);
+  auto llama = read(R"({"model_type": "llama", "use_cache": false, "pretraining_tp": 2})");
+  EXPECT_TRUE(llama->unknown().empty());
+  EXPECT_EQ(llama->to_json().at("pretraining_tp"), 2);
+  EXPECT_EQ(llama->to_json().at("use_cache"), false);
+}
+
 TEST(CausalConfig, FieldsAreOptionsToo) {
   LlamaConfig config;
   OptionTable table;
