@@ -2,6 +2,8 @@
 
 #include <arrow/api.h>
 
+#include <cmath>
+
 #include "convoy/base/error.h"
 #include "convoy/data/arrow.h"
 #include "convoy/data/text_source.h"
@@ -110,6 +112,10 @@ TokenTexts read_token_texts(const fs::path& file, const std::string& column,
       },
       progress);
   return out;
+}
+
+int64_t num_held_out(int64_t num_texts, double percent) {
+  return static_cast<int64_t>(std::nearbyint(static_cast<double>(num_texts) * percent / 100));
 }
 
 std::vector<int64_t> cut_blocks(const TokenTexts& texts, int64_t first_text, int64_t end_text,

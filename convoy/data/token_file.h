@@ -41,6 +41,9 @@ TokenTexts read_token_texts(const std::filesystem::path& file, const std::string
 /// Of the tokenizer that made a file of ids; reads nothing else of it. None for another file.
 std::optional<int32_t> vocab_size_of_ids(const std::filesystem::path& file);
 
+/// How many texts `percent` of them are, rounded as Hugging Face's `train[:5%]`: halves to even.
+int64_t num_held_out(int64_t num_texts, double percent);
+
 /// Where a block of ids begins, for each block; all are `block_size` long.
 ///
 /// Of a whole number `texts_at_once` of texts each, neighbours are joined and cut into blocks; what

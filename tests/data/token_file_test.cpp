@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json.h"
 #include "convoy/prepare/tokenize.h"
 
 namespace convoy::data {
@@ -76,6 +77,29 @@ TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {
     EXPECT_EQ(store.size(), std::ssize(all));
     const auto ids = store.ids();
     EXPECT_TRUE(std::equal(ids.begin(), ids.end(), all.begin(), all.end())) << budget;
+  }
+}
+
+// blocks.json holds what Hugging Face's datasets made of the same texts (make_blocks_fixture.py).
+TEST(CutBlocks, GivesHuggingFacesBlocksTokenForToken) {
+  const auto path = std::string(CONVOY_SOURCE_DIR) + "/tests/data/blocks.json";
+  const auto cases = parse_json(read_file(path), path).at("cases");
+  ASSERT_EQ(cases.size(), 6U);
+  for (const auto& expected : cases) {
+    const auto number = [&](const char* key) { return expected.at(key).get<int64_t>(); };
+    TokenTexts texts;
+    int64_t end = 0;
+    for (int64_t i = 0; i < number("num_texts"); ++i) {
+      end += (7 * i * i + 3 * i) % number("most");
+      texts.ends.push_back(end);
+    }
+    const int64_t held_out = num_held_out(texts.size(), expected.at("percent").get<double>());
+    EXPECT_EQ(held_out, number("held_out")) << texts.size();
+    const auto blocks = [&](int64_t first, int64_t last) {
+      return cut_blocks(texts, first, last, /*texts_at_once=*/1000, number("block_size"));
+    };
+    EXPECT_EQ(blocks(0, held_out), expected.at("valid").get<std::vector<int64_t>>());
+    EXPECT_EQ(blocks(held_out, texts.size()), expected.at("train").get<std::vector<int64_t>>());
   }
 }
 

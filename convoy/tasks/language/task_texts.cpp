@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -104,8 +103,7 @@ std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data:
 
 int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
   if (!data_.valid.empty()) return 0;
-  return static_cast<int64_t>(
-      std::nearbyint(static_cast<double>(texts.size()) * data_.validation_split_percentage / 100));
+  return data::num_held_out(texts.size(), data_.validation_split_percentage);
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {
