@@ -8,11 +8,14 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/text.h"
 
 namespace convoy {
 
@@ -48,6 +51,29 @@ class CommandTest : public ::testing::Test {
   }
 
   Json json(const std::string& file) const { return parse_json(read_file(folder_ / file), file); }
+
+  /// By step; what was done again after a death counts.
+  std::vector<double> losses(const std::string& run) const {
+    std::map<int64_t, double> of_step;
+    for (const auto& line : split(read_file(folder_ / run / "log.jsonl"), '\n')) {
+      if (line.empty()) continue;
+      const auto entry = parse_json(line, "log.jsonl");
+      if (!entry.contains("loss")) continue;
+      of_step[entry["step"].get<int64_t>()] = entry["loss"].get<double>();
+    }
+    std::vector<double> out;
+    for (const auto& [step, loss] : of_step) out.push_back(loss);
+    return out;
+  }
+
+  /// To `first` on the first step, to 1e-4 later.
+  static void expect_near(const std::vector<double>& expected, const std::vector<double>& got,
+                          double first = 1e-6) {
+    ASSERT_EQ(expected.size(), got.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i] / expected[i], 1, i == 0 ? first : 1e-4) << "step " << i + 1;
+    }
+  }
 
   /// Waits until the run in `out` has made some steps.
   void wait_for_steps() const {

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
-#include "convoy/base/text.h"
 #include "tests/cli/ranks_testing.h"
 
 // Real processes that keep slices: two copies of the state, gathers that go on into the next step,
@@ -15,29 +13,6 @@ class ZeroCommand : public Ranks {
  protected:
   static std::string train(int64_t steps, const std::string& more) {
     return fmt::format("train{}--bucket_cap_mb 0 --max_steps {} {}", kTiny, steps, more);
-  }
-
-  /// By step; what was done again after a death counts.
-  std::vector<double> losses(const std::string& run) const {
-    std::map<int64_t, double> of_step;
-    for (const auto& line : split(read_file(folder_ / run / "log.jsonl"), '\n')) {
-      if (line.empty()) continue;
-      const auto entry = parse_json(line, "log.jsonl");
-      if (!entry.contains("loss")) continue;
-      of_step[entry["step"].get<int64_t>()] = entry["loss"].get<double>();
-    }
-    std::vector<double> out;
-    for (const auto& [step, loss] : of_step) out.push_back(loss);
-    return out;
-  }
-
-  /// To `first` on the first step, to 1e-4 later.
-  static void expect_near(const std::vector<double>& expected, const std::vector<double>& got,
-                          double first = 1e-6) {
-    ASSERT_EQ(expected.size(), got.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_NEAR(got[i] / expected[i], 1, i == 0 ? first : 1e-4) << "step " << i + 1;
-    }
   }
 };
 
