@@ -6,7 +6,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
-#include "convoy/schedule/check.h"
 
 namespace convoy::parallel {
 
@@ -22,7 +21,7 @@ Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& 
   const auto step = step_options();
   program_ = schedule::data_parallel_program(arena_.layout(), step);
   forward_program_ = schedule::forward_program(arena_.layout(), step);
-  schedule::check(program_, arena_.layout(), step);
+  alive_ = schedule::check(program_, arena_.layout(), step);
   schedule::check_forward(forward_program_, arena_.layout());
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype, step);
@@ -138,8 +137,7 @@ MemoryUse Replica::memory() const {
 }
 
 int64_t Replica::most_gathered() const {
-  return schedule::most_gathered(program_, arena_.layout()) *
-         static_cast<int64_t>(at::elementSize(arena_.weight_dtype()));
+  return alive_.weights * static_cast<int64_t>(at::elementSize(arena_.weight_dtype()));
 }
 
 /// A user's modules start with rank 0's values.

@@ -7,6 +7,7 @@
 
 #include "convoy/parallel/executor.h"
 #include "convoy/parallel/state.h"
+#include "convoy/schedule/check.h"
 
 namespace convoy::parallel {
 
@@ -105,6 +106,7 @@ class Replica {
   ReplicaOptions options_;
   Arena arena_;
   schedule::Program program_, forward_program_;
+  schedule::Alive alive_;  // at most in a step
   std::unique_ptr<Executor> executor_;
 };
 

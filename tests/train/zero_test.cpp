@@ -306,5 +306,35 @@ TEST(Zero, EachRankKeepsWhatItsStageSays) {
   }
 }
 
+TEST(Zero, WhatIsWholeForAWhileTakesWhatTheProgramHasAlive) {
+  const auto deep_gpt2 = [] {
+    return models::small_gpt2(
+               {.ids = kIds, .width = 24, .heads = 3, .layers = 4, .length = kLength})
+        .make_blocks();
+  };
+  for (const int64_t stage : {2, 3}) {
+    run_ranks(2, [&](const Job& job) {
+      auto options = arguments(stage);
+      options.max_steps = 5;
+      Trainer trainer(deep_gpt2, options, texts(), nullptr, job);
+      trainer.train();
+      auto& replica = trainer.strategy().replica();
+      const int64_t weights = replica.arena().num_pooled_bytes();
+      EXPECT_EQ(weights, replica.most_gathered()) << "stage " << stage;
+      EXPECT_EQ(weights > 0, stage == 3);
+      // Of one layer backward fills it, those of two are summed; the tied table's waits for all.
+      int64_t layer = 0, table = 0;
+      const auto& buckets = replica.arena().layout().buckets();
+      for (const auto& bucket : buckets) layer = std::max(layer, bucket.all.length());
+      for (const auto& bucket : buckets) {
+        if (bucket.all.length() < layer) table = std::max(table, bucket.all.length());
+      }
+      const int64_t gradients = replica.memory().gathered - weights;
+      EXPECT_GE(gradients, 4 * (table + 2 * layer)) << "stage " << stage;
+      EXPECT_LE(gradients, 4 * (table + 3 * layer)) << "stage " << stage;
+    });
+  }
+}
+
 }  // namespace
 }  // namespace convoy::train

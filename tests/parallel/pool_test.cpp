@@ -1,0 +1,38 @@
+#include "convoy/parallel/pool.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace convoy::parallel {
+namespace {
+
+TEST(Pool, HoldsNoMoreThanWasTakenAtATime) {
+  Pool pool;
+  auto large = pool.take(100);
+  auto small = pool.take(10);
+  EXPECT_EQ(pool.num_elements(), 110);
+  const void* place = large.data_ptr();
+  pool.give(std::move(large));
+  large = pool.take(100).fill_(3);
+  EXPECT_EQ(large.data_ptr(), place) << "the same memory serves again";
+  pool.give(std::move(large));
+  const auto view = small.narrow(0, 2, 3);
+  pool.give(std::move(small));
+  auto other = pool.take(60);
+  EXPECT_EQ(pool.num_elements(), 110);
+  EXPECT_EQ(other.numel(), 60);
+  auto another = pool.take(50);
+  EXPECT_EQ(pool.num_elements(), 110);
+  EXPECT_EQ(view.storage().data(), nullptr) << "kept by a view";
+  pool.give(std::move(other));
+  pool.give(std::move(another));
+  // Not given back: the pool grows.
+  auto lost = pool.take(10);
+  auto all = pool.take(110);
+  EXPECT_EQ(pool.num_elements(), 120);
+}
+
+}  // namespace
+}  // namespace convoy::parallel
