@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/cli/ranks_testing.h"
+#include "tests/data/parquet_testing.h"
 
 // Real processes that keep slices: two copies of the state, gathers that go on into the next step,
 // and fewer ranks than before.
@@ -50,6 +51,22 @@ TEST_F(ZeroCommand, AJobThatLosesARankGoesOnWithFewer) {
   const auto calm = losses("calm"), out = losses("out");
   ASSERT_EQ(calm.size(), 8U);
   expect_near(calm, out, 0);
+}
+
+TEST_F(ZeroCommand, ARankWithoutARowTakesPartInPredicting) {
+  ASSERT_EQ(run(train(2, "--output_dir out")), 0) << output_;
+  data::testing::write_parquet(folder_ / "one.parquet",
+                               {{"item_id-list", data::testing::int_lists({{3, 5, 7}})}});
+  const std::string one_row = "timeout 60 $convoy predict out --data one.parquet --top-k 3 ";
+  ASSERT_EQ(shell(one_row + "--output alone.csv"), 0) << output_;
+  const auto alone = read_file(folder_ / "alone.csv");
+  EXPECT_EQ(std::count(alone.begin(), alone.end(), '\n'), 4) << alone;
+  for (const int stage : {1, 2, 3}) {
+    const auto file = fmt::format("zero{}.csv", stage);
+    ASSERT_EQ(shell(fmt::format("{}--nproc 2 --zero {} --output {}", one_row, stage, file)), 0)
+        << output_;
+    EXPECT_EQ(read_file(folder_ / file), alone) << "stage " << stage;
+  }
 }
 
 TEST_F(ZeroCommand, WeightsAreGatheredIntoTheNextForward) {
