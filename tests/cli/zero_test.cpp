@@ -36,6 +36,18 @@ TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
   expect("warning: shard_ranks = 2 has no effect in one process");
 }
 
+TEST_F(ZeroCommand, SlicesInHalfPrecisionEndInTheBitsOfWholeOnes) {
+  for (const auto& [precision, stage] : {std::pair{"--bf16", 3}, {"--fp16", 2}}) {
+    SCOPED_TRACE(precision);
+    const auto options = fmt::format("--nproc 2 --overwrite_output_dir {} ", precision);
+    ASSERT_EQ(run(train(5, options + "--output_dir ddp")), 0) << output_;
+    ASSERT_EQ(run(train(5, fmt::format("{} --output_dir sliced --zero {}", options, stage))), 0)
+        << output_;
+    EXPECT_EQ(losses("ddp"), losses("sliced"));
+    EXPECT_TRUE(model("ddp") == model("sliced"));
+  }
+}
+
 TEST_F(ZeroCommand, AJobThatLosesARankGoesOnWithFewer) {
   const std::string options = "--zero 3 --save_steps 2 --ddp_timeout 5 ";
   ASSERT_EQ(run(train(8, options + "--nproc 3 --output_dir calm")), 0) << output_;

@@ -56,6 +56,17 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
   });
 }
 
+/// Two of its rows have a "price" that fp16 cannot hold.
+inline std::shared_ptr<Dataset> rare_prices() {
+  return make_map_dataset(48, [](const std::vector<int64_t>& rows) {
+    const auto count = static_cast<int64_t>(rows.size());
+    auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
+    auto price = at::where(items % 24 == 0, 1e6, 1.0).to(at::kFloat);
+    return nn::Bundle{
+        {"items", items}, {"price", price}, {"lengths", at::full({count}, 5, at::kLong)}};
+  });
+}
+
 /// Of so many steps, each of which is logged; writes nothing.
 inline TrainingArguments short_run(int64_t per_device, int64_t accumulation, int64_t steps) {
   TrainingArguments out;
@@ -166,6 +177,7 @@ inline Outcome outcome_of_all(
   run(size,
       [&](const Job& job) { outcomes[static_cast<size_t>(job.environment.rank)] = train(job); });
   for (const auto& other : outcomes) {
+    EXPECT_EQ(outcomes[0].skipped_steps, other.skipped_steps) << "not all ranks skipped alike";
     EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights)) << "the ranks drifted apart";
   }
   return outcomes[0];
@@ -188,6 +200,7 @@ inline void expect_same_bits(const Outcome& a, const Outcome& b, size_t steps) {
     ASSERT_EQ(a.losses[i], b.losses[i]) << "loss of step " << i + 1;
     ASSERT_EQ(a.norms[i], b.norms[i]) << "norm of step " << i + 1;
   }
+  EXPECT_EQ(a.skipped_steps, b.skipped_steps);
   EXPECT_TRUE(at::equal(a.weights, b.weights));
 }
 

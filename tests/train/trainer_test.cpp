@@ -81,24 +81,16 @@ TEST_F(TrainerTest, EveryRowOnceAnEpochAlsoWithAShortLastBatch) {
 }
 
 TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
-  // A price that fp16 cannot hold in every sixth row.
   auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
   config.features.push_back({"price", false, 0});
-  auto rare = make_map_dataset(48, [](const std::vector<int64_t>& rows) {
-    const auto count = static_cast<int64_t>(rows.size());
-    auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
-    auto price = at::where(items % 24 == 0, 1e6, 1.0).to(at::kFloat);
-    return nn::Bundle{
-        {"items", items}, {"price", price}, {"lengths", at::full({count}, 5, at::kLong)}};
-  });
   auto run = [&](const std::string& name, const std::string& from) {
     auto args = arguments(name);
     args.fp16 = true;
     args.save_strategy = "steps";
     args.save_steps = 4;
     args.resume_from_checkpoint = from;
-    Trainer trainer([config] { return models::make_session_model(config); }, args, rare, nullptr,
-                    job_);
+    Trainer trainer([config] { return models::make_session_model(config); }, args, rare_prices(),
+                    nullptr, job_);
     trainer.train();
     return std::pair(trainer.state().to_json(), all_weights(trainer));
   };
