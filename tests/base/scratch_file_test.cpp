@@ -1,9 +1,19 @@
 #include "convoy/base/scratch_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -47,6 +57,54 @@ TEST_F(Scratch, HoldsWhatWasWrittenAndZerosElsewhereAndHasNoName) {
   EXPECT_EQ(std::memcmp(from.data, to.data, kBytes), 0);
   file.read(kPlace + kBytes, to.data, ScratchFile::kAlignment).wait();
   EXPECT_EQ(to.data[0], 0);
+}
+
+TEST_F(Scratch, PassesThePageCacheByWhereTheFolderAllowsThat) {
+  Memory memory(ScratchFile::kAlignment);
+  std::memset(memory.data, 5, memory.size);
+  const int probe = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_DIRECT, 0600);
+  const bool allows = probe >= 0 && ::pwrite(probe, memory.data, memory.size, 0) > 0;
+  if (probe >= 0) ::close(probe);
+  if (!allows) GTEST_SKIP() << folder_ << " knows no O_DIRECT";
+  ScratchFile file(folder_, memory.size, "test");
+  EXPECT_TRUE(file.is_direct());
+  file.write(0, memory.data, memory.size).wait();
+  EXPECT_TRUE(file.is_direct()) << "it was given up";
+}
+
+/// From now on this thread meets no file system with nameless files. False where that does not
+/// work.
+bool refuse_nameless_files() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(code), code};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(Scratch, WhereNoFileIsNamelessTheNameGoesAtOnce) {
+  bool refused = false;
+  std::thread([&] {
+    refused = refuse_nameless_files();
+    if (!refused) return;
+    EXPECT_EQ(::open(folder_.c_str(), O_TMPFILE | O_RDWR, 0600), -1);
+    Memory memory(ScratchFile::kAlignment);
+    std::memset(memory.data, 5, memory.size);
+    ScratchFile file(folder_, memory.size, "test");
+    EXPECT_TRUE(fs::is_empty(folder_)) << "a name that a death would leave";
+    file.write(0, memory.data, memory.size).wait();
+    std::memset(memory.data, 0, memory.size);
+    file.read(0, memory.data, memory.size).wait();
+    EXPECT_EQ(memory.data[100], 5);
+  }).join();
+  if (!refused) GTEST_SKIP() << "seccomp does not work here";
+  EXPECT_TRUE(fs::is_empty(folder_));
 }
 
 TEST_F(Scratch, IsMemoryForAWhile) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "tests/cli/command_testing.h"
@@ -116,6 +117,16 @@ TEST_F(Errors, OptionsThatWouldHaveNoEffect) {
   refused("--dp_batch total --strategy single",
           "parallel.dp_batch = total has no effect with parallel.strategy = single");
   refused("--dp_batch total --nproc 2", "has no effect with parallel.strategy = ddp");
+  for (const auto& [option, stage] : {std::pair("prefetch 2", 2),
+                                      {"reshard_after_forward false", 2},
+                                      {"zero_keep_mb 4", 2},
+                                      {"zero_reduce last", 1},
+                                      {"shard_ranks host", 0}}) {
+    const std::string typed = option, name = typed.substr(0, typed.find(' '));
+    refused(fmt::format("--zero {} --{}", stage, typed),
+            fmt::format("parallel.{} = {} has no effect with parallel.zero = {}; try --zero ", name,
+                        typed.substr(name.size() + 1), stage));
+  }
   write_file(folder_ / "run.toml", "[output]\ntrace_steps = 7\n");
   refused("run.toml", "output.trace_steps = 7 has no effect");
   refused("--learning_rate inf", "train.learning_rate = inf is not finite");

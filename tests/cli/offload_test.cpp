@@ -26,7 +26,14 @@ TEST_F(OffloadCommand, WithoutRoomForHalfOfTheOptimizersStateADiskHelps) {
   EXPECT_EQ(shell(limit + train("")), 1) << output_;
   expect("convoy: error: [memory] there is no memory left for 96.3 MiB more");
   fs::create_directory(folder_ / "scratch");
-  EXPECT_EQ(shell(limit + train("--offload_optimizer disk --offload_dir scratch")), 0) << output_;
+  EXPECT_EQ(
+      shell(limit + train("--offload_optimizer disk --offload_dir scratch --output_dir disk")), 0)
+      << output_;
+  const auto results = json("disk/train_results.json");
+  const double waited = results["train_offload_wait_seconds"];
+  EXPECT_GE(waited, 0);
+  EXPECT_LT(waited, results["train_runtime"].get<double>());
+  EXPECT_GT(results["memory_offloaded_bytes_per_rank"], 8 * 25e6);
   expect("optimizer 0 B");
   expect("offloaded");
   EXPECT_TRUE(fs::is_empty(folder_ / "scratch"));
@@ -42,7 +49,19 @@ TEST_F(OffloadCommand, ThePeakOfAProcessFallsByWhatItsStageGivesAway) {
     return json(fmt::format("zero{}/train_results.json", stage));
   };
   constexpr const char* kPeak = "peak_memory_bytes_per_rank";
-  const double ddp = use(0)[kPeak];
+  const auto whole = use(0);
+  const double ddp = whole[kPeak];
+  double known = 0;
+  for (const char* kind : {"parameters", "gradients", "optimizer", "activations"}) {
+    const double bytes = whole[fmt::format("memory_{}_bytes_per_rank", kind)];
+    EXPECT_GT(bytes, 0) << kind;
+    known += bytes;
+  }
+  EXPECT_GT(known, 16 * 25e6);
+  EXPECT_LT(known, ddp);
+  EXPECT_GT(whole["train_comm_wait_percent"], 0);
+  EXPECT_LE(whole["train_comm_wait_percent"], 100);
+  EXPECT_FALSE(whole.contains("train_offload_wait_seconds"));
   for (const auto& [stage, bytes_per_parameter] : {std::pair{1, 4}, std::pair{3, 8}}) {
     const auto sliced = use(stage);
     const double gathered = sliced.value("memory_gathered_bytes_per_rank", 0.0);

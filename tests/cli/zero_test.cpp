@@ -15,6 +15,24 @@ class ZeroCommand : public Ranks {
   static std::string train(int64_t steps, const std::string& more) {
     return fmt::format("train{}--bucket_cap_mb 0 --max_steps {} {}", kTiny, steps, more);
   }
+
+  struct Event {
+    double at, end;
+    std::string name;
+  };
+  /// What a trace has marked, by its beginning.
+  std::vector<Event> traced(const std::string& file) const {
+    std::vector<Event> out;
+    const auto trace = json(file);
+    for (const auto& event : trace["traceEvents"]) {
+      if (event.value("ph", "") != "X") continue;
+      const double at = event["ts"], took = event["dur"];
+      out.push_back({at, at + took, event["name"].get<std::string>()});
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Event& a, const Event& b) { return a.at < b.at; });
+    return out;
+  }
 };
 
 TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
@@ -85,18 +103,7 @@ TEST_F(ZeroCommand, WeightsAreGatheredIntoTheNextForward) {
   ASSERT_EQ(run(train(8, "--save_strategy no --zero 1 --nproc 2 --trace t.json --trace_steps 2")),
             0)
       << output_;
-  struct Event {
-    double at;
-    std::string name;
-  };
-  std::vector<Event> events;
-  const auto trace = json("t.json");
-  for (const auto& event : trace["traceEvents"]) {
-    if (event.value("ph", "") != "X") continue;
-    events.push_back({event["ts"].get<double>(), event["name"].get<std::string>()});
-  }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return a.at < b.at; });
+  const auto events = traced("t.json");
   const auto after = [&](size_t from, const std::string& begin) {
     while (from < events.size() && !events[from].name.starts_with(begin)) ++from;
     return from;
@@ -111,6 +118,56 @@ TEST_F(ZeroCommand, WeightsAreGatheredIntoTheNextForward) {
     EXPECT_GT(after(load, "forward block"), load);
     EXPECT_LT(after(load, "forward block"), wait) << bucket << " is waited for where it is read";
   }
+}
+
+TEST_F(ZeroCommand, WeightsAreGatheredWhileOthersAreComputedWith) {
+  const auto hidden = [&](int prefetch) {
+    const auto file = fmt::format("t{}.json", prefetch);
+    EXPECT_EQ(run(train(6, fmt::format("--save_strategy no --zero 3 --nproc 2 --prefetch {0} "
+                                       "--trace {1} --trace_steps 2 --output_dir out{0}",
+                                       prefetch, file))),
+              0)
+        << output_;
+    const auto events = traced(file);
+    int64_t gathers = 0, out = 0;
+    for (auto start = events.begin(); start != events.end(); ++start) {
+      if (!start->name.starts_with("start: gather bucket")) continue;
+      ++gathers;
+      const auto label = start->name.substr(7, start->name.find(',') - 7);
+      const auto wait = std::find_if(
+          start, events.end(), [&](const Event& event) { return event.name == "wait: " + label; });
+      if (wait == events.end()) continue;
+      out += std::any_of(start, wait, [&](const Event& event) {
+        const bool computes =
+            event.name.starts_with("forward block") || event.name.starts_with("backward block");
+        return computes && event.at >= start->end && event.end <= wait->at;
+      });
+    }
+    EXPECT_GT(gathers, 0);
+    return out;
+  };
+  EXPECT_EQ(hidden(0), 0);
+  EXPECT_GE(hidden(1), 2) << "one in each of the two steps, at least";
+}
+
+TEST_F(ZeroCommand, BenchComparesTheStages) {
+  write_file(folder_ / "run.toml", "");
+  const auto bench = [&](const std::string& strategies, int ranks) {
+    EXPECT_EQ(run(fmt::format("bench strategies run.toml{}--max_steps 3 --bucket_cap_mb 0 "
+                              "--strategies {} --ranks {} --output table{}",
+                              kTiny, strategies, ranks, ranks)),
+              0)
+        << output_;
+    return json(fmt::format("table{}/strategies.json", ranks));
+  };
+  const auto rows = bench("ddp,zero1,zero2,zero3,zero2-disk", 2);
+  ASSERT_EQ(rows.size(), 5);
+  const double ddp = rows[0]["loss"];
+  for (const auto& row : rows) EXPECT_EQ(row["loss"], ddp) << row["strategy"];
+  const auto hybrid = bench("zero2-hybrid", 4);
+  ASSERT_EQ(hybrid.size(), 1);
+  EXPECT_NEAR(hybrid[0]["loss"], ddp, 1e-4 * ddp);
+  EXPECT_EQ(hybrid[0]["ranks"], 4);
 }
 
 }  // namespace

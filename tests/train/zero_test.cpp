@@ -300,6 +300,12 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
     if (!job.is_main()) return;
     EXPECT_THAT(copies, ElementsAre(HasSubstr("zero = 3 shares nothing out with one rank a copy")));
   });
+  auto idle = options;
+  idle.parallel.zero = 0;
+  idle.parallel.offload_dir = "scratch";
+  EXPECT_THAT(warnings(idle, one_device()),
+              ElementsAre(HasSubstr("offload_dir = scratch has no effect: nothing is offloaded to "
+                                    "the disk; try --offload_optimizer disk")));
   run_ranks(2, [&](const Job& job) {
     auto own = options;
     const auto pieces = warnings(own, job);
