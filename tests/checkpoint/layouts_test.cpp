@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <mutex>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -34,18 +35,20 @@ parallel::MicroBatch batch() {
 
 class Layouts : public testing::Test {
  protected:
+  Layouts() { train(blocks, folder_ / "one"); }
+  ~Layouts() override { fs::remove_all(folder_); }
+
   /// One device, two steps on.
-  Layouts() {
+  static void train(const parallel::ModelFactory& factory, const fs::path& folder) {
     auto options = parallel::ReplicaOptions();
     options.seed = 7;
-    const auto strategy = parallel::make_process_strategy(blocks, {}, options);
+    const auto strategy = parallel::make_process_strategy(factory, {}, options);
     for (int64_t step = 0; step < 2; ++step) {
       strategy->step({{batch()}}, {.seed = 7, .step = step, .learning_rate = 1e-2, .updates = step},
                      {});
     }
-    save(*strategy, folder_ / "one");
+    save(*strategy, folder);
   }
-  ~Layouts() override { fs::remove_all(folder_); }
 
   static void save(parallel::Strategy& strategy, const fs::path& folder) {
     save(strategy.weights(), strategy.moments(), strategy.processes(), folder);
@@ -67,9 +70,9 @@ class Layouts : public testing::Test {
     strategy.share(/*moments=*/true);
   }
 
-  void expect_same_files(const fs::path& other) const {
+  void expect_same_files(const fs::path& other, const std::string& one = "one") const {
     int files = 0;
-    for (const auto& entry : fs::directory_iterator(folder_ / "one")) {
+    for (const auto& entry : fs::directory_iterator(folder_ / one)) {
       ++files;
       EXPECT_EQ(read_file(entry.path()), read_file(other / entry.path().filename()))
           << entry.path().filename();
@@ -183,6 +186,53 @@ TEST_F(Layouts, AWeightThatIsNotFiniteIsNamedWithItsOwnerOnAllRanks) {
     EXPECT_THAT(errors[0], testing::HasSubstr(fmt::format(
                                "the weights after step 4 are not finite on rank 1 ({})", name)));
     EXPECT_EQ(errors[0], errors[1]);
+  }
+}
+
+TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
+  const models::Small size{.ids = 23, .width = 12, .length = 6};
+  const std::map<std::string, parallel::ModelFactory> families{
+      {"gpt2", [&] { return models::small_gpt2(size).make_blocks(); }},
+      {"llama", [&] { return models::small_llama(size).make_blocks(); }},
+      {"t5", [&] { return models::small_t5(size).make_blocks(); }},
+      {"bert", [&] { return models::small_bert(size).make_blocks(); }}};
+  for (const auto& [family, factory] : families) {
+    SCOPED_TRACE(family);
+    const auto one = family + " on one", two = family + " on two";
+    train(factory, folder_ / one);
+    std::mutex mutex;
+    std::map<std::string, at::Tensor> owners;
+    std::array<int64_t, 2> held{};
+    comm::run_thread_ranks(2, [&](const comm::Group& group) {
+      parallel::ArenaOptions options;
+      options.layout.bucket_bytes = 0;
+      options.layout.tensor = {group.rank(), 2};
+      parallel::Arena arena(factory(), options, nullptr);
+      const auto weights = parallel::weights_of(arena, {}, group);
+      const auto moments = parallel::moments_of(arena, group);
+      {
+        const std::lock_guard lock(mutex);
+        for (const auto& tensor : weights) {
+          auto& times = owners[tensor.name];
+          if (!times.defined()) times = at::zeros({schedule::num_elements(tensor.shape)});
+          for (const auto& piece : tensor.pieces) {
+            const int64_t length = piece.values.numel();
+            held[static_cast<size_t>(group.rank())] += length;
+            if (piece.owned) times.narrow(0, piece.begin, length).add_(1);
+          }
+        }
+      }
+      load_weights(folder_ / one, weights, group);
+      load_optimizer(folder_ / one / kOptimizer, moments, group);
+      save(weights, moments, group, folder_ / two);
+    });
+    int64_t all = 0;
+    for (const auto& [name, times] : owners) {
+      EXPECT_TRUE(at::equal(times, at::ones_like(times))) << name;
+      all += times.numel();
+    }
+    for (const int64_t some : held) EXPECT_LT(some, all * 7 / 10) << "little is cut";
+    expect_same_files(folder_ / two, one);
   }
 }
 

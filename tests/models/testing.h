@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convoy/models/bert_text.h"
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
 #include "convoy/models/session.h"
@@ -46,6 +47,19 @@ inline T5Config small_t5(const Small& size) {
   config.d_ff = size.width * 4;
   config.num_heads = size.heads;
   config.num_layers_of_encoder = size.layers;
+  return config;
+}
+
+/// The last id stands for what is hidden.
+inline BertTextConfig small_bert(const Small& size) {
+  BertTextConfig config;
+  config.vocab_size = size.ids;
+  config.hidden_size = size.width;
+  config.num_attention_heads = size.heads;
+  config.num_hidden_layers = size.layers;
+  config.intermediate_size = size.width * 2;
+  config.max_position_embeddings = size.length;
+  config.masking.mask_id = size.ids - 1;
   return config;
 }
 
