@@ -27,6 +27,13 @@ inline nn::BlockList small_t5() {
   return config.make_blocks();
 }
 
+/// Half of the tokens of its texts are hidden.
+inline nn::BlockList small_bert() {
+  auto config = models::small_bert({.ids = kIds, .width = 24, .heads = 3, .length = kLength});
+  config.masking.probability = 0.5;
+  return config.make_blocks();
+}
+
 /// The same rows with nothing but their ids.
 inline std::shared_ptr<Dataset> plain_texts() {
   return make_map_dataset(61, [](const std::vector<int64_t>& rows) {
