@@ -7,6 +7,9 @@ median() { printf '%s\n' "$@" | sort -n | awk '{ v[NR] = $1 } END { print v[int(
 # A whole number from JSON on stdin.
 field() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
 
+# The same with what stands behind the point.
+decimal() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
+
 # Makes data/SET/sessions unless it is there.
 sessions() { # ml-100k or flights
   [[ -e data/$1/sessions/schema.json ]] && return 0
