@@ -239,6 +239,12 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(one.at("tokens"), 3);
   EXPECT_EQ(one.at("ended"), "length");
   const auto added = one.at("text").get<std::string>();
+  EXPECT_EQ(one.at("prompt_ids"), Json({2, 6, 9, 3})) << "with what the tokenizer puts around it";
+  EXPECT_EQ(one.at("ids").size(), 3u);
+  for (const int id : one.at("ids")) {
+    if (id < 5) continue;  // no word
+    EXPECT_NE(added.find("w" + std::to_string(id - 5)), std::string::npos) << added;
+  }
   ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 3"), 0);
   expect("w1 w4" + added + "\n");
   const auto stop = added.substr(added.find_last_of(' ') + 1);

@@ -106,7 +106,8 @@ std::string before_stop(const std::string& text, const std::vector<std::string>&
   return text.substr(0, end);
 }
 
-void show(const GenerateCommand& command, const std::string& prompt, const std::string& text,
+void show(const GenerateCommand& command, const std::string& prompt,
+          const std::vector<int32_t>& prompt_ids, const std::string& text,
           const Generated& generated, bool answers) {
   static constexpr const char* kEnds[] = {"length", "end", "stop", "context"};
   if (!command.json) {
@@ -116,6 +117,8 @@ void show(const GenerateCommand& command, const std::string& prompt, const std::
   const Json line{{"prompt", prompt},
                   {"text", text},
                   {"tokens", generated.ids.size()},
+                  {"prompt_ids", prompt_ids},
+                  {"ids", generated.ids},
                   {"ended", kEnds[static_cast<int>(generated.ended)]}};
   fmt::print("{}\n", json_line(line));
 }
@@ -170,7 +173,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
         const auto i = static_cast<size_t>(generated.prompt);
         const auto text = answers ? sentinels.decode(tokenizer, generated.ids)
                                   : continuation(tokenizer, prompts[i], generated.ids);
-        show(command, texts[i], before_stop(text, command.stops), generated, answers);
+        show(command, texts[i], prompts[i], before_stop(text, command.stops), generated, answers);
       });
   const double seconds = seconds_since(began);
   if (job.is_main()) {
