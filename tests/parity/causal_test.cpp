@@ -5,6 +5,7 @@
 
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/models/bert_text.h"
 #include "tests/parity/reference.h"
 
 // The fixtures hold what PyTorch and Hugging Face's GPT-2 and Llama computed from the same weights
@@ -118,24 +119,31 @@ TEST_P(CausalParity, AHundredAdamWSteps) {
 TEST(ThereAndBack, DISABLED_OfAFolder) {
   const std::filesystem::path folder = std::getenv("CONVOY_THERE_AND_BACK");
   const auto where = (folder / "there/config.json").string();
-  const auto config = models::read_causal_config(parse_json(read_file(where), where), where);
+  const auto json = parse_json(read_file(where), where);
+  const auto config = models::read_causal_config(json, where);
   EXPECT_TRUE(config->unknown().empty());
+  const auto* bert = dynamic_cast<const models::BertTextConfig*>(config.get());
+  const bool sorts = json.at("architectures").at(0) == "BertForSequenceClassification";
+  const auto layout = sorts ? bert->classifier_layout() : config->layout();
   const formats::SafetensorsFile expected(folder / "expected.safetensors");
   parallel::ReplicaOptions options;
   options.fill = [&](parallel::Replica& replica) {
-    const auto report = checkpoint::load_weights(folder / "there", replica.weights(),
-                                                 replica.group(), config->layout());
+    const auto report =
+        checkpoint::load_weights(folder / "there", replica.weights(), replica.group(), layout);
     EXPECT_TRUE(report.drawn.empty());
   };
-  parallel::Replica replica(config->make_blocks(), comm::Group(), options);
+  parallel::Replica replica(
+      sorts ? bert->make_classifier(std::ssize(json.at("id2label"))) : config->make_blocks(),
+      comm::Group(), options);
   replica.start();
-  const auto ids = tensor(expected, "ids");
   auto batch = [&](int64_t i) {
-    parallel::MicroBatch out{{{"input_ids", ids[i % ids.size(0)]}},
-                             at::arange(ids.size(1), at::kLong)};
-    if (expected.entries().contains("labels")) {
-      out.inputs["labels"] = tensor(expected, "labels")[i % ids.size(0)];
+    parallel::MicroBatch out;
+    for (const char* name : {"input_ids", "token_type_ids", "labels"}) {
+      if (!expected.entries().contains(name)) continue;
+      const auto values = tensor(expected, name);
+      out.inputs[name] = values[i % values.size(0)];
     }
+    out.samples = at::arange(out.inputs.at("input_ids").size(0), at::kLong);
     return out;
   };
   const auto theirs = tensor(expected, "logits");

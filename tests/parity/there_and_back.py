@@ -15,12 +15,16 @@ import tempfile
 
 import torch
 from safetensors.torch import save_file
-from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, GPT2Config,
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
                           T5ForConditionalGeneration)
 
 OFF = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 SMALL = dict(vocab_size=211, bos_token_id=0, eos_token_id=0)
+BERT = dict(vocab_size=211, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+            intermediate_size=96, max_position_embeddings=64, hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0, num_labels=3,
+            problem_type="single_label_classification")
 T5 = dict(vocab_size=211, num_layers=3, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0)
 
 
@@ -43,6 +47,8 @@ MODELS = {
     "llama-tied-bf16": lambda: LlamaForCausalLM(LlamaConfig(
         hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=6,
         tie_word_embeddings=True, **SMALL)).bfloat16(),
+    "bert": lambda: BertForMaskedLM(BertConfig(**BERT)),
+    "bert-classifier": lambda: BertForSequenceClassification(BertConfig(**BERT)),
     "t5": lambda: T5ForConditionalGeneration(T5Config(d_model=48, d_kv=8, d_ff=96, **T5)),
     "t5-gated-untied": lambda: untied(T5ForConditionalGeneration(T5Config(
         d_model=48, d_kv=16, d_ff=96, num_decoder_layers=2, feed_forward_proj="gated-gelu",
@@ -52,13 +58,36 @@ MODELS = {
 LR = 1e-4
 
 
-def losses_of(model, ids, labels, steps):
+def data_of(model, length):
+    """Four batches of two rows."""
+    shape, config = (4, 2, length), model.config
+    ids = torch.randint(0, config.vocab_size, shape)
+    if isinstance(model, BertForSequenceClassification):
+        labels = torch.randint(0, config.num_labels, shape[:2])
+    elif isinstance(model, BertForMaskedLM):
+        labels = torch.where(torch.rand(shape) < 0.3, torch.randint(0, config.vocab_size, shape),
+                             -100)
+    elif config.is_encoder_decoder:
+        labels = torch.randint(0, config.vocab_size, (4, 2, 20))
+    else:
+        labels = ids
+    data = dict(input_ids=ids, labels=labels)
+    if config.model_type == "bert":
+        data["token_type_ids"] = (torch.arange(length) > length // 2).long().repeat(4, 2, 1)
+    return data
+
+
+def batch(data, index):
+    return {name: values[index % len(values)] for name, values in data.items()}
+
+
+def losses_of(model, data, steps):
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
     out = []
     for step in range(steps):
         optimizer.zero_grad()
-        loss = model(input_ids=ids[step % len(ids)], labels=labels[step % len(ids)]).loss
+        loss = model(**batch(data, step)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -73,24 +102,21 @@ def check(program, name):
         model = MODELS[name]()
         model.save_pretrained(f"{folder}/there")
         model = model.float().eval()
-        ids = torch.randint(0, model.config.vocab_size, (4, 2, 128 if large else 48))
-        answers = model.config.is_encoder_decoder
-        labels = torch.randint(0, model.config.vocab_size, (4, 2, 20)) if answers else ids
-        inputs = dict(input_ids=ids[0], labels=labels[0]) if answers else dict(input_ids=ids[0])
+        data = data_of(model, 128 if large else 48)
         with torch.no_grad():
-            logits = model(**inputs).logits
-        steps = 20 if large else 100
-        save_file({"ids": ids, "logits": logits, "losses": losses_of(model, ids, labels, steps)} |
-                  ({"labels": labels} if answers else {}), f"{folder}/expected.safetensors")
+            logits = model(**batch(data, 0)).logits
+        # Labels that are the ids are the default.
+        given = {n: v for n, v in data.items() if n == "input_ids" or v is not data["input_ids"]}
+        save_file(given | {"logits": logits, "losses": losses_of(model, data, 20 if large else 100)},
+                  f"{folder}/expected.safetensors")
         subprocess.run([program, "--gtest_also_run_disabled_tests", "--gtest_brief=1",
                         "--gtest_filter=ThereAndBack.*"], check=True,
                        env={**os.environ, "CONVOY_THERE_AND_BACK": folder})
-        auto = AutoModelForSeq2SeqLM if answers else AutoModelForCausalLM
-        back = auto.from_pretrained(f"{folder}/back", dtype=torch.float32).eval()
-        there = auto.from_pretrained(f"{folder}/there", dtype=torch.float32).eval()
+        back, there = (type(model).from_pretrained(f"{folder}/{way}", dtype=torch.float32).eval()
+                       for way in ("back", "there"))
         assert os.path.exists(f"{folder}/back/model.safetensors.index.json")
         with torch.no_grad():
-            same = torch.equal(back(**inputs).logits, there(**inputs).logits)
+            same = torch.equal(back(**batch(data, 0)).logits, there(**batch(data, 0)).logits)
         changed = {key: (value, back.config.to_dict().get(key))
                    for key, value in there.config.to_dict().items()
                    if key not in ("dtype", "_name_or_path") and
