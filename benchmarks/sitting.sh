@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# All tables of docs/performance.md and docs/quality.md in one sitting, as Markdown; about three hours, in which nothing else
+# All tables of docs/performance.md and docs/quality.md in one sitting, as Markdown; about five hours, in which nothing else
 # should run on the machine.
-#   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch and transformers
+#   benchmarks/sitting.sh PYTHON [ROUNDS] [PART...] > sitting.md     PYTHON has torch, transformers and accelerate
 #   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
 #   PARTs as in `parts` below; all unless some are named
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/sitting.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
-parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality)
+parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality reviews)
 (($# < 3)) || parts=("${@:3}")
 source benchmarks/common.sh
 work=$(mktemp -d)
@@ -68,6 +68,7 @@ for part in "${parts[@]}"; do
     threads) section 'Threads that spin' benchmarks/threads_speed.sh "$ROUNDS" ;;
     start) section 'Start and loader' benchmarks/start_speed.sh "$ROUNDS" ;;
     quality) section 'Quality' benchmarks/quality.sh ;;
+    reviews) section "Film reviews beside Hugging Face's Trainer" benchmarks/reviews_quality.sh "$PYTHON" ;;
     *) failed+=("no such part: $part") ;;
   esac
 done
