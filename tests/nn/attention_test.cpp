@@ -119,6 +119,26 @@ TEST(Attention, GroupsShareTheirKeyHeads) {
   }
 }
 
+TEST(Attention, GroupsCopyNoKeyHead) {
+  // Few queries and one long head of keys for all of them: keys or values repeated are most of it.
+  constexpr int64_t H = 16, T = 2, S = 2048, E = 64;
+  for (double rate : {0.0, 0.3}) {
+    const auto q = at::randn({1, H, T, E}).requires_grad_(true);
+    const auto k = at::randn({1, 1, S, E}).requires_grad_(true);
+    const auto v = at::randn({1, 1, S, E}).requires_grad_(true);
+    auto options = attention_options(rate);
+    options.causal = false;
+    options.max_length = S;
+    Context context;
+    context.samples = at::zeros({1}, at::kLong);
+    const auto make = [&]() -> KvCache::Seen { return {k, v}; };
+    PeakMemory memory;
+    backward(cross_attention(q, make, options, context).sum());
+    EXPECT_LT(memory.peak(), H * S * E * 4) << rate;
+    EXPECT_TRUE(k.grad().defined());
+  }
+}
+
 TEST(Attention, TakesAKeyMaskWithCausality) {
   auto mask = at::ones({2, 5}, at::kBool);
   mask[0][0] = mask[0][1] = mask[1][4] = false;  // padding on the left and on the right

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "convoy/train/memory.h"
+#include "tests/train/testing.h"
 
-// What is told of a GPU, which the tests of training do not have.
+// What is told of a GPU, which the tests of training do not have, and of what takes long to show.
 namespace convoy::train {
 namespace {
 
@@ -39,6 +40,25 @@ TEST(Console, TellsTheGpusMemoryAndNoWaitingThatNobodyKnows) {
   const auto host = testing::internal::GetCapturedStdout();
   EXPECT_EQ(host.find("gpu"), std::string::npos) << host;
   EXPECT_NE(host.find("comm 12.0%"), std::string::npos) << host;
+}
+
+TEST(Console, TellsHowNearToThePeakAStepComesOnceThatIsKnown) {
+  auto arguments = short_run(/*per_device=*/8, /*accumulation=*/1, /*steps=*/2);
+  arguments.output.quiet = false;
+  Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), nullptr, one_device());
+  trainer.set_pace([](LogRecord& record) {
+    if (record.step == 1) return;  // is measured later
+    record.peak_percent = 41.8;
+    record.floor_times = 2.5;
+  });
+  testing::internal::CaptureStdout();
+  trainer.train();
+  const auto told = testing::internal::GetCapturedStdout();
+  const auto second = told.find("step 2/2");
+  ASSERT_NE(second, std::string::npos) << told;
+  EXPECT_EQ(told.substr(0, second).find("floor"), std::string::npos) << told;
+  EXPECT_NE(told.find("peak 42%", second), std::string::npos) << told;
+  EXPECT_NE(told.find("floor 2.50x", second), std::string::npos) << told;
 }
 
 TEST(Memory, ErrorsOfNvidiasLibrariesAreKnownToo) {
