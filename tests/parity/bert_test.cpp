@@ -6,7 +6,9 @@
 #include <filesystem>
 
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/tasks/pretrained.h"
 #include "tests/parity/reference.h"
 
 // The fixtures hold what Hugging Face's BERT computed from the same weights and data;
@@ -25,9 +27,12 @@ class BertParity : public testing::TestWithParam<const char*> {
 
   bool masked() const { return std::string(GetParam()) == "masked"; }
 
+  nn::BlockList blocks() const {
+    return masked() ? config_.make_blocks() : config_.make_classifier(kLabels);
+  }
+
   std::unique_ptr<parallel::Replica> model(parallel::ReplicaOptions options = {}) const {
-    return with_weights(file_, masked() ? config_.make_blocks() : config_.make_classifier(kLabels),
-                        options);
+    return with_weights(file_, blocks(), options);
   }
 
   parallel::MicroBatch batch(int64_t index) const {
@@ -80,9 +85,8 @@ TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
   auto replica = model();
   checkpoint::save_weights(folder, replica->weights(), replica->group());
   const auto layout = masked() ? config_.layout() : config_.classifier_layout();
-  auto again = std::make_unique<parallel::Replica>(
-      masked() ? config_.make_blocks() : config_.make_classifier(kLabels), comm::Group(),
-      parallel::ReplicaOptions{});
+  auto again =
+      std::make_unique<parallel::Replica>(blocks(), comm::Group(), parallel::ReplicaOptions{});
   again->start();
   auto report = checkpoint::load_weights(folder, again->weights(), again->group(), layout);
   EXPECT_TRUE(report.drawn.empty());
@@ -98,6 +102,50 @@ TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
   EXPECT_EQ(report.skipped.size(), masked() ? 5u : 4u);
   const std::string table = "bert.embeddings.word_embeddings.weight";
   EXPECT_TRUE(at::equal(other->arena().value_of(table), replica->arena().value_of(table)));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_P(BertParity, ABodyAloneWithoutItsPrefixIsReadAndItsHeadToldAsDrawn) {
+  // As old files of a BertModel are, with the positions' numbers among the tensors.
+  const auto folder = unique_folder("convoy-bert");
+  const std::string prefix = "weight.bert.";
+  const int64_t length = config_.max_position_embeddings;
+  const auto numbers = at::arange(length, at::kLong);
+  std::vector<formats::TensorView> tensors{{"embeddings.position_ids",
+                                            "I64",
+                                            {1, length},
+                                            numbers.const_data_ptr(),
+                                            static_cast<size_t>(numbers.nbytes())}};
+  for (const auto& [name, entry] : file_.entries()) {
+    if (!name.starts_with(prefix)) continue;
+    const auto bytes = file_.bytes(name);
+    tensors.push_back(
+        {name.substr(prefix.size()), entry.dtype, entry.shape, bytes.data(), bytes.size()});
+  }
+  formats::write_safetensors(folder / "model.safetensors", tensors);
+
+  tasks::Run run;
+  tasks::start_from(folder, config_, masked() ? config_.layout() : config_.classifier_layout(),
+                    run);
+  parallel::ReplicaOptions options;
+  options.fill = run.fill;
+  parallel::Replica replica(blocks(), comm::Group(), options);
+  replica.start();
+  const auto told = join(*run.notes, "\n");
+  EXPECT_EQ(run.notes->size(), masked() ? 6u : 3u) << told;
+  EXPECT_NE(told.find("passed over 1 tensors that the model does not use, such as "
+                      "embeddings.position_ids"),
+            std::string::npos)
+      << told;
+  for (const auto& slot : replica.arena().all_slots()) {
+    const auto& name = slot.param->spec().name;
+    const bool of_head = name.starts_with(masked() ? "cls." : "classifier.");
+    EXPECT_EQ(told.find(" holds no " + name + ":") != std::string::npos, of_head) << told;
+    if (of_head) replica.arena().value_of(name).copy_(tensor(file_, "weight." + name));
+  }
+  replica.arena().publish_weights();
+  EXPECT_TRUE(at::equal(replica.forward(batch(0), nn::Mode::Predict).at("logits"),
+                        model()->forward(batch(0), nn::Mode::Predict).at("logits")));
   std::filesystem::remove_all(folder);
 }
 
