@@ -76,6 +76,13 @@ TEST_F(LanguageCommand, GoesOnFromAFolderOfWeights) {
       0)
       << output_;
   EXPECT_DOUBLE_EQ(last("more/eval_results.json", "eval_loss"), before);
+  ASSERT_EQ(run("train --model_name_or_path out --random_tokens 500 --block_size 16 --max_steps 1 "
+                "--learning_rate 0 --output_dir random"),
+            0)
+      << output_;
+  EXPECT_EQ(read_file(folder_ / "random/model.safetensors"),
+            read_file(folder_ / "out/model.safetensors"));
+  EXPECT_EQ(json("random/config.json"), json("more/config.json"));
   ASSERT_EQ(run("train --model_name_or_path gpt2 --family gpt2 --data.train text.txt"), 2);
   expect("names of models on a hub are not fetched");
   ASSERT_EQ(run("train --model_name_or_path gpt2 --train_file text.txt"), 2);

@@ -216,6 +216,12 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   auto out = make_run();
   check_memory(*config_, parallel);
   out.flops_per_sample = flops_per_row();
+  out.files.config = config_->to_json();
+  out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
+  if (tokenizer_) out.files.copies = tokenizer_->files();
+  out.files.inputs = {data_.train, data_.valid, start_, config_name_};
+  if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
+  if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
@@ -239,12 +245,6 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   } else if (do_eval_ && held_out > 0) {
     out.valid_data = blocks(texts, 0, held_out, data_.train, data_.max_eval_samples);
   }
-  out.files.config = config_->to_json();
-  out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
-  if (tokenizer_) out.files.copies = tokenizer_->files();
-  out.files.inputs = {data_.train, data_.valid, start_, config_name_};
-  if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
-  if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);
   return out;
 }
 
