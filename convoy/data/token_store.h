@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <vector>
 
 namespace convoy::data {
 
@@ -22,17 +21,21 @@ class TokenStore {
   /// Throws FileError when the file cannot take them.
   void append(std::span<const int32_t> ids);
 
-  int64_t size() const { return num_written_ + static_cast<int64_t>(memory_.size()); }
+  int64_t size() const { return num_written_ + static_cast<int64_t>(in_memory_); }
   bool in_file() const { return file_ >= 0; }
 
   /// All of them, for as long as this lives and nothing is appended.
   std::span<const int32_t> ids();
 
  private:
+  void reserve(size_t count);
+  void release();
   void write();
 
   int64_t budget_;
-  std::vector<int32_t> memory_;  // all, or what is not written yet
+  // All, or what is not written yet: pages of the system's, which grow without a copy beside them.
+  int32_t* memory_ = nullptr;
+  size_t in_memory_ = 0, capacity_ = 0;
   int file_ = -1;
   std::filesystem::path folder_;
   int64_t num_written_ = 0;

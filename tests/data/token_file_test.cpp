@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <numeric>
 
@@ -78,6 +79,23 @@ TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {
     const auto ids = store.ids();
     EXPECT_TRUE(std::equal(ids.begin(), ids.end(), all.begin(), all.end())) << budget;
   }
+}
+
+TEST(TokenStore, GrowsWithoutACopyBesideIt) {
+  const auto peak = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return int64_t{usage.ru_maxrss} << 10;
+  };
+  const std::vector<int32_t> some(1 << 16, 7);
+  const int64_t before = peak();
+  TokenStore store;
+  // One more than a power of two: what doubles has just held all of them twice.
+  for (int i = 0; i < 257; ++i) store.append(some);
+  const int64_t bytes = 4 * store.size();
+  EXPECT_EQ(bytes, 257 << 18);
+  EXPECT_LT(peak() - before, bytes + (16 << 20));
+  EXPECT_EQ(store.ids().back(), 7);
 }
 
 // blocks.json holds what Hugging Face's datasets made of the same texts (make_blocks_fixture.py).

@@ -25,13 +25,15 @@ std::shared_ptr<train::Dataset> make_block_dataset(std::shared_ptr<data::TokenSt
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed) {
   data::TokenTexts out;
   out.vocab_size = static_cast<int32_t>(vocab_size);
+  constexpr int64_t kAtOnce = 1 << 16;
   std::vector<int32_t> ids;
-  ids.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     const auto draw = mix64(hash_combine(seed, static_cast<uint64_t>(i)));
     ids.push_back(static_cast<int32_t>(draw % static_cast<uint64_t>(vocab_size)));
+    if (std::ssize(ids) < kAtOnce && i + 1 < count) continue;
+    out.ids->append(ids);
+    ids.clear();
   }
-  out.ids->append(ids);
   out.ends.push_back(count);
   return out;
 }
