@@ -46,6 +46,7 @@ struct Trial {
   at::ScalarType dtype = at::kFloat;
   bool recomputes = false;
   bool alternates = false;
+  bool t5 = false;  // several tensors go from stage to stage, some with gradients
 
   schedule::StepOptions step() const {
     schedule::StepOptions options{.num_micro_batches = 2};
@@ -53,6 +54,13 @@ struct Trial {
     return options;
   }
 };
+
+nn::BlockList blocks_of(const Trial& trial) {
+  if (!trial.t5) return llama();
+  auto config = models::small_t5({});
+  config.tie_word_embeddings = false;
+  return config.make_blocks();
+}
 
 /// Losses and norms of the steps, and the weights after them by name.
 struct Outcome {
@@ -77,9 +85,14 @@ StepInput input(int64_t step) {
   return {.seed = 7, .step = step, .learning_rate = 1e-2, .updates = step};
 }
 
-std::vector<MicroBatch> batches(int64_t step, int64_t rank) {
+std::vector<MicroBatch> batches(const Trial& trial, int64_t step, int64_t rank) {
   // The last micro-batch of the last step has no rows.
-  return {batch(step, 0, rank), batch(step, 1, rank, step + 1 == kSteps ? 0 : 3)};
+  std::vector<MicroBatch> out{batch(step, 0, rank),
+                              batch(step, 1, rank, step + 1 == kSteps ? 0 : 3)};
+  for (auto& each : out) {
+    if (trial.t5) each.inputs["labels"] = each.inputs.at("input_ids").flip(1);
+  }
+  return out;
 }
 
 /// A whole model on each of the data-parallel ranks.
@@ -93,10 +106,10 @@ Outcome without_pipeline(const Trial& trial) {
     options.compute_dtype = trial.dtype;
     options.zero = trial.stage;
     options.bucket_bytes = 0;
-    Replica replica(llama(), groups[static_cast<size_t>(rank)], options);
+    Replica replica(blocks_of(trial), groups[static_cast<size_t>(rank)], options);
     replica.start();
     for (int64_t step = 0; step < kSteps; ++step) {
-      const auto result = replica.step(batches(step, rank), input(step), {});
+      const auto result = replica.step(batches(trial, step, rank), input(step), {});
       if (rank == 0) out.add(result);
     }
     const std::lock_guard lock(mutex);
@@ -110,10 +123,11 @@ class Stage {
  public:
   Stage(const comm::Mesh& mesh, const Trial& trial)
       : mesh_(mesh),
+        trial_(trial),
         groups_(groups_of(mesh)),
         step_(trial.step()),
-        blocks_(llama()),
-        arena_(blocks_, options_of(mesh, trial), nullptr) {
+        blocks_(blocks_of(trial)),
+        arena_(blocks_, options_of(mesh, trial, static_cast<int64_t>(blocks_.size())), nullptr) {
     arena_.bind();
     const auto& layout = arena_.layout();
     for (const auto& piece : layout.pieces(arena_.rank())) {
@@ -136,8 +150,8 @@ class Stage {
   }
 
   StepResult step(int64_t number) {
-    return executor_->run(program_, batches(number, mesh_.coordinate(Axis::Data)), input(number),
-                          {});
+    return executor_->run(program_, batches(trial_, number, mesh_.coordinate(Axis::Data)),
+                          input(number), {});
   }
   State weights() {
     executor_->settle();
@@ -153,17 +167,20 @@ class Stage {
     groups.world = mesh.world();
     return groups;
   }
-  static ArenaOptions options_of(const comm::Mesh& mesh, const Trial& trial) {
+  static ArenaOptions options_of(const comm::Mesh& mesh, const Trial& trial, int64_t num_blocks) {
     ArenaOptions out{at::kCPU, trial.dtype, true, mesh.sharing().rank()};
     out.layout.stage = trial.stage;
     out.layout.num_parts = mesh.sharing().size();
     out.layout.bucket_bytes = 0;
-    const int64_t first = 2 * mesh.coordinate(Axis::Pipeline);
-    out.layout.blocks = {first, first + 1};
+    const bool first = mesh.coordinate(Axis::Pipeline) == 0;
+    for (int64_t block = first ? 0 : 2; block < (first ? 2 : num_blocks); ++block) {
+      out.layout.blocks.push_back(block);
+    }
     return out;
   }
 
   const comm::Mesh& mesh_;
+  Trial trial_;
   DataGroups groups_;
   schedule::StepOptions step_;
   nn::BlockList blocks_;
@@ -205,7 +222,8 @@ TEST(Pipeline, TwoStagesGiveTheBitsOfOneDevice) {
         Trial{.recomputes = true}, Trial{.recomputes = true, .alternates = true}, Trial{.data = 2},
         Trial{.stage = 1, .data = 2, .alternates = true}, Trial{.stage = 2, .data = 2},
         Trial{.stage = 3, .data = 2, .alternates = true},
-        Trial{.stage = 3, .data = 2, .dtype = at::kBFloat16}}) {
+        Trial{.stage = 3, .data = 2, .dtype = at::kBFloat16}, Trial{.t5 = true},
+        Trial{.stage = 3, .data = 2, .recomputes = true, .alternates = true, .t5 = true}}) {
     const auto whole = without_pipeline(trial), stages = with_pipeline(trial);
     EXPECT_EQ(stages.numbers, whole.numbers);
     ASSERT_EQ(stages.weights.size(), whole.weights.size());

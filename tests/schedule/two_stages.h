@@ -5,7 +5,8 @@
 
 namespace convoy::schedule {
 
-/// Programs of a pipeline of two stages, written by hand: four blocks, two each, two micro-batches.
+/// Programs of a pipeline of two stages, written by hand: the first has two blocks, the second all
+/// others; two micro-batches.
 class TwoStages {
  public:
   /// `layout`: of the stage that the program is for.
@@ -13,6 +14,7 @@ class TwoStages {
       : layout_(layout),
         options_(options),
         first_(layout.holds(0) ? 0 : 2),
+        end_(first_ == 0 ? 2 : layout.table().num_blocks()),
         finished_(layout.table().units_finished_by_block()) {}
 
   /// All forwards, then all backwards.
@@ -59,7 +61,7 @@ class TwoStages {
   void start(int64_t m, bool crosses = true) {
     if (first_ == 0 || crosses) add(load(m));
     if (first_ == 2 && crosses) add(over(Op::Receive, m));
-    for (const int64_t block : {first_, first_ + 1}) {
+    for (int64_t block = first_; block < end_; ++block) {
       add({.op = Op::Forward, .block = block, .micro_batch = m});
     }
     if (first_ == 2) add({.op = Op::Loss, .micro_batch = m});
@@ -68,7 +70,7 @@ class TwoStages {
 
   void backward(int64_t m, bool crosses = true) {
     if (first_ == 0 && crosses) add(over(Op::ReceiveGrad, m));
-    for (const int64_t block : {first_ + 1, first_}) {
+    for (int64_t block = end_ - 1; block >= first_; --block) {
       if (options_.recomputed.contains(block)) {
         add({.op = Op::Recompute, .block = block, .micro_batch = m});
       }
@@ -106,7 +108,7 @@ class TwoStages {
 
   const Layout& layout_;
   const StepOptions& options_;
-  int64_t first_;
+  int64_t first_, end_;
   std::vector<std::vector<int64_t>> finished_;
   Program program_;
 };
