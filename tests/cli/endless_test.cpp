@@ -149,6 +149,29 @@ INSTANTIATE_TEST_SUITE_P(Way, Stop,
                                            StopCase{"dp", SIGTERM, false},
                                            StopCase{"single", SIGUSR1, false}));
 
+TEST_F(Endless, ASignalWaitsForTheCheckpointThatIsBeingWritten) {
+  ASSERT_NO_FATAL_FAILURE(start("single", "--d_model 256 --save_strategy steps --save_steps 4", 0));
+  ASSERT_FALSE(others_.empty());
+  std::string hidden;
+  for (int i = 0; i < 5000 && hidden.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+      const auto name = entry.path().filename().string();
+      if (name.starts_with(".checkpoint-")) hidden = name;
+    }
+  }
+  kill(others_.begin()->first, SIGINT);
+  EXPECT_EQ(job_.get(), 128 + SIGINT) << output_;
+  expect("stopped by SIGINT after step ");
+  ASSERT_NE(hidden, "") << "no checkpoint was under way";
+  const auto begun = "checkpoint-" + std::to_string(std::stoi(hidden.substr(12)));
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    const auto name = entry.path().filename().string();
+    EXPECT_FALSE(name.starts_with(".checkpoint-")) << name << " is left";
+  }
+  EXPECT_EQ(run("checkpoint verify out/" + begun), 0) << output_;
+}
+
 TEST_F(Endless, ARestartGoesOnFromTheLastCheckpointToTheSameBits) {
   max_steps_ = 700;
   launcher_options_ = "--max-restarts 1 ";
