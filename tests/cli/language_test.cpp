@@ -159,6 +159,18 @@ TEST_F(LanguageCommand, IdsBringTheirVocabulary) {
       std::string("train") + kGpt2 + "--data.train ids.parquet --block_size 16 --max_steps 1 ";
   ASSERT_EQ(run(train + "--output_dir out"), 0) << output_;
   EXPECT_EQ(json("out/config.json").at("vocab_size"), 25);
+  ASSERT_EQ(run("eval out --data ids.parquet"), 0) << output_;
+  ASSERT_EQ(shell("mkdir other; (head -5 words/vocab.txt; tail -n +6 words/vocab.txt | tac) > "
+                  "other/vocab.txt; $convoy data tokenize text.txt --tokenizer other --output "
+                  "other.parquet"),
+            0)
+      << output_;
+  const std::string refused = "other.parquet is of another tokenizer (";
+  EXPECT_EQ(run("eval out --data other.parquet"), 2);
+  expect(refused);
+  EXPECT_EQ(run(train + "--data.valid other.parquet"), 2);
+  expect(refused);
+  EXPECT_EQ(run("train out/run.toml --data.train other.parquet --output_dir again"), 0) << output_;
   ASSERT_EQ(run(train + "--vocab_size 40 --output_dir wide"), 0) << output_;
   EXPECT_EQ(json("wide/config.json").at("vocab_size"), 40);
   ASSERT_EQ(run(train + "--vocab_size 24"), 2);

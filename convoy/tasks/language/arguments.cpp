@@ -14,6 +14,9 @@ void LanguageData::declare(OptionTable& t) {
   t.add(s, "tokenizer", tokenizer, "folder or file of the tokenizer; none = the model's own folder")
       .alias("tokenizer_name")
       .path();
+  t.add(s, "ids_tokenizer", ids_tokenizer,
+        "fingerprint of the tokenizer whose ids a run was trained on without it; the run notes it, "
+        "and other ids are refused");
   t.add(s, "column", column, "column or key of the text in .parquet and .jsonl")
       .alias("text_column_name");
   t.add(s, "grouping", grouping,

@@ -19,6 +19,7 @@ struct LanguageData {
   double mlm_probability = 0.15;  ///< of families that name what is hidden
   double mean_noise_span_length = 3;
   std::optional<int64_t> max_train_samples, max_eval_samples;  ///< blocks; none = all
+  std::string ids_tokenizer;  ///< fingerprint, where ids were read without the tokenizer
   int64_t random_tokens = 0;
   int64_t memory_budget_mb = 256;
 

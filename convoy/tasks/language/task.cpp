@@ -237,7 +237,9 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
                      "a model that names what is hidden needs the tokenizer, for the tokens that "
                      "stand for it; try --data.tokenizer FOLDER");
   }
+  data_.ids_tokenizer.clear();
   auto texts = read(data_.train);
+  if (!tokenizer_) data_.ids_tokenizer = texts->fingerprint;
   const int64_t held_out = num_held_out(*texts);
   out.train_data = blocks(texts, held_out, texts->size(), data_.train, data_.max_train_samples);
   if (do_eval_ && !data_.valid.empty()) {

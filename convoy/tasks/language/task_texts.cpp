@@ -54,6 +54,12 @@ int64_t LanguageTask::row_length() const {
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
   auto texts = std::make_shared<data::TokenTexts>(
       data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
+  if (!data_.ids_tokenizer.empty() && texts->fingerprint != data_.ids_tokenizer) {
+    fail<UsageError>("data",
+                     "{} is of another tokenizer ({}) than the ids that the model was trained on "
+                     "({}); try ids of that one",
+                     file, texts->fingerprint, data_.ids_tokenizer);
+  }
   if (!tokenizer_ && texts->vocab_size > config_->num_ids()) {
     fail<UsageError>("data",
                      "{} is of a tokenizer with {} ids, the model's vocab_size is {}; try ids of "
