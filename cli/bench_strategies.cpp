@@ -190,6 +190,7 @@ int bench_strategies(const StrategyBench& options) {
   const auto all = trials(options);
   const bool keep = !options.output.empty();
   const fs::path output = keep ? fs::path(options.output) : unique_folder("convoy-bench");
+  make_folder(output);  // where the first run may offload to
   std::vector<report::StrategyRow> rows;
   std::vector<std::pair<Trial, Json>> results;
   for (const auto& trial : all) {

@@ -160,9 +160,10 @@ TEST_F(ZeroCommand, BenchComparesTheStages) {
         << output_;
     return json(fmt::format("table{}/strategies.json", ranks));
   };
-  const auto rows = bench("ddp,zero1,zero2,zero3,zero2-disk", 2);
+  const auto rows = bench("zero2-disk,ddp,zero1,zero2,zero3", 2);
   ASSERT_EQ(rows.size(), 5);
-  const double ddp = rows[0]["loss"];
+  EXPECT_EQ(rows[1]["strategy"], "ddp");
+  const double ddp = rows[1]["loss"];
   for (const auto& row : rows) EXPECT_EQ(row["loss"], ddp) << row["strategy"];
   const auto hybrid = bench("zero2-hybrid", 4);
   ASSERT_EQ(hybrid.size(), 1);
