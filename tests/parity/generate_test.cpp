@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/models/llama.h"
 #include "convoy/nn/kv_cache.h"
 #include "convoy/tasks/language/generate.h"
 #include "convoy/tasks/language/next_token.h"
