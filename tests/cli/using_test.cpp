@@ -23,6 +23,7 @@ class Using : public CommandTest {
                                           std::regex("\\\\\n"), " ");
     std::vector<std::string> commands;
     for (auto command : split(block, '\n')) {
+      command = std::regex_replace(command, std::regex(" +# .*"), "");
       if (command.starts_with("convoy ")) command.insert(0, "$");
       if (!trim(command).empty()) commands.push_back(command);
     }
@@ -114,24 +115,41 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
 /// On less text, for a step.
 TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
   auto commands = commands_of_readme("## Train a language model");
-  ASSERT_EQ(commands.size(), 4u);
+  ASSERT_EQ(commands.size(), 7u);
   for (auto& more : commands_of_readme("## Train what does not fit")) commands.push_back(more);
-  ASSERT_EQ(commands.size(), 5u);
-  EXPECT_EQ(commands[0], "./dev data text");
+  ASSERT_EQ(commands.size(), 8u);
+  EXPECT_EQ(std::erase(commands, "./dev data text") + std::erase(commands, "./dev data reviews"),
+            2u);
   std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n", text;
-  for (int line = 0; line < 300; ++line) text += "word word word word word word word word word\n";
+  for (int line = 0; line < 2000; ++line) text += "word word word word word word word word word\n";
   write_file(folder_ / "data/tokenizers/gpt2/vocab.txt", vocabulary);
   write_file(folder_ / "data/tokenizers/texts/source.txt", text);
   fs::create_directory_symlink(fs::path(CONVOY_SOURCE_DIR) / "examples", folder_ / "examples");
-  for (size_t i = 1; i < commands.size(); ++i) {
-    const bool trains = commands[i].find(" train ") != std::string::npos;
-    ASSERT_EQ(shell(commands[i] + (trains ? " --max_steps 1 --threads 1" : "")), 0)
-        << commands[i] << "\n"
+  ASSERT_EQ(run("train --family bert --hidden_size 8 --num_hidden_layers 1 --num_attention_heads 2 "
+                "--intermediate_size 16 --data.train data/tokenizers/texts/source.txt "
+                "--data.tokenizer data/tokenizers/gpt2 --block_size 16 --max_steps 1 "
+                "--output_dir data/minilm"),
+            0)
+      << output_;
+  std::string reviews;
+  for (const char* label : {"positive", "negative", "positive", "negative"}) {
+    reviews += fmt::format("{{\"text\": \"word word\", \"label\": \"{}\"}}\n", label);
+  }
+  for (const char* part : {"train", "valid"}) {
+    write_file(folder_ / fmt::format("data/reviews/{}.jsonl", part), reviews);
+  }
+  for (const auto& command : commands) {
+    const bool trains = command.find(" train ") != std::string::npos;
+    const bool ends = command.find("t5") != std::string::npos;  // which that tokenizer does not
+    ASSERT_EQ(shell(command + (trains ? " --max_steps 1 --threads 1" : "") +
+                    (ends ? " --eos_token_id 3" : "")),
+              0)
+        << command << "\n"
         << output_;
   }
-  EXPECT_TRUE(fs::exists(folder_ / "runs/gpt2_clm/model.safetensors"));
-  EXPECT_TRUE(fs::exists(folder_ / "runs/llama_tiny/model.safetensors"));
-  EXPECT_TRUE(fs::exists(folder_ / "runs/sliced/model.safetensors"));
+  for (const char* run : {"gpt2_clm", "llama_tiny", "t5_denoise", "bert_classify", "sliced"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "runs" / run / "model.safetensors")) << run;
+  }
 }
 
 TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {
