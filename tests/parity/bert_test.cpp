@@ -72,8 +72,7 @@ TEST_P(BertParity, LogitsAndLoss) {
 
 TEST_P(BertParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
   // Those of keys' biases are nothing but rounding: softmax does not see them.
-  expect_gradients(
-      *model(), file_, kGradients, [&](int64_t i) { return batch(i); }, "key.bias");
+  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); }, "key.bias");
 }
 
 TEST_P(BertParity, AHundredAdamWSteps) {
