@@ -210,6 +210,7 @@ TEST(Zero, CopiesOfOneRankAreDistributedDataParallelBitForBit) {
     const auto ddp = on_ranks(ranks, small_gpt2, arguments(0, 2));
     for (const int64_t stage : {1, 2, 3}) {
       for (const char* reduce : {"each", "last"}) {
+        if (stage == 1 && reduce == std::string("last")) continue;  // it always does
         SCOPED_TRACE(fmt::format("stage {} on {} ranks, reduces {}", stage, ranks, reduce));
         auto options = arguments(stage, 2);
         options.parallel.zero_reduce = reduce;
