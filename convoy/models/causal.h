@@ -92,7 +92,7 @@ std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::st
 /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
 double training_flops(const CausalConfig& config, int64_t length, int64_t asked = 0);
 
-/// Bytes of a KvCache in fp32 for so many rows and positions, those of an encoder with them.
+/// Bytes of a KvCache of `dtype` for so many rows and positions, those of an encoder with them.
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype);
 

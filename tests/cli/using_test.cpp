@@ -118,6 +118,7 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
   ASSERT_EQ(commands.size(), 7u);
   for (auto& more : commands_of_readme("## Train what does not fit")) commands.push_back(more);
   ASSERT_EQ(commands.size(), 8u);
+  EXPECT_EQ(commands[0], "./dev data text");
   EXPECT_EQ(std::erase(commands, "./dev data text") + std::erase(commands, "./dev data reviews"),
             2u);
   std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n", text;
