@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/lanes.h"
 #include "convoy/formats/json_object.h"
 
 namespace convoy::checkpoint {
@@ -28,10 +29,7 @@ uint64_t sum_of(const char* data, size_t count, uint64_t begin) {
 }
 
 /// The sums of values, and of values times their index, in lanes that the compiler can vectorise.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-void add_up(const char* data, uint32_t count, uint64_t& plain, uint64_t& weighted) {
+CONVOY_CLONES void add_up(const char* data, uint32_t count, uint64_t& plain, uint64_t& weighted) {
   constexpr uint32_t kLanes = 16;
   uint64_t plains[kLanes]{}, products[kLanes]{};
   uint32_t i = 0;

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "convoy/models/activation.h"
+#include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -37,7 +37,7 @@ class BertLayer : public nn::Block {
     auto attended = nn::linear(attention(x, all, in, context), mixed_);
     attended = nn::dropout(attended, config_.hidden_dropout_prob, context, 1);
     x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_eps);
-    auto fed = nn::linear(activate(config_.hidden_act, nn::linear(x, inner_)), out_);
+    auto fed = nn::linear(nn::activate(config_.hidden_act, nn::linear(x, inner_)), out_);
     fed = nn::dropout(fed, config_.hidden_dropout_prob, context, 2);
     auto out = in;
     out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_eps);

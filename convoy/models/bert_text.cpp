@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/base/error.h"
-#include "convoy/models/activation.h"
+#include "convoy/nn/activation.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -109,7 +109,7 @@ class MaskedHead : public nn::Block {
 
  private:
   at::Tensor states(const at::Tensor& rows) const {
-    auto h = activate(config_.hidden_act, nn::linear(rows, transform_));
+    auto h = nn::activate(config_.hidden_act, nn::linear(rows, transform_));
     return nn::layer_norm(h, norm_, config_.layer_norm_eps);
   }
 
@@ -159,7 +159,7 @@ Fields BertTextConfig::fields() {
       {"num_hidden_layers", &num_hidden_layers, "layers", 0, kDeepest},
       {"num_attention_heads", &num_attention_heads, "attention heads", 1, kWidest},
       {"intermediate_size", &intermediate_size, "width of the feed-forward part", 1, kWidest},
-      {"hidden_act", &hidden_act, "of the feed-forward part", 0, 0, activations()},
+      {"hidden_act", &hidden_act, "of the feed-forward part", 0, 0, nn::activations()},
       {"hidden_dropout_prob", &hidden_dropout_prob, "dropout on states", 0, kMostDropped},
       {"attention_probs_dropout_prob", &attention_probs_dropout_prob,
        "dropout on attention's probabilities", 0, kMostDropped},

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
-#include "convoy/models/activation.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -73,7 +73,7 @@ class Gpt2Layer : public nn::Block {
   at::Tensor feed_forward(const at::Tensor& x) const {
     auto normed = nn::layer_norm(x, ln_2_, config_.layer_norm_epsilon);
     auto inner = nn::linear(normed, fc_weight_, fc_bias_, true);
-    auto active = activate(config_.activation_function, inner);
+    auto active = nn::activate(config_.activation_function, inner);
     return nn::linear(active, out_weight_, out_bias_, true);
   }
 
@@ -147,7 +147,7 @@ Fields Gpt2Config::fields() {
       {"n_head", &n_head, "attention heads", 1, kWidest, {}, {"num_attention_heads"}},
       {"n_inner", &n_inner, "width of the feed-forward part; none = 4 x n_embd", 1, kWidest},
       {"activation_function", &activation_function, "of the feed-forward part", 0, 0,
-       activations()},
+       nn::activations()},
       {"resid_pdrop", &resid_pdrop, "dropout on what layers add", 0, kMostDropped},
       {"embd_pdrop", &embd_pdrop, "dropout on embeddings", 0, kMostDropped},
       {"attn_pdrop", &attn_pdrop, "dropout on attention's probabilities", 0, kMostDropped},

@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "convoy/models/activation.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/rms_norm.h"
-#include "convoy/nn/swiglu.h"
 
 // Shapes: B rows, T positions, D = hidden_size, F = intermediate_size, H heads, K heads of keys,
 // E width of a head, V vocabulary.
@@ -116,8 +115,7 @@ class LlamaLayer : public nn::Block {
   at::Tensor feed_forward(const at::Tensor& x) const {
     auto normed = nn::rms_norm(x, feed_norm_, epsilon_);
     auto gate = nn::linear(normed, gate_), up = nn::linear(normed, up_);
-    const bool is_silu = activation_ == "silu" || activation_ == "swish";
-    return nn::linear(is_silu ? nn::swiglu(gate, up) : activate(activation_, gate) * up, down_);
+    return nn::linear(nn::activate(activation_, gate, up), down_);
   }
 
   ParamPtr norm(const char* leaf, int64_t size) {

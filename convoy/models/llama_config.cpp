@@ -1,7 +1,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/models/activation.h"
 #include "convoy/models/llama.h"
+#include "convoy/nn/activation.h"
 
 namespace convoy::models {
 
@@ -29,7 +29,7 @@ Fields LlamaConfig::fields() {
        "heads of keys and values; none = num_attention_heads", 1, kWidest},
       {"head_dim", &head_dim, "width of a head; none = hidden_size / num_attention_heads", 2,
        kWidest},
-      {"hidden_act", &hidden_act, "of the feed-forward part", 0, 0, activations()},
+      {"hidden_act", &hidden_act, "of the feed-forward part", 0, 0, nn::activations()},
       {"max_position_embeddings", &max_position_embeddings, "longest row it was made for", 1,
        kMostIds},
       {"initializer_range", &initializer_range, "deviation of initial weights", 0},

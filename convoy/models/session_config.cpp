@@ -1,6 +1,6 @@
 #include "convoy/base/error.h"
-#include "convoy/models/activation.h"
 #include "convoy/models/session.h"
+#include "convoy/nn/activation.h"
 
 namespace convoy::models {
 
@@ -22,7 +22,7 @@ Fields SessionConfig::fields() {
       {"n_head", &n_head, "attention heads", 1},
       {"n_inner", &n_inner, "width of the feed-forward part; 0 = 4 x d_model", 0},
       {"dropout", &dropout, "rate on embeddings, attention and residuals", 0, kMostDropped},
-      {"activation", &activation, "of the feed-forward part", 0, 0, activations()},
+      {"activation", &activation, "of the feed-forward part", 0, 0, nn::activations()},
       {"layer_norm_epsilon", &layer_norm_epsilon, "added to the variance", 0},
       {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
       {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},

@@ -7,8 +7,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/models/activation.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/nn/activation.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/rms_norm.h"
@@ -114,8 +114,8 @@ class T5StackEnd : public nn::Block {
 };
 
 std::vector<std::string> projections() {
-  auto all = activations();
-  for (const auto& name : activations()) all.push_back("gated-" + name);
+  auto all = nn::activations();
+  for (const auto& name : nn::activations()) all.push_back("gated-" + name);
   return all;
 }
 

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "convoy/models/activation.h"
 #include "convoy/models/relative_bias.h"
 #include "convoy/models/t5.h"
+#include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -100,8 +100,8 @@ class T5Layer : public nn::Block {
 
   at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context) const {
     const auto normed = nn::rms_norm(x, feed_norm_, config_.layer_norm_epsilon);
-    auto inner = activate(config_.activation(), product(normed, inner_));
-    if (config_.gated()) inner = inner * product(normed, linear_);
+    const auto times = config_.gated() ? product(normed, linear_) : at::Tensor();
+    const auto inner = nn::activate(config_.activation(), product(normed, inner_), times);
     return product(dropped(inner, kInner, context), out_);
   }
 

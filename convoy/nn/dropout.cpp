@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/base/lanes.h"
 #include "convoy/base/random.h"
 #include "convoy/nn/dropout_device.h"
 
@@ -21,11 +22,9 @@ constexpr int kLanes = 16;
 constexpr int kPerDraw = 8;  // each 32-bit word gives two 16-bit uniform numbers
 constexpr int kChunk = kLanes * kPerDraw;
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-void fill_chunk(uint64_t chunk, uint32_t sample_low, uint32_t sample_high, uint32_t key_low,
-                uint32_t key_high, uint32_t threshold, float scale, float* out) {
+CONVOY_CLONES void fill_chunk(uint64_t chunk, uint32_t sample_low, uint32_t sample_high,
+                              uint32_t key_low, uint32_t key_high, uint32_t threshold, float scale,
+                              float* out) {
   uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     c0[i] = static_cast<uint32_t>(chunk) * kLanes + static_cast<uint32_t>(i);

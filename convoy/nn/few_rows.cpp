@@ -7,28 +7,28 @@
 #include <array>
 #include <cstring>
 
+#include "convoy/base/lanes.h"
+
 namespace convoy::nn {
 
 namespace {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
-constexpr int64_t kLanes = 16;
+using lanes::Floats;
+using lanes::kLanes;
+using lanes::load;
+
 constexpr int kRows = 8;       // of x at a time: with two vectors of the matrix, 16 sums
 constexpr int64_t kTerms = 8;  // rows of the matrix that are read side by side
 constexpr int64_t kWide = 2 * kLanes;
 constexpr int64_t kAhead = 1536;  // numbers of a column that are asked of memory before their use
-using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 struct Product {
   const float *x, *matrix;
   float* out;  // holds what is added to
   int64_t m, n, k;
 };
-
-[[gnu::always_inline]] inline void load(const float* values, Floats& to) {
-  std::memcpy(&to, values, sizeof(to));
-}
 
 [[gnu::always_inline]] inline float sum(const Floats& values) {
   using Half = float __attribute__((vector_size(kLanes * sizeof(float) / 2)));

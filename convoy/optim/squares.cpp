@@ -5,14 +5,13 @@
 
 #include <array>
 
+#include "convoy/base/lanes.h"
+
 namespace convoy::optim {
 
 namespace {
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-void add_squares(const float* values, int64_t count, double& total) {
+CONVOY_CLONES void add_squares(const float* values, int64_t count, double& total) {
   constexpr int64_t kLanes = 32;
   std::array<double, kLanes> lanes{};
   int64_t i = 0;

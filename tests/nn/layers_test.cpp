@@ -1,11 +1,11 @@
 #include "convoy/nn/layers.h"
+#include "convoy/nn/activation.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "convoy/nn/rms_norm.h"
 #include "convoy/nn/rotary.h"
-#include "convoy/nn/swiglu.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 
@@ -64,34 +64,104 @@ TEST(Layers, EmbeddingAddsToWhatOthersGaveAndMakesNoTable) {
 }
 
 TEST(Layers, RmsNorm) {
-  auto x = at::randn({3, 8}).requires_grad_(true);
-  auto w = at::randn({8}), probe = at::randn({3, 8});
-  auto weight = param(w.clone());
-  auto out = rms_norm(x, weight, 1e-3);
-  backward((out * probe).sum());
-  auto x2 = x.detach().clone().requires_grad_(true), w2 = w.clone().requires_grad_(true);
-  auto expected = w2 * x2 * at::rsqrt(x2.square().mean(-1, true) + 1e-3);
-  backward((expected * probe).sum());
-  expect_close(out, expected);
-  expect_close(weight->grad(), w2.grad());
-  expect_close(x.grad(), x2.grad());
+  for (const auto& [rows, width] : {std::pair{3, 8}, {70, 37}, {1, 16}, {0, 4}}) {
+    SCOPED_TRACE(width);
+    auto x = at::randn({rows, width}).requires_grad_(true);
+    auto w = at::randn({width}), probe = at::randn({rows, width});
+    auto weight = param(w.clone());
+    auto out = rms_norm(x, weight, 1e-3);
+    backward((out * probe).sum());
+    auto x2 = x.detach().clone().requires_grad_(true), w2 = w.clone().requires_grad_(true);
+    auto expected = w2 * x2 * at::rsqrt(x2.square().mean(-1, true) + 1e-3);
+    backward((expected * probe).sum());
+    expect_close(out, expected);
+    expect_close(weight->grad(), w2.grad());
+    expect_close(x.grad(), x2.grad());
+  }
 }
 
-TEST(Layers, SwigluKeepsItsInputsOnly) {
+at::Tensor expected_activation(const std::string& kind, const at::Tensor& x) {
+  if (kind == "relu") return at::relu(x);
+  if (kind == "silu" || kind == "swish") return at::silu(x);
+  if (kind == "tanh") return at::tanh(x);
+  if (kind == "quick_gelu") return x * at::sigmoid(1.702 * x);
+  return at::gelu(x, kind == "gelu" ? "none" : "tanh");
+}
+
+/// 300 x 101 numbers: most within 5 of zero, some far away, zero and the infinitely large.
+at::Tensor wide_range() {
+  auto x = at::randn({300, 101}, at::kDouble) * 2;
+  x[0] *= 10;
+  x[1][0] = 0;
+  x[1][1] = 1e6;
+  x[1][2] = -1e6;
+  return x;
+}
+
+TEST(Layers, ActivationsAreTheirFormulasInDoublePrecision) {
+  for (const auto& kind : activations()) {
+    for (const bool gated : {false, true}) {
+      SCOPED_TRACE(kind + (gated ? ", gated" : ""));
+      const auto x = wide_range(), up = at::randn({300, 101}, at::kDouble),
+                 probe = at::randn_like(up);
+      auto x1 = x.to(at::kFloat).requires_grad_(true), up1 = up.to(at::kFloat).requires_grad_(true);
+      auto x2 = x1.detach().to(at::kDouble).requires_grad_(true);
+      auto up2 = up1.detach().to(at::kDouble).requires_grad_(true);
+      auto out = activate(kind, x1, gated ? up1 : at::Tensor());
+      auto expected = expected_activation(kind, x2);
+      if (gated) expected = expected * up2;
+      backward((out * probe.to(at::kFloat)).sum());
+      backward((expected * probe.to(at::kFloat)).sum());
+      auto near = [](const at::Tensor& a, const at::Tensor& b) {
+        return at::allclose(a.to(at::kDouble), b, 2e-6, 2e-6);
+      };
+      EXPECT_TRUE(near(out, expected)) << (out - expected).abs().max();
+      EXPECT_TRUE(near(x1.grad(), x2.grad())) << (x1.grad() - x2.grad()).abs().max();
+      EXPECT_TRUE(!gated || near(up1.grad(), up2.grad()));
+    }
+  }
+}
+
+TEST(Layers, ActivationsOfBf16AreThoseOfFp32Rounded) {
+  for (const auto& kind : activations()) {
+    SCOPED_TRACE(kind);
+    auto low = wide_range().to(at::kBFloat16).requires_grad_(true);
+    auto x = low.detach().to(at::kFloat).requires_grad_(true);
+    auto out = activate(kind, low), expected = activate(kind, x);
+    EXPECT_TRUE(out.equal(expected.to(at::kBFloat16)));
+    const auto probe = at::randn({300, 101}).to(at::kBFloat16);
+    torch::autograd::backward({out}, {probe});
+    torch::autograd::backward({expected}, {probe.to(at::kFloat)});
+    if (kind == "tanh") continue;  // torch takes its slope from the rounded output
+    EXPECT_TRUE(at::allclose(low.grad().to(at::kFloat), x.grad(), 1e-2, 1e-6));
+  }
+}
+
+TEST(Layers, ActivationsTellThatANumberIsNone) {
+  for (const auto& kind : activations()) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const auto out = activate(kind, at::full({20}, NAN, dtype));
+      EXPECT_TRUE(out.isnan().all().item<bool>()) << kind;
+    }
+  }
+}
+
+TEST(Layers, AnActivationIsTheSameWhereverItStands) {
+  for (const auto& kind : activations()) {
+    const auto x = at::randn({1000});
+    const auto whole = activate(kind, x);
+    for (const int64_t begin : {1, 15, 16, 500}) {
+      EXPECT_TRUE(activate(kind, x.narrow(0, begin, 77)).equal(whole.narrow(0, begin, 77))) << kind;
+    }
+  }
+}
+
+TEST(Layers, AGatedActivationKeepsItsInputsOnly) {
   auto gate = at::randn({300, 100}).requires_grad_(true), up = at::randn({300, 100});
   up.requires_grad_(true);
-  auto probe = at::randn({300, 100});
-  {
-    PeakMemory memory;
-    auto out = swiglu(gate, up);
-    EXPECT_LE(memory.held(), 300 * 100 * 4 + 4096);
-    backward((out * probe).sum());
-  }
-  auto gate2 = gate.detach().clone().requires_grad_(true);
-  auto up2 = up.detach().clone().requires_grad_(true);
-  backward((at::silu(gate2) * up2 * probe).sum());
-  expect_close(gate.grad(), gate2.grad());
-  expect_close(up.grad(), up2.grad());
+  PeakMemory memory;
+  auto out = activate("silu", gate, up);
+  EXPECT_LE(memory.held(), 300 * 100 * 4 + 4096);
 }
 
 TEST(Layers, RotationIsUndoneByItsGradient) {
@@ -103,6 +173,29 @@ TEST(Layers, RotationIsUndoneByItsGradient) {
   EXPECT_FALSE(at::allclose(out.select(2, 4), x.select(2, 4)));
   backward((out * out.detach()).sum());  // a rotation: R^T R x
   expect_close(x.grad(), x);
+}
+
+TEST(Layers, RotationIsTheFormulaWhereverRowsStand) {
+  constexpr int64_t B = 3, H = 2, T = 5;
+  for (const int64_t E : {8, 38, 64}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const auto x = at::randn({B, T, H, E}).to(dtype).transpose(1, 2);
+      for (const bool apart : {false, true}) {
+        const auto positions = at::arange(B * T).view({B, T});
+        auto tables =
+            apart ? rotary_tables({}, positions, B * T, E) : rotary_tables({}, T, E, at::kCPU);
+        if (apart) tables = {tables.cos.unsqueeze(1), tables.sin.unsqueeze(1)};
+        const auto both = at::complex(tables.cos, tables.sin);
+        const auto wide = x.to(at::kFloat);
+        const auto turned =
+            at::complex(wide.narrow(3, 0, E / 2), wide.narrow(3, E / 2, E / 2)) * both;
+        const auto expected = at::cat({at::real(turned), at::imag(turned)}, 3);
+        EXPECT_TRUE(at::allclose(rotate(x, tables.cos, tables.sin).to(at::kFloat),
+                                 expected.to(dtype).to(at::kFloat), 1e-2, 1e-6));
+        if (dtype == at::kFloat) expect_close(rotate(x, tables.cos, tables.sin), expected);
+      }
+    }
+  }
 }
 
 TEST(Layers, LayerNorm) {

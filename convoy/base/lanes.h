@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+/// A function that is compiled for several kinds of processors; the running one's is taken.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CONVOY_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CONVOY_CLONES
+#endif
+
+/// Sixteen numbers at a time. All here is inlined into functions with CONVOY_CLONES.
+namespace convoy::lanes {
+
+inline constexpr int kLanes = 16;
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+
+/// What a bf16 number looks like: the upper half of an fp32 one.
+struct Bf16 {
+  uint16_t bits;
+};
+using Bf16s = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
+
+/// Copies `count` of the lanes' numbers; most often all, in one instruction.
+template <class To, class From>
+[[gnu::always_inline]] inline void copy(To& to, const From& from, int64_t count, size_t size) {
+  if (count == kLanes) {
+    std::memcpy(&to, &from, kLanes * size);
+  } else {
+    std::memcpy(&to, &from, static_cast<size_t>(count) * size);
+  }
+}
+
+/// The first `count` lanes; the others become zero.
+[[gnu::always_inline]] inline void load(const float* from, Floats& to, int64_t count = kLanes) {
+  to = Floats{};
+  copy(to, *from, count, sizeof(float));
+}
+
+[[gnu::always_inline]] inline void store(const Floats& from, float* to, int64_t count = kLanes) {
+  copy(*to, from, count, sizeof(float));
+}
+
+[[gnu::always_inline]] inline void load(const Bf16* from, Floats& to, int64_t count = kLanes) {
+  Bf16s halves{};
+  copy(halves, *from, count, sizeof(Bf16));
+  const Ints bits = __builtin_convertvector(halves, Ints) << 16;
+  std::memcpy(&to, &bits, sizeof(to));
+}
+
+/// Rounds to the nearest, to the even of two.
+[[gnu::always_inline]] inline void store(const Floats& from, Bf16* to, int64_t count = kLanes) {
+  Ints bits;
+  std::memcpy(&bits, &from, sizeof(bits));
+  bits = from == from ? bits + 0x7fff + ((bits >> 16) & 1) : Ints{} + 0x7fc00000;
+  const auto halves = __builtin_convertvector(bits >> 16, Bf16s);
+  copy(*to, halves, count, sizeof(Bf16));
+}
+
+/// x becomes e^x for x <= 0, within 2 units in the last place; NaN stays NaN. Below -87: e^-87.
+[[gnu::always_inline]] inline void exponentiate(Floats& x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 x 2^23: adding it leaves a whole number below
+  const Floats lowest = Floats{} - 87.0f;
+  x = x < lowest ? lowest : x;
+  const Floats shifted = x * 1.44269504f + kRound;
+  Ints power, bits;
+  std::memcpy(&power, &shifted, sizeof(power));
+  const Floats n = shifted - kRound;
+  const Floats r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  std::memcpy(&bits, &p, sizeof(bits));
+  bits += power << 23;
+  std::memcpy(&x, &bits, sizeof(x));
+}
+
+}  // namespace convoy::lanes

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace convoy::nn {
+
+/// What the feed-forward part can do between its two products, by Hugging Face's names.
+const std::vector<std::string>& activations();
+
+/// The activation `kind` of `x`, times `times` where one is given, elementwise (Shazeer, "GLU
+/// variants improve transformer", 2020). Keeps its inputs only; backward makes the rest again.
+at::Tensor activate(const std::string& kind, const at::Tensor& x, const at::Tensor& times = {});
+
+}  // namespace convoy::nn
