@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/widen.h"
 
 namespace convoy::nn {
 
@@ -23,38 +25,14 @@ constexpr int64_t kDeviceBytes = 512 << 20;
 
 constexpr int64_t kTablePiece = 8192;
 
-constexpr int kLanes = 16;
-using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
-
-/// x becomes e^x for x <= 0, within 2 units in the last place; NaN stays NaN. Below -87: e^-87.
-[[gnu::always_inline]] inline void exponentiate(Floats& x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 x 2^23: adding it leaves a whole number below
-  const Floats lowest = Floats{} - 87.0f;
-  x = x < lowest ? lowest : x;
-  const Floats shifted = x * 1.44269504f + kRound;
-  Ints power, bits;
-  std::memcpy(&power, &shifted, sizeof(power));
-  const Floats n = shifted - kRound;
-  const Floats r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
-  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  std::memcpy(&bits, &p, sizeof(bits));
-  bits += power << 23;
-  std::memcpy(&x, &bits, sizeof(x));
-}
+using lanes::Bf16;
+using lanes::Floats;
+using lanes::kLanes;
 
 /// A row of `count` scores becomes exp(score / temperature - largest); returns its cross-entropy at
 /// `column`, and one over the sum of the row in `scale`.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-float loss_of_row(float* row, int64_t count, int64_t column, float inverse_temperature,
-                  float* scale) {
+CONVOY_CLONES float loss_of_row(float* row, int64_t count, int64_t column,
+                                float inverse_temperature, float* scale) {
   const float own = row[column] * inverse_temperature;
   const int64_t whole = count / kLanes * kLanes;
   const auto rest = static_cast<size_t>(count - whole) * sizeof(float);
@@ -75,12 +53,12 @@ float loss_of_row(float* row, int64_t count, int64_t column, float inverse_tempe
     Floats x;
     std::memcpy(&x, row + i, sizeof(x));
     x = x * inverse_temperature - top;
-    exponentiate(x);
+    lanes::exponentiate(x);
     std::memcpy(row + i, &x, sizeof(x));
     sums += x;
   }
   tail = tail * inverse_temperature - top;
-  exponentiate(tail);
+  lanes::exponentiate(tail);
   double sum = 0;
   for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
   for (int lane = 0; lane < count - whole; ++lane) sum += tail[lane];
@@ -88,6 +66,44 @@ float loss_of_row(float* row, int64_t count, int64_t column, float inverse_tempe
   std::memcpy(row + whole, &tail, rest);
   *scale = static_cast<float>(1 / sum);
   return static_cast<float>(std::log(sum)) + (top - own);
+}
+
+/// The same of bf16 scores, which become the slope of the loss: softmax minus one-hot, in fp32
+/// until it is rounded into their place. `values`: room for the row.
+CONVOY_CLONES float slope_of_row(Bf16* row, float* values, int64_t count, int64_t column,
+                                 float inverse_temperature) {
+  Floats x;
+  auto lanes_from = [&](int64_t i) { return std::min<int64_t>(kLanes, count - i); };
+  for (int64_t i = 0; i < count; i += kLanes) {
+    lanes::load(row + i, x, lanes_from(i));
+    lanes::store(x, values + i, lanes_from(i));
+  }
+  float scale = 0;
+  const float loss = loss_of_row(values, count, column, inverse_temperature, &scale);
+  values[column] -= 1 / scale;
+  for (int64_t i = 0; i < count; i += kLanes) {
+    lanes::load(values + i, x, lanes_from(i));
+    lanes::store(x * scale, row + i, lanes_from(i));
+  }
+  return loss;
+}
+
+/// The losses of rows of bf16 scores, which become their slopes.
+at::Tensor host_slopes(at::Tensor& scores, const at::Tensor& columns, double temperature) {
+  const int64_t rows = scores.size(0), count = scores.size(1);
+  auto losses = at::empty({rows}, at::kFloat);
+  auto* row = static_cast<Bf16*>(scores.mutable_data_ptr());
+  auto* loss = losses.data_ptr<float>();
+  const auto held = columns.contiguous();
+  const auto* column = held.const_data_ptr<int64_t>();
+  const auto inverse = static_cast<float>(1 / temperature);
+  at::parallel_for(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (int64_t i = begin; i < end; ++i) {
+      loss[i] = slope_of_row(row + i * count, values.data(), count, column[i], inverse);
+    }
+  });
+  return losses;
 }
 
 SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temperature) {
@@ -114,9 +130,9 @@ int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
   return std::clamp<int64_t>(kSmallBytes / 2 / row_bytes, 1, rows) * at::get_num_threads();
 }
 
-/// Adds slope^T x rows to the fp32 `grad`, a piece of the table at a time: the product comes in
-/// half precision, and a piece is still in the cache when it is added.
-void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows) {
+/// Adds slope^T x rows to the fp32 `grad`, or writes it there, a piece of the table at a time: the
+/// product comes in half precision, and a piece is still in the cache when it is added.
+void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows, bool writes) {
   const int64_t items = grad.size(0);
   const int64_t piece = rows.is_cpu() ? std::min(kTablePiece, items) : items;
   auto product = at::empty({piece, grad.size(1)}, rows.options());
@@ -124,7 +140,12 @@ void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& ro
     const int64_t count = std::min(piece, items - begin);
     auto here = product.narrow(0, 0, count);
     at::mm_out(here, slope.narrow(1, begin, count).t(), rows);
-    grad.narrow(0, begin, count).add_(here);
+    auto place = grad.narrow(0, begin, count);
+    if (writes) {
+      widen(place, here);
+    } else {
+      place.add_(here);
+    }
   }
 }
 
@@ -168,8 +189,11 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     if (wants_slope) {
       h_grad = at::empty({num_rows, input.size(1)}, fp32);
       if (straight) {
-        table->add_to_grad(
-            [&](at::Tensor& sink) { table_grad = sink.narrow(0, first_id, num_items); });
+        table->add_grad(at::kFloat, [&](at::Tensor& sink) {
+          sink.narrow(0, 0, first_id).zero_();
+          table_grad = sink.narrow(0, first_id, num_items);
+          if (num_rows == 0) table_grad.zero_();
+        });
       } else if (table->spec().trainable) {
         table_grad = at::zeros({num_items, input.size(1)}, fp32);
       }
@@ -188,9 +212,12 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows
       // at a time, and rounded into the scores' place.
       const bool half = dtype != at::kFloat;
+      const bool at_once = half && wants_slope && !bias && scores.is_cpu();
       const int64_t few = half ? rows_in_cache(num_items, h.device(), rows) : rows;
-      auto losses = at::empty({rows}, fp32), scales = at::empty({rows}, fp32);
-      for (int64_t row = 0; row < rows; row += few) {
+      auto losses = at_once ? host_slopes(scores, targets_here, options.temperature)
+                            : at::empty({rows}, fp32);
+      auto scales = at::empty({rows}, fp32);
+      for (int64_t row = at_once ? rows : 0; row < rows; row += few) {
         const int64_t count = std::min(few, rows - row);
         auto columns_here = targets_here.narrow(0, row, count);
         auto exponentials = scores.narrow(0, row, count).to(at::kFloat);
@@ -210,9 +237,10 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       out.loss += losses.sum();
       if (!wants_slope) continue;
       auto back = h_grad.narrow(0, begin, rows);
+      const bool writes = straight && begin == 0;
       if (half) {
         back.copy_(at::mm(scores, items));
-        if (table_grad.defined()) add_product(table_grad, scores, part);
+        if (table_grad.defined()) add_product(table_grad, scores, part, writes);
         continue;
       }
       // The slope is softmax minus one-hot: scales and ones are taken to the narrow side.
@@ -220,7 +248,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       at::mm_out(back, scores, items);
       back.mul_(scale).sub_(items.index_select(0, targets_here));
       if (!table_grad.defined()) continue;
-      table_grad.addmm_(scores.t(), part * scale);
+      auto scaled = part * scale;
+      writes ? at::mm_out(table_grad, scores.t(), scaled) : table_grad.addmm_(scores.t(), scaled);
       if (part.is_cpu()) {
         table_grad.index_add_(0, targets_here, part, -1);
       } else {  // in a fixed order

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "convoy/nn/widen.h"
 
 namespace convoy::nn {
 
@@ -39,7 +40,7 @@ void Param::add_grad(const at::Tensor& contribution) {
   if (grad_written_) {
     grad_.add_(contribution);
   } else {
-    grad_.copy_(contribution);
+    widen(grad_, contribution);
     grad_written_ = true;
   }
 }
