@@ -15,9 +15,6 @@ namespace {
 
 enum Total : int64_t { kLoss, kTargets, kSquares, kBusy, kWords };
 
-// A processor makes the compute weights of new masters while they are in a cache.
-constexpr int64_t kCachedPiece = int64_t{1} << 18;
-
 }  // namespace
 
 Update::Update(Arena& arena, DataGroups groups, bool may_overflow)
@@ -115,17 +112,15 @@ void Update::update(int64_t bucket) {
   const auto& options = optimizer_->adamw;
   auto step = [&](int64_t begin, int64_t end, double decay) {
     begin = std::max(begin, own.begin), end = std::min(end, own.end);
-    const int64_t piece = arena_.fp32().device().is_cpu() ? kCachedPiece : end - begin;
-    for (; begin < end; begin += piece) {
-      const schedule::Extent extent{begin, std::min(begin + piece, end)};
-      optim::Slice slice{arena_.masters(bucket, extent), arena_.grads(bucket, extent), {}};
-      for (size_t k = 0; k < slice.moments.size(); ++k) {
-        slice.moments[k] = arena_.narrow(schedule::Kind::Moments, bucket, extent, k);
-      }
-      optim::adamw_step(slice, options, input_->learning_rate, decay, input_->updates + 1,
-                        divisor_);
-      arena_.publish(bucket, extent);
+    if (begin >= end) return;
+    const schedule::Extent extent{begin, end};
+    optim::Slice slice{.weights = arena_.masters(bucket, extent),
+                       .grads = arena_.grads(bucket, extent)};
+    for (size_t k = 0; k < slice.moments.size(); ++k) {
+      slice.moments[k] = arena_.narrow(schedule::Kind::Moments, bucket, extent, k);
     }
+    if (layout.options().low_precision) slice.rounded = arena_.weights(bucket, extent);
+    optim::adamw_step(slice, options, input_->learning_rate, decay, input_->updates + 1, divisor_);
   };
   for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];

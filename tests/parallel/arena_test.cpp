@@ -223,13 +223,12 @@ TEST(Replica, AnEmptyMicroBatchAddsNothing) {
   EXPECT_TRUE(at::equal(one.arena().masters(), two.arena().masters()));
 }
 
-std::atomic<int> numbers_read{0}, updates{0};
+std::atomic<int> numbers_read{0}, calls{0};
 
-/// Of what comes before the update, whose kernel for the CPU reads its scale.
 std::unique_ptr<at::ObserverContext> count_reads(const at::RecordFunction& call) {
   const std::string_view name = call.name();
-  updates += name == "aten::_fused_adamw_";
-  numbers_read += updates == 0 && name == "aten::_local_scalar_dense";
+  ++calls;
+  numbers_read += name == "aten::_local_scalar_dense";
   return nullptr;
 }
 
@@ -242,13 +241,13 @@ TEST(Replica, AStepReadsNoNumberOfItsDevice) {
     options.num_micro_batches = 2;
     Replica replica(models::make_session_model(session), comm::Group(), options);
     replica.start();
-    numbers_read = updates = 0;
+    numbers_read = calls = 0;
     const auto counter = at::addGlobalCallback(
         at::RecordFunctionCallback(count_reads).scopes({at::RecordScope::FUNCTION}));
     const auto result = replica.step({batch(), batch()}, {7, 0, 1e-2}, {});
     at::removeCallback(counter);
     EXPECT_EQ(numbers_read, 0) << body;
-    EXPECT_GT(updates, 0);
+    EXPECT_GT(calls, 0);
     EXPECT_GT(result.count, 0);
     EXPECT_GT(result.loss_sum, 0);
   }
