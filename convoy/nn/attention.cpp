@@ -9,6 +9,7 @@
 
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/short_attention.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
 // head; a piece holds R rows and n queries.
@@ -206,7 +207,9 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionOptions& options, const Context& context) {
   const double scale = scale_of(options, q);
   const bool plain = options.dropout == 0 && !options.bias.defined();
-  if (plain || context.mode != Mode::Train) return fused(q, k, v, options, scale);
+  const bool trains = context.mode == Mode::Train;
+  if (trains && is_short(q, k, options)) return short_attention(q, k, v, options, scale);
+  if (plain || !trains) return fused(q, k, v, options, scale);
   auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
   const auto out = without_grad([&] { return pieces->forward(); });
   return with_backward(out, {q, k, v, options.bias},

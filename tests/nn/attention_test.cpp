@@ -119,6 +119,73 @@ TEST(Attention, GroupsShareTheirKeyHeads) {
   }
 }
 
+TEST(Attention, IsThePlainFormulaAtAnyLength) {
+  for (const int64_t T : {1, 15, 16, 17, 40, 128, 130}) {
+    SCOPED_TRACE(T);
+    expect_plain(Inputs(3, 4, 2, T, 8), attention_options(0));
+  }
+}
+
+TEST(Attention, MasksOfShortRowsHideKeysFromAllQueries) {
+  constexpr int64_t B = 3, T = 20, S = 37;
+  Inputs in(B, 4, 2, S, 8);
+  in.q = at::randn({B, 4, T, 8});
+  auto options = attention_options(0);
+  options.causal = false;
+  options.key_mask = at::rand({B, S}) < 0.6;
+  options.key_mask[2].fill_(false);
+  const auto a = in.fresh();
+  const auto make = [&]() -> KvCache::Seen { return {a.k, a.v}; };
+  const auto out = cross_attention(a.q, make, options, {});
+  EXPECT_TRUE(out[2].equal(at::zeros_like(out[2]))) << "nothing is seen";
+
+  auto two = [](const at::Tensor& x) { return x.detach().narrow(0, 0, 2).to(at::kDouble); };
+  auto q = two(in.q).requires_grad_(true), k = two(in.k).requires_grad_(true);
+  auto v = two(in.v).requires_grad_(true);
+  auto scores = at::matmul(q, k.repeat_interleave(2, 1).transpose(2, 3)) / std::sqrt(8.0);
+  const auto hidden = options.key_mask.narrow(0, 0, 2).logical_not().view({2, 1, 1, S});
+  scores = scores.masked_fill(hidden, -INFINITY);
+  const auto expected = at::matmul(at::softmax(scores, -1), v.repeat_interleave(2, 1));
+  EXPECT_TRUE(at::allclose(two(out), expected, 1e-4, 1e-5));
+  const auto probe = at::randn(expected.sizes(), at::kDouble);
+  backward((out.narrow(0, 0, 2) * probe.to(at::kFloat)).sum());
+  backward((expected * probe).sum());
+  EXPECT_TRUE(at::allclose(two(a.q.grad()), q.grad(), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(two(a.k.grad()), k.grad(), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(two(a.v.grad()), v.grad(), 1e-4, 1e-5));
+}
+
+TEST(Attention, ShortRowsInBf16AreNearFp32) {
+  const Inputs in(2, 4, 2, 50, 16);
+  auto low = in.fresh(), high = in.fresh();
+  for (auto [to, from] : {std::pair{&low.q, &high.q}, {&low.k, &high.k}, {&low.v, &high.v}}) {
+    *to = from->detach().to(at::kBFloat16).requires_grad_(true);
+    *from = to->detach().to(at::kFloat).requires_grad_(true);
+  }
+  const auto a = attention(low.q, low.k, low.v, attention_options(0), {});
+  const auto b = attention(high.q, high.k, high.v, attention_options(0), {});
+  auto near = [](const at::Tensor& x, const at::Tensor& y) {
+    return (x - y).abs().max().item<double>() <= 2e-2 * y.abs().max().item<double>();
+  };
+  EXPECT_TRUE(near(a, b));
+  const auto probe = at::randn(b.sizes()).to(at::kBFloat16);
+  const auto x = low.gradients(a, probe), y = high.gradients(b, probe.to(at::kFloat));
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_TRUE(near(x[i], y[i])) << i;
+}
+
+TEST(Attention, ShortRowsKeepTheirProbabilitiesOnly) {
+  constexpr int64_t B = 4, H = 8, T = 64, E = 16;
+  // As a layer has them: parts of one product.
+  const auto joined = at::randn({B, T, 3 * H * E}).requires_grad_(true);
+  auto heads = [&](int64_t i) {
+    return joined.narrow(2, i * H * E, H * E).view({B, T, H, E}).transpose(1, 2);
+  };
+  const auto q = heads(0), k = heads(1), v = heads(2);
+  PeakMemory memory;
+  const auto out = attention(q, k, v, attention_options(0), {});
+  EXPECT_LE(memory.held(), B * H * T * (T + E) * 4 + 8192);
+}
+
 TEST(Attention, GroupsCopyNoKeyHead) {
   // Few queries and one long head of keys for all of them: keys or values repeated are most of it.
   constexpr int64_t H = 16, T = 2, S = 2048, E = 64;
