@@ -1,25 +1,155 @@
 #include "convoy/nn/rms_norm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
 
+namespace {
+
+using lanes::Floats;
+using lanes::kLanes;
+
+// Rows whose gradients of the weight are added up before those of others.
+constexpr int64_t kPiece = 32;
+
+struct Forward {
+  const float *x, *weight;
+  float *out, *scales;  // scales: of each row
+  int64_t width;
+  float epsilon;
+};
+
+struct Backward {
+  const float *x, *weight, *grad, *scales;
+  float *out, *weight_grads;  // weight_grads: zeros, of each piece
+  int64_t width;
+};
+
+[[gnu::always_inline]] inline int64_t count_at(int64_t i, int64_t width) {
+  return std::min<int64_t>(kLanes, width - i);
+}
+
+[[gnu::always_inline]] inline float mean(const Floats& sums, int64_t width) {
+  float total = 0;
+  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
+  return total / static_cast<float>(width);
+}
+
+CONVOY_CLONES void forward_rows(const Forward& f, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const float* row = f.x + r * f.width;
+    Floats x, weight, sums{};
+    for (int64_t i = 0; i < f.width; i += kLanes) {
+      lanes::load(row + i, x, count_at(i, f.width));
+      sums += x * x;
+    }
+    const float scale = 1 / std::sqrt(mean(sums, f.width) + f.epsilon);
+    f.scales[r] = scale;
+    for (int64_t i = 0; i < f.width; i += kLanes) {
+      const int64_t count = count_at(i, f.width);
+      lanes::load(row + i, x, count);
+      lanes::load(f.weight + i, weight, count);
+      lanes::store(x * scale * weight, f.out + r * f.width + i, count);
+    }
+  }
+}
+
+CONVOY_CLONES void backward_rows(const Backward& b, int64_t begin, int64_t end,
+                                 float* weight_grad) {
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t at = r * b.width;
+    const float scale = b.scales[r];
+    Floats x, weight, grad, total, sums{};
+    for (int64_t i = 0; i < b.width; i += kLanes) {
+      const int64_t count = count_at(i, b.width);
+      lanes::load(b.x + at + i, x, count);
+      lanes::load(b.weight + i, weight, count);
+      lanes::load(b.grad + at + i, grad, count);
+      lanes::load(weight_grad + i, total, count);
+      x *= scale;
+      sums += grad * weight * x;
+      lanes::store(total + grad * x, weight_grad + i, count);
+    }
+    const float along = mean(sums, b.width);
+    for (int64_t i = 0; i < b.width; i += kLanes) {
+      const int64_t count = count_at(i, b.width);
+      lanes::load(b.x + at + i, x, count);
+      lanes::load(b.weight + i, weight, count);
+      lanes::load(b.grad + at + i, grad, count);
+      lanes::store((grad * weight - x * scale * along) * scale, b.out + at + i, count);
+    }
+  }
+}
+
+/// The result, and what backward takes from it.
+std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Tensor& weight,
+                                          double epsilon) {
+  if (!input.is_cpu()) {
+    const auto scale = input.square().mean(-1, true).add_(epsilon).rsqrt_();
+    return {(input * scale).mul_(weight), scale};
+  }
+  const int64_t width = input.size(-1), rows = input.numel() / std::max<int64_t>(1, width);
+  auto out = at::empty_like(input), scales = at::empty({rows}, input.options());
+  const Forward f{input.const_data_ptr<float>(),
+                  weight.const_data_ptr<float>(),
+                  out.mutable_data_ptr<float>(),
+                  scales.mutable_data_ptr<float>(),
+                  width,
+                  static_cast<float>(epsilon)};
+  at::parallel_for(0, rows, kPiece,
+                   [&](int64_t begin, int64_t end) { forward_rows(f, begin, end); });
+  return {out, scales};
+}
+
+/// The gradients of the input and of the weight.
+std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Tensor& input,
+                                           const at::Tensor& weight, const at::Tensor& scale) {
+  const int64_t width = input.size(-1);
+  if (!input.is_cpu()) {
+    auto normed = input * scale;
+    auto weight_grad = (grad * normed).reshape({-1, width}).sum(0);
+    auto back = grad * weight;
+    auto along = (back * normed).mean(-1, true);
+    return {back.sub_(normed.mul_(along)).mul_(scale), weight_grad};
+  }
+  const int64_t rows = scale.numel(), pieces = at::divup(rows, kPiece);
+  auto out = at::empty_like(input), weight_grads = at::zeros({pieces, width}, input.options());
+  const Backward b{input.const_data_ptr<float>(),
+                   weight.const_data_ptr<float>(),
+                   grad.const_data_ptr<float>(),
+                   scale.const_data_ptr<float>(),
+                   out.mutable_data_ptr<float>(),
+                   weight_grads.mutable_data_ptr<float>(),
+                   width};
+  at::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      backward_rows(b, piece * kPiece, std::min(rows, (piece + 1) * kPiece),
+                    b.weight_grads + piece * width);
+    }
+  });
+  return {out, weight_grads.sum(0)};
+}
+
+}  // namespace
+
 at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon) {
-  const auto input = x.detach().to(at::kFloat);
-  const auto scale = input.square().mean(-1, true).add_(epsilon).rsqrt_();
-  const auto out =
-      without_grad([&] { return (input * scale).mul_(weight->value().to(at::kFloat)); });
+  auto fp32 = [](const at::Tensor& t) { return t.detach().to(at::kFloat).contiguous(); };
+  const auto input = fp32(x);
+  const auto [out, scale] =
+      without_grad([&] { return forward(input, fp32(weight->value()), epsilon); });
   return with_backward(
-      out, {x}, [=, dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
-        auto grad = g.to(at::kFloat);
-        auto normed = input * scale;
-        const int64_t width = input.size(-1);
-        weight->add_grad((grad * normed).reshape({-1, width}).sum(0));
-        auto back = grad * weight->value().to(at::kFloat);
-        auto along = (back * normed).mean(-1, true);
-        return {back.sub_(normed.mul_(along)).mul_(scale).to(dtype)};
+      out, {x},
+      [=, scale = scale, dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
+        auto [back, weight_grad] = backward(fp32(g), input, fp32(weight->value()), scale);
+        weight->add_grad(weight_grad);
+        return {back.to(dtype)};
       });
 }
 

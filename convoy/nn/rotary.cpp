@@ -1,13 +1,16 @@
 #include "convoy/nn/rotary.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
@@ -81,10 +84,80 @@ at::Tensor frequencies(const RotaryOptions& o, int64_t length, int64_t width) {
   return yarn_frequencies(o, width);
 }
 
-at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+/// Rows of E numbers, the halves of which are turned against each other.
+template <class T>
+struct Turn {
+  const T* x;
+  T* out;
+  const float *cos, *sin;  // of each position of a batch row, or of all batch rows
+  int64_t H, num_positions, half, table_stride;
+  std::array<int64_t, 3> strides;  // of x: batch rows, heads, positions
+  float sign;
+};
+
+template <class T>
+[[gnu::always_inline]] inline void turn_rows(const Turn<T>& turn, int64_t begin, int64_t end) {
+  const int64_t half = turn.half;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t t = row % turn.num_positions, outer = row / turn.num_positions;
+    const int64_t b = outer / turn.H, h = outer % turn.H;
+    const auto [by_row, by_head, by_position] = turn.strides;
+    const T* x = turn.x + b * by_row + h * by_head + t * by_position;
+    T* out = turn.out + row * 2 * half;
+    const int64_t table = b * turn.table_stride + t * half;
+    for (int64_t i = 0; i < half; i += lanes::kLanes) {
+      const int64_t count = std::min<int64_t>(lanes::kLanes, half - i);
+      lanes::Floats low, high, cos, sin;
+      lanes::load(x + i, low, count);
+      lanes::load(x + half + i, high, count);
+      lanes::load(turn.cos + table + i, cos, count);
+      lanes::load(turn.sin + table + i, sin, count);
+      sin *= turn.sign;
+      lanes::store(low * cos - high * sin, out + i, count);
+      lanes::store(high * cos + low * sin, out + half + i, count);
+    }
+  }
+}
+
+CONVOY_CLONES void run(const Turn<float>& turn, int64_t begin, int64_t end) {
+  turn_rows(turn, begin, end);
+}
+
+CONVOY_CLONES void run(const Turn<lanes::Bf16>& turn, int64_t begin, int64_t end) {
+  turn_rows(turn, begin, end);
+}
+
+template <class T>
+at::Tensor turned_here(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                       float sign) {
+  auto out = at::empty(x.sizes(), x.options());
+  const int64_t H = x.size(1), length = x.size(2), half = x.size(3) / 2;
+  const Turn<T> turn{static_cast<const T*>(x.const_data_ptr()),
+                     static_cast<T*>(out.mutable_data_ptr()),
+                     cos.const_data_ptr<float>(),
+                     sin.const_data_ptr<float>(),
+                     H,
+                     length,
+                     half,
+                     cos.dim() == 2 || cos.size(0) == 1 ? 0 : length * half,
+                     {x.stride(0), x.stride(1), x.stride(2)},
+                     sign};
+  at::parallel_for(0, x.size(0) * H * length, 256,
+                   [&](int64_t begin, int64_t end) { run(turn, begin, end); });
+  return out;
+}
+
+/// `sign` -1 turns back.
+at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
+  const auto dtype = x.scalar_type();
+  const bool whole = cos.is_contiguous() && sin.is_contiguous() && cos.size(-2) == x.size(2);
+  if (x.is_cpu() && x.stride(3) == 1 && whole) {
+    if (dtype == at::kFloat) return turned_here<float>(x, cos, sin, sign);
+    if (dtype == at::kBFloat16) return turned_here<lanes::Bf16>(x, cos, sin, sign);
+  }
   const int64_t half = x.size(3) / 2;
-  auto low = x.narrow(3, 0, half), high = x.narrow(3, half, half);
-  return at::cat({low * cos - high * sin, high * cos + low * sin}, 3).to(x.scalar_type());
+  auto low = x.narrow(3, 0, half), high = x.narrow(3, half, half), signed_sin = sin * sign;
+  return at::cat({low * cos - high * signed_sin, high * cos + low * signed_sin}, 3).to(dtype);
 }
 
 }  // namespace
@@ -104,9 +177,9 @@ RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t
 }
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  const auto out = without_grad([&] { return turned(x.detach(), cos, sin); });
+  const auto out = without_grad([&] { return turned(x.detach(), cos, sin, 1); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    return {turned(grad, cos, -sin)};
+    return {turned(grad, cos, sin, -1)};
   });
 }
 
