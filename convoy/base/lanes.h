@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -15,7 +17,7 @@ namespace convoy::lanes {
 
 inline constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+using Bits = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 
 /// What a bf16 number looks like: the upper half of an fp32 one.
 struct Bf16 {
@@ -24,48 +26,71 @@ struct Bf16 {
 using Bf16s = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
 
 /// Copies `count` of the lanes' numbers; most often all, in one instruction.
-template <class To, class From>
-[[gnu::always_inline]] inline void copy(To& to, const From& from, int64_t count, size_t size) {
+[[gnu::always_inline]] inline void copy(void* to, const void* from, int64_t count, size_t size) {
   if (count == kLanes) {
-    std::memcpy(&to, &from, kLanes * size);
+    std::memcpy(to, from, kLanes * size);
   } else {
-    std::memcpy(&to, &from, static_cast<size_t>(count) * size);
+    std::memcpy(to, from, static_cast<size_t>(count) * size);
   }
 }
 
-/// The first `count` lanes; the others become zero.
-[[gnu::always_inline]] inline void load(const float* from, Floats& to, int64_t count = kLanes) {
-  to = Floats{};
-  copy(to, *from, count, sizeof(float));
+/// The first `count` lanes; the others become `filler`.
+[[gnu::always_inline]] inline void load(const float* from, Floats& to, int64_t count = kLanes,
+                                        float filler = 0) {
+  to = Floats{} + filler;
+  copy(&to, from, count, sizeof(float));
 }
 
 [[gnu::always_inline]] inline void store(const Floats& from, float* to, int64_t count = kLanes) {
-  copy(*to, from, count, sizeof(float));
+  copy(to, &from, count, sizeof(float));
 }
 
 [[gnu::always_inline]] inline void load(const Bf16* from, Floats& to, int64_t count = kLanes) {
   Bf16s halves{};
-  copy(halves, *from, count, sizeof(Bf16));
-  const Ints bits = __builtin_convertvector(halves, Ints) << 16;
+  copy(&halves, from, count, sizeof(Bf16));
+  const Bits bits = __builtin_convertvector(halves, Bits) << 16;
   std::memcpy(&to, &bits, sizeof(to));
 }
 
 /// Rounds to the nearest, to the even of two.
 [[gnu::always_inline]] inline void store(const Floats& from, Bf16* to, int64_t count = kLanes) {
-  Ints bits;
+  Bits bits;
   std::memcpy(&bits, &from, sizeof(bits));
-  bits = from == from ? bits + 0x7fff + ((bits >> 16) & 1) : Ints{} + 0x7fc00000;
+  bits = from == from ? bits + 0x7fff + ((bits >> 16) & 1) : Bits{} + 0x7fc00000;
   const auto halves = __builtin_convertvector(bits >> 16, Bf16s);
-  copy(*to, halves, count, sizeof(Bf16));
+  copy(to, &halves, count, sizeof(Bf16));
 }
 
-/// x becomes e^x for x <= 0, within 2 units in the last place; NaN stays NaN. Below -87: e^-87.
+/// How many of the lanes from `i` on lie before `end`.
+[[gnu::always_inline]] inline int64_t count_at(int64_t i, int64_t end) {
+  return end - i < kLanes ? end - i : kLanes;
+}
+
+[[gnu::always_inline]] inline float sum(const Floats& values) {
+  using Half = float __attribute__((vector_size(kLanes * sizeof(float) / 2)));
+  using Quarter = float __attribute__((vector_size(kLanes * sizeof(float) / 4)));
+  std::array<Half, 2> halves;
+  std::memcpy(halves.data(), &values, sizeof(values));
+  const Half half = halves[0] + halves[1];
+  std::array<Quarter, 2> quarters;
+  std::memcpy(quarters.data(), &half, sizeof(half));
+  const Quarter quarter = quarters[0] + quarters[1];
+  return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+}
+
+[[gnu::always_inline]] inline float largest(const Floats& values) {
+  float out = values[0];
+  for (int lane = 1; lane < kLanes; ++lane) out = values[lane] > out ? values[lane] : out;
+  return out;
+}
+
+/// x becomes e^x for x <= 0, within 2 units in the last place; NaN stays NaN. Below -87: zero.
 [[gnu::always_inline]] inline void exponentiate(Floats& x) {
   constexpr float kRound = 12582912.0f;  // 1.5 x 2^23: adding it leaves a whole number below
-  const Floats lowest = Floats{} - 87.0f;
+  const Floats lowest = Floats{} - 87.0f, given = x;
   x = x < lowest ? lowest : x;
   const Floats shifted = x * 1.44269504f + kRound;
-  Ints power, bits;
+  Bits power, bits;
   std::memcpy(&power, &shifted, sizeof(power));
   const Floats n = shifted - kRound;
   const Floats r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
@@ -78,6 +103,15 @@ template <class To, class From>
   std::memcpy(&bits, &p, sizeof(bits));
   bits += power << 23;
   std::memcpy(&x, &bits, sizeof(x));
+  x = given < lowest ? Floats{} : x;
+  x = given == given ? x : given;
+}
+
+/// Calls `work(i, count)` for all lanes of begin .. end - 1; it must be always_inline itself.
+template <class Work>
+[[gnu::always_inline]] inline void each(int64_t begin, int64_t end, const Work& work) {
+  for (; begin + kLanes <= end; begin += kLanes) work(begin, int64_t{kLanes});
+  if (begin < end) work(begin, end - begin);
 }
 
 }  // namespace convoy::lanes

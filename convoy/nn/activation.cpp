@@ -3,8 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-
+#include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
 
@@ -14,7 +13,6 @@ namespace {
 
 using lanes::Bf16;
 using lanes::Floats;
-using lanes::kLanes;
 
 /// Of x s(x): s is a sigmoid of linear x + cubic x^3, or the normal distribution's.
 struct Curve {
@@ -44,7 +42,10 @@ struct Curve {
     slope = e * 0.398942280f;
     return;
   }
-  const Floats square = x * x, at = x * (curve.linear + curve.cubic * square);
+  constexpr float kFar = 1e30f;  // of the square: cubes stay finite
+  Floats square = x * x;
+  square = square > kFar ? Floats{} + kFar : square;
+  const Floats at = x * (curve.linear + curve.cubic * square);
   Floats e = at < 0 ? at : -at;
   lanes::exponentiate(e);
   const Floats near = 1 / (1 + e), far = e * near;
@@ -83,7 +84,7 @@ template <class T>
   if (at.times != nullptr) {
     lanes::load(at.times + i, times, count);
     out *= times;
-    lanes::store(grad * x * s, at.times_out + i, count);
+    lanes::store(grad * (x * s), at.times_out + i, count);
   }
   lanes::store(out, at.out + i, count);
 }
@@ -91,13 +92,9 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline void all(const Curve& curve, const Memory<T>& at, int64_t begin,
                                        int64_t end) {
-  for (; begin + kLanes <= end; begin += kLanes) {
-    at.grad == nullptr ? forward_some(curve, at, begin, kLanes)
-                       : backward_some(curve, at, begin, kLanes);
-  }
-  if (begin == end) return;
-  at.grad == nullptr ? forward_some(curve, at, begin, end - begin)
-                     : backward_some(curve, at, begin, end - begin);
+  lanes::each(begin, end, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+    at.grad == nullptr ? forward_some(curve, at, i, count) : backward_some(curve, at, i, count);
+  });
 }
 
 CONVOY_CLONES void run(const Curve& curve, const Memory<float>& at, int64_t begin, int64_t end) {
@@ -122,9 +119,19 @@ void run(const Curve& curve, const at::Tensor& x, const at::Tensor& times, const
                    [&](int64_t begin, int64_t end) { run(curve, memory, begin, end); });
 }
 
+Curve curve_of(const std::string& kind) {
+  if (kind == "gelu") return {.normal = true};
+  if (kind == "quick_gelu") return {.linear = 1.702f};
+  if (kind == "silu" || kind == "swish") return {};
+  // 1/2 (1 + tanh y) is the sigmoid of 2 y; y = sqrt(2 / pi) (x + 0.044715 x^3).
+  return {.linear = 1.59576912f, .cubic = 0.0713548163f};
+}
+
 /// {out} without `grad`, else the gradients of x and of `times`.
-std::vector<at::Tensor> computed(const Curve& curve, const at::Tensor& x, const at::Tensor& times,
-                                 const at::Tensor& grad) {
+using Tensors = std::vector<at::Tensor>;
+Tensors computed(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
+                 const at::Tensor& grad) {
+  const auto curve = curve_of(kind);
   auto out = at::empty_like(x);
   auto times_out = times.defined() && grad.defined() ? at::empty_like(x) : at::Tensor();
   if (x.scalar_type() == at::kFloat) {
@@ -135,20 +142,37 @@ std::vector<at::Tensor> computed(const Curve& curve, const at::Tensor& x, const 
   return {out, times_out};
 }
 
-at::Tensor plain(const std::string& kind, const at::Tensor& x) {
-  if (kind == "relu") return at::relu(x);
-  if (kind == "silu" || kind == "swish") return at::silu(x);
-  if (kind == "tanh") return at::tanh(x);
-  if (kind == "quick_gelu") return x * at::sigmoid(1.702 * x);
-  return at::gelu(x, kind == "gelu" ? "none" : "tanh");
+/// The same where there is no kernel here.
+Tensors computed_by_torch(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
+                          const at::Tensor& grad) {
+  const auto approximation = kind == "gelu" ? "none" : "tanh";
+  at::Tensor out, back;
+  const auto reaching = grad.defined() && times.defined() ? grad * times : grad;
+  if (kind == "relu") {
+    out = at::relu(x);
+    if (grad.defined()) back = at::threshold_backward(reaching, x, 0);
+  } else if (kind == "tanh") {
+    out = at::tanh(x);
+    if (grad.defined()) back = at::tanh_backward(reaching, out);
+  } else if (kind == "silu" || kind == "swish") {
+    out = at::silu(x);
+    if (grad.defined()) back = at::silu_backward(reaching, x);
+  } else if (kind == "quick_gelu") {
+    const auto share = at::sigmoid(1.702 * x);
+    out = x * share;
+    if (grad.defined()) back = reaching * (share + 1.702 * out * (1 - share));
+  } else {
+    out = at::gelu(x, approximation);
+    if (grad.defined()) back = at::gelu_backward(reaching, x, approximation);
+  }
+  if (!grad.defined()) return {times.defined() ? out.mul_(times) : out};
+  return {back, times.defined() ? out.mul_(grad) : at::Tensor()};
 }
 
-Curve curve_of(const std::string& kind) {
-  if (kind == "gelu") return {.normal = true};
-  if (kind == "quick_gelu") return {.linear = 1.702f};
-  if (kind == "silu" || kind == "swish") return {};
-  // 1/2 (1 + tanh y) is the sigmoid of 2 y; y = sqrt(2 / pi) (x + 0.044715 x^3).
-  return {.linear = 1.59576912f, .cubic = 0.0713548163f};
+bool has_curve(const std::string& kind, const at::Tensor& x) {
+  const auto dtype = x.scalar_type();
+  const bool here = x.is_cpu() && (dtype == at::kFloat || dtype == at::kBFloat16);
+  return here && kind != "relu" && kind != "tanh";
 }
 
 }  // namespace
@@ -161,18 +185,17 @@ const std::vector<std::string>& activations() {
 }
 
 at::Tensor activate(const std::string& kind, const at::Tensor& x, const at::Tensor& times) {
-  const bool here =
-      x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-  if (!here || kind == "relu" || kind == "tanh") {
-    const auto out = plain(kind, x);
-    return times.defined() ? out * times : out;
-  }
-  const auto curve = curve_of(kind);
   const auto input = x.detach().contiguous();
   const auto factor = times.defined() ? times.detach().contiguous() : at::Tensor();
-  const auto out = without_grad([&] { return computed(curve, input, factor, {})[0]; });
+  if (times.defined()) {
+    internal_check(times.sizes() == x.sizes() && times.scalar_type() == x.scalar_type() &&
+                       times.device() == x.device(),
+                   "nn", "an activation's factor is unlike it");
+  }
+  const auto compute = has_curve(kind, x) ? computed : computed_by_torch;
+  const auto out = without_grad([&] { return compute(kind, input, factor, {})[0]; });
   return with_backward(out, {x, times}, [=](const at::Tensor& grad) {
-    return computed(curve, input, factor, grad.contiguous());
+    return compute(kind, input, factor, grad.contiguous());
   });
 }
 

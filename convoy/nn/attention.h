@@ -26,9 +26,9 @@ struct AttentionOptions {
 /// With context.cache and causality, q, k and v are of the last T of S positions, which key mask
 /// and bias are of.
 ///
-/// Torch's fused kernel; in training with dropout or a bias some query rows at a time, whose
-/// probabilities and masks backward makes again: nothing of size H x T x T is kept but what is
-/// small anyway.
+/// Torch's fused kernel; in training short rows by short_attention(), and with dropout or a bias
+/// some query rows at a time, whose probabilities and masks backward makes again: nothing of size
+/// H x T x T is kept but what is small anyway.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
@@ -34,36 +35,22 @@ using lanes::kLanes;
 CONVOY_CLONES float loss_of_row(float* row, int64_t count, int64_t column,
                                 float inverse_temperature, float* scale) {
   const float own = row[column] * inverse_temperature;
-  const int64_t whole = count / kLanes * kLanes;
-  const auto rest = static_cast<size_t>(count - whole) * sizeof(float);
-  Floats tail = Floats{} - HUGE_VALF;
-  std::memcpy(&tail, row + whole, rest);
-  Floats largest = tail;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    Floats x;
-    std::memcpy(&x, row + i, sizeof(x));
-    largest = x > largest ? x : largest;
-  }
-  float top = largest[0];
-  for (int lane = 1; lane < kLanes; ++lane) top = std::max(top, largest[lane]);
-  top *= inverse_temperature;
-
-  Floats sums{};
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    Floats x;
-    std::memcpy(&x, row + i, sizeof(x));
+  Floats x, highest = Floats{} - HUGE_VALF, sums{};
+  lanes::each(0, count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    lanes::load(row + i, x, n, -HUGE_VALF);
+    highest = x > highest ? x : highest;
+  });
+  const float top = lanes::largest(highest) * inverse_temperature;
+  double sum = 0;
+  lanes::each(0, count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    lanes::load(row + i, x, n, -HUGE_VALF);
     x = x * inverse_temperature - top;
     lanes::exponentiate(x);
-    std::memcpy(row + i, &x, sizeof(x));
+    lanes::store(x, row + i, n);
     sums += x;
-  }
-  tail = tail * inverse_temperature - top;
-  lanes::exponentiate(tail);
-  double sum = 0;
+  });
   for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
-  for (int lane = 0; lane < count - whole; ++lane) sum += tail[lane];
 
-  std::memcpy(row + whole, &tail, rest);
   *scale = static_cast<float>(1 / sum);
   return static_cast<float>(std::log(sum)) + (top - own);
 }
@@ -73,17 +60,16 @@ CONVOY_CLONES float loss_of_row(float* row, int64_t count, int64_t column,
 CONVOY_CLONES float slope_of_row(Bf16* row, float* values, int64_t count, int64_t column,
                                  float inverse_temperature) {
   Floats x;
-  auto lanes_from = [&](int64_t i) { return std::min<int64_t>(kLanes, count - i); };
   for (int64_t i = 0; i < count; i += kLanes) {
-    lanes::load(row + i, x, lanes_from(i));
-    lanes::store(x, values + i, lanes_from(i));
+    lanes::load(row + i, x, lanes::count_at(i, count));
+    lanes::store(x, values + i, lanes::count_at(i, count));
   }
   float scale = 0;
   const float loss = loss_of_row(values, count, column, inverse_temperature, &scale);
   values[column] -= 1 / scale;
   for (int64_t i = 0; i < count; i += kLanes) {
-    lanes::load(values + i, x, lanes_from(i));
-    lanes::store(x * scale, row + i, lanes_from(i));
+    lanes::load(values + i, x, lanes::count_at(i, count));
+    lanes::store(x * scale, row + i, lanes::count_at(i, count));
   }
   return loss;
 }
@@ -176,7 +162,10 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
   const auto& bias = options.bias;
   CrossEntropy out;
   at::Tensor h_grad, table_grad, bias_grad;
-  const bool straight = wants_slope && !table->grad_written();
+  const bool frozen = !table->spec().trainable;
+  // A gradient of another dtype would take a copy of what is not there yet.
+  const bool straight = wants_slope && !table->grad_written() &&
+                        (frozen || table->grad().scalar_type() == at::kFloat);
   {
     at::NoGradGuard no_grad;
     auto input = h.detach().to(dtype);
@@ -194,7 +183,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
           table_grad = sink.narrow(0, first_id, num_items);
           if (num_rows == 0) table_grad.zero_();
         });
-      } else if (table->spec().trainable) {
+      } else if (!frozen) {
         table_grad = at::zeros({num_items, input.size(1)}, fp32);
       }
       if (bias) bias_grad = at::zeros({num_items}, fp32);
@@ -212,7 +201,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows
       // at a time, and rounded into the scores' place.
       const bool half = dtype != at::kFloat;
-      const bool at_once = half && wants_slope && !bias && scores.is_cpu();
+      const bool at_once =
+          scores.scalar_type() == at::kBFloat16 && wants_slope && !bias && scores.is_cpu();
       const int64_t few = half ? rows_in_cache(num_items, h.device(), rows) : rows;
       auto losses = at_once ? host_slopes(scores, targets_here, options.temperature)
                             : at::empty({rows}, fp32);

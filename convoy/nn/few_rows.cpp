@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "convoy/base/lanes.h"
@@ -18,6 +17,7 @@ namespace {
 using lanes::Floats;
 using lanes::kLanes;
 using lanes::load;
+using lanes::sum;
 
 constexpr int kRows = 8;       // of x at a time: with two vectors of the matrix, 16 sums
 constexpr int64_t kTerms = 8;  // rows of the matrix that are read side by side
@@ -29,18 +29,6 @@ struct Product {
   float* out;  // holds what is added to
   int64_t m, n, k;
 };
-
-[[gnu::always_inline]] inline float sum(const Floats& values) {
-  using Half = float __attribute__((vector_size(kLanes * sizeof(float) / 2)));
-  using Quarter = float __attribute__((vector_size(kLanes * sizeof(float) / 4)));
-  std::array<Half, 2> halves;
-  std::memcpy(halves.data(), &values, sizeof(values));
-  const Half half = halves[0] + halves[1];
-  std::array<Quarter, 2> quarters;
-  std::memcpy(quarters.data(), &half, sizeof(half));
-  const Quarter quarter = quarters[0] + quarters[1];
-  return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
-}
 
 /// kN columns of a matrix whose columns lie one behind the other.
 template <int kN>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
 
@@ -13,6 +14,7 @@ namespace convoy::nn {
 
 namespace {
 
+using lanes::count_at;
 using lanes::Floats;
 using lanes::kLanes;
 
@@ -32,14 +34,8 @@ struct Backward {
   int64_t width;
 };
 
-[[gnu::always_inline]] inline int64_t count_at(int64_t i, int64_t width) {
-  return std::min<int64_t>(kLanes, width - i);
-}
-
 [[gnu::always_inline]] inline float mean(const Floats& sums, int64_t width) {
-  float total = 0;
-  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
-  return total / static_cast<float>(width);
+  return lanes::sum(sums) / static_cast<float>(width);
 }
 
 CONVOY_CLONES void forward_rows(const Forward& f, int64_t begin, int64_t end) {
@@ -140,7 +136,12 @@ std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Ten
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon) {
-  auto fp32 = [](const at::Tensor& t) { return t.detach().to(at::kFloat).contiguous(); };
+  auto fp32 = [](const at::Tensor& t) {
+    const auto out = t.detach().to(at::kFloat);
+    return out.is_cpu() ? out.contiguous() : out;
+  };
+  internal_check(weight->value().numel() == x.size(-1), "nn",
+                 "a norm's weight is of another width");
   const auto input = fp32(x);
   const auto [out, scale] =
       without_grad([&] { return forward(input, fp32(weight->value()), epsilon); });

@@ -106,7 +106,7 @@ template <class T>
     T* out = turn.out + row * 2 * half;
     const int64_t table = b * turn.table_stride + t * half;
     for (int64_t i = 0; i < half; i += lanes::kLanes) {
-      const int64_t count = std::min<int64_t>(lanes::kLanes, half - i);
+      const int64_t count = lanes::count_at(i, half);
       lanes::Floats low, high, cos, sin;
       lanes::load(x + i, low, count);
       lanes::load(x + half + i, high, count);
@@ -150,7 +150,11 @@ at::Tensor turned_here(const at::Tensor& x, const at::Tensor& cos, const at::Ten
 /// `sign` -1 turns back.
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   const auto dtype = x.scalar_type();
-  const bool whole = cos.is_contiguous() && sin.is_contiguous() && cos.size(-2) == x.size(2);
+  const bool shaped = cos.dim() == 2 || (cos.dim() == 4 && cos.size(1) == 1 &&
+                                         (cos.size(0) == 1 || cos.size(0) == x.size(0)));
+  const bool whole = shaped && cos.is_contiguous() && sin.is_contiguous() &&
+                     cos.sizes() == sin.sizes() && cos.size(-2) == x.size(2) &&
+                     2 * cos.size(-1) == x.size(3) && cos.scalar_type() == at::kFloat;
   if (x.is_cpu() && x.stride(3) == 1 && whole) {
     if (dtype == at::kFloat) return turned_here<float>(x, cos, sin, sign);
     if (dtype == at::kBFloat16) return turned_here<lanes::Bf16>(x, cos, sin, sign);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
 
@@ -24,16 +25,6 @@ using lanes::kLanes;
 constexpr int64_t kMostPairs = 1 << 14, kMostKeys = 1024;
 constexpr float kNever = -HUGE_VALF;
 
-[[gnu::always_inline]] inline float sum(const Floats& values) {
-  float total = 0;
-  for (int lane = 0; lane < kLanes; ++lane) total += values[lane];
-  return total;
-}
-
-[[gnu::always_inline]] inline int64_t lanes_from(int64_t i, int64_t end) {
-  return std::min<int64_t>(kLanes, end - i);
-}
-
 /// S scores become probabilities: of the first `seen` which `hidden` (0, or minus infinity; or
 /// null) leaves; the others become zero.
 template <class T>
@@ -42,7 +33,7 @@ template <class T>
   std::array<float, kMostKeys> values;
   Floats largest = Floats{} + kNever;
   for (int64_t i = 0; i < seen; i += kLanes) {
-    const int64_t count = lanes_from(i, seen);
+    const int64_t count = lanes::count_at(i, seen);
     Floats x;
     lanes::load(row + i, x, count);
     x *= scale;
@@ -57,8 +48,7 @@ template <class T>
     largest = x > largest ? x : largest;
     lanes::store(x, values.data() + i);
   }
-  float top = largest[0];
-  for (int lane = 1; lane < kLanes; ++lane) top = std::max(top, largest[lane]);
+  float top = lanes::largest(largest);
   if (top == kNever) top = 0;
 
   Floats sums{};
@@ -67,15 +57,14 @@ template <class T>
     lanes::load(values.data() + i, x);
     Floats e = x - top;
     lanes::exponentiate(e);
-    e = x == kNever ? Floats{} : e;
     sums += e;
     lanes::store(e, values.data() + i);
   }
-  const float total = sum(sums), share = total == 0 ? 0 : 1 / total;
+  const float total = lanes::sum(sums), share = total == 0 && hidden != nullptr ? 0 : 1 / total;
   for (int64_t i = 0; i < S; i += kLanes) {
     Floats p{};
     if (i < seen) lanes::load(values.data() + i, p);
-    lanes::store(p * share, row + i, lanes_from(i, S));
+    lanes::store(p * share, row + i, lanes::count_at(i, S));
   }
 }
 
@@ -85,15 +74,15 @@ template <class T>
                                              float scale) {
   Floats grad, p, sums{};
   for (int64_t i = 0; i < S; i += kLanes) {
-    lanes::load(row + i, grad, lanes_from(i, S));
-    lanes::load(probabilities + i, p, lanes_from(i, S));
+    lanes::load(row + i, grad, lanes::count_at(i, S));
+    lanes::load(probabilities + i, p, lanes::count_at(i, S));
     sums += grad * p;
   }
-  const float mean = sum(sums);
+  const float mean = lanes::sum(sums);
   for (int64_t i = 0; i < S; i += kLanes) {
-    lanes::load(row + i, grad, lanes_from(i, S));
-    lanes::load(probabilities + i, p, lanes_from(i, S));
-    lanes::store(p * (grad - mean) * scale, row + i, lanes_from(i, S));
+    lanes::load(row + i, grad, lanes::count_at(i, S));
+    lanes::load(probabilities + i, p, lanes::count_at(i, S));
+    lanes::store(p * (grad - mean) * scale, row + i, lanes::count_at(i, S));
   }
 }
 
@@ -147,8 +136,8 @@ class Short {
         scale_(static_cast<float>(scale)),
         causal_(options.causal) {
     if (options.key_mask.defined()) {
-      hidden_ = at::zeros(options.key_mask.sizes(), at::kFloat)
-                    .masked_fill_(options.key_mask.logical_not(), kNever);
+      const auto mask = options.key_mask.expand({B_, k.size(2)});
+      hidden_ = at::zeros(mask.sizes(), at::kFloat).masked_fill_(mask.logical_not(), kNever);
     }
   }
 
@@ -179,6 +168,7 @@ class Short {
   }
   template <class T>
   void pass(at::Tensor& values, const at::Tensor& probabilities) const {
+    internal_check(values.is_contiguous(), "nn", "scores are not contiguous");
     const bool forward = !probabilities.defined();
     const Rows<T> rows{static_cast<T*>(values.mutable_data_ptr()),
                        forward ? nullptr : static_cast<const T*>(probabilities.const_data_ptr()),

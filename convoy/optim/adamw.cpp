@@ -45,13 +45,16 @@ struct Factors {
 }
 
 CONVOY_CLONES void update(const Memory& at, const Factors& by, int64_t begin, int64_t end) {
-  for (; begin + kLanes <= end; begin += kLanes) update_some(at, by, begin, kLanes);
-  if (begin < end) update_some(at, by, begin, end - begin);
+  lanes::each(begin, end, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+    update_some(at, by, i, count);
+  });
 }
 
 void update_on_host(const Slice& slice, const Factors& factors) {
   const auto& [first, second] = slice.moments;
-  const bool rounds = slice.rounded.defined() && slice.rounded.scalar_type() == at::kBFloat16;
+  const auto& rounded = slice.rounded;
+  const bool rounds = rounded.defined() && rounded.is_cpu() && rounded.is_contiguous() &&
+                      rounded.scalar_type() == at::kBFloat16;
   const Memory memory{slice.weights.mutable_data_ptr<float>(), first.mutable_data_ptr<float>(),
                       second.mutable_data_ptr<float>(), slice.grads.const_data_ptr<float>(),
                       rounds ? static_cast<Bf16*>(slice.rounded.mutable_data_ptr()) : nullptr};

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 
 #include "convoy/nn/ranking.h"
 #include "tests/nn/peak_memory.h"
@@ -54,6 +55,52 @@ TEST(CrossEntropy, IsTorchsWithoutThePaddingIdWhateverThePieces) {
   expect_like_torch(5, 9, 0.7);
   expect_like_torch(5, 17, 1.0);       // one whole vector of scores
   expect_like_torch(1300, 2500, 1.0);  // three pieces, the last one short
+}
+
+/// bf16 weights whose gradient is fp32, as an arena has them.
+ParamPtr bf16_param(const at::Tensor& value, bool trainable = true) {
+  ParamSpec spec{"p", value.sizes().vec(), Init::zeros()};
+  spec.trainable = trainable;
+  auto made = std::make_shared<Param>(spec);
+  made->bind_value(value.to(at::kBFloat16));
+  made->bind_grad(at::full(value.sizes(), 77.0));
+  return made;
+}
+
+TEST(CrossEntropy, OfBf16ScoresIsNearTheExactOne) {
+  for (const auto& [rows, num_ids] : {std::pair{5, 9}, {5, 17}, {1300, 2500}}) {
+    SCOPED_TRACE(rows);
+    const auto h = at::randn({rows, 8}).to(at::kBFloat16).requires_grad_(true);
+    const auto table = bf16_param(at::randn({num_ids, 8}));
+    const auto targets = at::randint(1, num_ids, {rows}, at::kLong);
+    const auto loss = cross_entropy(h, table, targets, {0.7}).loss;
+    backward(loss * 2);
+    const auto exact = by_torch(h, table->value().to(at::kDouble), targets, 0.7, at::kDouble);
+    EXPECT_LE(error_of(loss.detach(), exact[0]), 2e-3);
+    EXPECT_LE(error_of(h.grad().to(at::kDouble), exact[1]), 2e-2);
+    EXPECT_LE(error_of(table->grad().to(at::kDouble), exact[2]), 2e-2);
+
+    // The same from a frozen table, and onto what another loss left.
+    const auto frozen = bf16_param(table->value(), /*trainable=*/false);
+    const auto h2 = h.detach().clone().requires_grad_(true);
+    backward(cross_entropy(h2, frozen, targets, {0.7}).loss * 2);
+    EXPECT_TRUE(h2.grad().equal(h.grad()));
+    EXPECT_TRUE(frozen->grad().equal(at::full({num_ids, 8}, 77.0)));
+    const auto once = table->grad().clone();
+    backward(cross_entropy(h2, table, targets, {0.7}).loss * 2);
+    EXPECT_LE(error_of(table->grad(), 2 * once), 1e-5);
+  }
+}
+
+TEST(CrossEntropy, ASureBf16SoftmaxHasASlope) {
+  // exp(-9) of doubt is far below what bf16 can tell from one.
+  const auto h = at::tensor({9.0f}).view({1, 1}).to(at::kBFloat16).requires_grad_(true);
+  const auto table = bf16_param(at::tensor({5.0f, 1.0f, 0.0f}).view({3, 1}));
+  backward(cross_entropy(h, table, at::ones({1}, at::kLong), {}).loss);
+  const double doubt = 1 / (1 + std::exp(9.0));
+  EXPECT_NEAR(table->grad()[2][0].item<double>() / (9 * doubt), 1, 1e-2);
+  EXPECT_NEAR(table->grad()[1][0].item<double>() / (9 * -doubt), 1, 1e-2);
+  EXPECT_EQ(table->grad()[0][0].item<double>(), 0);
 }
 
 TEST(CrossEntropy, PiecesOnAGpuAreLargeAndBounded) {

@@ -93,8 +93,11 @@ at::Tensor wide_range() {
   auto x = at::randn({300, 101}, at::kDouble) * 2;
   x[0] *= 10;
   x[1][0] = 0;
-  x[1][1] = 1e6;
-  x[1][2] = -1e6;
+  const double large[] = {1e6, 1e13, 1e18, 1e30};
+  for (int64_t i = 0; i < 4; ++i) {
+    x[1][2 * i + 1] = large[i];
+    x[1][2 * i + 2] = -large[i];
+  }
   return x;
 }
 
@@ -157,11 +160,32 @@ TEST(Layers, AnActivationIsTheSameWhereverItStands) {
 }
 
 TEST(Layers, AGatedActivationKeepsItsInputsOnly) {
-  auto gate = at::randn({300, 100}).requires_grad_(true), up = at::randn({300, 100});
-  up.requires_grad_(true);
-  PeakMemory memory;
-  auto out = activate("silu", gate, up);
-  EXPECT_LE(memory.held(), 300 * 100 * 4 + 4096);
+  for (const auto& kind : activations()) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const auto gate = at::randn({300, 100}).to(dtype).requires_grad_(true);
+      const auto up = at::randn({300, 100}).to(dtype).requires_grad_(true);
+      PeakMemory memory;
+      const auto out = activate(kind, gate, up);
+      EXPECT_LE(memory.held(), static_cast<int64_t>(out.nbytes()) + 4096) << kind;
+    }
+  }
+}
+
+TEST(Layers, ActivationsByTorchAreTheirFormulasToo) {
+  // What has no kernel here: a GPU's, fp16, and this one, fp64.
+  for (const auto& kind : activations()) {
+    SCOPED_TRACE(kind);
+    const auto x = at::randn({300, 5}, at::kDouble), up = at::randn_like(x);
+    auto x1 = x.clone().requires_grad_(true), up1 = up.clone().requires_grad_(true);
+    auto x2 = x.clone().requires_grad_(true), up2 = up.clone().requires_grad_(true);
+    const auto out = activate(kind, x1, up1), expected = expected_activation(kind, x2) * up2;
+    const auto probe = at::randn_like(x);
+    backward((out * probe).sum());
+    backward((expected * probe).sum());
+    expect_close(out, expected);
+    expect_close(x1.grad(), x2.grad());
+    expect_close(up1.grad(), up2.grad());
+  }
 }
 
 TEST(Layers, RotationIsUndoneByItsGradient) {
