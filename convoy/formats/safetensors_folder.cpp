@@ -169,11 +169,19 @@ SafetensorsShards::SafetensorsShards(std::span<const TensorInfo> tensors, size_t
           "\n";
 }
 
-void remove_weights(const fs::path& folder, const std::set<std::string>& but) {
+std::vector<fs::path> list_weights(const fs::path& folder) {
+  std::vector<fs::path> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const auto name = entry.path().filename().string();
-    if (is_weights_name(name) && !but.contains(name)) fs::remove(entry.path(), error);
+    if (is_weights_name(entry.path().filename().string())) out.push_back(entry.path());
+  }
+  return out;
+}
+
+void remove_weights(const fs::path& folder, const std::set<std::string>& but) {
+  std::error_code error;
+  for (const auto& path : list_weights(folder)) {
+    if (!but.contains(path.filename().string())) fs::remove(path, error);
   }
 }
 

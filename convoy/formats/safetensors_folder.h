@@ -72,7 +72,10 @@ struct SafetensorsShards {
                     const std::string& file = kWeightsFile);
 };
 
-/// Removes weights and their index from `folder`, all but those files.
+/// Weights and their index in `folder`.
+std::vector<std::filesystem::path> list_weights(const std::filesystem::path& folder);
+
+/// Removes them, all but those files.
 void remove_weights(const std::filesystem::path& folder, const std::set<std::string>& but = {});
 
 }  // namespace convoy::formats

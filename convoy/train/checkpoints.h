@@ -63,6 +63,9 @@ class Checkpoints {
   void lock_output();
   void check_inputs() const;
   void check_output() const;
+  bool holds_run() const;
+  void put_old_run_aside();
+  void remove_old_run() const;
   std::filesystem::path checkpoint_of_this_job() const;
   std::filesystem::path checkpoint_to_resume() const;
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;

@@ -89,12 +89,44 @@ void Checkpoints::open_output() {
   }
   check_output();
   if (!arguments_.output.overwrite || !resume_from_.empty()) return;
-  for (const auto& [step, path] : checkpoint::list_checkpoints(dir_)) remove_whole(path);
-  // The old model, too: after a kill it would lie beside the new run's checkpoints.
-  formats::remove_weights(dir_);
-  for (const char* old : {kState, kConfig}) fs::remove(dir_ / old, error);
-  for (const char* old : kResults) fs::remove(dir_ / old, error);
+  put_old_run_aside();
   if (arguments_.report_to == "tensorboard") remove_events(arguments_.events_folder());
+}
+
+/// Until this run has saved; what is in the folder itself is this run's alone, also after a kill.
+void Checkpoints::put_old_run_aside() {
+  if (!holds_run()) return;  // what a run that saved nothing put aside stays
+  const auto aside = dir_ / kReplaced;
+  remove_whole(aside);
+  make_folder(aside);
+  std::error_code error;
+  const auto move = [&](const fs::path& path) {
+    if (!fs::exists(path, error)) return;
+    fs::rename(path, aside / path.filename(), error);
+    if (!error) return;
+    fail<FileError>("train", "cannot put {} of the old run aside into {}: {}", path.string(),
+                    aside.string(), error.message());
+  };
+  for (const auto& [name, text] : files_.texts) move(dir_ / name);
+  for (const auto& file : files_.copies) {
+    const auto old = dir_ / file.filename();
+    if (same_file(file, old)) {  // this run has still to read it
+      checkpoint::copy_into(file, aside / old.filename());
+    } else {
+      move(old);
+    }
+  }
+  for (const char* name : kResults) move(dir_ / name);
+  for (const char* name : {kConfig, kState}) move(dir_ / name);
+  for (const auto& [step, path] : checkpoint::list_checkpoints(dir_)) move(path);
+  // Last: a kill before leaves a folder that is known to hold a run.
+  for (const auto& path : formats::list_weights(dir_)) move(path);
+  audience_.say(fmt::format("the run that {} held is in {} until this one has saved", dir_.string(),
+                            aside.string()));
+}
+
+void Checkpoints::remove_old_run() const {
+  if (arguments_.output.overwrite) remove_whole(dir_ / kReplaced);
 }
 
 void Checkpoints::lock_output() {
@@ -119,7 +151,7 @@ void Checkpoints::lock_output() {
                                dir_.string(), lock_.trouble()));
     return;
   }
-  std::vector<std::string> own{"checkpoint-", "model", kState, kConfig};
+  std::vector<std::string> own{"checkpoint-", "model", kState, kConfig, kReplaced};
   own.insert(own.end(), std::begin(kResults), std::end(kResults));
   for (const auto& [name, text] : files_.texts) own.push_back(name);
   for (const auto& file : files_.copies) own.push_back(file.filename().string());
@@ -140,9 +172,14 @@ void Checkpoints::check_inputs() const {
   }
 }
 
+bool Checkpoints::holds_run() const {
+  std::error_code error;
+  return holds_model() || fs::exists(dir_ / kState, error) || checkpoint::latest_checkpoint(dir_);
+}
+
 void Checkpoints::check_output() const {
   std::error_code error;
-  if (holds_model() || fs::exists(dir_ / kState, error) || checkpoint::latest_checkpoint(dir_)) {
+  if (holds_run() || fs::exists(dir_ / kReplaced, error)) {
     if (arguments_.output.overwrite || !resume_from_.empty()) return;
     fail<UsageError>("train",
                      "output.dir = {} already holds a run; try --resume_from_checkpoint "

@@ -10,5 +10,7 @@ using checkpoint::kOptimizer;
 using checkpoint::kState;
 inline constexpr const char* kResults[] = {"all_results.json", "train_results.json",
                                            "eval_results.json"};
+/// Where a run that is overwritten stays until the new one has saved.
+inline constexpr const char* kReplaced = ".replaced";
 
 }  // namespace convoy::train

@@ -106,6 +106,7 @@ void Checkpoints::finish() {
     write_file(folder / kState, saving->state);
     write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
     saving->folder->commit();
+    remove_old_run();
     if (arguments_.save_total_limit) {
       std::vector<fs::path> spare{saving->final_path};
       if (arguments_.load_best_model_at_end) spare.push_back(saving->best);
@@ -129,6 +130,7 @@ void Checkpoints::save_model(const TrainerState& state) {
   comm::ask_main(strategy_.processes(), "finish the model", [&] {
     save_small_files(dir_);
     write_file(dir_ / kState, state.to_json().dump(2) + "\n");
+    remove_old_run();
     return Json();
   });
 }

@@ -49,6 +49,7 @@ class Folders : public InFolder {
     try {
       Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), std::move(eval_data),
                       job);
+      trainer.set_files(files_);
       auto first = std::make_shared<First>();
       trainer.add_callback(first);
       trainer.train();
@@ -63,6 +64,8 @@ class Folders : public InFolder {
     }
     return end;
   }
+
+  ModelFiles files_;
 
   /// Two ranks, each with its own settings: they do not see the same files.
   std::array<End, 2> train_two(const std::array<TrainingArguments, 2>& arguments) const {
@@ -204,6 +207,45 @@ TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {
   EXPECT_NE(train(args, job).error.find("already holds a run"), std::string::npos);
   args.output.overwrite = true;
   EXPECT_EQ(train(args, job).first_step, 1) << "none of its own";
+}
+
+TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
+  write_file(folder_ / "words.txt", "old");
+  files_.config["width"] = 8;
+  files_.texts["notes.txt"] = "old";
+  files_.copies = {folder_ / "words.txt"};
+  const auto out = folder_ / "a", aside = out / ".replaced";
+  auto args = arguments(out, 2);
+  ASSERT_EQ(train(args, one_device()).error, "");
+  const auto model = read_file(out / "model.safetensors");
+  auto fails = arguments(out, 20);
+  fails.learning_rate = 1e30;
+  fails.save_steps = 10;
+  fails.output.overwrite = true;
+  for (const int time : {1, 2}) {
+    const auto error = train(fails, one_device()).error;
+    EXPECT_NE(error.find("is not finite"), std::string::npos) << time << ": " << error;
+    for (const char* file : {"notes.txt", "words.txt", "config.json", "checkpoint-2/config.json",
+                             "train_results.json", "trainer_state.json"}) {
+      EXPECT_TRUE(fs::exists(aside / file)) << file;
+      EXPECT_FALSE(fs::exists(out / file)) << file;
+    }
+    EXPECT_EQ(read_file(aside / "model.safetensors"), model);
+  }
+  EXPECT_NE(train(args, one_device()).error.find("already holds a run"), std::string::npos);
+  args.output.overwrite = true;
+  for (const char* saves : {"steps", "no"}) {  // a checkpoint, or only the model
+    args.save_strategy = saves;
+    const auto end = train(args, one_device());
+    EXPECT_EQ(end.error, "");
+    EXPECT_EQ(end.first_step, 1);
+    EXPECT_FALSE(fs::exists(aside)) << saves;
+    EXPECT_EQ(fs::exists(out / "checkpoint-2"), args.save_strategy == "steps");
+  }
+  // The new run reads a file of the folder.
+  files_.copies = {out / "words.txt"};
+  EXPECT_EQ(train(args, one_device()).error, "");
+  EXPECT_EQ(read_file(out / "words.txt"), "old");
 }
 
 TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
