@@ -136,7 +136,7 @@ report::StrategyRow result(const Trial& trial, const train::TrainingArguments& a
       static_cast<int64_t>(json.at("peak_memory_bytes_per_rank").get<double>());
   row.device_memory_bytes_per_rank =
       static_cast<int64_t>(json.value("peak_device_memory_bytes_per_rank", 0.0));
-  row.loss = json.at("train_final_loss");
+  row.loss = json.value("train_final_loss", row.loss);
   for (const auto& [key, value] : json.items()) {
     auto at = key.find("_at_");
     if (key.rfind("eval_", 0) != 0) continue;

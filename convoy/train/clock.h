@@ -69,8 +69,9 @@ struct Clock {
     metrics["train_runtime"] = seconds;
     metrics["train_samples_per_second"] = static_cast<double>(all_samples) / seconds;
     metrics["train_steps_per_second"] = steps / seconds;
-    metrics["train_loss"] =
-        state.total_loss_sum / std::max(1.0, static_cast<double>(state.global_step));
+    if (const auto made = static_cast<double>(state.updates()); made > 0) {
+      metrics["train_loss"] = state.total_loss_sum / made;
+    }
     metrics["train_steady_seconds"] = train_seconds();
     metrics["train_steady_samples_per_second"] =
         static_cast<double>(all_samples) / std::max(1e-9, train_seconds());

@@ -169,11 +169,13 @@ class Console : public Callback {
 
   void on_train_end(const Metrics& metrics) override {
     if (quiet_) return;
-    auto text = fmt::format("trained in {}: {} samples/s, loss {:.4f}, peak memory {}",
-                            human_seconds(metrics.at("train_runtime")),
-                            human_rate(metrics.at("train_samples_per_second")),
-                            metrics.at("train_final_loss"),
-                            human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    const auto loss = metrics.find("train_final_loss");
+    auto text = fmt::format(
+        "trained in {}: {} samples/s, {}, peak memory {}",
+        human_seconds(metrics.at("train_runtime")),
+        human_rate(metrics.at("train_samples_per_second")),
+        loss == metrics.end() ? "no step was made" : fmt::format("loss {:.4f}", loss->second),
+        human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
       text += fmt::format(", on a GPU {}", human_bytes(gpu->second));
     }

@@ -39,6 +39,7 @@ struct TrainerState {
   bool evaluation_owed = false;  ///< due when a signal stopped the run
   Json log_history = Json::array();
 
+  int64_t updates() const { return global_step - skipped_steps; }
   /// Epochs done, as a fraction.
   double epoch() const {
     return num_rows > 0 ? static_cast<double>(epoch_index) +

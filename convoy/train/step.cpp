@@ -49,7 +49,7 @@ void Trainer::Impl::train_step(StepBatch batch) {
   parallel::StepInput input;
   input.seed = static_cast<uint64_t>(arguments_.seed);
   input.step = state_.global_step;
-  input.updates = state_.global_step - state_.skipped_steps;
+  input.updates = state_.updates();
   input.learning_rate = learning_rate(input.updates);
   input.stop_signal = stop_signal_;
   input.busy = checkpoints_->writing();

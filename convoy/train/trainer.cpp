@@ -127,7 +127,7 @@ bool Trainer::Impl::is_due(const std::string& when, double steps, bool epoch_end
 Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   Metrics metrics = clock_.summary(state_);
   metrics["epoch"] = state_.epoch();
-  metrics["train_final_loss"] = final_loss(state_.log_history);
+  if (state_.updates() > 0) metrics["train_final_loss"] = final_loss(state_.log_history);
   const auto now = strategy_->traffic();
   const auto steps =
       static_cast<double>(std::max<int64_t>(1, state_.global_step - clock_.first_step));
@@ -163,8 +163,7 @@ void Trainer::Impl::log() {
   record.epoch = state_.epoch();
   record.loss = state_.logged_loss_sum / static_cast<double>(state_.logged_steps);
   record.grad_norm = last_.grad_norm;
-  record.learning_rate =
-      learning_rate(std::max<int64_t>(0, state_.global_step - state_.skipped_steps - 1));
+  record.learning_rate = learning_rate(std::max<int64_t>(0, state_.updates() - 1));
   if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
   record.skipped_steps = state_.skipped_steps;
   record.memory_bytes = resident_bytes();
@@ -292,6 +291,12 @@ Metrics Trainer::Impl::train() {
     return metrics;
   }
   checkpoints_->finish();
+  if (state_.global_step > 0 && state_.updates() == 0) {
+    audience_.say(
+        fmt::format("warning: no step was made: every gradient overflowed in fp16, and the model "
+                    "is as it was; the loss scale fell to {:g} on the way; try more steps, or bf16",
+                    state_.loss_scale.value));
+  }
   if (stopped_by_ != 0) return metrics;
   load_best_model();
   checkpoints_->save_model(state_);

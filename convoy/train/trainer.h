@@ -43,7 +43,8 @@ class Trainer {
   void set_pace(std::function<void(LogRecord&)> pace);
 
   /// Returns Hugging Face's train metrics: train_runtime, train_samples_per_second,
-  /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics.
+  /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics. There is no
+  /// loss where fp16 skipped every step.
   Metrics train();
 
   /// When what `listen` returns becomes other than 0 on any rank, all end train() after the same

@@ -42,6 +42,23 @@ TEST(Console, TellsTheGpusMemoryAndNoWaitingThatNobodyKnows) {
   EXPECT_NE(host.find("comm 12.0%"), std::string::npos) << host;
 }
 
+TEST(Console, TellsThatFp16MadeNoStep) {
+  auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
+  config.features.push_back({"price", false, 0});
+  auto arguments = short_run(/*per_device=*/8, /*accumulation=*/1, /*steps=*/3);
+  arguments.fp16 = true;
+  arguments.output.quiet = false;
+  Trainer trainer([config] { return models::make_session_model(config); }, arguments,
+                  rare_prices(/*every=*/1), nullptr, one_device());
+  testing::internal::CaptureStdout();
+  const auto metrics = trainer.train();
+  const auto told = testing::internal::GetCapturedStdout();
+  ASSERT_EQ(trainer.state().skipped_steps, 3) << told;
+  EXPECT_NE(told.find("warning: no step was made"), std::string::npos) << told;
+  EXPECT_NE(told.find("samples/s, no step was made"), std::string::npos) << told;
+  EXPECT_FALSE(metrics.contains("train_loss") || metrics.contains("train_final_loss"));
+}
+
 TEST(Console, TellsHowNearToThePeakAStepComesOnceThatIsKnown) {
   auto arguments = short_run(/*per_device=*/8, /*accumulation=*/1, /*steps=*/2);
   arguments.output.quiet = false;

@@ -56,12 +56,12 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
   });
 }
 
-/// Two of its rows have a "price" that fp16 cannot hold.
-inline std::shared_ptr<Dataset> rare_prices() {
-  return make_map_dataset(48, [](const std::vector<int64_t>& rows) {
+/// One of `every` of its 48 rows has a "price" that fp16 cannot hold.
+inline std::shared_ptr<Dataset> rare_prices(int64_t every = 24) {
+  return make_map_dataset(48, [every](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
-    auto price = at::where(items % 24 == 0, 1e6, 1.0).to(at::kFloat);
+    auto price = at::where(items % every == 0, 1e6, 1.0).to(at::kFloat);
     return nn::Bundle{
         {"items", items}, {"price", price}, {"lengths", at::full({count}, 5, at::kLong)}};
   });

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -91,7 +92,14 @@ TEST_F(TrainerTest, Fp16SkipsWhatOverflowsHalvesItsScaleAndResumesExactly) {
     args.resume_from_checkpoint = from;
     Trainer trainer([config] { return models::make_session_model(config); }, args, rare_prices(),
                     nullptr, job_);
-    trainer.train();
+    auto recorder = std::make_shared<Recorder>();
+    trainer.add_callback(recorder);
+    const auto metrics = trainer.train();
+    if (from.empty()) {
+      const auto& made = recorder->losses;
+      EXPECT_DOUBLE_EQ(metrics.at("train_loss"), std::accumulate(made.begin(), made.end(), 0.0) /
+                                                     static_cast<double>(made.size()));
+    }
     return std::pair(trainer.state().to_json(), all_weights(trainer));
   };
   const auto [state, weights] = run("whole", "");
