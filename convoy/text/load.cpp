@@ -105,7 +105,14 @@ Parts load_parts(const fs::path& path) {
     contents[i] = parse_json(read_file(settings[i]), settings[i].string());
     Part(contents[i], settings[i].string() + ": ").expect_flat();
   }
-  Parts parts = read(file, Part(contents[1], settings[1].string() + ": "));
+  const Part config(contents[1], settings[1].string() + ": ");
+  Parts parts = read(file, config);
+  if (config.has("model_max_length")) {
+    const double most = config["model_max_length"].fraction();
+    if (most < 1) config["model_max_length"].refuse("at least 1");
+    // 1e30 where nobody has set it.
+    if (most < 1e9) parts.model_max_length = static_cast<int64_t>(most);
+  }
   for (int i = 0; i < 2; ++i) {
     read_special_ids(Part(contents[i], settings[i].string() + ": "), parts.vocabulary,
                      parts.special_ids);

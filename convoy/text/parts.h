@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -33,6 +34,7 @@ struct Parts {
   /// Instead of `decoders`, where the model's library knows better.
   std::function<std::string(std::span<const int32_t>)> decode;
   SpecialIds special_ids;
+  int64_t model_max_length = INT64_MAX;
   uint64_t fingerprint = 0;
   std::vector<std::filesystem::path> files;
 };

@@ -157,6 +157,10 @@ const SpecialIds& Tokenizer::special_ids() const {
   return impl_->parts.special_ids;
 }
 
+int64_t Tokenizer::model_max_length() const {
+  return impl_->parts.model_max_length;
+}
+
 const std::string& Tokenizer::fingerprint() const {
   return impl_->fingerprint;
 }

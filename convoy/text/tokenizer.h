@@ -44,6 +44,8 @@ class Tokenizer {
   /// As the files write it. Throws UsageError for an id that no token has.
   std::string token(int32_t id) const;
   const SpecialIds& special_ids() const;
+  /// The most tokens that a text of its model has; INT64_MAX where no file says it.
+  int64_t model_max_length() const;
 
   /// 16 hexadecimal digits that differ between tokenizers which give other ids.
   const std::string& fingerprint() const;

@@ -219,6 +219,33 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
   expect("there are no texts; try --data FILE, in which [MASK] stands for what is wanted");
 }
 
+TEST_F(ClassificationCommand, TextsAreNoLongerThanTheModelAndItsTokenizerTake) {
+  const std::string base =
+      std::string(
+          "train --task classification --data.train train.csv --data.text opinion "
+          "--data.label verdict --max_steps 1 --threads 1 ") +
+      kTiny;
+  const auto length = [&](const std::string& folder) {
+    const auto text = read_file(folder_ / folder / "run.toml");
+    const auto at = text.find("\nmax_length = ") + 1;
+    return text.substr(at, text.find_first_of(" \n", at + 13) - at);
+  };
+  ASSERT_EQ(run(base + "--output_dir model"), 0) << output_;
+  EXPECT_EQ(length("model"), "max_length = 32");
+  write_file(folder_ / "words/tokenizer_config.json", R"({"model_max_length": 9})");
+  ASSERT_EQ(run(base + "--output_dir tokenizer"), 0) << output_;
+  EXPECT_EQ(length("tokenizer"), "max_length = 9");
+  ASSERT_EQ(run(base + "--max_length 20 --output_dir given"), 0) << output_;
+  EXPECT_EQ(length("given"), "max_length = 20");
+  // A folder of other tools tells its positions, too: the text has 43 tokens.
+  fs::remove(folder_ / "model/run.toml");
+  std::string words = "opinion,verdict\ngood";
+  for (int i = 0; i < 40; ++i) words += " w1";
+  write_file(folder_ / "long.csv", words + ",positive\n");
+  EXPECT_EQ(run("eval model --data long.csv --data.text opinion --data.label verdict"), 0)
+      << output_;
+}
+
 TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
   const std::string base = std::string(kTask) + kTiny + "--max_steps 1 ";
   EXPECT_EQ(run(base + "--data.label opinions"), 1);

@@ -57,6 +57,7 @@ TEST(Load, ReadsATokenizerJson) {
   EXPECT_EQ(tokenizer.special_ids().eos, 6);
   EXPECT_EQ(tokenizer.special_ids().pad, 2);
   EXPECT_EQ(tokenizer.special_ids().bos, std::nullopt);
+  EXPECT_EQ(tokenizer.model_max_length(), INT64_MAX);
   EXPECT_EQ(tokenizer.files().size(), 2u);
   const std::vector<int32_t> ids{4, 5, 6};
   EXPECT_EQ(tokenizer.decode(ids), "abc ");
@@ -85,8 +86,11 @@ TEST(Load, KnowsSpecialTokensOfFilesThatDoNotNameThem) {
   EXPECT_EQ(words.special_ids().pad, 0);
   EXPECT_EQ(words.special_ids().unk, 1);
   EXPECT_THAT(ids_of(words, "LOWER slow"), ElementsAre(2, 4, 5, 1, 3));
-  bert.write("tokenizer_config.json", R"({"do_lower_case": false})");
+  bert.write("tokenizer_config.json", R"({"do_lower_case": false, "model_max_length": 512})");
   EXPECT_THAT(ids_of(Tokenizer::load(bert.path()), "LOWER low"), ElementsAre(2, 1, 4, 3));
+  EXPECT_EQ(Tokenizer::load(bert.path()).model_max_length(), 512);
+  bert.write("tokenizer_config.json", R"({"model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(Tokenizer::load(bert.path()).model_max_length(), INT64_MAX);
 }
 
 TEST(Load, FingerprintsTellWhatGivesOtherIds) {

@@ -35,7 +35,10 @@ void ClassificationTask::declare(OptionTable& table) {
   table.add(s, "text", columns_.text, "column of texts").alias("text_column_name");
   table.add(s, "text_pair", columns_.second, "column of second texts; none = texts alone");
   table.add(s, "label", columns_.label, "column of labels").alias("label_column_name");
-  table.add(s, "max_length", max_length_, "tokens per text or pair; longer ones lose their ends")
+  table
+      .add(s, "max_length", max_length_,
+           "tokens per text or pair, by itself no more than the model and its tokenizer take; "
+           "longer ones lose their ends")
       .at_least(3)
       .alias("max_seq_length");
   table
@@ -51,6 +54,7 @@ void ClassificationTask::settle(OptionTable& table) {
   if (tokenizer_ && start_.empty() && table.find("model.vocab_size")->source.empty()) {
     table.set("model.vocab_size", std::to_string(tokenizer_->vocab_size()), "the tokenizer");
   }
+  limit_length(table);
   if (max_length_ > config_.max_length()) {
     fail<UsageError>("data", "max_length = {} is beyond the model's {} positions", max_length_,
                      config_.max_length());
@@ -60,6 +64,15 @@ void ClassificationTask::settle(OptionTable& table) {
     table.set("data.pad_to_multiple_of", "8", "16-bit products");
   }
   config_.check();
+}
+
+void ClassificationTask::limit_length(OptionTable& table) {
+  if (!table.find("data.max_length")->source.empty()) return;
+  const auto limit = [&](int64_t most, const char* whose) {
+    if (most < max_length_) table.set("data.max_length", std::to_string(most), whose);
+  };
+  limit(config_.max_length(), "the model's positions");
+  if (tokenizer_) limit(tokenizer_->model_max_length(), "the tokenizer's model_max_length");
 }
 
 void ClassificationTask::find_tokenizer() {
@@ -149,6 +162,7 @@ Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
   opened_ = folder;
   const auto path = (folder / "config.json").string();
   config_.read(json, path);
+  limit_length(table);
   labels_ = Labels::of_config(json, path);
   if (labels_.size() < 2) {
     fail<FileError>("tasks", "{} names no labels (id2label); expected those of a classifier", path);

@@ -32,6 +32,8 @@ class ClassificationTask : public Task {
                                           const std::string& file) const;
   void find_labels(const data::LabelledTexts& texts);
   void find_tokenizer();
+  /// Where nobody gave max_length: no more than the model and its tokenizer take.
+  void limit_length(OptionTable& table);
 
   std::string family_ = "bert", task_ = "classification";
   std::string start_;  // folder of a pretrained model
