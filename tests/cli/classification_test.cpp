@@ -273,6 +273,12 @@ TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
                 "--data.label verdict --max_length 16"),
             2);
   expect("less.csv has no text of the label 'ugly', which the model of out knows");
+  // Its weights tell two apart.
+  write_file(folder_ / "more.csv", "opinion,verdict\nw1,a\nw2,b\nbad,c\n");
+  EXPECT_EQ(run("train --model_name_or_path out --data.train more.csv --data.text opinion "
+                "--data.label verdict --max_length 16"),
+            2);
+  expect("more.csv has 3 labels (a, b, c), but the classifier of out tells 2 apart; try texts of");
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "convoy/tasks/classification/task.h"
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/formats/safetensors_folder.h"
 #include "convoy/tasks/language/memory.h"
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/pretrained.h"
@@ -91,16 +94,30 @@ void ClassificationTask::find_labels(const data::LabelledTexts& texts) {
   // A model that was trained for these labels keeps their numbers.
   const auto path = (fs::path(start_) / "config.json").string();
   const auto own = Labels::of_config(parse_json(read_file(path), path), path);
-  for (const auto& name : labels_.names()) {
-    if (own.find(name) < 0) return;
+  const auto lacks = [](const Labels& labels) {
+    return [&labels](const std::string& name) { return labels.find(name) < 0; };
+  };
+  if (std::none_of(labels_.names().begin(), labels_.names().end(), lacks(own))) {
+    const auto unused = std::find_if(own.names().begin(), own.names().end(), lacks(labels_));
+    if (unused != own.names().end()) {
+      fail<UsageError>("data",
+                       "{} has no text of the label '{}', which the model of {} knows; got {}",
+                       train_, *unused, start_, join(labels_.names()));
+    }
+    labels_ = own;
   }
-  for (const auto& name : own.names()) {
-    if (labels_.find(name) >= 0) continue;
-    fail<UsageError>("data",
-                     "{} has no text of the label '{}', which the model of {} knows; got {}",
-                     train_, name, start_, join(labels_.names()));
-  }
-  labels_ = own;
+  // Other labels may take the places of its own, if there are as many.
+  if (!formats::has_weights(start_)) return;  // rank 0 may see them alone
+  const formats::SafetensorsFolder weights(start_);
+  const char* head = "classifier.bias";
+  if (!weights.tensors().contains(head)) return;
+  const auto& shape = weights.entry(head).shape;
+  if (shape.size() != 1 || shape[0] == labels_.size()) return;
+  fail<UsageError>("data",
+                   "{} has {} labels ({}), but the classifier of {} tells {} apart; try texts of "
+                   "{} labels, or a folder without a classifier, such as the model that this one "
+                   "was trained from",
+                   train_, labels_.size(), join(labels_.names()), start_, shape[0], shape[0]);
 }
 
 std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::LabelledTexts& texts,
