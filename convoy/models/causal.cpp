@@ -46,6 +46,11 @@ const std::map<std::string, std::vector<Json>> kHarmless{
     {"quantization_config", {nullptr}},
     {"tie_encoder_decoder", {false}}};
 
+void expect_object(const Json& json, const std::string& where) {
+  if (json.is_object()) return;
+  fail<FileError>("models", "{} is {}; expected an object", where, json.type_name());
+}
+
 void refuse_what_changes_numbers(const Json& json, const std::string& where) {
   for (const auto& [key, harmless] : kHarmless) {
     auto found = json.find(key);
@@ -78,9 +83,7 @@ std::unique_ptr<CausalConfig> make_causal_config(const std::string& family) {
 }
 
 std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::string& where) {
-  if (!json.is_object()) {
-    fail<FileError>("models", "{} is {}; expected an object", where, json.type_name());
-  }
+  expect_object(json, where);
   auto type = json.find("model_type");
   if (type == json.end() || !type->is_string()) {
     fail<FileError>("models", "{}: model_type is missing; expected one of {}", where,
@@ -96,7 +99,8 @@ std::unique_ptr<CausalConfig> read_causal_config(const Json& json, const std::st
 }
 
 void CausalConfig::read(const Json& json, const std::string& where) {
-  const auto type = json.is_object() ? json.value("model_type", Json()) : Json();
+  expect_object(json, where);
+  const auto type = json.value("model_type", Json(family()));
   if (type != family()) {
     fail<FileError>("models", "{} describes a model of type {}; expected {}", where, type.dump(),
                     family());

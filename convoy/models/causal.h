@@ -52,9 +52,10 @@ class CausalConfig {
   virtual nn::BlockList make_blocks() const = 0;
   virtual WeightLayout layout() const = 0;
 
-  /// Takes and checks what `config.json` says; keys that it lacks stay as they are. Throws
-  /// FileError or UsageError that name what is wrong: another kind of model, a value of the wrong
-  /// type, a setting that would change numbers and is not known.
+  /// Takes and checks what `config.json` says; keys that it lacks stay as they are, and without
+  /// `model_type` it is taken for this family's. Throws FileError or UsageError that name what is
+  /// wrong: another kind of model, a value of the wrong type, a setting that would change numbers
+  /// and is not known.
   void read(const Json& json, const std::string& where);
 
   /// Throws UsageError on values that are out of range or do not fit together.

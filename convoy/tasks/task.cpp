@@ -98,7 +98,15 @@ Clues clues_in(const std::vector<std::string>& arguments) {
   const bool starts = !clues.start.empty();
   const auto& named = starts ? clues.start : clues.config_name;
   if (named.empty()) return clues;
-  take(clues, clues_of(starts ? fs::path(named) / "config.json" : config_file(named)));
+  const auto file = starts ? fs::path(named) / "config.json" : config_file(named);
+  take(clues, clues_of(file));
+  if (clues.family.empty() && fs::is_regular_file(file, error)) {
+    parse_json(read_file(file), file.string());  // or it says what is wrong with it
+    fail<FileError>("tasks",
+                    "{}: model_type is missing; expected one of {}; add it, or try --model_type "
+                    "FAMILY",
+                    file.string(), join(models::causal_families()));
+  }
   if (clues.family.empty()) {
     fail<UsageError>("tasks",
                      "{} = {} is no folder with config.json; names of models on a hub are not "

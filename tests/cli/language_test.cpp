@@ -247,6 +247,16 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
   EXPECT_FALSE(json("more/config.json").at("tie_word_embeddings").get<bool>());
   ASSERT_EQ(run("train --model_name_or_path out --family llama --data.train text.txt"), 1);
   expect("out/config.json describes a model of type \"gpt2\"; expected llama");
+  // Without the key a person has to say it.
+  config.erase("model_type");
+  write_file(folder_ / "out/config.json", config.dump());
+  ASSERT_EQ(run("train --model_name_or_path out --data.train text.txt"), 1);
+  expect("out/config.json: model_type is missing; expected one of bert, gpt2, llama, t5; add it");
+  ASSERT_EQ(run("train --model_name_or_path out --model_type gpt2 --data.train text.txt "
+                "--block_size 16 --max_steps 1 --output_dir typed"),
+            0)
+      << output_;
+  EXPECT_EQ(json("typed/config.json").at("model_type"), "gpt2");
 }
 
 TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
