@@ -196,9 +196,16 @@ void T5Config::check_together() const {
   if (!is_gated_act.is_null() && is_gated_act != gated()) {
     refuse("is_gated_act", is_gated_act, "what feed_forward_proj says");
   }
-  if (start_id() < 0 || start_id() >= vocab_size) {
-    refuse("decoder_start_token_id", start_id(), fmt::format("0 to {}", vocab_size - 1));
-  }
+  const auto check_id = [&](const char* key, const Json& id) {
+    if (id.is_null()) return;
+    const double number = id.is_number_integer() ? id.get<double>() : -1;
+    if (number >= 0 && number < static_cast<double>(vocab_size)) return;
+    refuse(key, id, fmt::format("0 to {}, for vocab_size is {}", vocab_size - 1, vocab_size));
+  };
+  check_id("pad_token_id", pad_token_id);
+  check_id("decoder_start_token_id", decoder_start_token_id);
+  const auto ends = eos_token_id.is_array() ? eos_token_id : Json::array({eos_token_id});
+  for (const auto& id : ends) check_id("eos_token_id", id);
   if (relative_attention_max_distance <= relative_attention_num_buckets / 2) {
     fail<UsageError>("models",
                      "relative_attention_max_distance = {}; expected more than half of "

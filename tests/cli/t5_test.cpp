@@ -129,8 +129,11 @@ TEST_F(T5Command, WhatDoesNotFitIsSaid) {
   expect("mlm_probability");
   EXPECT_EQ(run(base + "--feed_forward_proj gated-rely"), 2);
   expect("gated-relu");
-  EXPECT_EQ(run(base + "--decoder_start_token_id 500"), 2);
-  expect("decoder_start_token_id = 500 is not supported; expected 0 to 124");
+  for (const char* key : {"decoder_start_token_id", "eos_token_id", "pad_token_id"}) {
+    EXPECT_EQ(run(base + "--output_dir never --" + key + " 500"), 2);
+    expect(std::string(key) + " = 500 is not supported; expected 0 to 124, for vocab_size is 125");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "never"));
 }
 
 }  // namespace

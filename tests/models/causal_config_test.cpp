@@ -118,6 +118,12 @@ TEST(CausalConfig, T5sOfEveryVersionAreRead) {
               HasSubstr("is_encoder_decoder = false is not supported"));
   EXPECT_THAT(error_of(R"({"model_type": "t5", "dense_act_fn": "silu"})"),
               HasSubstr("dense_act_fn = \"silu\" is not supported; expected relu"));
+  EXPECT_EQ(read(R"({"model_type": "t5", "eos_token_id": [1, 2]})")->to_json()["eos_token_id"],
+            Json({1, 2}));
+  EXPECT_THAT(error_of(R"({"model_type": "t5", "eos_token_id": [1, 99999]})"),
+              HasSubstr("eos_token_id = 99999 is not supported; expected 0 to 32127"));
+  EXPECT_THAT(error_of(R"({"model_type": "t5", "pad_token_id": -1})"),
+              HasSubstr("pad_token_id = -1 is not supported"));
   EXPECT_THAT(error_of(R"({"model_type": "t5", "relative_attention_max_distance": 16})"),
               HasSubstr("expected more than half of relative_attention_num_buckets = 32"));
 }
