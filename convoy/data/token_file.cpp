@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
 #include "convoy/data/text_source.h"
 
@@ -50,7 +51,15 @@ std::optional<IdsFile> open_ids(const fs::path& file) {
     return std::nullopt;
   }
   out.fingerprint = arrow_value(metadata->Get(kTokenizerKey), file);
-  out.vocab_size = std::atoi(arrow_value(metadata->Get(kVocabSizeKey), file).c_str());
+  const auto size = metadata->Get(kVocabSizeKey).ValueOr("");
+  int64_t number = 0;
+  if (!parse_number(size, number) || number < 1 || number > INT32_MAX) {
+    fail<FileError>("data",
+                    "{}: {} = '{}' in its metadata; expected a number from 1 to {}; try convoy "
+                    "data tokenize again",
+                    file.string(), kVocabSizeKey, printable(size), INT32_MAX);
+  }
+  out.vocab_size = static_cast<int32_t>(number);
   return out;
 }
 
@@ -73,7 +82,7 @@ TokenTexts read_ids(const IdsFile& from, const fs::path& file, int64_t memory_bu
 
 std::optional<int32_t> vocab_size_of_ids(const fs::path& file) {
   const auto ids = open_ids(file);
-  return ids && ids->vocab_size > 0 ? std::optional(ids->vocab_size) : std::nullopt;
+  return ids ? std::optional(ids->vocab_size) : std::nullopt;
 }
 
 TokenTexts read_token_texts(const fs::path& file, const std::string& column,

@@ -64,14 +64,15 @@ inline std::shared_ptr<arrow::Array> float_lists(const std::vector<std::vector<f
 inline void write_parquet(
     const std::filesystem::path& path, const std::vector<Named>& columns,
     int64_t row_group_size = 1 << 20,
-    std::shared_ptr<parquet::WriterProperties> properties = parquet::default_writer_properties()) {
+    std::shared_ptr<parquet::WriterProperties> properties = parquet::default_writer_properties(),
+    const std::shared_ptr<const arrow::KeyValueMetadata>& metadata = nullptr) {
   std::vector<std::shared_ptr<arrow::Field>> fields;
   std::vector<std::shared_ptr<arrow::Array>> arrays;
   for (const auto& [name, array] : columns) {
     fields.push_back(arrow::field(name, array->type()));
     arrays.push_back(array);
   }
-  auto table = arrow::Table::Make(arrow::schema(fields), arrays);
+  auto table = arrow::Table::Make(arrow::schema(fields, metadata), arrays);
   auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
   auto keep_types = parquet::ArrowWriterProperties::Builder().store_schema()->build();
   ok(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, row_group_size,

@@ -10,11 +10,13 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/prepare/tokenize.h"
+#include "tests/data/parquet_testing.h"
 
 namespace convoy::data {
 namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 class TokenFile : public ::testing::Test {
@@ -63,6 +65,23 @@ TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {
   const auto other = text::Tokenizer::load(folder_ / "other/vocab.txt");
   EXPECT_THROW(read_token_texts(folder_ / "ids.parquet", "text", other), UsageError);
   EXPECT_THROW(read_token_texts(folder_ / "text.txt", "text", std::nullopt), UsageError);
+}
+
+TEST_F(TokenFile, ASizeOfTheVocabularyThatIsNoneIsRefused) {
+  const auto file = folder_ / "ids.parquet";
+  const auto write = [&](const std::string& size) {
+    const std::vector<std::string> keys{kTokenizerKey, kVocabSizeKey}, values{"abc", size};
+    testing::write_parquet(file, {{kIdsColumn, testing::lists<arrow::Int32Builder>({{5, 6}, {7}})}},
+                           2, parquet::default_writer_properties(),
+                           arrow::key_value_metadata(keys, values));
+  };
+  write("9");
+  EXPECT_EQ(vocab_size_of_ids(file), 9);
+  for (const std::string size : {"abc", "-5", "0", "9 ids", "99999999999999999999", ""}) {
+    write(size);
+    EXPECT_THAT(testing::message_of([&] { vocab_size_of_ids(file); }),
+                HasSubstr(file.string() + ": convoy.vocab_size = '" + size + "'"));
+  }
 }
 
 TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {
