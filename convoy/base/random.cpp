@@ -1,8 +1,5 @@
 #include "convoy/base/random.h"
 
-#include <cmath>
-#include <numbers>
-
 namespace convoy {
 
 namespace {
@@ -22,12 +19,6 @@ double to_unit(uint32_t high, uint32_t low) {
 double uniform01(uint64_t key, uint64_t counter) {
   auto r = draw(key, counter);
   return to_unit(r[0], r[1]);
-}
-
-double normal01(uint64_t key, uint64_t counter) {
-  auto r = draw(key, counter);
-  double radius = std::sqrt(-2 * std::log(1 - to_unit(r[0], r[1])));
-  return radius * std::cos(2 * std::numbers::pi * to_unit(r[2], r[3]));
 }
 
 Permutation::Permutation(uint64_t n, uint64_t key) : n_(n), key_(key), half_bits_(1) {

@@ -25,29 +25,14 @@ constexpr int kChunk = kLanes * kPerDraw;
 CONVOY_CLONES void fill_chunk(uint64_t chunk, uint32_t sample_low, uint32_t sample_high,
                               uint32_t key_low, uint32_t key_high, uint32_t threshold, float scale,
                               float* out) {
-  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  uint32_t words[4][kLanes];
   for (int i = 0; i < kLanes; ++i) {
-    c0[i] = static_cast<uint32_t>(chunk) * kLanes + static_cast<uint32_t>(i);
-    c1[i] = sample_low;
-    c2[i] = sample_high;
-    c3[i] = static_cast<uint32_t>(chunk * kLanes >> 32);
+    words[0][i] = static_cast<uint32_t>(chunk) * kLanes + static_cast<uint32_t>(i);
+    words[1][i] = sample_low;
+    words[2][i] = sample_high;
+    words[3][i] = static_cast<uint32_t>(chunk * kLanes >> 32);
   }
-  uint32_t k0 = key_low, k1 = key_high;
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < kLanes; ++i) {
-      uint64_t a = uint64_t{0xD2511F53} * c0[i];
-      uint64_t b = uint64_t{0xCD9E8D57} * c2[i];
-      uint32_t n0 = static_cast<uint32_t>(b >> 32) ^ c1[i] ^ k0;
-      uint32_t n2 = static_cast<uint32_t>(a >> 32) ^ c3[i] ^ k1;
-      c1[i] = static_cast<uint32_t>(b);
-      c3[i] = static_cast<uint32_t>(a);
-      c0[i] = n0;
-      c2[i] = n2;
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  const uint32_t* words[4] = {c0, c1, c2, c3};
+  philox_lanes(words, key_low, key_high);
   for (int w = 0; w < 4; ++w) {
     for (int i = 0; i < kLanes; ++i) {
       uint32_t word = words[w][i];

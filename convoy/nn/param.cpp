@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/normals.h"
 #include "convoy/base/random.h"
 #include "convoy/nn/widen.h"
 
@@ -85,10 +86,13 @@ void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t fi
       const double scale = spec.init.scale;
       const bool normal = spec.init.kind == Init::Kind::Normal;
       at::parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {
+        if (normal) {
+          return fill_normals(key, static_cast<uint64_t>(first + begin), end - begin,
+                              static_cast<float>(scale), values + begin);
+        }
         for (int64_t i = begin; i < end; ++i) {
           auto at = static_cast<uint64_t>(first + i);
-          values[i] = static_cast<float>(normal ? scale * normal01(key, at)
-                                                : scale * (2 * uniform01(key, at) - 1));
+          values[i] = static_cast<float>(scale * (2 * uniform01(key, at) - 1));
         }
       });
       out.copy_(host.view(out.sizes()));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -8,10 +9,12 @@
 #include <fstream>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/normals.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 
@@ -41,16 +44,41 @@ TEST(Random, PermutationsAreBijections) {
   EXPECT_NE(Permutation(1000, 1)(5), Permutation(1000, 2)(5));
 }
 
-TEST(Random, NormalHasMeanZeroAndDeviationOne) {
-  double sum = 0, squares = 0;
-  constexpr int kCount = 20000;
-  for (int i = 0; i < kCount; ++i) {
-    double x = normal01(7, static_cast<uint64_t>(i));
-    sum += x;
-    squares += x * x;
+TEST(Random, NormalsAreOfTheNormalDistribution) {
+  constexpr int64_t kCount = 200000;
+  std::vector<float> values(kCount);
+  fill_normals(7, 0, kCount, 1, values.data());
+  double sums[4]{};
+  int64_t beyond = 0, far = 0;
+  for (const double x : values) {
+    for (int k = 0; k < 4; ++k) sums[k] += std::pow(x, k + 1) / kCount;
+    beyond += std::abs(x) > 1;
+    far += std::abs(x) > 3;
+    ASSERT_LT(std::abs(x), 7);
   }
-  EXPECT_NEAR(sum / kCount, 0, 0.03);
-  EXPECT_NEAR(squares / kCount, 1, 0.04);
+  EXPECT_NEAR(sums[0], 0, 0.01);
+  EXPECT_NEAR(sums[1], 1, 0.015);
+  EXPECT_NEAR(sums[2], 0, 0.04);
+  EXPECT_NEAR(sums[3], 3, 0.1);
+  EXPECT_NEAR(static_cast<double>(beyond) / kCount, 0.3173, 0.005);
+  EXPECT_NEAR(static_cast<double>(far) / kCount, 0.0027, 0.0006);
+  // Neighbours in a stream and in its groups know nothing of each other.
+  for (const int64_t apart : {1, 16, 32, 64}) {
+    double product = 0;
+    for (int64_t i = 0; i + apart < kCount; ++i) product += values[i] * values[i + apart];
+    EXPECT_NEAR(product / kCount, 0, 0.012) << apart;
+  }
+}
+
+TEST(Random, NormalsAreTheSameHoweverTheyAreCut) {
+  std::vector<float> whole(300), part(100);
+  fill_normals(7, (uint64_t{1} << 38) - 100, 300, 0.02f, whole.data());
+  for (const int64_t begin : {0, 1, 63, 64, 100, 199}) {
+    fill_normals(7, (uint64_t{1} << 38) - 100 + begin, 100, 0.02f, part.data());
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + begin)) << begin;
+  }
+  fill_normals(8, (uint64_t{1} << 38) - 100, 100, 0.02f, part.data());
+  EXPECT_FALSE(std::equal(part.begin(), part.end(), whole.begin()));
 }
 
 TEST(Files, AppearWholeOrNotAtAll) {

@@ -1,0 +1,97 @@
+#include "convoy/base/normals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "convoy/base/lanes.h"
+#include "convoy/base/random.h"
+
+namespace convoy {
+
+namespace {
+
+using lanes::Bits;
+using lanes::Floats;
+using lanes::kLanes;
+
+constexpr int64_t kGroup = 4 * kLanes;  // of a draw for each lane: four words each
+
+/// ln x of a normal number above zero, within 3 units in the last place away from 1.
+[[gnu::always_inline]] inline void logarithm(Floats& x) {
+  constexpr float kTerms[] = {0.129141703f,  -0.132408427f, 0.141800787f,
+                              -0.166091265f, 0.200020717f,  -0.250015851f,
+                              0.33333324f,   -0.499999883f, 1.0f};
+  constexpr uint32_t kRootOfHalf = 0x3f3504f3;
+  Bits bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const Bits power = ((bits - kRootOfHalf + (256u << 23)) >> 23) - 256u;
+  bits -= power << 23;
+  Floats mantissa;
+  std::memcpy(&mantissa, &bits, sizeof(bits));
+  const Floats f = mantissa - 1.0f;
+  Floats p = Floats{} - 0.0763859244f;
+  for (const float term : kTerms) p = p * f + term;
+  using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+  Ints whole;
+  std::memcpy(&whole, &power, sizeof(whole));
+  x = f * p + __builtin_convertvector(whole, Floats) * 0.693147181f;
+}
+
+/// Two words of each lane become two normal numbers.
+[[gnu::always_inline]] inline void pair(const uint32_t* words, const uint32_t* turns, float scale,
+                                        float* out) {
+  constexpr float kCosines[] = {7.80013142f, -26.4046682f, 60.2421313f, -85.4566583f,
+                                64.9393891f, -19.7392087f, 1.0f};
+  constexpr float kSines[] = {3.78131888f, -15.0865653f, 42.057754f, -76.7058002f,
+                              81.6052474f, -41.3417022f, 6.28318531f};
+  Floats u, turn;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    u[lane] = (static_cast<float>(words[lane]) + 0.5f) * 0x1p-32f;
+    turn[lane] = static_cast<float>(static_cast<int32_t>(turns[lane])) * 0x1p-32f;
+  }
+  logarithm(u);
+  u *= -2.0f;
+  Floats radius;
+  for (int lane = 0; lane < kLanes; ++lane) radius[lane] = std::sqrt(u[lane] > 0 ? u[lane] : 0);
+  radius *= scale;
+  const Floats square = turn * turn;
+  Floats cosine = Floats{} - 1.45311229f, sine = Floats{} - 0.620778704f;
+  for (const float term : kCosines) cosine = cosine * square + term;
+  for (const float term : kSines) sine = sine * square + term;
+  lanes::store(radius * cosine, out);
+  lanes::store(radius * sine * turn, out + kLanes);
+}
+
+CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, float scale, float* out) {
+  uint32_t words[4][kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const uint64_t counter = group * kLanes + static_cast<uint64_t>(lane);
+    words[0][lane] = static_cast<uint32_t>(counter);
+    words[1][lane] = static_cast<uint32_t>(counter >> 32);
+    words[2][lane] = words[3][lane] = 0;
+  }
+  philox_lanes(words, static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  pair(words[0], words[1], scale, out);
+  pair(words[2], words[3], scale, out + 2 * kLanes);
+}
+
+}  // namespace
+
+void fill_normals(uint64_t key, uint64_t first, int64_t count, float scale, float* out) {
+  const auto size = static_cast<uint64_t>(kGroup);
+  while (count > 0) {
+    const auto skipped = static_cast<int64_t>(first % size);
+    const int64_t here = std::min(count, kGroup - skipped);
+    if (here == kGroup) {
+      fill_group(key, first / size, scale, out);
+    } else {
+      float group[kGroup];
+      fill_group(key, first / size, scale, group);
+      std::memcpy(out, group + skipped, static_cast<size_t>(here) * sizeof(float));
+    }
+    first += static_cast<uint64_t>(here), out += here, count -= here;
+  }
+}
+
+}  // namespace convoy
