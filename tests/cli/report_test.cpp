@@ -107,7 +107,7 @@ TEST_F(Report, TheBestModelIsFoundWhereverTheRunGoesOn) {
                 "--max_steps 15 --learning_rate 0"),
             0)
       << output_;
-  expect("the checkpoint of the best step 6 is not there");
+  expect("the checkpoint of the best step " + std::to_string(best) + " is not there");
   EXPECT_TRUE(fs::exists(folder_ / "d/model.safetensors"));
 }
 

@@ -149,7 +149,9 @@ TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
     auto args = arguments(name);
     args.eval_strategy = args.save_strategy = "epoch";
     args.load_best_model_at_end = true;
-    args.learning_rate = 1;  // the first epoch is the best
+    // Against the grain: the first epoch is the best.
+    args.metric_for_best_model = "loss";
+    args.greater_is_better = "true";
     auto eval_data = random_sessions(20, 50, 8);
     if (stop_after > 0) {
       auto stopper = std::make_shared<Stopper>(stop_after);
