@@ -127,8 +127,9 @@ Curve curve_of(const std::string& kind) {
   return {.linear = 1.59576912f, .cubic = 0.0713548163f};
 }
 
-/// {out} without `grad`, else the gradients of x and of `times`.
 using Tensors = std::vector<at::Tensor>;
+
+/// {out} without `grad`, else the gradients of x and of `times`.
 Tensors computed(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
                  const at::Tensor& grad) {
   const auto curve = curve_of(kind);

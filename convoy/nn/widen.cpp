@@ -32,16 +32,11 @@ using lanes::kLanes;
 }
 
 CONVOY_CLONES void widen_some(const Bf16* from, float* to, int64_t count) {
-  Floats x;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    lanes::load(from + i, x);
-    store_past_caches(x, to + i);
-  }
-  if (i < count) {
-    lanes::load(from + i, x, count - i);
-    lanes::store(x, to + i, count - i);
-  }
+  lanes::each(0, count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    Floats x;
+    lanes::load(from + i, x, n);
+    n == kLanes ? store_past_caches(x, to + i) : lanes::store(x, to + i, n);
+  });
 #if defined(__SSE__)
   _mm_sfence();
 #endif
