@@ -75,7 +75,8 @@ TEST(Layers, RmsNorm) {
     auto expected = w2 * x2 * at::rsqrt(x2.square().mean(-1, true) + 1e-3);
     backward((expected * probe).sum());
     expect_close(out, expected);
-    expect_close(weight->grad(), w2.grad());
+    // A sum over the rows, whose terms cancel each other.
+    EXPECT_TRUE(at::allclose(weight->grad(), w2.grad(), 1e-5, 1e-5));
     expect_close(x.grad(), x2.grad());
   }
 }
