@@ -42,6 +42,7 @@ class C10dWork : public Work {
       rethrow(label_, error, others_);
     }
   }
+  bool done() const override { return work_->isCompleted(); }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;

@@ -16,6 +16,7 @@ class ThenWork : public Work {
     at::NoGradGuard no_grad;
     finish_();
   }
+  bool done() const override { return work_->done(); }
 
  private:
   std::shared_ptr<Work> work_;

@@ -18,6 +18,8 @@ class Work {
   virtual ~Work() = default;
   /// Returns when the result is in place. Throws CommunicationError naming the label.
   virtual void wait() = 0;
+  /// Whether it is known to have ended.
+  virtual bool done() const { return false; }
 };
 
 /// `work`, and then `finish` in the thread that waits for it.

@@ -33,6 +33,8 @@ class Group {
     Handle(std::shared_ptr<Work> work, std::string label)
         : work_(std::move(work)), label_(std::move(label)) {}
     void wait();
+    /// Whether it is known to have ended; wait() still tells how.
+    bool done() const { return !work_ || work_->done(); }
 
    private:
     std::shared_ptr<Work> work_;

@@ -10,6 +10,7 @@ class TicketWork : public Work {
  public:
   explicit TicketWork(std::shared_ptr<shm::Ticket> ticket) : ticket_(std::move(ticket)) {}
   void wait() override { ticket_->wait(); }
+  bool done() const override { return ticket_->is_done(); }
 
  private:
   std::shared_ptr<shm::Ticket> ticket_;
@@ -19,6 +20,7 @@ class TicketWork : public Work {
 class DoneWork : public Work {
  public:
   void wait() override {}
+  bool done() const override { return true; }
 };
 
 }  // namespace convoy::comm

@@ -279,13 +279,16 @@ at::Tensor Arena::value_of(const std::string& name) {
 
 int64_t Arena::num_parameters() const {
   int64_t count = 0;
-  for (const auto& slot : all_slots()) count += slot.length;
+  for (const auto& slot : all_slots()) count += schedule::num_elements(slot.param->spec().shape);
   return count;
 }
 
 int64_t Arena::num_trainable_parameters() const {
   int64_t count = 0;
-  for (const auto& slot : all_slots()) count += slot.param->spec().trainable ? slot.length : 0;
+  for (const auto& slot : all_slots()) {
+    const auto& spec = slot.param->spec();
+    count += spec.trainable ? schedule::num_elements(spec.shape) : 0;
+  }
   return count;
 }
 

@@ -53,6 +53,7 @@ class Arena {
   const std::vector<Unit>& units() const { return units_; }
   int rank() const { return options_.rank; }
   bool trains() const { return options_.trains; }
+  /// Of the whole model.
   int64_t num_parameters() const;
   int64_t num_trainable_parameters() const;
 

@@ -10,10 +10,11 @@ namespace convoy::parallel {
 /// shared out, and the stages of its pipeline.
 struct DataGroups {
   comm::Group all;
-  comm::Group shard;     ///< ranks that keep one copy of the state together
-  comm::Group replicas;  ///< ranks with the same part, one of each copy
-  comm::Group pipeline;  ///< ranks that hold the blocks together, by stage
-  comm::Group world;     ///< all ranks of the job
+  comm::Group shard;          ///< ranks that keep one copy of the state together
+  comm::Group replicas;       ///< ranks with the same part, one of each copy
+  comm::Group pipeline;       ///< ranks that hold the blocks together, by stage
+  comm::Group pipeline_back;  ///< the same ranks: what goes to earlier stages
+  comm::Group world;          ///< all ranks of the job
 
   /// One copy for all.
   DataGroups(comm::Group ranks = {}) : all(std::move(ranks)), shard(all), world(all) {}
@@ -28,7 +29,7 @@ struct DataGroups {
 
   /// What this rank has said so far, to whomever.
   comm::Traffic traffic() const {
-    return comm::Group::traffic_of({all, shard, replicas, pipeline, world});
+    return comm::Group::traffic_of({all, shard, replicas, pipeline, pipeline_back, world});
   }
 };
 

@@ -17,15 +17,6 @@ namespace {
 
 using schedule::Op;
 
-template <class Run>
-void each_exchange(const schedule::Program& program, const Run& run) {
-  for (size_t at = 0; at < program.size();) {
-    const size_t length = std::max<size_t>(1, schedule::exchange_length(program, at));
-    run(std::span(program).subspan(at, length));
-    at += length;
-  }
-}
-
 }  // namespace
 
 Executor::Executor(nn::BlockList blocks, Arena& arena, DataGroups groups,
@@ -36,7 +27,7 @@ Executor::Executor(nn::BlockList blocks, Arena& arena, DataGroups groups,
       compute_dtype_(compute_dtype),
       gradients_(arena, groups_, options.reduce_each),
       gathers_(arena, groups_.shard),
-      transfers_(groups_.pipeline, arena.fp32().device()),
+      transfers_(groups_, arena.fp32().device()),
       update_(arena, groups_, compute_dtype == at::kHalf) {
   observers_.push_back(make_teller());
   observers_.push_back(make_saboteur(arena, gathers_, groups_));
@@ -50,8 +41,8 @@ StepResult Executor::run(const schedule::Program& program,
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
   wait_seconds_ = 0;
-  observed(program, [&](Exchange exchange) {
-    execute(pass, exchange);
+  observed(program, [&](const schedule::Instruction& i) {
+    execute(pass, i);
     if (overflowed_) fail_for_gradient(micro_batches, input, program);
   });
   auto result = update_.result;
@@ -66,7 +57,7 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
   const StepInput input;
   auto pass = make_pass(batches, input, mode, program);
   at::NoGradGuard no_grad;
-  each_exchange(program, [&](Exchange exchange) { execute(pass, exchange); });
+  for (const auto& i : program) execute(pass, i);
   return std::move(pass.result(0));
 }
 
@@ -78,21 +69,11 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
 
 template <class Run>
 void Executor::observed(const schedule::Program& program, const Run& run) {
-  each_exchange(program, [&](Exchange exchange) {
-    for (const auto& i : exchange) {
-      for (const auto& observer : observers_) observer->before(i);
-    }
-    run(exchange);
-    for (const auto& i : exchange) {
-      for (const auto& observer : observers_) observer->after(i);
-    }
-  });
-}
-
-void Executor::execute(Pass& pass, Exchange exchange) {
-  const auto& i = exchange.front();
-  if (!schedule::sends(i.op) && !schedule::receives(i.op)) return execute(pass, i);
-  timed([&] { pass.transfer(exchange, transfers_); });
+  for (const auto& i : program) {
+    for (const auto& observer : observers_) observer->before(i);
+    run(i);
+    for (const auto& observer : observers_) observer->after(i);
+  }
 }
 
 void Executor::execute(Pass& pass, const schedule::Instruction& i) {
@@ -129,7 +110,8 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
     case Op::Receive:
     case Op::SendGrad:
     case Op::ReceiveGrad:
-      break;  // transfer()
+      timed([&] { pass.transfer(i, transfers_); });
+      break;
     case Op::Accumulate:
       gradients_.accumulate(i.unit, i.micro_batch);
       break;
@@ -138,6 +120,9 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       break;
     case Op::ReduceScatter:
       timed([&] { gradients_.reduce_scatter(i.bucket, i.micro_batch); });
+      break;
+    case Op::ReduceTied:
+      timed([&] { gradients_.reduce_tied(i.unit); });
       break;
     case Op::ReduceLoss:
       timed([&] { gradients_.wait(); });
@@ -194,9 +179,9 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
     gradients_.begin_step();
     auto spoilt = at::zeros({world.size()}, at::kLong);
-    observed(until, [&](Exchange exchange) {
-      const auto& i = exchange.front();
-      if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return execute(again, exchange);
+    observed(until, [&](const schedule::Instruction& i) {
+      if (i.op == Op::ReduceTied) return;
+      if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return execute(again, i);
       if (!gradients_.finite(i.bucket)) spoilt[world.rank()] = 1;
     });
     world.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");

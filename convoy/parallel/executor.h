@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "convoy/parallel/observer.h"
@@ -33,14 +32,11 @@ class Executor {
   int64_t num_pooled_gradients() const { return gradients_.num_pooled(); }
 
  private:
-  using Exchange = std::span<const schedule::Instruction>;  // what is done at once
-
   Pass make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                  nn::Mode mode, const schedule::Program& program);
-  /// Calls `run` for what is done at once, one after the other, and the observers around it.
+  /// Calls `run` for one instruction after the other, and the observers around it.
   template <class Run>
   void observed(const schedule::Program& program, const Run& run);
-  void execute(Pass& pass, Exchange exchange);
   void execute(Pass& pass, const schedule::Instruction& instruction);
   /// Finds out on which ranks the gradient is not finite and throws.
   [[noreturn]] void fail_for_gradient(const std::vector<MicroBatch>& micro_batches,

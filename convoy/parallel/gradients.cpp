@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "convoy/parallel/finite.h"
@@ -14,6 +15,9 @@ namespace {
 
 /// Buckets that are being summed while another one fills.
 constexpr size_t kFlights = 2;
+
+/// What stages exchange at a time of the gradient of a unit that several hold.
+constexpr int64_t kTiedElements = 4 << 20;
 
 }  // namespace
 
@@ -121,6 +125,32 @@ void Gradients::reduce_scatter(int64_t bucket, int64_t micro_batch) {
                           own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
                       std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
   while (in_slices() && flights_.size() > kFlights) land();
+}
+
+void Gradients::reduce_tied(int64_t unit) {
+  const at::NoGradGuard no_grad;
+  while (!flights_.empty()) land();
+  const auto& layout = arena_.layout();
+  const auto& pipeline = groups_.pipeline;
+  const int64_t bucket = layout.bucket_of(unit);
+  const auto own = layout.updated(bucket, arena_.rank());
+  for (int64_t begin = own.begin; begin < own.end; begin += kTiedElements) {
+    const auto mine = arena_.grads(bucket, {begin, std::min(begin + kTiedElements, own.end)});
+    // In the order of the stages, so that all have the same bits.
+    std::vector<at::Tensor> parts;
+    for (const int stage : layout.stages_of(unit)) {
+      if (stage == pipeline.rank()) {
+        parts.push_back(mine);
+        continue;
+      }
+      parts.push_back(at::empty_like(mine));
+      const auto label = fmt::format("reduce tied unit {}", unit);
+      pipeline.start_send_receive(mine, stage, parts.back(), stage, label).wait();
+    }
+    auto sum = parts[0] + parts[1];
+    for (size_t p = 2; p < parts.size(); ++p) sum.add_(parts[p]);
+    mine.copy_(sum);
+  }
 }
 
 /// Waits for the oldest sum.

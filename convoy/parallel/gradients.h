@@ -29,6 +29,8 @@ class Gradients {
   /// Starts summing a bucket over the ranks: all of it, or this rank's part.
   void reduce(int64_t bucket);
   void reduce_scatter(int64_t bucket, int64_t micro_batch);
+  /// Sums what this rank has of a unit's reduced gradient over the stages that hold it.
+  void reduce_tied(int64_t unit);
   /// In place of the sum: whether this rank's own gradient is finite.
   bool finite(int64_t bucket);
   /// Waits for the sums under way, that of an offloaded bucket among them; the `last` micro-batch's

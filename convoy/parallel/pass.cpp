@@ -146,26 +146,20 @@ nn::Bundle Pass::outgoing(const Instruction& i) {
   return kept ? out : std::exchange(out, {});
 }
 
-void Pass::transfer(std::span<const Instruction> exchange, Transfers& transfers) {
-  std::vector<Instruction> busy;  // no stage of a pipeline has rows where this one has none
-  Transfers::Cargo cargo;
-  nn::Bundle* place = nullptr;
-  for (const auto& i : exchange) {
-    if (empty(i.micro_batch)) continue;
-    busy.push_back(i);
-    const auto& batch = batches_[static_cast<size_t>(i.micro_batch)].inputs;
-    if (schedule::sends(i.op)) {
-      cargo.out = outgoing(i);
-      if (i.op == Op::Send) cargo.known_there = batch;
-    } else {
-      const bool forward = i.op == Op::Receive;
-      place = forward ? &at(ins_, i.block + 1, i.micro_batch) : &at(grads_, i.block, i.micro_batch);
-      if (forward) cargo.known_here = batch;
-    }
+void Pass::transfer(const Instruction& i, Transfers& transfers) {
+  if (empty(i.micro_batch)) return;  // on all stages alike
+  const auto& batch = batches_[static_cast<size_t>(i.micro_batch)].inputs;
+  switch (i.op) {
+    case Op::Send:
+      return transfers.send(i, outgoing(i), batch);
+    case Op::SendGrad:
+      return transfers.send(i, outgoing(i), {});
+    case Op::Receive:
+      at(ins_, i.block + 1, i.micro_batch) = transfers.receive(i, batch);
+      break;
+    default:
+      at(grads_, i.block, i.micro_batch) = transfers.receive(i, {});
   }
-  if (busy.empty()) return;
-  auto in = transfers.carry(busy, cargo);
-  if (place != nullptr) *place = std::move(in);
 }
 
 }  // namespace convoy::parallel

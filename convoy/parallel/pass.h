@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <set>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,8 +49,8 @@ class Pass {
   /// What the last block returned.
   nn::Bundle& result(int64_t m) { return outs_[static_cast<size_t>(m)].back(); }
 
-  /// Carries out sends and receives.
-  void transfer(std::span<const schedule::Instruction> exchange, Transfers& transfers);
+  /// Carries out a send or a receive.
+  void transfer(const schedule::Instruction& instruction, Transfers& transfers);
 
  private:
   using Bundles = std::vector<std::vector<nn::Bundle>>;  // [micro-batch][block]

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
 
@@ -18,13 +20,16 @@ Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& 
       options_(options),
       arena_(blocks_, arena_options(shares_weights),
              lender == nullptr ? nullptr : &lender->arena_) {
-  const auto step = step_options();
-  program_ = schedule::data_parallel_program(arena_.layout(), step);
-  forward_program_ = schedule::forward_program(arena_.layout(), step);
-  alive_ = schedule::check(program_, arena_.layout(), step);
-  schedule::check_forward(forward_program_, arena_.layout());
+  auto programs = make_programs(arena_.layout(), block_costs(blocks_), options_.pipeline.schedule,
+                                step_options());
+  const auto own = static_cast<size_t>(groups_.pipeline.rank());
+  program_ = std::move(programs.steps[own]);
+  forward_program_ = std::move(programs.forwards[own]);
+  alive_ = programs.alive[own];
+  timeline_ = std::move(programs.timeline);
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
-  executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype, step);
+  executor_ =
+      std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype, step_options());
 }
 
 void Replica::start() {
@@ -48,6 +53,10 @@ ArenaOptions Replica::arena_options(bool shares_weights) const {
   out.layout.shares_weights = shares_weights;
   out.layout.bucket_bytes = options_.bucket_bytes;
   out.layout.keep_bytes = options_.keep_bytes;
+  if (groups_.pipeline.size() > 1) {
+    out.layout.stages = cut_into_stages(blocks_, groups_.pipeline.size(), options_.pipeline);
+    out.layout.pipeline_stage = groups_.pipeline.rank();
+  }
   out.offload = options_.offload;
   return out;
 }

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "convoy/parallel/executor.h"
+#include "convoy/parallel/stages.h"
 #include "convoy/parallel/state.h"
-#include "convoy/schedule/check.h"
 
 namespace convoy::parallel {
 
@@ -30,6 +30,7 @@ struct ReplicaOptions {
   bool reshard_after_forward = true;  ///< else gathered weights stay until backward (stage 3)
   bool reduce_each = true;  ///< gradients in slices: reduce every micro-batch, not the last only
   OffloadOptions offload = {};
+  PipelineOptions pipeline = {};  ///< where the groups have several stages
   /// Gives every parameter's elements that this rank owns their first value: reads what it has and
   /// has the rest drawn. Default: all are drawn.
   std::function<void(Replica&)> fill;
@@ -50,7 +51,8 @@ struct MemoryUse {
   }
 };
 
-/// A whole model on one device, or this rank's slices of it: blocks, arena, programs, executor.
+/// A whole model on one device, or this rank's stage or slices of it: blocks, arena, programs,
+/// executor.
 class Replica {
  public:
   /// `shares_weights`: all replicas of the group are threads on one device and use the weights of
@@ -76,6 +78,8 @@ class Replica {
   at::ScalarType compute_dtype() const { return options_.compute_dtype; }
   /// But for activations, which a replica does not know.
   MemoryUse memory() const;
+  /// A step as it would go if what blocks cost were all; empty without a pipeline.
+  const schedule::Timeline& timeline() const { return timeline_; }
   /// The most bytes of weights that a step gathers at a time.
   int64_t most_gathered() const;
 
@@ -107,6 +111,7 @@ class Replica {
   Arena arena_;
   schedule::Program program_, forward_program_;
   schedule::Alive alive_;  // at most in a step
+  schedule::Timeline timeline_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -55,22 +55,14 @@ std::string label_of(const Instruction& i) {
                      i.micro_batch);
 }
 
-std::string label_of(std::span<const Instruction> exchange) {
-  auto text = label_of(exchange.front());
-  if (exchange.size() == 1) return text;
-  auto other = label_of(exchange.back());
-  if (text < other) std::swap(text, other);
-  return text + " and " + other;
-}
-
 }  // namespace
 
-Transfers::Transfers(comm::Group pipeline, at::Device device)
-    : pipeline_(std::move(pipeline)), bytes_(at::TensorOptions(at::kByte).device(device)) {}
+Transfers::Transfers(DataGroups groups, at::Device device)
+    : groups_(std::move(groups)), bytes_(at::TensorOptions(at::kByte).device(device)) {}
 
 /// The memory of what is under way must stay.
 Transfers::~Transfers() {
-  for (auto& [key, flight] : flights_) {
+  for (auto& flight : flights_) {
     try {
       flight.wait();
     } catch (const std::exception&) {
@@ -156,48 +148,28 @@ nn::Bundle Transfers::unpack(const Packet& packet, const nn::Bundle& known) cons
   return out;
 }
 
-at::Tensor Transfers::room_for_body(const at::Tensor& head) const {
-  return at::empty({sizes_of(head.cpu()).body}, bytes_);
-}
-
-Transfers::Packet Transfers::receive(int peer, const std::string& label) const {
-  Packet in{at::empty({kHeadBytes}, bytes_), {}};
-  pipeline_.start_receive(in.head, peer, "shapes of " + label).wait();
-  in.body = room_for_body(in.head);
-  if (in.body.numel() > 0) pipeline_.start_receive(in.body, peer, label).wait();
-  return in;
-}
-
-Transfers::Packet Transfers::both(Packet out, int peer, const std::string& label) const {
-  Packet in{at::empty({kHeadBytes}, bytes_), {}};
-  pipeline_.start_send_receive(out.head, peer, in.head, peer, "shapes of " + label).wait();
-  in.body = room_for_body(in.head);
-  if (out.body.numel() > 0 && in.body.numel() > 0) {
-    pipeline_.start_send_receive(out.body, peer, in.body, peer, label).wait();
-  } else if (out.body.numel() > 0) {
-    pipeline_.start_send(out.body, peer, label).wait();
-  } else if (in.body.numel() > 0) {
-    pipeline_.start_receive(in.body, peer, label).wait();
-  }
-  return in;
-}
-
-nn::Bundle Transfers::carry(std::span<const Instruction> exchange, const Cargo& cargo) {
+nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) const {
   const at::NoGradGuard no_grad;
-  const auto label = label_of(exchange);
-  const Op op = exchange.front().op;
-  const int peer = exchange.front().peer;
-  if (exchange.size() == 2) {
-    return unpack(both(pack(cargo.out, cargo.known_there), peer, label), cargo.known_here);
+  const auto label = label_of(i);
+  const auto& group = towards(i.peer < groups_.pipeline.rank());
+  Packet in{at::empty({kHeadBytes}, bytes_), {}};
+  group.start_receive(in.head, i.peer, "shapes of " + label).wait();
+  in.body = at::empty({sizes_of(in.head.cpu()).body}, bytes_);
+  if (in.body.numel() > 0) group.start_receive(in.body, i.peer, label).wait();
+  return unpack(in, known);
+}
+
+void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::Bundle& known) {
+  const at::NoGradGuard no_grad;
+  std::erase_if(flights_, [](const Flight& flight) { return flight.done(); });
+  const auto label = label_of(i);
+  const auto& group = towards(i.peer > groups_.pipeline.rank());
+  Flight flight{pack(bundle, known), {}, {}};
+  flight.head = group.start_send(flight.packet.head, i.peer, "shapes of " + label);
+  if (flight.packet.body.numel() > 0) {
+    flight.body = group.start_send(flight.packet.body, i.peer, label);
   }
-  if (schedule::receives(op)) return unpack(receive(peer, label), cargo.known_here);
-  auto& flight = flights_[{peer, op}];
-  flight.wait();
-  flight.packet = pack(cargo.out, cargo.known_there);
-  flight.head = pipeline_.start_send(flight.packet.head, peer, "shapes of " + label);
-  if (flight.packet.body.numel() == 0) return {};
-  flight.body = pipeline_.start_send(flight.packet.body, peer, label);
-  return {};
+  flights_.push_back(std::move(flight));
 }
 
 }  // namespace convoy::parallel

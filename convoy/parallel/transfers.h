@@ -1,11 +1,10 @@
 #pragma once
 
-#include <map>
-#include <span>
-#include <utility>
+#include <list>
+#include <string>
 
-#include "convoy/comm/group.h"
 #include "convoy/nn/block.h"
+#include "convoy/parallel/data_groups.h"
 #include "convoy/schedule/program.h"
 
 namespace convoy::parallel {
@@ -16,21 +15,16 @@ namespace convoy::parallel {
 /// has, because they are part of the batch, travel by name only.
 class Transfers {
  public:
-  Transfers(comm::Group pipeline, at::Device device);
+  Transfers(DataGroups groups, at::Device device);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  struct Cargo {
-    nn::Bundle out;          ///< what is sent
-    nn::Bundle known_there;  ///< what the receiver of that has, too
-    nn::Bundle known_here;   ///< what this rank has of what it receives
-  };
-
-  /// Carries out a send, a receive, or both at once (schedule::exchange_length). Returns what was
-  /// received; tensors that carry a gradient are leaves. Of each kind one send to a peer goes on
-  /// afterwards.
-  nn::Bundle carry(std::span<const schedule::Instruction> exchange, const Cargo& cargo);
+  /// Starts sending a bundle, of which the receiver has `known`, too.
+  void send(const schedule::Instruction& instruction, const nn::Bundle& bundle,
+            const nn::Bundle& known);
+  /// Waits for what is received; tensors that carry a gradient are leaves. This rank has `known`.
+  nn::Bundle receive(const schedule::Instruction& instruction, const nn::Bundle& known) const;
 
  private:
   struct Packet {
@@ -40,17 +34,19 @@ class Transfers {
     Packet packet;
     comm::Group::Handle head, body;
     void wait();
+    bool done() const { return head.done() && body.done(); }
   };
 
   Packet pack(const nn::Bundle& bundle, const nn::Bundle& known) const;
   nn::Bundle unpack(const Packet& packet, const nn::Bundle& known) const;
-  Packet both(Packet out, int peer, const std::string& label) const;
-  Packet receive(int peer, const std::string& label) const;
-  at::Tensor room_for_body(const at::Tensor& head) const;
+  /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
+  const comm::Group& towards(bool later_stage) const {
+    return later_stage ? groups_.pipeline : groups_.pipeline_back;
+  }
 
-  comm::Group pipeline_;
+  DataGroups groups_;
   at::TensorOptions bytes_;
-  std::map<std::pair<int, schedule::Op>, Flight> flights_;
+  std::list<Flight> flights_;
 };
 
 }  // namespace convoy::parallel

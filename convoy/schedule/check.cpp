@@ -153,16 +153,26 @@ class Gradients {
       }
       // Later micro-batches would add to what is reduced already.
       steps_.do_once(reduction(i.bucket, last));
+    } else if (i.op == Op::ReduceTied) {
+      require_reduced(i, layout.bucket_of(i.unit));
+      steps_.do_once(i);
     } else if (i.op == Op::ReduceLoss) {
+      for (int64_t unit = 0; unit < layout.table().num_units(); ++unit) {
+        if (!layout.is_tied(unit) || layout.table().is_frozen(unit)) continue;
+        steps_.need(i, {.op = Op::ReduceTied, .unit = unit});
+      }
       for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) {
-        for (int64_t m = each_ ? 0 : num_micro_batches_ - 1; m < num_micro_batches_; ++m) {
-          steps_.need(i, reduction(bucket, m));
-        }
+        require_reduced(i, bucket);
       }
     }
   }
 
  private:
+  void require_reduced(const Instruction& i, int64_t bucket) const {
+    for (int64_t m = each_ ? 0 : num_micro_batches_ - 1; m < num_micro_batches_; ++m) {
+      steps_.need(i, reduction(bucket, m));
+    }
+  }
   static Instruction accumulation(int64_t unit, int64_t m) {
     return {.op = Op::Accumulate, .unit = unit, .micro_batch = m};
   }
@@ -276,7 +286,8 @@ class ForwardOnly {
     const bool weights = i.op == Op::Gather || i.op == Op::Release || i.op == Op::Fetch;
     const bool in_slices =
         weights && i.kind == Kind::Weights && steps_.layout().in_slices(i.kind, i.bucket);
-    steps_.require(i.op == Op::Load || i.op == Op::Forward || in_slices, i,
+    const bool computes = i.op == Op::Load || i.op == Op::Forward;
+    steps_.require(computes || i.op == Op::Send || i.op == Op::Receive || in_slices, i,
                    "is no part of a forward program");
   }
 
@@ -284,7 +295,7 @@ class ForwardOnly {
   std::optional<Instruction> missing() const {
     for (int64_t block = 0; block < steps_.num_blocks(); ++block) {
       const Instruction i{.op = Op::Forward, .block = block, .micro_batch = 0};
-      if (!steps_.did(i)) return i;
+      if (steps_.layout().holds(block) && !steps_.did(i)) return i;
     }
     for (int64_t bucket = 0; bucket < steps_.layout().num_buckets(); ++bucket) {
       if (steps_.did({.op = Op::Gather, .bucket = bucket})) {
@@ -356,16 +367,18 @@ Alive check(const Program& program, const Layout& layout, const StepOptions& opt
   return check({{program, layout}}, options).front();
 }
 
-void check_forward(const Program& program, const Layout& layout) {
+void check_forward(const std::vector<RankProgram>& ranks) {
   const StepOptions options;
-  const std::vector<RankProgram> alone{{program, layout}};
-  Steps steps(0, layout, holders_of(alone, alone.front()));
-  ForwardOnly forward(steps);
-  Blocks blocks(steps, options);
-  WeightsInSlices weights(steps);
-  Offloaded offloaded(steps);
-  play(program, options.num_micro_batches, steps, forward, blocks, weights, offloaded);
-  require_complete(0, forward.missing());
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    Steps steps(static_cast<int>(r), ranks[r].layout, holders_of(ranks, ranks[r]));
+    ForwardOnly forward(steps);
+    Blocks blocks(steps, options);
+    WeightsInSlices weights(steps);
+    Offloaded offloaded(steps);
+    play(ranks[r].program, options.num_micro_batches, steps, forward, blocks, weights, offloaded);
+    require_complete(r, forward.missing());
+  }
+  check_meetings(ranks);
 }
 
 }  // namespace convoy::schedule

@@ -32,21 +32,20 @@ struct Alive {
 /// On each rank every forward has its input and every backward its gradient, computed here or
 /// received; what is recomputed is so right before its backward; weights are there when they are
 /// read; a unit's gradients are accumulated once per micro-batch, in their order, after all its
-/// readers; every bucket is reduced after that (once, or once per micro-batch); the step ends with
-/// ReduceLoss, Clip, and an update of every bucket, whose new weights are gathered again where they
-/// are kept whole. What one rank sends the other receives, in that order; what it does at once the
-/// other does at once; the collectives of a group come in one order on its ranks; and no ranks wait
-/// for each other in a circle, even where both directions between two ranks share one queue (NCCL),
-/// a receive and a collective end only with their counterparts, and of each kind one send is under
-/// way. Units that blocks of two stages read are refused.
+/// readers; every bucket is reduced after that (once, or once per micro-batch), and then what is
+/// tied over stages; the step ends with ReduceLoss, Clip, and an update of every bucket, whose new
+/// weights are gathered again where they are kept whole. What one rank sends the other receives, in
+/// that order; the collectives of a group come in one order on its ranks; and no ranks wait for
+/// each other in a circle, where a receive and a collective end only with their counterparts, and
+/// sends go on beside.
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options);
 
 /// Of a rank alone, or of ranks that all run this program.
 Alive check(const Program& program, const Layout& layout, const StepOptions& options);
 
-/// The same for a program that computes one micro-batch forward: it ends after every block's
+/// The same for programs that compute one micro-batch forward: they end after every block's
 /// forward, with all weights released that were gathered.
-void check_forward(const Program& program, const Layout& layout);
+void check_forward(const std::vector<RankProgram>& ranks);
 
 /// Throws InternalError unless the ranks meet: the part of check() that looks at more than one.
 void check_meetings(const std::vector<RankProgram>& ranks);

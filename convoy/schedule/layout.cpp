@@ -1,6 +1,8 @@
 #include "convoy/schedule/layout.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace convoy::schedule {
 
@@ -44,14 +46,18 @@ std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
   return out;
 }
 
-/// The units, in backward order. Frozen units have buckets of their own.
-std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table, int64_t bucket_bytes) {
+/// The units, in backward order. Frozen units have buckets of their own, and each that several
+/// stages hold.
+std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table,
+                                               const std::vector<std::vector<int>>& stages_of,
+                                               int64_t bucket_bytes) {
   std::vector<std::vector<int64_t>> buckets;
   BucketCutter cutter(bucket_bytes);
-  bool frozen = false;
+  std::pair<bool, int64_t> kind{false, -1};
   for (int64_t unit : table.backward_order()) {
-    const bool other_kind = table.is_frozen(unit) != frozen;
-    frozen = table.is_frozen(unit);
+    const bool tied = stages_of[static_cast<size_t>(unit)].size() > 1;
+    const auto before = std::exchange(kind, {table.is_frozen(unit), tied ? unit : -1});
+    const bool other_kind = kind != before;
     if (cutter.begins(table.unit_bytes[static_cast<size_t>(unit)], other_kind)) {
       buckets.emplace_back();
     }
@@ -101,18 +107,21 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
                const LayoutOptions& options)
     : table_(std::move(table)), options_(options), params_(std::move(shapes)) {
   const auto& params = params_;
-  std::vector<int64_t> first_reader;
-  for (size_t unit = 0; unit < params.size(); ++unit) {
-    first_reader.push_back(table_.last_reader_in_backward(static_cast<int64_t>(unit)));
-  }
-  if (!options.blocks.empty()) {
-    holds_.resize(table_.units_of_block.size());
-    for (const int64_t block : options.blocks) holds_.at(static_cast<size_t>(block)) = true;
-    for (size_t block = 0; block < holds_.size(); ++block) {
-      if (!holds_[block]) table_.units_of_block[block].clear();
+  all_units_ = table_.units_of_block;
+  stage_of_.assign(all_units_.size(), options.stages.empty() ? options.pipeline_stage : -1);
+  for (size_t stage = 0; stage < options.stages.size(); ++stage) {
+    for (const int64_t block : options.stages[stage]) {
+      stage_of_.at(static_cast<size_t>(block)) = static_cast<int>(stage);
     }
   }
-  for (const int64_t block : first_reader) first_holder_.push_back(block >= 0 && holds(block));
+  std::vector<std::set<int>> holders(params.size());
+  for (size_t block = 0; block < all_units_.size(); ++block) {
+    for (const int64_t unit : all_units_[block]) {
+      holders[static_cast<size_t>(unit)].insert(stage_of_[block]);
+    }
+    if (!holds(static_cast<int64_t>(block))) table_.units_of_block[block].clear();
+  }
+  for (const auto& stages : holders) stages_of_.emplace_back(stages.begin(), stages.end());
   table_.unit_bytes.assign(params.size(), 0);
   for (size_t unit = 0; unit < params.size(); ++unit) {
     for (const auto& param : params[unit]) {
@@ -123,7 +132,7 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   units_.resize(params.size());
   bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
-  for (auto& members : make_buckets(table_, options.bucket_bytes)) {
+  for (auto& members : make_buckets(table_, stages_of_, options.bucket_bytes)) {
     num_trained_ += !table_.is_frozen(members.front());
     Bucket bucket{std::move(members), {offset, offset}};
     for (const int64_t index : bucket.units) {
@@ -150,6 +159,24 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
       if (table_.read_in_backward(unit)) add_once(buckets_of_backward_[block], bucket_of(unit));
     }
   }
+}
+
+std::vector<std::pair<int64_t, int64_t>> Layout::runs_of_blocks() const {
+  std::vector<std::pair<int64_t, int64_t>> out;
+  for (int64_t block = 0; block < table_.num_blocks(); ++block) {
+    if (!holds(block)) continue;
+    if (out.empty() || out.back().second + 1 < block) out.emplace_back(block, block);
+    out.back().second = block;
+  }
+  return out;
+}
+
+Layout Layout::of_stage(int stage) const {
+  auto table = table_;
+  table.units_of_block = all_units_;
+  auto options = options_;
+  options.pipeline_stage = stage;
+  return {std::move(table), params_, options};
 }
 
 bool Layout::offloaded(Kind kind) const {
@@ -242,7 +269,8 @@ std::vector<Piece> Layout::pieces(int rank) const {
 /// Of what several stages or tensor ranks have, the first owns it.
 bool Layout::owns(int64_t unit, size_t param) const {
   const auto& cut = params_[static_cast<size_t>(unit)][param].cut;
-  return first_holder_[static_cast<size_t>(unit)] && (cut.dim >= 0 || options_.tensor.rank == 0);
+  return stages_of(unit).front() == options_.pipeline_stage &&
+         (cut.dim >= 0 || options_.tensor.rank == 0);
 }
 
 std::vector<Extent> Layout::counted(int64_t bucket, int rank) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "convoy/schedule/cut.h"
@@ -94,14 +95,18 @@ struct Piece {
   bool owned = true;  ///< of all stages and tensor-parallel ranks that have them one counts them
 };
 
+/// Which blocks each stage of a pipeline holds, in ascending order.
+using Stages = std::vector<std::vector<int64_t>>;
+
 struct LayoutOptions {
-  int stage = 0;                     ///< of ZeRO (Rajbhandari et al., 2020), 0 to 3
-  int num_parts = 1;                 ///< ranks that share out a bucket
-  bool low_precision = false;        ///< weights of 16 bits beside fp32 masters
-  bool shares_weights = false;       ///< the ranks are threads on one copy of weights and moments
-  int64_t bucket_bytes = 25 << 20;   ///< of fp32 gradients, at least
-  int64_t keep_bytes = 0;            ///< smaller buckets' weights stay whole in stage 3
-  std::vector<int64_t> blocks = {};  ///< that this rank's stage of a pipeline holds; empty: all
+  int stage = 0;                    ///< of ZeRO (Rajbhandari et al., 2020), 0 to 3
+  int num_parts = 1;                ///< ranks that share out a bucket
+  bool low_precision = false;       ///< weights of 16 bits beside fp32 masters
+  bool shares_weights = false;      ///< the ranks are threads on one copy of weights and moments
+  int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients, at least
+  int64_t keep_bytes = 0;           ///< smaller buckets' weights stay whole in stage 3
+  Stages stages = {};               ///< of a pipeline; empty: all blocks are here
+  int pipeline_stage = 0;           ///< this rank's
   /// What has its place outside of the device's memory, a bucket of it being there when needed:
   /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
   bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
@@ -131,8 +136,21 @@ class Layout {
 
   /// Of the blocks that are held.
   const ModelTable& table() const { return table_; }
-  bool holds(int64_t block) const { return holds_.empty() || holds_[static_cast<size_t>(block)]; }
+  bool holds(int64_t block) const { return stage_of(block) == options_.pipeline_stage; }
+  /// The stage that holds a block.
+  int stage_of(int64_t block) const { return stage_of_[static_cast<size_t>(block)]; }
+  /// The first and the last of each row of neighbouring blocks that are held.
+  std::vector<std::pair<int64_t, int64_t>> runs_of_blocks() const;
   bool holds_unit(int64_t unit) const { return bucket_of(unit) >= 0; }
+  /// The stages that hold a unit, in ascending order.
+  const std::vector<int>& stages_of(int64_t unit) const {
+    return stages_of_[static_cast<size_t>(unit)];
+  }
+  /// Whether another stage holds a unit of this one, too: its gradient is summed over them. Such a
+  /// unit has a bucket of its own, of the same size on all.
+  bool is_tied(int64_t unit) const { return holds_unit(unit) && stages_of(unit).size() > 1; }
+  /// What another stage keeps.
+  Layout of_stage(int stage) const;
   const LayoutOptions& options() const { return options_; }
   const std::vector<UnitPlace>& units() const { return units_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -206,13 +224,14 @@ class Layout {
   ModelTable table_;
   LayoutOptions options_;
   std::vector<std::vector<ParamShape>> params_;  // [unit]
-  std::vector<bool> first_holder_;               // [unit] no stage before has it
+  std::vector<int> stage_of_;                    // [block]
+  std::vector<std::vector<int>> stages_of_;      // [unit]
+  std::vector<std::vector<int64_t>> all_units_;  // [block], held or not
   std::vector<UnitPlace> units_;
   std::vector<Bucket> buckets_;
   int64_t num_trained_ = 0;
   std::vector<int64_t> whole_before_{0};  // [bucket] elements of buckets that stay whole
   std::vector<int64_t> bucket_of_;
-  std::vector<bool> holds_;  // [block]; empty: all
   std::vector<std::vector<int64_t>> buckets_of_block_, buckets_of_backward_;
 };
 

@@ -28,6 +28,7 @@ enum class Op {
   Accumulate,     ///< unit, micro_batch: its gradient of this micro-batch is finished; add it
   Reduce,         ///< bucket: start summing its gradient over the data-parallel ranks
   ReduceScatter,  ///< bucket, micro_batch: the same, but each rank gets the sum of its own part
+  ReduceTied,     ///< unit: sum its reduced gradient over the stages that hold it
   ReduceLoss,     ///< wait for all reductions; sum loss, count and squares of the gradient
   Clip,           ///< find the norm, set the scale
   Update,         ///< bucket: update its weights
@@ -39,8 +40,7 @@ struct Instruction {
   int64_t unit = -1;
   int64_t bucket = -1;
   int64_t micro_batch = -1;
-  int peer = -1;           ///< a rank of the pipeline, by its stage
-  bool with_next = false;  ///< a send or a receive: at once with the one after it
+  int peer = -1;  ///< a rank of the pipeline, by its stage
   Kind kind = Kind::Weights;
 
   bool operator==(const Instruction&) const = default;
@@ -58,12 +58,27 @@ struct StepOptions {
   bool reduce_each = true;
 };
 
-/// Forward and backward of all micro-batches, one after the other; gradients summed over ranks
-/// while backward goes on; one optimizer step. What the layout keeps in slices is gathered and
-/// reduced accordingly: covers one device, DataParallel, DistributedDataParallel and ZeRO 1 to 3.
+/// Forward or backward of one micro-batch through neighbouring blocks of a rank.
+struct Task {
+  bool backward = false;
+  int64_t first_block = 0, last_block = 0;
+  int64_t micro_batch = 0;
+
+  bool operator==(const Task&) const = default;
+};
+
+/// A step of these tasks, in their order; gradients summed over ranks while backward goes on; one
+/// optimizer step. What comes from blocks of other ranks is received right before its task, and
+/// what goes to them sent right after it. No weights are gathered or fetched yet.
+Program step_program(const Layout& layout, const StepOptions& options,
+                     const std::vector<Task>& tasks);
+
+/// Forward and backward of all micro-batches, one after the other, and one optimizer step. What the
+/// layout keeps in slices is gathered and reduced accordingly: covers one device, DataParallel,
+/// DistributedDataParallel and ZeRO 1 to 3.
 Program data_parallel_program(const Layout& layout, const StepOptions& options);
 
-/// Forward of one batch.
+/// Forward of one batch, or of a stage's blocks.
 Program forward_program(const Layout& layout, const StepOptions& options);
 
 /// Puts gathers and releases of weights kept in slices around the instructions that read them.
@@ -79,10 +94,6 @@ std::vector<Kind> offloaded_in_update(const Layout& layout);
 /// The buckets whose weights an instruction reads.
 const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);
 
-/// How many instructions, from `at` on, are sent and received at once: 2 for an exchange with one
-/// peer, which has to do the same (neither can end before the other begins), 1 for a send or a
-/// receive alone, 0 for anything else.
-size_t exchange_length(const Program& program, size_t at);
 bool sends(Op op);
 bool receives(Op op);
 

@@ -2,27 +2,7 @@
 
 namespace convoy::schedule {
 
-namespace {
-
-/// Nothing sums the gradients of a unit that two stages hold, as yet.
-void refuse_ties(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
-  for (int64_t unit = 0; unit < rank.layout.table().num_units(); ++unit) {
-    int holder = -1;
-    for (const int other : rank.pipeline) {
-      if (!ranks.at(static_cast<size_t>(other)).layout.holds_unit(unit)) continue;
-      internal_check(
-          holder < 0, "schedule",
-          "unit {} is on ranks {} and {} of a pipeline; expected tied blocks on one rank", unit,
-          holder, other);
-      holder = other;
-    }
-  }
-}
-
-}  // namespace
-
 std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
-  refuse_ties(ranks, rank);
   std::vector<int> out(rank.layout.table().units_of_block.size(), -1);
   for (size_t block = 0; block < out.size(); ++block) {
     for (size_t stage = 0; stage < rank.pipeline.size(); ++stage) {
@@ -57,6 +37,11 @@ void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) cons
       return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
                          layout_.holds_unit(i.unit) && !layout_.table().is_frozen(i.unit),
                      i, "names a unit or a micro-batch that is not here, or not trained");
+    case Op::ReduceTied:
+      return require(i.unit >= 0 && i.unit < layout_.table().num_units() &&
+                         layout_.holds_unit(i.unit) && layout_.is_tied(i.unit) &&
+                         !layout_.table().is_frozen(i.unit),
+                     i, "names a unit that no other stage holds, or that is not trained");
     case Op::Load:
     case Op::Loss:
       return require(has_micro_batch, i, "names a micro-batch that there is not");

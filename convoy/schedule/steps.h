@@ -11,7 +11,7 @@
 namespace convoy::schedule {
 
 /// [block] the place in the rank's pipeline of who holds it. Throws InternalError where nobody
-/// does, or two do, of a unit too.
+/// does, or two do.
 std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank);
 
 /// What a rank has done so far, and which rank of its pipeline holds which block.

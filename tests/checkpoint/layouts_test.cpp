@@ -128,11 +128,11 @@ TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
 // here.
 TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
   const std::map<std::string, std::vector<std::vector<int64_t>>> pipelines{
-      {"no pipeline", {{}}}, {"halves", {{0, 1}, {2, 3}}}, {"turns", {{0, 2}, {1, 3}}}};
+      {"no pipeline", {}}, {"halves", {{0, 1}, {2, 3}}}, {"turns", {{0, 2}, {1, 3}}}};
   for (const auto& [pipeline, stages] : pipelines) {
     for (const int tensors : {1, 2, 3}) {
       for (const auto& [parts, zero] : {std::pair(1, 0), {2, 1}, {2, 3}}) {
-        const auto num_stages = static_cast<int>(stages.size());
+        const int num_stages = std::max(1, static_cast<int>(stages.size()));
         const auto name =
             fmt::format("{}, {} tensor ranks, {} parts, zero {}", pipeline, tensors, parts, zero);
         SCOPED_TRACE(name);
@@ -143,7 +143,8 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
           options.layout.num_parts = parts;
           options.layout.bucket_bytes = 0;
           options.layout.tensor = {group.rank() / parts % tensors, tensors};
-          options.layout.blocks = stages[static_cast<size_t>(group.rank() / parts / tensors)];
+          options.layout.stages = stages;
+          options.layout.pipeline_stage = group.rank() / parts / tensors;
           parallel::Arena arena(blocks(), options, nullptr);
           const auto weights = parallel::weights_of(arena, {}, group);
           const auto moments = parallel::moments_of(arena, group);

@@ -13,52 +13,63 @@
 #include "convoy/schedule/check.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
-#include "tests/schedule/two_stages.h"
 
-// Stages of a pipeline, each a thread, run programs written by hand.
+// Stages of a pipeline, each a thread.
 namespace convoy::parallel {
 namespace {
 
 using comm::Axis;
-using schedule::TwoStages;
 using testing::HasSubstr;
 
-constexpr int64_t kSteps = 4;
+constexpr int64_t kSteps = 3;
 
 /// Four blocks.
-nn::BlockList llama() {
+nn::BlockList llama(bool tied = false) {
   auto config = models::small_llama({.heads = 4});
-  config.tie_word_embeddings = false;
+  config.tie_word_embeddings = tied;
   return config.make_blocks();
 }
 
 /// Rows of a rank's micro-batch; of another length each.
 MicroBatch batch(int64_t step, int64_t m, int64_t rank = 0, int64_t rows = 3) {
-  const int64_t length = 12 + 4 * m, first = (m * 2 + rank) * 3;
+  const int64_t length = 12 + 4 * (m % 2), first = (m * 2 + rank) * 3;
   auto ids = at::arange(rows * length, at::kLong).view({rows, length});
   ids = ids.mul(7).add(11 * m + 5 * step + 3 * rank).remainder(50);
   return {{{"input_ids", ids}}, at::arange(first, first + rows, at::kLong)};
 }
 
 struct Trial {
-  int stage = 0;  // of ZeRO
-  int data = 1;   // ranks that share samples
+  std::string schedule = "1f1b";
+  int stages = 2;
+  int data = 1;  // ranks that share samples
+  int zero = 0;
+  int64_t micro_batches = 2;
   at::ScalarType dtype = at::kFloat;
   bool recomputes = false;
-  bool alternates = false;
   bool t5 = false;  // several tensors go from stage to stage, some with gradients
+  bool tied = false;
 
-  schedule::StepOptions step() const {
-    schedule::StepOptions options{.num_micro_batches = 2};
-    if (recomputes) options.recomputed = {0, 1, 2};
-    return options;
+  ReplicaOptions options() const {
+    ReplicaOptions out;
+    out.num_micro_batches = micro_batches;
+    out.compute_dtype = dtype;
+    out.zero = zero;
+    out.bucket_bytes = 0;
+    out.recompute = recomputes;
+    out.pipeline.schedule = schedule::pipeline_schedule(schedule);
+    return out;
+  }
+  std::string name() const {
+    return fmt::format("{}, {} stages, {} data, zero {}, {} micro-batches{}{}{}", schedule, stages,
+                       data, zero, micro_batches, recomputes ? ", recomputes" : "",
+                       t5 ? ", t5" : "", tied ? ", tied" : "");
   }
 };
 
 nn::BlockList blocks_of(const Trial& trial) {
-  if (!trial.t5) return llama();
+  if (!trial.t5) return llama(trial.tied);
   auto config = models::small_t5({});
-  config.tie_word_embeddings = false;
+  config.tie_word_embeddings = trial.tied;
   return config.make_blocks();
 }
 
@@ -75,7 +86,11 @@ struct Outcome {
       auto& whole = weights[tensor.name];
       if (!whole.defined()) whole = at::full({schedule::num_elements(tensor.shape)}, NAN);
       for (const auto& piece : tensor.pieces) {
-        whole.narrow(0, piece.begin, piece.values.numel()).copy_(piece.values);
+        auto place = whole.narrow(0, piece.begin, piece.values.numel());
+        // What several stages hold is the same on all.
+        const bool known = place.isfinite().all().item<bool>();
+        EXPECT_TRUE(!known || at::equal(place, piece.values));
+        place.copy_(piece.values);
       }
     }
   }
@@ -86,197 +101,170 @@ StepInput input(int64_t step) {
 }
 
 std::vector<MicroBatch> batches(const Trial& trial, int64_t step, int64_t rank) {
-  // The last micro-batch of the last step has no rows.
-  std::vector<MicroBatch> out{batch(step, 0, rank),
-                              batch(step, 1, rank, step + 1 == kSteps ? 0 : 3)};
-  for (auto& each : out) {
-    if (trial.t5) each.inputs["labels"] = each.inputs.at("input_ids").flip(1);
+  std::vector<MicroBatch> out;
+  for (int64_t m = 0; m < trial.micro_batches; ++m) {
+    // The last micro-batch of the last step has no rows.
+    const bool none = step + 1 == kSteps && m + 1 == trial.micro_batches;
+    out.push_back(batch(step, m, rank, none ? 0 : 3));
+    if (trial.t5) out.back().inputs["labels"] = out.back().inputs.at("input_ids").flip(1);
   }
   return out;
 }
 
-/// A whole model on each of the data-parallel ranks.
-Outcome without_pipeline(const Trial& trial) {
-  Outcome out;
-  std::mutex mutex;
-  auto groups = comm::make_thread_groups(trial.data, std::chrono::seconds(20));
-  comm::run_threads(trial.data, [&](int rank) {
-    ReplicaOptions options;
-    options.num_micro_batches = 2;
-    options.compute_dtype = trial.dtype;
-    options.zero = trial.stage;
-    options.bucket_bytes = 0;
-    Replica replica(blocks_of(trial), groups[static_cast<size_t>(rank)], options);
-    replica.start();
-    for (int64_t step = 0; step < kSteps; ++step) {
-      const auto result = replica.step(batches(trial, step, rank), input(step), {});
-      if (rank == 0) out.add(result);
-    }
-    const std::lock_guard lock(mutex);
-    out.add(replica.weights());
-  });
-  return out;
+DataGroups groups_of(const comm::Mesh& mesh) {
+  DataGroups groups(mesh.sharing());
+  groups.pipeline = groups.pipeline_back = mesh.group(Axis::Pipeline);
+  groups.world = mesh.world();
+  return groups;
 }
 
-/// One stage of the model on this rank.
-class Stage {
- public:
-  Stage(const comm::Mesh& mesh, const Trial& trial)
-      : mesh_(mesh),
-        trial_(trial),
-        groups_(groups_of(mesh)),
-        step_(trial.step()),
-        blocks_(blocks_of(trial)),
-        arena_(blocks_, options_of(mesh, trial, static_cast<int64_t>(blocks_.size())), nullptr) {
-    arena_.bind();
-    const auto& layout = arena_.layout();
-    for (const auto& piece : layout.pieces(arena_.rank())) {
-      const auto& unit = arena_.units()[static_cast<size_t>(piece.unit)];
-      const auto& spec = unit.slots[static_cast<size_t>(piece.param)].param->spec();
-      const schedule::Extent place{piece.place, piece.place + piece.length};
-      nn::initialize(spec, 42, arena_.masters(layout.bucket_of(piece.unit), place), piece.begin);
-    }
-    if (groups_.shard.size() > 1 && !layout.in_slices(schedule::Kind::Masters)) {
-      for (int64_t b = 0; b < layout.num_buckets(); ++b) {
-        const auto& all = layout.buckets()[static_cast<size_t>(b)].all;
-        groups_.shard.all_gather(arena_.masters(b, all), arena_.masters(b, arena_.part(b)), "fill");
-      }
-    }
-    arena_.publish_weights();
-    TwoStages programs(layout, step_);
-    program_ =
-        trial.alternates ? programs.one_forward_one_backward() : programs.all_forwards_first();
-    executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, trial.dtype, step_);
-  }
-
-  StepResult step(int64_t number) {
-    return executor_->run(program_, batches(trial_, number, mesh_.coordinate(Axis::Data)),
-                          input(number), {});
-  }
-  State weights() {
-    executor_->settle();
-    return weights_of(arena_, {}, groups_);
-  }
-  const schedule::Program& program() const { return program_; }
-  Arena& arena() { return arena_; }
-
- private:
-  static DataGroups groups_of(const comm::Mesh& mesh) {
-    DataGroups groups(mesh.sharing());
-    groups.pipeline = mesh.group(Axis::Pipeline);
-    groups.world = mesh.world();
-    return groups;
-  }
-  static ArenaOptions options_of(const comm::Mesh& mesh, const Trial& trial, int64_t num_blocks) {
-    ArenaOptions out{at::kCPU, trial.dtype, true, mesh.sharing().rank()};
-    out.layout.stage = trial.stage;
-    out.layout.num_parts = mesh.sharing().size();
-    out.layout.bucket_bytes = 0;
-    const bool first = mesh.coordinate(Axis::Pipeline) == 0;
-    for (int64_t block = first ? 0 : 2; block < (first ? 2 : num_blocks); ++block) {
-      out.layout.blocks.push_back(block);
-    }
-    return out;
-  }
-
-  const comm::Mesh& mesh_;
-  Trial trial_;
-  DataGroups groups_;
-  schedule::StepOptions step_;
-  nn::BlockList blocks_;
-  Arena arena_;
-  schedule::Program program_;
-  std::unique_ptr<Executor> executor_;
-};
-
-/// `work` on each rank of two stages, with the given number of data-parallel ranks.
-void run_stages(int data, std::chrono::milliseconds timeout,
-                const std::function<void(const comm::Mesh&, int rank)>& work) {
+/// `work` on each rank of a job.
+void run_ranks(int stages, int data, std::chrono::milliseconds timeout,
+               const std::function<void(const comm::Mesh&, int rank)>& work) {
   comm::ThreadConnector connector(timeout);
-  comm::run_threads(2 * data, [&](int rank) {
+  comm::run_threads(stages * data, [&](int rank) {
     const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
       return connector.connect(rank, ranks, name);
     };
-    work(comm::Mesh({.pipeline = 2}, rank, 2 * data, connect), rank);
+    work(comm::Mesh({.pipeline = stages}, rank, stages * data, connect), rank);
   });
 }
 
-Outcome with_pipeline(const Trial& trial) {
+Outcome train(const Trial& trial) {
   Outcome out;
   std::mutex mutex;
-  run_stages(trial.data, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
-    Stage stage(mesh, trial);
-    for (int64_t step = 0; step < kSteps; ++step) {
-      const auto result = stage.step(step);
-      if (rank == 0) out.add(result);
-    }
-    const std::lock_guard lock(mutex);
-    out.add(stage.weights());
-  });
+  run_ranks(trial.stages, trial.data, std::chrono::seconds(20),
+            [&](const comm::Mesh& mesh, int rank) {
+              Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
+              replica.start();
+              const int data = mesh.coordinate(Axis::Data);
+              for (int64_t step = 0; step < kSteps; ++step) {
+                const auto result = replica.step(batches(trial, step, data), input(step), {});
+                if (rank == 0) out.add(result);
+              }
+              const auto weights = replica.weights();
+              const std::lock_guard lock(mutex);
+              out.add(weights);
+            });
   return out;
 }
 
-TEST(Pipeline, TwoStagesGiveTheBitsOfOneDevice) {
+Trial without_pipeline(Trial trial) {
+  trial.stages = 1;
+  trial.schedule = "1f1b";
+  return trial;
+}
+
+TEST(Pipeline, StagesGiveTheBitsOfOneDevice) {
   for (const auto& trial :
-       {Trial{}, Trial{.alternates = true}, Trial{.dtype = at::kBFloat16, .alternates = true},
-        Trial{.recomputes = true}, Trial{.recomputes = true, .alternates = true}, Trial{.data = 2},
-        Trial{.stage = 1, .data = 2, .alternates = true}, Trial{.stage = 2, .data = 2},
-        Trial{.stage = 3, .data = 2, .alternates = true},
-        Trial{.stage = 3, .data = 2, .dtype = at::kBFloat16}, Trial{.t5 = true},
-        Trial{.stage = 3, .data = 2, .recomputes = true, .alternates = true, .t5 = true}}) {
-    const auto whole = without_pipeline(trial), stages = with_pipeline(trial);
+       {Trial{.schedule = "gpipe"}, Trial{}, Trial{.dtype = at::kBFloat16},
+        Trial{.schedule = "gpipe", .recomputes = true}, Trial{.recomputes = true},
+        Trial{.schedule = "gpipe", .data = 2}, Trial{.data = 2, .zero = 1},
+        Trial{.schedule = "gpipe", .data = 2, .zero = 2}, Trial{.data = 2, .zero = 3},
+        Trial{.schedule = "gpipe", .data = 2, .zero = 3, .dtype = at::kBFloat16}, Trial{.t5 = true},
+        Trial{.data = 2, .zero = 3, .recomputes = true, .t5 = true},
+        Trial{.stages = 3, .micro_batches = 5}, Trial{.stages = 4, .micro_batches = 3},
+        Trial{.schedule = "gpipe", .stages = 4, .micro_batches = 4},
+        Trial{.schedule = "interleaved", .micro_batches = 4},
+        Trial{.schedule = "interleaved", .micro_batches = 6, .recomputes = true},
+        Trial{.schedule = "interleaved", .data = 2, .zero = 1, .micro_batches = 2, .t5 = true}}) {
+    SCOPED_TRACE(trial.name());
+    const auto whole = train(without_pipeline(trial)), stages = train(trial);
     EXPECT_EQ(stages.numbers, whole.numbers);
     ASSERT_EQ(stages.weights.size(), whole.weights.size());
     for (const auto& [name, weight] : whole.weights) {
-      EXPECT_TRUE(at::equal(stages.weights.at(name), weight))
-          << name << ", zero " << trial.stage << ", " << trial.data << " data-parallel ranks";
+      EXPECT_TRUE(at::equal(stages.weights.at(name), weight)) << name;
+    }
+  }
+}
+
+// The two ends add up their parts of a tied table's gradient each for itself, and then both: other
+// sums than one device's, which adds them micro-batch by micro-batch.
+TEST(Pipeline, TiedTablesAreKeptInStep) {
+  for (const auto& trial :
+       {Trial{.tied = true}, Trial{.stages = 3, .micro_batches = 4, .tied = true},
+        Trial{.data = 2, .tied = true}, Trial{.data = 2, .zero = 1, .tied = true},
+        Trial{.data = 2, .zero = 3, .tied = true}, Trial{.dtype = at::kBFloat16, .tied = true},
+        Trial{.stages = 3, .t5 = true, .tied = true},
+        Trial{.schedule = "interleaved", .micro_batches = 4, .tied = true}}) {
+    SCOPED_TRACE(trial.name());
+    const auto whole = train(without_pipeline(trial)), stages = train(trial);
+    const double tolerance = trial.dtype == at::kFloat ? 1e-5 : 2e-2;
+    for (size_t i = 0; i < whole.numbers.size(); ++i) {
+      EXPECT_NEAR(stages.numbers[i], whole.numbers[i], tolerance * whole.numbers[i]);
+    }
+    ASSERT_EQ(stages.weights.size(), whole.weights.size());
+    for (const auto& [name, weight] : whole.weights) {
+      const auto apart = (stages.weights.at(name) - weight).norm() / weight.norm();
+      EXPECT_LT(apart.item<double>(), tolerance) << name;
     }
   }
 }
 
 TEST(Pipeline, EachRankHoldsItsOwnBlocksOnly) {
   std::atomic<int64_t> held = 0;
-  run_stages(1, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
-    Stage stage(mesh, {});
-    held += stage.arena().num_trainable_parameters();
+  run_ranks(2, 1, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
+    Replica replica(llama(), groups_of(mesh), {});
+    replica.start();
+    for (const auto& slot : replica.arena().all_slots()) held += slot.length;
     const auto& there = llama()[rank == 0 ? 3 : 0]->params().front()->spec().name;
-    EXPECT_FALSE(stage.arena().value_of(there).defined());
+    EXPECT_FALSE(replica.arena().value_of(there).defined());
+    EXPECT_EQ(replica.arena().num_parameters(), Arena(llama(), {}, nullptr).num_parameters());
   });
-  Arena whole(llama(), {}, nullptr);
-  EXPECT_EQ(held, whole.num_trainable_parameters());
+  EXPECT_EQ(held, Arena(llama(), {}, nullptr).num_parameters());
 }
 
-TEST(Pipeline, TheProgramsPassTheCheck) {
+TEST(Pipeline, AnEvaluationGoesThroughAllStages) {
+  const Trial trial{.schedule = "interleaved"};
+  std::map<int, nn::Bundle> outs;
   std::mutex mutex;
-  std::map<int, std::pair<schedule::Program, schedule::Layout>> all;
-  run_stages(2, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
-    Stage stage(mesh, {.stage = 3, .data = 2, .alternates = true});
-    const std::lock_guard lock(mutex);
-    all[rank] = {stage.program(), stage.arena().layout()};
-  });
-  std::vector<schedule::RankProgram> ranks;
-  for (const auto& [rank, own] : all) {
-    ranks.push_back(
-        {own.first, own.second, {rank % 2, rank % 2 + 2}, {rank / 2 * 2, rank / 2 * 2 + 1}});
+  for (const int stages : {1, 2}) {
+    run_ranks(stages, 1, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
+      Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
+      replica.start();
+      auto out = replica.forward(batch(0, 0), nn::Mode::Evaluate);
+      EXPECT_EQ(out.empty(), rank + 1 < stages);
+      const std::lock_guard lock(mutex);
+      if (!out.empty()) outs[stages] = std::move(out);
+    });
   }
-  const auto alive = schedule::check(ranks, {.num_micro_batches = 2});
-  EXPECT_EQ(alive[0].blocks, 4);
-  EXPECT_EQ(alive[2].blocks, 2);
+  EXPECT_TRUE(at::equal(outs.at(1).at("loss"), outs.at(2).at("loss")));
+}
+
+TEST(Pipeline, BlocksThatDoNotGoIntoStagesAreTold) {
+  const auto refusal = [](int stages, PipelineOptions options) -> std::string {
+    try {
+      cut_into_stages(llama(), stages, options);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_THAT(refusal(5, {}), HasSubstr("a pipeline of 5 stages needs as many blocks; got a model "
+                                        "of 4 ("));
+  EXPECT_THAT(refusal(3, {.schedule = schedule::PipelineSchedule::Interleaved}),
+              HasSubstr("3 stages with 2 rows of blocks each"));
+  EXPECT_THAT(refusal(2, {.splits = {1, 2}}), HasSubstr("makes 3 rows of blocks; expected 1"));
+  EXPECT_THAT(refusal(3, {.splits = {2, 2}}), HasSubstr("must ascend between 1 and 3"));
+  EXPECT_THAT(refusal(2, {.splits = {4}}), HasSubstr("must ascend between 1 and 3"));
+  EXPECT_EQ(cut_into_stages(llama(), 2, {.splits = {3}}), (schedule::Stages{{0, 1, 2}, {3}}));
 }
 
 TEST(Pipeline, AStageThatDoesNotComeIsNamed) {
   std::string told;
-  run_stages(1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
-    Stage stage(mesh, {});
+  run_ranks(2, 1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
+    const Trial trial;
+    Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
+    replica.start();
     mesh.world().barrier("made");
     if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
     try {
-      stage.step(0);
+      replica.step(batches(trial, 0, 0), input(0), {});
     } catch (const CommunicationError& error) {
       told = error.what();
     }
   });
-  EXPECT_THAT(told, HasSubstr("block 1, micro-batch "));
+  EXPECT_THAT(told, HasSubstr("micro-batch "));
   EXPECT_THAT(told, HasSubstr("rank 1"));
 }
 
@@ -285,11 +273,13 @@ TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
   arm_fault(/*rank=*/0, /*restart_count=*/0);
   tell_step(1);
   std::array<std::string, 2> told;
-  run_stages(1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
-    Stage stage(mesh, {});
+  run_ranks(2, 1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
+    const Trial trial;
+    Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
+    replica.start();
     mesh.world().barrier("made");
     try {
-      stage.step(0);
+      replica.step(batches(trial, 0, 0), input(0), {});
     } catch (const std::exception& error) {
       told[static_cast<size_t>(rank)] = error.what();
     }
@@ -297,7 +287,7 @@ TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
   ::unsetenv("CONVOY_FAULT");
   arm_fault(0, 0);
   EXPECT_EQ(told[0], "[fault] injected exception in send");
-  EXPECT_THAT(told[1], HasSubstr("block 1, micro-batch "));
+  EXPECT_THAT(told[1], HasSubstr("micro-batch "));
 }
 
 }  // namespace

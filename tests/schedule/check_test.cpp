@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "tests/schedule/two_stages.h"
+#include "convoy/schedule/pipeline.h"
+#include "tests/schedule/testing.h"
 
 // Programs of several ranks.
 namespace convoy::schedule {
@@ -18,19 +19,18 @@ const StepOptions kTwo{.num_micro_batches = 2};
 struct Stages {
   explicit Stages(LayoutOptions options = {}) {
     options.bucket_bytes = 0;
-    for (const int64_t first : {0, 2}) {
-      options.blocks = {first, first + 1};
+    options.stages = {{0, 1}, {2, 3}};
+    for (const int stage : {0, 1}) {
+      options.pipeline_stage = stage;
       layouts.push_back(
           Layout({{{0}, {1}, {2}, {3}}, {}}, {{{{32}}}, {{{64}}}, {{{32}}}, {{{64}}}}, options));
     }
   }
   std::vector<Program> all_forwards_first(const StepOptions& options = kTwo) const {
-    return {TwoStages(layouts[0], options).all_forwards_first(),
-            TwoStages(layouts[1], options).all_forwards_first()};
+    return pipeline_programs(PipelineSchedule::GPipe, layouts, options);
   }
   std::vector<Program> one_forward_one_backward() const {
-    return {TwoStages(layouts[0], kTwo).one_forward_one_backward(),
-            TwoStages(layouts[1], kTwo).one_forward_one_backward()};
+    return pipeline_programs(PipelineSchedule::OneFOneB, layouts, kTwo);
   }
   std::vector<Alive> check(const std::vector<Program>& programs,
                            const StepOptions& options = kTwo) const {
@@ -52,7 +52,8 @@ struct Stages {
 
 /// The border between the stages.
 Instruction over(Op op, int64_t m) {
-  return TwoStages::over(op, m);
+  const bool to_second = op == Op::Send || op == Op::ReceiveGrad;
+  return {.op = op, .block = 1, .micro_batch = m, .peer = to_second ? 1 : 0};
 }
 
 TEST(Check, AStageHasPlacesForItsOwnBlocksOnly) {
@@ -91,20 +92,6 @@ TEST(Check, NamesTheRankAndEveryInstructionThatIsMissingOrTwiceThere) {
       }
     }
   }
-}
-
-TEST(Check, RefusesAnOrderInWhichOneQueueWouldStandStill) {
-  const Stages stages;
-  auto programs = stages.one_forward_one_backward();
-  auto& first = *std::find_if(programs[0].begin(), programs[0].end(),
-                              [](const Instruction& i) { return i.with_next; });
-  first.with_next = false;
-  EXPECT_THAT(stages.refusal(programs), HasSubstr("rank 0: 'receive gradient of block 1, "));
-  for (auto& i : programs[1]) i.with_next = false;
-  EXPECT_THAT(stages.refusal(programs),
-              HasSubstr("rank 0: 'receive gradient of block 1, micro-batch 0, from rank 1' waits "
-                        "for rank 1, whose 'receive block 1, micro-batch 1, from rank 0' waits "
-                        "for rank 0"));
 }
 
 TEST(Check, RefusesSendsAndReceivesOfDifferentOrder) {
@@ -151,14 +138,30 @@ TEST(Check, RefusesWrongPeersAndBlocksOfOthers) {
   EXPECT_THAT(stages.refusal(broken), HasSubstr("names a micro-batch that there is not"));
 }
 
-TEST(Check, RefusesAUnitThatTwoStagesHold) {
-  const auto first = tied_layout({.blocks = {0, 1}}), second = tied_layout({.blocks = {2}});
-  try {
-    check({{{}, first, {0, 1}}, {{}, second, {0, 1}}}, {});
-    FAIL() << "accepted";
-  } catch (const InternalError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("unit 1 is on ranks 0 and 1 of a pipeline"));
-  }
+TEST(Check, WhatTwoStagesHoldIsSummedOverThem) {
+  const LayoutOptions options{.bucket_bytes = 0, .stages = {{0, 1}, {2}}};
+  const auto first = tied_layout(options), second = first.of_stage(1);
+  EXPECT_TRUE(first.is_tied(1) && second.is_tied(1) && !first.is_tied(0));
+  const auto programs = pipeline_programs(PipelineSchedule::GPipe, {first, second}, kTwo);
+  const auto refusal = [&](const Program& of_second) -> std::string {
+    try {
+      check({{programs[0], first, {0, 1}}, {of_second, second, {0, 1}}}, kTwo);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal(programs[1]), "accepted");
+  const Instruction tied{.op = Op::ReduceTied, .unit = 1};
+  auto broken = programs[1];
+  std::erase(broken, tied);
+  EXPECT_THAT(refusal(broken), HasSubstr("rank 1: 'reduce loss' comes without 'reduce tied unit 1' "
+                                         "before it"));
+  broken.insert(broken.begin() + 2, tied);
+  EXPECT_THAT(refusal(broken), HasSubstr("'reduce tied unit 1' comes without 'reduce bucket"));
+  broken = programs[1];
+  std::find(broken.begin(), broken.end(), tied)->unit = 3;
+  EXPECT_THAT(refusal(broken), HasSubstr("names a unit that no other stage holds"));
 }
 
 TEST(Check, CollectivesOfAGroupComeInOneOrder) {

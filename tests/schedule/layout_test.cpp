@@ -103,7 +103,7 @@ const std::vector<std::vector<ParamShape>> kParams{
     {{{10}, false}}};
 
 TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
-  const std::vector<std::vector<int64_t>> one_stage{{}}, two_stages{{0, 1}, {2, 3}},
+  const std::vector<std::vector<int64_t>> one_stage{{0, 1, 2, 3}}, two_stages{{0, 1}, {2, 3}},
       turns{{0, 2}, {1, 3}}, four_stages{{0}, {1}, {2}, {3}};
   for (const auto& stages : {one_stage, two_stages, turns, four_stages}) {
     for (const int tensors : {1, 2, 3, 4}) {
@@ -115,13 +115,14 @@ TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
               owned[{unit, p}].resize(static_cast<size_t>(num_elements(kParams[unit][p].shape)));
             }
           }
-          for (const auto& blocks : stages) {
+          for (int at = 0; at < static_cast<int>(stages.size()); ++at) {
             for (int tensor = 0; tensor < tensors; ++tensor) {
               const Layout layout(kTable, kParams,
                                   {.stage = stage,
                                    .num_parts = parts,
                                    .bucket_bytes = 400,
-                                   .blocks = blocks,
+                                   .stages = stages,
+                                   .pipeline_stage = at,
                                    .tensor = {tensor, tensors}});
               std::vector<int> taken(static_cast<size_t>(layout.num_elements()));
               for (int part = 0; part < parts; ++part) {

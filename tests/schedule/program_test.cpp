@@ -174,7 +174,7 @@ TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
 
 std::string refusal_of_forward(const Program& program, const Layout& layout) {
   try {
-    check_forward(program, layout);
+    check_forward({{program, layout}});
   } catch (const InternalError& error) {
     return error.what();
   }

@@ -1,0 +1,99 @@
+#include "convoy/parallel/stages.h"
+
+#include <fmt/ranges.h>
+
+#include <map>
+#include <numeric>
+
+#include "convoy/base/error.h"
+
+namespace convoy::parallel {
+
+std::vector<double> block_costs(const nn::BlockList& blocks) {
+  std::map<const nn::Param*, size_t> last_reader;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    for (const auto& param : blocks[b]->params()) last_reader[param.get()] = b;
+  }
+  std::vector<double> costs(blocks.size());
+  for (const auto& [param, block] : last_reader) {
+    const auto& spec = param->spec();
+    if (spec.shape.size() < 2 || !spec.read_in_backward) continue;
+    costs[block] += static_cast<double>(schedule::num_elements(spec.shape));
+  }
+  return costs;
+}
+
+schedule::Stages cut_into_stages(const nn::BlockList& blocks, int num_stages,
+                                 const PipelineOptions& options) {
+  const bool interleaved = options.schedule == schedule::PipelineSchedule::Interleaved;
+  const int rounds = interleaved ? options.rounds : 1;
+  const auto num_blocks = static_cast<int64_t>(blocks.size());
+  if (num_blocks < static_cast<int64_t>(num_stages) * rounds) {
+    std::vector<std::string> names;
+    for (const auto& block : blocks) names.push_back(block->name());
+    fail<UsageError>("parallel",
+                     "a pipeline of {} stages{} needs as many blocks; got a model of {} ({}); try "
+                     "a smaller pipeline_parallel_size",
+                     num_stages,
+                     rounds > 1 ? fmt::format(" with {} rows of blocks each", rounds) : "",
+                     num_blocks, fmt::join(names, ", "));
+  }
+  if (options.splits.empty()) {
+    return schedule::cut_into_stages(block_costs(blocks), num_stages, rounds);
+  }
+  const auto& splits = options.splits;
+  if (static_cast<int>(splits.size()) != num_stages * rounds - 1) {
+    fail<UsageError>("parallel",
+                     "pipeline_splits = {} makes {} rows of blocks; expected {} numbers for {} "
+                     "stages{}",
+                     fmt::join(splits, ","), splits.size() + 1, num_stages * rounds - 1, num_stages,
+                     rounds > 1 ? fmt::format(" with {} rows each", rounds) : "");
+  }
+  schedule::Stages stages(static_cast<size_t>(num_stages));
+  int64_t begin = 0;
+  for (size_t row = 0; row <= splits.size(); ++row) {
+    const int64_t end = row < splits.size() ? splits[row] : num_blocks;
+    if (end <= begin || end > num_blocks) {
+      fail<UsageError>("parallel",
+                       "pipeline_splits = {} must ascend between 1 and {}, the last block of the "
+                       "model; got {}",
+                       fmt::join(splits, ","), num_blocks - 1, end);
+    }
+    auto& held = stages[row % stages.size()];
+    for (; begin < end; ++begin) held.push_back(begin);
+  }
+  return stages;
+}
+
+StagePrograms make_programs(const schedule::Layout& layout, const std::vector<double>& block_costs,
+                            schedule::PipelineSchedule schedule,
+                            const schedule::StepOptions& options) {
+  StagePrograms out;
+  const bool piped = !layout.options().stages.empty();
+  const size_t num_stages = piped ? layout.options().stages.size() : 1;
+  std::vector<schedule::Layout> layouts;
+  for (size_t s = 0; s < num_stages; ++s) layouts.push_back(layout.of_stage(static_cast<int>(s)));
+  if (piped) {
+    out.steps = schedule::pipeline_programs(schedule, layouts, options);
+  } else {
+    out.steps = {schedule::data_parallel_program(layout, options)};
+  }
+  std::vector<int> pipeline(num_stages);
+  std::iota(pipeline.begin(), pipeline.end(), 0);
+  std::vector<schedule::RankProgram> steps, forwards;
+  out.forwards.reserve(num_stages);
+  for (size_t s = 0; s < num_stages; ++s) {
+    out.forwards.push_back(schedule::forward_program(layouts[s], options));
+    steps.push_back({out.steps[s], layouts[s], pipeline});
+    forwards.push_back({out.forwards[s], layouts[s], pipeline});
+  }
+  out.alive = schedule::check(steps, options);
+  schedule::check_forward(forwards);
+  if (!piped) return out;
+  schedule::Costs costs{block_costs, block_costs};
+  for (auto& cost : costs.backward) cost *= 2;  // of the inputs and of the weights
+  out.timeline = schedule::simulate(steps, costs);
+  return out;
+}
+
+}  // namespace convoy::parallel

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "convoy/nn/block.h"
+#include "convoy/schedule/pipeline.h"
+#include "convoy/schedule/simulate.h"
+
+namespace convoy::parallel {
+
+struct PipelineOptions {
+  schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
+  int rounds = 2;                    ///< rows of blocks a stage, where interleaved
+  std::vector<int64_t> splits = {};  ///< first block of each row but the first; empty: by cost
+};
+
+/// What each block costs: the elements of the matrices that it multiplies with. Tables that are
+/// only looked up cost nothing; what several blocks read is the last one's.
+std::vector<double> block_costs(const nn::BlockList& blocks);
+
+/// Which blocks each of `num_stages` stages holds. Throws UsageError naming the blocks where they
+/// do not go into so many, or not as asked.
+schedule::Stages cut_into_stages(const nn::BlockList& blocks, int num_stages,
+                                 const PipelineOptions& options);
+
+/// What all stages run, by stage, with the proof that it is sound.
+struct StagePrograms {
+  std::vector<schedule::Program> steps, forwards;
+  std::vector<schedule::Alive> alive;
+  schedule::Timeline timeline;  ///< as it would go if what blocks cost were all
+};
+
+/// `layout`: of any stage; without stages there is one.
+StagePrograms make_programs(const schedule::Layout& layout, const std::vector<double>& block_costs,
+                            schedule::PipelineSchedule schedule,
+                            const schedule::StepOptions& options);
+
+}  // namespace convoy::parallel
