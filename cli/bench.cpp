@@ -19,8 +19,10 @@ void add_bench(CLI::App& app, Run& run) {
       "strategies", "Train the same job with each strategy and compare speed and quality");
   table->add_option("config", strategies->config, "TOML file of the run")->required();
   table
-      ->add_option("--strategies", strategies->strategies,
-                   "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk")
+      ->add_option(
+          "--strategies", strategies->strategies,
+          "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk, gpipe, 1f1b, "
+          "interleaved")
       ->delimiter(',');
   table->add_option("--ranks", strategies->ranks, "numbers of ranks for all but single")
       ->delimiter(',');

@@ -73,8 +73,7 @@ int bench_step(const StepBench& options) {
   auto metrics = trainer.train();
   if (!job.is_main()) return 0;
 
-  const int processes = job.group.size();
-  auto json = summary(timer->steps(), processes, metrics.at("peak_memory_bytes_per_rank"));
+  auto json = summary(timer->steps(), job.data.size(), metrics.at("peak_memory_bytes_per_rank"));
   if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
     json["peak_device_memory_bytes"] = gpu->second;
   }
@@ -95,7 +94,7 @@ int bench_step(const StepBench& options) {
   fmt::print(
       "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {} samples/s, {:.0f} "
       "tokens/s, peak {}{}, waiting for data {:.1f} %, for communication {}{}\n",
-      job.strategy, job.num_ranks(), job.threads, options.steps,
+      job.strategy, job.num_devices(), job.threads, options.steps,
       json["step_ms_median"].get<double>(), human_rate(json["samples_per_second"].get<double>()),
       json["tokens_per_second"].get<double>(), human_bytes(json["peak_memory_bytes"].get<double>()),
       json.contains("peak_device_memory_bytes")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "cli/bench.h"
 #include "cli/program.h"
@@ -21,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A name of --strategies: one of `parallel.strategy`, or zero1 to zero3, also with two copies of
-/// the state (-hybrid) or with all on the disk that the stage allows (-disk).
+/// the state (-hybrid) or with all on the disk that the stage allows (-disk); or a
+/// `pipeline_schedule`, with as many stages as ranks.
 struct Trial {
   std::string strategy;
   int ranks = 1;
@@ -35,7 +37,10 @@ struct Trial {
   int zero() const { return strategy.starts_with("zero") ? strategy[4] - '0' : 0; }
   bool is_hybrid() const { return strategy.ends_with("-hybrid"); }
   bool is_offloaded() const { return strategy.ends_with("-disk"); }
-  bool has_processes() const { return strategy == "ddp" || zero() > 0; }
+  bool is_pipeline() const {
+    return strategy == "gpipe" || strategy == "1f1b" || strategy == "interleaved";
+  }
+  bool has_processes() const { return strategy == "ddp" || zero() > 0 || is_pipeline(); }
 };
 
 std::vector<Trial> trials(const StrategyBench& options) {
@@ -43,7 +48,8 @@ std::vector<Trial> trials(const StrategyBench& options) {
   for (const auto& strategy : options.strategies) {
     constexpr const char* kAll[] = {"single",       "dp",         "ddp",          "zero1",
                                     "zero2",        "zero3",      "zero1-hybrid", "zero2-hybrid",
-                                    "zero3-hybrid", "zero1-disk", "zero2-disk",   "zero3-disk"};
+                                    "zero3-hybrid", "zero1-disk", "zero2-disk",   "zero3-disk",
+                                    "gpipe",        "1f1b",       "interleaved"};
     if (std::find(std::begin(kAll), std::end(kAll), strategy) == std::end(kAll)) {
       fail<UsageError>("cli", "--strategies has '{}'; expected {}", strategy,
                        fmt::join(kAll, ", "));
@@ -75,8 +81,12 @@ std::vector<Trial> trials(const StrategyBench& options) {
 std::vector<std::string> command(const Trial& trial, const StrategyBench& options,
                                  const train::TrainingArguments& arguments,
                                  const fs::path& folder) {
-  const int64_t shares = options.per_device ? 1 : trial.ranks;
   const int64_t total = arguments.per_device_train_batch_size;
+  // Of a pipeline the stages see the same rows, in micro-batches, of which each wants some.
+  constexpr int64_t kMicroBatchesAStage = 4;
+  const int64_t pieces =
+      trial.is_pipeline() ? std::gcd(total, kMicroBatchesAStage * trial.ranks) : 1;
+  const int64_t shares = trial.is_pipeline() ? pieces : options.per_device ? 1 : trial.ranks;
   if (total % shares != 0) {
     fail<UsageError>("cli", "a batch of {} does not divide over {} ranks; try {}", total,
                      trial.ranks, (total / trial.ranks + 1) * trial.ranks);
@@ -93,6 +103,12 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
   argv.push_back("--output.dir=" + folder.string());
   argv.push_back("--output.overwrite=true");
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", total / shares));
+  argv.push_back(fmt::format("--train.gradient_accumulation_steps={}",
+                             arguments.gradient_accumulation_steps * pieces));
+  argv.push_back(
+      fmt::format("--parallel.pipeline_parallel_size={}", trial.is_pipeline() ? trial.ranks : 1));
+  argv.push_back("--parallel.pipeline_schedule=" +
+                 (trial.is_pipeline() ? trial.strategy : std::string("1f1b")));
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
   argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));

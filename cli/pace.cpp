@@ -20,11 +20,12 @@ Pace pace_of(const machine::Rate& rate, double flops_per_sample, double samples_
              train::Trainer& trainer, const train::TrainingArguments& arguments) {
   const bool half = arguments.bf16 || arguments.fp16;
   const double peak = (half ? rate.bf16_gflops : rate.fp32_gflops) * 1e9;
-  const double each = samples_per_second / trainer.job().num_ranks();
+  const double each = samples_per_second / trainer.job().num_devices();
   const double samples =
-      static_cast<double>(trainer.state().step_samples) / trainer.job().num_ranks();
+      static_cast<double>(trainer.state().step_samples) / trainer.job().num_devices();
   const auto parameters =
-      static_cast<double>(trainer.strategy().replica().arena().num_trainable_parameters());
+      static_cast<double>(trainer.strategy().replica().arena().num_trainable_parameters()) /
+      trainer.job().mesh.degree(comm::Axis::Pipeline);
   const double floor =
       samples * flops_per_sample / peak +
       parameters * (half ? kAdamBytesBf16 : kAdamBytes) / (rate.copy_gb_per_second * 1e9);

@@ -22,7 +22,7 @@ void each_row(
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
       const auto& cell = step.cells[c];
-      if (cell.empty() || step.num_samples[c] == 0) continue;
+      if (cell.empty() || step.num_samples[c] == 0 || outs[c].empty()) continue;
       const auto rows = cell.samples + step.s0;
       auto here = mine.narrow(0, filled, rows.size(0));
       here.select(1, 0).copy_(rows);

@@ -112,6 +112,22 @@ void TrainingArguments::declare(OptionTable& t) {
         "host and Gloo between hosts")
       .choice({"auto", "shm", "gloo", "nccl"})
       .alias("ddp_backend");
+  t.add(s, "pipeline_parallel_size", parallel.pipeline_parallel_size,
+        "stages of a pipeline, a rank each, that hold the model's blocks together; what is left of "
+        "the ranks shares out the data. gradient_accumulation_steps is the number of micro-batches")
+      .within(1, 1024)
+      .alias("pp_size");
+  t.add(s, "pipeline_schedule", parallel.pipeline_schedule,
+        "all forwards before all backwards, one of each in turns (keeps fewer micro-batches), or "
+        "that with several rows of blocks a stage (stands still less)")
+      .choice({"gpipe", "1f1b", "interleaved"});
+  t.add(s, "pipeline_virtual_stages", parallel.pipeline_virtual_stages,
+        "rows of blocks that each stage holds")
+      .within(2, 64)
+      .only_with("pipeline_schedule", {"interleaved"});
+  t.add(s, "pipeline_splits", parallel.pipeline_splits,
+        "numbers of the blocks with which stages (rows of blocks) begin, but the first: 4,8; "
+        "default: so that the dearest costs least");
   t.add(s, "threads", parallel.threads,
         "threads per rank inside operations; 0 = OMP_NUM_THREADS "
         "or the cores shared out")

@@ -17,7 +17,11 @@ struct ParallelArguments {
   int64_t replicas = 0;  ///< of DataParallel; 0 = one per GPU, or with strategy dp two on the CPU
   std::string dp_batch = "per_device";
   std::string backend = "auto";
-  int64_t threads = 0;  ///< intra-op threads per rank; 0 = automatic
+  int64_t pipeline_parallel_size = 1;  ///< stages of a pipeline
+  std::string pipeline_schedule = "1f1b";
+  int64_t pipeline_virtual_stages = 2;  ///< rows of blocks a stage, where interleaved
+  std::string pipeline_splits;          ///< first block of each row but the first; "": by cost
+  int64_t threads = 0;                  ///< intra-op threads per rank; 0 = automatic
   int64_t bucket_cap_mb = 25;
   int64_t zero = 0;      ///< stage of ZeRO, 0 to 3
   int64_t prefetch = 1;  ///< buckets of weights that stage 3 gathers ahead

@@ -27,6 +27,7 @@ struct RunInfo {
   int64_t max_steps = 0;
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
+  std::string pipeline;                 ///< which blocks each stage holds; "": one holds all
   parallel::MemoryUse memory;           ///< that each rank holds
   int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
   std::vector<Placement> placements;    ///< where each rank runs

@@ -73,11 +73,12 @@ class Console : public Callback {
     for (const auto& warning : info.warnings) print("{}\n", wrap("warning: " + warning, 9));
     print("training\n");
     item("strategy", "{} ({})", job.strategy, job.reason);
-    item("ranks", "{} x {} {}, {} on {}", job.num_ranks(), job.threads,
+    item("ranks", "{} x {} {}, {} on {}", job.num_devices(), job.threads,
          job.threads == 1 ? "thread" : "threads", job.devices[0].str(), launch::host_name());
     for (const auto& line : split(placements_table(info.placements), '\n')) {
       if (!line.empty()) print("    {}\n", line);
     }
+    if (!info.pipeline.empty()) item("pipeline", "{}", info.pipeline);
     if (job.group.size() > 1) item("collectives", "{}", job.group.engine());
     if (!job.faster.empty()) item("hint", "{}", job.faster);
     item("examples", "{}", human_count(info.num_examples));

@@ -102,7 +102,8 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
       job.warnings.push_back(
           sharing(static_cast<size_t>(environment.local_world_size), "ranks", visible.size()));
     }
-    job.strategy = "ddp";
+    check_pipeline(arguments, environment);
+    job.strategy = arguments.pipeline_parallel_size > 1 ? "pipeline" : "ddp";
     job.reason = fmt::format("{} started {} ranks", environment.source, world);
     job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]
                         : visible[0]};
@@ -126,6 +127,7 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                      "strategy = single is one device, but replicas = {}; try strategy = dp",
                      arguments.replicas);
   }
+  check_pipeline(arguments, environment);
   const size_t asked = static_cast<size_t>(arguments.replicas);
   const size_t replicas = asked > 0 || !cuda ? asked : visible.size();
   const bool several = replicas > 1;
@@ -189,23 +191,35 @@ void open_devices() {
   if (machine::visible_gpus() > 0) comm::open_cuda();
 }
 
+void check_pipeline(const ParallelArguments& arguments,
+                    const launch::RankEnvironment& environment) {
+  const int64_t stages = arguments.pipeline_parallel_size, ranks = environment.world_size;
+  if (ranks % stages == 0) return;
+  fail<UsageError>("parallel",
+                   "pipeline_parallel_size = {} needs a process for each stage; got {}; try convoy "
+                   "train --nproc {}, or convoy launch -n {} train ...",
+                   stages, ranks == 1 ? "one process" : fmt::format("{} ranks", ranks),
+                   (ranks / stages + 1) * stages, (ranks / stages + 1) * stages);
+}
+
 int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment& environment) {
+  const auto ranks = environment.world_size / static_cast<int>(arguments.pipeline_parallel_size);
   const auto& text = arguments.shard_ranks;
   if (text == "all") return 0;
-  int64_t size = environment.local_world_size;
+  int64_t size = std::min(environment.local_world_size, ranks);
   if (text != "host" && (!parse_number(text, size) || size < 1)) {
     fail<UsageError>("parallel", "shard_ranks = {}; expected all, host, or a number of ranks",
                      text);
   }
-  if (environment.world_size % size != 0) {
-    int64_t fits = std::min<int64_t>(size, environment.world_size);
-    while (environment.world_size % fits != 0) --fits;
-    fail<UsageError>("parallel",
-                     "shard_ranks = {}{} does not divide the {} ranks of the job; try {}", text,
-                     text == "host" ? fmt::format(", {} here,", size) : "", environment.world_size,
+  if (ranks % size != 0) {
+    int64_t fits = std::min<int64_t>(size, ranks);
+    while (ranks % fits != 0) --fits;
+    fail<UsageError>("parallel", "shard_ranks = {}{} does not divide the {} ranks {}; try {}", text,
+                     text == "host" ? fmt::format(", {} here,", size) : "", ranks,
+                     ranks == environment.world_size ? "of the job" : "of a stage",
                      fits == 1 ? "all" : std::to_string(fits));
   }
-  return size == environment.world_size ? 0 : static_cast<int>(size);
+  return size == ranks ? 0 : static_cast<int>(size);
 }
 
 void check_copies(int shard_ranks, const std::vector<std::string>& hosts) {
@@ -251,9 +265,16 @@ Job join_job(const ParallelArguments& arguments) {
     const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
       return connector->connect(ranks, name);
     };
-    job.mesh = comm::Mesh({}, point.rank, point.size, connect);
+    comm::MeshDegrees degrees;
+    degrees.pipeline = static_cast<int>(arguments.pipeline_parallel_size);
+    job.mesh = comm::Mesh(degrees, point.rank, point.size, connect);
     job.group = job.mesh.world();
     job.data = job.mesh.sharing();
+    const auto stages = job.mesh.ranks_along(comm::Axis::Pipeline);
+    const auto& forth = job.mesh.group(comm::Axis::Pipeline);
+    if (forth.size() > 1 && std::string_view(forth.engine()) == "nccl") {
+      job.pipeline_back = connect(stages, fmt::format("pipeline-back-{}", stages.front()));
+    }
     // On one host nothing listens once the ranks share memory.
     if (std::string_view(job.group.engine()) != "shm") job.connector = connector;
     if (job.shard_ranks > 0) {
@@ -263,13 +284,15 @@ Job join_job(const ParallelArguments& arguments) {
         check_copies(job.shard_ranks, hosts);
       }
       std::vector<int> shard, replicas;
-      for (int r = 0; r < point.size; ++r) {
+      for (const int r : job.mesh.ranks_along({comm::Axis::Data})) {
         if (r / job.shard_ranks == point.rank / job.shard_ranks) shard.push_back(r);
         if (r % job.shard_ranks == point.rank % job.shard_ranks) replicas.push_back(r);
       }
       job.shard = connect(shard, fmt::format("shard-{}", shard.front()));
       job.replicas = connect(replicas, fmt::format("replicas-{}", replicas.front()));
-      job.group.barrier("form copies");  // rank 0's store goes, which others may still need
+    }
+    if (job.shard_ranks > 0 || degrees.pipeline > 1) {
+      job.group.barrier("form groups");  // rank 0's store goes, which others may still need
     }
   }
   return job;

@@ -28,6 +28,7 @@ struct Job {
   int shard_ranks = 0;                ///< ranks that keep one copy of the state together; 0: all
   comm::Group shard;                  ///< those of this rank, where there are several copies
   comm::Group replicas;               ///< ranks with this one's part of the other copies
+  comm::Group pipeline_back;          ///< over NCCL: a second group of a pipeline's stages
   /// Makes more groups, where there are several hosts.
   std::shared_ptr<const comm::Connector> connector;
 
@@ -35,13 +36,16 @@ struct Job {
     auto out =
         shard_ranks == 0 ? parallel::DataGroups(data) : parallel::DataGroups(data, shard, replicas);
     out.pipeline = mesh.group(comm::Axis::Pipeline);
+    out.pipeline_back = pipeline_back.size() > 1 ? pipeline_back : out.pipeline;
     out.world = group;
     return out;
   }
 
   bool is_main() const { return environment.rank == 0; }
-  int num_ranks() const {
-    return strategy == "dp" ? static_cast<int>(devices.size()) : data.size();
+  /// Those that share out the data.
+  int num_ranks() const { return strategy == "dp" ? num_devices() : data.size(); }
+  int num_devices() const {
+    return strategy == "dp" ? static_cast<int>(devices.size()) : group.size();
   }
 };
 
@@ -55,8 +59,11 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 comm::MeetingPoint meeting_point(const Job& job, const ParallelArguments& arguments);
 
 /// How many neighbouring ranks keep a copy of the state together: what `shard_ranks` says, 0 where
-/// all do. Throws UsageError when that does not divide the ranks.
+/// all do that share the data. Throws UsageError when that does not divide them.
 int shard_size(const ParallelArguments& arguments, const launch::RankEnvironment& environment);
+
+/// Throws UsageError where the ranks do not make pipelines of that many stages.
+void check_pipeline(const ParallelArguments& arguments, const launch::RankEnvironment& environment);
 
 /// With shard_ranks = host: throws UsageError unless the ranks of each copy share a host. `hosts`:
 /// by rank.

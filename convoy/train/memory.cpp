@@ -32,13 +32,16 @@ std::string for_each_of(int ranks) {
 /// Bytes that each rank keeps of a parameter.
 double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
   const int copy = environment.world_size > 1 ? shard_size(parallel, environment) : 1;
-  const int ranks = copy == 0 ? environment.world_size : copy;
+  const int stages = static_cast<int>(parallel.pipeline_parallel_size);
+  const int ranks = copy == 0 ? std::max(1, environment.world_size / stages) : copy;
   const auto bytes = [&](int64_t stage, const std::string& place, size_t copies) {
     if (place != "none") return 0.0;
     return static_cast<double>(copies * sizeof(float)) / (parallel.zero >= stage ? ranks : 1);
   };
-  return bytes(1, parallel.offload_optimizer, optim::kMoments.size()) +
-         bytes(2, parallel.offload_gradients, 1) + bytes(3, parallel.offload_parameters, 1);
+  const double whole = bytes(1, parallel.offload_optimizer, optim::kMoments.size()) +
+                       bytes(2, parallel.offload_gradients, 1) +
+                       bytes(3, parallel.offload_parameters, 1);
+  return whole / static_cast<double>(parallel.pipeline_parallel_size);
 }
 
 }  // namespace

@@ -40,6 +40,12 @@ parallel::OffloadOptions offload_options(const ParallelArguments& arguments, con
       fail<UsageError>("parallel", "{} = {} with zero = {}: {} there; try --zero {}", option, value,
                        a.zero, why, least_stage);
     }
+    if (job.strategy == "pipeline" && least_stage > 0) {
+      fail<UsageError>("parallel",
+                       "{} = {} with a pipeline: each micro-batch would bring it back from there; "
+                       "try offload_optimizer, or more stages",
+                       option, value);
+    }
     if (job.strategy == "dp" && a.zero == 0) {
       fail<UsageError>("parallel",
                        "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, "

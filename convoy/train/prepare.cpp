@@ -4,7 +4,9 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/memory_use.h"
 #include "convoy/train/offload.h"
+#include "convoy/train/pipeline.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -36,6 +38,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   options.keep_bytes = arguments_.parallel.zero_keep_mb << 20;
   options.reduce_each = arguments_.parallel.zero_reduce == "each";
   options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
+  options.pipeline = pipeline_options(arguments_.parallel);
   options.seed = static_cast<uint64_t>(arguments_.seed);
   options.trains = train_data_ != nullptr;
   options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
@@ -143,6 +146,8 @@ RunInfo Trainer::Impl::describe() {
   info.num_trainable_parameters = arena.num_trainable_parameters();
   info.memory = strategy_->replica().memory();
   info.most_gathered = strategy_->replica().most_gathered();
+  info.pipeline = pipeline_text(strategy_->replica(), arguments_.parallel);
+  if (!info.pipeline.empty()) info.memory = largest(info.memory, job_.group);
   info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
   info.total_batch = state_.step_samples;
   info.steps_per_epoch = stream_->steps_per_epoch();
@@ -156,6 +161,14 @@ RunInfo Trainer::Impl::describe() {
     info.warnings.insert(info.warnings.end(), more.begin(), more.end());
   };
   warn(offload_warnings(arguments_.parallel));
+  if (!info.pipeline.empty() && arguments_.parallel.zero >= 2) {
+    info.warnings.push_back(fmt::format(
+        "zero = {} with a pipeline: {} each micro-batch, and a pipeline wants many; try --zero 1, "
+        "which sends as much as a step without",
+        arguments_.parallel.zero,
+        arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
+                                      : "gradients are reduced after"));
+  }
   const bool shares = arena.layout().options().num_parts > 1 || arena.offload() != nullptr;
   if (arguments_.parallel.zero > 0 && !shares) {
     info.warnings.push_back(fmt::format(

@@ -21,10 +21,11 @@ struct Cell {
   int rank;              ///< the one that fails
   int zero = 0;          ///< stage of ZeRO
   bool offload = false;  ///< all that the stage allows, to the disk
+  int stages = 1;        ///< of a pipeline
 
   std::string text() const {
-    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}", kind, rank, phase, backend,
-                       ranks, zero, offload ? ", offloaded" : "");
+    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}, {} stages", kind, rank, phase,
+                       backend, ranks, zero, offload ? ", offloaded" : "", stages);
   }
   /// Others notice only when their patience is over.
   bool waits() const {
@@ -45,8 +46,9 @@ class Faults : public CommandTest {
     return fmt::format(
                "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 "
                "--save_steps 2 "
-               "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} ",
-               cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder) +
+               "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} "
+               "--pipeline_parallel_size {} ",
+               cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder, cell.stages) +
            offload_options(cell);
   }
 
@@ -61,7 +63,7 @@ class Faults : public CommandTest {
   /// The loss of a run that nothing disturbs.
   double calm_loss(Cell cell) {
     cell.offload = false;
-    const auto folder = fmt::format("calm-{}-{}", cell.backend, cell.ranks);
+    const auto folder = fmt::format("calm-{}-{}-{}", cell.backend, cell.ranks, cell.stages);
     if (!fs::exists(folder_ / folder)) {
       EXPECT_EQ(run(command(cell, folder)), 0) << output_;
     }
@@ -160,6 +162,25 @@ TEST_F(Faults, AFewWhereStateIsOffloaded) {
                            Cell{"sigkill", "saving", "shm", 2, 1, 3, true},
                            Cell{"nan", "backward", "shm", 2, 1, 3, true}}) {
     try_cell(cell);
+  }
+}
+
+TEST_F(Faults, AFewInAPipeline) {
+  const auto cell = [](const char* kind, const char* phase, const char* backend, int ranks,
+                       int rank) {
+    return Cell{.kind = kind,
+                .phase = phase,
+                .backend = backend,
+                .ranks = ranks,
+                .rank = rank,
+                .stages = 2};
+  };
+  for (const Cell& each :
+       {cell("sigkill", "send", "shm", 2, 0), cell("sigkill", "send", "gloo", 2, 1),
+        cell("exception", "backward", "shm", 4, 3), cell("sigstop", "forward", "shm", 2, 0),
+        cell("sigkill", "saving", "shm", 4, 1), cell("exit", "evaluation", "shm", 2, 1),
+        cell("nan", "reduce", "shm", 2, 1)}) {
+    try_cell(each);
   }
 }
 

@@ -139,6 +139,12 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
                      "see both sides",
                      task->config().family());
   }
+  if (training.parallel.pipeline_parallel_size > 1) {
+    fail<UsageError>("tasks",
+                     "pipeline_parallel_size = {} with generate, which goes on with a token at a "
+                     "time; try without it",
+                     training.parallel.pipeline_parallel_size);
+  }
   const auto texts = read_prompts(command);
   const auto& tokenizer = task->tokenizer();
   std::vector<std::vector<int32_t>> prompts;

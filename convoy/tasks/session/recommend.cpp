@@ -99,7 +99,7 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
     best.numbers.select(1, kHasOwner).zero_();
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
-      if (step.cells[c].empty() || step.num_samples[c] == 0) continue;
+      if (step.cells[c].empty() || step.num_samples[c] == 0 || outs[c].empty()) continue;
       take_best(step.cells[c], outs[c], step.s0, options, best, filled);
     }
     const auto numbers = group.all_gather(best.numbers, "gather ids").flatten(0, 1);

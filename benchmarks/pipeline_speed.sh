@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Time and memory of a training step of GPT-2 124M with a head of its own (8 micro-batches of 4 x 128 random tokens, AdamW, no dropout, no clipping) on
+# two stages, one thread each, beside the same stages in torch.distributed.pipelining, two ranks of DistributedDataParallel that share out
+# the micro-batches, and one rank. Runs alternate, medians are compared.
+#   benchmarks/pipeline_speed.sh PYTHON [ROUNDS] [FLAG]     PYTHON has torch and transformers; FLAG is --bf16 or nothing
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PYTHON=${1:?usage: benchmarks/pipeline_speed.sh PYTHON [ROUNDS] [FLAG]} ROUNDS=${2:-3} FLAG=${3:-}
+source benchmarks/common.sh
+export GLOO_SOCKET_IFNAME=lo
+NAMES=("convoy one rank" "convoy ddp" "convoy gpipe" "convoy 1f1b" "convoy interleaved" "PyTorch gpipe" "PyTorch 1f1b")
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+for ((round = 0; round < ROUNDS; ++round)); do
+  for name in "${NAMES[@]}"; do
+    kind=${name#* }
+    if [[ $name == PyTorch* ]]; then
+      "$PYTHON" benchmarks/peers/torch_causal.py "$kind" 2 $FLAG 2>/dev/null >"$out/text" || continue
+      sed -n 's/.*step=\([0-9]*\)ms.*/\1/p' "$out/text" >>"$out/$name"
+      sed -n 's/.*rss=\([0-9.]*\)GB.*/\1/p' "$out/text" >>"$out/$name.memory"
+      continue
+    fi
+    case $kind in
+      "one rank") how="--gradient_accumulation_steps 8" ;;
+      ddp) how="--nproc 2 --gradient_accumulation_steps 4" ;;
+      *) how="--nproc 2 --gradient_accumulation_steps 8 --pipeline_parallel_size 2 --pipeline_schedule $kind" ;;
+    esac
+    $convoy bench step examples/gpt2_clm/bench.toml --threads 1 --steps 5 --warmup 2 --tie_word_embeddings false $how $FLAG --json >"$out/json"
+    field step_ms_median <"$out/json" >>"$out/$name"
+    field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/$name.memory"
+  done
+done
+
+printf '| 8 micro-batches%s | ms/step | beside convoy 1f1b | peak GB per rank |\n|---|--:|--:|--:|\n' "${FLAG:+, ${FLAG#--}}"
+base=$(median $(cat "$out/convoy 1f1b"))
+for name in "${NAMES[@]}"; do
+  [[ -s $out/$name ]] || continue
+  awk -v n="$name" -v a="$(median $(cat "$out/$name"))" -v b="$base" -v m="$(median $(cat "$out/$name.memory"))" \
+    'BEGIN { printf "| %s | %d | %.2fx | %s |\n", n, a, a / b, m }'
+done

@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "tests/cli/ranks_testing.h"
+#include "tests/cli/ring_of_words.h"
+
+// Real processes as the stages of a pipeline.
+namespace convoy {
+namespace {
+
+class PipelineCommand : public Ranks {
+ protected:
+  void SetUp() override {
+    Ranks::SetUp();
+    write_ring_of_words(folder_, 8);
+  }
+
+  /// A Llama of six blocks whose tables are not tied.
+  static std::string llama(const std::string& more) {
+    return "train --model_type llama --hidden_size 16 --intermediate_size 32 --num_hidden_layers 4"
+           " --num_attention_heads 4 --num_key_value_heads 2 --max_position_embeddings 32"
+           " --tie_word_embeddings false --data.train text.txt --data.tokenizer words"
+           " --block_size 16 --learning_rate 1e-2 --per_device_train_batch_size 2 --threads 1"
+           " --gradient_accumulation_steps 4 --logging_steps 1 --save_steps 4 " +
+           more;
+  }
+};
+
+TEST_F(PipelineCommand, StagesTrainToTheBitsOfOneDevice) {
+  ASSERT_EQ(run(llama("--max_steps 8 --bf16 --output_dir one")), 0) << output_;
+  const std::string two_data = "--gradient_accumulation_steps 2 --zero 1 ";
+  ASSERT_EQ(run(llama("--max_steps 8 --bf16 --output_dir ddp --nproc 2 " + two_data)), 0)
+      << output_;
+  for (const auto& [options, whole] :
+       {std::pair{std::string("--nproc 2 --pipeline_schedule gpipe"), "one"},
+        {"--nproc 3 --pp_size 3", "one"},
+        {"--nproc 2 --pipeline_schedule interleaved --gradient_checkpointing", "one"},
+        {"--nproc 4 --pipeline_splits 4 " + two_data, "ddp"}}) {
+    SCOPED_TRACE(options);
+    ASSERT_EQ(run(llama(fmt::format("--max_steps 8 --bf16 --output_dir stages "
+                                    "--overwrite_output_dir --pipeline_parallel_size 2 {}",
+                                    options))),
+              0)
+        << output_;
+    EXPECT_EQ(losses("stages"), losses(whole));
+    EXPECT_TRUE(model("stages") == model(whole));
+    for (const char* key : {"eval_loss", "eval_accuracy"}) {
+      EXPECT_NEAR(json("stages/eval_results.json").at(key),
+                  json(std::string(whole) + "/eval_results.json").at(key), 1e-6);
+    }
+  }
+  expect("strategy       pipeline");
+  expect("pipeline       2 stages, 1f1b, blocks 0-3 | 4-5; at least ");
+  expect("batch          2 per device x 2 devices x 2 accumulation = 8 in total");
+}
+
+TEST_F(PipelineCommand, ACheckpointGoesOnWithAnotherNumberOfStages) {
+  ASSERT_EQ(run(llama("--max_steps 8 --output_dir one")), 0) << output_;
+  ASSERT_EQ(run(llama("--max_steps 4 --lr_scheduler_type constant --output_dir out --nproc 2 "
+                      "--pipeline_parallel_size 2")),
+            0)
+      << output_;
+  for (const char* options : {"--nproc 3 --pipeline_parallel_size 3", ""}) {
+    ASSERT_EQ(shell("rm -rf more && cp -r out more"), 0);
+    ASSERT_EQ(run(llama(fmt::format("--max_steps 8 --lr_scheduler_type constant --output_dir more "
+                                    "--resume_from_checkpoint latest {}",
+                                    options))),
+              0)
+        << output_;
+    EXPECT_EQ(losses("more").size(), 8U);
+  }
+  const auto last = model("more");
+  ASSERT_EQ(run(llama("--max_steps 8 --lr_scheduler_type constant --output_dir whole")), 0)
+      << output_;
+  EXPECT_TRUE(last == model("whole"));
+}
+
+TEST_F(PipelineCommand, ATiedSessionModelIsEvaluatedAndPredictsThroughAllStages) {
+  const std::string tiny = "train" + kTiny + "--max_steps 6 --gradient_accumulation_steps 2 ";
+  ASSERT_EQ(run(tiny + "--output_dir one"), 0) << output_;
+  const std::string two = "--nproc 2 --pipeline_parallel_size 2 ";
+  ASSERT_EQ(run(tiny + two + "--output_dir two"), 0) << output_;
+  expect_near(losses("one"), losses("two"));
+  ASSERT_EQ(run("eval two --json --threads 1 > alone.json"), 0) << output_;
+  ASSERT_EQ(run("eval two --json --threads 1 --nproc 2 --pp_size 2 > stages.json"), 0) << output_;
+  for (const char* key : {"eval_loss", "eval_ndcg_at_10"}) {
+    EXPECT_NEAR(json("alone.json").at(key), json("stages.json").at(key), 1e-6);
+  }
+  ASSERT_EQ(run("predict two --top-k 3 --output alone.csv --threads 1"), 0) << output_;
+  ASSERT_EQ(run("predict two --top-k 3 --output stages.csv --threads 1 " + two), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "alone.csv"), read_file(folder_ / "stages.csv"));
+}
+
+/// docs/pipeline.svg is drawn by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
+TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
+  const std::string eight = llama(
+                                "--num_hidden_layers 8 --pipeline_parallel_size 4 "
+                                "--gradient_accumulation_steps 8 ")
+                                .substr(5);
+  ASSERT_EQ(run("schedule" + eight + "--plot out.svg"), 0) << output_;
+  for (const char* line :
+       {"gpipe              30.1 %                          8.0  0-2 | 3-4 | 5-6 | 7-9",
+        "stage 0  000", "stage 3  ...", "wrote out.svg"}) {
+    expect(line);
+  }
+  const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/pipeline.svg";
+  const auto picture = read_file(folder_ / "out.svg");
+  if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, picture);
+  EXPECT_TRUE(read_file(file) == picture)
+      << "try CONVOY_UPDATE_DOCS=1 build/tests/test_cli --gtest_filter=PipelineCommand.*Drawn";
+  // One that does not go is told beside the others.
+  ASSERT_EQ(run("schedule" + eight + "--gradient_accumulation_steps 6"), 0) << output_;
+  expect("interleaved: [parallel] pipeline_schedule = interleaved takes micro-batches in groups");
+  EXPECT_EQ(run("schedule" + eight + "--pipeline_parallel_size 11"), 2) << output_;
+  expect("needs as many blocks; got a model of 10 (");
+  EXPECT_EQ(run("schedule" + eight + "--pipeline_parallel_size 1"), 2) << output_;
+  expect("one stage has no schedule");
+}
+
+TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
+  const auto refused = [&](const std::string& options, const char* why) {
+    EXPECT_EQ(run(llama("--max_steps 1 " + options)), 2) << output_;
+    expect(why);
+  };
+  refused("--pipeline_parallel_size 2",
+          "needs a process for each stage; got one process; try "
+          "convoy train --nproc 2");
+  refused("--pipeline_schedule gpipe", "has no effect without a pipeline");
+  refused("--nproc 3 --pipeline_parallel_size 2", "got 3 ranks; try convoy train --nproc 4");
+  const std::string two = "--nproc 2 --pipeline_parallel_size 2 ";
+  refused(two + "--pipeline_splits 2,x", "expected numbers of blocks between commas: 4,8; got 'x'");
+  refused(two + "--pipeline_splits 6", "must ascend between 1 and 5");
+  refused(two + "--pipeline_schedule interleaved --gradient_accumulation_steps 3",
+          "does not divide by 2; try 2 or 4");
+  refused(two + "--pipeline_schedule interleaved --pipeline_virtual_stages 4",
+          "a pipeline of 2 stages with 4 rows of blocks each needs as many blocks; got a model of "
+          "6 (");
+  refused(two + "--zero 3 --offload_parameters disk --offload_dir .",
+          "offload_parameters = disk with a pipeline");
+  ASSERT_EQ(run(llama("--max_steps 1 --zero 2 --nproc 4 --pipeline_parallel_size 2")), 0)
+      << output_;
+  expect("warning: zero = 2 with a pipeline");
+  ASSERT_EQ(run(llama("--max_steps 1 --output_dir out")), 0) << output_;
+  EXPECT_EQ(run("generate out --prompt w1 " + two), 2) << output_;
+  expect("pipeline_parallel_size = 2 with generate");
+}
+
+}  // namespace
+}  // namespace convoy
