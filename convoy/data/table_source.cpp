@@ -77,6 +77,7 @@ std::shared_ptr<arrow::csv::StreamingReader> open_csv(const fs::path& file,
   auto parse = arrow::csv::ParseOptions::Defaults();
   parse.delimiter = options.separator;
   parse.quoting = options.separator != '\t';
+  parse.newlines_in_values = options.many_lines && parse.quoting;
   return arrow_value(
       arrow::csv::StreamingReader::Make(arrow::io::IOContext(arrow::system_memory_pool()),
                                         open_text(file), read, parse, convert),
