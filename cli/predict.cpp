@@ -23,6 +23,7 @@ int run_predict(const PredictOptions& options) {
 
 void add_predict(CLI::App& app, Run& run) {
   auto options = std::make_shared<PredictOptions>();
+  options->tell = tell;
   auto* command =
       app.add_subcommand("predict", "Predict labels, or what comes next, for rows of data");
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,8 @@ struct Prediction {
   std::string data;              ///< "" = what the run evaluates on
   std::string output;            ///< file to write; "" = people read it, "-" = standard output
   int64_t rows = 0;              ///< only the first; 0 = all
+  /// Tells a person the notes of the run, on the main rank once its model is there.
+  std::function<void(const std::vector<std::string>& notes)> tell = [](const auto&) {};
 
   bool to_file() const { return !output.empty() && output != "-"; }
 };

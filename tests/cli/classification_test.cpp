@@ -69,6 +69,15 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
   expect("holds no cls.predictions.bias: its values are drawn");
   expect("out: passed over 4 tensors that the model does not use");
   EXPECT_EQ(json("masked/config.json").at("architectures"), Json({"BertForMaskedLM"}));
+  // Predictions of a head that the folder lacks do not pass for the model's.
+  auto other = json("out/config.json");
+  other["architectures"] = {"BertForMaskedLM"};
+  write_file(folder_ / "out/config.json", other.dump());
+  fs::remove(folder_ / "out/run.toml");
+  write_file(folder_ / "masks.txt", "w1 [MASK]\n");
+  ASSERT_EQ(run("predict out --data masks.txt"), 0) << output_;
+  expect("warning: out holds no cls.predictions.bias: its values are drawn");
+  expect("row 0, mask 1");
 }
 
 TEST_F(ClassificationCommand, TheBestOf16BitEvaluationsIsKept) {

@@ -92,6 +92,7 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   const auto data = rows_of(texts, file);
   auto job = train::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
+  if (job.is_main()) asked.tell(*run.notes);
   std::optional<TextOutput> text;
   std::optional<LabelTable> table;
   const auto ending = fs::path(asked.output).extension();

@@ -107,6 +107,7 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
           const std::vector<int64_t>& rows) { return batch_of(texts, rows, id); });
   auto job = train::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
+  if (job.is_main()) asked.tell(*run.notes);
   std::optional<TextOutput> output;
   const bool json = fs::path(asked.output).extension() == ".jsonl";
   if (job.is_main() && !asked.output.empty()) {

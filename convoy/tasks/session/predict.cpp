@@ -84,6 +84,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   trainer.load_weights(asked.folder);
+  if (job.is_main()) asked.tell(*run.notes);
 
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
