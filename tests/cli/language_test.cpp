@@ -282,6 +282,14 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
             0);
   EXPECT_EQ(json("stop.json").at("ended"), "stop");
   EXPECT_EQ(json("stop.json").at("text").get<std::string>().find(stop), std::string::npos);
+  // The space in front of a word belongs to it only behind another.
+  const auto first = added.substr(0, added.find(' ', 1));
+  ASSERT_TRUE(first.starts_with(" w")) << added;
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 9 --stop '" + first +
+                "' --json > stop.json"),
+            0);
+  EXPECT_EQ(json("stop.json").at("ended"), "stop");
+  EXPECT_EQ(json("stop.json").at("text"), "");
 
   write_file(folder_ / "prompts.txt", "w1\nw2 w5\nw3 w6 w9 w12\nw0 w3 w6\nw19 w2\n");
   const std::string drawn =

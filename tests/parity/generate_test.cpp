@@ -107,7 +107,7 @@ TEST_P(Generate, EndsWhereItIsAsked) {
   GenerateOptions options;
   options.max_new_tokens = 100;
   options.end_ids = {end};
-  options.is_over = [&](std::span<const int32_t> ids) { return ids.back() == stop; };
+  options.is_over = [&](int64_t, std::span<const int32_t> ids) { return ids.back() == stop; };
   std::set<Ended> seen;
   generate(*model.strategy, *model.config, prompts_, options, [&](const Generated& text) {
     const auto number = static_cast<size_t>(text.prompt);

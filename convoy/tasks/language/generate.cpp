@@ -215,7 +215,7 @@ class Batch {
     text.ids.push_back(text.over ? 0 : id);
     if (text.over) return;
     ++text.length;
-    if (options_.is_over && options_.is_over(text.new_ids())) {
+    if (options_.is_over && options_.is_over(text.prompt, text.new_ids())) {
       end(Ended::AtStop);
     } else if (text.length - text.prompt_length >= options_.max_new_tokens) {
       end(Ended::AtLength);

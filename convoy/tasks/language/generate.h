@@ -21,8 +21,8 @@ struct GenerateOptions {
   int64_t batch_size = 8;  ///< texts at once on a device
   bool use_cache = true;
   std::vector<int32_t> end_ids;  ///< tokens that end a text; they are not part of it
-  /// Whether a text is over by its new ids; empty = never.
-  std::function<bool(std::span<const int32_t> new_ids)> is_over;
+  /// Whether the text of prompt number `prompt` is over by its new ids; empty = never.
+  std::function<bool(int64_t prompt, std::span<const int32_t> new_ids)> is_over;
 };
 
 enum class Ended { AtLength, AtEndToken, AtStop, AtContext };

@@ -90,12 +90,20 @@ std::vector<int32_t> ids_of(LanguageTask& task, const std::string& prompt) {
   return ids;
 }
 
-/// What the new ids add to the text of the prompt.
-std::string continuation(const text::Tokenizer& tokenizer, std::vector<int32_t> prompt,
-                         const std::vector<int32_t>& ids) {
-  const auto before = tokenizer.decode(prompt);
-  prompt.insert(prompt.end(), ids.begin(), ids.end());
-  const auto whole = tokenizer.decode(prompt);
+/// What the new ids add to the text of the prompt: a token in front of which nothing stands may be
+/// written otherwise. The prompt's last ids tell, unless they are no text.
+std::string continuation(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                         std::span<const int32_t> ids) {
+  std::string before;
+  size_t count = 0;
+  while (before.empty() && count < prompt.size()) {
+    count = std::min(prompt.size(), 2 * count + 8);
+    before = tokenizer.decode(prompt.last(count));
+  }
+  const auto end = prompt.last(count);
+  std::vector<int32_t> both(end.begin(), end.end());
+  both.insert(both.end(), ids.begin(), ids.end());
+  const auto whole = tokenizer.decode(both);
   return whole.starts_with(before) ? whole.substr(before.size()) : tokenizer.decode(ids);
 }
 
@@ -158,9 +166,13 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   options.use_cache = !command.no_cache;
   options.seed = static_cast<uint64_t>(training.seed);
   options.end_ids = task->end_ids();
+  const auto text_of = [&](int64_t prompt, std::span<const int32_t> ids) {
+    return answers ? sentinels.decode(tokenizer, {ids.begin(), ids.end()})
+                   : continuation(tokenizer, prompts[static_cast<size_t>(prompt)], ids);
+  };
   if (!command.stops.empty()) {
-    options.is_over = [&](std::span<const int32_t> ids) {
-      const auto text = sentinels.decode(tokenizer, {ids.begin(), ids.end()});
+    options.is_over = [&](int64_t prompt, std::span<const int32_t> ids) {
+      const auto text = text_of(prompt, ids);
       return before_stop(text, command.stops).size() < text.size();
     };
   }
@@ -177,9 +189,8 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   const auto report =
       generate(trainer.strategy(), task->config(), prompts, options, [&](const auto& generated) {
         const auto i = static_cast<size_t>(generated.prompt);
-        const auto text = answers ? sentinels.decode(tokenizer, generated.ids)
-                                  : continuation(tokenizer, prompts[i], generated.ids);
-        show(command, texts[i], prompts[i], before_stop(text, command.stops), generated, answers);
+        const auto text = before_stop(text_of(generated.prompt, generated.ids), command.stops);
+        show(command, texts[i], prompts[i], text, generated, answers);
       });
   const double seconds = seconds_since(began);
   if (job.is_main()) {
