@@ -317,8 +317,10 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("a gpt2 language model goes on from text; try convoy generate, or convoy eval");
   EXPECT_EQ(run("generate out --prompt zebra"), 2);
   expect("prompt 1 has only tokens that the tokenizer does not know: 'zebra'");
-  EXPECT_EQ(run("generate out --prompt w1 --prompt ''"), 2);
-  expect("prompt 2 is empty; expected text to go on from");
+  for (const char* nothing : {"''", "' '"}) {
+    EXPECT_EQ(run(std::string("generate out --prompt w1 --prompt ") + nothing), 2);
+    expect("prompt 2 is empty; expected text to go on from");
+  }
   EXPECT_EQ(run("generate out --prompt w1 --temperature 0"), 2);
   expect("--temperature = 0; expected more than 0");
   EXPECT_EQ(shell("$convoy generate out --prompt \"$(yes w1 | head -40 | tr '\\n' ' ')\""), 2);

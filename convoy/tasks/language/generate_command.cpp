@@ -65,15 +65,15 @@ void check(const GenerateCommand& command) {
 
 /// What a tokenizer or an encoder adds by itself is no prompt.
 void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt, size_t number) {
-  if (prompt.empty()) {
+  std::vector<int32_t> plain;
+  tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
+  if (prompt.empty() || plain.empty()) {
     fail<UsageError>("tasks", "prompt {} is empty; expected text to go on from, or to answer",
                      number);
   }
-  std::vector<int32_t> plain;
-  tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
   const auto& special = tokenizer.special_ids();
   const bool known =
-      !special.unk || special.unk == special.eos || plain.empty() ||
+      !special.unk || special.unk == special.eos ||
       std::any_of(plain.begin(), plain.end(), [&](const int32_t id) { return id != *special.unk; });
   if (!known) {
     fail<UsageError>("tasks", "prompt {} has only tokens that the tokenizer does not know: '{}'",
