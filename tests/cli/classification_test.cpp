@@ -219,6 +219,9 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
   write_file(folder_ / "none.txt", "w5 [MASK]\nw5 w5\n");
   EXPECT_EQ(run("predict out --data none.txt"), 2);
   expect("text 2 of none.txt has no [MASK] to say something for: 'w5 w5'");
+  write_file(folder_ / "zebra.txt", "zebra w5 [MASK]\nzebra [MASK] zebra\n");
+  EXPECT_EQ(run("predict out --data zebra.txt"), 2);
+  expect("text 2 of zebra.txt has only tokens that the tokenizer does not know: 'zebra [MASK] ");
   std::string words = "[MASK]";
   for (int i = 0; i < 40; ++i) words += " w1";
   write_file(folder_ / "long.txt", words);

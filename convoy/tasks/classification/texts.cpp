@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/tasks/known_text.h"
 
 namespace convoy::tasks {
 
@@ -45,11 +46,8 @@ class Framer {
     return row;
   }
 
-  bool is_unknown(const Row& row) const {
-    const auto unk = tokenizer_.special_ids().unk;
-    const auto known = [&](int32_t id) { return id != cls_ && id != sep_ && id != unk; };
-    const bool some = std::find(row.ids.begin(), row.ids.end(), unk.value_or(-1)) != row.ids.end();
-    return some && std::none_of(row.ids.begin(), row.ids.end(), known);
+  void check(const Row& row, const std::string& name, const std::string& text) const {
+    check_known(tokenizer_, row.ids, {cls_, sep_}, name, text);
   }
 
  private:
@@ -152,12 +150,7 @@ std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& tex
                        i + 1, where, texts.labels[i], join(labels.names()),
                        did_you_mean(texts.labels[i], labels.names()));
     }
-    if (framer.is_unknown(row)) {
-      fail<UsageError>("data",
-                       "text {} of {} has only tokens that the tokenizer does not know: '{}'; try "
-                       "the tokenizer that belongs to the text's language",
-                       i + 1, where, texts.texts[i].substr(0, 80));
-    }
+    framer.check(row, fmt::format("text {} of {}", i + 1, where), texts.texts[i]);
     rows.push_back(std::move(row));
   }
   return train::make_map_dataset(

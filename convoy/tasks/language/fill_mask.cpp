@@ -7,6 +7,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/text_source.h"
 #include "convoy/tasks/each_row.h"
+#include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/text_output.h"
 
@@ -45,6 +46,10 @@ HiddenTexts read_hidden(const std::string& file, const std::string& column,
       fail<UsageError>("data", "text {} of {} has no [MASK] to say something for: '{}'", i + 1,
                        file, out.texts[i].substr(0, 80));
     }
+    std::vector<int32_t> plain;
+    tokenizer.encode(out.texts[i], plain, /*add_special_tokens=*/false);
+    check_known(tokenizer, plain, {static_cast<int32_t>(mask_id)},
+                fmt::format("text {} of {}", i + 1, file), out.texts[i]);
     out.most_hidden = std::max<int64_t>(out.most_hidden, std::ssize(places));
     if (std::ssize(ids) > max_length) {
       fail<UsageError>("data", "text {} of {} has {} tokens, the model {} positions", i + 1, file,

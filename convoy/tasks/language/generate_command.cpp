@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/generate.h"
 #include "convoy/tasks/language/task.h"
 
@@ -71,14 +72,7 @@ void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt, s
     fail<UsageError>("tasks", "prompt {} is empty; expected text to go on from, or to answer",
                      number);
   }
-  const auto& special = tokenizer.special_ids();
-  const bool known =
-      !special.unk || special.unk == special.eos ||
-      std::any_of(plain.begin(), plain.end(), [&](const int32_t id) { return id != *special.unk; });
-  if (!known) {
-    fail<UsageError>("tasks", "prompt {} has only tokens that the tokenizer does not know: '{}'",
-                     number, prompt);
-  }
+  check_known(tokenizer, plain, {}, fmt::format("prompt {}", number), prompt);
 }
 
 /// An encoder's texts end as those that it was trained on.

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "convoy/text/tokenizer.h"
+
+namespace convoy::tasks {
+
+/// Throws UsageError where a text's `ids` are the tokenizer's unknown token and else only `apart`.
+/// `name`: of the text, such as "text 2 of FILE".
+void check_known(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
+                 std::initializer_list<int32_t> apart, const std::string& name,
+                 const std::string& text);
+
+}  // namespace convoy::tasks
