@@ -63,6 +63,10 @@ std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
     fail<FileError>("data", "{}: column '{}' has no value in row {}; expected one in every row",
                     file.string(), place.name, number);
   }
+  if (array.type_id() == arrow::Type::DICTIONARY) {
+    const auto& words = static_cast<const arrow::DictionaryArray&>(array);
+    return text_of(*words.dictionary(), words.GetValueIndex(row), place, file, number);
+  }
   std::string text;
   if (with_texts(array, [&](const auto& texts) { text = texts.GetView(row); })) return text;
   if (!arrow::is_integer(array.type_id()) && array.type_id() != arrow::Type::BOOL) {

@@ -1,5 +1,6 @@
 #include "convoy/data/labelled_texts.h"
 #include "tests/cli/command_testing.h"
+#include "tests/data/parquet_testing.h"
 
 namespace convoy {
 namespace {
@@ -164,6 +165,21 @@ TEST_F(ClassificationCommand, PairsAndNumbersAndOtherFilesWork) {
             0)
       << output_;
   EXPECT_EQ(json("other/config.json").at("id2label"), Json({{"0", "false"}, {"1", "true"}}));
+  std::vector<std::string> texts;
+  std::vector<std::optional<int32_t>> labels;
+  for (int i = 0; i < 40; ++i) {
+    texts.push_back(i % 3 == 0 ? "w1 good" : "w1 bad");
+    labels.push_back(i % 3 == 0 ? 0 : 1);
+  }
+  data::testing::write_parquet(folder_ / "train.parquet",
+                               {{"text", data::testing::words(texts)},
+                                {"label", data::testing::categories(labels, {"up", "down"})}});
+  ASSERT_EQ(run(std::string("train --task classification --data.train train.parquet "
+                            "--max_length 8 --max_steps 2 --output_dir third") +
+                kTiny),
+            0)
+      << output_;
+  EXPECT_EQ(json("third/config.json").at("id2label"), Json({{"0", "down"}, {"1", "up"}}));
 }
 
 TEST_F(ClassificationCommand, RanksGiveWhatAccumulationGives) {

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/files.h"
+#include "tests/data/parquet_testing.h"
 
 namespace convoy::data {
 namespace {
 namespace fs = std::filesystem;
+using namespace testing;
 
 class LabelledTextsOf : public ::testing::Test {
  protected:
@@ -33,6 +35,19 @@ TEST_F(LabelledTextsOf, CsvMayHaveLinesInQuotes) {
     ASSERT_EQ(read.texts[i], text + std::to_string(row));
     ASSERT_EQ(read.labels[i], std::to_string(row % 3));
   }
+}
+
+TEST_F(LabelledTextsOf, CategoriesAreWhatTheyStandFor) {
+  const auto file = folder_ / "categories.parquet";
+  write_parquet(file, {{"text", categories({2, 0, 1, 0}, {"a b", "c", "d"})},
+                       {"text_pair", words({"w", "x", "y", "z"})},
+                       {"label", categories({1, 0, 0, 1}, {"bad", "good"})}});
+  const auto read = read_labelled_texts(file, {"text", "text_pair", "label"});
+  EXPECT_EQ(read.texts, (std::vector<std::string>{"d", "a b", "c", "a b"}));
+  EXPECT_EQ(read.seconds, (std::vector<std::string>{"w", "x", "y", "z"}));
+  EXPECT_EQ(read.labels, (std::vector<std::string>{"good", "bad", "bad", "good"}));
+  write_parquet(file, {{"text", words({"a", "b"})}, {"label", categories({0, {}}, {"bad"})}});
+  EXPECT_MESSAGE(read_labelled_texts(file, {}), "column 'label' has no value in row 1");
 }
 
 }  // namespace

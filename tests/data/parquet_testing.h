@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -58,6 +59,21 @@ inline std::shared_ptr<arrow::Array> int_lists(const std::vector<std::vector<int
 }
 inline std::shared_ptr<arrow::Array> float_lists(const std::vector<std::vector<float>>& rows) {
   return lists<arrow::FloatBuilder>(rows);
+}
+
+inline std::shared_ptr<arrow::Array> words(const std::vector<std::string>& values) {
+  arrow::StringBuilder builder;
+  ok(builder.AppendValues(values));
+  return builder.Finish().ValueOrDie();
+}
+
+/// A column as pandas writes categories.
+inline std::shared_ptr<arrow::Array> categories(const std::vector<std::optional<int32_t>>& codes,
+                                                const std::vector<std::string>& names) {
+  arrow::Int32Builder builder;
+  for (const auto& code : codes) ok(code ? builder.Append(*code) : builder.AppendNull());
+  return arrow::DictionaryArray::FromArrays(builder.Finish().ValueOrDie(), words(names))
+      .ValueOrDie();
 }
 
 /// Writes columns as a Parquet file whose row groups hold `row_group_size` rows.
