@@ -311,6 +311,17 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   }
   EXPECT_NE(read_file(folder_ / "d.txt"), texts);
 
+  // The largest cache is that of the second text, which rank 1 has.
+  write_file(folder_ / "two.txt", "w1\nw3 w6 w9 w12 w15 w18 w1 w4\n");
+  const auto cache = [&](const char* ranks) {
+    EXPECT_EQ(run(std::string("generate out --file two.txt --max-new-tokens 2 --batch-size 1 ") +
+                  ranks + " > /dev/null"),
+              0);
+    const auto at = output_.find("tokens/s, cache ");
+    return at == std::string::npos ? output_ : output_.substr(at, output_.find('\n', at) - at);
+  };
+  EXPECT_EQ(cache("--nproc 2"), cache(""));
+
   EXPECT_EQ(run("generate out"), 2);
   expect("there is nothing to go on from");
   EXPECT_EQ(run("predict out"), 2);

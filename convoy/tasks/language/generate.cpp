@@ -305,14 +305,18 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
       std::vector<parallel::MicroBatch> next;
       for (const auto& batch : batches) next.push_back(batch.next());
       const auto out = strategy.forward(next, nn::Mode::Predict);
-      auto more = at::zeros({1}, at::kLong);
+      bool more = false;
       for (size_t r = 0; r < batches.size(); ++r) {
         if (!out[r].empty()) batches[r].take(out[r].at("logits"));
-        if (batches[r].active()) more.fill_(1);
+        more = more || batches[r].active();
         report.cache_bytes = std::max(report.cache_bytes, batches[r].cache_bytes());
       }
-      group.all_reduce(more, comm::ReduceOp::Max, "texts under way");
-      active = more.item<int64_t>() != 0;
+      auto most = at::empty({2}, at::kLong);
+      most[0] = more;
+      most[1] = report.cache_bytes;
+      group.all_reduce(most, comm::ReduceOp::Max, "texts under way");
+      active = most[0].item<int64_t>() != 0;
+      report.cache_bytes = most[1].item<int64_t>();
     }
     gather(batches, group, options, report, use);
   }

@@ -35,7 +35,7 @@ struct Generated {
 
 struct GenerateReport {
   int64_t num_tokens = 0;   ///< new ones, over all ranks
-  int64_t cache_bytes = 0;  ///< most that the caches of a device held
+  int64_t cache_bytes = 0;  ///< most that the cache of any device held
 };
 
 /// Goes on from `prompts`, each of at least one id, or has a decoder answer them, on all ranks of
