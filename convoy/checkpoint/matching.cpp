@@ -85,7 +85,7 @@ void Matching::match_head() {
   if (fresh || same(head, table->second)) return;
   wrong_.push_back(
       fmt::format("{} differs from {}, which it is tied to (try "
-                  "tie_word_embeddings = false)",
+                  "tie_word_embeddings = false in its config.json)",
                   head, table->second));
 }
 

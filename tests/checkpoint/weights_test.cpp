@@ -171,7 +171,9 @@ TEST_F(Weights, ATiedHeadMustAgree) {
   EXPECT_EQ(error_of(), "nothing was thrown");
   tensors["lm_head.weight"][3][2] += 1;
   write(tensors);
-  EXPECT_THAT(error_of(), HasSubstr("lm_head.weight differs from transformer.wte.weight"));
+  EXPECT_THAT(error_of(),
+              HasSubstr("lm_head.weight differs from transformer.wte.weight, which it "
+                        "is tied to (try tie_word_embeddings = false in its config.json)"));
   tensors.erase("transformer.wte.weight");  // some tools keep the other of the two names
   write(tensors);
   auto into = model(tiny(), 2);
