@@ -356,7 +356,10 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   expect("--model.family bert and --model-type t5 contradict each other");
   EXPECT_EQ(run(base + kTiny + "--block_size 1"), 2);
   expect("block_size = 1: a row of one token has no next one to learn; expected at least 2");
-  EXPECT_EQ(run(base + kTiny + "--model_type gpt2 --block_size 2 --max_steps 1"), 0) << output_;
+  EXPECT_EQ(run(base + kTiny + "--model_type gpt2 --task language --block_size 2 --max_steps 1"), 0)
+      << output_;
+  EXPECT_EQ(run(base + kTiny + "--task tagging"), 2);
+  expect("model.task = 'tagging' is unknown; expected one of language");
   EXPECT_EQ(run(base + "--data.train text.txt"), 2);
   expect("is text, and there is no tokenizer for it");
   EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --block_size 64"), 2);

@@ -41,10 +41,9 @@ void LanguageTask::declare(OptionTable& table) {
       .once();
   models::declare_options(table, "model", config_->fields());
   data_.declare(table);
-  if (learns(Objective::HiddenTokens)) {
-    table.add("model", "task", task_, "what the model is trained for")
-        .choice({"language", "classification"});
-  }
+  std::vector<std::string> kinds{"language"};
+  if (learns(Objective::HiddenTokens)) kinds.push_back("classification");
+  table.add("model", "task", task_, "what the model is trained for").choice(kinds);
   if (!learns(Objective::NextToken)) {
     table
         .add("data", "mlm_probability", data_.mlm_probability,
