@@ -24,8 +24,7 @@ int run_predict(const PredictOptions& options) {
 void add_predict(CLI::App& app, Run& run) {
   auto options = std::make_shared<PredictOptions>();
   options->tell = tell;
-  auto* command =
-      app.add_subcommand("predict", "Predict labels, or what comes next, for rows of data");
+  auto* command = app.add_subcommand("predict", "Predict labels, items or tokens for rows of data");
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")
       ->required();
   command->add_option("--data", options->data, "data to predict for; default: the run's own");
@@ -42,7 +41,8 @@ void add_predict(CLI::App& app, Run& run) {
            "from those beside the data.\n"
            "Examples:\n  convoy predict runs/first --rows 5\n"
            "  convoy predict runs/first --data today.parquet --output top.parquet --nproc 2\n"
-           "  convoy predict runs/first --output - | head\n";
+           "  convoy predict runs/first --output - | head\n"
+           "  convoy predict runs/gpt2_clm --data texts.txt --top-k 3\n";
   });
   command->callback([options, &run] { run = [options] { return run_predict(*options); }; });
 }

@@ -325,7 +325,7 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(run("generate out"), 2);
   expect("there is nothing to go on from");
   EXPECT_EQ(run("predict out"), 2);
-  expect("a gpt2 language model goes on from text; try convoy generate, or convoy eval");
+  expect("there are no texts; try --data FILE: .txt (a text a line), .jsonl or .parquet");
   EXPECT_EQ(run("generate out --prompt zebra"), 2);
   expect("prompt 1 has only tokens that the tokenizer does not know: 'zebra'");
   for (const char* nothing : {"''", "' '"}) {
@@ -344,6 +344,34 @@ TEST_F(LanguageCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("nowhere holds no trained model");
   EXPECT_EQ(shell("rm out/vocab.txt && $convoy generate out --prompt w1 --data.tokenizer=''"), 2);
   expect("out holds no tokenizer");
+}
+
+TEST_F(LanguageCommand, PredictsTheTokenThatGenerationTakes) {
+  write_file(folder_ / "texts.txt", "w1 w4\nw3 w6 w9 w12 w15 w18\nw5\n");
+  for (const char* family : {kGpt2, kLlama}) {
+    ASSERT_EQ(run(std::string("train") + family + kTiny +
+                  "--max_steps 20 --output_dir out --overwrite_output_dir"),
+              0)
+        << output_;
+    ASSERT_EQ(run("generate out --file texts.txt --max-new-tokens 1 --json > next.jsonl"), 0);
+    ASSERT_EQ(run("predict out --data texts.txt --top-k 2 --output likely.csv"), 0) << output_;
+    expect("wrote likely.csv (3 texts)");
+    const auto likely = read_file(folder_ / "likely.csv");
+    EXPECT_TRUE(likely.starts_with("row,mask,rank,token,score\n")) << likely;
+    EXPECT_EQ(std::count(likely.begin(), likely.end(), '\n'), 7);
+    const auto next = split(read_file(folder_ / "next.jsonl"), '\n');
+    for (size_t row = 0; row < 3; ++row) {
+      const auto ids = parse_json(next.at(row), "next.jsonl").at("ids");
+      const auto id = ids.empty() ? json("out/config.json").at("eos_token_id") : ids[0];
+      const auto line = "\n" + std::to_string(row) + ",1,1," + word_of(id.get<int>()) + ",";
+      EXPECT_NE(likely.find(line), std::string::npos) << line << likely;
+    }
+  }
+  ASSERT_EQ(run("predict out --data texts.txt --rows 1"), 0) << output_;
+  expect("w1 w4\nrow 0, next\n    1. ");
+  write_file(folder_ / "blank.txt", "w1\n \n");
+  EXPECT_EQ(run("predict out --data blank.txt"), 2);
+  expect("text 2 of blank.txt is empty; expected text to go on from");
 }
 
 TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {

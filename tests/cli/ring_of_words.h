@@ -20,4 +20,10 @@ inline void write_ring_of_words(const std::filesystem::path& folder, int length)
   write_file(folder / "text.txt", lines);
 }
 
+/// How that vocabulary writes an id.
+inline std::string word_of(int id) {
+  static constexpr const char* kSpecial[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+  return id < 5 ? kSpecial[id] : "w" + std::to_string(id - 5);
+}
+
 }  // namespace convoy

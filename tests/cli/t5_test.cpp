@@ -83,8 +83,16 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(output_.find("warning"), std::string::npos) << output_;
   EXPECT_LT(peak("3000000"), few + (64 << 20)) << "192 MB of answers";
   expect("warning: --max-new-tokens 3000000 is beyond the 512 tokens of a usual t5 text");
+  write_file(folder_ / "hidden.txt", "w0 w3 w6 w9 <extra_id_0>\nw1 w4 <extra_id_0> w13 w16\n");
+  ASSERT_EQ(run("predict out --data hidden.txt --output likely.csv"), 0) << output_;
+  const auto likely = read_file(folder_ / "likely.csv");
+  const auto line = "\n1,1,1," + word_of(one.at("ids").at(1).get<int>()) + ",";
+  EXPECT_NE(likely.find(line), std::string::npos) << line << likely;
+  EXPECT_EQ(std::count(likely.begin(), likely.end(), '\n'), 11);
   EXPECT_EQ(run("predict out"), 2);
-  expect("a t5 language model goes on from text; try convoy generate");
+  expect("there are no texts; try --data FILE, in which <extra_id_0> stands for what is wanted");
+  EXPECT_EQ(run("predict out --data prompts.txt"), 2);
+  expect("text 5 of prompts.txt has no <extra_id_0> to say something for: 'w19 w2'");
 }
 
 TEST_F(T5Command, BenchmarksTellPeakAndFloor) {

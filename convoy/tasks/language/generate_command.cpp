@@ -75,15 +75,6 @@ void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt, s
   check_known(tokenizer, plain, {}, fmt::format("prompt {}", number), prompt);
 }
 
-/// An encoder's texts end as those that it was trained on.
-std::vector<int32_t> ids_of(LanguageTask& task, const std::string& prompt) {
-  auto ids = task.sentinels().encode(task.tokenizer(), prompt);
-  const auto ends = task.end_ids();
-  const bool encodes = task.config().objective() == models::Objective::Spans;
-  if (encodes && !ends.empty() && (ids.empty() || ids.back() != ends[0])) ids.push_back(ends[0]);
-  return ids;
-}
-
 /// What the new ids add to the text of the prompt: a token in front of which nothing stands may be
 /// written otherwise. The prompt's last ids tell, unless they are no text.
 std::string continuation(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt,
@@ -138,7 +129,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   if (objective == models::Objective::HiddenTokens) {
     fail<UsageError>("tasks",
                      "generate goes on from text with GPT-2, Llama or T5; got {}, whose positions "
-                     "see both sides",
+                     "see both sides; try convoy predict",
                      task->config().family());
   }
   if (training.parallel.pipeline_parallel_size > 1) {
@@ -152,7 +143,7 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   std::vector<std::vector<int32_t>> prompts;
   for (const auto& text : texts) {
     check_prompt(tokenizer, text, prompts.size() + 1);
-    prompts.push_back(ids_of(*task, text));
+    prompts.push_back(task->prompt_ids(text));
   }
   const auto sentinels = task->sentinels();
   const bool answers = objective == models::Objective::Spans;

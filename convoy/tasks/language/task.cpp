@@ -260,17 +260,10 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
 }
 
 void LanguageTask::declare_predict(OptionTable& table) {
-  if (!learns(Objective::HiddenTokens)) return;
-  table.add("predict", "top_k", top_k_, "tokens for each [MASK]").at_least(1);
-}
-
-void LanguageTask::predict(const Prediction& asked, const Run& run,
-                           const train::TrainingArguments& training) {
-  if (learns(Objective::HiddenTokens)) return fill_masks(asked, run, training);
-  fail<UsageError>("tasks",
-                   "predict gives rows a label, items or hidden tokens; a {} language model goes "
-                   "on from text; try convoy generate, or convoy eval",
-                   family_);
+  table
+      .add("predict", "top_k", top_k_,
+           learns(Objective::NextToken) ? "likeliest next tokens" : "tokens for what is hidden")
+      .at_least(1);
 }
 
 }  // namespace convoy::tasks

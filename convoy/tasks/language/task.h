@@ -34,6 +34,8 @@ class LanguageTask : public Task {
   const models::CausalConfig& config() const { return *config_; }
   /// Throws UsageError where none is found.
   const text::Tokenizer& tokenizer();
+  /// Ids of a text that the model is to go on from, to fill, or to answer. Throws as tokenizer().
+  std::vector<int32_t> prompt_ids(const std::string& text);
   /// None but of a model that names hidden spans.
   Sentinels sentinels() const;
   /// Tokens that end a text, by generation_config.json of an opened folder or by its config.json.
@@ -43,9 +45,6 @@ class LanguageTask : public Task {
   /// Sets what config_name, config_overrides and start say of the model.
   void read_configs(OptionTable& table);
   Run make_run();
-  /// What may stand for each [MASK] of texts.
-  void fill_masks(const Prediction& asked, const Run& run,
-                  const train::TrainingArguments& training);
   /// Of a row of training: multiplications and additions.
   double flops_per_row() const;
   models::TextMasking masking() const;

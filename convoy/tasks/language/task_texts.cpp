@@ -51,6 +51,16 @@ int64_t LanguageTask::row_length() const {
                    block_size(), spans, hides.sentinel_ids.size());
 }
 
+std::vector<int32_t> LanguageTask::prompt_ids(const std::string& text) {
+  const auto& words = tokenizer();
+  auto ids = sentinels().encode(words, text);
+  if (!learns(Objective::Spans)) return ids;
+  // An encoder's texts end as those that it was trained on.
+  const auto ends = end_ids();
+  if (!ends.empty() && (ids.empty() || ids.back() != ends[0])) ids.push_back(ends[0]);
+  return ids;
+}
+
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
   auto texts = std::make_shared<data::TokenTexts>(
       data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));

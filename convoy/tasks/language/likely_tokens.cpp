@@ -6,79 +6,104 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/text_source.h"
+#include "convoy/models/t5.h"
 #include "convoy/tasks/each_row.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/text_output.h"
 
-// What may stand in place of [MASK] in texts.
+// Which tokens are likely in a place of texts: for [MASK], for a sentinel, or next.
 namespace convoy::tasks {
 namespace fs = std::filesystem;
 
 namespace {
 
-/// Texts as ids, and where tokens are hidden.
-struct HiddenTexts {
+/// The token that stands for what is wanted; none of a model that goes on from text.
+struct Mark {
+  std::string text;
+  int32_t id = -1;
+};
+
+/// Texts as ids, and of which positions that have logits tokens are wanted.
+struct AskedTexts {
   std::vector<std::string> texts;
   std::vector<std::vector<int32_t>> ids;
   std::vector<std::vector<int64_t>> places;
-  int64_t most_hidden = 0;  // in a text
+  int64_t most_asked = 0;  // in a text
 };
 
-HiddenTexts read_hidden(const std::string& file, const std::string& column,
-                        const text::Tokenizer& tokenizer, int64_t mask_id, int64_t max_length) {
-  HiddenTexts out;
+AskedTexts read_texts(const std::string& file, const std::string& column) {
+  AskedTexts out;
+  const bool lines = fs::path(file).extension() == ".txt";
   data::read_texts(file, column,
                    [&](const data::TextBatch& batch) {
                      for (int64_t i = 0; i < batch.size(); ++i) {
-                       out.texts.push_back(trim(batch.text(i)));
+                       auto& text = out.texts.emplace_back(batch.text(i));
+                       if (lines && text.ends_with('\n')) text.pop_back();
                      }
                    },
                    {});
-  for (size_t i = 0; i < out.texts.size(); ++i) {
-    auto& ids = out.ids.emplace_back();
-    auto& places = out.places.emplace_back();
-    tokenizer.encode(out.texts[i], ids);
-    for (size_t place = 0; place < ids.size(); ++place) {
-      if (ids[place] == mask_id) places.push_back(static_cast<int64_t>(place));
-    }
-    if (places.empty()) {
-      fail<UsageError>("data", "text {} of {} has no [MASK] to say something for: '{}'", i + 1,
-                       file, out.texts[i].substr(0, 80));
-    }
+  if (out.texts.empty()) fail<FileError>("data", "{} has no text", file);
+  return out;
+}
+
+/// `marked`: a marked position has logits itself, else only the last one.
+void ask(AskedTexts& all, LanguageTask& task, const Mark& mark, bool marked,
+         const std::string& file) {
+  const int64_t max_length = task.config().max_length();
+  for (size_t i = 0; i < all.texts.size(); ++i) {
+    const auto& text = all.texts[i];
     std::vector<int32_t> plain;
-    tokenizer.encode(out.texts[i], plain, /*add_special_tokens=*/false);
-    check_known(tokenizer, plain, {static_cast<int32_t>(mask_id)},
-                fmt::format("text {} of {}", i + 1, file), out.texts[i]);
-    out.most_hidden = std::max<int64_t>(out.most_hidden, std::ssize(places));
+    task.tokenizer().encode(text, plain, /*add_special_tokens=*/false);
+    if (mark.text.empty() && plain.empty()) {
+      fail<UsageError>("data", "text {} of {} is empty; expected text to go on from", i + 1, file);
+    }
+    const auto& ids = all.ids.emplace_back(task.prompt_ids(text));
+    auto& places = all.places.emplace_back();
+    for (size_t place = 0; place < ids.size(); ++place) {
+      if (ids[place] == mark.id) places.push_back(static_cast<int64_t>(place));
+    }
+    if (places.empty() && !mark.text.empty()) {
+      fail<UsageError>("data", "text {} of {} has no {} to say something for: '{}'", i + 1, file,
+                       mark.text, text.substr(0, 80));
+    }
+    if (!marked) places = {0};
+    check_known(task.tokenizer(), plain, {mark.id}, fmt::format("text {} of {}", i + 1, file),
+                text);
+    all.most_asked = std::max<int64_t>(all.most_asked, std::ssize(places));
     if (std::ssize(ids) > max_length) {
       fail<UsageError>("data", "text {} of {} has {} tokens, the model {} positions", i + 1, file,
                        ids.size(), max_length);
     }
   }
-  if (out.texts.empty()) fail<FileError>("data", "{} has no text", file);
-  return out;
 }
 
-nn::Bundle batch_of(const HiddenTexts& texts, const std::vector<int64_t>& rows, int64_t pad_id) {
+/// `answer`: what a decoder has said before; empty of a model without one.
+nn::Bundle batch_of(const AskedTexts& texts, const std::vector<int64_t>& rows,
+                    const std::vector<int64_t>& answer) {
+  const auto B = std::ssize(rows);
   int64_t longest = 0;
   for (const int64_t row : rows) {
     longest = std::max(longest, std::ssize(texts.ids[static_cast<size_t>(row)]));
   }
-  auto ids = at::full({std::ssize(rows), longest}, pad_id, at::kLong);
+  auto ids = at::zeros({B, longest}, at::kLong);
   auto mask = at::zeros(ids.sizes(), at::kBool);
-  for (int64_t i = 0; i < std::ssize(rows); ++i) {
+  for (int64_t i = 0; i < B; ++i) {
     const auto& from = texts.ids[static_cast<size_t>(rows[static_cast<size_t>(i)])];
     std::copy(from.begin(), from.end(), ids.data_ptr<int64_t>() + i * longest);
     mask[i].narrow(0, 0, std::ssize(from)).fill_(true);
   }
-  return {{"input_ids", ids}, {"key_mask", mask}};
+  nn::Bundle out{{"input_ids", ids}, {"key_mask", mask}};
+  if (!answer.empty()) {
+    out["decoder_input_ids"] = at::tensor(answer, at::kLong).expand({B, -1}).contiguous();
+  }
+  return out;
 }
 
-/// The `k` best ids of each hidden token and their probabilities, [B, most hidden, k, 2] in a row.
-at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const HiddenTexts& texts,
+/// The `k` best ids of each place and their probabilities, [B, most asked, k, 2] in a row.
+at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const AskedTexts& texts,
                    int64_t k) {
-  auto out = at::zeros({rows.size(0), texts.most_hidden, k, 2}, at::kDouble);
+  auto out = at::zeros({rows.size(0), texts.most_asked, k, 2}, at::kDouble);
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const auto& places = texts.places[static_cast<size_t>(rows[i].item<int64_t>())];
     for (int64_t m = 0; m < std::ssize(places); ++m) {
@@ -93,23 +118,34 @@ at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const Hidde
 
 }  // namespace
 
-void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
-                              const train::TrainingArguments& training) {
+void LanguageTask::predict(const Prediction& asked, const Run& run,
+                           const train::TrainingArguments& training) {
+  const bool fills = learns(models::Objective::HiddenTokens);
+  const bool answers = learns(models::Objective::Spans);
+  Mark mark{fills ? "[MASK]" : answers ? "<extra_id_0>" : ""};
   if (asked.data.empty()) {
-    fail<UsageError>("tasks",
-                     "there are no texts; try --data FILE, in which [MASK] stands for what is "
-                     "wanted: .txt (a text a line), .jsonl or .parquet");
+    fail<UsageError>(
+        "tasks", "there are no texts; try --data FILE{}: .txt (a text a line), .jsonl or .parquet",
+        mark.text.empty() ? "" : fmt::format(", in which {} stands for what is wanted", mark.text));
   }
   if (asked.to_file()) check_output(asked.output, "tokens", /*tables=*/false, {asked.data});
   const auto& words = tokenizer();
-  const auto texts =
-      read_hidden(asked.data, data_.column, words, masking().mask_id, config_->max_length());
+  std::vector<int64_t> answer;
+  if (fills) mark.id = static_cast<int32_t>(masking().mask_id);
+  if (const auto* t5 = dynamic_cast<const models::T5Config*>(config_.get())) {
+    const auto marks = sentinels();
+    if (marks.ids().empty()) {
+      fail<UsageError>("tasks", "neither the tokenizer nor the model has a token {}", mark.text);
+    }
+    answer = {t5->start_id(), marks.ids()[0]};
+    mark.id = static_cast<int32_t>(marks.ids()[0]);
+  }
+  auto texts = read_texts(asked.data, data_.column);
+  ask(texts, *this, mark, fills, asked.data);
   const int64_t k = std::min(top_k_, config_->num_ids());
-  const auto pad = config_->to_json().value("pad_token_id", Json());
   const auto data = train::make_map_dataset(
       std::ssize(texts.texts),
-      [&texts, id = pad.is_number_integer() ? pad.get<int64_t>() : 0](
-          const std::vector<int64_t>& rows) { return batch_of(texts, rows, id); });
+      [&](const std::vector<int64_t>& rows) { return batch_of(texts, rows, answer); });
   auto job = train::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   if (job.is_main()) asked.tell(*run.notes);
@@ -128,7 +164,10 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
     }
   };
   const auto show = [&](int64_t row, size_t mask, const double* best) {
-    if (!output) fmt::print("row {}, mask {}\n", row, mask + 1);
+    if (!output) {
+      fmt::print("row {}, {}\n", row,
+                 mark.text.empty() ? "next" : fmt::format("mask {}", mask + 1));
+    }
     for (int64_t rank = 1; rank <= k; ++rank, best += 2) {
       const auto token = name_of(best[0]);
       if (!output) {
@@ -148,7 +187,7 @@ void LanguageTask::fill_masks(const Prediction& asked, const Run& run,
   };
   int64_t rows = 0;
   each_row(
-      trainer, *data, texts.most_hidden * k * 2, "text",
+      trainer, *data, texts.most_asked * k * 2, "text",
       [&](const nn::Bundle& out, const at::Tensor& numbers) {
         return best_of(out.at("logits"), numbers, texts, k);
       },
