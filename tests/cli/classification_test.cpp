@@ -82,22 +82,26 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
 }
 
 TEST_F(ClassificationCommand, TheBestOf16BitEvaluationsIsKept) {
-  ASSERT_EQ(run(std::string(kTask) + kTiny +
-                "--data.valid valid.tsv --bf16 --nproc 2 "
-                "--gradient_accumulation_steps 2 --max_steps 40 --eval_strategy steps "
-                "--eval_steps 10 --save_strategy steps --save_steps 10 --load_best_model_at_end "
-                "--metric_for_best_model accuracy --output_dir out"),
-            0)
-      << output_;
-  const auto state = json("out/trainer_state.json");
-  EXPECT_DOUBLE_EQ(last("out/eval_results.json", "eval_accuracy"),
-                   state.at("best_metric").get<double>());
-  double most = 0;
-  for (const auto& entry : state.at("log_history")) {
-    most = std::max(most, entry.value("eval_accuracy", 0.0));
+  for (const char* precision : {"--bf16", "--fp16"}) {
+    ASSERT_EQ(run(std::string(kTask) + kTiny + precision +
+                  " --data.valid valid.tsv --nproc 2 --gradient_accumulation_steps 2 "
+                  "--max_steps 40 --eval_strategy steps --eval_steps 10 --save_strategy steps "
+                  "--save_steps 10 --load_best_model_at_end --metric_for_best_model accuracy "
+                  "--output_dir out --overwrite_output_dir"),
+              0)
+        << output_;
+    const auto state = json("out/trainer_state.json");
+    EXPECT_DOUBLE_EQ(last("out/eval_results.json", "eval_accuracy"),
+                     state.at("best_metric").get<double>())
+        << precision;
+    double most = 0;
+    for (const auto& entry : state.at("log_history")) {
+      most = std::max(most, entry.value("eval_accuracy", 0.0));
+    }
+    EXPECT_DOUBLE_EQ(state.at("best_metric").get<double>(), most) << precision;
+    EXPECT_NE(read_file(folder_ / "out/run.toml").find("pad_to_multiple_of = 8"), std::string::npos)
+        << precision;
   }
-  EXPECT_DOUBLE_EQ(state.at("best_metric").get<double>(), most);
-  EXPECT_NE(read_file(folder_ / "out/run.toml").find("pad_to_multiple_of = 8"), std::string::npos);
 }
 
 TEST_F(ClassificationCommand, PredictsALabelAndItsScoresForEveryText) {

@@ -40,10 +40,16 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
   expect("tokens/s, cache ");
   const auto one = json("one.json");
   EXPECT_EQ(one.at("ended"), "end");
-  EXPECT_TRUE(one.at("text").get<std::string>().starts_with("<extra_id_0> ")) << one;
-  ASSERT_EQ(run("generate out --prompt 'w1 w4 <extra_id_0> w13 w16' --stop w7 --json > stop.json"),
+  const std::string sentinel = "<extra_id_0> ";
+  const auto answer = one.at("text").get<std::string>();
+  ASSERT_TRUE(answer.starts_with(sentinel + "w")) << one;
+  const auto word =
+      answer.substr(sentinel.size(), answer.find(' ', sentinel.size()) - sentinel.size());
+  ASSERT_EQ(run("generate out --prompt 'w1 w4 <extra_id_0> w13 w16' --json --stop " + word +
+                " > stop.json"),
             0);
-  EXPECT_EQ(json("stop.json").at("text").get<std::string>().find("w7"), std::string::npos);
+  EXPECT_EQ(json("stop.json").at("text"), sentinel);
+  EXPECT_EQ(json("stop.json").at("ended"), "stop");
 
   EXPECT_EQ(run("generate out --prompt ''"), 2);
   expect("prompt 1 is empty; expected text to go on from, or to answer");
@@ -53,13 +59,15 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
              "w0 <extra_id_0> w6 w9\nw19 w2\n");
   const std::string drawn =
       "generate out --file prompts.txt --max-new-tokens 9 --temperature 2 --top-k 9 --stop 7 "
-      "--seed 7 ";
+      "--stop 3 --seed 7 ";
   ASSERT_EQ(run(drawn + "--batch-size 2 > plain.txt"), 0);
+  ASSERT_EQ(run(drawn + "--json | grep -c '\"stop\"' > stopped.txt"), 0) << "some end there";
   const auto texts = read_file(folder_ / "plain.txt");
   EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
   for (const char* other :
-       {"--batch-size 1", "--no-cache", "--nproc 2", "--batch-size 1 --nproc 2 --zero 1",
-        "--batch-size 1 --nproc 2 --zero 2", "--batch-size 1 --nproc 2 --zero 3"}) {
+       {"--batch-size 1", "--no-cache", "--nproc 2", "--strategy dp --replicas 2 --batch-size 1",
+        "--batch-size 1 --nproc 2 --zero 1", "--batch-size 1 --nproc 2 --zero 2",
+        "--batch-size 1 --nproc 2 --zero 3"}) {
     ASSERT_EQ(run(drawn + other + " > other.txt"), 0) << output_;
     EXPECT_EQ(read_file(folder_ / "other.txt"), texts) << other;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
@@ -84,8 +85,12 @@ TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
   auto replica = model();
   checkpoint::save_weights(folder, replica->weights(), replica->group());
   const auto layout = masked() ? config_.layout() : config_.classifier_layout();
-  auto again =
-      std::make_unique<parallel::Replica>(blocks(), comm::Group(), parallel::ReplicaOptions{});
+  models::BertTextConfig config;
+  config.read(config_.to_json(), "again");
+  EXPECT_EQ(config.to_json(), config_.to_json());
+  auto again = std::make_unique<parallel::Replica>(
+      masked() ? config.make_blocks() : config.make_classifier(kLabels), comm::Group(),
+      parallel::ReplicaOptions{});
   again->start();
   auto report = checkpoint::load_weights(folder, again->weights(), again->group(), layout);
   EXPECT_TRUE(report.drawn.empty());
@@ -207,13 +212,27 @@ TEST(TextMasking, HidesEightyTenTenOfTheChosenTheSameInAnyBatch) {
   const auto kept = ((all.ids == ids) & chosen).sum().item<double>();
   EXPECT_NEAR(masked / count, 0.8, 0.04);
   EXPECT_NEAR(kept / count, 0.1, 0.03);
+  // The others are any ids: spread over all of them.
+  const auto others = all.ids.masked_select(chosen & (all.ids != 3) & (all.ids != ids));
+  EXPECT_NEAR(others.to(at::kDouble).mean().item<double>(), kIds / 2, kIds / 8);
+  EXPECT_LT(others.min().item<int64_t>(), kIds / 8);
+  EXPECT_GT(others.max().item<int64_t>(), kIds - kIds / 8);
+  const auto* other = others.const_data_ptr<int64_t>();
+  EXPECT_GT(std::set<int64_t>(other, other + others.numel()).size(), 0.07 * count);
   // Rows 20 to 29 alone, as a rank or a micro-batch has them.
   context.samples = at::arange(20, 30, at::kLong);
   const auto some = models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
   EXPECT_TRUE(at::equal(some.ids, all.ids.narrow(0, 20, 10)));
+  const auto differs = [&](const nn::Context& with) {
+    return !at::equal(models::mask_text(ids.narrow(0, 20, 10), masking, kIds, with).targets,
+                      some.targets);
+  };
+  EXPECT_FALSE(differs(context));
   context.step = 6;
-  EXPECT_FALSE(
-      at::equal(models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context).ids, some.ids));
+  EXPECT_TRUE(differs(context));
+  context.step = 5;
+  context.seed = 8;
+  EXPECT_TRUE(differs(context));
   // Evaluation asks for the same in whatever batch a text is.
   context.mode = nn::Mode::Evaluate;
   const auto evaluated = models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
