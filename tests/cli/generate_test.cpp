@@ -1,0 +1,124 @@
+#include "tests/cli/language_testing.h"
+
+namespace convoy {
+namespace {
+
+using GenerateCommand = LanguageCommand;
+
+TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 100 --output_dir out"), 0);
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 3 --json > one.json"), 0);
+  expect("3 tokens in ");
+  expect("tokens/s, cache ");
+  const auto one = json("one.json");
+  EXPECT_EQ(one.at("tokens"), 3);
+  EXPECT_EQ(one.at("ended"), "length");
+  const auto added = one.at("text").get<std::string>();
+  EXPECT_EQ(one.at("prompt_ids"), Json({2, 6, 9, 3})) << "with what the tokenizer puts around it";
+  EXPECT_EQ(one.at("ids").size(), 3u);
+  for (const int id : one.at("ids")) {
+    if (id < 5) continue;  // no word
+    EXPECT_NE(added.find("w" + std::to_string(id - 5)), std::string::npos) << added;
+  }
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 3"), 0);
+  expect("w1 w4" + added + "\n");
+  const auto stop = added.substr(added.find_last_of(' ') + 1);
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 9 --stop " + stop +
+                " --json > stop.json"),
+            0);
+  EXPECT_EQ(json("stop.json").at("ended"), "stop");
+  EXPECT_EQ(json("stop.json").at("text").get<std::string>().find(stop), std::string::npos);
+  // The space in front of a word belongs to it only behind another.
+  const auto first = added.substr(0, added.find(' ', 1));
+  ASSERT_TRUE(first.starts_with(" w")) << added;
+  ASSERT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 9 --stop '" + first +
+                "' --json > stop.json"),
+            0);
+  EXPECT_EQ(json("stop.json").at("ended"), "stop");
+  EXPECT_EQ(json("stop.json").at("text"), "");
+
+  write_file(folder_ / "prompts.txt", "w1\nw2 w5\nw3 w6 w9 w12\nw0 w3 w6\nw19 w2\n");
+  const std::string drawn =
+      "generate out --file prompts.txt --max-new-tokens 6 --temperature 2 --top-k 9 --stop 7 "
+      "--seed 7 ";
+  ASSERT_EQ(run(drawn + "> a.txt"), 0);
+  ASSERT_EQ(run(drawn + "--batch-size 2 --nproc 2 > b.txt"), 0);
+  ASSERT_EQ(run(drawn + "--no-cache > c.txt"), 0);
+  ASSERT_EQ(run(drawn + "--seed 8 > d.txt"), 0);
+  const auto texts = read_file(folder_ / "a.txt");
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 5);
+  EXPECT_EQ(texts.find("7\n"), std::string::npos) << "texts end before what ends them";
+  ASSERT_EQ(run(drawn + "--json | grep -c '\"stop\"' > stopped.txt"), 0) << "some end there";
+  EXPECT_EQ(read_file(folder_ / "b.txt"), texts);
+  EXPECT_EQ(read_file(folder_ / "c.txt"), texts);
+  for (const char* stage : {"1", "2", "3"}) {
+    ASSERT_EQ(run(drawn + "--batch-size 1 --nproc 2 --zero " + stage + " > zero.txt"), 0);
+    EXPECT_EQ(read_file(folder_ / "zero.txt"), texts) << stage;
+  }
+  EXPECT_NE(read_file(folder_ / "d.txt"), texts);
+
+  // The largest cache is that of the second text, which rank 1 has.
+  write_file(folder_ / "two.txt", "w1\nw3 w6 w9 w12 w15 w18 w1 w4\n");
+  const auto cache = [&](const char* ranks) {
+    EXPECT_EQ(run(std::string("generate out --file two.txt --max-new-tokens 2 --batch-size 1 ") +
+                  ranks + " > /dev/null"),
+              0);
+    const auto at = output_.find("tokens/s, cache ");
+    return at == std::string::npos ? output_ : output_.substr(at, output_.find('\n', at) - at);
+  };
+  EXPECT_EQ(cache("--nproc 2"), cache(""));
+
+  EXPECT_EQ(run("generate out"), 2);
+  expect("there is nothing to go on from");
+  EXPECT_EQ(run("predict out"), 2);
+  expect("there are no texts; try --data FILE: .txt (a text a line), .jsonl or .parquet");
+  EXPECT_EQ(run("generate out --prompt zebra"), 2);
+  expect("prompt 1 has only tokens that the tokenizer does not know: 'zebra'");
+  for (const char* nothing : {"''", "' '"}) {
+    EXPECT_EQ(run(std::string("generate out --prompt w1 --prompt ") + nothing), 2);
+    expect("prompt 2 is empty; expected text to go on from");
+  }
+  EXPECT_EQ(run("generate out --prompt w1 --temperature 0"), 2);
+  expect("--temperature = 0; expected more than 0");
+  EXPECT_EQ(shell("$convoy generate out --prompt \"$(yes w1 | head -40 | tr '\\n' ' ')\""), 2);
+  expect("prompt 1 has 42 tokens, the model's context 32 positions");
+  EXPECT_EQ(run("generate out --prompt w1 --max-new-tokens 90000000 > /dev/null"), 0)
+      << "the context is the end";
+  EXPECT_EQ(run("generate out --prompt w1 --stop w2 --stop ''"), 2);
+  expect("--stop = ''; expected some text");
+  EXPECT_EQ(run("generate nowhere --prompt w1"), 2);
+  expect("nowhere holds no trained model");
+  EXPECT_EQ(shell("rm out/vocab.txt && $convoy generate out --prompt w1 --data.tokenizer=''"), 2);
+  expect("out holds no tokenizer");
+}
+
+TEST_F(GenerateCommand, PredictsTheTokenThatGenerationTakes) {
+  write_file(folder_ / "texts.txt", "w1 w4\nw3 w6 w9 w12 w15 w18\nw5\n");
+  for (const char* family : {kGpt2, kLlama}) {
+    ASSERT_EQ(run(std::string("train") + family + kTiny +
+                  "--max_steps 20 --output_dir out --overwrite_output_dir"),
+              0)
+        << output_;
+    ASSERT_EQ(run("generate out --file texts.txt --max-new-tokens 1 --json > next.jsonl"), 0);
+    ASSERT_EQ(run("predict out --data texts.txt --top-k 2 --output likely.csv"), 0) << output_;
+    expect("wrote likely.csv (3 texts)");
+    const auto likely = read_file(folder_ / "likely.csv");
+    EXPECT_TRUE(likely.starts_with("row,mask,rank,token,score\n")) << likely;
+    EXPECT_EQ(std::count(likely.begin(), likely.end(), '\n'), 7);
+    const auto next = split(read_file(folder_ / "next.jsonl"), '\n');
+    for (size_t row = 0; row < 3; ++row) {
+      const auto ids = parse_json(next.at(row), "next.jsonl").at("ids");
+      const auto id = ids.empty() ? json("out/config.json").at("eos_token_id") : ids[0];
+      const auto line = "\n" + std::to_string(row) + ",1,1," + word_of(id.get<int>()) + ",";
+      EXPECT_NE(likely.find(line), std::string::npos) << line << likely;
+    }
+  }
+  ASSERT_EQ(run("predict out --data texts.txt --rows 1"), 0) << output_;
+  expect("w1 w4\nrow 0, next\n    1. ");
+  write_file(folder_ / "blank.txt", "w1\n \n");
+  EXPECT_EQ(run("predict out --data blank.txt"), 2);
+  expect("text 2 of blank.txt is empty; expected text to go on from");
+}
+
+}  // namespace
+}  // namespace convoy
