@@ -86,11 +86,14 @@ std::optional<text::Tokenizer> find_tokenizer(const std::vector<fs::path>& place
                        "fetched: download tokenizer.json, then give its folder",
                        named);
     }
-    for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"}) {
-      if (fs::exists(place / file)) return text::Tokenizer::load(place);
-    }
+    if (text::holds_tokenizer(place)) return text::Tokenizer::load(place);
   }
   return std::nullopt;
+}
+
+void keep_tokenizer(const std::optional<text::Tokenizer>& tokenizer, train::ModelFiles& files) {
+  if (tokenizer) files.copies = tokenizer->files();
+  files.looked_for = text::tokenizer_file_names();
 }
 
 }  // namespace convoy::tasks

@@ -37,4 +37,7 @@ void start_from(const std::filesystem::path& folder, const models::CausalConfig&
 std::optional<text::Tokenizer> find_tokenizer(const std::vector<std::filesystem::path>& places,
                                               const std::string& named);
 
+/// Has a run keep the files of its tokenizer, if it has one, and no other's.
+void keep_tokenizer(const std::optional<text::Tokenizer>& tokenizer, train::ModelFiles& files);
+
 }  // namespace convoy::tasks

@@ -1,5 +1,6 @@
 #include "convoy/text/load.h"
 
+#include <iterator>
 #include <optional>
 
 #include "convoy/base/files.h"
@@ -9,6 +10,13 @@ namespace convoy::text {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Each of these is a tokenizer; of a folder the first counts.
+constexpr const char* kWhole[] = {"tokenizer.json",          "tokenizer.model", "spiece.model",
+                                  "sentencepiece.bpe.model", "vocab.json",      "vocab.txt"};
+constexpr const char* kMerges = "merges.txt";
+/// The newer file of the two has the last word.
+constexpr const char* kSettings[] = {"special_tokens_map.json", "tokenizer_config.json"};
 
 bool is_file(const fs::path& path) {
   std::error_code code;
@@ -26,12 +34,16 @@ bool is_tiktoken(std::string_view bytes) {
          parse_number(line.substr(space + 1), rank);
 }
 
-/// The file of a folder that says most.
-fs::path find_in(const fs::path& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model",
-                           "sentencepiece.bpe.model", "vocab.json", "vocab.txt"}) {
+/// The file of a folder that says most; "" = none.
+fs::path whole_in(const fs::path& folder) {
+  for (const char* name : kWhole) {
     if (is_file(folder / name)) return folder / name;
   }
+  return {};
+}
+
+fs::path find_in(const fs::path& folder) {
+  if (const auto file = whole_in(folder); !file.empty()) return file;
   fail<FileError>("text",
                   "folder {} holds no tokenizer; expected tokenizer.json, a SentencePiece "
                   "tokenizer.model, vocab.json with merges.txt, or vocab.txt",
@@ -39,7 +51,7 @@ fs::path find_in(const fs::path& folder) {
 }
 
 fs::path merges_of(const fs::path& vocabulary) {
-  const fs::path merges = vocabulary.parent_path() / "merges.txt";
+  const fs::path merges = vocabulary.parent_path() / kMerges;
   if (!is_file(merges)) {
     fail<FileError>("text", "{} needs its merges; there is no {}", vocabulary.string(),
                     merges.string());
@@ -55,7 +67,7 @@ std::optional<int32_t> id_of(const Parts& parts, std::string_view token) {
 
 Parts read(const fs::path& file, const Part& config) {
   const std::string name = file.string();
-  if (file.filename() == "merges.txt") return read(file.parent_path() / "vocab.json", config);
+  if (file.filename() == kMerges) return read(file.parent_path() / "vocab.json", config);
   if (file.extension() == ".txt") {
     Parts parts = parts_of_json(json_of_word_list(read_file(file), name, config), name);
     parts.files = {file};
@@ -96,9 +108,8 @@ Parts load_parts(const fs::path& path) {
     fail<FileError>("text", "there is no tokenizer {}; expected a folder or a file of one",
                     path.string());
   }
-  // The newer file of the two has the last word.
-  const fs::path settings[] = {file.parent_path() / "special_tokens_map.json",
-                               file.parent_path() / "tokenizer_config.json"};
+  const fs::path settings[] = {file.parent_path() / kSettings[0],
+                               file.parent_path() / kSettings[1]};
   Json contents[] = {Json::object(), Json::object()};
   for (int i = 0; i < 2; ++i) {
     if (!is_file(settings[i])) continue;
@@ -119,6 +130,18 @@ Parts load_parts(const fs::path& path) {
     if (is_file(settings[i])) parts.files.push_back(settings[i]);
   }
   return parts;
+}
+
+bool holds_tokenizer(const fs::path& folder) {
+  return !whole_in(folder).empty();
+}
+
+std::vector<std::string> tokenizer_file_names() {
+  std::vector<std::string> names(std::begin(kWhole), std::end(kWhole));
+  names.emplace_back(kMerges);
+  names.insert(names.end(), std::begin(kSettings), std::end(kSettings));
+  names.emplace_back("added_tokens.json");  // transformers reads it
+  return names;
 }
 
 }  // namespace convoy::text

@@ -60,4 +60,10 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
+/// Whether Tokenizer::load() finds a tokenizer in a folder.
+bool holds_tokenizer(const std::filesystem::path& folder);
+
+/// The names that files of tokenizers have in a folder: whoever opens one looks for these.
+std::vector<std::string> tokenizer_file_names();
+
 }  // namespace convoy::text

@@ -64,6 +64,8 @@ class Checkpoints {
   void check_inputs() const;
   void check_output() const;
   bool holds_run() const;
+  std::vector<std::string> own_names() const;
+  bool would_write(const std::filesystem::path& file) const;
   void put_old_run_aside();
   void remove_old_run() const;
   std::filesystem::path checkpoint_of_this_job() const;

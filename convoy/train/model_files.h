@@ -14,6 +14,9 @@ struct ModelFiles {
   Json config;                                ///< `config.json`
   std::map<std::string, std::string> texts;   ///< small files: name -> content
   std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
+  /// Names that a reader of the folder looks for, whether this run writes them or not: such a file
+  /// of another run would pass for this one's.
+  std::vector<std::string> looked_for;
   std::vector<std::string> inputs;  ///< what is read (or ""); a run never writes beside it
 };
 

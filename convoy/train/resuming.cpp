@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -107,11 +108,12 @@ void Checkpoints::put_old_run_aside() {
     fail<FileError>("train", "cannot put {} of the old run aside into {}: {}", path.string(),
                     aside.string(), error.message());
   };
-  for (const auto& [name, text] : files_.texts) move(dir_ / name);
-  for (const auto& file : files_.copies) {
-    const auto old = dir_ / file.filename();
-    if (same_file(file, old)) {  // this run has still to read it
-      checkpoint::copy_into(file, aside / old.filename());
+  for (const auto& name : own_names()) {
+    const auto old = dir_ / name;
+    const bool still_read = std::any_of(files_.copies.begin(), files_.copies.end(),
+                                        [&](const fs::path& file) { return same_file(file, old); });
+    if (still_read) {
+      checkpoint::copy_into(old, aside / name);
     } else {
       move(old);
     }
@@ -153,8 +155,8 @@ void Checkpoints::lock_output() {
   }
   std::vector<std::string> own{"checkpoint-", "model", kState, kConfig, kReplaced};
   own.insert(own.end(), std::begin(kResults), std::end(kResults));
-  for (const auto& [name, text] : files_.texts) own.push_back(name);
-  for (const auto& file : files_.copies) own.push_back(file.filename().string());
+  const auto names = own_names();
+  own.insert(own.end(), names.begin(), names.end());
   remove_unfinished(dir_, own);
 }
 
@@ -172,6 +174,27 @@ void Checkpoints::check_inputs() const {
   }
 }
 
+/// Of the small files that this run writes, or that would pass for its own.
+std::vector<std::string> Checkpoints::own_names() const {
+  std::vector<std::string> names;
+  if (!files_.config.is_null()) names.emplace_back(kConfig);
+  for (const auto& [name, text] : files_.texts) names.push_back(name);
+  for (const auto& file : files_.copies) names.push_back(file.filename().string());
+  names.insert(names.end(), files_.looked_for.begin(), files_.looked_for.end());
+  return names;
+}
+
+/// Whether this run would write that file as it is.
+bool Checkpoints::would_write(const fs::path& file) const {
+  const auto text = files_.texts.find(file.filename().string());
+  if (text != files_.texts.end()) return read_regular_file(file) == text->second;
+  for (const auto& copy : files_.copies) {
+    if (copy.filename() != file.filename()) continue;
+    return same_file(copy, file) || read_regular_file(copy) == read_regular_file(file);
+  }
+  return false;
+}
+
 bool Checkpoints::holds_run() const {
   std::error_code error;
   return holds_model() || fs::exists(dir_ / kState, error) || checkpoint::latest_checkpoint(dir_);
@@ -180,22 +203,24 @@ bool Checkpoints::holds_run() const {
 void Checkpoints::check_output() const {
   std::error_code error;
   if (holds_run() || fs::exists(dir_ / kReplaced, error)) {
-    if (arguments_.output.overwrite || !resume_from_.empty()) return;
-    fail<UsageError>("train",
-                     "output.dir = {} already holds a run; try --resume_from_checkpoint "
-                     "latest, --overwrite_output_dir, or another folder",
-                     dir_.string());
+    if (!arguments_.output.overwrite && resume_from_.empty()) {
+      fail<UsageError>("train",
+                       "output.dir = {} already holds a run; try --resume_from_checkpoint "
+                       "latest, --overwrite_output_dir, or another folder",
+                       dir_.string());
+    }
+    if (holds_run() || !resume_from_.empty()) return;
   }
-  std::vector<fs::path> files;
-  if (!files_.config.is_null()) files.emplace_back(kConfig);
-  for (const auto& [name, text] : files_.texts) files.emplace_back(name);
-  for (const auto& file : files_.copies) files.push_back(file.filename());
-  for (const auto& file : files) {
-    if (!fs::exists(dir_ / file, error)) continue;
+  const auto& wanted = files_.looked_for;
+  for (const auto& name : own_names()) {
+    const auto file = dir_ / name;
+    if (!fs::exists(file, error) || would_write(file)) continue;
+    const bool read = std::find(wanted.begin(), wanted.end(), name) != wanted.end();
     fail<UsageError>("train",
-                     "output.dir = {} holds no run, but a file {} that this run would replace; "
-                     "try another folder",
-                     dir_.string(), file.string());
+                     "output.dir = {} holds no run, but a file {} that {}; try another folder, or "
+                     "move that file away",
+                     dir_.string(), name,
+                     read ? "would pass for this run's" : "this run would replace");
   }
 }
 

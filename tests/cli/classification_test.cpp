@@ -278,6 +278,25 @@ TEST_F(ClassificationCommand, TextsAreNoLongerThanTheModelAndItsTokenizerTake) {
       << output_;
 }
 
+TEST_F(ClassificationCommand, ARunHasNoTokenizerButItsOwn) {
+  const auto own = read_file(folder_ / "words/vocab.txt");
+  const std::string base = std::string(kTask) + kTiny + "--data.valid valid.tsv --max_steps 2 ";
+  ASSERT_EQ(run(base + "--output_dir out"), 0) << output_;
+  // Of a folder it would count before the list of words.
+  write_file(folder_ / "out/spiece.model", "of another run");
+  write_file(folder_ / "out/tokenizer_config.json", R"({"model_max_length": 3})");
+  ASSERT_EQ(run(base + "--output_dir out --overwrite_output_dir"), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "out/vocab.txt"), own);
+  for (const char* file : {"spiece.model", "tokenizer_config.json", ".replaced"}) {
+    EXPECT_FALSE(fs::exists(folder_ / "out" / file)) << file;
+  }
+  ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;
+  EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), last("out/eval_results.json", "eval_loss"));
+  write_file(folder_ / "fresh/tokenizer.json", "{}");
+  EXPECT_EQ(run(base + "--output_dir fresh"), 2);
+  expect("fresh holds no run, but a file tokenizer.json that would pass for this run's");
+}
+
 TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
   const std::string base = std::string(kTask) + kTiny + "--max_steps 1 ";
   EXPECT_EQ(run(base + "--data.label opinions"), 1);

@@ -44,6 +44,19 @@ std::string message_of(const Json& json) {
   return message_of("tokenizer.json", json.dump());
 }
 
+TEST(Load, TellsWhichFilesOfAFolderItWouldOpen) {
+  for (const auto& name : tokenizer_file_names()) {
+    const Folder folder;
+    EXPECT_FALSE(holds_tokenizer(folder.path()));
+    folder.write(name, "{}");
+    const bool beside = name == "merges.txt" || name == "special_tokens_map.json" ||
+                        name == "tokenizer_config.json" || name == "added_tokens.json";
+    EXPECT_EQ(holds_tokenizer(folder.path()), !beside) << name;
+  }
+  EXPECT_THAT(tokenizer_file_names(), ::testing::IsSupersetOf({"tokenizer.json", "spiece.model",
+                                                               "vocab.txt", "merges.txt"}));
+}
+
 TEST(Load, ReadsATokenizerJson) {
   const Folder folder;
   folder.write("tokenizer.json", kTiny);

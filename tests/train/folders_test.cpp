@@ -248,6 +248,32 @@ TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
   EXPECT_EQ(read_file(out / "words.txt"), "old");
 }
 
+TEST_F(Folders, FilesOfAnotherRunDoNotPassForItsOwn) {
+  write_file(folder_ / "old/words.json", "old");
+  write_file(folder_ / "new/words.txt", "new");
+  const auto out = folder_ / "a", fresh = folder_ / "b";
+  files_.looked_for = {"words.json", "words.txt", "marks.txt"};
+  files_.copies = {folder_ / "old/words.json"};
+  ASSERT_EQ(train(arguments(out, 2), one_device()).error, "");
+  write_file(out / "marks.txt", "of somebody");
+  // A run of other files, over it: a reader would open words.json first.
+  files_.copies = {folder_ / "new/words.txt"};
+  auto over = arguments(out, 2);
+  over.output.overwrite = true;
+  ASSERT_EQ(train(over, one_device()).error, "");
+  EXPECT_EQ(read_file(out / "words.txt"), "new");
+  EXPECT_FALSE(fs::exists(out / "words.json"));
+  EXPECT_FALSE(fs::exists(out / "marks.txt"));
+  // In a folder that holds no run.
+  write_file(fresh / "words.json", "old");
+  const auto error = train(arguments(fresh, 2), one_device()).error;
+  EXPECT_NE(error.find("holds no run, but a file words.json that would pass for this run's"),
+            std::string::npos)
+      << error;
+  files_.copies = {folder_ / "old/words.json"};
+  EXPECT_EQ(train(arguments(fresh, 2), one_device()).error, "") << "its own, byte for byte";
+}
+
 TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
   const auto path = folder_ / "a/checkpoint-2/trainer_state.json";

@@ -168,7 +168,7 @@ Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
   out.train_data = rows_of(texts, train_);
   if (!valid_.empty()) out.valid_data = read(valid_);
   out.files.config = config_json();
-  if (tokenizer_) out.files.copies = tokenizer_->files();
+  keep_tokenizer(tokenizer_, out.files);
   out.files.inputs = {train_, valid_, start_};
   if (!start_.empty()) start_from(start_, config_, config_.classifier_layout(), out);
   return out;

@@ -18,6 +18,12 @@ namespace fs = std::filesystem;
 
 using models::Objective;
 
+namespace {
+
+constexpr const char* kGenerationConfig = "generation_config.json";
+
+}  // namespace
+
 LanguageTask::LanguageTask(std::string family)
     : family_(std::move(family)), config_(models::make_causal_config(family_)) {}
 
@@ -146,7 +152,7 @@ const text::Tokenizer& LanguageTask::tokenizer() {
 
 std::vector<int32_t> LanguageTask::end_ids() const {
   auto ends = config_->to_json().value("eos_token_id", Json());
-  const auto file = opened_ / "generation_config.json";
+  const auto file = opened_ / kGenerationConfig;
   if (fs::exists(file)) {
     const auto json = parse_json(read_file(file), file.string());
     if (json.is_object()) ends = json.value("eos_token_id", ends);
@@ -217,7 +223,8 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.flops_per_sample = flops_per_row();
   out.files.config = config_->to_json();
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
-  if (tokenizer_) out.files.copies = tokenizer_->files();
+  keep_tokenizer(tokenizer_, out.files);
+  out.files.looked_for.emplace_back(kGenerationConfig);
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
   if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
   if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);

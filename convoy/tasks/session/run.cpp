@@ -153,6 +153,7 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   files.texts["schema.json"] = schema.to_json();
   const auto& data = arguments.data;
   if (auto items = data.items_file(); !items.empty()) files.copies.push_back(items);
+  files.looked_for = {"items.parquet"};
   files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};
   return files;
 }
