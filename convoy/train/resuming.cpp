@@ -251,6 +251,13 @@ fs::path Checkpoints::checkpoint_to_resume() const {
 Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) const {
   auto saved = read_state(folder);
   check_same_model(folder);
+  if (!saved.tokenizer.empty() && saved.tokenizer != fresh.tokenizer) {
+    fail<UsageError>("train",
+                     "{} was trained with the tokenizer {}, this run has {}: the same ids would "
+                     "stand for other tokens; try the tokenizer of that run, or start anew",
+                     folder.string(), saved.tokenizer,
+                     fresh.tokenizer.empty() ? "none" : fresh.tokenizer);
+  }
   if (saved.num_rows != fresh.num_rows || saved.data_seed != fresh.data_seed) {
     fail<UsageError>("train",
                      "{} was made with {} rows and data seed {}; got {} rows and data "

@@ -292,6 +292,14 @@ TEST_F(ClassificationCommand, ARunHasNoTokenizerButItsOwn) {
   }
   ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;
   EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), last("out/eval_results.json", "eval_loss"));
+  // As many words, of which others stand for the ids.
+  write_file(folder_ / "other/vocab.txt",
+             own.substr(0, own.find("good")) + "bad\ngood\n" + own.substr(own.find("w0\n")));
+  EXPECT_EQ(run(base + "--data.tokenizer other --max_steps 4 --output_dir out "
+                       "--resume_from_checkpoint latest"),
+            2);
+  expect("checkpoint-2 was trained with the tokenizer ");
+  EXPECT_EQ(read_file(folder_ / "out/vocab.txt"), own);
   write_file(folder_ / "fresh/tokenizer.json", "{}");
   EXPECT_EQ(run(base + "--output_dir fresh"), 2);
   expect("fresh holds no run, but a file tokenizer.json that would pass for this run's");

@@ -274,6 +274,28 @@ TEST_F(Folders, FilesOfAnotherRunDoNotPassForItsOwn) {
   EXPECT_EQ(train(arguments(fresh, 2), one_device()).error, "") << "its own, byte for byte";
 }
 
+TEST_F(Folders, AnotherTokenizerIsNotResumed) {
+  files_.tokenizer = "words of old";
+  ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
+  auto args = arguments(folder_ / "a", 4);
+  args.resume_from_checkpoint = "latest";
+  files_.tokenizer = "words of new";
+  const auto error = train(args, one_device()).error;
+  EXPECT_NE(error.find("was trained with the tokenizer words of old, this run has words of new"),
+            std::string::npos)
+      << error;
+  files_.tokenizer = "words of old";
+  EXPECT_EQ(train(args, one_device()).first_step, 3);
+  // A state of before tokenizers were noted.
+  const auto path = folder_ / "a/checkpoint-4/trainer_state.json";
+  auto state = parse_json(read_file(path), "state");
+  state.erase("tokenizer");
+  write_file(path, state.dump());
+  files_.tokenizer = "words of new";
+  args.max_steps = 6;
+  EXPECT_EQ(train(args, one_device()).first_step, 5);
+}
+
 TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
   const auto path = folder_ / "a/checkpoint-2/trainer_state.json";
