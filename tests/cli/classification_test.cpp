@@ -332,6 +332,16 @@ TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
                 "--data.label verdict --max_length 16"),
             2);
   expect("less.csv has no text of the label 'ugly', which the model of out knows");
+  config["problem_type"] = "multi_label_classification";
+  write_file(folder_ / "out/config.json", config.dump());
+  for (const char* command : {"predict out --data less.csv",
+                              "train --model_name_or_path out --data.train less.csv "
+                              "--data.text opinion --data.label verdict --max_length 16"}) {
+    EXPECT_EQ(run(command), 1) << command;
+    expect("out/config.json: problem_type = \"multi_label_classification\" is not supported: ");
+  }
+  config.erase("problem_type");
+  write_file(folder_ / "out/config.json", config.dump());
   // Its weights tell two apart.
   write_file(folder_ / "more.csv", "opinion,verdict\nw1,a\nw2,b\nbad,c\n");
   EXPECT_EQ(run("train --model_name_or_path out --data.train more.csv --data.text opinion "

@@ -1,6 +1,8 @@
 #include "convoy/tasks/classification/texts.h"
 
 #include <ATen/ATen.h>
+
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "tests/train/testing.h"
 
@@ -45,6 +47,26 @@ TEST_F(ClassificationTexts, ArePaddedToTheLongestOrAMultipleOfIt) {
             (std::vector<int64_t>{8, 8, 16, 16, 16, 16, 24, 24, 24, 24}));
   EXPECT_EQ(lengths(tokenizer, {.most = 21, .multiple = 8}).back(), 21)
       << "no more than a text may have";
+}
+
+TEST(ClassificationLabels, OfAnotherKindOfProblemAreRefused) {
+  Json config{{"id2label", {{"0", "dull"}, {"1", "good"}}}};
+  for (const auto& problem : {Json(), Json("single_label_classification")}) {
+    config["problem_type"] = problem;
+    EXPECT_EQ(Labels::of_config(config, "config.json").size(), 2) << problem;
+  }
+  for (const char* problem : {"multi_label_classification", "regression"}) {
+    config["problem_type"] = problem;
+    try {
+      Labels::of_config(config, "config.json");
+      ADD_FAILURE() << problem;
+    } catch (const FileError& error) {
+      EXPECT_NE(
+          std::string(error.what()).find(fmt::format("problem_type = \"{}\" is not", problem)),
+          std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 }  // namespace

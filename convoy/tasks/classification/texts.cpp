@@ -106,6 +106,15 @@ Labels::Labels(const std::vector<std::string>& occurring) {
 }
 
 Labels Labels::of_config(const Json& config, const std::string& where) {
+  constexpr const char* kProblem = "single_label_classification";
+  const auto problem = config.value("problem_type", Json());
+  if (!problem.is_null() && problem != Json(kProblem)) {
+    fail<FileError>("tasks",
+                    "{}: problem_type = {} is not supported: a classifier gives each text one "
+                    "label here; expected \"{}\"; where that is what it shall learn, write so "
+                    "into that file",
+                    where, problem.dump(), kProblem);
+  }
   Labels out;
   const auto found = config.find("id2label");
   if (found == config.end() || !found->is_object()) return out;

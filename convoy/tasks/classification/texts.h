@@ -17,7 +17,8 @@ class Labels {
   Labels() = default;
   /// Those that occur, in the order of the numbers that they are, else of the alphabet.
   explicit Labels(const std::vector<std::string>& occurring);
-  /// From a config.json; none where it names none.
+  /// From a config.json; none where it names none. Throws FileError on one of another kind of
+  /// problem, such as several labels of a text.
   static Labels of_config(const Json& config, const std::string& where);
 
   int64_t size() const { return static_cast<int64_t>(names_.size()); }
