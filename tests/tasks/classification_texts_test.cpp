@@ -49,6 +49,39 @@ TEST_F(ClassificationTexts, ArePaddedToTheLongestOrAMultipleOfIt) {
       << "no more than a text may have";
 }
 
+TEST_F(ClassificationTexts, PairsAreCutAsTokenizersCutThem) {
+  write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
+  const auto tokenizer = text::Tokenizer::load(folder_);
+  // Words of the texts, tokens in all, and how many of each text tokenizers 0.23.3 keeps.
+  struct Case {
+    int first, second, most, kept_first, kept_second;
+  };
+  for (const auto& [first, second, most, kept_first, kept_second] : std::vector<Case>{
+           {3, 4, 10, 3, 4},     {3, 4, 9, 3, 3},      {4, 3, 9, 3, 3},      {4, 4, 9, 3, 3},
+           {2, 9, 9, 2, 4},      {9, 2, 9, 4, 2},      {3, 9, 9, 3, 3},      {9, 3, 9, 3, 3},
+           {9, 9, 9, 3, 3},      {9, 9, 10, 3, 4},     {8, 9, 10, 3, 4},     {9, 8, 10, 4, 3},
+           {1, 9, 4, 0, 1},      {9, 1, 4, 1, 0},      {9, 9, 4, 0, 1},      {9, 9, 3, 0, 0},
+           {0, 9, 9, 0, 6},      {9, 0, 9, 6, 0},      {38, 40, 64, 30, 31}, {40, 38, 64, 31, 30},
+           {40, 40, 64, 30, 31}, {40, 40, 63, 30, 30}, {80, 90, 128, 62, 63}}) {
+    data::LabelledTexts texts;
+    texts.texts.emplace_back();
+    texts.seconds.emplace_back();
+    for (int i = 0; i < first; ++i) texts.texts[0] += "a ";
+    for (int i = 0; i < second; ++i) texts.seconds[0] += "b ";
+    const auto data = make_text_dataset(texts, {}, tokenizer, {.most = most}, "these texts");
+    const auto stream = data->open({.shuffle = false});
+    stream->start(0, 0);
+    const auto step = stream->next();
+    ASSERT_TRUE(step);
+    const auto& inputs = step->cells.at(0).inputs;
+    const auto& ids = inputs.at("input_ids");
+    const auto name = fmt::format("{} and {} words in {}", first, second, most);
+    EXPECT_EQ((ids == 5).sum().item<int64_t>(), kept_first) << name;
+    EXPECT_EQ((ids == 6).sum().item<int64_t>(), kept_second) << name;
+    EXPECT_EQ(inputs.at("token_type_ids").sum().item<int64_t>(), kept_second + 1) << name;
+  }
+}
+
 TEST(ClassificationLabels, OfAnotherKindOfProblemAreRefused) {
   Json config{{"id2label", {{"0", "dull"}, {"1", "good"}}}};
   for (const auto& problem : {Json(), Json("single_label_classification")}) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -25,6 +26,19 @@ struct Row {
   int64_t label = 0;
 };
 
+/// Tokens that two texts keep where there is room for so many together, as `longest_first` of
+/// Hugging Face's tokenizers has it: the longer one comes down to the other, then both to a half;
+/// of an odd room the longer has more, of two alike the second.
+std::pair<int64_t, int64_t> kept_of(int64_t first, int64_t second, int64_t room) {
+  if (first > second) {
+    const auto [less, more] = kept_of(second, first, room);
+    return {more, less};
+  }
+  second = std::min(second, std::max(first, room - first));
+  if (first + second <= room) return {first, second};
+  return {room / 2, room - room / 2};
+}
+
 /// Puts ids around texts as BERT wants them: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
 class Framer {
  public:
@@ -34,7 +48,9 @@ class Framer {
   Row frame(const std::string& text, const std::string* second) const {
     auto a = plain(text), b = second != nullptr ? plain(*second) : std::vector<int32_t>();
     const int64_t room = std::max<int64_t>(0, max_length_ - (second != nullptr ? 3 : 2));
-    while (std::ssize(a) + std::ssize(b) > room) (a.size() > b.size() ? a : b).pop_back();
+    const auto [kept_a, kept_b] = kept_of(std::ssize(a), std::ssize(b), room);
+    a.resize(static_cast<size_t>(kept_a));
+    b.resize(static_cast<size_t>(kept_b));
     Row row;
     row.ids.push_back(cls_);
     row.ids.insert(row.ids.end(), a.begin(), a.end());

@@ -40,7 +40,7 @@ struct Padding {
 
 /// Texts as rows for a classifier: `input_ids`, with pairs `token_type_ids`, `labels`, and where
 /// there is padding `key_mask`; padded to the longest of the cell. Longer ones than `padding.most`
-/// tokens lose their ends, of a pair the longer text first.
+/// tokens lose their ends, of a pair the longer text first, as Hugging Face's tokenizers do.
 ///
 /// Throws UsageError, naming file and row, on a label that is not in `labels` and a text of unknown
 /// tokens only.
