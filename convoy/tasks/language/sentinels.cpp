@@ -4,19 +4,33 @@
 
 #include <algorithm>
 
+#include "convoy/base/text.h"
+
 namespace convoy::tasks {
 
 namespace {
 
-std::string name_of(size_t number) {
-  return fmt::format("<extra_id_{}>", number);
+constexpr std::string_view kBegin = "<extra_id_";
+
+std::string name_of(int64_t number) {
+  return fmt::format("{}{}>", kBegin, number);
+}
+
+/// The number of the sentinel whose name begins there, or -1.
+int64_t number_at(std::string_view text, size_t at) {
+  const auto first = at + kBegin.size(), end = text.find('>', first);
+  int64_t number = -1;
+  if (end == std::string_view::npos || !parse_number(text.substr(first, end - first), number)) {
+    return -1;
+  }
+  return text.substr(at, end + 1 - at) == name_of(number) ? number : -1;  // no 01, no +1
 }
 
 }  // namespace
 
 Sentinels::Sentinels(const text::Tokenizer* tokenizer, int64_t num_ids) {
   while (tokenizer != nullptr) {
-    const auto id = tokenizer->id_of(name_of(ids_.size()));
+    const auto id = tokenizer->id_of(name_of(std::ssize(ids_)));
     if (!id) break;
     ids_.push_back(*id);
   }
@@ -34,14 +48,13 @@ std::vector<int32_t> Sentinels::encode(const text::Tokenizer& tokenizer,
     tokenizer.encode(text, ids);
     return ids;
   }
-  size_t from = 0;
-  for (size_t number = 0; number < ids_.size(); ++number) {
-    const auto name = name_of(number);
-    const auto at = text.find(name, from);
-    if (at == std::string::npos) break;
+  size_t from = 0;  // what is behind the last sentinel
+  for (size_t at = text.find(kBegin); at != std::string::npos; at = text.find(kBegin, at + 1)) {
+    const auto number = number_at(text, at);
+    if (number < 0 || number >= std::ssize(ids_)) continue;
     tokenizer.encode(text.substr(from, at - from), ids, /*add_special_tokens=*/false);
-    ids.push_back(static_cast<int32_t>(ids_[number]));
-    from = at + name.size();
+    ids.push_back(static_cast<int32_t>(ids_[static_cast<size_t>(number)]));
+    from = at + name_of(number).size();
   }
   if (from == 0) {
     tokenizer.encode(text, ids);
@@ -67,7 +80,7 @@ std::string Sentinels::decode(const text::Tokenizer& tokenizer,
     }
     end_part();
     if (!text.empty()) text += " ";
-    text += name_of(static_cast<size_t>(found - ids_.begin())) + " ";
+    text += name_of(found - ids_.begin()) + " ";
   }
   end_part();
   return text;

@@ -1,0 +1,37 @@
+#include "convoy/tasks/language/sentinels.h"
+
+#include <fmt/format.h>
+
+#include "convoy/base/files.h"
+#include "tests/train/testing.h"
+
+namespace convoy::tasks {
+namespace {
+
+using SentinelNames = train::InFolder;
+
+/// Of a tokenizer that knows no sentinels: the last ids of the model are.
+TEST_F(SentinelNames, AreReadInAnyOrderAndNumber) {
+  write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhe\nran\nto\n");
+  const auto tokenizer = text::Tokenizer::load(folder_);
+  const Sentinels sentinels(&tokenizer, /*num_ids=*/108);
+  ASSERT_EQ(sentinels.ids().size(), 100U);
+  ASSERT_EQ(sentinels.ids()[0], 107);
+  const auto ids = [&](const std::string& text) { return sentinels.encode(tokenizer, text); };
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(ids("he <extra_id_0> to <extra_id_1>"), (Ids{5, 107, 7, 106}));
+  EXPECT_EQ(ids("he <extra_id_1> to"), (Ids{5, 106, 7}));
+  EXPECT_EQ(ids("<extra_id_5>"), (Ids{102}));
+  EXPECT_EQ(ids("<extra_id_1>he<extra_id_0> <extra_id_0>to"), (Ids{106, 5, 107, 107, 7}));
+  EXPECT_EQ(ids("ran <extra_id_99>"), (Ids{6, 8}));
+  EXPECT_EQ(sentinels.decode(tokenizer, ids("he <extra_id_3> to")), "he <extra_id_3> to");
+  // What is none stays text.
+  for (const char* text : {"he <extra_id_100> to", "he <extra_id_01> to", "he <extra_id_-1> to",
+                           "he <extra_id_0 to", "he <extra_id_> to"}) {
+    for (const int32_t id : ids(text)) EXPECT_LT(id, 8) << text;
+  }
+  EXPECT_EQ(ids("<extra_id_<extra_id_2>").back(), 105);
+}
+
+}  // namespace
+}  // namespace convoy::tasks
