@@ -276,6 +276,17 @@ TEST_F(ClassificationCommand, TextsAreNoLongerThanTheModelAndItsTokenizerTake) {
   write_file(folder_ / "long.csv", words + ",positive\n");
   EXPECT_EQ(run("eval model --data long.csv --data.text opinion --data.label verdict"), 0)
       << output_;
+  // And its tokenizer what it takes, unless that is typed.
+  write_file(folder_ / "model/tokenizer_config.json", R"({"model_max_length": 9})");
+  const auto scores = [&](const std::string& length) {
+    EXPECT_EQ(run("predict model --data long.csv --data.text opinion --threads 1 --output out.csv" +
+                  length),
+              0)
+        << output_;
+    return read_file(folder_ / "out.csv");
+  };
+  EXPECT_EQ(scores(""), scores(" --max_length 9"));
+  EXPECT_NE(scores(""), scores(" --max_length 20"));
 }
 
 TEST_F(ClassificationCommand, ARunHasNoTokenizerButItsOwn) {

@@ -81,6 +81,7 @@ void ClassificationTask::limit_length(OptionTable& table) {
 void ClassificationTask::find_tokenizer() {
   tokenizer_ =
       tasks::find_tokenizer({opened_, opened_ / "..", tokenizer_name_, start_}, tokenizer_name_);
+  if (opened_options_ != nullptr) limit_length(*opened_options_);
 }
 
 void ClassificationTask::find_labels(const data::LabelledTexts& texts) {
@@ -178,8 +179,8 @@ Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
   const auto json = open_trained(folder, table);
   opened_ = folder;
   const auto path = (folder / "config.json").string();
+  opened_options_ = &table;
   config_.read(json, path);
-  limit_length(table);
   labels_ = Labels::of_config(json, path);
   if (labels_.size() < 2) {
     fail<FileError>("tasks", "{} names no labels (id2label); expected those of a classifier", path);
