@@ -57,6 +57,13 @@ TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   }
   EXPECT_NE(read_file(folder_ / "d.txt"), texts);
 
+  // As editors of other systems write it.
+  write_file(folder_ / "crlf.txt", "\xEF\xBB\xBFw1 w4\r\nw2 w5\r\n");
+  ASSERT_EQ(run("generate out --file crlf.txt --max-new-tokens 1 --json > crlf.jsonl"), 0);
+  const auto lines = split(read_file(folder_ / "crlf.jsonl"), '\n');
+  EXPECT_EQ(parse_json(lines.at(0), "crlf.jsonl").at("prompt"), "w1 w4");
+  EXPECT_EQ(parse_json(lines.at(1), "crlf.jsonl").at("prompt"), "w2 w5");
+
   // The largest cache is that of the second text, which rank 1 has.
   write_file(folder_ / "two.txt", "w1\nw3 w6 w9 w12 w15 w18 w1 w4\n");
   const auto cache = [&](const char* ranks) {

@@ -33,7 +33,13 @@ std::vector<std::string> read_prompts(const GenerateCommand& command) {
   if (!command.file.empty()) {
     std::ifstream in(command.file);
     if (!in) fail<FileError>("tasks", "cannot read {}; expected a prompt a line", command.file);
-    for (std::string line; std::getline(in, line);) prompts.push_back(line);
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    bool first = true;
+    for (std::string line; std::getline(in, line); first = false) {
+      if (first && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+      if (line.ends_with('\r')) line.pop_back();
+      prompts.push_back(line);
+    }
   }
   if (prompts.empty()) {
     fail<UsageError>("tasks", "there is nothing to go on from; try --prompt TEXT, or --file FILE");
