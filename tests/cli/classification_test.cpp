@@ -62,6 +62,14 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
       << output_;
   EXPECT_DOUBLE_EQ(last("more/eval_results.json", "eval_loss"),
                    last("out/eval_results.json", "eval_loss"));
+  // A label that it knows stays where it is, beside one that it does not.
+  write_file(folder_ / "other.csv", "opinion,verdict\nw1 bad,negative\nw2,Neutral\n");
+  ASSERT_EQ(run("train --model_name_or_path out --data.train other.csv --data.text opinion "
+                "--data.label verdict --max_length 16 --max_steps 1 --output_dir third"),
+            0)
+      << output_;
+  expect("the classifier of out keeps its rows of negative; those of positive become Neutral");
+  EXPECT_EQ(json("third/config.json").at("id2label"), Json({{"0", "negative"}, {"1", "Neutral"}}));
   write_file(folder_ / "text.txt", std::string(200, 'w') + "\n" + table(300, 0, ' '));
   ASSERT_EQ(run("train --model_name_or_path out --task language --data.train text.txt "
                 "--block_size 16 --max_steps 1 --output_dir masked"),

@@ -82,6 +82,23 @@ TEST_F(ClassificationTexts, PairsAreCutAsTokenizersCutThem) {
   }
 }
 
+TEST(ClassificationLabels, KeepTheNumbersThatAModelKnows) {
+  const auto labels_of = [](const std::vector<std::string>& names) {
+    Json config;
+    for (size_t i = 0; i < names.size(); ++i) config["id2label"][std::to_string(i)] = names[i];
+    return Labels::of_config(config, "config.json");
+  };
+  using Names = std::vector<std::string>;
+  const auto placed = [&](const Names& names, const Names& own) {
+    return Labels(names).placed_as(labels_of(own)).names();
+  };
+  EXPECT_EQ(placed({"Neutral", "neg"}, {"neg", "pos"}), (Names{"neg", "Neutral"}));
+  EXPECT_EQ(placed({"a", "b", "c", "d"}, {"d", "x", "b", "y"}), (Names{"d", "a", "b", "c"}));
+  EXPECT_EQ(placed({"a", "b"}, {"b", "a"}), (Names{"b", "a"}));
+  EXPECT_EQ(placed({"a", "b"}, {"LABEL_0", "LABEL_1"}), (Names{"a", "b"}));
+  EXPECT_EQ(placed({"a", "b"}, {"a", "a"}), (Names{"a", "b"})) << "one of them would be lost";
+}
+
 TEST(ClassificationLabels, OfAnotherKindOfProblemAreRefused) {
   Json config{{"id2label", {{"0", "dull"}, {"1", "good"}}}};
   for (const auto& problem : {Json(), Json("single_label_classification")}) {

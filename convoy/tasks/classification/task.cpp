@@ -84,36 +84,40 @@ void ClassificationTask::find_tokenizer() {
   if (opened_options_ != nullptr) limit_length(*opened_options_);
 }
 
-void ClassificationTask::find_labels(const data::LabelledTexts& texts) {
+std::string ClassificationTask::find_labels(const data::LabelledTexts& texts) {
   labels_ = Labels(texts.labels);
   if (labels_.size() < 2) {
     fail<UsageError>(
         "data", "{} has no other label than '{}'; expected at least two; try another --data.label",
         train_, labels_.names()[0]);
   }
-  if (start_.empty()) return;
+  if (start_.empty()) return "";
   // A model that was trained for these labels keeps their numbers.
   const auto path = (fs::path(start_) / "config.json").string();
   const auto own = Labels::of_config(parse_json(read_file(path), path), path);
-  const auto lacks = [](const Labels& labels) {
-    return [&labels](const std::string& name) { return labels.find(name) < 0; };
-  };
-  if (std::none_of(labels_.names().begin(), labels_.names().end(), lacks(own))) {
-    const auto unused = std::find_if(own.names().begin(), own.names().end(), lacks(labels_));
-    if (unused != own.names().end()) {
-      fail<UsageError>("data",
-                       "{} has no text of the label '{}', which the model of {} knows; got {}",
-                       train_, *unused, start_, join(labels_.names()));
-    }
-    labels_ = own;
+  const auto kept = labels_.shared_with(own), fresh = labels_.shared_with(own, false),
+             gone = own.shared_with(labels_, false);
+  if (fresh.empty() && !gone.empty()) {
+    fail<UsageError>("data",
+                     "{} has no text of the label '{}', which the model of {} knows; got {}",
+                     train_, gone[0], start_, join(labels_.names()));
   }
   // Other labels may take the places of its own, if there are as many.
-  if (!formats::has_weights(start_)) return;  // rank 0 may see them alone
+  const bool as_many = labels_.size() == own.size();
+  if (as_many) labels_ = labels_.placed_as(own);
+  const bool has_rows = check_head();
+  if (!has_rows || !as_many || fresh.empty() || kept.empty()) return "";
+  return fmt::format("the classifier of {} keeps its rows of {}; those of {} become {}", start_,
+                     join(kept), join(gone), join(fresh));
+}
+
+bool ClassificationTask::check_head() const {
+  if (!formats::has_weights(start_)) return false;  // rank 0 may see them alone
   const formats::SafetensorsFolder weights(start_);
   const char* head = "classifier.bias";
-  if (!weights.tensors().contains(head)) return;
+  if (!weights.tensors().contains(head)) return false;
   const auto& shape = weights.entry(head).shape;
-  if (shape.size() != 1 || shape[0] == labels_.size()) return;
+  if (shape.size() != 1 || shape[0] == labels_.size()) return true;
   fail<UsageError>("data",
                    "{} has {} labels ({}), but the classifier of {} tells {} apart; try texts of "
                    "{} labels, or a folder without a classifier, such as the model that this one "
@@ -164,8 +168,9 @@ Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
     fail<UsageError>("data", "there are no training texts; try --data.train FILE");
   check_memory(config_, parallel);
   const auto texts = data::read_labelled_texts(train_, columns_);
-  find_labels(texts);
+  const auto note = find_labels(texts);
   auto out = make_run();
+  if (!note.empty()) out.notes->push_back(note);
   out.train_data = rows_of(texts, train_);
   if (!valid_.empty()) out.valid_data = read(valid_);
   out.files.config = config_json();

@@ -30,7 +30,10 @@ class ClassificationTask : public Task {
   std::shared_ptr<train::Dataset> read(const std::string& file) const;
   std::shared_ptr<train::Dataset> rows_of(const data::LabelledTexts& texts,
                                           const std::string& file) const;
-  void find_labels(const data::LabelledTexts& texts);
+  /// Returns what a person should know of them; "" = nothing.
+  std::string find_labels(const data::LabelledTexts& texts);
+  /// Whether there is a classifier to start from; throws UsageError on one of more or fewer labels.
+  bool check_head() const;
   void find_tokenizer();
   /// Where nobody gave max_length: no more than the model and its tokenizer take.
   void limit_length(OptionTable& table);

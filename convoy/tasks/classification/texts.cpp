@@ -145,6 +145,24 @@ Labels Labels::of_config(const Json& config, const std::string& where) {
   return out;
 }
 
+Labels Labels::placed_as(const Labels& own) const {
+  Labels out = own;
+  const auto fresh = shared_with(own, false);
+  auto next = fresh.begin();
+  for (auto& name : out.names_) {
+    if (find(name) < 0) name = *next++;
+  }
+  return next == fresh.end() ? out : *this;  // `own` has a name twice
+}
+
+std::vector<std::string> Labels::shared_with(const Labels& other, bool shared) const {
+  std::vector<std::string> out;
+  for (const auto& name : names_) {
+    if ((other.find(name) >= 0) == shared) out.push_back(name);
+  }
+  return out;
+}
+
 int64_t Labels::find(const std::string& name) const {
   const auto at = std::find(names_.begin(), names_.end(), name);
   return at == names_.end() ? -1 : at - names_.begin();

@@ -23,6 +23,11 @@ class Labels {
 
   int64_t size() const { return static_cast<int64_t>(names_.size()); }
   const std::vector<std::string>& names() const { return names_; }
+  /// These labels, as many as `own` has: those that it knows at their numbers there, the others at
+  /// the numbers that are left.
+  Labels placed_as(const Labels& own) const;
+  /// Those that `other` has too, or has not.
+  std::vector<std::string> shared_with(const Labels& other, bool shared = true) const;
   /// The label's number, or -1.
   int64_t find(const std::string& name) const;
   void write(Json& config) const;
