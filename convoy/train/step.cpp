@@ -75,12 +75,14 @@ void Trainer::Impl::train_step(StepBatch batch) {
     ++state_.logged_steps;
     state_.total_loss_sum += last_.loss();
   }
-  clock_.add_step(samples, last_.wait_seconds);
+  // Alone there is nobody to wait for, though the sums over ranks take their moment.
+  const double waited = job_.num_ranks() > 1 ? last_.wait_seconds : 0;
+  clock_.add_step(samples, waited);
   StepTiming timing = clock_.timing(stream_->wait_seconds());
   timing.step = state_.global_step;
   timing.loss = last_.loss();
   timing.samples = samples;
-  timing.comm_wait = last_.wait_seconds;
+  timing.comm_wait = waited;
   timing.local_tokens = tokens;
   audience_.notify([&](Callback& callback) { callback.on_step(timing); });
 }

@@ -42,6 +42,17 @@ TEST(Console, TellsTheGpusMemoryAndNoWaitingThatNobodyKnows) {
   EXPECT_NE(host.find("comm 12.0%"), std::string::npos) << host;
 }
 
+TEST(Console, OneDeviceWaitsForNobody) {
+  auto arguments = short_run(/*per_device=*/8, /*accumulation=*/1, /*steps=*/3);
+  arguments.output.quiet = false;
+  Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), nullptr, one_device());
+  testing::internal::CaptureStdout();
+  const auto metrics = trainer.train();
+  const auto told = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(metrics.at("train_comm_wait_percent"), 0);
+  EXPECT_EQ(told.find("waited for other ranks"), std::string::npos) << told;
+}
+
 TEST(Console, TellsThatFp16MadeNoStep) {
   auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
   config.features.push_back({"price", false, 0});
