@@ -229,7 +229,7 @@ void Trainer::Impl::check_targets() const {
   if (num_targets_ > 0) return;
   fail<UsageError>("train",
                    "no row of the training data has a target; expected rows of at least two "
-                   "positions");
+                   "positions; where tokens are hidden, try a larger mlm_probability");
 }
 
 Metrics Trainer::Impl::train() {

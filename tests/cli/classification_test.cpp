@@ -224,6 +224,12 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
   EXPECT_EQ(json("out/config.json").at("architectures"), Json({"BertForMaskedLM"}));
   ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;
   EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), last("out/eval_results.json", "eval_loss"));
+  EXPECT_EQ(run(std::string("train --family bert --data.train text.txt --block_size 16 "
+                            "--mlm_probability 0 --max_steps 1") +
+                kTiny),
+            2);
+  expect("data.mlm_probability = 0");
+  expect("expected between 0.001 and 1");
   EXPECT_EQ(run("generate out --prompt w1"), 2);
   expect("got bert, whose positions see both sides");
 

@@ -141,8 +141,11 @@ TEST_F(T5Command, WhatDoesNotFitIsSaid) {
     expect("expected at least 3");
   }
   EXPECT_EQ(run(base + "--block_size 3"), 0) << output_;
-  EXPECT_EQ(run(base + "--mlm_probability 0.95"), 2);
-  expect("mlm_probability");
+  for (const char* part : {"0.95", "0"}) {
+    EXPECT_EQ(run(base + "--mlm_probability " + part), 2);
+    expect(std::string("data.mlm_probability = ") + part);
+    expect("is out of range; expected between 0.001 and 0.9");
+  }
   EXPECT_EQ(run(base + "--feed_forward_proj gated-rely"), 2);
   expect("gated-relu");
   for (const char* key : {"decoder_start_token_id", "eos_token_id", "pad_token_id"}) {

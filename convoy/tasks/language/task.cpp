@@ -54,7 +54,7 @@ void LanguageTask::declare(OptionTable& table) {
     table
         .add("data", "mlm_probability", data_.mlm_probability,
              "part of the tokens that are hidden and asked for")
-        .within(0, learns(Objective::Spans) ? 0.9 : 1);
+        .within(0.001, learns(Objective::Spans) ? 0.9 : 1);
   }
   if (learns(Objective::Spans)) {
     table
