@@ -149,6 +149,10 @@ TEST_F(LanguageCommand, IdsBringTheirVocabulary) {
   expect(refused);
   EXPECT_EQ(run(train + "--data.valid other.parquet"), 2);
   expect(refused);
+  EXPECT_EQ(run(train + "--data.train other.parquet --max_steps 2 --output_dir out "
+                        "--resume_from_checkpoint latest"),
+            2);
+  expect("out/checkpoint-1 was trained with the tokenizer ");
   EXPECT_EQ(run("train out/run.toml --data.train other.parquet --output_dir again"), 0) << output_;
   ASSERT_EQ(run(train + "--vocab_size 40 --output_dir wide"), 0) << output_;
   EXPECT_EQ(json("wide/config.json").at("vocab_size"), 40);

@@ -8,75 +8,11 @@
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors.h"
-#include "tests/train/testing.h"
+#include "tests/train/folders_testing.h"
 
 // The folders of runs: which checkpoint, whose, and what several ranks make of them.
 namespace convoy::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-class Folders : public InFolder {
- protected:
-  TrainingArguments arguments(const fs::path& dir, int64_t steps) const {
-    TrainingArguments out;
-    out.per_device_train_batch_size = 4;
-    out.max_steps = steps;
-    out.learning_rate = 1e-2;
-    out.save_steps = 2;
-    out.output.quiet = true;
-    out.output.dir = dir.string();
-    return out;
-  }
-
-  struct End {
-    int64_t first_step = -1;
-    TrainerState state;
-    at::Tensor weights, moments;
-    std::string error;
-    bool usage = false;
-  };
-
-  /// Notes where a run goes on from.
-  struct First : Callback {
-    void on_step(const StepTiming& timing) override { step = std::min(step, timing.step); }
-    int64_t step = INT64_MAX;
-  };
-
-  End train(const TrainingArguments& arguments, const Job& job,
-            std::shared_ptr<Dataset> eval_data = nullptr) const {
-    End end;
-    try {
-      Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), std::move(eval_data),
-                      job);
-      trainer.set_files(files_);
-      auto first = std::make_shared<First>();
-      trainer.add_callback(first);
-      trainer.train();
-      end.first_step = first->step;
-      end.state = trainer.state();
-      auto& arena = trainer.strategy().replica().arena();
-      end.weights = arena.masters().clone();
-      end.moments = arena.moments()[1].clone();
-    } catch (const Error& error) {
-      end.error = error.what();
-      end.usage = dynamic_cast<const UsageError*>(&error) != nullptr;
-    }
-    return end;
-  }
-
-  ModelFiles files_;
-
-  /// Two ranks, each with its own settings: they do not see the same files.
-  std::array<End, 2> train_two(const std::array<TrainingArguments, 2>& arguments) const {
-    std::array<End, 2> ends;
-    run_two_ranks([&](const Job& job) {
-      const auto rank = static_cast<size_t>(job.environment.rank);
-      ends[rank] = train(arguments[rank], job, random_sessions(20, 50, 8));
-    });
-    return ends;
-  }
-};
 
 TEST_F(Folders, RanksThatSeeOtherFilesGoOnFromWhatRankZeroSees) {
   ASSERT_EQ(train(arguments(folder_ / "a", 6), one_device()).error, "");
@@ -207,108 +143,6 @@ TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {
   EXPECT_NE(train(args, job).error.find("already holds a run"), std::string::npos);
   args.output.overwrite = true;
   EXPECT_EQ(train(args, job).first_step, 1) << "none of its own";
-}
-
-TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
-  write_file(folder_ / "words.txt", "old");
-  files_.config["width"] = 8;
-  files_.texts["notes.txt"] = "old";
-  files_.copies = {folder_ / "words.txt"};
-  const auto out = folder_ / "a", aside = out / ".replaced";
-  auto args = arguments(out, 2);
-  ASSERT_EQ(train(args, one_device()).error, "");
-  const auto model = read_file(out / "model.safetensors");
-  auto fails = arguments(out, 20);
-  fails.learning_rate = 1e30;
-  fails.save_steps = 10;
-  fails.output.overwrite = true;
-  for (const int time : {1, 2}) {
-    const auto error = train(fails, one_device()).error;
-    EXPECT_NE(error.find("is not finite"), std::string::npos) << time << ": " << error;
-    for (const char* file : {"notes.txt", "words.txt", "config.json", "checkpoint-2/config.json",
-                             "train_results.json", "trainer_state.json"}) {
-      EXPECT_TRUE(fs::exists(aside / file)) << file;
-      EXPECT_FALSE(fs::exists(out / file)) << file;
-    }
-    EXPECT_EQ(read_file(aside / "model.safetensors"), model);
-  }
-  EXPECT_NE(train(args, one_device()).error.find("already holds a run"), std::string::npos);
-  args.output.overwrite = true;
-  for (const char* saves : {"steps", "no"}) {  // a checkpoint, or only the model
-    args.save_strategy = saves;
-    const auto end = train(args, one_device());
-    EXPECT_EQ(end.error, "");
-    EXPECT_EQ(end.first_step, 1);
-    EXPECT_FALSE(fs::exists(aside)) << saves;
-    EXPECT_EQ(fs::exists(out / "checkpoint-2"), args.save_strategy == "steps");
-  }
-  // The new run reads a file of the folder.
-  files_.copies = {out / "words.txt"};
-  EXPECT_EQ(train(args, one_device()).error, "");
-  EXPECT_EQ(read_file(out / "words.txt"), "old");
-}
-
-TEST_F(Folders, FilesOfAnotherRunDoNotPassForItsOwn) {
-  write_file(folder_ / "old/words.json", "old");
-  write_file(folder_ / "new/words.txt", "new");
-  const auto out = folder_ / "a", fresh = folder_ / "b";
-  files_.looked_for = {"words.json", "words.txt", "marks.txt"};
-  files_.copies = {folder_ / "old/words.json"};
-  ASSERT_EQ(train(arguments(out, 2), one_device()).error, "");
-  write_file(out / "marks.txt", "of somebody");
-  // A run of other files, over it: a reader would open words.json first.
-  files_.copies = {folder_ / "new/words.txt"};
-  auto over = arguments(out, 2);
-  over.output.overwrite = true;
-  ASSERT_EQ(train(over, one_device()).error, "");
-  EXPECT_EQ(read_file(out / "words.txt"), "new");
-  EXPECT_FALSE(fs::exists(out / "words.json"));
-  EXPECT_FALSE(fs::exists(out / "marks.txt"));
-  // In a folder that holds no run.
-  write_file(fresh / "words.json", "old");
-  const auto error = train(arguments(fresh, 2), one_device()).error;
-  EXPECT_NE(error.find("holds no run, but a file words.json that would pass for this run's"),
-            std::string::npos)
-      << error;
-  files_.copies = {folder_ / "old/words.json"};
-  EXPECT_EQ(train(arguments(fresh, 2), one_device()).error, "") << "its own, byte for byte";
-}
-
-TEST_F(Folders, AnotherTokenizerIsNotResumed) {
-  files_.tokenizer = "words of old";
-  ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
-  auto args = arguments(folder_ / "a", 4);
-  args.resume_from_checkpoint = "latest";
-  files_.tokenizer = "words of new";
-  const auto error = train(args, one_device()).error;
-  EXPECT_NE(error.find("was trained with the tokenizer words of old, this run has words of new"),
-            std::string::npos)
-      << error;
-  files_.tokenizer = "words of old";
-  EXPECT_EQ(train(args, one_device()).first_step, 3);
-  // A state of before tokenizers were noted.
-  const auto path = folder_ / "a/checkpoint-4/trainer_state.json";
-  auto state = parse_json(read_file(path), "state");
-  state.erase("tokenizer");
-  write_file(path, state.dump());
-  files_.tokenizer = "words of new";
-  args.max_steps = 6;
-  EXPECT_EQ(train(args, one_device()).first_step, 5);
-}
-
-TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
-  ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
-  const auto path = folder_ / "a/checkpoint-2/trainer_state.json";
-  auto state = parse_json(read_file(path), "state");
-  EXPECT_EQ(state["data_order"].get<std::string>().find("64 lanes, shuffle_window "), 0) << state;
-  state["data_order"] = "63 lanes";
-  write_file(path, state.dump());
-  auto args = arguments(folder_ / "a", 4);
-  args.resume_from_checkpoint = "latest";
-  const auto error = train(args, one_device()).error;
-  EXPECT_NE(error.find("order of samples (63 lanes) is not this run's (64 lanes,"),
-            std::string::npos)
-      << error;
 }
 
 TEST_F(Folders, LeftOversOfAKillAreSweptAndOthersFilesAreNot) {

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "convoy/base/error.h"
+#include "tests/train/testing.h"
+
+namespace convoy::train {
+
+namespace fs = std::filesystem;
+
+/// Trains small models in folders.
+class Folders : public InFolder {
+ protected:
+  TrainingArguments arguments(const fs::path& dir, int64_t steps) const {
+    TrainingArguments out;
+    out.per_device_train_batch_size = 4;
+    out.max_steps = steps;
+    out.learning_rate = 1e-2;
+    out.save_steps = 2;
+    out.output.quiet = true;
+    out.output.dir = dir.string();
+    return out;
+  }
+
+  struct End {
+    int64_t first_step = -1;
+    TrainerState state;
+    at::Tensor weights, moments;
+    std::string error;
+    bool usage = false;
+  };
+
+  /// Notes where a run goes on from.
+  struct First : Callback {
+    void on_step(const StepTiming& timing) override { step = std::min(step, timing.step); }
+    int64_t step = INT64_MAX;
+  };
+
+  End train(const TrainingArguments& arguments, const Job& job,
+            std::shared_ptr<Dataset> eval_data = nullptr) const {
+    End end;
+    try {
+      Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), std::move(eval_data),
+                      job);
+      trainer.set_files(files_);
+      auto first = std::make_shared<First>();
+      trainer.add_callback(first);
+      trainer.train();
+      end.first_step = first->step;
+      end.state = trainer.state();
+      auto& arena = trainer.strategy().replica().arena();
+      end.weights = arena.masters().clone();
+      end.moments = arena.moments()[1].clone();
+    } catch (const Error& error) {
+      end.error = error.what();
+      end.usage = dynamic_cast<const UsageError*>(&error) != nullptr;
+    }
+    return end;
+  }
+
+  ModelFiles files_;
+
+  /// Two ranks, each with its own settings: they do not see the same files.
+  std::array<End, 2> train_two(const std::array<TrainingArguments, 2>& arguments) const {
+    std::array<End, 2> ends;
+    run_two_ranks([&](const Job& job) {
+      const auto rank = static_cast<size_t>(job.environment.rank);
+      ends[rank] = train(arguments[rank], job, random_sessions(20, 50, 8));
+    });
+    return ends;
+  }
+};
+
+}  // namespace convoy::train
