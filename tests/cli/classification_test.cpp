@@ -1,48 +1,9 @@
 #include "convoy/data/labelled_texts.h"
-#include "tests/cli/command_testing.h"
+#include "tests/cli/classification_testing.h"
 #include "tests/data/parquet_testing.h"
 
 namespace convoy {
 namespace {
-
-/// Sentences of ten words; those with "good" in them are positive.
-class ClassificationCommand : public CommandTest {
- protected:
-  void SetUp() override {
-    CommandTest::SetUp();
-    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n";
-    for (int i = 0; i < 12; ++i) vocabulary += "w" + std::to_string(i) + "\n";
-    write_file(folder_ / "words/vocab.txt", vocabulary);
-    write_file(folder_ / "train.csv", table(400, 0, ','));
-    write_file(folder_ / "valid.tsv", table(60, 1000, '\t'));
-  }
-
-  /// Columns opinion, number, verdict and second.
-  static std::string table(int rows, int seed, char separator) {
-    const std::string gap(1, separator);
-    std::string out = "opinion" + gap + "number" + gap + "verdict" + gap + "second\n";
-    for (int row = seed; row < seed + rows; ++row) {
-      const bool good = row * 7 % 5 < 2;
-      const int length = 2 + row % 6, place = row % length;
-      for (int i = 0; i < length; ++i) {
-        const auto other = "w" + std::to_string((row * 5 + i * 3) % 12);
-        out += (i > 0 ? " " : "") + (i != place ? other : good ? "good" : "bad");
-      }
-      out += gap + std::to_string(good ? 7 : 3) + gap + (good ? "positive" : "negative") + gap +
-             "w" + std::to_string(row % 12) + (good ? " good" : " bad") + "\n";
-    }
-    return out;
-  }
-
-  static constexpr const char* kTiny =
-      " --hidden_size 16 --num_hidden_layers 1 --num_attention_heads 2 --intermediate_size 32"
-      " --max_position_embeddings 32 --learning_rate 1e-2 --data.tokenizer words ";
-  static constexpr const char* kTask =
-      "train --task classification --data.train train.csv --data.text opinion --data.label verdict"
-      " --max_length 16 ";
-
-  double last(const char* file, const char* key) const { return json(file).at(key).get<double>(); }
-};
 
 TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
   const std::string base = std::string(kTask) + kTiny + "--data.valid valid.tsv ";
@@ -336,6 +297,8 @@ TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
   expect("opinions");
   EXPECT_EQ(run(base + "--max_length 64"), 2);
   expect("max_length = 64 is beyond the model's 32 positions");
+  EXPECT_EQ(run(base + "--pad_to_multiple_of 9223372036854775807"), 2);
+  expect("pad_to_multiple_of = 9223372036854775807 is out of range; expected between 1 and 65536");
   write_file(folder_ / "one.csv", "opinion,verdict\nw1,good\nw2,good\n");
   EXPECT_EQ(run(base + "--data.train one.csv"), 2);
   expect("one.csv has no other label than 'good'");

@@ -48,7 +48,7 @@ void ClassificationTask::declare(OptionTable& table) {
       .add(s, "pad_to_multiple_of", pad_to_multiple_of_,
            "texts are padded to the longest of a batch, and that to a multiple of this: 16-bit "
            "products keep a program for each length; none = 8 with bf16 and fp16, else 1")
-      .at_least(1);
+      .within(1, 65536);
 }
 
 void ClassificationTask::settle(OptionTable& table) {
