@@ -14,6 +14,9 @@ constexpr int64_t kStreamBuffer = 64 << 10;
 }  // namespace
 
 std::string arrow_trouble(const arrow::Status& status) {
+  if (status.message().find("straddles two block boundaries") != std::string::npos) {
+    return "a row is too long for a table of text, or a quote in it never ends; try .jsonl";
+  }
   const int error = arrow::internal::ErrnoFromStatus(status);
   return error != 0 ? std::strerror(error) : status.message();
 }

@@ -77,7 +77,7 @@ std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
 }
 
 void read_table(const fs::path& file, const std::vector<Place>& places) {
-  const TableSource source(file, {.many_lines = true});
+  const TableSource source(file, {.texts = true});
   std::vector<int> indices;
   const std::vector<std::shared_ptr<arrow::DataType>> types(places.size(), arrow::utf8());
   for (const auto& place : places) indices.push_back(source.require(place.name, place.option));

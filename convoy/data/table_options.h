@@ -9,7 +9,7 @@ namespace convoy::data {
 struct TableOptions {
   char separator = 0;                     ///< 0: guessed from the first line
   std::vector<std::string> column_names;  ///< names for a file without a header line
-  bool many_lines = false;                ///< quoted values may go over several lines
+  bool texts = false;                     ///< values may be long; quoted ones have lines
 };
 
 }  // namespace convoy::data

@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kBatchRows = 65536;
+constexpr int32_t kTextBlock = 16 << 20;  // Arrow wants a row to end in the next block
 
 bool is_parquet(const fs::path& file, const arrow::io::RandomAccessFile& input, int64_t bytes) {
   if (file.extension() == ".parquet" || file.extension() == ".parq") return true;
@@ -74,10 +75,11 @@ std::shared_ptr<arrow::csv::StreamingReader> open_csv(const fs::path& file,
   auto read = arrow::csv::ReadOptions::Defaults();
   read.use_threads = false;
   read.column_names = options.column_names;
+  if (options.texts) read.block_size = kTextBlock;
   auto parse = arrow::csv::ParseOptions::Defaults();
   parse.delimiter = options.separator;
   parse.quoting = options.separator != '\t';
-  parse.newlines_in_values = options.many_lines && parse.quoting;
+  parse.newlines_in_values = options.texts && parse.quoting;
   return arrow_value(
       arrow::csv::StreamingReader::Make(arrow::io::IOContext(arrow::system_memory_pool()),
                                         open_text(file), read, parse, convert),

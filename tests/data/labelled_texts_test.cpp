@@ -24,7 +24,7 @@ TEST_F(LabelledTextsOf, CsvMayHaveLinesInQuotes) {
   for (int i = 0; i < 300; ++i) text += "w2 w3\n";
   std::string table = "text,label\n";
   int64_t rows = 0;
-  for (; table.size() < 3'000'000; ++rows) {
+  for (; table.size() < 20'000'000; ++rows) {
     table += "\"" + text + std::to_string(rows) + "\"," + std::to_string(rows % 3) + "\n";
   }
   write_file(folder_ / "long.csv", table);
@@ -35,6 +35,17 @@ TEST_F(LabelledTextsOf, CsvMayHaveLinesInQuotes) {
     ASSERT_EQ(read.texts[i], text + std::to_string(row));
     ASSERT_EQ(read.labels[i], std::to_string(row % 3));
   }
+}
+
+TEST_F(LabelledTextsOf, ATextOfCsvMayBeLong) {
+  const std::string text(3'500'000, 'w');
+  write_file(folder_ / "long.csv", "text,label\n" + text + ",a\nshort,b\n\"" + text + "\",c\n");
+  const auto read = read_labelled_texts(folder_ / "long.csv", {});
+  EXPECT_EQ(read.labels, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(read.texts.at(0) == text && read.texts.at(1) == "short" && read.texts.at(2) == text);
+  write_file(folder_ / "long.csv", "text,label\n" + std::string(40'000'000, 'w') + ",a\n");
+  EXPECT_MESSAGE(read_labelled_texts(folder_ / "long.csv", {}),
+                 "long.csv: a row is too long for a table of text");
 }
 
 TEST_F(LabelledTextsOf, CategoriesAreWhatTheyStandFor) {
