@@ -9,8 +9,11 @@
 
 namespace convoy::tasks {
 
-/// Throws UsageError where a text's `ids` are the tokenizer's unknown token and else only `apart`.
-/// `name`: of the text, such as "text 2 of FILE".
+/// Whether a text's `ids` are the tokenizer's unknown token and else only `apart` and blanks.
+bool is_unknown(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
+                std::initializer_list<int32_t> apart);
+
+/// Throws UsageError where a text is_unknown(). `name`: of the text, such as "text 2 of FILE".
 void check_known(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
                  std::initializer_list<int32_t> apart, const std::string& name,
                  const std::string& text);

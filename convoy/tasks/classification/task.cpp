@@ -139,7 +139,7 @@ std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::Labelled
   }
   Padding padding{.most = max_length_, .multiple = pad_to_multiple_of_.value_or(1)};
   if (config_.pad_token_id.is_number_integer()) padding.id = config_.pad_token_id.get<int64_t>();
-  return make_text_dataset(texts, labels_, *tokenizer_, padding, file);
+  return make_text_dataset(texts, labels_, *tokenizer_, padding, file, notes_.get());
 }
 
 std::shared_ptr<train::Dataset> ClassificationTask::read(const std::string& file) const {
@@ -154,8 +154,9 @@ Json ClassificationTask::config_json() const {
   return json;
 }
 
-Run ClassificationTask::make_run() const {
+Run ClassificationTask::make_run() {
   Run out;
+  notes_ = out.notes;
   out.factory = [config = config_, labels = labels_.size()] {
     return config.make_classifier(labels);
   };

@@ -25,7 +25,7 @@ class ClassificationTask : public Task {
                const train::TrainingArguments& training) override;
 
  private:
-  Run make_run() const;
+  Run make_run();
   Json config_json() const;
   std::shared_ptr<train::Dataset> read(const std::string& file) const;
   std::shared_ptr<train::Dataset> rows_of(const data::LabelledTexts& texts,
@@ -49,6 +49,7 @@ class ClassificationTask : public Task {
   std::optional<text::Tokenizer> tokenizer_;
   std::filesystem::path opened_;           // folder of a run
   OptionTable* opened_options_ = nullptr;  // its own, and later what is typed
+  std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made
 };
 
 }  // namespace convoy::tasks

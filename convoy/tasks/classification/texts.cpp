@@ -62,9 +62,7 @@ class Framer {
     return row;
   }
 
-  void check(const Row& row, const std::string& name, const std::string& text) const {
-    check_known(tokenizer_, row.ids, {cls_, sep_}, name, text);
-  }
+  bool knows(const Row& row) const { return !is_unknown(tokenizer_, row.ids, {cls_, sep_}); }
 
  private:
   int32_t need(const char* token) const {
@@ -109,6 +107,23 @@ nn::Bundle batch_of(const std::vector<Row>& all, const std::vector<int64_t>& row
   if (pairs) out["token_type_ids"] = types;
   if (shortest < longest) out["key_mask"] = mask;
   return out;
+}
+
+/// Some texts may be of unknown tokens alone. With labels most may not: the tokenizer is another.
+void tell_unknown(const std::vector<size_t>& unknown, const data::LabelledTexts& texts,
+                  const std::string& where, std::vector<std::string>* notes) {
+  if (unknown.empty()) return;
+  const auto first = unknown.front();
+  const auto what = fmt::format(
+      "{} of {} {} only tokens that the tokenizer does not know, first text {}: '{}'",
+      unknown.size() == 1 ? "a text"
+                          : fmt::format("{} of the {} texts", unknown.size(), texts.size()),
+      where, unknown.size() == 1 ? "has" : "have", first + 1,
+      printable(texts.texts[first].substr(0, 80)));
+  if (!texts.labels.empty() && 2 * std::ssize(unknown) > texts.size()) {
+    fail<UsageError>("data", "{}; try the tokenizer that belongs to the text's language", what);
+  }
+  if (notes != nullptr) notes->push_back("warning: " + what);
 }
 
 }  // namespace
@@ -179,11 +194,12 @@ void Labels::write(Json& config) const {
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
                                                   const text::Tokenizer& tokenizer,
-                                                  const Padding& padding,
-                                                  const std::string& where) {
+                                                  const Padding& padding, const std::string& where,
+                                                  std::vector<std::string>* notes) {
   const Framer framer(tokenizer, padding.most);
   const bool pairs = !texts.seconds.empty();
   std::vector<Row> rows;
+  std::vector<size_t> unknown;
   for (size_t i = 0; i < texts.texts.size(); ++i) {
     auto row = framer.frame(texts.texts[i], pairs ? &texts.seconds[i] : nullptr);
     if (!texts.labels.empty()) row.label = labels.find(texts.labels[i]);
@@ -193,9 +209,10 @@ std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& tex
                        i + 1, where, texts.labels[i], join(labels.names()),
                        did_you_mean(texts.labels[i], labels.names()));
     }
-    framer.check(row, fmt::format("text {} of {}", i + 1, where), texts.texts[i]);
+    if (!framer.knows(row)) unknown.push_back(i);
     rows.push_back(std::move(row));
   }
+  tell_unknown(unknown, texts, where, notes);
   return train::make_map_dataset(
       texts.size(), [rows = std::move(rows), pairs, padding](const std::vector<int64_t>& wanted) {
         return batch_of(rows, wanted, pairs, padding);

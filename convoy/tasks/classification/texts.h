@@ -47,11 +47,12 @@ struct Padding {
 /// there is padding `key_mask`; padded to the longest of the cell. Longer ones than `padding.most`
 /// tokens lose their ends, of a pair the longer text first, as Hugging Face's tokenizers do.
 ///
-/// Throws UsageError, naming file and row, on a label that is not in `labels` and a text of unknown
-/// tokens only.
+/// Throws UsageError, naming file and row, on a label that is not in `labels`, and where most texts
+/// with labels are of unknown tokens only; else `notes` (null: nobody) are told of such texts.
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
                                                   const text::Tokenizer& tokenizer,
-                                                  const Padding& padding, const std::string& where);
+                                                  const Padding& padding, const std::string& where,
+                                                  std::vector<std::string>* notes = nullptr);
 
 }  // namespace convoy::tasks

@@ -14,13 +14,15 @@ namespace {
 
 constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 
-/// What a tokenizer makes of any text, and last its unknown token; empty where it has none.
+/// What a tokenizer makes of any text, and blanks, and last its unknown token; empty where it has
+/// none.
 std::vector<int32_t> ids_of_nothing(const std::optional<text::Tokenizer>& tokenizer) {
   std::vector<int32_t> ids;
   if (!tokenizer) return ids;
   const auto& special = tokenizer->special_ids();
   if (!special.unk || special.unk == special.eos) return ids;
   tokenizer->encode("", ids);
+  if (const auto blank = tokenizer->id_of("\u2581")) ids.push_back(*blank);
   ids.push_back(*special.unk);
   return ids;
 }

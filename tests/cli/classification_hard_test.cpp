@@ -1,0 +1,32 @@
+#include "tests/cli/classification_testing.h"
+
+// Texts and folders that people have, and that a classifier must live with or refuse in plain
+// words.
+namespace convoy {
+namespace {
+
+class HardClassification : public ClassificationCommand {
+ protected:
+  /// A classifier in `out`.
+  void train_one(const std::string& more = "") {
+    ASSERT_EQ(run(std::string(kTask) + kTiny + "--data.valid valid.tsv --max_steps 1 --threads 1 " +
+                  "--output_dir out " + more),
+              0)
+        << output_;
+  }
+};
+
+TEST_F(HardClassification, TextsOfWhichNothingIsKnownAreTold) {
+  write_file(folder_ / "train.csv", table(20, 0, ',') + "\U0001F600,1,positive,w1\n");
+  train_one();
+  expect("warning: a text of train.csv has only tokens that the tokenizer does not know, first ");
+  expect("text 21");
+  write_file(folder_ / "new.csv", "opinion\nzebra\nw1 good\n\x1b[31m yak\n\U0001F600\n");
+  ASSERT_EQ(run("predict out --data new.csv --output labels.csv"), 0) << output_;
+  expect("warning: 3 of the 4 texts of new.csv have only tokens that the tokenizer does not know,");
+  expect("text 1: 'zebra'");
+  expect("wrote labels.csv (4 rows)");
+}
+
+}  // namespace
+}  // namespace convoy
