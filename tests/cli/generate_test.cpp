@@ -91,6 +91,8 @@ TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("prompt 1 has 42 tokens, the model's context 32 positions");
   EXPECT_EQ(run("generate out --prompt w1 --max-new-tokens 90000000 > /dev/null"), 0)
       << "the context is the end";
+  EXPECT_EQ(run("generate out --prompt w1 --batch-size 9223372036854775807 > /dev/null"), 0)
+      << "no memory is taken for prompts that are not there";
   EXPECT_EQ(run("generate out --prompt w1 --stop w2 --stop ''"), 2);
   expect("--stop = ''; expected some text");
   EXPECT_EQ(run("generate nowhere --prompt w1"), 2);

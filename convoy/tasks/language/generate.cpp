@@ -68,7 +68,7 @@ void check_cache(const Prompts& prompts, const models::CausalConfig& config,
       has_encoder(config)
           ? std::ssize(*longest) + 1 + options.max_new_tokens
           : most_positions(std::ssize(*shortest), std::ssize(*longest), config, options);
-  const int64_t rows = std::min(options.batch_size, std::ssize(prompts));
+  const int64_t rows = options.batch_size;
   const int ranks =
       std::max(strategy.num_local_ranks(), launch::detect_environment().local_world_size);
   auto& replica = strategy.replica();
@@ -279,6 +279,7 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
                         const std::function<void(const Generated&)>& use) {
   auto options = asked;
   options.max_new_tokens = std::min(asked.max_new_tokens, config.max_length());
+  options.batch_size = std::min(asked.batch_size, std::ssize(prompts));
   const int local = strategy.num_local_ranks();
   check_prompts(prompts, config);
   check_cache(prompts, config, options, strategy);
