@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
+#include "convoy/launch/stop_signal.h"
 
 namespace convoy::cli {
 
@@ -14,6 +15,7 @@ struct PredictOptions : tasks::Prediction {
 
 int run_predict(const PredictOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
+  launch::leave_on_stop_signals();
   const Opened opened(options.folder);
   opened.task->predict(options, opened.run, opened.training);
   return 0;

@@ -110,6 +110,7 @@ AtomicFile::AtomicFile(fs::path final_path)
     : final_(std::move(final_path)),
       temporary_(takes_what_comes(final_) ? final_ : neighbour(final_)) {
   if (final_.has_parent_path()) make_folder(final_.parent_path());
+  if (temporary_ != final_) not_to_stay_.emplace(temporary_);
 }
 
 AtomicFile::~AtomicFile() {

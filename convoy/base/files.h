@@ -1,9 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "convoy/base/temporary_file.h"
 
 namespace convoy {
 
@@ -36,6 +39,7 @@ class AtomicFile {
  private:
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  std::optional<TemporaryFile> not_to_stay_;
   bool committed_ = false;
 };
 

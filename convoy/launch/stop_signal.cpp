@@ -4,6 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "convoy/base/temporary_file.h"
+
 namespace convoy::launch {
 namespace {
 
@@ -22,6 +24,7 @@ int64_t milliseconds() {
 }
 
 void leave(int signal) {
+  remove_temporary_files();
   ::_exit(128 + signal);
 }
 

@@ -10,7 +10,7 @@ namespace convoy::launch {
 
 /// From now on SIGINT, SIGTERM and SIGUSR1 end the process at once with 128 + the signal, whatever
 /// it waits for, and also where it is the first of a container: for the time in which there is
-/// nothing to save. Signals that were ignored stay ignored.
+/// nothing to save. Its AtomicFiles leave nothing. Signals that were ignored stay ignored.
 void leave_on_stop_signals();
 
 /// From now on the first SIGINT, SIGTERM or SIGUSR1 (SLURM's notice before it requeues a job) only

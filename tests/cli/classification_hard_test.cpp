@@ -28,5 +28,18 @@ TEST_F(HardClassification, TextsOfWhichNothingIsKnownAreTold) {
   expect("wrote labels.csv (4 rows)");
 }
 
+TEST_F(HardClassification, APredictionThatIsStoppedLeavesNothing) {
+  train_one();
+  write_file(folder_ / "many.csv", table(20000, 0, ','));
+  for (const std::string name : {"x.csv", "x.parquet"}) {
+    EXPECT_EQ(shell("$convoy predict out --data many.csv --per_device_eval_batch_size 1 --output " +
+                    name + " & for i in $(seq 1000); do ls ." + name +
+                    ".*.tmp > /dev/null 2>&1 && break; sleep 0.01; done; kill -TERM $!; wait $!"),
+              128 + SIGTERM)
+        << output_;
+    EXPECT_EQ(shell("ls -A | grep x[.]"), 1) << output_;
+  }
+}
+
 }  // namespace
 }  // namespace convoy

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+
+namespace convoy {
+
+/// A name that is not to stay: while this lives, remove_temporary_files() removes the file.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& path);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+ private:
+  std::atomic<char*>* place_ = nullptr;  // null: there were too many
+};
+
+/// For a process that is about to end: removes the files of this process's TemporaryFiles. A
+/// signal's handler may call it.
+void remove_temporary_files();
+
+}  // namespace convoy
