@@ -10,15 +10,16 @@
 namespace convoy::tasks {
 
 void each_row(
-    train::Trainer& trainer, const train::Dataset& data, int64_t width, const char* what,
+    train::Trainer& trainer, const train::Dataset& data, int64_t most, int64_t width,
+    const char* what,
     const std::function<at::Tensor(const nn::Bundle& out, const at::Tensor& rows)>& numbers,
     const std::function<void(int64_t row, std::span<const double> numbers)>& use) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
-  trainer.predict(data, [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
+  const auto use_step = [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     const int64_t ranks = strategy.num_ranks();
-    const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
-    auto mine = at::full({most, 1 + width}, -1, at::kDouble);  // the row, its numbers
+    const int64_t room = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
+    auto mine = at::full({room, 1 + width}, -1, at::kDouble);  // the row, its numbers
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
       const auto& cell = step.cells[c];
@@ -35,7 +36,7 @@ void each_row(
     for (int64_t i = 0; i < order.size(0); ++i) {
       const auto* from =
           all.const_data_ptr<double>() + order.const_data_ptr<int64_t>()[i] * all.size(1);
-      if (from[0] < 0) continue;
+      if (from[0] < 0 || (most > 0 && from[0] >= static_cast<double>(most))) continue;
       const std::span<const double> found(from + 1, static_cast<size_t>(width));
       const auto row = static_cast<int64_t>(from[0]);
       if (!std::all_of(found.begin(), found.end(), [](double x) { return std::isfinite(x); })) {
@@ -45,7 +46,8 @@ void each_row(
       }
       use(row, found);
     }
-  });
+  };
+  trainer.predict(data, use_step, most);
 }
 
 }  // namespace convoy::tasks

@@ -8,11 +8,12 @@
 
 namespace convoy::tasks {
 
-/// What a model makes of every row of `data`, on rank 0 in the order of the rows. `numbers` gives
-/// [B, width] fp64 of a cell's outputs and its rows [B] int64; what is not finite is an error that
-/// names the row (from 1) as `what`.
+/// What a model makes of the first `most` rows of `data` (0 = all), on rank 0 in their order.
+/// `numbers` gives [B, width] fp64 of a cell's outputs and its rows [B] int64; what is not finite
+/// is an error that names the row (from 1) as `what`.
 void each_row(
-    train::Trainer& trainer, const train::Dataset& data, int64_t width, const char* what,
+    train::Trainer& trainer, const train::Dataset& data, int64_t most, int64_t width,
+    const char* what,
     const std::function<at::Tensor(const nn::Bundle& out, const at::Tensor& rows)>& numbers,
     const std::function<void(int64_t row, std::span<const double> numbers)>& use);
 

@@ -119,11 +119,12 @@ void Trainer::Impl::load_best_model() {
                             best_.metric(), state_.best_metric));
 }
 
-void Trainer::predict(const Dataset& data, const UsePrediction& use) {
+void Trainer::predict(const Dataset& data, const UsePrediction& use, int64_t most) {
   auto stream = data.open(impl_->stream_options(false));
   stream->start(0, 0);
   while (auto step = stream->next()) {
     use(*step, impl_->strategy_->forward(step->cells, nn::Mode::Predict));
+    if (most > 0 && step->end >= most) break;
   }
 }
 

@@ -64,8 +64,9 @@ class Trainer {
   /// ranks; a batch without rows has an empty bundle.
   using UsePrediction =
       std::function<void(const StepBatch& step, const std::vector<nn::Bundle>& outs)>;
-  /// Runs the model over `data`, some samples of it after the other, on all ranks.
-  void predict(const Dataset& data, const UsePrediction& use);
+  /// Runs the model over `data`, some samples of it after the other, on all ranks, until those
+  /// below `most` are done; 0 = all.
+  void predict(const Dataset& data, const UsePrediction& use, int64_t most = 0);
 
   /// Writes `<split>_results.json` and merges into `all_results.json`, as Hugging Face's does.
   void save_metrics(const std::string& split, const Metrics& metrics);

@@ -104,6 +104,8 @@ TEST_F(ClassificationCommand, PredictsALabelAndItsScoresForEveryText) {
   ASSERT_EQ(run("predict out --rows 2"), 0) << output_;
   expect("row 1: ");
   EXPECT_EQ(output_.find("row 2: "), std::string::npos);
+  EXPECT_EQ(run("predict out --rows -1"), 2);
+  expect("--rows");
   EXPECT_EQ(run("predict out --data new.csv --output new.csv"), 2);
   expect("would replace the input");
   ASSERT_EQ(run("predict out --data new.csv --output three.parquet --nproc 2"), 0) << output_;

@@ -107,15 +107,15 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   const auto scores_of = [](const nn::Bundle& out, const at::Tensor&) {
     return at::softmax(out.at("logits"), 1);
   };
-  each_row(trainer, *data, labels_.size(), "text", scores_of, [&](int64_t row, Scores scores) {
-    if (asked.rows > 0 && row >= asked.rows) return;
+  const auto use = [&](int64_t row, Scores scores) {
     ++rows;
     const auto best = best_of(scores);
     if (table) return table->add(row, scores);
     if (text) return text->put(line_of(row, scores, labels_, json));
     fmt::print("row {}: {} ({:.4f})  {}\n", row, labels_.names()[best], scores[best],
                texts.texts[static_cast<size_t>(row)]);
-  });
+  };
+  each_row(trainer, *data, asked.rows, labels_.size(), "text", scores_of, use);
   if (text) text->finish();
   if (table) table->finish();
   if (asked.to_file() && job.is_main()) {

@@ -187,12 +187,11 @@ void LanguageTask::predict(const Prediction& asked, const Run& run,
   };
   int64_t rows = 0;
   each_row(
-      trainer, *data, texts.most_asked * k * 2, "text",
+      trainer, *data, asked.rows, texts.most_asked * k * 2, "text",
       [&](const nn::Bundle& out, const at::Tensor& numbers) {
         return best_of(out.at("logits"), numbers, texts, k);
       },
       [&](int64_t row, std::span<const double> best) {
-        if (asked.rows > 0 && row >= asked.rows) return;
         ++rows;
         const auto i = static_cast<size_t>(row);
         if (!output) fmt::print("{}\n", printable(texts.texts[i]));

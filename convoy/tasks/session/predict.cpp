@@ -88,15 +88,15 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
 
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
-  recommend(trainer, *data,
-            {arguments_.model.item_feature, owner_column(schema_), top_k_, exclude_seen_},
-            [&](const Recommendation& row) {
-              if (asked.rows > 0 && row.row >= asked.rows) return;
-              writer ? writer->write(row) : show(row, names);
-              ++rows;
-              fewest = std::min(fewest, row.ids.size());
-              most = std::max(most, row.ids.size());
-            });
+  recommend(
+      trainer, *data,
+      {arguments_.model.item_feature, owner_column(schema_), top_k_, exclude_seen_, asked.rows},
+      [&](const Recommendation& row) {
+        writer ? writer->write(row) : show(row, names);
+        ++rows;
+        fewest = std::min(fewest, row.ids.size());
+        most = std::max(most, row.ids.size());
+      });
   if (writer) writer->finish();
   if (!writer || !asked.to_file()) return;
   fmt::print("wrote {} ({}, {}{} each)\n", asked.output, plural(rows, "row"),

@@ -84,7 +84,7 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
   int64_t k = 0;  // of the first step: all have as many columns
-  trainer.predict(data, [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
+  const auto use_step = [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     if (k == 0) {
       auto columns = at::zeros({1}, at::kLong);
       for (const auto& out : outs) {
@@ -109,9 +109,11 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
     for (int64_t i = 0; i < order.size(0); ++i) {
       const int64_t at = order.data_ptr<int64_t>()[i];
       const auto* row = numbers.data_ptr<int64_t>() + at * numbers.size(1);
-      if (row[kRow] >= 0) use(to_recommendation(row, scores.data_ptr<float>() + at * k, k));
+      if (row[kRow] < 0 || (options.rows > 0 && row[kRow] >= options.rows)) continue;
+      use(to_recommendation(row, scores.data_ptr<float>() + at * k, k));
     }
-  });
+  };
+  trainer.predict(data, use_step, options.rows);
 }
 
 namespace {

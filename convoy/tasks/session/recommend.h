@@ -27,9 +27,10 @@ struct RecommendOptions {
   std::string owner;  ///< scalar column of whose session a row is; "" or not in the data: unknown
   int64_t top_k = 10;
   bool exclude_seen = false;  ///< items of the session itself are left out
+  int64_t rows = 0;           ///< only the first; 0 = all
 };
 
-/// Scores every row of `data`, on all ranks, and hands over its `top_k` best items (fewer when
+/// Scores the rows of `data`, on all ranks, and hands over its `top_k` best items (fewer when
 /// there are fewer) on rank 0, in order of the rows.
 void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use);
