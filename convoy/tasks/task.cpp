@@ -54,14 +54,31 @@ std::string typed_value(const std::vector<std::string>& arguments,
 Clues clues_of(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return {};
-  const auto json = Json::parse(read_file(file), nullptr, false);
+  const auto json = parse_json(read_file(file), file.string());
+  if (!json.is_object()) {
+    fail<FileError>("tasks", "{} is no JSON object; expected the config of a model", file.string());
+  }
   Clues out;
-  if (!json.is_object()) return out;
   out.family = text_of(json, "model_type");
   const auto classes = json.value("architectures", Json());
-  const bool sorts = classes.is_array() && !classes.empty() && classes[0].is_string() &&
-                     classes[0].get<std::string>().ends_with("ForSequenceClassification");
-  if (sorts) out.task = "classification";
+  if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return out;
+  const bool sorts = classes[0].get<std::string>().ends_with("ForSequenceClassification");
+  out.task = sorts ? "classification" : "language";
+  return out;
+}
+
+/// What the TOML of a run says; `opens`: of one that was trained.
+Clues clues_of_toml(const fs::path& file, bool opens) {
+  const auto values = toml_texts(file);
+  const auto value = [&](const char* key, const char* alias = "") {
+    const auto found = values.find(key);
+    const auto other = values.find(alias);
+    return found != values.end() ? found->second : other != values.end() ? other->second : "";
+  };
+  Clues out{value("model.family", "model.model_type"), value("model.task"), "", ""};
+  if (opens) return out;
+  out.start = value("model.start", "model.model_name_or_path");
+  out.config_name = value("model.config_name");
   return out;
 }
 
@@ -83,16 +100,10 @@ Clues clues_in(const std::vector<std::string>& arguments) {
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
     const fs::path place = arguments[i];
     if (place.extension() == ".toml" && fs::is_regular_file(place, error)) {
-      const auto values = toml_texts(place);
-      const auto value = [&](const char* key) {
-        const auto found = values.find(key);
-        return found == values.end() ? "" : found->second;
-      };
-      take(clues, {value("model.family"), value("model.task"), value("model.start"),
-                   value("model.config_name")});
-      take(clues, {value("model.model_type"), "", value("model.model_name_or_path"), ""});
-    } else if (opens) {
+      take(clues, clues_of_toml(place, /*opens=*/false));
+    } else if (opens && fs::is_regular_file(place / "config.json", error)) {
       take(clues, clues_of(place / "config.json"));
+      take(clues, clues_of_toml(place / "run.toml", /*opens=*/true));
     }
   }
   const bool starts = !clues.start.empty();
@@ -101,7 +112,6 @@ Clues clues_in(const std::vector<std::string>& arguments) {
   const auto file = starts ? fs::path(named) / "config.json" : config_file(named);
   take(clues, clues_of(file));
   if (clues.family.empty() && fs::is_regular_file(file, error)) {
-    parse_json(read_file(file), file.string());  // or it says what is wrong with it
     fail<FileError>("tasks",
                     "{}: model_type is missing; expected one of {}; add it, or try --model_type "
                     "FAMILY",

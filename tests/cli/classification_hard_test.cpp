@@ -41,5 +41,21 @@ TEST_F(HardClassification, APredictionThatIsStoppedLeavesNothing) {
   }
 }
 
+TEST_F(HardClassification, WhatAConfigLacksIsReadInTheRunsOptionsOrTold) {
+  train_one();
+  auto config = json("out/config.json");
+  config.erase("architectures");
+  write_file(folder_ / "out/config.json", config.dump());
+  EXPECT_EQ(run("eval out"), 0) << output_;
+  for (const std::string cut : {"", "{\"model_type\": \"bert\", "}) {
+    write_file(folder_ / "out/config.json", cut);
+    EXPECT_EQ(run("eval out"), 1);
+    expect("out/config.json is not valid JSON");
+  }
+  write_file(folder_ / "out/config.json", "[]");
+  EXPECT_EQ(run("predict out"), 1);
+  expect("out/config.json is no JSON object; expected the config of a model");
+}
+
 }  // namespace
 }  // namespace convoy
