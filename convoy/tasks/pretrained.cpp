@@ -22,6 +22,18 @@ void read_file_of_config(const fs::path& path, models::CausalConfig& config, Opt
 
 }  // namespace
 
+void add_hints_of_texts(OptionTable& table) {
+  for (const OptionHint& hint :
+       std::vector<OptionHint>{{"model.family", true, {"model", "architecture"}},
+                               {"model.start", true, {"pretrained", "init_from"}},
+                               {"model.task", true, {}},
+                               {"data.train", true, {"dataset", "data", "train_data"}},
+                               {"data.valid", true, {"eval_data", "valid_file", "test_file"}},
+                               {"data.tokenizer", true, {"tokenizer_path"}}}) {
+    table.hint(hint);
+  }
+}
+
 fs::path config_file(const fs::path& place) {
   return fs::is_directory(place) ? place / "config.json" : place;
 }

@@ -12,6 +12,10 @@
 // What tasks have in common that start from folders of Hugging Face's form.
 namespace convoy::tasks {
 
+/// Tells `table` which options of models of texts are those of every day, and what others call
+/// them.
+void add_hints_of_texts(OptionTable& table);
+
 /// Reads config.json of `folder` into `config`; what was asked for in `table`, which holds the
 /// config's fields, wins. Throws UsageError for what is no such folder.
 void read_pretrained(const std::filesystem::path& folder, models::CausalConfig& config,

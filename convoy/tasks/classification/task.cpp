@@ -49,6 +49,14 @@ void ClassificationTask::declare(OptionTable& table) {
            "texts are padded to the longest of a batch, and that to a multiple of this: 16-bit "
            "products keep a program for each length; none = 8 with bf16 and fp16, else 1")
       .within(1, 65536);
+  add_hints_of_texts(table);
+  for (const OptionHint& hint :
+       std::vector<OptionHint>{{"data.text", true, {"text_column", "sentence"}},
+                               {"data.text_pair", true, {"second_text", "sentence2"}},
+                               {"data.label", true, {"labels", "label_column"}},
+                               {"data.max_length", true, {"max_len", "sequence_length"}}}) {
+    table.hint(hint);
+  }
 }
 
 void ClassificationTask::settle(OptionTable& table) {

@@ -64,15 +64,8 @@ void LanguageTask::declare(OptionTable& table) {
   }
   table.add("train", "do_eval", do_eval_, "evaluate where there is evaluation data");
   answer_run_clm_flags(table);
-  for (const OptionHint& hint : std::vector<OptionHint>{
-           {"model.family", true, {"model", "architecture"}},
-           {"model.start", true, {"pretrained", "init_from"}},
-           {"data.train", true, {"dataset", "data", "train_data"}},
-           {"data.valid", true, {"eval_data", "valid_file", "test_file"}},
-           {"data.tokenizer", true, {"tokenizer_path"}},
-           {"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}}}) {
-    table.hint(hint);
-  }
+  add_hints_of_texts(table);
+  table.hint({"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}});
 }
 
 void LanguageTask::settle(OptionTable& table) {
