@@ -95,6 +95,13 @@ TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
       << "no memory is taken for prompts that are not there";
   EXPECT_EQ(run("generate out --prompt w1 --stop w2 --stop ''"), 2);
   expect("--stop = ''; expected some text");
+  EXPECT_EQ(run("generate out --prompt w1 --tokenizer words --learning_rate 1 --block_size 4 "
+                "--threads 1 --seed 3"),
+            0)
+      << output_;
+  expect("without effect here: --tokenizer (out has its own), --block_size, --learning_rate\n");
+  EXPECT_EQ(run("eval out --block_size 8 --warmup_steps 3"), 0) << output_;
+  expect("without effect here: --warmup_steps\n");
   EXPECT_EQ(run("generate nowhere --prompt w1"), 2);
   expect("nowhere holds no trained model");
   EXPECT_EQ(shell("rm out/vocab.txt && $convoy generate out --prompt w1 --data.tokenizer=''"), 2);
