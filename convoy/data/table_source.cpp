@@ -164,6 +164,7 @@ void TableSource::read_text(const std::vector<int>& columns,
   auto convert = arrow::csv::ConvertOptions::Defaults();
   convert.strings_can_be_null = true;
   convert.quoted_strings_can_be_null = false;
+  if (options_.texts) convert.null_values = {""};  // NA, null and NaN are words
   for (size_t i = 0; i < columns.size(); ++i) {
     const std::string& name = columns_[static_cast<size_t>(columns[i])].name;
     convert.include_columns.push_back(name);

@@ -48,6 +48,16 @@ TEST_F(LabelledTextsOf, ATextOfCsvMayBeLong) {
                  "long.csv: a row is too long for a table of text");
 }
 
+TEST_F(LabelledTextsOf, WordsForNothingAreTexts) {
+  write_file(folder_ / "na.csv", "text,label\nNA,null\nNaN,nan\n\"\",N/A\n");
+  const auto read = read_labelled_texts(folder_ / "na.csv", {});
+  EXPECT_EQ(read.texts, (std::vector<std::string>{"NA", "NaN", ""}));
+  EXPECT_EQ(read.labels, (std::vector<std::string>{"null", "nan", "N/A"}));
+  write_file(folder_ / "na.csv", "text,label\nNA,\n");
+  EXPECT_MESSAGE(read_labelled_texts(folder_ / "na.csv", {}),
+                 "column 'label' has no value in row 2");
+}
+
 TEST_F(LabelledTextsOf, CategoriesAreWhatTheyStandFor) {
   const auto file = folder_ / "categories.parquet";
   write_parquet(file, {{"text", categories({2, 0, 1, 0}, {"a b", "c", "d"})},
