@@ -65,5 +65,21 @@ TEST_F(HardClassification, TheShortHelpShowsItsOptions) {
   }
 }
 
+TEST_F(HardClassification, WhatAModelOfItCannotHaveIsSaid) {
+  const std::string base = std::string(kTask) + kTiny + "--max_steps 1 ";
+  EXPECT_EQ(run(base + "--data.text_pair second --type_vocab_size 1"), 2);
+  expect("text_pair = second needs type_vocab_size of at least 2; got 1");
+  EXPECT_EQ(run(base + "--pad_token_id 99"), 2);
+  expect("pad_token_id = 99, but the model's vocab_size is 19");
+  train_one();
+  EXPECT_EQ(run("train --model_name_or_path out --data.train train.csv --block_size 16"), 2);
+  expect("--block_size: a classifier's texts are cut to max_length; hidden tokens: try --task ");
+  auto config = json("out/config.json");
+  config["id2label"] = {{"0", "same"}, {"1", "same"}};
+  write_file(folder_ / "out/config.json", config.dump());
+  EXPECT_EQ(run("predict out --output scores.jsonl"), 1);
+  expect("out/config.json: id2label has 'same' twice; expected a name for each label");
+}
+
 }  // namespace
 }  // namespace convoy

@@ -49,6 +49,10 @@ void ClassificationTask::declare(OptionTable& table) {
            "texts are padded to the longest of a batch, and that to a multiple of this: 16-bit "
            "products keep a program for each length; none = 8 with bf16 and fp16, else 1")
       .within(1, 65536);
+  const char* cut =
+      "a classifier's texts are cut to max_length; hidden tokens: try --task language";
+  table.answer(
+      {{"block_size", OtherFlag::Refused, cut}, {"mlm_probability", OtherFlag::Refused, cut}});
   add_hints_of_texts(table);
   for (const OptionHint& hint :
        std::vector<OptionHint>{{"data.text", true, {"text_column", "sentence"}},
@@ -147,6 +151,15 @@ std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::Labelled
   }
   Padding padding{.most = max_length_, .multiple = pad_to_multiple_of_.value_or(1)};
   if (config_.pad_token_id.is_number_integer()) padding.id = config_.pad_token_id.get<int64_t>();
+  if (padding.id < 0 || padding.id >= config_.num_ids()) {
+    fail<UsageError>("tasks", "pad_token_id = {}, but the model's vocab_size is {}", padding.id,
+                     config_.num_ids());
+  }
+  if (!texts.seconds.empty() && config_.type_vocab_size < 2) {
+    fail<UsageError>("tasks",
+                     "text_pair = {} needs type_vocab_size of at least 2; got {}; try texts alone",
+                     columns_.second, config_.type_vocab_size);
+  }
   return make_text_dataset(texts, labels_, *tokenizer_, padding, file, notes_.get());
 }
 
@@ -198,6 +211,12 @@ Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
   labels_ = Labels::of_config(json, path);
   if (labels_.size() < 2) {
     fail<FileError>("tasks", "{} names no labels (id2label); expected those of a classifier", path);
+  }
+  auto names = labels_.names();
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
+    fail<FileError>("tasks", "{}: id2label has '{}' twice; expected a name for each label", path,
+                    *twice);
   }
   auto out = make_run();
   start_from(folder, config_, config_.classifier_layout(), out);
