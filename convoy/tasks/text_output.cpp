@@ -48,6 +48,10 @@ void check_output(const std::filesystem::path& file, const char* what, bool tabl
                      "standard output",
                      what, file.string(), tables ? ".csv, .jsonl or .parquet" : ".csv or .jsonl");
   }
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    fail<UsageError>("tasks", "--output {} is a folder; try another name", file.string());
+  }
   for (const auto& input : inputs) {
     if (!same_file(input, file)) continue;
     fail<UsageError>("tasks", "--output {} would replace the input {}; try another name",

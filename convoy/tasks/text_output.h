@@ -29,7 +29,7 @@ class TextOutput {
 };
 
 /// Throws UsageError unless `what` can go to `file`, which ends in .csv, .jsonl or (where `tables`)
-/// .parquet, and is none of `inputs`.
+/// .parquet, and is no folder and none of `inputs`.
 void check_output(const std::filesystem::path& file, const char* what, bool tables,
                   const std::vector<std::filesystem::path>& inputs);
 

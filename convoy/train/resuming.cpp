@@ -239,7 +239,13 @@ fs::path Checkpoints::checkpoint_of_this_job() const {
 }
 
 fs::path Checkpoints::checkpoint_to_resume() const {
-  if (resume_from_ != "latest") return resume_from_;
+  if (resume_from_ != "latest") {
+    const auto latest = checkpoint::latest_checkpoint(resume_from_);
+    if (!latest) return resume_from_;
+    fail<UsageError>("train",
+                     "resume_from_checkpoint = {} is a run's folder; try its checkpoint {}",
+                     resume_from_, latest->string());
+  }
   if (auto latest = checkpoint::latest_checkpoint(dir_)) return *latest;
   fail<UsageError>("train",
                    "there is no checkpoint in {}; expected a folder checkpoint-<step>; "

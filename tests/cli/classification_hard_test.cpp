@@ -26,6 +26,11 @@ TEST_F(HardClassification, TextsOfWhichNothingIsKnownAreTold) {
   expect("warning: 3 of the 4 texts of new.csv have only tokens that the tokenizer does not know,");
   expect("text 1: 'zebra'");
   expect("wrote labels.csv (4 rows)");
+  ASSERT_EQ(run("predict out --data new.csv"), 0) << output_;
+  expect("  \\x1b[31m yak\n");
+  fs::create_directory(folder_ / "folder.csv");
+  EXPECT_EQ(run("predict out --data new.csv --output folder.csv"), 2);
+  expect("--output folder.csv is a folder; try another name");
 }
 
 TEST_F(HardClassification, APredictionThatIsStoppedLeavesNothing) {

@@ -77,6 +77,8 @@ TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
 
   EXPECT_EQ(run("generate out"), 2);
   expect("there is nothing to go on from");
+  EXPECT_EQ(run("generate out --file words"), 1);
+  expect("cannot read words: it is a folder");
   EXPECT_EQ(run("predict out"), 2);
   expect("there are no texts; try --data FILE: .txt (a text a line), .jsonl or .parquet");
   EXPECT_EQ(run("generate out --prompt zebra"), 2);

@@ -152,6 +152,9 @@ TEST_F(TrainCommand, AFinishedRunIsLeftAsItIs) {
             0);
   expect("nothing is left to train: out/checkpoint-4 stands at step 4 of 4");
   EXPECT_EQ(read_file(folder_ / "out/train_results.json"), before);
+  EXPECT_EQ(run("train" + kTiny + "--max_steps 6 --output_dir new --resume_from_checkpoint out"),
+            2);
+  expect("resume_from_checkpoint = out is a run's folder; try its checkpoint out/checkpoint-4");
   // The run's own configuration starts a new run, from any folder.
   ASSERT_EQ(shell("cd / && $convoy train " + (folder_ / "out/run.toml").string() +
                   " --max_steps 2 --output_dir " + (folder_ / "again").string()),

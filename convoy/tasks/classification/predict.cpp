@@ -112,8 +112,8 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
     const auto best = best_of(scores);
     if (table) return table->add(row, scores);
     if (text) return text->put(line_of(row, scores, labels_, json));
-    fmt::print("row {}: {} ({:.4f})  {}\n", row, labels_.names()[best], scores[best],
-               texts.texts[static_cast<size_t>(row)]);
+    fmt::print("row {}: {} ({:.4f})  {}\n", row, printable(labels_.names()[best]), scores[best],
+               printable(texts.texts[static_cast<size_t>(row)]));
   };
   each_row(trainer, *data, asked.rows, labels_.size(), "text", scores_of, use);
   if (text) text->finish();

@@ -31,6 +31,11 @@ struct GenerateCommand {
 std::vector<std::string> read_prompts(const GenerateCommand& command) {
   auto prompts = command.prompts;
   if (!command.file.empty()) {
+    std::error_code error;
+    if (std::filesystem::is_directory(command.file, error)) {
+      fail<FileError>("tasks", "cannot read {}: it is a folder; expected a prompt a line",
+                      command.file);
+    }
     std::ifstream in(command.file);
     if (!in) fail<FileError>("tasks", "cannot read {}; expected a prompt a line", command.file);
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
