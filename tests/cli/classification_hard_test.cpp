@@ -19,8 +19,7 @@ class HardClassification : public ClassificationCommand {
 TEST_F(HardClassification, TextsOfWhichNothingIsKnownAreTold) {
   write_file(folder_ / "train.csv", table(20, 0, ',') + "\U0001F600,1,positive,w1\n");
   train_one();
-  expect("warning: a text of train.csv has only tokens that the tokenizer does not know, first ");
-  expect("text 21");
+  expect("warning: text 21 of train.csv has only tokens that the tokenizer does not know: '");
   write_file(folder_ / "new.csv", "opinion\nzebra\nw1 good\n\x1b[31m yak\n\U0001F600\n");
   ASSERT_EQ(run("predict out --data new.csv --output labels.csv"), 0) << output_;
   expect("warning: 3 of the 4 texts of new.csv have only tokens that the tokenizer does not know,");

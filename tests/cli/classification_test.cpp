@@ -310,7 +310,8 @@ TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
       "text 2 of new.csv is labelled 'neutral', which is none of the model's labels: negative, ");
   write_file(folder_ / "zebra.csv", "opinion,verdict\nw1,positive\nzebra,negative\nyak,negative\n");
   EXPECT_EQ(run(base + "--data.valid zebra.csv"), 2);
-  expect("2 of the 3 texts of zebra.csv have only tokens that the tokenizer does not know, first ");
+  expect(
+      "2 of the 3 texts of zebra.csv have only tokens that the tokenizer does not know, such as");
   EXPECT_EQ(run(base + "--family gpt2"), 2);
   expect("task = classification is for the family bert; got gpt2");
   ASSERT_EQ(run(base + "--output_dir out"), 0) << output_;

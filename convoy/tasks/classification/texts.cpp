@@ -114,12 +114,12 @@ void tell_unknown(const std::vector<size_t>& unknown, const data::LabelledTexts&
                   const std::string& where, std::vector<std::string>* notes) {
   if (unknown.empty()) return;
   const auto first = unknown.front();
-  const auto what = fmt::format(
-      "{} of {} {} only tokens that the tokenizer does not know, first text {}: '{}'",
-      unknown.size() == 1 ? "a text"
-                          : fmt::format("{} of the {} texts", unknown.size(), texts.size()),
-      where, unknown.size() == 1 ? "has" : "have", first + 1,
-      printable(texts.texts[first].substr(0, 80)));
+  const auto shown = printable(texts.texts[first].substr(0, 80));
+  const char* only = "only tokens that the tokenizer does not know";
+  const auto what = unknown.size() == 1
+                        ? fmt::format("text {} of {} has {}: '{}'", first + 1, where, only, shown)
+                        : fmt::format("{} of the {} texts of {} have {}, such as text {}: '{}'",
+                                      unknown.size(), texts.size(), where, only, first + 1, shown);
   if (!texts.labels.empty() && 2 * std::ssize(unknown) > texts.size()) {
     fail<UsageError>("data", "{}; try the tokenizer that belongs to the text's language", what);
   }
