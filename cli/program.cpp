@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/tasks/pretrained.h"
+#include "convoy/tasks/unread_options.h"
 
 namespace convoy::cli {
 
@@ -21,35 +21,6 @@ size_t description_column(const std::string& line) {
   if (begin == 0 || gap == std::string::npos) return begin == std::string::npos ? 0 : begin + 2;
   const size_t column = line.find_first_not_of(' ', gap);
   return column == std::string::npos || column > 60 ? begin + 2 : column;
-}
-
-/// A sentence with the options that were typed for a command that opens `folder` and does not read
-/// them; "" = none.
-std::string unread_options(const OptionTable& table, const std::filesystem::path& folder) {
-  const std::vector<std::string> read{"train.per_device_eval_batch_size",
-                                      "train.bf16",
-                                      "train.fp16",
-                                      "train.tf32",
-                                      "train.deterministic",
-                                      "train.seed",
-                                      "train.data_seed",
-                                      "train.top_ks",
-                                      "train.metric_names",
-                                      "output.quiet"};
-  const bool own = text::holds_tokenizer(folder) || text::holds_tokenizer(folder / "..");
-  std::vector<std::string> unread;
-  for (const auto& option : table.options()) {
-    if (!option.typed) continue;
-    const auto& section = option.section;
-    const bool of_training = (section == "train" || section == "output") &&
-                             std::find(read.begin(), read.end(), option.key()) == read.end();
-    if (option.key() == "data.tokenizer") {
-      if (own) unread.push_back(fmt::format("--tokenizer ({} has its own)", folder.string()));
-    } else if (of_training || (section == "data" && typed[0] == "generate")) {
-      unread.push_back("--" + option.name);
-    }
-  }
-  return unread.empty() ? "" : "without effect here: " + join(unread);
 }
 
 }  // namespace
@@ -105,7 +76,7 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   }
   table.take_overrides(typed_args());
   note_flags(run);
-  if (auto note = unread_options(table, folder); !note.empty()) {
+  if (auto note = tasks::unread_options(table, folder, typed_args()[0]); !note.empty()) {
     run.notes->push_back(std::move(note));
   }
   for (const auto& [key, value] : trained) {

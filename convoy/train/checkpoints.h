@@ -26,7 +26,7 @@ class Checkpoints {
   ~Checkpoints();
 
   void set_files(ModelFiles files) { files_ = std::move(files); }
-  const std::string& tokenizer() const { return files_.tokenizer; }
+  const std::string& encoding() const { return files_.encoding; }
 
   /// Takes output.dir for this run alone, in the state that the last one left or anew, and reads
   /// weights and moments of the checkpoint to go on from. Returns its state, none for a new run;

@@ -14,7 +14,7 @@ struct ModelFiles {
   Json config;                                ///< `config.json`
   std::map<std::string, std::string> texts;   ///< small files: name -> content
   std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
-  std::string tokenizer;  ///< fingerprint of what made the ids of the data; "" = nothing did
+  std::string encoding;  ///< what made the ids of the data, with its fingerprint; "" = nothing did
   /// Names that a reader of the folder looks for, whether this run writes them or not: such a file
   /// of another run would pass for this one's.
   std::vector<std::string> looked_for;

@@ -97,7 +97,7 @@ void Trainer::Impl::prepare() {
   state_.step_samples = stream_options(true).layout.step_samples();
   state_.data_seed = stream_options(true).seed;
   state_.data_order = stream_->order();
-  state_.tokenizer = checkpoints_->tokenizer();
+  state_.encoding = checkpoints_->encoding();
   if (arguments_.max_steps > 0) {
     state_.max_steps = arguments_.max_steps;
     state_.num_train_epochs =
@@ -134,7 +134,7 @@ void Trainer::Impl::resume() {
   state_.num_train_epochs = fresh.num_train_epochs;
   state_.step_samples = fresh.step_samples;
   state_.data_order = fresh.data_order;
-  state_.tokenizer = fresh.tokenizer;
+  state_.encoding = fresh.encoding;
   state_.job_id = fresh.job_id;
 }
 

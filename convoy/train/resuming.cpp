@@ -257,12 +257,12 @@ fs::path Checkpoints::checkpoint_to_resume() const {
 Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) const {
   auto saved = read_state(folder);
   check_same_model(folder);
-  if (!saved.tokenizer.empty() && saved.tokenizer != fresh.tokenizer) {
+  if (!saved.encoding.empty() && saved.encoding != fresh.encoding) {
     fail<UsageError>("train",
-                     "{} was trained with the tokenizer {}, this run has {}: the same ids would "
-                     "stand for other tokens; try the tokenizer of that run, or start anew",
-                     folder.string(), saved.tokenizer,
-                     fresh.tokenizer.empty() ? "none" : fresh.tokenizer);
+                     "{} was trained with the {}, this run has {}: the same ids would stand for "
+                     "something else; try that one, or start anew",
+                     folder.string(), saved.encoding,
+                     fresh.encoding.empty() ? "none" : "the " + fresh.encoding);
   }
   if (saved.num_rows != fresh.num_rows || saved.data_seed != fresh.data_seed) {
     fail<UsageError>("train",

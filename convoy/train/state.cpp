@@ -41,7 +41,7 @@ Json TrainerState::to_json() const {
            {"best_metric", best_step < 0 ? Json() : Json(best_metric)},
            {"best_model_checkpoint",
             best_model_checkpoint.empty() ? Json() : Json(best_model_checkpoint)},
-           {"tokenizer", tokenizer},
+           {"encoding", encoding},
            {"is_local_process_zero", true},
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
@@ -52,7 +52,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
   TrainerState state;
   try {
     visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
-    state.tokenizer = json.value("tokenizer", "");
+    state.encoding = json.value("encoding", "");
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);
     const auto& saved = json.at("best_model_checkpoint");
     if (!saved.is_null()) saved.get_to(state.best_model_checkpoint);

@@ -20,7 +20,7 @@ struct TrainerState {
   int64_t step_samples = 0;    ///< of a full step over all ranks
   uint64_t data_seed = 0;
   std::string data_order;  ///< what else the order of an epoch's samples depends on
-  std::string tokenizer;   ///< ModelFiles::tokenizer; "" = none, or an older state
+  std::string encoding;    ///< ModelFiles::encoding; "" = none, or an older state
   std::string job_id;      ///< of the job that saved it; "" = its launcher told none
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;

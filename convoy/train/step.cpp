@@ -76,7 +76,7 @@ void Trainer::Impl::train_step(StepBatch batch) {
     state_.total_loss_sum += last_.loss();
   }
   // Alone there is nobody to wait for, though the sums over ranks take their moment.
-  const double waited = job_.num_ranks() > 1 ? last_.wait_seconds : 0;
+  const double waited = job_.num_devices() > 1 ? last_.wait_seconds : 0;
   clock_.add_step(samples, waited);
   StepTiming timing = clock_.timing(stream_->wait_seconds());
   timing.step = state_.global_step;

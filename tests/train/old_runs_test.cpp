@@ -71,23 +71,23 @@ TEST_F(Folders, FilesOfAnotherRunDoNotPassForItsOwn) {
 }
 
 TEST_F(Folders, AnotherTokenizerIsNotResumed) {
-  files_.tokenizer = "words of old";
+  files_.encoding = "words of old";
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
   auto args = arguments(folder_ / "a", 4);
   args.resume_from_checkpoint = "latest";
-  files_.tokenizer = "words of new";
+  files_.encoding = "words of new";
   const auto error = train(args, one_device()).error;
-  EXPECT_NE(error.find("was trained with the tokenizer words of old, this run has words of new"),
+  EXPECT_NE(error.find("was trained with the words of old, this run has the words of new"),
             std::string::npos)
       << error;
-  files_.tokenizer = "words of old";
+  files_.encoding = "words of old";
   EXPECT_EQ(train(args, one_device()).first_step, 3);
-  // A state of before tokenizers were noted.
+  // A state of before it was noted.
   const auto path = folder_ / "a/checkpoint-4/trainer_state.json";
   auto state = parse_json(read_file(path), "state");
-  state.erase("tokenizer");
+  state.erase("encoding");
   write_file(path, state.dump());
-  files_.tokenizer = "words of new";
+  files_.encoding = "words of new";
   args.max_steps = 6;
   EXPECT_EQ(train(args, one_device()).first_step, 5);
 }

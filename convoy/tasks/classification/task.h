@@ -47,8 +47,8 @@ class ClassificationTask : public Task {
   std::optional<int64_t> pad_to_multiple_of_;
   Labels labels_;
   std::optional<text::Tokenizer> tokenizer_;
-  std::filesystem::path opened_;           // folder of a run
-  OptionTable* opened_options_ = nullptr;  // its own, and later what is typed
+  std::filesystem::path opened_;                     // folder of a run
+  OptionTable* opened_options_ = nullptr;            // its own, and later what is typed
   std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made
 };
 

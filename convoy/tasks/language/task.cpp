@@ -238,7 +238,10 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   }
   data_.ids_tokenizer.clear();
   auto texts = read(data_.train);
-  if (!tokenizer_) out.files.tokenizer = data_.ids_tokenizer = texts->fingerprint;
+  if (!tokenizer_) {
+    data_.ids_tokenizer = texts->fingerprint;
+    if (!texts->fingerprint.empty()) out.files.encoding = "tokenizer " + texts->fingerprint;
+  }
   const int64_t held_out = num_held_out(*texts);
   out.train_data = blocks(texts, held_out, texts->size(), data_.train, data_.max_train_samples);
   if (do_eval_ && !data_.valid.empty()) {
