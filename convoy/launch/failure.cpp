@@ -37,6 +37,13 @@ bool is_exchange(std::string_view operation) {
                      [&](const char* word) { return operation.starts_with(word); });
 }
 
+/// Whether a rank that gave no reason was in something that needs no other rank.
+bool stands_still(const RankReport& rank) {
+  const auto& operation = rank.activity.operation;
+  return !rank.error && rank.end != RankEnd::kFailed && rank.end != RankEnd::kSucceeded &&
+         (rank.suspended || (!operation.empty() && !is_exchange(operation)));
+}
+
 /// What became of a rank that is not to blame.
 std::string consequence(const RankReport& rank, const RankReport& culprit) {
   const std::string place = rank.place();
@@ -149,6 +156,15 @@ size_t find_culprit(const std::vector<RankReport>& ranks) {
     const size_t times = missed_by(ranks[i], ranks);
     if (times > most) best = i;
     most = std::max(most, times);
+  }
+  const bool in_vain = ranks[best].error && !ranks[best].error->missing.empty();
+  if (most > 0 || !in_vain) return best;
+  // Who was missed may have waited itself, and failed for it: at the end of such a chain stands one
+  // that waited for nobody.
+  for (const bool suspended : {true, false}) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (stands_still(ranks[i]) && ranks[i].suspended == suspended) return i;
+    }
   }
   return best;
 }

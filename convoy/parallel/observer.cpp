@@ -65,7 +65,7 @@ class Saboteur : public Observer {
     const auto fault = fault_at(phase);
     if (fault == Fault::kMismatch) {
       auto extra = at::zeros({1});
-      groups_.all.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
+      groups_.world.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
     }
     if (fault == Fault::kNan) spoil(i);
   }
@@ -84,7 +84,7 @@ class Saboteur : public Observer {
     } else if (i.op == Op::Store) {
       if (i.kind != schedule::Kind::Gradients) arena_.offload()->here(i.kind, i.bucket).fill_(NAN);
     } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
-      spoil_gradient(arena_.layout().buckets()[static_cast<size_t>(i.bucket)].units);
+      spoil_bucket(i.bucket);
     } else {
       gathers_.settle();
       arena_.offload() != nullptr ? spoil_what_is_here(i) : arena_.fill(NAN);
@@ -108,6 +108,15 @@ class Saboteur : public Observer {
       const auto& slots = arena_.units()[static_cast<size_t>(unit)].slots;
       return slots.front().param->add_to_grad([](at::Tensor& grad) { grad.fill_(NAN); });
     }
+  }
+
+  /// Of a bucket that is complete: where no memory of its own holds it, the arena does.
+  void spoil_bucket(int64_t bucket) {
+    if (arena_.layout().in_slices(schedule::Kind::Gradients)) {
+      return spoil_gradient(arena_.layout().buckets()[static_cast<size_t>(bucket)].units);
+    }
+    const auto& all = arena_.layout().buckets()[static_cast<size_t>(bucket)].all;
+    arena_.grads(bucket, {all.begin, all.begin + 1}).fill_(NAN);
   }
 
   Arena& arena_;

@@ -179,9 +179,26 @@ TEST_F(Faults, AFewInAPipeline) {
        {cell("sigkill", "send", "shm", 2, 0), cell("sigkill", "send", "gloo", 2, 1),
         cell("exception", "backward", "shm", 4, 3), cell("sigstop", "forward", "shm", 2, 0),
         cell("sigkill", "saving", "shm", 4, 1), cell("exit", "evaluation", "shm", 2, 1),
-        cell("nan", "reduce", "shm", 2, 1)}) {
+        cell("nan", "reduce", "shm", 2, 1), cell("mismatch", "send", "shm", 2, 1)}) {
     try_cell(each);
   }
+}
+
+TEST_F(Faults, TheEndOfAChainOfStagesThatWaitIsNamed) {
+  const auto train = fmt::format(
+      "train{}--max_steps 6 --n_layer 4 --nproc 3 --ddp_timeout 2 "
+      "--pipeline_parallel_size 3 --gradient_accumulation_steps 4 ",
+      kTiny);
+  EXPECT_NE(shell("CONVOY_FAULT=sigstop@2:forward:3 timeout 60 $convoy " + train), 0);
+  expect("rank 2 failed first");
+}
+
+TEST_F(Faults, AGradientOfSeveralMicroBatchesMayBeSpoiled) {
+  EXPECT_NE(shell(fmt::format("CONVOY_FAULT=nan@0:reduce:2 $convoy train{}--max_steps 3 "
+                              "--gradient_accumulation_steps 2",
+                              kTiny)),
+            0);
+  expect("the gradient of step 2 is not finite on rank 0");
 }
 
 TEST_F(Faults, DifferentCollectivesAreBothNamed) {
