@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "cli/bench.h"
 #include "cli/program.h"
@@ -77,15 +76,26 @@ std::vector<Trial> trials(const StrategyBench& options) {
   return out;
 }
 
+/// Into how many micro-batches more than it has a trial cuts the run's batch: the stages of a
+/// pipeline see the same rows, and each wants some micro-batches.
+int64_t pieces_of(const Trial& trial, const train::TrainingArguments& arguments) {
+  if (!trial.is_pipeline()) return 1;
+  constexpr int64_t kMicroBatchesAStage = 4;
+  const int64_t total = arguments.per_device_train_batch_size;
+  for (int64_t pieces = kMicroBatchesAStage * trial.ranks; pieces > 0; --pieces) {
+    const bool in_groups = pieces * arguments.gradient_accumulation_steps % trial.ranks == 0;
+    if (total % pieces == 0 && (in_groups || trial.strategy != "interleaved")) return pieces;
+  }
+  fail<UsageError>("cli", "a batch of {} makes no micro-batches for {} interleaved stages; try {}",
+                   total, trial.ranks, (total / trial.ranks + 1) * trial.ranks);
+}
+
 /// The command that trains this trial: same total batch, same steps.
 std::vector<std::string> command(const Trial& trial, const StrategyBench& options,
                                  const train::TrainingArguments& arguments,
                                  const fs::path& folder) {
   const int64_t total = arguments.per_device_train_batch_size;
-  // Of a pipeline the stages see the same rows, in micro-batches, of which each wants some.
-  constexpr int64_t kMicroBatchesAStage = 4;
-  const int64_t pieces =
-      trial.is_pipeline() ? std::gcd(total, kMicroBatchesAStage * trial.ranks) : 1;
+  const int64_t pieces = pieces_of(trial, arguments);
   const int64_t shares = trial.is_pipeline() ? pieces : options.per_device ? 1 : trial.ranks;
   if (total % shares != 0) {
     fail<UsageError>("cli", "a batch of {} does not divide over {} ranks; try {}", total,
@@ -109,6 +119,10 @@ std::vector<std::string> command(const Trial& trial, const StrategyBench& option
       fmt::format("--parallel.pipeline_parallel_size={}", trial.is_pipeline() ? trial.ranks : 1));
   argv.push_back("--parallel.pipeline_schedule=" +
                  (trial.is_pipeline() ? trial.strategy : std::string("1f1b")));
+  const auto& own = arguments.parallel;
+  const bool as_asked = trial.strategy == own.pipeline_schedule &&
+                        trial.ranks == static_cast<int>(own.pipeline_parallel_size);
+  if (!as_asked) argv.push_back("--parallel.pipeline_splits=");
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
   argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
@@ -209,6 +223,7 @@ int bench_strategies(const StrategyBench& options) {
   make_folder(output);  // where the first run may offload to
   std::vector<report::StrategyRow> rows;
   std::vector<std::pair<Trial, Json>> results;
+  for (const auto& trial : all) command(trial, options, arguments, output);  // before any runs
   for (const auto& trial : all) {
     auto name = trial.name();
     fmt::print("\n== {} on {} {}{} ({} of {})\n", trial.strategy, trial.ranks,

@@ -67,9 +67,9 @@ int show_schedules(const ScheduleOptions& options) {
   for (const char* name : {"gpipe", "1f1b", "interleaved"}) {
     auto parallel = arguments.parallel;
     parallel.pipeline_schedule = name;
-    if (std::string_view(name) != arguments.parallel.pipeline_schedule) {
-      parallel.pipeline_splits.clear();
-    }
+    const bool as_many_rows = (std::string_view(name) == "interleaved") ==
+                              (arguments.parallel.pipeline_schedule == "interleaved");
+    if (!as_many_rows) parallel.pipeline_splits.clear();
     const auto pipeline = train::pipeline_options(parallel);
     parallel::ArenaOptions arena{.device = at::kMeta};
     try {
@@ -95,6 +95,9 @@ int show_schedules(const ScheduleOptions& options) {
     }
   }
   fmt::print("{}{}", table.to_text(), texts);
+  if (!arguments.parallel.pipeline_splits.empty()) {
+    fmt::print("\npipeline_splits holds for schedules with as many rows of blocks only.\n");
+  }
   fmt::print(
       "\n0 to 9: forward of a micro-batch; a to j: its backward, which takes twice as long; .: "
       "stands still.\nOf what blocks cost only the products with weights count, and messages take "
@@ -117,7 +120,7 @@ void add_schedule(CLI::App& app, Run& run) {
   command->add_option("--plot", options->plot, "draw it as this SVG file");
   command->footer(
       "Takes the options of convoy train, starts nothing, and compares the schedules of "
-      "--pipeline_schedule for this model.\n"
+      "--pipeline_schedule for this model (--pipeline_virtual_stages goes with interleaved).\n"
       "Example:\n  convoy schedule run.toml --pipeline_parallel_size 4 "
       "--gradient_accumulation_steps 8 --plot pipeline.svg\n");
   command->callback([options, &run] { run = [options] { return show_schedules(*options); }; });

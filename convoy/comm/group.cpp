@@ -206,7 +206,9 @@ Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& la
 Group::Handle Group::start_receive(at::Tensor tensor, int from, const std::string& label) const {
   internal_check(from != rank_ && from >= 0 && from < size_, "comm", "'{}': rank {} receives of {}",
                  label, rank_, from);
-  return begin(tensor, label, [&] { return engine_->receive(tensor, from, {label}); });
+  check(tensor, label);  // who sends counts it
+  const Doing doing(label);
+  return Handle(engine_->receive(tensor, from, {label}), label);
 }
 
 Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, int from,

@@ -45,6 +45,7 @@ StepResult Executor::run(const schedule::Program& program,
     execute(pass, i);
     if (overflowed_) fail_for_gradient(micro_batches, input, program);
   });
+  transfers_.settle();  // all was received before the last sums
   auto result = update_.result;
   // On a GPU the clock would also count what is still to be computed there.
   result.wait_seconds = arena_.fp32().device().is_cpu() ? wait_seconds_ : NAN;
@@ -58,6 +59,7 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
   auto pass = make_pass(batches, input, mode, program);
   at::NoGradGuard no_grad;
   for (const auto& i : program) execute(pass, i);
+  transfers_.settle();  // no stage runs ahead
   return std::move(pass.result(0));
 }
 
@@ -189,6 +191,9 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     for (int64_t r = 0; r < world.size(); ++r) {
       if (spoilt[r].item<int64_t>() != 0) ranks.push_back(r);
     }
+    // What a stage spoils is spoilt on all before it.
+    const int64_t of_stage = world.size() / groups_.pipeline.size();
+    std::erase_if(ranks, [&](int64_t r) { return r / of_stage < ranks.back() / of_stage; });
     who = ranks.empty() ? "although that of each rank is"
                         : fmt::format("on rank {}", fmt::join(ranks, ", "));
   }

@@ -17,7 +17,8 @@ std::vector<double> block_costs(const nn::BlockList& blocks) {
   std::vector<double> costs(blocks.size());
   for (const auto& [param, block] : last_reader) {
     const auto& spec = param->spec();
-    if (spec.shape.size() < 2 || !spec.read_in_backward) continue;
+    const bool looked_up = !spec.read_in_backward && block + 1 < blocks.size();
+    if (spec.shape.size() < 2 || looked_up) continue;
     costs[block] += static_cast<double>(schedule::num_elements(spec.shape));
   }
   return costs;

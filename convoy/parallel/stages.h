@@ -13,7 +13,7 @@ struct PipelineOptions {
 };
 
 /// What each block costs: the elements of the matrices that it multiplies with. Tables that are
-/// only looked up cost nothing; what several blocks read is the last one's.
+/// only looked up cost nothing; what several blocks read is the last one's, which multiplies.
 std::vector<double> block_costs(const nn::BlockList& blocks);
 
 /// Which blocks each of `num_stages` stages holds. Throws UsageError naming the blocks where they

@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 
@@ -148,7 +148,23 @@ nn::Bundle Transfers::unpack(const Packet& packet, const nn::Bundle& known) cons
   return out;
 }
 
-nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) const {
+void Transfers::settle() {
+  for (auto& flight : flights_) flight.wait();
+  flights_.clear();
+}
+
+/// What comes back of something says that it has arrived; not all engines do.
+void Transfers::land(const Instruction& i) {
+  const auto arrived = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& flight) {
+    const auto& sent = flight.sent;
+    return sent.op == Op::Send && sent.block == i.block && sent.micro_batch == i.micro_batch;
+  });
+  if (arrived == flights_.end()) return;
+  arrived->wait();
+  flights_.erase(arrived);
+}
+
+nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
   const auto label = label_of(i);
   const auto& group = towards(i.peer < groups_.pipeline.rank());
@@ -156,15 +172,23 @@ nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) con
   group.start_receive(in.head, i.peer, "shapes of " + label).wait();
   in.body = at::empty({sizes_of(in.head.cpu()).body}, bytes_);
   if (in.body.numel() > 0) group.start_receive(in.body, i.peer, label).wait();
+  if (i.op == Op::ReceiveGrad) land(i);
   return unpack(in, known);
 }
 
 void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
-  std::erase_if(flights_, [](const Flight& flight) { return flight.done(); });
+  for (auto flight = flights_.begin(); flight != flights_.end();) {
+    if (!flight->done()) {
+      ++flight;
+      continue;
+    }
+    flight->wait();  // and tell what went wrong
+    flight = flights_.erase(flight);
+  }
   const auto label = label_of(i);
   const auto& group = towards(i.peer > groups_.pipeline.rank());
-  Flight flight{pack(bundle, known), {}, {}};
+  Flight flight{i, pack(bundle, known), {}, {}};
   flight.head = group.start_send(flight.packet.head, i.peer, "shapes of " + label);
   if (flight.packet.body.numel() > 0) {
     flight.body = group.start_send(flight.packet.body, i.peer, label);

@@ -24,19 +24,23 @@ class Transfers {
   void send(const schedule::Instruction& instruction, const nn::Bundle& bundle,
             const nn::Bundle& known);
   /// Waits for what is received; tensors that carry a gradient are leaves. This rank has `known`.
-  nn::Bundle receive(const schedule::Instruction& instruction, const nn::Bundle& known) const;
+  nn::Bundle receive(const schedule::Instruction& instruction, const nn::Bundle& known);
+  /// Waits until all that was sent has arrived.
+  void settle();
 
  private:
   struct Packet {
     at::Tensor head, body;  // bytes
   };
   struct Flight {
+    schedule::Instruction sent;
     Packet packet;
     comm::Group::Handle head, body;
     void wait();
     bool done() const { return head.done() && body.done(); }
   };
 
+  void land(const schedule::Instruction& received);
   Packet pack(const nn::Bundle& bundle, const nn::Bundle& known) const;
   nn::Bundle unpack(const Packet& packet, const nn::Bundle& known) const;
   /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.

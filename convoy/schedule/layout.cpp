@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace convoy::schedule {
@@ -46,17 +47,24 @@ std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
   return out;
 }
 
-/// The units, in backward order. Frozen units have buckets of their own, and each that several
-/// stages hold.
+/// The first and the last of neighbouring blocks.
+using Rows = std::vector<std::pair<int64_t, int64_t>>;
+
+/// The units, in backward order. Frozen units have buckets of their own, so has each that several
+/// stages hold, and each row of neighbouring blocks, which are not computed one after the other.
 std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table,
                                                const std::vector<std::vector<int>>& stages_of,
-                                               int64_t bucket_bytes) {
+                                               const Rows& rows, int64_t bucket_bytes) {
   std::vector<std::vector<int64_t>> buckets;
   BucketCutter cutter(bucket_bytes);
-  std::pair<bool, int64_t> kind{false, -1};
+  std::tuple<bool, int64_t, int64_t> kind{false, -1, -1};
   for (int64_t unit : table.backward_order()) {
     const bool tied = stages_of[static_cast<size_t>(unit)].size() > 1;
-    const auto before = std::exchange(kind, {table.is_frozen(unit), tied ? unit : -1});
+    const int64_t reader = table.last_reader_in_backward(unit);
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const auto& blocks) { return reader <= blocks.second; });
+    const auto before =
+        std::exchange(kind, {table.is_frozen(unit), tied ? unit : -1, row - rows.begin()});
     const bool other_kind = kind != before;
     if (cutter.begins(table.unit_bytes[static_cast<size_t>(unit)], other_kind)) {
       buckets.emplace_back();
@@ -132,7 +140,7 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   units_.resize(params.size());
   bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
-  for (auto& members : make_buckets(table_, stages_of_, options.bucket_bytes)) {
+  for (auto& members : make_buckets(table_, stages_of_, runs_of_blocks(), options.bucket_bytes)) {
     num_trained_ += !table_.is_frozen(members.front());
     Bucket bucket{std::move(members), {offset, offset}};
     for (const int64_t index : bucket.units) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -116,7 +117,7 @@ class Play {
     const auto sent = queue.front();
     internal_check(meet(sent, received), "schedule", "rank {}: '{}' meets '{}' of rank {}", r,
                    to_text(received), to_text(sent), other);
-    queue.erase(queue.begin());
+    queue.pop_front();
   }
 
   /// The ranks without which rank `r` cannot end what it has begun.
@@ -154,7 +155,7 @@ class Play {
 
   const Ranks& ranks_;
   std::vector<State> states_;
-  std::map<Pair, Program> queues_;
+  std::map<Pair, std::deque<Instruction>> queues_;
 };
 
 }  // namespace

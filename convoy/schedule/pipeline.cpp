@@ -50,13 +50,7 @@ PipelineSchedule pipeline_schedule(const std::string& name) {
 Stages cut_into_stages(const std::vector<double>& costs, int num_stages, int rounds) {
   const size_t num_rows = static_cast<size_t>(num_stages) * static_cast<size_t>(rounds);
   const size_t n = costs.size();
-  if (n < num_rows) {
-    fail<UsageError>("parallel",
-                     "{} stages{} need as many blocks; got a model of {}; try a smaller "
-                     "pipeline_parallel_size",
-                     num_stages,
-                     rounds > 1 ? fmt::format(" of {} rows of blocks each", rounds) : "", n);
-  }
+  internal_check(n >= num_rows, "schedule", "{} blocks for {} rows", n, num_rows);
   // The dearest row and the sum of squares, of the first `end` blocks in `row` rows.
   using Cost = std::pair<double, double>;
   constexpr double kNever = std::numeric_limits<double>::infinity();

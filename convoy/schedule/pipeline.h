@@ -22,8 +22,8 @@ const char* name_of(PipelineSchedule schedule);
 PipelineSchedule pipeline_schedule(const std::string& name);
 
 /// Cuts blocks of these costs into `num_stages` x `rounds` rows of neighbours, the dearest of which
-/// costs as little as can be; stage s gets the rows s, s + num_stages and so on. Throws UsageError
-/// where there are fewer blocks than rows.
+/// costs as little as can be; stage s gets the rows s, s + num_stages and so on. There must be as
+/// many blocks as rows.
 Stages cut_into_stages(const std::vector<double>& costs, int num_stages, int rounds = 1);
 
 /// What a stage computes in a step, in its order.

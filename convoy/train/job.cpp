@@ -196,8 +196,8 @@ void check_pipeline(const ParallelArguments& arguments,
   const int64_t stages = arguments.pipeline_parallel_size, ranks = environment.world_size;
   if (ranks % stages == 0) return;
   fail<UsageError>("parallel",
-                   "pipeline_parallel_size = {} needs a process for each stage; got {}; try convoy "
-                   "train --nproc {}, or convoy launch -n {} train ...",
+                   "pipeline_parallel_size = {} needs a process for each stage; got {}; try "
+                   "--nproc {}, or convoy launch -n {} ...",
                    stages, ranks == 1 ? "one process" : fmt::format("{} ranks", ranks),
                    (ranks / stages + 1) * stages, (ranks / stages + 1) * stages);
 }

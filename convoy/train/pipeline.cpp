@@ -50,7 +50,7 @@ std::string pipeline_text(parallel::Replica& replica, const ParallelArguments& a
   const auto& layout = replica.arena().layout();
   const auto num_stages = layout.options().stages.size();
   if (num_stages == 0) return "";
-  return fmt::format("{} stages, {}, blocks {}; at least {:.0f} % of a step's time stands still",
+  return fmt::format("{} stages, {}, blocks {}; about {:.0f} % of a step's time stands still",
                      num_stages, arguments.pipeline_schedule, stages_text(layout),
                      100 * replica.timeline().idle());
 }

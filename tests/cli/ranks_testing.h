@@ -25,10 +25,11 @@ class Ranks : public CommandTest {
            " LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ";
   }
 
-  /// As torchrun starts both.
-  static std::string torchrun(const std::string& command) {
+  /// As torchrun starts both. `second`: what is added to the second one's command.
+  static std::string torchrun(const std::string& command, const std::string& second = "") {
     const auto rank = [&](const std::string& r) {
-      return rank_variables(r) + "TORCHELASTIC_RUN_ID=none " + command + " & p" + r + "=$!; ";
+      return rank_variables(r) + "TORCHELASTIC_RUN_ID=none " + command + (r == "1" ? second : "") +
+             " & p" + r + "=$!; ";
     };
     return kChoosePort + rank("0") + rank("1") + "wait $p1; wait $p0";
   }

@@ -54,7 +54,7 @@ struct Trial {
     out.num_micro_batches = micro_batches;
     out.compute_dtype = dtype;
     out.zero = zero;
-    out.bucket_bytes = 0;
+    out.bucket_bytes = micro_batches % 2 == 0 ? 25 << 20 : 0;
     out.recompute = recomputes;
     out.pipeline.schedule = schedule::pipeline_schedule(schedule);
     return out;
@@ -111,22 +111,28 @@ std::vector<MicroBatch> batches(const Trial& trial, int64_t step, int64_t rank) 
   return out;
 }
 
-DataGroups groups_of(const comm::Mesh& mesh) {
+/// Two groups for the two directions, as over NCCL.
+DataGroups groups_of(const comm::Mesh& mesh, const comm::Group& back) {
   DataGroups groups(mesh.sharing());
-  groups.pipeline = groups.pipeline_back = mesh.group(Axis::Pipeline);
+  groups.pipeline = mesh.group(Axis::Pipeline);
+  groups.pipeline_back = back;
   groups.world = mesh.world();
   return groups;
 }
 
 /// `work` on each rank of a job.
 void run_ranks(int stages, int data, std::chrono::milliseconds timeout,
-               const std::function<void(const comm::Mesh&, int rank)>& work) {
+               const std::function<void(const comm::Mesh&, const DataGroups&, int rank)>& work) {
   comm::ThreadConnector connector(timeout);
   comm::run_threads(stages * data, [&](int rank) {
     const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
       return connector.connect(rank, ranks, name);
     };
-    work(comm::Mesh({.pipeline = stages}, rank, stages * data, connect), rank);
+    const comm::Mesh mesh({.pipeline = stages}, rank, stages * data, connect);
+    const auto pipeline = mesh.ranks_along(Axis::Pipeline);
+    const auto back =
+        stages > 1 ? connect(pipeline, fmt::format("back-{}", pipeline[0])) : comm::Group();
+    work(mesh, groups_of(mesh, back), rank);
   });
 }
 
@@ -134,8 +140,8 @@ Outcome train(const Trial& trial) {
   Outcome out;
   std::mutex mutex;
   run_ranks(trial.stages, trial.data, std::chrono::seconds(20),
-            [&](const comm::Mesh& mesh, int rank) {
-              Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
+            [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
+              Replica replica(blocks_of(trial), groups, trial.options());
               replica.start();
               const int data = mesh.coordinate(Axis::Data);
               for (int64_t step = 0; step < kSteps; ++step) {
@@ -167,7 +173,8 @@ TEST(Pipeline, StagesGiveTheBitsOfOneDevice) {
         Trial{.schedule = "gpipe", .stages = 4, .micro_batches = 4},
         Trial{.schedule = "interleaved", .micro_batches = 4},
         Trial{.schedule = "interleaved", .micro_batches = 6, .recomputes = true},
-        Trial{.schedule = "interleaved", .data = 2, .zero = 1, .micro_batches = 2, .t5 = true}}) {
+        Trial{.schedule = "interleaved", .data = 2, .zero = 1, .micro_batches = 2, .t5 = true},
+        Trial{.schedule = "interleaved", .data = 2, .zero = 3, .micro_batches = 2}}) {
     SCOPED_TRACE(trial.name());
     const auto whole = train(without_pipeline(trial)), stages = train(trial);
     EXPECT_EQ(stages.numbers, whole.numbers);
@@ -203,14 +210,16 @@ TEST(Pipeline, TiedTablesAreKeptInStep) {
 
 TEST(Pipeline, EachRankHoldsItsOwnBlocksOnly) {
   std::atomic<int64_t> held = 0;
-  run_ranks(2, 1, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
-    Replica replica(llama(), groups_of(mesh), {});
-    replica.start();
-    for (const auto& slot : replica.arena().all_slots()) held += slot.length;
-    const auto& there = llama()[rank == 0 ? 3 : 0]->params().front()->spec().name;
-    EXPECT_FALSE(replica.arena().value_of(there).defined());
-    EXPECT_EQ(replica.arena().num_parameters(), Arena(llama(), {}, nullptr).num_parameters());
-  });
+  run_ranks(2, 1, std::chrono::seconds(20),
+            [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
+              Replica replica(llama(), groups, {});
+              replica.start();
+              for (const auto& slot : replica.arena().all_slots()) held += slot.length;
+              const auto& there = llama()[rank == 0 ? 3 : 0]->params().front()->spec().name;
+              EXPECT_FALSE(replica.arena().value_of(there).defined());
+              EXPECT_EQ(replica.arena().num_parameters(),
+                        Arena(llama(), {}, nullptr).num_parameters());
+            });
   EXPECT_EQ(held, Arena(llama(), {}, nullptr).num_parameters());
 }
 
@@ -219,14 +228,15 @@ TEST(Pipeline, AnEvaluationGoesThroughAllStages) {
   std::map<int, nn::Bundle> outs;
   std::mutex mutex;
   for (const int stages : {1, 2}) {
-    run_ranks(stages, 1, std::chrono::seconds(20), [&](const comm::Mesh& mesh, int rank) {
-      Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
-      replica.start();
-      auto out = replica.forward(batch(0, 0), nn::Mode::Evaluate);
-      EXPECT_EQ(out.empty(), rank + 1 < stages);
-      const std::lock_guard lock(mutex);
-      if (!out.empty()) outs[stages] = std::move(out);
-    });
+    run_ranks(stages, 1, std::chrono::seconds(20),
+              [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
+                Replica replica(blocks_of(trial), groups, trial.options());
+                replica.start();
+                auto out = replica.forward(batch(0, 0), nn::Mode::Evaluate);
+                EXPECT_EQ(out.empty(), rank + 1 < stages);
+                const std::lock_guard lock(mutex);
+                if (!out.empty()) outs[stages] = std::move(out);
+              });
   }
   EXPECT_TRUE(at::equal(outs.at(1).at("loss"), outs.at(2).at("loss")));
 }
@@ -252,18 +262,19 @@ TEST(Pipeline, BlocksThatDoNotGoIntoStagesAreTold) {
 
 TEST(Pipeline, AStageThatDoesNotComeIsNamed) {
   std::string told;
-  run_ranks(2, 1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
-    const Trial trial;
-    Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
-    replica.start();
-    mesh.world().barrier("made");
-    if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
-    try {
-      replica.step(batches(trial, 0, 0), input(0), {});
-    } catch (const CommunicationError& error) {
-      told = error.what();
-    }
-  });
+  run_ranks(2, 1, std::chrono::seconds(1),
+            [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
+              const Trial trial;
+              Replica replica(blocks_of(trial), groups, trial.options());
+              replica.start();
+              mesh.world().barrier("made");
+              if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
+              try {
+                replica.step(batches(trial, 0, 0), input(0), {});
+              } catch (const CommunicationError& error) {
+                told = error.what();
+              }
+            });
   EXPECT_THAT(told, HasSubstr("micro-batch "));
   EXPECT_THAT(told, HasSubstr("rank 1"));
 }
@@ -273,17 +284,18 @@ TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
   arm_fault(/*rank=*/0, /*restart_count=*/0);
   tell_step(1);
   std::array<std::string, 2> told;
-  run_ranks(2, 1, std::chrono::seconds(1), [&](const comm::Mesh& mesh, int rank) {
-    const Trial trial;
-    Replica replica(blocks_of(trial), groups_of(mesh), trial.options());
-    replica.start();
-    mesh.world().barrier("made");
-    try {
-      replica.step(batches(trial, 0, 0), input(0), {});
-    } catch (const std::exception& error) {
-      told[static_cast<size_t>(rank)] = error.what();
-    }
-  });
+  run_ranks(2, 1, std::chrono::seconds(1),
+            [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
+              const Trial trial;
+              Replica replica(blocks_of(trial), groups, trial.options());
+              replica.start();
+              mesh.world().barrier("made");
+              try {
+                replica.step(batches(trial, 0, 0), input(0), {});
+              } catch (const std::exception& error) {
+                told[static_cast<size_t>(rank)] = error.what();
+              }
+            });
   ::unsetenv("CONVOY_FAULT");
   arm_fault(0, 0);
   EXPECT_EQ(told[0], "[fault] injected exception in send");
