@@ -17,6 +17,7 @@ void add_generate(CLI::App& app, Run& run);
 void add_data(CLI::App& app, Run& run);
 void add_checkpoint(CLI::App& app, Run& run);
 void add_launch(CLI::App& app, Run& run);
+void add_estimate(CLI::App& app, Run& run);
 void add_schedule(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);

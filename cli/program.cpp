@@ -53,8 +53,8 @@ std::string fitted(const std::string& help) {
 }
 
 bool takes_config(const std::vector<std::string>& args) {
-  const std::vector<std::string> commands{"train",    "eval",     "predict",
-                                          "generate", "schedule", "bench"};
+  const std::vector<std::string> commands{"train",    "eval",     "predict", "generate",
+                                          "estimate", "schedule", "bench"};
   return !args.empty() && std::find(commands.begin(), commands.end(), args[0]) != commands.end();
 }
 

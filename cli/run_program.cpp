@@ -141,6 +141,7 @@ int run(int argc, char** argv) {
   cli::add_data(app, work);
   cli::add_checkpoint(app, work);
   cli::add_launch(app, work);
+  cli::add_estimate(app, work);
   cli::add_schedule(app, work);
   cli::add_bench(app, work);
   cli::add_doctor(app, work);

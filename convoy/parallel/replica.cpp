@@ -13,23 +13,66 @@ namespace convoy::parallel {
 
 using schedule::Kind;
 
+ArenaOptions arena_options(const nn::BlockList& blocks, const ReplicaOptions& options,
+                           const RankPlace& place, bool shares_weights) {
+  ArenaOptions out{options.device, options.compute_dtype, options.trains, place.part};
+  out.layout.stage = options.zero;
+  out.layout.num_parts = place.num_parts;
+  out.layout.shares_weights = shares_weights;
+  out.layout.bucket_bytes = options.bucket_bytes;
+  out.layout.keep_bytes = options.keep_bytes;
+  if (place.num_stages > 1) {
+    out.layout.stages = cut_into_stages(blocks, place.num_stages, options.pipeline);
+    out.layout.pipeline_stage = place.stage;
+  }
+  out.offload = options.offload;
+  return out;
+}
+
+schedule::StepOptions step_options(const nn::BlockList& blocks, const ReplicaOptions& options) {
+  schedule::StepOptions out{options.num_micro_batches,
+                            {},
+                            options.prefetch,
+                            options.reshard_after_forward,
+                            options.reduce_each};
+  if (!options.recompute) return out;
+  for (size_t b = 0; b + 1 < blocks.size(); ++b) {  // the last one's backward follows at once
+    if (blocks[b]->repeatable()) out.recomputed.insert(static_cast<int64_t>(b));
+  }
+  if (out.recomputed.empty()) {
+    fail<UsageError>("parallel",
+                     "gradient_checkpointing needs a model of several blocks; got {}; try without "
+                     "it",
+                     blocks.size() == 1 ? "one" : "modules whose forward cannot be repeated");
+  }
+  return out;
+}
+
+namespace {
+
+RankPlace place_of(const DataGroups& groups) {
+  return {groups.shard.rank(), groups.shard.size(), groups.pipeline.rank(), groups.pipeline.size()};
+}
+
+}  // namespace
+
 Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& options,
                  bool shares_weights, Replica* lender)
     : blocks_(std::move(blocks)),
       groups_(std::move(groups)),
       options_(options),
-      arena_(blocks_, arena_options(shares_weights),
+      arena_(blocks_, arena_options(blocks_, options_, place_of(groups_), shares_weights),
              lender == nullptr ? nullptr : &lender->arena_) {
   auto programs = make_programs(arena_.layout(), block_costs(blocks_), options_.pipeline.schedule,
-                                step_options());
+                                step_options(blocks_, options_));
   const auto own = static_cast<size_t>(groups_.pipeline.rank());
   program_ = std::move(programs.steps[own]);
   forward_program_ = std::move(programs.forwards[own]);
   alive_ = programs.alive[own];
   timeline_ = std::move(programs.timeline);
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
-  executor_ =
-      std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype, step_options());
+  executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype,
+                                         step_options(blocks_, options_));
 }
 
 void Replica::start() {
@@ -44,41 +87,6 @@ void Replica::start() {
     draw(all);
   }
   share(/*moments=*/false);
-}
-
-ArenaOptions Replica::arena_options(bool shares_weights) const {
-  ArenaOptions out{options_.device, options_.compute_dtype, options_.trains, groups_.shard.rank()};
-  out.layout.stage = options_.zero;
-  out.layout.num_parts = groups_.shard.size();
-  out.layout.shares_weights = shares_weights;
-  out.layout.bucket_bytes = options_.bucket_bytes;
-  out.layout.keep_bytes = options_.keep_bytes;
-  if (groups_.pipeline.size() > 1) {
-    out.layout.stages = cut_into_stages(blocks_, groups_.pipeline.size(), options_.pipeline);
-    out.layout.pipeline_stage = groups_.pipeline.rank();
-  }
-  out.offload = options_.offload;
-  return out;
-}
-
-schedule::StepOptions Replica::step_options() const {
-  return {options_.num_micro_batches, recomputed_blocks(), options_.prefetch,
-          options_.reshard_after_forward, options_.reduce_each};
-}
-
-std::set<int64_t> Replica::recomputed_blocks() const {
-  std::set<int64_t> out;
-  if (!options_.recompute) return out;
-  for (size_t b = 0; b + 1 < blocks_.size(); ++b) {  // the last one's backward follows at once
-    if (blocks_[b]->repeatable()) out.insert(static_cast<int64_t>(b));
-  }
-  if (out.empty()) {
-    fail<UsageError>("parallel",
-                     "gradient_checkpointing needs a model of several blocks; got {}; try without "
-                     "it",
-                     blocks_.size() == 1 ? "one" : "modules whose forward cannot be repeated");
-  }
-  return out;
 }
 
 void Replica::draw(const std::set<std::string>& names) {
@@ -151,25 +159,31 @@ int64_t Replica::most_gathered() const {
 
 /// A user's modules start with rank 0's values.
 void Replica::broadcast_leaves() {
-  if (groups_.all.size() == 1) return;
+  if (groups_.world.size() == 1) return;
   at::NoGradGuard no_grad;
   for (const auto& block : blocks_) {
     for (const auto& param : block->params()) {
       if (!param->leaf().defined()) continue;
       auto copy = param->leaf().detach().to(options_.device).contiguous();
-      groups_.all.broadcast(copy, 0, "broadcast " + param->spec().name);
+      groups_.world.broadcast(copy, 0, "broadcast " + param->spec().name);
       at::Tensor(param->leaf()).set_data(copy);
     }
   }
 }
 
+/// Those of the first rank of the stage that runs their block.
 void Replica::broadcast_buffers() {
-  if (groups_.all.size() == 1) return;
+  if (groups_.world.size() == 1) return;
   at::NoGradGuard no_grad;
-  for (auto& buffer : buffers()) {
-    auto copy = buffer.tensor.detach().contiguous();
-    groups_.all.broadcast(copy, 0, "broadcast buffer " + buffer.name);
-    if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const int stage = arena_.layout().stage_of(static_cast<int64_t>(b));
+    for (auto& buffer : blocks_[b]->buffers()) {
+      auto copy = buffer.tensor.detach().contiguous();
+      const auto label = "broadcast buffer " + buffer.name;
+      if (groups_.all.size() > 1) groups_.all.broadcast(copy, 0, label);
+      if (groups_.pipeline.size() > 1) groups_.pipeline.broadcast(copy, stage, label);
+      if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
+    }
   }
 }
 
@@ -185,7 +199,11 @@ void Replica::check_same_model() const {
     }
     for (const auto& buffer : block->buffers()) add("buffer", buffer.name, buffer.tensor.sizes());
   }
-  comm::check_agreement(groups_.all, entries, "model");
+  for (const auto& blocks : arena_.layout().options().stages) {
+    entries.push_back(fmt::format("stage of blocks {}, {}", fmt::join(blocks, " "),
+                                  schedule::name_of(options_.pipeline.schedule)));
+  }
+  comm::check_agreement(groups_.world, entries, "model");
 }
 
 /// Completes what is kept whole from everyone's own parts.

@@ -36,6 +36,19 @@ struct ReplicaOptions {
   std::function<void(Replica&)> fill;
 };
 
+/// Where a rank stands among those that share out the state, and in its pipeline.
+struct RankPlace {
+  int part = 0, num_parts = 1;
+  int stage = 0, num_stages = 1;
+};
+
+/// What a replica there keeps and runs, before it has any memory. `shares_weights`: with the other
+/// replicas of its process.
+ArenaOptions arena_options(const nn::BlockList& blocks, const ReplicaOptions& options,
+                           const RankPlace& place, bool shares_weights = false);
+/// Throws UsageError where gradient_checkpointing finds nothing to run again.
+schedule::StepOptions step_options(const nn::BlockList& blocks, const ReplicaOptions& options);
+
 /// What a rank holds, in bytes.
 struct MemoryUse {
   int64_t parameters = 0;  ///< compute weights and fp32 masters
@@ -100,9 +113,6 @@ class Replica {
   void broadcast_leaves();
   void broadcast_buffers();
   void check_same_model() const;
-  std::set<int64_t> recomputed_blocks() const;
-  schedule::StepOptions step_options() const;
-  ArenaOptions arena_options(bool shares_weights) const;
   void gather_whole(schedule::Kind kind, const std::string& what);
 
   nn::BlockList blocks_;

@@ -33,6 +33,7 @@ struct ParallelArguments {
   std::string offload_gradients = "none";
   std::string offload_parameters = "none";
   std::string offload_dir;
+  bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
   int64_t timeout = 100;
   std::string device = "auto";
 };

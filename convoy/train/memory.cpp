@@ -47,6 +47,7 @@ double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironme
 }  // namespace
 
 void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel) {
+  if (parallel.only_asks) return;
   const auto limit = machine::memory_limit();
   double parameters = 0;
   for (const auto& part : parts) parameters += part.parameters;

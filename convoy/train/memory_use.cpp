@@ -40,7 +40,10 @@ MemoryUse take_memory_use(parallel::Strategy& strategy) {
       device.is_cpu() ? tensor_memory.take_peak() : comm::peak_device_bytes(device);
   const int64_t state = out.parameters + out.optimizer;
   const bool shared = replica.arena().layout().options().shares_weights;
-  const int64_t known = (shared ? state : ranks * state) + ranks * (out.sum() - state);
+  // On the host the allocator's own count, which rounds sizes up; nothing is computed meanwhile.
+  const int64_t known = device.is_cpu()
+                            ? tensor_memory.held()
+                            : (shared ? state : ranks * state) + ranks * (out.sum() - state);
   out.activations = std::max<int64_t>(0, peak - known) / (device.is_cpu() ? ranks : 1);
   return out;
 }

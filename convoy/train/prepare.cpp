@@ -1,12 +1,16 @@
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <iterator>
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/agree.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/memory_use.h"
 #include "convoy/train/offload.h"
 #include "convoy/train/pipeline.h"
+#include "convoy/train/replica_options.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -25,23 +29,9 @@ bool reads_all(const schedule::Layout& layout) {
 }  // namespace
 
 void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
-  parallel::ReplicaOptions options;
+  auto options = replica_options(arguments_, train_data_ != nullptr);
   options.device = job_.devices.at(0);
-  options.compute_dtype = arguments_.bf16   ? at::kBFloat16
-                          : arguments_.fp16 ? at::kHalf
-                                            : at::kFloat;
-  options.num_micro_batches = arguments_.gradient_accumulation_steps;
-  options.bucket_bytes = arguments_.parallel.bucket_cap_mb << 20;
-  options.zero = static_cast<int>(arguments_.parallel.zero);
-  options.prefetch = arguments_.parallel.prefetch;
-  options.reshard_after_forward = arguments_.parallel.reshard_after_forward;
-  options.keep_bytes = arguments_.parallel.zero_keep_mb << 20;
-  options.reduce_each = arguments_.parallel.zero_reduce == "each";
   options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
-  options.pipeline = pipeline_options(arguments_.parallel);
-  options.seed = static_cast<uint64_t>(arguments_.seed);
-  options.trains = train_data_ != nullptr;
-  options.recompute = train_data_ != nullptr && arguments_.gradient_checkpointing;
   options.fill = std::move(fill);
   // The checkpoint holds everything.
   if (resumes(arguments_)) options.fill = [](parallel::Replica&) {};
@@ -80,6 +70,27 @@ StreamOptions Trainer::Impl::stream_options(bool training) const {
   options.drop_last = training && arguments_.dataloader_drop_last;
   options.every_rank_needs_rows = training;
   return options;
+}
+
+/// Ranks that were started one by one may have been given other options. Those of logs and paths
+/// may differ.
+void Trainer::Impl::check_same_options() {
+  OptionTable table;
+  auto copy = arguments_;
+  TrainingArguments values;
+  values.declare(table);
+  values = std::move(copy);
+  std::vector<std::string> entries;
+  for (const auto& option : table.options()) {
+    const auto& name = option.name;
+    const bool local =
+        name.starts_with("logging") || name == "report_to" || name == "resume_from_checkpoint";
+    const bool cuts = name.starts_with("pipeline_") || name.starts_with("zero");
+    if ((option.section == "train" && !local) || cuts) {
+      entries.push_back(fmt::format("{} = {}", name, option.plain()));
+    }
+  }
+  comm::check_agreement(job_.group, entries, "options");
 }
 
 void Trainer::Impl::prepare() {
@@ -149,7 +160,12 @@ RunInfo Trainer::Impl::describe() {
   info.memory = strategy_->replica().memory();
   info.most_gathered = strategy_->replica().most_gathered();
   info.pipeline = pipeline_text(strategy_->replica(), arguments_.parallel);
-  if (!info.pipeline.empty()) info.memory = largest(info.memory, job_.group);
+  if (!info.pipeline.empty()) {  // of the stage that holds most
+    info.memory = largest(info.memory, job_.group);
+    auto most = at::tensor({info.most_gathered}, at::kLong);
+    job_.group.all_reduce(most, comm::ReduceOp::Max, "reduce gathered weights");
+    info.most_gathered = most.item<int64_t>();
+  }
   info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
   info.total_batch = state_.step_samples;
   info.steps_per_epoch = stream_->steps_per_epoch();
@@ -163,7 +179,8 @@ RunInfo Trainer::Impl::describe() {
     info.warnings.insert(info.warnings.end(), more.begin(), more.end());
   };
   warn(offload_warnings(arguments_.parallel));
-  if (!info.pipeline.empty() && arguments_.parallel.zero >= 2) {
+  const bool shares = arena.layout().options().num_parts > 1 || arena.offload() != nullptr;
+  if (!info.pipeline.empty() && arguments_.parallel.zero >= 2 && shares) {
     info.warnings.push_back(fmt::format(
         "zero = {} with a pipeline: {} each micro-batch, and a pipeline wants many; try --zero 1, "
         "which sends as much as a step without",
@@ -171,19 +188,20 @@ RunInfo Trainer::Impl::describe() {
         arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
                                       : "gradients are reduced after"));
   }
-  const bool shares = arena.layout().options().num_parts > 1 || arena.offload() != nullptr;
   if (arguments_.parallel.zero > 0 && !shares) {
     info.warnings.push_back(fmt::format(
         "zero = {} shares nothing out {}", arguments_.parallel.zero,
-        job_.num_ranks() == 1 ? "on one rank; try convoy launch -n 2 train ..."
-                              : fmt::format("with one rank a copy: shard_ranks = {}; try all",
-                                            arguments_.parallel.shard_ranks)));
+        job_.group.size() == 1 ? "on one rank; try convoy launch -n 2 train ..."
+        : job_.num_ranks() == 1
+            ? fmt::format("where each stage has one rank; try --nproc {}", 2 * job_.group.size())
+            : fmt::format("with one rank a copy: shard_ranks = {}; try all",
+                          arguments_.parallel.shard_ranks)));
   } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
     info.warnings.push_back(
         fmt::format("zero = 3 slices no weights: all pieces of the model are below zero_keep_mb = "
                     "{}; try a smaller one, or --zero 2",
                     arguments_.parallel.zero_keep_mb));
-  } else if (arguments_.parallel.zero == 3 && reads_all(arena.layout())) {
+  } else if (arguments_.parallel.zero == 3 && info.pipeline.empty() && reads_all(arena.layout())) {
     info.warnings.push_back(
         "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
         "try a smaller --bucket_cap_mb, or give the model as a list of blocks");

@@ -1,0 +1,201 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/machine/memory.h"
+#include "convoy/plan/memory.h"
+#include "convoy/report/table.h"
+#include "convoy/train/memory_use.h"
+#include "convoy/train/pipeline.h"
+#include "convoy/train/replica_options.h"
+
+namespace convoy::cli {
+
+namespace {
+
+struct EstimateOptions {
+  std::string config;
+  int ranks = 1;
+  bool json = false;
+};
+
+/// One way to keep the state of a run.
+struct Way {
+  int64_t zero = 0;
+  bool recompute = false;
+
+  bool operator==(const Way&) const = default;
+};
+
+/// What a step of a rank computes and holds.
+struct Estimate {
+  std::vector<parallel::MemoryUse> stages;
+  double seconds = 0;  ///< of computing, the optimizer left out
+
+  const parallel::MemoryUse& most() const {
+    return *std::max_element(stages.begin(), stages.end(),
+                             [](const auto& a, const auto& b) { return a.sum() < b.sum(); });
+  }
+};
+
+class Estimator {
+ public:
+  Estimator(const Configured& configured, int ranks)
+      : arguments_(configured.training),
+        stages_(static_cast<int>(arguments_.parallel.pipeline_parallel_size)),
+        data_(ranks / stages_) {
+    auto parallel = arguments_.parallel;
+    parallel.only_asks = true;
+    run_ = configured.task->prepare(parallel);
+    train::StreamOptions stream;
+    stream.layout.per_device_batch = arguments_.per_device_train_batch_size;
+    stream.seed = static_cast<uint64_t>(arguments_.seed);
+    const auto data = run_.train_data->open(stream);
+    data->start(0, 0);
+    const auto batch = data->next();
+    if (!batch || batch->cells.at(0).empty()) {
+      fail<UsageError>("cli", "the training data has no rows to read the costs from");
+    }
+    costs_ = plan::profile(run_.factory(), batch->cells[0],
+                           {train::replica_options(arguments_, true).compute_dtype});
+  }
+
+  Estimate of(const Way& way) const {
+    auto options = train::replica_options(arguments_, true);
+    options.zero = static_cast<int>(way.zero);
+    options.recompute = way.recompute;
+    options.device = at::kMeta;
+    const auto& parallel = arguments_.parallel;
+    const auto blocks = run_.factory();
+    const auto step = parallel::step_options(blocks, options);
+    auto arena = parallel::arena_options(blocks, options, {0, data_, 0, stages_});
+    const auto layout = parallel::Arena(blocks, arena, nullptr).layout();
+    const auto programs = parallel::make_programs(layout, parallel::block_costs(blocks),
+                                                  options.pipeline.schedule, step);
+    const auto width = options.compute_dtype == at::kFloat ? 4 : 2;
+    Estimate out;
+    schedule::Costs times;
+    for (const auto& cost : costs_) {
+      times.forward.push_back(cost.forward_seconds);
+      times.backward.push_back(cost.backward_seconds);
+    }
+    std::vector<schedule::Layout> layouts;
+    std::vector<int> pipeline;
+    for (int s = 0; s < stages_; ++s) {
+      layouts.push_back(layout.of_stage(s));
+      pipeline.push_back(s);
+    }
+    std::vector<schedule::RankProgram> ranks;
+    for (size_t s = 0; s < layouts.size(); ++s) {
+      out.stages.push_back(
+          plan::estimate(layouts[s], programs.steps[s], step, programs.alive[s].weights, costs_));
+      ranks.push_back({programs.steps[s], layouts[s], pipeline});
+    }
+    out.seconds = schedule::simulate(ranks, times).length;
+    return out;
+  }
+
+  Way asked() const { return {arguments_.parallel.zero, arguments_.gradient_checkpointing}; }
+
+  std::vector<Way> ways() const {
+    std::vector<Way> out;
+    for (const bool recompute : {false, true}) {
+      for (int64_t zero = 0; zero <= (data_ > 1 ? 3 : 0); ++zero) out.push_back({zero, recompute});
+    }
+    return out;
+  }
+
+  int num_stages() const { return stages_; }
+  int num_data() const { return data_; }
+  const train::TrainingArguments& arguments() const { return arguments_; }
+
+ private:
+  const train::TrainingArguments& arguments_;
+  int stages_, data_;
+  tasks::Run run_;
+  std::vector<plan::BlockCost> costs_;
+};
+
+Json to_json(const parallel::MemoryUse& use) {
+  Json out;
+  for (const auto& [kind, bytes] : train::kinds_of(use)) out[kind] = bytes;
+  out["sum"] = use.sum();
+  return out;
+}
+
+int run_estimate(const EstimateOptions& options) {
+  const auto configured = read_config(options.config);
+  const auto& arguments = configured->training;
+  for (const auto* place :
+       {&arguments.parallel.offload_optimizer, &arguments.parallel.offload_gradients,
+        &arguments.parallel.offload_parameters}) {
+    if (*place == "none") continue;
+    fail<UsageError>("cli", "estimate does not count what is offloaded; try without offload_*");
+  }
+  launch::RankEnvironment environment;
+  environment.world_size = options.ranks;
+  train::check_pipeline(arguments.parallel, environment);
+  const Estimator estimator(*configured, options.ranks);
+  if (options.json) {
+    Json out = Json::array();
+    for (const auto& way : estimator.ways()) {
+      const auto estimate = estimator.of(way);
+      Json stages = Json::array();
+      for (const auto& use : estimate.stages) stages.push_back(to_json(use));
+      out.push_back({{"zero", way.zero},
+                     {"gradient_checkpointing", way.recompute},
+                     {"asked", way == estimator.asked()},
+                     {"stages", stages},
+                     {"compute_seconds", estimate.seconds}});
+    }
+    fmt::print("{}\n", out.dump(2));
+    return 0;
+  }
+  report::Table table;
+  table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing");
+  for (const auto& [kind, bytes] : train::kinds_of({})) table.column(kind);
+  table.column("sum").column("computing");
+  for (const auto& way : estimator.ways()) {
+    const auto estimate = estimator.of(way);
+    std::vector<std::string> row{way == estimator.asked() ? "*" : "", std::to_string(way.zero),
+                                 way.recompute ? "yes" : "no"};
+    for (const auto& [kind, bytes] : train::kinds_of(estimate.most())) {
+      row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
+    }
+    row.push_back(human_bytes(estimate.most().sum()));
+    row.push_back(human_seconds(estimate.seconds));
+    table.row(row);
+  }
+  fmt::print("{} {}, {} x {} data, {} x {} rows a step: memory of {}, of a step's computing\n\n",
+             options.ranks, options.ranks == 1 ? "rank" : "ranks",
+             plural(estimator.num_stages(), "stage"), estimator.num_data(),
+             arguments.gradient_accumulation_steps, arguments.per_device_train_batch_size,
+             estimator.num_stages() > 1 ? "the stage that needs most" : "a rank");
+  fmt::print("{}\n* is what was asked for. {}.\n", table.to_text(), machine::memory_limit().text);
+  return 0;
+}
+
+}  // namespace
+
+void add_estimate(CLI::App& app, Run& run) {
+  auto options = std::make_shared<EstimateOptions>();
+  auto* command =
+      app.add_subcommand("estimate", "Tell what memory a training would take, before it takes any");
+  command->add_option("config", options->config, "TOML file of the run");
+  command->add_option("--ranks", options->ranks, "ranks of the job [1]")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "print JSON, with every stage");
+  command->footer(
+      "Takes the options of convoy train. Each block of the model runs once with a batch of the "
+      "data, with weights for that block only; the rest follows from what ranks would keep.\n"
+      "Examples:\n  convoy estimate run.toml --ranks 8\n"
+      "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n");
+  command->callback([options, &run] { run = [options] { return run_estimate(*options); }; });
+}
+
+}  // namespace convoy::cli

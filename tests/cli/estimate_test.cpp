@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include "tests/cli/ranks_testing.h"
+#include "tests/cli/ring_of_words.h"
+
+// What a training would take, beside what it takes.
+namespace convoy {
+namespace {
+
+class EstimateCommand : public Ranks {
+ protected:
+  void SetUp() override {
+    Ranks::SetUp();
+    write_ring_of_words(folder_, 8);
+  }
+
+  static std::string options(const std::string& more) {
+    return " --family gpt2 --n_embd 64 --n_layer 4 --n_head 2 --n_positions 128 --data.train "
+           "text.txt --data.tokenizer words --block_size 128 --per_device_train_batch_size 4 "
+           "--threads 1 --bucket_cap_mb 0 " +
+           more;
+  }
+};
+
+TEST_F(EstimateCommand, IsWhatATrainingTakes) {
+  struct Case {
+    const char* options;
+    int ranks;
+    int64_t zero;
+    bool recompute = false;
+  };
+  for (const auto& [more, ranks, zero, recompute] :
+       {Case{"", 1, 0}, Case{"--gradient_accumulation_steps 3", 1, 0}, Case{"--bf16", 2, 1},
+        Case{"", 2, 2}, Case{"", 2, 3, true},
+        Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4", 2, 0},
+        Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule gpipe",
+             2, 0, true}}) {
+    SCOPED_TRACE(fmt::format("{}, {} ranks, zero {}, {}", more, ranks, zero, recompute));
+    ASSERT_EQ(
+        run(fmt::format("estimate --json --ranks {} {} > estimate.json", ranks, options(more))), 0)
+        << output_;
+    Json found;
+    for (const auto& way : json("estimate.json")) {
+      if (way["zero"] == zero && way["gradient_checkpointing"] == recompute) found = way;
+    }
+    ASSERT_FALSE(found.is_null());
+    ASSERT_EQ(run("train --max_steps 3 --save_strategy no --output_dir out --overwrite_output_dir" +
+                  options(fmt::format("{} --zero {} {} {}", more, zero,
+                                      recompute ? "--gradient_checkpointing" : "",
+                                      ranks > 1 ? fmt::format("--nproc {}", ranks) : ""))),
+              0)
+        << output_;
+    const auto taken = json("out/train_results.json");
+    for (const char* kind :
+         {"parameters", "gradients", "optimizer", "gathered", "buffers", "activations"}) {
+      double most = 0;
+      for (const auto& stage : found["stages"]) most = std::max(most, stage[kind].get<double>());
+      const double real = taken.at(fmt::format("memory_{}_bytes_per_rank", kind));
+      const bool state = std::string_view(kind) != "activations";
+      EXPECT_NEAR(most, real, state ? 0 : 0.05 * real) << kind;
+    }
+  }
+}
+
+TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
+  ASSERT_EQ(run("estimate" + options("--ranks 4 --n_embd 1024 --n_head 8 --n_layer 150")), 0)
+      << output_;
+  expect("4 ranks, 1 stage x 4 data, 1 x 4 rows a step");
+  expect("* is what was asked for");
+  EXPECT_EQ(run("estimate --ranks 3" + options("--pipeline_parallel_size 2")), 2) << output_;
+  expect("pipeline_parallel_size = 2 needs a process for each stage; got 3 ranks");
+  EXPECT_EQ(run("estimate" + options("--offload_optimizer disk")), 2) << output_;
+  expect("estimate does not count what is offloaded");
+}
+
+}  // namespace
+}  // namespace convoy
