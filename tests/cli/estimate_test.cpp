@@ -57,7 +57,8 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
       for (const auto& stage : found["stages"]) most = std::max(most, stage[kind].get<double>());
       const double real = taken.at(fmt::format("memory_{}_bytes_per_rank", kind));
       const bool state = std::string_view(kind) != "activations";
-      EXPECT_NEAR(most, real, state ? 0 : 0.05 * real) << kind;
+      const bool messages = found["stages"].size() > 1;  // under way between stages
+      EXPECT_NEAR(most, real, state ? 0 : (messages ? 0.1 : 0.05) * real) << kind;
     }
   }
 }
