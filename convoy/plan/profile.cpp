@@ -59,6 +59,7 @@ void bind(const nn::Block& block, const ProfileOptions& options) {
 
 void release(const nn::Block& block) {
   for (const auto& param : block.params()) {
+    if (param->leaf().defined()) continue;  // its values are nowhere else
     param->bind_value(at::empty({0}));
     if (param->spec().trainable) param->bind_grad(at::empty({0}));
   }

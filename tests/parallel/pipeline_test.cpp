@@ -208,6 +208,55 @@ TEST(Pipeline, TiedTablesAreKeptInStep) {
   }
 }
 
+/// Counts how often it ran in training, as running statistics do.
+class Counting : public nn::Block {
+ public:
+  Counting(const std::string& name, bool last) : Block(name), last_(last) {
+    declare_vector(name + ".weight", 4, nn::Init::ones());
+  }
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    if (context.mode == nn::Mode::Train) count_.add_(1);
+    const auto& x = in.at("x");
+    if (!last_) return {{"x", x * 2}};
+    return {{"loss", x.sum()}, {"count", at::ones({}, at::kLong)}};
+  }
+  std::vector<nn::NamedTensor> buffers() override { return {{name() + ".count", count_}}; }
+
+ private:
+  bool last_;
+  at::Tensor count_ = at::zeros({1});
+};
+
+TEST(Pipeline, BuffersAreThoseOfTheStageThatRunsTheirBlock) {
+  std::mutex mutex;
+  run_ranks(2, 2, std::chrono::seconds(20),
+            [&](const comm::Mesh&, const DataGroups& groups, int rank) {
+              nn::BlockList blocks;
+              for (const char* name : {"a", "b", "c", "d"}) {
+                blocks.push_back(std::make_shared<Counting>(name, *name == 'd'));
+              }
+              ReplicaOptions options;
+              options.num_micro_batches = 2;
+              options.pipeline.splits = {2};
+              Replica replica(blocks, groups, options);
+              replica.start();
+              for (int64_t step = 0; step < 3; ++step) {
+                const MicroBatch batch{{{"x", at::ones({2, 3})}}, at::arange(2, at::kLong)};
+                replica.step({batch, batch}, input(step), {});
+              }
+              const auto weights = replica.weights();
+              const std::lock_guard lock(mutex);
+              int buffers = 0;
+              for (const auto& tensor : weights) {
+                if (!tensor.is_buffer) continue;
+                ++buffers;
+                EXPECT_EQ(tensor.pieces.at(0).owned, rank == 0);
+                EXPECT_EQ(tensor.pieces.at(0).values.item<float>(), 6) << tensor.name;
+              }
+              EXPECT_EQ(buffers, 4);
+            });
+}
+
 TEST(Pipeline, EachRankHoldsItsOwnBlocksOnly) {
   std::atomic<int64_t> held = 0;
   run_ranks(2, 1, std::chrono::seconds(20),
