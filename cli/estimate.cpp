@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "convoy/machine/memory.h"
 #include "convoy/plan/memory.h"
 #include "convoy/report/table.h"
+#include "convoy/train/memory.h"
 #include "convoy/train/memory_use.h"
 #include "convoy/train/pipeline.h"
 #include "convoy/train/replica_options.h"
@@ -49,19 +51,19 @@ class Estimator {
       : arguments_(configured.training),
         stages_(static_cast<int>(arguments_.parallel.pipeline_parallel_size)),
         data_(ranks / stages_) {
+    launch::RankEnvironment environment;
+    environment.world_size = environment.local_world_size = ranks;
+    const int copy = train::shard_size(arguments_.parallel, environment);
+    parts_ = copy > 0 ? copy : data_;
     auto parallel = arguments_.parallel;
     parallel.only_asks = true;
     run_ = configured.task->prepare(parallel);
-    train::StreamOptions stream;
-    stream.layout.per_device_batch = arguments_.per_device_train_batch_size;
-    stream.seed = static_cast<uint64_t>(arguments_.seed);
-    const auto data = run_.train_data->open(stream);
-    data->start(0, 0);
-    const auto batch = data->next();
-    if (!batch || batch->cells.at(0).empty()) {
-      fail<UsageError>("cli", "the training data has no rows to read the costs from");
-    }
-    costs_ = plan::profile(run_.factory(), batch->cells[0],
+    configured.note_flags(run_);
+    tell(*run_.notes);
+    arguments_.check(true, run_.valid_data != nullptr);
+    run_.factory = train::check_memory(run_.factory, arguments_, 1);
+    if (parallel.threads > 0) at::set_num_threads(static_cast<int>(parallel.threads));
+    costs_ = plan::profile(run_.factory(), first_batch(),
                            {train::replica_options(arguments_, true).compute_dtype});
   }
 
@@ -73,11 +75,10 @@ class Estimator {
     const auto& parallel = arguments_.parallel;
     const auto blocks = run_.factory();
     const auto step = parallel::step_options(blocks, options);
-    auto arena = parallel::arena_options(blocks, options, {0, data_, 0, stages_});
+    auto arena = parallel::arena_options(blocks, options, {0, parts_, 0, stages_});
     const auto layout = parallel::Arena(blocks, arena, nullptr).layout();
     const auto programs = parallel::make_programs(layout, parallel::block_costs(blocks),
                                                   options.pipeline.schedule, step);
-    const auto width = options.compute_dtype == at::kFloat ? 4 : 2;
     Estimate out;
     schedule::Costs times;
     for (const auto& cost : costs_) {
@@ -100,7 +101,10 @@ class Estimator {
     return out;
   }
 
-  Way asked() const { return {arguments_.parallel.zero, arguments_.gradient_checkpointing}; }
+  /// Without others to share with no stage of ZeRO shares anything.
+  Way asked() const {
+    return {data_ > 1 ? arguments_.parallel.zero : 0, arguments_.gradient_checkpointing};
+  }
 
   std::vector<Way> ways() const {
     std::vector<Way> out;
@@ -115,15 +119,38 @@ class Estimator {
   const train::TrainingArguments& arguments() const { return arguments_; }
 
  private:
+  /// Of the first rank.
+  parallel::MicroBatch first_batch() const {
+    train::StreamOptions options;
+    options.layout.world = data_;
+    options.layout.accumulation = arguments_.gradient_accumulation_steps;
+    options.layout.per_device_batch = arguments_.per_device_train_batch_size;
+    options.seed = static_cast<uint64_t>(arguments_.data_seed.value_or(arguments_.seed));
+    const auto stream = run_.train_data->open(options);
+    stream->start(0, 0);
+    auto batch = stream->next();
+    if (!batch || batch->cells.at(0).empty()) {
+      fail<UsageError>("cli", "the training data has no rows to read the costs from");
+    }
+    return std::move(batch->cells[0]);
+  }
+
   const train::TrainingArguments& arguments_;
-  int stages_, data_;
+  int stages_, data_, parts_ = 1;
   tasks::Run run_;
   std::vector<plan::BlockCost> costs_;
 };
 
+/// All kinds but what is offloaded.
+std::vector<std::pair<std::string, int64_t>> shown(const parallel::MemoryUse& use) {
+  auto out = train::kinds_of(use);
+  out.pop_back();
+  return out;
+}
+
 Json to_json(const parallel::MemoryUse& use) {
   Json out;
-  for (const auto& [kind, bytes] : train::kinds_of(use)) out[kind] = bytes;
+  for (const auto& [kind, bytes] : shown(use)) out[kind] = bytes;
   out["sum"] = use.sum();
   return out;
 }
@@ -137,9 +164,19 @@ int run_estimate(const EstimateOptions& options) {
     if (*place == "none") continue;
     fail<UsageError>("cli", "estimate does not count what is offloaded; try without offload_*");
   }
-  launch::RankEnvironment environment;
-  environment.world_size = options.ranks;
-  train::check_pipeline(arguments.parallel, environment);
+  const auto& parallel = arguments.parallel;
+  if (parallel.strategy == "dp" || parallel.replicas > 1 ||
+      (parallel.strategy == "single" && options.ranks > 1)) {
+    fail<UsageError>("cli",
+                     "estimate is of one process, or of a process for each rank; try "
+                     "without --strategy and --replicas");
+  }
+  if (options.ranks % parallel.pipeline_parallel_size != 0) {
+    fail<UsageError>(
+        "cli", "--ranks {} does not divide into {} stages; try --ranks {}", options.ranks,
+        parallel.pipeline_parallel_size,
+        (options.ranks / parallel.pipeline_parallel_size + 1) * parallel.pipeline_parallel_size);
+  }
   const Estimator estimator(*configured, options.ranks);
   if (options.json) {
     Json out = Json::array();
@@ -158,13 +195,13 @@ int run_estimate(const EstimateOptions& options) {
   }
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing");
-  for (const auto& [kind, bytes] : train::kinds_of({})) table.column(kind);
+  for (const auto& [kind, bytes] : shown({})) table.column(kind);
   table.column("sum").column("computing");
   for (const auto& way : estimator.ways()) {
     const auto estimate = estimator.of(way);
     std::vector<std::string> row{way == estimator.asked() ? "*" : "", std::to_string(way.zero),
                                  way.recompute ? "yes" : "no"};
-    for (const auto& [kind, bytes] : train::kinds_of(estimate.most())) {
+    for (const auto& [kind, bytes] : shown(estimate.most())) {
       row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
     }
     row.push_back(human_bytes(estimate.most().sum()));
@@ -176,7 +213,8 @@ int run_estimate(const EstimateOptions& options) {
              plural(estimator.num_stages(), "stage"), estimator.num_data(),
              arguments.gradient_accumulation_steps, arguments.per_device_train_batch_size,
              estimator.num_stages() > 1 ? "the stage that needs most" : "a rank");
-  fmt::print("{}\n* is what was asked for. {}.\n", table.to_text(), machine::memory_limit().text);
+  fmt::print("{}\n* is what was asked for, on processors. {}.\n", table.to_text(),
+             machine::memory_limit().text);
   return 0;
 }
 

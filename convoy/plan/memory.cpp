@@ -30,23 +30,29 @@ class GradientPool {
         if (!layout_.table().is_frozen(unit)) begin(unit, i.micro_batch);
       }
     } else if (i.op == Op::Accumulate) {
-      now_ -= scratch_.contains({i.unit, i.micro_batch}) ? length(i.unit) : 0;
-      scratch_.erase({i.unit, i.micro_batch});
       begun_.erase({i.unit, i.micro_batch});
+      if (scratch_.erase({i.unit, i.micro_batch}) == 0) return;
+      fill(layout_.bucket_of(i.unit), i.micro_batch);
+      scratches_.change(-length(i.unit));
     } else if (i.op == Op::ReduceScatter && sliced_) {
       filling_.erase(i.bucket);
       flights_.push_back(i.bucket);
       if (flights_.size() > 2) {
-        now_ -= bucket_length(flights_.front());
+        buckets_.change(-bucket_length(flights_.front()));
         flights_.pop_front();
       }
     }
-    most_ = std::max(most_, now_);
   }
 
-  int64_t most() const { return most_; }
+  int64_t most() const { return buckets_.most + scratches_.most; }
 
  private:
+  /// Elements that are taken, and the most so far: what is given back is kept for the next.
+  struct Pool {
+    int64_t now = 0, most = 0;
+    void change(int64_t by) { most = std::max(most, now += by); }
+  };
+
   int64_t length(int64_t unit) const {
     return layout_.units()[static_cast<size_t>(unit)].all.length();
   }
@@ -61,11 +67,15 @@ class GradientPool {
     const bool in_place = each_ ? filling == filling_.end() || filling->second == m : m == 0;
     if (!in_place) {
       scratch_.insert({unit, m});
-      now_ += length(unit);
-    } else if (filling == filling_.end()) {
-      filling_[bucket] = m;
-      if (sliced_) now_ += bucket_length(bucket);
+      scratches_.change(length(unit));
+    } else {
+      fill(bucket, m);
     }
+  }
+
+  void fill(int64_t bucket, int64_t m) {
+    const bool fresh = filling_.emplace(bucket, m).second;
+    if (fresh && sliced_) buckets_.change(bucket_length(bucket));
   }
 
   const schedule::Layout& layout_;
@@ -73,7 +83,7 @@ class GradientPool {
   std::map<int64_t, int64_t> filling_;  // [bucket] micro-batch
   std::set<std::pair<int64_t, int64_t>> begun_, scratch_;
   std::deque<int64_t> flights_;
-  int64_t now_ = 0, most_ = 0;
+  Pool buckets_, scratches_;
 };
 
 int64_t most_activations(const schedule::Program& program, const schedule::StepOptions& options,
@@ -106,23 +116,9 @@ parallel::MemoryUse estimate(const schedule::Layout& layout, const schedule::Pro
   const bool low = layout.options().low_precision;
   const int64_t width = low ? 2 : 4;
   parallel::MemoryUse out;
-  const auto count = [&](Kind kind, int64_t bytes, int64_t& place) {
-    const int64_t all = layout.kept(kind) * bytes;
-    if (!layout.offloaded(kind)) {
-      place += all;
-      return;
-    }
-    out.offloaded += all;
-    int64_t largest = 0;  // one is worked on while the next comes
-    for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
-      largest = std::max(largest, layout.kept(kind, bucket, 0).length());
-    }
-    out.buffers += 2 * largest * bytes;
-  };
-  count(Kind::Masters, 4, out.parameters);
-  if (low) count(Kind::Weights, width, out.parameters);
-  count(Kind::Gradients, 4, out.gradients);
-  count(Kind::Moments, 4 * static_cast<int64_t>(optim::kMoments.size()), out.optimizer);
+  out.parameters = layout.kept(Kind::Masters) * 4 + (low ? layout.kept(Kind::Weights) * width : 0);
+  out.gradients = layout.kept(Kind::Gradients) * 4;
+  out.optimizer = layout.kept(Kind::Moments) * 4 * static_cast<int64_t>(optim::kMoments.size());
   GradientPool pool(layout, options);
   for (const auto& i : program) pool.see(i);
   out.gathered = most_gathered * width;

@@ -46,20 +46,14 @@ void bind(const nn::Block& block, const ProfileOptions& options) {
   for (const auto& param : block.params()) {
     const auto& spec = param->spec();
     auto values = at::empty(spec.shape, at::kFloat);
-    if (spec.init.kind == nn::Init::Kind::Given) {
-      values.copy_(param->leaf().detach());
-    } else {
-      nn::initialize(spec, options.seed, values.view({-1}));
-    }
-    const bool casts = !param->leaf().defined();
-    param->bind_value(casts ? values.to(options.compute_dtype) : values);
+    nn::initialize(spec, options.seed, values.view({-1}));
+    param->bind_value(values.to(options.compute_dtype));
     if (spec.trainable) param->bind_grad(at::zeros(spec.shape, at::kFloat));
   }
 }
 
 void release(const nn::Block& block) {
   for (const auto& param : block.params()) {
-    if (param->leaf().defined()) continue;  // its values are nowhere else
     param->bind_value(at::empty({0}));
     if (param->spec().trainable) param->bind_grad(at::empty({0}));
   }

@@ -34,10 +34,15 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
         Case{"", 2, 2}, Case{"", 2, 3, true},
         Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4", 2, 0},
         Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule gpipe",
-             2, 0, true}}) {
+             2, 0, true},
+        Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule gpipe",
+             4, 2},
+        Case{"--zero_reduce last --gradient_accumulation_steps 2", 2, 2},
+        Case{"--fp16 --gradient_accumulation_steps 2 --zero_keep_mb 1", 2, 3}}) {
     SCOPED_TRACE(fmt::format("{}, {} ranks, zero {}, {}", more, ranks, zero, recompute));
-    ASSERT_EQ(
-        run(fmt::format("estimate --json --ranks {} {} > estimate.json", ranks, options(more))), 0)
+    ASSERT_EQ(run(fmt::format("estimate --json --ranks {} --zero {} {} > estimate.json", ranks,
+                              zero, options(more))),
+              0)
         << output_;
     Json found;
     for (const auto& way : json("estimate.json")) {
@@ -64,12 +69,17 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
 }
 
 TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
-  ASSERT_EQ(run("estimate" + options("--ranks 4 --n_embd 1024 --n_head 8 --n_layer 150")), 0)
+  ASSERT_EQ(run("estimate" + options("--ranks 4 --n_embd 1024 --n_head 8 --n_layer 1500")), 0)
       << output_;
   expect("4 ranks, 1 stage x 4 data, 1 x 4 rows a step");
   expect("* is what was asked for");
   EXPECT_EQ(run("estimate --ranks 3" + options("--pipeline_parallel_size 2")), 2) << output_;
-  expect("pipeline_parallel_size = 2 needs a process for each stage; got 3 ranks");
+  expect("--ranks 3 does not divide into 2 stages; try --ranks 4");
+  EXPECT_EQ(run("estimate --ranks 4 --zero 3 --shard_ranks 3" + options("")), 2) << output_;
+  expect("shard_ranks = 3 does not divide the 4 ranks");
+  EXPECT_EQ(run("estimate --strategy dp" + options("")), 2) << output_;
+  expect("estimate is of one process");
+  EXPECT_EQ(run("estimate --bf16 --fp16" + options("")), 2) << output_;
   EXPECT_EQ(run("estimate" + options("--offload_optimizer disk")), 2) << output_;
   expect("estimate does not count what is offloaded");
 }
