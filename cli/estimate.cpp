@@ -11,10 +11,10 @@
 #include "convoy/machine/memory.h"
 #include "convoy/plan/memory.h"
 #include "convoy/report/table.h"
+#include "convoy/train/from_arguments.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/memory_use.h"
 #include "convoy/train/pipeline.h"
-#include "convoy/train/replica_options.h"
 
 namespace convoy::cli {
 
@@ -71,33 +71,22 @@ class Estimator {
     auto options = train::replica_options(arguments_, true);
     options.zero = static_cast<int>(way.zero);
     options.recompute = way.recompute;
-    options.device = at::kMeta;
-    const auto& parallel = arguments_.parallel;
     const auto blocks = run_.factory();
     const auto step = parallel::step_options(blocks, options);
-    auto arena = parallel::arena_options(blocks, options, {0, parts_, 0, stages_});
-    const auto layout = parallel::Arena(blocks, arena, nullptr).layout();
-    const auto programs = parallel::make_programs(layout, parallel::block_costs(blocks),
-                                                  options.pipeline.schedule, step);
+    const auto programs =
+        parallel::make_programs(parallel::layout_of(blocks, options, {0, parts_, 0, stages_}),
+                                options.pipeline.schedule, step);
     Estimate out;
     schedule::Costs times;
     for (const auto& cost : costs_) {
       times.forward.push_back(cost.forward_seconds);
       times.backward.push_back(cost.backward_seconds);
     }
-    std::vector<schedule::Layout> layouts;
-    std::vector<int> pipeline;
-    for (int s = 0; s < stages_; ++s) {
-      layouts.push_back(layout.of_stage(s));
-      pipeline.push_back(s);
+    for (size_t s = 0; s < programs.layouts.size(); ++s) {
+      out.stages.push_back(plan::estimate(programs.layouts[s], programs.steps[s], step,
+                                          programs.alive[s].weights, costs_));
     }
-    std::vector<schedule::RankProgram> ranks;
-    for (size_t s = 0; s < layouts.size(); ++s) {
-      out.stages.push_back(
-          plan::estimate(layouts[s], programs.steps[s], step, programs.alive[s].weights, costs_));
-      ranks.push_back({programs.steps[s], layouts[s], pipeline});
-    }
-    out.seconds = schedule::simulate(ranks, times).length;
+    out.seconds = programs.timeline(times).length;
     return out;
   }
 
@@ -121,11 +110,8 @@ class Estimator {
  private:
   /// Of the first rank.
   parallel::MicroBatch first_batch() const {
-    train::StreamOptions options;
+    auto options = train::stream_options(arguments_, true);
     options.layout.world = data_;
-    options.layout.accumulation = arguments_.gradient_accumulation_steps;
-    options.layout.per_device_batch = arguments_.per_device_train_batch_size;
-    options.seed = static_cast<uint64_t>(arguments_.data_seed.value_or(arguments_.seed));
     const auto stream = run_.train_data->open(options);
     stream->start(0, 0);
     auto batch = stream->next();

@@ -7,9 +7,9 @@
 #include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/parallel/stages.h"
 #include "convoy/report/table.h"
 #include "convoy/report/timeline.h"
+#include "convoy/train/from_arguments.h"
 #include "convoy/train/pipeline.h"
 
 namespace convoy::cli {
@@ -55,37 +55,32 @@ int show_schedules(const ScheduleOptions& options) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
   const auto blocks = configured->task->prepare(arguments.parallel).factory();
-  schedule::StepOptions step{.num_micro_batches = arguments.gradient_accumulation_steps};
-  for (size_t b = 0; arguments.gradient_checkpointing && b + 1 < blocks.size(); ++b) {
-    step.recomputed.insert(static_cast<int64_t>(b));
-  }
   report::Table table;
   table.column("schedule", report::Align::kLeft).column("stands still");
   table.column("micro-batches kept, at most").column("blocks of each stage", report::Align::kLeft);
   std::string texts;
   std::vector<std::pair<std::string, report::Timeline>> pictures;
   for (const char* name : {"gpipe", "1f1b", "interleaved"}) {
-    auto parallel = arguments.parallel;
-    parallel.pipeline_schedule = name;
+    auto way = arguments;
+    way.parallel.pipeline_schedule = name;
     const bool as_many_rows = (std::string_view(name) == "interleaved") ==
                               (arguments.parallel.pipeline_schedule == "interleaved");
-    if (!as_many_rows) parallel.pipeline_splits.clear();
-    const auto pipeline = train::pipeline_options(parallel);
-    parallel::ArenaOptions arena{.device = at::kMeta};
+    if (!as_many_rows) way.parallel.pipeline_splits.clear();
+    const auto how = train::replica_options(way, true);
     try {
-      arena.layout.stages = parallel::cut_into_stages(blocks, num_stages, pipeline);
-      const auto layout = parallel::Arena(blocks, arena, nullptr).layout();
-      const auto programs =
-          parallel::make_programs(layout, parallel::block_costs(blocks), pipeline.schedule, step);
+      const auto layout = parallel::layout_of(blocks, how, {.num_stages = num_stages});
+      const auto programs = parallel::make_programs(layout, how.pipeline.schedule,
+                                                    parallel::step_options(blocks, how));
+      const auto timeline = programs.timeline(parallel::product_costs(blocks));
       double kept = 0;
       for (size_t s = 0; s < programs.alive.size(); ++s) {
-        const auto all = static_cast<double>(arena.layout.stages[s].size());
+        const auto all = static_cast<double>(layout.options().stages[s].size());
         const auto& alive = programs.alive[s];
         kept = std::max(kept, static_cast<double>(std::max(alive.blocks, alive.inputs)) / all);
       }
-      table.row({name, fmt::format("{:.1f} %", 100 * programs.timeline.idle()),
-                 fmt::format("{:.1f}", kept), train::stages_text(layout)});
-      auto bars = bars_of(programs.timeline, layout);
+      table.row({name, fmt::format("{:.1f} %", 100 * timeline.idle()), fmt::format("{:.1f}", kept),
+                 train::stages_text(layout)});
+      auto bars = bars_of(timeline, layout);
       texts += fmt::format("\n{}\n{}", name, report::timeline_text(bars, 88));
       pictures.emplace_back(name, std::move(bars));
     } catch (const UsageError& error) {
@@ -105,7 +100,7 @@ int show_schedules(const ScheduleOptions& options) {
   if (options.plot.empty()) return 0;
   write_file(options.plot,
              report::timeline_svg(pictures, fmt::format("{} stages, {} micro-batches", num_stages,
-                                                        step.num_micro_batches)));
+                                                        arguments.gradient_accumulation_steps)));
   fmt::print("wrote {}\n", options.plot);
   return 0;
 }

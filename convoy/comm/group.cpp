@@ -48,11 +48,13 @@ Group::Group(int rank, int size, std::shared_ptr<Engine> engine)
 }
 
 template <class Start>
-Group::Handle Group::begin(const at::Tensor& tensor, const std::string& label,
-                           const Start& start) const {
+Group::Handle Group::begin(const at::Tensor& tensor, const std::string& label, const Start& start,
+                           bool counts) const {
   check(tensor, label);
-  ++traffic_->exchanges;
-  traffic_->bytes += static_cast<int64_t>(tensor.nbytes());
+  if (counts) {
+    ++traffic_->exchanges;
+    traffic_->bytes += static_cast<int64_t>(tensor.nbytes());
+  }
   const Doing doing(label);
   const Range range([&] { return fmt::format("start: {}, {} bytes", label, tensor.nbytes()); });
   return Handle(start(), label);
@@ -206,9 +208,8 @@ Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& la
 Group::Handle Group::start_receive(at::Tensor tensor, int from, const std::string& label) const {
   internal_check(from != rank_ && from >= 0 && from < size_, "comm", "'{}': rank {} receives of {}",
                  label, rank_, from);
-  check(tensor, label);  // who sends counts it
-  const Doing doing(label);
-  return Handle(engine_->receive(tensor, from, {label}), label);
+  const auto start = [&] { return engine_->receive(tensor, from, {label}); };
+  return begin(tensor, label, start, /*counts=*/false);
 }
 
 Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, int from,

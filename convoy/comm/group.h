@@ -89,9 +89,11 @@ class Group {
   static Traffic traffic_of(const std::vector<Group>& groups);
 
  private:
-  /// Counts the exchange and starts it, each in its range of the trace.
+  /// Counts the exchange, which of a message its sender does, and starts it, each in its range of
+  /// the trace.
   template <class Start>
-  Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start) const;
+  Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start,
+               bool counts = true) const;
   Handle reduce(at::Tensor tensor, ReduceOp op, const Call& call) const;
   Handle scatter(at::Tensor out, at::Tensor in, ReduceOp op, const Counts& counts,
                  const Call& call) const;

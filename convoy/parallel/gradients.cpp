@@ -13,9 +13,6 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Buckets that are being summed while another one fills.
-constexpr size_t kFlights = 2;
-
 /// What stages exchange at a time of the gradient of a unit that several hold.
 constexpr int64_t kTiedElements = 4 << 20;
 

@@ -26,6 +26,9 @@ class Gradients {
   void bind(int64_t unit, int64_t micro_batch);
   /// The unit's gradient of this micro-batch is finished.
   void accumulate(int64_t unit, int64_t micro_batch);
+  /// Buckets in slices that are being summed while another one fills.
+  static constexpr size_t kFlights = 2;
+
   /// Starts summing a bucket over the ranks: all of it, or this rank's part.
   void reduce(int64_t bucket);
   void reduce_scatter(int64_t bucket, int64_t micro_batch);

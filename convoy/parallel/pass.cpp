@@ -25,15 +25,6 @@ const nn::Bundle* loaded(const MicroBatch& batch) {
   return batch.loaded.empty() ? &batch.inputs : &batch.loaded;
 }
 
-/// Cuts the graph: tensors that carry a gradient become leaves.
-nn::Bundle detached(const nn::Bundle& bundle) {
-  nn::Bundle out;
-  for (const auto& [name, tensor] : bundle) {
-    out[name] = tensor.requires_grad() ? tensor.detach().requires_grad_(true) : tensor;
-  }
-  return out;
-}
-
 /// The gradients that backward left at a block's inputs, which are given up.
 nn::Bundle taken_grads(nn::Bundle& in) {
   nn::Bundle out;
@@ -44,6 +35,14 @@ nn::Bundle taken_grads(nn::Bundle& in) {
 }
 
 }  // namespace
+
+nn::Bundle detached(const nn::Bundle& bundle) {
+  nn::Bundle out;
+  for (const auto& [name, tensor] : bundle) {
+    out[name] = tensor.requires_grad() ? tensor.detach().requires_grad_(true) : tensor;
+  }
+  return out;
+}
 
 const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
   auto it = bundle.find(name);

@@ -74,6 +74,9 @@ class Pass {
   std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)
 };
 
+/// Cuts the graph: tensors that carry a gradient become leaves.
+nn::Bundle detached(const nn::Bundle& bundle);
+
 /// The tensor of that name; throws UsageError when the model's last block returned none.
 const at::Tensor& required(const nn::Bundle& bundle, const char* name);
 

@@ -29,6 +29,12 @@ ArenaOptions arena_options(const nn::BlockList& blocks, const ReplicaOptions& op
   return out;
 }
 
+schedule::Layout layout_of(const nn::BlockList& blocks, ReplicaOptions options,
+                           const RankPlace& place) {
+  options.device = at::kMeta;
+  return Arena(blocks, arena_options(blocks, options, place), nullptr).layout();
+}
+
 schedule::StepOptions step_options(const nn::BlockList& blocks, const ReplicaOptions& options) {
   schedule::StepOptions out{options.num_micro_batches,
                             {},
@@ -63,13 +69,13 @@ Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& 
       options_(options),
       arena_(blocks_, arena_options(blocks_, options_, place_of(groups_), shares_weights),
              lender == nullptr ? nullptr : &lender->arena_) {
-  auto programs = make_programs(arena_.layout(), block_costs(blocks_), options_.pipeline.schedule,
-                                step_options(blocks_, options_));
+  auto programs =
+      make_programs(arena_.layout(), options_.pipeline.schedule, step_options(blocks_, options_));
   const auto own = static_cast<size_t>(groups_.pipeline.rank());
+  if (groups_.pipeline.size() > 1) timeline_ = programs.timeline(product_costs(blocks_));
   program_ = std::move(programs.steps[own]);
   forward_program_ = std::move(programs.forwards[own]);
   alive_ = programs.alive[own];
-  timeline_ = std::move(programs.timeline);
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype,
                                          step_options(blocks_, options_));

@@ -42,10 +42,12 @@ struct RankPlace {
   int stage = 0, num_stages = 1;
 };
 
-/// What a replica there keeps and runs, before it has any memory. `shares_weights`: with the other
-/// replicas of its process.
+/// `shares_weights`: with the other replicas of its process.
 ArenaOptions arena_options(const nn::BlockList& blocks, const ReplicaOptions& options,
                            const RankPlace& place, bool shares_weights = false);
+/// What a replica there keeps, before it has any memory.
+schedule::Layout layout_of(const nn::BlockList& blocks, ReplicaOptions options,
+                           const RankPlace& place);
 /// Throws UsageError where gradient_checkpointing finds nothing to run again.
 schedule::StepOptions step_options(const nn::BlockList& blocks, const ReplicaOptions& options);
 

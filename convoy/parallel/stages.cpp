@@ -9,6 +9,19 @@
 
 namespace convoy::parallel {
 
+namespace {
+
+std::vector<schedule::RankProgram> of_pipeline(const std::vector<schedule::Program>& programs,
+                                               const std::vector<schedule::Layout>& layouts) {
+  std::vector<int> pipeline(layouts.size());
+  std::iota(pipeline.begin(), pipeline.end(), 0);
+  std::vector<schedule::RankProgram> out;
+  for (size_t s = 0; s < layouts.size(); ++s) out.push_back({programs[s], layouts[s], pipeline});
+  return out;
+}
+
+}  // namespace
+
 std::vector<double> block_costs(const nn::BlockList& blocks) {
   std::map<const nn::Param*, size_t> last_reader;
   for (size_t b = 0; b < blocks.size(); ++b) {
@@ -66,35 +79,33 @@ schedule::Stages cut_into_stages(const nn::BlockList& blocks, int num_stages,
   return stages;
 }
 
-StagePrograms make_programs(const schedule::Layout& layout, const std::vector<double>& block_costs,
-                            schedule::PipelineSchedule schedule,
+schedule::Costs product_costs(const nn::BlockList& blocks) {
+  schedule::Costs costs{block_costs(blocks), block_costs(blocks)};
+  for (auto& cost : costs.backward) cost *= 2;
+  return costs;
+}
+
+StagePrograms make_programs(const schedule::Layout& layout, schedule::PipelineSchedule schedule,
                             const schedule::StepOptions& options) {
   StagePrograms out;
-  const bool piped = !layout.options().stages.empty();
-  const size_t num_stages = piped ? layout.options().stages.size() : 1;
-  std::vector<schedule::Layout> layouts;
-  for (size_t s = 0; s < num_stages; ++s) layouts.push_back(layout.of_stage(static_cast<int>(s)));
-  if (piped) {
-    out.steps = schedule::pipeline_programs(schedule, layouts, options);
-  } else {
+  const auto num_stages = static_cast<int>(layout.options().stages.size());
+  if (num_stages == 0) {
+    out.layouts = {layout};
     out.steps = {schedule::data_parallel_program(layout, options)};
+  } else {
+    for (int s = 0; s < num_stages; ++s) out.layouts.push_back(layout.of_stage(s));
+    out.steps = schedule::pipeline_programs(schedule, out.layouts, options);
   }
-  std::vector<int> pipeline(num_stages);
-  std::iota(pipeline.begin(), pipeline.end(), 0);
-  std::vector<schedule::RankProgram> steps, forwards;
-  out.forwards.reserve(num_stages);
-  for (size_t s = 0; s < num_stages; ++s) {
-    out.forwards.push_back(schedule::forward_program(layouts[s], options));
-    steps.push_back({out.steps[s], layouts[s], pipeline});
-    forwards.push_back({out.forwards[s], layouts[s], pipeline});
+  for (const auto& own : out.layouts) {
+    out.forwards.push_back(schedule::forward_program(own, options));
   }
-  out.alive = schedule::check(steps, options);
-  schedule::check_forward(forwards);
-  if (!piped) return out;
-  schedule::Costs costs{block_costs, block_costs};
-  for (auto& cost : costs.backward) cost *= 2;  // of the inputs and of the weights
-  out.timeline = schedule::simulate(steps, costs);
+  out.alive = schedule::check(of_pipeline(out.steps, out.layouts), options);
+  schedule::check_forward(of_pipeline(out.forwards, out.layouts));
   return out;
+}
+
+schedule::Timeline StagePrograms::timeline(const schedule::Costs& costs) const {
+  return schedule::simulate(of_pipeline(steps, layouts), costs);
 }
 
 }  // namespace convoy::parallel

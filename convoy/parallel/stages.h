@@ -21,16 +21,21 @@ std::vector<double> block_costs(const nn::BlockList& blocks);
 schedule::Stages cut_into_stages(const nn::BlockList& blocks, int num_stages,
                                  const PipelineOptions& options);
 
-/// What all stages run, by stage, with the proof that it is sound.
+/// The same for a forward, and twice as much for a backward: of the inputs and of the weights.
+schedule::Costs product_costs(const nn::BlockList& blocks);
+
+/// What all stages keep and run, by stage, with the proof that it is sound.
 struct StagePrograms {
+  std::vector<schedule::Layout> layouts;
   std::vector<schedule::Program> steps, forwards;
   std::vector<schedule::Alive> alive;
-  schedule::Timeline timeline;  ///< as it would go if what blocks cost were all
+
+  /// A step as it would go if what blocks cost were all.
+  schedule::Timeline timeline(const schedule::Costs& costs) const;
 };
 
 /// `layout`: of any stage; without stages there is one.
-StagePrograms make_programs(const schedule::Layout& layout, const std::vector<double>& block_costs,
-                            schedule::PipelineSchedule schedule,
+StagePrograms make_programs(const schedule::Layout& layout, schedule::PipelineSchedule schedule,
                             const schedule::StepOptions& options);
 
 }  // namespace convoy::parallel

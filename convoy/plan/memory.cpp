@@ -37,7 +37,7 @@ class GradientPool {
     } else if (i.op == Op::ReduceScatter && sliced_) {
       filling_.erase(i.bucket);
       flights_.push_back(i.bucket);
-      if (flights_.size() > 2) {
+      if (flights_.size() > parallel::Gradients::kFlights) {
         buckets_.change(-bucket_length(flights_.front()));
         flights_.pop_front();
       }

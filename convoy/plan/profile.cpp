@@ -20,14 +20,6 @@ namespace {
 
 constexpr int kRuns = 2;  // the first pays for what is made once
 
-nn::Bundle leaves_of(const nn::Bundle& bundle) {
-  nn::Bundle out;
-  for (const auto& [name, tensor] : bundle) {
-    out[name] = tensor.requires_grad() ? tensor.detach().requires_grad_(true) : tensor;
-  }
-  return out;
-}
-
 /// The same for blocks of one kind and size with inputs of one kind and size.
 std::string likeness(const nn::Block& block, const nn::Bundle& in) {
   std::string out = typeid(block).name();
@@ -70,7 +62,7 @@ class Run {
     for (const auto& param : block_.params()) {
       if (param->spec().trainable) param->bind_grad(param->grad());
     }
-    auto in = leaves_of(given);
+    auto in = parallel::detached(given);
     tensor_memory.take_peak();
     const int64_t before = tensor_memory.held();
     auto began = std::chrono::steady_clock::now();
@@ -82,7 +74,6 @@ class Run {
     cost.kept_bytes = after - before;
     cost.returned_bytes = 0;
     std::vector<at::Tensor> roots, grads;
-    nn::Bundle result;
     for (const auto& [name, tensor] : out) {
       const auto same = in.find(name);
       const bool passed_on = same != in.end() && same->second.is_same(tensor);
@@ -91,8 +82,8 @@ class Run {
         roots.push_back(tensor);
         grads.push_back(at::ones_like(tensor));
       }
-      result[name] = tensor.requires_grad() ? tensor.detach().requires_grad_(true) : tensor;
     }
+    auto result = parallel::detached(out);
     began = std::chrono::steady_clock::now();
     if (!roots.empty()) torch::autograd::backward(roots, grads);
     cost.backward_seconds = seconds_since(began);
@@ -129,7 +120,7 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       found = known.emplace(kind, std::pair{run.cost, std::move(result)}).first;
     }
     out.push_back(found->second.first);
-    in = leaves_of(found->second.second);
+    in = found->second.second;
   }
   return out;
 }

@@ -47,14 +47,11 @@ std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
   return out;
 }
 
-/// The first and the last of neighbouring blocks.
-using Rows = std::vector<std::pair<int64_t, int64_t>>;
-
 /// The units, in backward order. Frozen units have buckets of their own, so has each that several
 /// stages hold, and each row of neighbouring blocks, which are not computed one after the other.
 std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table,
                                                const std::vector<std::vector<int>>& stages_of,
-                                               const Rows& rows, int64_t bucket_bytes) {
+                                               const BlockRows& rows, int64_t bucket_bytes) {
   std::vector<std::vector<int64_t>> buckets;
   BucketCutter cutter(bucket_bytes);
   std::tuple<bool, int64_t, int64_t> kind{false, -1, -1};
@@ -169,8 +166,8 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   }
 }
 
-std::vector<std::pair<int64_t, int64_t>> Layout::runs_of_blocks() const {
-  std::vector<std::pair<int64_t, int64_t>> out;
+BlockRows Layout::runs_of_blocks() const {
+  BlockRows out;
   for (int64_t block = 0; block < table_.num_blocks(); ++block) {
     if (!holds(block)) continue;
     if (out.empty() || out.back().second + 1 < block) out.emplace_back(block, block);

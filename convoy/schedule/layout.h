@@ -95,6 +95,9 @@ struct Piece {
   bool owned = true;  ///< of all stages and tensor-parallel ranks that have them one counts them
 };
 
+/// The first and the last of each row of neighbouring blocks.
+using BlockRows = std::vector<std::pair<int64_t, int64_t>>;
+
 /// Which blocks each stage of a pipeline holds, in ascending order.
 using Stages = std::vector<std::vector<int64_t>>;
 
@@ -140,7 +143,7 @@ class Layout {
   /// The stage that holds a block.
   int stage_of(int64_t block) const { return stage_of_[static_cast<size_t>(block)]; }
   /// The first and the last of each row of neighbouring blocks that are held.
-  std::vector<std::pair<int64_t, int64_t>> runs_of_blocks() const;
+  BlockRows runs_of_blocks() const;
   bool holds_unit(int64_t unit) const { return bucket_of(unit) >= 0; }
   /// The stages that hold a unit, in ascending order.
   const std::vector<int>& stages_of(int64_t unit) const {

@@ -14,11 +14,8 @@ namespace {
 
 constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
 
-/// The first and the last block of each row.
-using Rows = std::vector<std::pair<int64_t, int64_t>>;
-
 /// Micro-batches in groups as large as the pipeline, each group through all rows.
-std::vector<Task> in_groups(const Rows& rows, bool backward, int64_t group,
+std::vector<Task> in_groups(const BlockRows& rows, bool backward, int64_t group,
                             int64_t num_micro_batches) {
   std::vector<Task> out;
   for (int64_t first = 0; first < num_micro_batches; first += group) {

@@ -6,15 +6,23 @@
 
 namespace convoy::tasks {
 
+std::optional<int32_t> unknown_id(const text::Tokenizer& tokenizer) {
+  const auto& special = tokenizer.special_ids();
+  // GPT-2's unknown token ends texts.
+  return special.unk == special.eos ? std::nullopt : special.unk;
+}
+
+std::optional<int32_t> blank_id(const text::Tokenizer& tokenizer) {
+  return tokenizer.id_of("\u2581");
+}
+
 bool is_unknown(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
                 std::initializer_list<int32_t> apart) {
-  const auto& special = tokenizer.special_ids();
-  // GPT-2's unknown token ends texts, and no text is unknown to it.
-  if (!special.unk || special.unk == special.eos) return false;
-  if (std::find(ids.begin(), ids.end(), *special.unk) == ids.end()) return false;
-  const auto blank = tokenizer.id_of("\u2581");  // SentencePiece's, in front of a word
+  const auto unknown = unknown_id(tokenizer);
+  if (!unknown || std::find(ids.begin(), ids.end(), *unknown) == ids.end()) return false;
+  const auto blank = blank_id(tokenizer);
   return std::none_of(ids.begin(), ids.end(), [&](const int32_t id) {
-    return id != *special.unk && id != blank &&
+    return id != *unknown && id != blank &&
            std::find(apart.begin(), apart.end(), id) == apart.end();
   });
 }

@@ -2,12 +2,18 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "convoy/text/tokenizer.h"
 
 namespace convoy::tasks {
+
+/// What stands for text that the tokenizer does not know; none where no text is unknown to it.
+std::optional<int32_t> unknown_id(const text::Tokenizer& tokenizer);
+/// SentencePiece's blank in front of a word, if it has one.
+std::optional<int32_t> blank_id(const text::Tokenizer& tokenizer);
 
 /// Whether a text's `ids` are the tokenizer's unknown token and else only `apart` and blanks.
 bool is_unknown(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,

@@ -1,5 +1,7 @@
 #include "convoy/train/arguments.h"
 
+#include <functional>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
@@ -7,6 +9,20 @@
 #include "convoy/train/option_hints.h"
 
 namespace convoy::train {
+
+namespace {
+
+/// Calls `use` with the options that have these values.
+void with_table(const TrainingArguments& arguments,
+                const std::function<void(const OptionTable&)>& use) {
+  TrainingArguments values;
+  OptionTable table;
+  values.declare(table);
+  values = arguments;
+  use(table);
+}
+
+}  // namespace
 
 namespace {
 
@@ -224,12 +240,24 @@ void TrainingArguments::check_effect() const {
   }
 }
 
+std::vector<std::string> TrainingArguments::shared_options() const {
+  std::vector<std::string> out;
+  with_table(*this, [&](const OptionTable& table) {
+    for (const auto& option : table.options()) {
+      const auto& name = option.name;
+      const bool local =
+          name.starts_with("logging") || name == "report_to" || name == "resume_from_checkpoint";
+      const bool cuts = name.starts_with("pipeline_") || name.starts_with("zero");
+      if ((option.section == "train" && !local) || cuts) {
+        out.push_back(fmt::format("{} = {}", name, option.plain()));
+      }
+    }
+  });
+  return out;
+}
+
 void TrainingArguments::check(bool trains, bool evaluates) const {
-  TrainingArguments values;
-  OptionTable table;
-  values.declare(table);
-  values = *this;
-  table.check();
+  with_table(*this, [](const OptionTable& table) { table.check(); });
   formats::shard_bytes(output.max_shard_size);
   if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
   if (report_to == "tensorboard") events_folder();

@@ -104,6 +104,9 @@ struct TrainingArguments {
 
   /// Throws UsageError on options that would have no effect under this launcher.
   void check_effect() const;
+  /// "name = value" of each option that all ranks of a job must have alike; those of logs and paths
+  /// may differ.
+  std::vector<std::string> shared_options() const;
 
   /// Throws UsageError on a value out of range, and on options that do not fit together or with
   /// what there is: training data, evaluation data.

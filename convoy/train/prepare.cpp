@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/agree.h"
+#include "convoy/train/from_arguments.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/memory_use.h"
 #include "convoy/train/offload.h"
 #include "convoy/train/pipeline.h"
-#include "convoy/train/replica_options.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -56,41 +55,15 @@ int64_t Trainer::Impl::per_device(int64_t configured) const {
 }
 
 StreamOptions Trainer::Impl::stream_options(bool training) const {
-  StreamOptions options;
+  auto options = train::stream_options(arguments_, training);
   // DataParallel reads the batches of all its devices as one stream, cell by cell.
   // Processes that share a data rank, on another axis of the mesh, read the same rows.
   const int local = strategy_->num_local_ranks();
   options.layout.world = strategy_->num_ranks() / local;
   options.layout.rank = strategy_->first_rank() / local;
-  options.layout.accumulation = (training ? arguments_.gradient_accumulation_steps : 1) * local;
-  options.layout.per_device_batch = per_device(training ? arguments_.per_device_train_batch_size
-                                                        : arguments_.per_device_eval_batch_size);
-  options.seed = static_cast<uint64_t>(arguments_.data_seed.value_or(arguments_.seed));
-  options.shuffle = training;
-  options.drop_last = training && arguments_.dataloader_drop_last;
-  options.every_rank_needs_rows = training;
+  options.layout.accumulation *= local;
+  options.layout.per_device_batch = per_device(options.layout.per_device_batch);
   return options;
-}
-
-/// Ranks that were started one by one may have been given other options. Those of logs and paths
-/// may differ.
-void Trainer::Impl::check_same_options() {
-  OptionTable table;
-  auto copy = arguments_;
-  TrainingArguments values;
-  values.declare(table);
-  values = std::move(copy);
-  std::vector<std::string> entries;
-  for (const auto& option : table.options()) {
-    const auto& name = option.name;
-    const bool local =
-        name.starts_with("logging") || name == "report_to" || name == "resume_from_checkpoint";
-    const bool cuts = name.starts_with("pipeline_") || name.starts_with("zero");
-    if ((option.section == "train" && !local) || cuts) {
-      entries.push_back(fmt::format("{} = {}", name, option.plain()));
-    }
-  }
-  comm::check_agreement(job_.group, entries, "options");
 }
 
 void Trainer::Impl::prepare() {

@@ -110,7 +110,8 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
     fail<UsageError>("train", "tf32 is for GPUs; got the CPU; try leaving it out, or bf16");
   }
   if (arguments_.deterministic && job_.devices.at(0).is_cuda()) make_gpus_deterministic();
-  check_same_options();
+  // Ranks that were started one by one may have been given others.
+  comm::check_agreement(job_.group, arguments_.shared_options(), "options");
   make_strategy(std::move(factory), std::move(fill));
   checkpoints_.emplace(arguments_, job_, *strategy_, audience_);
 }

@@ -18,7 +18,6 @@ struct Trainer::Impl {
   // Before the first step.
   void make_strategy(parallel::ModelFactory factory, Fill fill);
   void prepare();
-  void check_same_options();
   void resume();
   RunInfo describe();
   StreamOptions stream_options(bool training) const;

@@ -309,21 +309,28 @@ TEST(Pipeline, BlocksThatDoNotGoIntoStagesAreTold) {
   EXPECT_EQ(cut_into_stages(llama(), 2, {.splits = {3}}), (schedule::Stages{{0, 1, 2}, {3}}));
 }
 
-TEST(Pipeline, AStageThatDoesNotComeIsNamed) {
-  std::string told;
+/// Two stages that have `each` make the first step, with a second's patience.
+void run_first_step(const std::function<void(int rank, const std::function<void()>& step)>& each) {
   run_ranks(2, 1, std::chrono::seconds(1),
             [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
               const Trial trial;
               Replica replica(blocks_of(trial), groups, trial.options());
               replica.start();
               mesh.world().barrier("made");
-              if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
-              try {
-                replica.step(batches(trial, 0, 0), input(0), {});
-              } catch (const CommunicationError& error) {
-                told = error.what();
-              }
+              each(rank, [&] { replica.step(batches(trial, 0, 0), input(0), {}); });
             });
+}
+
+TEST(Pipeline, AStageThatDoesNotComeIsNamed) {
+  std::string told;
+  run_first_step([&](int rank, const auto& step) {
+    if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(3));
+    try {
+      step();
+    } catch (const CommunicationError& error) {
+      told = error.what();
+    }
+  });
   EXPECT_THAT(told, HasSubstr("micro-batch "));
   EXPECT_THAT(told, HasSubstr("rank 1"));
 }
@@ -333,18 +340,13 @@ TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
   arm_fault(/*rank=*/0, /*restart_count=*/0);
   tell_step(1);
   std::array<std::string, 2> told;
-  run_ranks(2, 1, std::chrono::seconds(1),
-            [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
-              const Trial trial;
-              Replica replica(blocks_of(trial), groups, trial.options());
-              replica.start();
-              mesh.world().barrier("made");
-              try {
-                replica.step(batches(trial, 0, 0), input(0), {});
-              } catch (const std::exception& error) {
-                told[static_cast<size_t>(rank)] = error.what();
-              }
-            });
+  run_first_step([&](int rank, const auto& step) {
+    try {
+      step();
+    } catch (const std::exception& error) {
+      told[static_cast<size_t>(rank)] = error.what();
+    }
+  });
   ::unsetenv("CONVOY_FAULT");
   arm_fault(0, 0);
   EXPECT_EQ(told[0], "[fault] injected exception in send");

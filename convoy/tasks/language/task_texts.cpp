@@ -2,6 +2,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/task.h"
 
@@ -19,11 +20,11 @@ constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 std::vector<int32_t> ids_of_nothing(const std::optional<text::Tokenizer>& tokenizer) {
   std::vector<int32_t> ids;
   if (!tokenizer) return ids;
-  const auto& special = tokenizer->special_ids();
-  if (!special.unk || special.unk == special.eos) return ids;
+  const auto unknown = unknown_id(*tokenizer);
+  if (!unknown) return ids;
   tokenizer->encode("", ids);
-  if (const auto blank = tokenizer->id_of("\u2581")) ids.push_back(*blank);
-  ids.push_back(*special.unk);
+  if (const auto blank = blank_id(*tokenizer)) ids.push_back(*blank);
+  ids.push_back(*unknown);
   return ids;
 }
 

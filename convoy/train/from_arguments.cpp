@@ -1,4 +1,4 @@
-#include "convoy/train/replica_options.h"
+#include "convoy/train/from_arguments.h"
 
 #include "convoy/train/pipeline.h"
 
@@ -19,6 +19,18 @@ parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, boo
   options.seed = static_cast<uint64_t>(arguments.seed);
   options.trains = trains;
   options.recompute = trains && arguments.gradient_checkpointing;
+  return options;
+}
+
+StreamOptions stream_options(const TrainingArguments& arguments, bool training) {
+  StreamOptions options;
+  options.layout.accumulation = training ? arguments.gradient_accumulation_steps : 1;
+  options.layout.per_device_batch =
+      training ? arguments.per_device_train_batch_size : arguments.per_device_eval_batch_size;
+  options.seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed));
+  options.shuffle = training;
+  options.drop_last = training && arguments.dataloader_drop_last;
+  options.every_rank_needs_rows = training;
   return options;
 }
 
