@@ -34,7 +34,7 @@ for ((round = 0; round < ROUNDS; ++round)); do
   scratch+=("$(milliseconds first_forward)")
   read+=("$(milliseconds first_forward --model_name_or_path "$folder/gpt2")")
   memory+=("$($convoy bench loader $config --json | field rows_per_second)")
-  streamed+=("$($convoy bench loader $config --json --data.memory_budget_mb 1 | field rows_per_second)")
+  streamed+=("$($convoy bench loader $config --json --data.memory_budget_mb 1 --data.shuffle_window 1024 | field rows_per_second)")
 done
 printf '| what | median of %d |\n|---|--:|\n' "$ROUNDS"
 printf '| a training of one step, from the shell and back | %d ms |\n' "$(median "${start[@]}")"

@@ -77,7 +77,8 @@ void add_bench(CLI::App& app, Run& run) {
       "Rows per second that one rank's loader delivers as padded batches: compare with the "
       "samples/s "
       "of convoy bench step.\n"
-      "Example:\n  convoy bench loader run.toml --data.memory_budget_mb 1\n");
+      "Example:\n  convoy bench loader run.toml --data.memory_budget_mb 1 --data.shuffle_window "
+      "1024\n");
   auto collectives = std::make_shared<CollectivesBench>();
   collectives->collectives = comm::measurable_collectives();
   auto* talking = command->add_subcommand("collectives", "Time what ranks say to each other");

@@ -55,7 +55,8 @@ struct SessionLoader::Impl {
   LoaderOptions options;
   std::vector<ColumnInfo> columns;
   RowSource source;
-  bool deals_groups = false;  // whole row groups to ranks
+  bool deals_groups = false;    // whole row groups to ranks
+  bool shuffles_whole = false;  // every row may come anywhere in the epoch
   std::vector<std::string> warnings;
   LoaderStats delivered;
   std::optional<EpochOrder> order;
@@ -73,9 +74,11 @@ struct SessionLoader::Impl {
                        dataset.where(), rows, world);
     }
     choose_partition();
+    choose_window();
+    order = make_order(0);
+    tell_what_windows_mix();
     warn_about_large_groups();
     warn_about_more_reading();
-    order = make_order(0);
     if (options.drop_last && last_sample() < options.layout.step_samples()) {
       fail<UsageError>("data",
                        "dropping the last step leaves none: {} gives {} full samples, a step takes "
@@ -93,6 +96,34 @@ struct SessionLoader::Impl {
         "{} has {} row groups, not a multiple of {} ranks; its rows are cut into equal parts in "
         "memory instead. To cut the file once and for all: {}",
         dataset.where(), groups, world, repartition_command(dataset, world)));
+  }
+
+  void choose_window() {
+    if (!options.shuffle) return;
+    const int64_t bytes = dataset.decoded_bytes(options.selection), rows = dataset.num_rows();
+    shuffles_whole =
+        options.shuffle_window > 0 ? options.shuffle_window >= rows : bytes <= kShuffledWhole;
+    if (shuffles_whole && !source.keeps_all()) {
+      fail<UsageError>("data",
+                       "{} is shuffled as a whole, for which it takes {} of memory; got a "
+                       "memory_budget_mb of {}; try {}, or a shuffle_window of {} to read it as a "
+                       "stream",
+                       dataset.where(), human_bytes(bytes), options.memory_budget >> 20,
+                       (bytes >> 20) + 1,
+                       std::clamp<int64_t>(rows / kLanes, 1, kShuffleRows / kLanes));
+    }
+  }
+
+  void tell_what_windows_mix() {
+    if (!options.shuffle || shuffles_whole) return;
+    warnings.push_back(fmt::format(
+        "{} takes {} decoded and is shuffled within windows: a row moves among the {} rows around "
+        "it and comes beside rows from {} other places of the file. Where neighbours are alike "
+        "(sorted by time, label or topic), shuffle the file once, or try a larger shuffle_window; "
+        "{} or more shuffles all rows, in as much memory",
+        dataset.where(), human_bytes(dataset.decoded_bytes(options.selection)),
+        human_count(std::min(order->window(), order->lane_rows(0))), order->num_lanes() - 1,
+        human_count(dataset.num_rows())));
   }
 
   void warn_about_large_groups() {
@@ -120,10 +151,11 @@ struct SessionLoader::Impl {
 
   EpochOrder make_order(int64_t epoch) const {
     const int64_t world = options.layout.world;
-    OrderOptions chosen{.seed = options.seed,
-                        .epoch = epoch,
-                        .shuffle = options.shuffle,
-                        .window = options.shuffle_window};
+    auto chosen = OrderOptions::of_all_rows(options.seed, epoch, options.shuffle);
+    if (!shuffles_whole) {
+      chosen.lanes = kLanes;
+      chosen.window = options.shuffle_window;
+    }
     if (deals_groups) return EpochOrder::by_row_groups(dataset.group_rows(), chosen, world);
     if (options.partition == Partition::RowGroups) chosen.lanes = world;
     return EpochOrder(dataset.group_rows(), chosen);

@@ -27,12 +27,18 @@ struct StreamOptions {
   bool every_rank_needs_rows = true;  ///< fewer rows than ranks is an error; false for evaluation
 };
 
+/// Bytes of decoded rows that are shuffled as a whole unless shuffle_window says otherwise. Of the
+/// files and the columns read, not of the memory there is: the order is a property of a run.
+inline constexpr int64_t kShuffledWhole = int64_t{256} << 20;
+
 struct LoaderOptions : StreamOptions {
   Selection selection;      ///< columns to read, with the limits of their ids; see select()
   int64_t max_length = 20;  ///< of a list; longer ones are cut
   Truncation truncation = Truncation::KeepLast;
   Partition partition = Partition::Rows;
-  int64_t shuffle_window = 0;  ///< rows of one lane's window; 0: 65,536 rows over all lanes
+  /// Rows of one lane's window. 0: all rows of a data set that takes at most kShuffledWhole bytes
+  /// once decoded, else 65,536 rows over all lanes. As many as the data set has or more: all rows.
+  int64_t shuffle_window = 0;
   int64_t memory_budget = int64_t{256} << 20;  ///< bytes; larger data sets are streamed
   int64_t prefetch_depth = 4;                  ///< steps made ahead
 };

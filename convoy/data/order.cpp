@@ -19,19 +19,15 @@ uint64_t key_of(uint64_t base, uint64_t what, uint64_t a, uint64_t b) {
 constexpr int64_t kReadRows = 1024;  // window without shuffling: only what is read at a time
 constexpr uint64_t kGroups = 1;
 constexpr uint64_t kWindows = 2;
+constexpr uint64_t kLaneOrder = 3;
 
-/// `groups` permuted by the key; as it is when not shuffling.
-std::vector<int64_t> permuted(const std::vector<int64_t>& groups, bool shuffle, uint64_t key) {
-  if (!shuffle) return groups;
-  std::vector<int64_t> out(groups.size());
-  Permutation order(groups.size(), key);
-  for (size_t i = 0; i < groups.size(); ++i) out[i] = groups[order(i)];
-  return out;
-}
-
-std::vector<int64_t> iota(int64_t begin, int64_t end) {
+/// The numbers in [begin, end), permuted by the key where `shuffle`.
+std::vector<int64_t> numbers(int64_t begin, int64_t end, bool shuffle, uint64_t key) {
   std::vector<int64_t> out(static_cast<size_t>(end - begin));
-  std::iota(out.begin(), out.end(), begin);
+  Permutation order(out.size(), key);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = begin + static_cast<int64_t>(shuffle ? order(i) : i);
+  }
   return out;
 }
 
@@ -69,12 +65,17 @@ void check_layout(const Layout& layout) {
 
 EpochOrder::EpochOrder(std::vector<int64_t> group_rows, const OrderOptions& options) {
   check_options(options);
-  auto groups = iota(0, static_cast<int64_t>(group_rows.size()));
-  lay(group_rows, permuted(groups, options.shuffle, key_of(base_key(options), kGroups, 0, 0)));
+  const uint64_t key = base_key(options);
+  const bool streams = options.shuffle && options.window != kWholeLane;
+  lay(group_rows,
+      numbers(0, static_cast<int64_t>(group_rows.size()), streams, key_of(key, kGroups, 0, 0)));
   const int64_t lanes = options.shuffle ? options.lanes : 1;
   const int64_t short_rows = num_rows() / lanes, long_lanes = num_rows() % lanes;
-  for (int64_t lane = 0; lane <= lanes; ++lane) {
-    lane_start_.push_back(lane * short_rows + std::min(lane, long_lanes));
+  lanes_.resize(static_cast<size_t>(lanes));
+  int64_t place = 0;
+  for (int64_t lane : numbers(0, lanes, streams, key_of(key, kLaneOrder, 0, 0))) {
+    lanes_[lane] = {place, short_rows + (lane < long_lanes)};
+    place += lanes_[lane].rows;
   }
   finish(options);
 }
@@ -90,17 +91,19 @@ EpochOrder EpochOrder::by_row_groups(const std::vector<int64_t>& group_rows,
   EpochOrder order;
   std::vector<int64_t> sequence;
   const int64_t share = num_groups / world;
-  int64_t place = 0;
+  int64_t start = 0;
   for (int64_t rank = 0; rank < world; ++rank) {
-    order.lane_start_.push_back(place);
     const uint64_t key = key_of(base_key(options), kGroups, static_cast<uint64_t>(world),
                                 static_cast<uint64_t>(rank));
-    for (int64_t group : permuted(iota(rank * share, (rank + 1) * share), options.shuffle, key)) {
+    int64_t rows = 0;
+    for (int64_t group : numbers(rank * share, (rank + 1) * share,
+                                 options.shuffle && options.window != kWholeLane, key)) {
       sequence.push_back(group);
-      place += group_rows[group];
+      rows += group_rows[group];
     }
+    order.lanes_.push_back({start, rows});
+    start += rows;
   }
-  order.lane_start_.push_back(place);
   order.lay(group_rows, std::move(sequence));
   order.finish(options);
   return order;
@@ -122,8 +125,9 @@ void EpochOrder::lay(const std::vector<int64_t>& group_rows, std::vector<int64_t
 void EpochOrder::finish(const OrderOptions& options) {
   shuffle_ = options.shuffle;
   key_ = base_key(options);
-  const int64_t window = shuffle_ ? kShuffleRows / num_lanes() : kReadRows;
-  window_ = options.window > 0 ? options.window : std::max<int64_t>(1, window);
+  window_ = !shuffle_            ? kReadRows
+            : options.window > 0 ? options.window
+                                 : std::max<int64_t>(1, kShuffleRows / num_lanes());
   num_dense_samples_ = std::numeric_limits<int64_t>::max();
   for (int64_t lane = 0; lane < num_lanes(); ++lane) {
     const int64_t rows = lane_rows(lane);
@@ -143,17 +147,19 @@ int64_t EpochOrder::place_in_stretch(int64_t lane, int64_t place) const {
 }
 
 std::string EpochOrder::text() const {
+  if (shuffle_ && window_ == kWholeLane && num_lanes() == 1) return "one permutation of all rows";
   uint64_t groups = 0;
   for (int64_t first : group_start_) groups = hash_combine(groups, static_cast<uint64_t>(first));
-  return fmt::format("{} lanes, shuffle_window {}, {} row groups ({:08x})", num_lanes(), window_,
-                     sequence_.size(), groups >> 32);
+  const auto window = window_ == kWholeLane ? "all rows" : std::to_string(window_);
+  return fmt::format("{} lanes in a drawn order, shuffle_window {}, {} row groups ({:08x})",
+                     num_lanes(), window, sequence_.size(), groups >> 32);
 }
 
 int64_t EpochOrder::row_of(int64_t s) const {
   internal_check(s >= 0 && s < num_samples_, "data", "sample {} of {}", s, num_samples_);
   const int64_t lane = lane_of(s), place = s / num_lanes();
   if (place >= lane_rows(lane)) return -1;
-  const int64_t at = lane_start_[lane] + place_in_stretch(lane, place);
+  const int64_t at = lanes_[lane].start + place_in_stretch(lane, place);
   auto after = std::upper_bound(sequence_start_.begin(), sequence_start_.end(), at);
   const auto index = after - sequence_start_.begin() - 1;
   return group_start_[sequence_[index]] + at - sequence_start_[index];
@@ -161,12 +167,12 @@ int64_t EpochOrder::row_of(int64_t s) const {
 
 std::vector<Segment> EpochOrder::segments_of_lane(int64_t lane) const {
   std::vector<Segment> segments;
-  const int64_t end = lane_start_[lane + 1];
-  auto first = std::upper_bound(sequence_start_.begin(), sequence_start_.end(), lane_start_[lane]);
+  const int64_t begin = lanes_[lane].start, end = begin + lanes_[lane].rows;
+  auto first = std::upper_bound(sequence_start_.begin(), sequence_start_.end(), begin);
   auto index = static_cast<size_t>(first - sequence_start_.begin() - 1);
   for (; index < sequence_.size() && sequence_start_[index] < end; ++index) {
     const int64_t start = sequence_start_[index];
-    const Segment segment{sequence_[index], std::max<int64_t>(0, lane_start_[lane] - start),
+    const Segment segment{sequence_[index], std::max<int64_t>(0, begin - start),
                           std::min(sequence_start_[index + 1], end) - start};
     if (segment.begin < segment.end) segments.push_back(segment);
   }

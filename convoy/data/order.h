@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,20 @@ struct Layout {
 /// Throws UsageError when a number of the layout makes no sense.
 void check_layout(const Layout& layout);
 
+/// A shuffle window that holds a whole lane.
+inline constexpr int64_t kWholeLane = std::numeric_limits<int64_t>::max();
+
 struct OrderOptions {
   uint64_t seed = 0;
   int64_t epoch = 0;
   bool shuffle = true;  ///< false: sample s is row s of the data set
   int64_t lanes = kLanes;
   int64_t window = 0;  ///< rows of a lane's shuffle window; 0: kShuffleRows / lanes
+
+  /// One permutation of all rows, for rows that can be read in any order.
+  static OrderOptions of_all_rows(uint64_t seed, int64_t epoch, bool shuffle) {
+    return {seed, epoch, shuffle, 1, kWholeLane};
+  }
 };
 
 /// A stretch of rows [begin, end) inside one row group.
@@ -43,11 +52,12 @@ struct Segment {
 /// The order of one epoch: maps sample s in [0, num_samples()) to a row of the data set, at random
 /// access and as a pure function of (options, row-group sizes), whatever the number of ranks.
 ///
-/// Shuffled: row groups are permuted and laid end to end; lane l of L owns a contiguous stretch of
-/// that sequence (lengths differ by at most one); sample s is place s / L of lane s % L; inside a
-/// lane, rows are permuted within windows. Rank r of W reads the lanes of its samples, each from
-/// front to back, holding no more than a window of each: a W-th part of the lanes where W divides
-/// L, all of them where the two share no divisor.
+/// Shuffled: row groups are permuted and laid end to end; each of L lanes owns a contiguous stretch
+/// of that sequence (lengths differ by at most one), which one is drawn for each epoch; sample s is
+/// place s / L of lane s % L; inside a lane, rows are permuted within windows. Rank r of W reads
+/// the lanes of its samples, each from front to back, holding no more than a window of each: a W-th
+/// part of the lanes where W divides L, all of them where the two share no divisor. One lane that
+/// is one window is a permutation of all rows: row groups do not matter then.
 class EpochOrder {
  public:
   /// Order by rows. `group_rows`: rows of each row group, in the order of the data set.
@@ -65,7 +75,7 @@ class EpochOrder {
   /// Samples before the first hole.
   int64_t num_dense_samples() const { return num_dense_samples_; }
   int64_t num_rows() const { return sequence_start_.back(); }
-  int64_t num_lanes() const { return static_cast<int64_t>(lane_start_.size()) - 1; }
+  int64_t num_lanes() const { return static_cast<int64_t>(lanes_.size()); }
   int64_t window() const { return window_; }
 
   /// What the order depends on beside seed, epoch and number of rows: equal texts, equal orders.
@@ -75,7 +85,7 @@ class EpochOrder {
   int64_t row_of(int64_t s) const;
 
   int64_t lane_of(int64_t s) const { return s % num_lanes(); }
-  int64_t lane_rows(int64_t lane) const { return lane_start_[lane + 1] - lane_start_[lane]; }
+  int64_t lane_rows(int64_t lane) const { return lanes_[lane].rows; }
   /// Where lane place `place` (= s / L) is stored in the lane's unshuffled stretch: the window that
   /// holds it is [place / window * window, + window).
   int64_t place_in_stretch(int64_t lane, int64_t place) const;
@@ -83,6 +93,11 @@ class EpochOrder {
   std::vector<Segment> segments_of_lane(int64_t lane) const;
 
  private:
+  /// The stretch of the sequence that a lane owns.
+  struct Lane {
+    int64_t start = 0, rows = 0;
+  };
+
   EpochOrder() = default;
   void lay(const std::vector<int64_t>& group_rows, std::vector<int64_t> groups);
   void finish(const OrderOptions& options);
@@ -95,7 +110,7 @@ class EpochOrder {
   std::vector<int64_t> sequence_;        // row groups, in the order of the epoch
   std::vector<int64_t> sequence_start_;  // place of each in the sequence; ends with the total
   std::vector<int64_t> group_start_;     // first row of each row group in the data set
-  std::vector<int64_t> lane_start_;      // first place of each lane in the sequence; ends with it
+  std::vector<Lane> lanes_;
 };
 
 /// Samples of micro-batch m of rank r in the step that takes samples [s0, end): cell c = m x W + r

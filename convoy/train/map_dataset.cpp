@@ -43,11 +43,8 @@ class MapStream : public BatchStream {
   std::string order() const override { return order_->text(); }
 
   void start(int64_t epoch, int64_t s0) final {
-    data::OrderOptions order;
-    order.seed = options_.seed;
-    order.epoch = epoch;
-    order.shuffle = options_.shuffle;
-    order_ = std::make_unique<data::EpochOrder>(std::vector<int64_t>{num_rows_}, order);
+    const auto options = data::OrderOptions::of_all_rows(options_.seed, epoch, options_.shuffle);
+    order_ = std::make_unique<data::EpochOrder>(std::vector<int64_t>{num_rows_}, options);
     position_ = s0;
   }
 

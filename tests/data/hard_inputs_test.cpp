@@ -28,6 +28,7 @@ class HardInputs : public ::testing::Test {
     LoaderOptions options;
     options.selection.columns = std::move(columns);
     options.memory_budget = budget;
+    options.shuffle_window = 256;
     return SessionLoader(ParquetFiles(file().string()), options);
   }
 

@@ -70,6 +70,7 @@ TEST_F(LoaderTest, EveryLayoutSeesTheSameGlobalBatches) {
     for (int64_t rank = 0; rank < world; ++rank) {
       auto chosen = options({world, rank, accumulation, 64 / world / accumulation});
       chosen.memory_budget = budget;
+      chosen.shuffle_window = 16;
       SessionLoader loader(dataset, chosen);
       auto steps = run(loader, 3);
       EXPECT_EQ(std::ssize(steps), loader.steps_per_epoch());
@@ -261,18 +262,18 @@ TEST_F(LoaderTest, RanksThatDoNotDivide64ReadMoreAndSaySo) {
       chosen.memory_budget = 0;
       chosen.shuffle_window = 1;
       SessionLoader loader(dataset, chosen);
-      ASSERT_EQ(loader.warnings().size(), times == 1 ? 0u : 1u) << world;
+      ASSERT_EQ(loader.warnings().size(), times == 1 ? 1u : 2u) << world;  // one of windows
       if (times > 1) {
         const auto said = fmt::format(
             "{} ranks do not divide its 64 lanes, so each decodes {} times the rows", world, times);
-        EXPECT_NE(loader.warnings()[0].find(said), std::string::npos) << loader.warnings()[0];
+        EXPECT_NE(loader.warnings()[1].find(said), std::string::npos) << loader.warnings()[1];
       }
       run(loader, 0);
       // A lane passes over at most one row group at either end.
       EXPECT_LT(loader.stats().decoded_rows, 3000 * times / world + 2 * 64 * 50)
           << world << " ranks, accumulation " << accumulation;
       chosen.memory_budget = 1 << 20;
-      EXPECT_TRUE(SessionLoader(dataset, chosen).warnings().empty());
+      EXPECT_EQ(SessionLoader(dataset, chosen).warnings().size(), 1u);
     }
   }
 }
@@ -299,6 +300,7 @@ TEST_F(LoaderTest, StopsCleanlyAtAnyTime) {
   for (int round = 0; round < 50; ++round) {
     auto chosen = options();
     chosen.memory_budget = round % 2 ? 0 : 1 << 20;
+    chosen.shuffle_window = 32;
     chosen.prefetch_depth = 1 + round % 3;
     chosen.layout.per_device_batch = 8;
     SessionLoader loader(dataset, chosen);

@@ -79,6 +79,15 @@ TEST(EpochOrder, DependsOnSeedAndEpochOnly) {
   EXPECT_NE(rows(1, 2), count_to(840));
 }
 
+TEST(EpochOrder, APermutationOfAllRowsDoesNotDependOnRowGroups) {
+  const auto order = [](std::vector<int64_t> groups) {
+    return rows_of(EpochOrder(std::move(groups), OrderOptions::of_all_rows(5, 1, true)));
+  };
+  EXPECT_EQ(order({1000}), order({300, 0, 200, 500}));
+  EXPECT_EQ(sorted(order({1000})), count_to(1000));
+  EXPECT_EQ(rows_of(EpochOrder({5, 6}, OrderOptions::of_all_rows(5, 1, false))), count_to(11));
+}
+
 TEST(EpochOrder, LanesAreContiguousAndWindowed) {
   const std::vector<int64_t> groups = {200, 100, 300};
   EpochOrder order(groups, {.seed = 9, .lanes = 8, .window = 10});
@@ -108,10 +117,13 @@ TEST(EpochOrder, TextNamesWhatItDependsOn) {
   const auto text = [](std::vector<int64_t> groups, int64_t window) {
     return EpochOrder(std::move(groups), {.window = window}).text();
   };
-  EXPECT_EQ(text({60, 40}, 0).find("64 lanes, shuffle_window 1024, 2 row groups ("), 0);
+  EXPECT_EQ(
+      text({60, 40}, 0).find("64 lanes in a drawn order, shuffle_window 1024, 2 row groups ("), 0);
   EXPECT_EQ(text({60, 40}, 0), text({60, 40}, 1024));
   EXPECT_NE(text({60, 40}, 0), text({60, 40}, 8));
   EXPECT_NE(text({60, 40}, 0), text({50, 50}, 0)) << "other row groups, another order";
+  EXPECT_EQ(EpochOrder({60, 40}, OrderOptions::of_all_rows(1, 2, true)).text(),
+            "one permutation of all rows");
 }
 
 TEST(EpochOrder, ByRowGroupsKeepsRanksApart) {

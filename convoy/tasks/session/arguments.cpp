@@ -105,7 +105,9 @@ void SessionArguments::declare(OptionTable& t) {
         "share by rows, or by whole row groups as Transformers4Rec "
         "does")
       .choice({"rows", "row_groups"});
-  t.add(s, "shuffle_window", data.shuffle_window, "rows that a lane shuffles at once; 0 = 1024")
+  t.add(s, "shuffle_window", data.shuffle_window,
+        "rows that are shuffled at once in each of 64 lanes; 0 = all rows of data that takes at "
+        "most 256 MiB decoded, else 1024; as many as there are, or more = all rows")
       .at_least(0);
   t.add(s, "memory_budget_mb", data.memory_budget_mb,
         "decoded data kept in memory; larger data "

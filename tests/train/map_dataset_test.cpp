@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include "convoy/train/batches.h"
+#include "tests/data/shuffle_testing.h"
+
+namespace convoy::train {
+namespace {
+
+data::testing::Batches batches_of(BatchStream& stream, int64_t epoch) {
+  data::testing::Batches out;
+  stream.start(epoch, 0);
+  while (const auto step = stream.next()) {
+    for (const auto& cell : step->cells) {
+      if (cell.inputs.empty()) continue;
+      const auto& rows = cell.inputs.at("row");
+      out.emplace_back(rows.const_data_ptr<int64_t>(),
+                       rows.const_data_ptr<int64_t>() + rows.numel());
+    }
+  }
+  return out;
+}
+
+std::shared_ptr<Dataset> row_numbers(int64_t rows) {
+  return make_map_dataset(rows, [](const std::vector<int64_t>& wanted) {
+    return nn::Bundle{{"row", at::tensor(wanted, at::kLong)}};
+  });
+}
+
+TEST(MapDataset, SortedRowsComeAsUniformDraws) {
+  for (int64_t batch : {8, 32}) {
+    const auto dataset = row_numbers(1000 * batch);
+    data::testing::expect_shuffled(
+        batch, [&](uint64_t seed, int64_t epoch, int64_t world, int64_t rank, int64_t rows) {
+          StreamOptions options;
+          options.layout = {world, rank, 1, rows};
+          options.seed = seed;
+          return batches_of(*dataset->open(options), epoch);
+        });
+  }
+}
+
+TEST(MapDataset, ItsOrderIsOfSeedAndEpochAlone) {
+  const auto order = [](int64_t world, int64_t accumulation, int64_t batch) {
+    std::vector<std::vector<int64_t>> steps(120 / (world * accumulation * batch));
+    for (int64_t rank = 0; rank < world; ++rank) {
+      StreamOptions options;
+      options.layout = {world, rank, accumulation, batch};
+      const auto stream = row_numbers(120)->open(options);
+      stream->start(1, 0);
+      for (auto& step : steps) {
+        for (const auto& cell : stream->next()->cells) {
+          const auto& rows = cell.inputs.at("row");
+          for (int64_t i = 0; i < rows.numel(); ++i) step.push_back(rows[i].item<int64_t>());
+        }
+      }
+    }
+    for (auto& step : steps) std::ranges::sort(step);
+    return steps;
+  };
+  const auto expected = order(1, 1, 24);
+  EXPECT_EQ(order(3, 1, 8), expected);
+  EXPECT_EQ(order(2, 3, 4), expected);
+  EXPECT_EQ(order(1, 2, 12), expected);
+}
+
+}  // namespace
+}  // namespace convoy::train
