@@ -4,6 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "convoy/base/scratch_file.h"
+#include "convoy/comm/pinned.h"
 #include "convoy/parallel/offload.h"
 
 namespace convoy::parallel {
@@ -53,8 +54,7 @@ class DiskShelf : public Shelf {
 class HostShelf : public Shelf {
  public:
   HostShelf(int64_t bytes, at::Device device)
-      : memory_(at::empty({bytes},
-                          at::TensorOptions().dtype(at::kByte).pinned_memory(!device.is_cpu()))) {
+      : memory_(device.is_cpu() ? at::empty({bytes}, at::kByte) : comm::pinned_bytes(bytes)) {
     memory_.zero_();
     if (device.is_cpu()) return;
     const c10::impl::VirtualGuardImpl device_of(device.type());
