@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/dropout.h"
@@ -33,7 +34,8 @@ class BertInput : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     auto ids = in.at("input_ids");
     const int64_t V = config_.vocab_size, T = ids.size(1);
-    check_ids(ids, V, "input_ids");
+    const auto& batch = context.batch(in);
+    check_ids(batch.at("input_ids"), V, "input_ids");
     if (T > config_.max_position_embeddings) {
       fail<UsageError>("models",
                        "rows of {} ids; expected at most max_position_embeddings = {}; try a "
@@ -42,18 +44,20 @@ class BertInput : public nn::Block {
     }
     auto out = in;
     if (hides_) {
-      const auto given = in.find("labels");
-      if (given != in.end()) {
+      const auto given = batch.find("labels");
+      if (given != batch.end()) {
         check_ids(given->second.clamp_min(0), V, "labels");
-        out["targets"] = given->second;
+        put_targets(out, given->second, ids.device());
       } else if (context.mode != nn::Mode::Predict) {
-        auto masked = mask_text(ids, config_.masking, V, context);
-        ids = masked.ids;
-        out["targets"] = masked.targets;
+        const auto masked = mask_text(batch.at("input_ids"), config_.masking, V, context);
+        ids = comm::upload(masked.ids, ids.device());
+        put_targets(out, masked.targets, ids.device());
       }
     }
     const auto types = in.find("token_type_ids");
-    if (types != in.end()) check_ids(types->second, config_.type_vocab_size, "token_type_ids");
+    if (types != in.end()) {
+      check_ids(batch.at("token_type_ids"), config_.type_vocab_size, "token_type_ids");
+    }
     auto x = nn::embedding(ids, words_, config_.pad_token_id == 0) +
              nn::embedding(types != in.end() ? types->second : at::zeros_like(ids), types_, false);
     x = nn::layer_norm(nn::add_positions(x, positions_), norm_, config_.layer_norm_eps);
@@ -95,14 +99,14 @@ class MaskedHead : public nn::Block {
       auto scores = nn::tied_scores(states(rows), table_, 1, 0).add_(bias_->value());
       return {{"logits", scores.view({x.size(0), x.size(1), -1})}};
     }
-    auto targets = in.at("targets").reshape({-1});
-    auto places = (targets >= 0).nonzero().squeeze(1);
+    const auto& targets = in.at("targets");
     nn::CrossEntropyOptions options{.first_id = 0};
     options.bias = bias_;
     options.count_correct = context.mode == nn::Mode::Evaluate;
-    const auto entropy = nn::cross_entropy(states(rows.index_select(0, places)), table_,
-                                           targets.index_select(0, places), options);
-    nn::Bundle out{{"loss", entropy.loss}, {"count", at::scalar_tensor(places.numel(), at::kLong)}};
+    const auto entropy =
+        nn::cross_entropy(states(rows.index_select(0, in.at("asked"))), table_, targets, options);
+    nn::Bundle out{{"loss", entropy.loss},
+                   {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
     return out;
   }
@@ -137,7 +141,7 @@ class Classifier : public nn::Block {
     const auto logits = nn::linear(pooled, classifier_).to(at::kFloat);
     if (context.mode == nn::Mode::Predict) return {{"logits", logits}};
     const auto& labels = in.at("labels");
-    check_ids(labels, num_labels_, "labels");
+    check_ids(context.batch(in).at("labels"), num_labels_, "labels");
     nn::Bundle out{{"loss", at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum)},
                    {"count", at::scalar_tensor(labels.numel(), at::kLong)}};
     if (context.mode == nn::Mode::Evaluate) out["correct"] = (logits.argmax(1) == labels).sum();

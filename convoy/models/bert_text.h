@@ -56,8 +56,8 @@ class BertTextConfig : public CausalConfig, public BertConfig {
   void check_together() const override;
 };
 
-/// Ids with some hidden, and what they were: `targets` [B, T], -100 where nothing is asked. A
-/// function of seed, step, sample and position in training, of the text in evaluation.
+/// Ids with some hidden, and what they were: `targets` [B, T], -100 where nothing is asked; both on
+/// the host. A function of seed, step, sample and position in training, of the text in evaluation.
 struct MaskedText {
   at::Tensor ids, targets;
 };

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/device.h"
 #include "convoy/models/bert_text.h"
 #include "convoy/models/gpt2.h"
 #include "convoy/models/llama.h"
@@ -199,6 +200,13 @@ at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
     targets.narrow(1, 0, last).masked_fill_(both.logical_not(), kIgnored);
   }
   return targets;
+}
+
+void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device) {
+  const auto flat = targets.reshape({-1});
+  const auto asked = (flat >= 0).nonzero().squeeze(1);
+  out["targets"] = comm::upload(flat.index_select(0, asked), device);
+  out["asked"] = comm::upload(asked, device);
 }
 
 }  // namespace convoy::models

@@ -97,10 +97,16 @@ double training_flops(const CausalConfig& config, int64_t length, int64_t asked 
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype);
 
-/// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host.
+/// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host: give it
+/// those of Context::batch.
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what);
 
 /// What each position should predict, [B, T] int64, -100 = nothing; from `labels` or `input_ids`.
 at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids);
+
+/// Puts what a head is asked for into `out`: `asked` [N], the flat positions whose `targets` [B, T]
+/// are not -100, and `targets` [N]. No head needs to wait for a GPU to know how many there are
+/// where `targets` are on the host.
+void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device);
 
 }  // namespace convoy::models

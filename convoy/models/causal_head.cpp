@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/comm/device.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/few_rows.h"
 #include "convoy/nn/layers.h"
@@ -15,18 +16,17 @@ namespace convoy::models {
 namespace {
 
 /// Flat positions [B x K] whose logits are wanted.
-at::Tensor wanted_positions(const nn::Bundle& in, int64_t B, int64_t T) {
-  auto options = in.at("input_ids").options();
-  auto row_start = at::arange(B, options).unsqueeze(1) * T;
-  const auto keep = in.find("logits_to_keep");
-  if (keep != in.end()) {
-    const auto asked = keep->second.item<int64_t>();
+at::Tensor wanted_positions(const nn::Bundle& in, const nn::Context& context) {
+  const int64_t B = in.at("hidden").size(0), T = in.at("hidden").size(1);
+  const auto& batch = context.batch(in);
+  const auto row_start = at::arange(B, at::kLong).unsqueeze(1) * T;
+  if (in.contains("logits_to_keep")) {
+    const auto asked = batch.at("logits_to_keep").item<int64_t>();
     const int64_t K = asked == 0 ? T : std::clamp<int64_t>(asked, 1, T);
-    return (row_start + at::arange(T - K, T, options)).view({-1});
+    return (row_start + at::arange(T - K, T)).view({-1});
   }
-  const auto mask = in.find("key_mask");
-  if (mask == in.end()) return row_start.view({-1}) + (T - 1);
-  auto last = (mask->second * at::arange(T, options)).amax(1);
+  if (!in.contains("key_mask")) return row_start.view({-1}) + (T - 1);
+  const auto last = (batch.at("key_mask").cpu() * at::arange(T)).amax(1);
   return row_start.view({-1}) + last;
 }
 
@@ -46,19 +46,17 @@ class CausalHead : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& x = in.at("hidden");
     if (context.mode == nn::Mode::Predict) {
-      auto h = states(x, wanted_positions(in, x.size(0), x.size(1)));
+      auto h = states(x, comm::upload(wanted_positions(in, context), x.device()));
       const auto table = table_->value().to(at::kFloat);
       return {{"logits",
                nn::product_of_rows(h.to(at::kFloat), table.t()).view({x.size(0), -1, num_ids()})}};
     }
-    auto targets = in.at("targets").reshape({-1});
-    auto positions = (targets >= 0).nonzero().squeeze(1);
+    const auto& targets = in.at("targets");
     nn::CrossEntropyOptions options{.first_id = 0};
     options.count_correct = context.mode == nn::Mode::Evaluate;
-    const auto entropy = nn::cross_entropy(states(x, positions), table_,
-                                           targets.index_select(0, positions), options);
+    const auto entropy = nn::cross_entropy(states(x, in.at("asked")), table_, targets, options);
     nn::Bundle out{{"loss", entropy.loss},
-                   {"count", at::scalar_tensor(positions.numel(), at::kLong)}};
+                   {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
     return out;
   }

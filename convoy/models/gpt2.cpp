@@ -108,9 +108,10 @@ class Gpt2Input : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& ids = in.at("input_ids");
     const int64_t V = table_->spec().shape[0];
-    check_ids(ids, V, "input_ids");
+    const auto& batch = context.batch(in);
+    check_ids(batch.at("input_ids"), V, "input_ids");
     const auto at = in.find("positions");
-    if (at != in.end()) check_ids(at->second, max_length_, "positions");
+    if (at != in.end()) check_ids(batch.at("positions"), max_length_, "positions");
     if (at == in.end() && ids.size(1) > max_length_) {
       fail<UsageError>("models",
                        "rows of {} ids; expected at most n_positions = {}; try a shorter "
@@ -122,7 +123,7 @@ class Gpt2Input : public nn::Block {
                        : nn::add_positions(x, positions_);
     auto out = in;
     out["hidden"] = nn::dropout(x, rate_, context, 0);
-    if (context.mode != nn::Mode::Predict) out["targets"] = causal_targets(in, V);
+    if (context.mode != nn::Mode::Predict) put_targets(out, causal_targets(batch, V), x.device());
     return out;
   }
 

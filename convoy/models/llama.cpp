@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
@@ -31,30 +32,39 @@ class LlamaInput : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& ids = in.at("input_ids");
     const int64_t V = table_->spec().shape[0];
-    check_ids(ids, V, "input_ids");
+    const auto& batch = context.batch(in);
+    check_ids(batch.at("input_ids"), V, "input_ids");
     auto out = in;
     out["hidden"] = nn::embedding(ids, table_, false);
-    const auto tables = rotary_tables(in);
+    const auto tables = rotary_tables(batch, ids);
     out["rotary_cos"] = tables.cos;
     out["rotary_sin"] = tables.sin;
-    if (context.mode != nn::Mode::Predict) out["targets"] = causal_targets(in, V);
+    if (context.mode != nn::Mode::Predict) {
+      put_targets(out, causal_targets(batch, V), ids.device());
+    }
     return out;
   }
 
  private:
-  nn::RotaryTables rotary_tables(const nn::Bundle& in) const {
-    const auto at = in.find("positions");
-    const auto& ids = in.at("input_ids");
-    if (at == in.end()) {
-      return nn::rotary_tables(rotary_, ids.size(1), head_width_, ids.device());
+  /// Of the batch's positions, else of all up to the length of `ids`, which steps share.
+  nn::RotaryTables rotary_tables(const nn::Bundle& batch, const at::Tensor& ids) {
+    const auto at = batch.find("positions");
+    if (at != batch.end()) {
+      const auto length = at->second.max().item<int64_t>() + 1;
+      const auto tables = nn::rotary_tables(rotary_, at->second, length, head_width_);
+      return {comm::upload(tables.cos.unsqueeze(1), ids.device()),
+              comm::upload(tables.sin.unsqueeze(1), ids.device())};
     }
-    const auto length = at->second.max().item<int64_t>() + 1;
-    const auto tables = nn::rotary_tables(rotary_, at->second, length, head_width_);
-    return {tables.cos.unsqueeze(1), tables.sin.unsqueeze(1)};
+    const auto& cos = tables_.cos;
+    if (!cos.defined() || cos.size(0) != ids.size(1) || cos.device() != ids.device()) {
+      tables_ = nn::rotary_tables(rotary_, ids.size(1), head_width_, ids.device());
+    }
+    return tables_;
   }
 
   nn::RotaryOptions rotary_;
   int64_t head_width_;
+  nn::RotaryTables tables_;
   ParamPtr table_;
 };
 

@@ -27,10 +27,10 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
   const auto& x = in.at("hidden");
   if (context.mode == Mode::Predict) {
-    auto h = states(x, targets_of(in, context.mode).positions);
+    auto h = states(x, targets_of(in).positions);
     return {{"scores", nn::tied_scores(h, items_, config_.temperature)}};
   }
-  const auto targets = targets_of(in, context.mode);
+  const auto targets = targets_of(in);
   auto h = states(x, targets.positions);
   const auto entropy =
       nn::cross_entropy(h, items_, targets.items, {config_.temperature, first_id_});
@@ -42,7 +42,7 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   return out;
 }
 
-SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in, Mode mode) const {
+SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in) const {
   const auto& ids = in.at("item_ids");
   auto flat = ids.reshape({-1});
   if (auto asked = in.find("asked"); asked != in.end()) {
@@ -50,10 +50,7 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in, Mode mode) co
     return {positions, flat.index_select(0, config_.masks_items() ? positions : positions + 1)};
   }
   auto row_start = at::arange(ids.size(0), ids.options()) * ids.size(1);
-  auto lengths = session_lengths(ids);
-  if (mode == Mode::Predict) return {row_start + (lengths - 1).clamp_min(0), {}};
-  auto positions = (row_start + lengths - 2).index_select(0, (lengths > 1).nonzero().squeeze(1));
-  return {positions, flat.index_select(0, positions + 1)};
+  return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
 }
 
 at::Tensor SessionHead::states(const at::Tensor& x, const at::Tensor& positions) const {

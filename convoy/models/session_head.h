@@ -16,7 +16,7 @@ class SessionHead : public nn::Block {
   struct Targets {
     at::Tensor positions, items;
   };
-  Targets targets_of(const nn::Bundle& in, nn::Mode mode) const;
+  Targets targets_of(const nn::Bundle& in) const;
   at::Tensor states(const at::Tensor& x, const at::Tensor& positions) const;
 
   SessionConfig config_;

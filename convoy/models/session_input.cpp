@@ -105,6 +105,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     }
   } else if (context.mode == Mode::Train) {
     asked = has_successor(known);
+  } else if (context.mode == Mode::Evaluate) {
+    asked = at::arange(length, known.options()) == (session_lengths(known) - 2).unsqueeze(1);
   }
   if (asked.defined()) {
     out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());

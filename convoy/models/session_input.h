@@ -8,8 +8,8 @@
 namespace convoy::models {
 
 /// Columns to hidden states: embeds and joins the features, hides items where the model is trained
-/// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T]; in training and
-/// with masked items also `asked` [N] (flat positions that predict), with masked items `key_mask`
+/// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T], `asked` [N] (flat
+/// positions that predict; without masked items not in prediction), with masked items `key_mask`
 /// [B, T] bool (what is real). Prediction with masked items appends a position, so T grows by one.
 class SessionInput : public nn::Block {
  public:

@@ -91,7 +91,7 @@ CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corrupt
     }
     *input++ = *label++ = corruption.end_id;
   }
-  return {inputs.to(ids.device()), labels.to(ids.device())};
+  return {inputs, labels};
 }
 
 }  // namespace convoy::models

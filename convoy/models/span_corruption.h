@@ -28,8 +28,8 @@ struct SpanCorruption {
   int64_t text_length(int64_t input_length) const;
 };
 
-/// `input_ids` [B, I] and `labels` [B, L] of texts `ids` [B, T]. Which spans: a function of seed,
-/// step and sample in training, of the text in evaluation.
+/// `input_ids` [B, I] and `labels` [B, L], on the host, of texts `ids` [B, T]. Which spans: a
+/// function of seed, step and sample in training, of the text in evaluation.
 struct CorruptedText {
   at::Tensor input_ids, labels;
 };

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/dropout.h"
@@ -32,33 +33,38 @@ class T5Input : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     auto out = in;
-    const auto ids = in.find("input_ids");
-    const bool given = in.contains("labels") || in.contains("decoder_input_ids");
-    if (!given) {
-      check_ids(in.at("input_ids"), config_.vocab_size, "input_ids");
-      const auto corrupted = corrupt_spans(in.at("input_ids"), config_.corruption, context);
-      out["input_ids"] = corrupted.input_ids;
-      out["labels"] = corrupted.labels;
+    const auto& given = context.batch(in);
+    auto batch = given;
+    if (!batch.contains("labels") && !batch.contains("decoder_input_ids")) {
+      check_ids(batch.at("input_ids"), config_.vocab_size, "input_ids");
+      const auto corrupted = corrupt_spans(batch.at("input_ids"), config_.corruption, context);
+      batch["input_ids"] = corrupted.input_ids;
+      batch["labels"] = corrupted.labels;
     }
-    if (ids != in.end()) out["hidden"] = embedded(out.at("input_ids"), "input_ids", 0, context);
-    if (!in.contains("decoder_input_ids")) {
-      out["decoder_input_ids"] = shifted(out.at("labels"));
+    if (!batch.contains("decoder_input_ids")) {
+      batch["decoder_input_ids"] = shifted(batch.at("labels"));
     }
-    out["decoder_hidden"] = embedded(out.at("decoder_input_ids"), "decoder_input_ids", 1, context);
-    if (auto labels = out.extract("labels"); !labels.empty()) {
-      check_ids(labels.mapped().clamp_min(0), config_.vocab_size, "labels");
-      out["targets"] = labels.mapped();
+    const auto device = in.begin()->second.device();
+    const auto embed = [&](const char* what, int64_t site) {
+      const auto& ids = batch.at(what);
+      check_ids(ids, config_.vocab_size, what);
+      const auto known = given.find(what);
+      if (known == given.end() || !known->second.is_same(ids))
+        out[what] = comm::upload(ids, device);
+      return nn::dropout(nn::embedding(out.at(what), table_, false), config_.dropout_rate, context,
+                         site);
+    };
+    if (batch.contains("input_ids")) out["hidden"] = embed("input_ids", 0);
+    out["decoder_hidden"] = embed("decoder_input_ids", 1);
+    out.erase("labels");
+    if (const auto labels = batch.find("labels"); labels != batch.end()) {
+      check_ids(labels->second.clamp_min(0), config_.vocab_size, "labels");
+      put_targets(out, labels->second, device);
     }
     return out;
   }
 
  private:
-  at::Tensor embedded(const at::Tensor& ids, const char* what, int64_t site,
-                      const nn::Context& context) const {
-    check_ids(ids, config_.vocab_size, what);
-    return nn::dropout(nn::embedding(ids, table_, false), config_.dropout_rate, context, site);
-  }
-
   /// What the decoder sees when it is to say `labels`.
   at::Tensor shifted(const at::Tensor& labels) const {
     auto out = at::full_like(labels, config_.start_id());

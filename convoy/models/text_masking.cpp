@@ -41,7 +41,7 @@ MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t 
     id += length;
     target += length;
   }
-  return {masked.to(ids.device()), targets.to(ids.device())};
+  return {masked, targets};
 }
 
 }  // namespace convoy::models

@@ -30,6 +30,9 @@ struct Context {
   const Bundle* loaded = nullptr;
   /// In prediction: what attention saw of the positions before those in the bundle.
   KvCache* cache = nullptr;
+
+  /// The batch that the first block got as `in`, where reading it waits for no GPU.
+  const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }
 };
 
 /// A tensor with its global name, as in `model.safetensors`.

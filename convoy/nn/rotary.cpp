@@ -11,6 +11,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
+#include "convoy/comm/device.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
@@ -177,7 +178,8 @@ RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& posit
 
 RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t width,
                            at::Device device) {
-  return rotary_tables(options, at::arange(length, device), length, width);
+  const auto tables = rotary_tables(options, at::arange(length), length, width);
+  return {comm::upload(tables.cos, device), comm::upload(tables.sin, device)};
 }
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {

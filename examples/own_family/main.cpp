@@ -54,7 +54,8 @@ class Input : public nn::Block {
     auto out = in;
     out["hidden"] = nn::embedding(in.at("input_ids"), table_, false);
     if (context.mode != nn::Mode::Predict) {
-      out["targets"] = models::causal_targets(in, table_->spec().shape[0]);
+      const auto targets = models::causal_targets(context.batch(in), table_->spec().shape[0]);
+      models::put_targets(out, targets, out.at("hidden").device());
     }
     return out;
   }
