@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/pending.h"
 #include "convoy/comm/within.h"
 
 namespace convoy::comm {
@@ -36,9 +37,11 @@ class C10dWork : public Work {
       : work_(std::move(work)), label_(std::move(label)), others_(std::move(others)) {}
 
   void wait() override {
+    if (told_) return;
     try {
       work_->wait();
     } catch (const std::exception& error) {
+      told_ = true;
       rethrow(label_, error, others_);
     }
   }
@@ -46,6 +49,7 @@ class C10dWork : public Work {
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
+  bool told_ = false;  // what went wrong
   std::string label_;
   std::vector<int> others_;
 };
@@ -61,8 +65,11 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
 class C10dEngine : public Engine {
  public:
   C10dEngine(const char* name, c10::intrusive_ptr<c10d::Backend> backend,
-             const std::vector<int>& names)
-      : name_(name), is_nccl_(std::string_view(name) == "nccl"), backend_(std::move(backend)) {
+             const std::vector<int>& names, std::chrono::milliseconds timeout)
+      : name_(name),
+        is_nccl_(std::string_view(name) == "nccl"),
+        backend_(std::move(backend)),
+        timeout_(timeout) {
     for (int r = 0; r < backend_->getSize(); ++r) {
       if (r == backend_->getRank()) continue;
       others_.push_back(names.empty() ? r : names.at(static_cast<size_t>(r)));
@@ -163,7 +170,9 @@ class C10dEngine : public Engine {
   std::shared_ptr<Work> start(const Call& call, Start start) {
     try {
       const NoBrokenPipes none;
-      return std::make_shared<C10dWork>(start(), call.label, others_);
+      auto work = std::make_shared<C10dWork>(start(), call.label, others_);
+      if (is_nccl_) add_pending({work, call.label, others_, timeout_});
+      return work;
     } catch (const std::exception& error) {
       rethrow(call.label, error, others_);
     }
@@ -172,6 +181,7 @@ class C10dEngine : public Engine {
   const char* name_;
   bool is_nccl_;
   c10::intrusive_ptr<c10d::Backend> backend_;
+  std::chrono::milliseconds timeout_;
   std::vector<int> others_;
 };
 
@@ -190,8 +200,9 @@ std::string reason_of(const std::exception& error) {
 
 std::shared_ptr<Engine> make_c10d_engine(const char* name,
                                          c10::intrusive_ptr<c10d::Backend> backend,
-                                         const std::vector<int>& names) {
-  return std::make_shared<C10dEngine>(name, std::move(backend), names);
+                                         const std::vector<int>& names,
+                                         std::chrono::milliseconds timeout) {
+  return std::make_shared<C10dEngine>(name, std::move(backend), names, timeout);
 }
 
 }  // namespace convoy::comm

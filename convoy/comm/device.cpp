@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "convoy/base/text.h"
+#include "convoy/comm/pending.h"
 
 namespace convoy::comm {
 
@@ -20,6 +21,12 @@ void use_device(at::Device device) {
 at::Tensor upload(const at::Tensor& tensor, at::Device device) {
   if (!device.is_cuda() || !tensor.is_cpu()) return tensor.to(device);
   return tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+at::Tensor download(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  finish_pending();
+  return tensor.cpu();
 }
 
 std::string identity(at::Device device) {

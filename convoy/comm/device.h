@@ -14,6 +14,10 @@ void use_device(at::Device device);
 /// The copy of a host tensor on `device`, through pinned memory: the host does not wait for it.
 at::Tensor upload(const at::Tensor& tensor, at::Device device);
 
+/// The host's copy of a tensor, for which the host waits; first for collectives that are under way
+/// on GPUs (see finish_pending).
+at::Tensor download(const at::Tensor& tensor);
+
 /// A text that two processes share exactly when they compute on the same GPU; "" when unknown.
 std::string identity(at::Device device);
 

@@ -6,6 +6,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "convoy/comm/device.h"
 #include "convoy/comm/ticket_work.h"
 #include "convoy/shm/worker.h"
 
@@ -126,7 +127,7 @@ class StagedEngine : public Engine {
   std::shared_ptr<Work> back(std::shared_ptr<Work> work, at::Tensor copy, at::Tensor tensor) const {
     if (copy.is_same(tensor)) return work;
     return then(std::move(work), [copy, tensor, pinned = device_.is_cpu()]() mutable {
-      tensor.copy_(copy, /*non_blocking=*/pinned);
+      tensor.copy_(download(copy), /*non_blocking=*/pinned);
     });
   }
 

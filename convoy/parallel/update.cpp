@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 #include "convoy/optim/squares.h"
 
 namespace convoy::parallel {
@@ -88,7 +89,7 @@ void Update::take_totals(const double* values) {
 
 bool Update::clip() {
   std::exchange(handle_, {}).wait();
-  const auto read = totals_.cpu();  // the step's only wait for a GPU
+  const auto read = comm::download(totals_);  // the step's only wait for a GPU
   const auto* values = read.data_ptr<double>();
   take_totals(values);
   const double count = std::max(1.0, result.count);

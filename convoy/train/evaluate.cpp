@@ -7,6 +7,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
+#include "convoy/comm/device.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -37,7 +38,7 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
     auto outputs = strategy_->forward(step->cells, nn::Mode::Evaluate);
     for (const auto& out : outputs) {
       if (out.empty()) continue;
-      sums[0] += out.at("loss").item<double>();
+      sums[0] += comm::download(out.at("loss")).item<double>();
       sums[1] += out.at("count").item<double>();
       if (scorer) scorer->add(out);
     }

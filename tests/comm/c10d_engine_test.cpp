@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/group.h"
+#include "convoy/comm/pending.h"
 
 namespace convoy::comm {
 namespace {
@@ -19,7 +20,9 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 class FakeWork : public c10d::Work {
  public:
-  explicit FakeWork(std::string error) : error_(std::move(error)) {}
+  FakeWork(std::string error, bool ends) : error_(std::move(error)) {
+    if (ends) finish();
+  }
   bool wait(std::chrono::milliseconds) override {
     if (!error_.empty()) throw std::runtime_error(error_);
     return true;
@@ -59,17 +62,19 @@ class FakeBackend : public c10d::Backend {
 
   std::vector<std::string> calls;
   std::string error;
+  bool ends = true;
 
  private:
   WorkPtr note(const std::string& call) {
     calls.push_back(call);
-    return c10::make_intrusive<FakeWork>(error);
+    return c10::make_intrusive<FakeWork>(error, ends);
   }
 };
 
 /// Rank 1 of 3.
 struct Fake {
-  explicit Fake(const char* name) : group(1, 3, make_c10d_engine(name, backend)) {}
+  explicit Fake(const char* name)
+      : group(1, 3, make_c10d_engine(name, backend, {4, 5, 6}, std::chrono::milliseconds(200))) {}
   c10::intrusive_ptr<FakeBackend> backend = c10::make_intrusive<FakeBackend>(1, 3);
   Group group;
 };
@@ -110,8 +115,28 @@ TEST(C10dEngine, AnErrorSaysItsLabelAndNcclsOwnReason) {
     nccl.group.all_reduce(tensor, ReduceOp::Sum, "reduce bucket 3");
     FAIL() << "no error";
   } catch (const CommunicationError& error) {
-    EXPECT_THAT(error.missing(), ElementsAre(0, 2));
+    EXPECT_THAT(error.missing(), ElementsAre(4, 6));
   }
+}
+
+TEST(C10dEngine, WhatAGpuDoesNotEndIsToldByWhoWouldReadItsNumbers) {
+  Fake nccl("nccl");
+  auto tensor = at::zeros({4});
+  nccl.group.all_reduce(tensor, ReduceOp::Sum, "reduce bucket 0");
+  nccl.backend->ends = false;
+  nccl.group.all_reduce(tensor, ReduceOp::Sum, "reduce bucket 1");  // a wait of the stream
+  nccl.group.all_reduce(tensor, ReduceOp::Sum, "reduce loss");
+  try {
+    finish_pending();
+    FAIL() << "no error";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'reduce bucket 1' did not finish within 0.2 s"));
+    EXPECT_THAT(error.missing(), ElementsAre(4, 6));
+  }
+  Fake gloo("gloo");
+  gloo.backend->ends = false;
+  gloo.group.all_reduce(tensor, ReduceOp::Sum, "reduce bucket 0");
+  EXPECT_NO_THROW(finish_pending());
 }
 
 }  // namespace

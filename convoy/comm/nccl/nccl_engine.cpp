@@ -1,13 +1,13 @@
 #include "convoy/comm/nccl/nccl_engine.h"
 
+#include <ATen/ATen.h>
 #include <dlfcn.h>
-
-#include <cstdlib>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/c10d_engine.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/nccl/plugin.h"
+#include "convoy/comm/pending.h"
 #include "convoy/comm/staged_engine.h"
 
 namespace convoy::comm {
@@ -43,6 +43,14 @@ const Plugin& plugin() {
   return opened;
 }
 
+/// A communicator is made by the first collective of all its ranks, which waits without a limit:
+/// here all of them come, in the order in which groups are made. A message would be for two of
+/// them only.
+void connect_now(Engine& engine, at::Device device) {
+  engine.all_reduce(at::zeros({1}, device), ReduceOp::Sum, {"connect the GPUs"})->wait();
+  finish_pending();
+}
+
 }  // namespace
 
 bool has_nccl(std::string* why) {
@@ -55,12 +63,15 @@ std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
                                          at::Device device) {
   std::string why;
   if (!has_nccl(&why)) fail<UsageError>("comm", "backend = nccl cannot be used: {}", why);
-  // A wait then throws when a rank is late or dead, instead of torch ending the process.
-  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);
+  // Torch's watchdog ends the process without a word of who is missing: finish_pending() is first.
+  constexpr std::chrono::seconds kLater{60};
   try {
     c10::intrusive_ptr<c10d::Backend> backend;
-    plugin().make({store, point.rank, point.size, point.timeout}, backend);
-    return make_staged_engine(make_c10d_engine("nccl", backend, point.names), device);
+    plugin().make({store, point.rank, point.size, point.timeout + kLater}, backend);
+    auto engine =
+        make_staged_engine(make_c10d_engine("nccl", backend, point.names, point.timeout), device);
+    connect_now(*engine, device);
+    return engine;
   } catch (const std::exception& error) {
     fail<CommunicationError>("comm", "rank {} of {} could not join the NCCL group: {}", point.rank,
                              point.size, reason_of(error));

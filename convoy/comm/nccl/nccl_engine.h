@@ -9,7 +9,8 @@ namespace convoy::comm {
 /// `why` says what is missing.
 bool has_nccl(std::string* why = nullptr);
 
-/// NCCL for a process that computes on `device`. Throws UsageError without the plugin.
+/// NCCL for a process that computes on `device`, connected with the others. Throws UsageError
+/// without the plugin.
 std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
                                          const c10::intrusive_ptr<c10d::Store>& store,
                                          at::Device device);

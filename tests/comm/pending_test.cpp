@@ -1,0 +1,76 @@
+#include "convoy/comm/pending.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "tests/comm/ranks_testing.h"
+
+namespace convoy::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct FakeWork : Work {
+  void wait() override {
+    ++waits;
+    if (!error.empty()) throw CommunicationError(error);
+  }
+  bool done() const override { return ended; }
+
+  std::atomic<bool> ended = false;
+  int waits = 0;
+  std::string error;
+};
+
+std::shared_ptr<FakeWork> start(const std::string& label, int other, milliseconds timeout) {
+  auto work = std::make_shared<FakeWork>();
+  add_pending({work, label, {other}, timeout});
+  return work;
+}
+
+TEST(Pending, WhoIsLateIsNamedByTheFirstCollectiveThatIsNotDone) {
+  const auto first = start("reduce bucket 0", 1, milliseconds(60000));
+  const auto second = start("gather bucket 7", 3, milliseconds(150));
+  const auto third = start("reduce loss", 2, milliseconds(150));
+  first->ended = true;
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    finish_pending();
+    FAIL() << "it waited for ever";
+  } catch (const CommunicationError& error) {
+    EXPECT_NE(std::string(error.what()).find("'gather bucket 7' did not finish within 0.15 s"),
+              std::string::npos)
+        << error.what();
+    EXPECT_EQ(error.missing(), (std::vector<int>{3}));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  finish_pending();  // nobody waits for them twice
+}
+
+TEST(Pending, WhatEndsInTimeGivesTheOthersTheirTimeAnew) {
+  std::vector<std::shared_ptr<FakeWork>> works;
+  for (int i = 0; i < 4; ++i) works.push_back(start("step", 1, milliseconds(400)));
+  std::thread gpu([&] {
+    for (auto& work : works) {
+      std::this_thread::sleep_for(milliseconds(200));
+      work->ended = true;
+    }
+  });
+  EXPECT_NO_THROW(finish_pending());  // 800 ms together
+  gpu.join();
+  for (const auto& work : works) EXPECT_EQ(work->waits, 1);
+}
+
+TEST(Pending, WhatWentWrongIsToldByTheNextWhoLooks) {
+  const auto work = start("reduce bucket 0", 1, milliseconds(1000));
+  work->error = "[comm] 'reduce bucket 0' did not finish: a peer is gone";
+  work->ended = true;
+  EXPECT_THROW(finish_pending(), CommunicationError);
+  EXPECT_NO_THROW(finish_pending());
+}
+
+}  // namespace
+}  // namespace convoy::comm
