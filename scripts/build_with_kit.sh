@@ -3,13 +3,13 @@
 #   .kit/build [TARGET...]      in the project's root; without a target everything
 # Needs: g++ 12 or newer, CMake 3.25 or newer, ninja, and a python3 that has torch. What it uses of the
 # environment:
-#   BUILD=build-offline  KIT=/tmp/kit (unpacked here, once)  PYTHON=python3  JOBS=N  CXX=g++
+#   BUILD=build-offline  KIT=.kit/unpacked (here, once)  PYTHON=python3  JOBS=N  CXX=g++
 #   CMAKE_ARGS="..."     more arguments of cmake
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$HERE/.."
 BUILD=${BUILD:-build-offline}
-KIT=$(realpath -m "${KIT:-/tmp/kit}")
+KIT=$(realpath -m "${KIT:-$HERE/unpacked}")
 PYTHON=${PYTHON:-python3}
 say() { printf '%s\n' "$@"; }
 die() { printf '%s\n' "$@" >&2; exit 1; }
@@ -19,6 +19,12 @@ first() { # FILE... prints the first that is there
     if [[ -e $file ]]; then say "$file" && break; fi
   done
 }
+
+# What lies there is run, and programs look for libraries there as long as they live: nobody else may write to it.
+mkdir -p "$(dirname "$KIT")"
+[[ -e $KIT ]] || mkdir -m 700 "$KIT"
+[[ -d $KIT && -O $KIT ]] || die "$KIT is no folder of yours; KIT=... names another one"
+[[ ! $(find "$KIT" -maxdepth 0 -perm /022) ]] || die "others may write to $KIT: try chmod go-w, or remove it if it is not yours"
 
 # --- What this machine has -------------------------------------------------------------------------------------
 for tool in cmake ninja "$PYTHON" "${CXX:-g++}"; do
@@ -83,13 +89,14 @@ for folder in ${toolkit:+"$toolkit" "$toolkit/cccl"} "$(first /usr/include/nccl.
   if [[ -d $folder ]]; then headers+=("$folder"); fi
 done
 
-# What tests that build something need (install.examples), and who calls cmake himself: `. KIT/env`. There is no
+# What tests that build something need (install.examples), and who calls cmake himself: `. .kit/unpacked/env`. There is no
 # LIBRARY_PATH: CMake would take its folders for the system's and leave them out of the programs' RPATH.
+usr=$(printf %q "$KIT/usr")
 cat >"$KIT/env" <<ENV
-export CMAKE_PREFIX_PATH=$KIT/usr\${CMAKE_PREFIX_PATH:+:\$CMAKE_PREFIX_PATH}
-export CMAKE_LIBRARY_PATH=$KIT/usr/lib/x86_64-linux-gnu GTest_DIR=$KIT/usr/lib/x86_64-linux-gnu/cmake/GTest
-export CPLUS_INCLUDE_PATH=$KIT/usr/include\${CPLUS_INCLUDE_PATH:+:\$CPLUS_INCLUDE_PATH}
-export LD_LIBRARY_PATH=$KIT/usr/lib/x86_64-linux-gnu\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+export CMAKE_PREFIX_PATH=$usr\${CMAKE_PREFIX_PATH:+:\$CMAKE_PREFIX_PATH}
+export CMAKE_LIBRARY_PATH=$usr/lib/x86_64-linux-gnu GTest_DIR=$usr/lib/x86_64-linux-gnu/cmake/GTest
+export CPLUS_INCLUDE_PATH=$usr/include\${CPLUS_INCLUDE_PATH:+:\$CPLUS_INCLUDE_PATH}
+export LD_LIBRARY_PATH=$usr/lib/x86_64-linux-gnu\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
 ENV
 
 # --- Build -----------------------------------------------------------------------------------------------------
@@ -104,7 +111,7 @@ fi
   unset CPLUS_INCLUDE_PATH # in the flags instead, so that a bare `ninja` works too
   # shellcheck disable=SC2086
   cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCONVOY_SITE_PACKAGES="$site" \
-    -DCMAKE_CXX_FLAGS="-isystem $KIT/usr/include" -DCONVOY_CUDA_INCLUDE="$(IFS=';' && printf '%s' "${headers[*]}")" \
+    -DCMAKE_CXX_FLAGS="-isystem '$KIT/usr/include'" -DCONVOY_CUDA_INCLUDE="$(IFS=';' && printf '%s' "${headers[*]}")" \
     ${CMAKE_ARGS:-} >"$KIT/cmake.log" 2>&1
 ) || { cat "$KIT/cmake.log" >&2; die "cmake failed"; }
 grep 'NCCL plugin' "$KIT/cmake.log" || true

@@ -15,7 +15,7 @@ python=$source/.venv/bin/python
 [[ -x $python ]] && ln -s "$source/.venv" .venv
 ./dev kit || { echo 'skipped: the kit cannot be made here' && exit 77; }
 rm .venv
-without_network() { unshare -rn env KIT="$folder/kit" PYTHON="$python" JOBS=1 "$@"; }
+without_network() { unshare -rn env PYTHON="$python" JOBS=1 "$@"; }
 if without_network "$python" -c 'import socket; socket.create_connection(("pypi.org", 443), 3)' 2>/dev/null; then
   echo 'the namespace has a network' >&2 && exit 1
 fi
