@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,12 +17,18 @@ constexpr rlim_t kLeastStack = 1 << 20;
 }
 
 /// In a folder that was deleted the math library ends the program with a riddle while it is loaded,
-/// and with a small stack the libraries end it without a word, so this looks before any library
-/// starts.
+/// with a small stack the libraries end it without a word, and some open files of their own, so
+/// this looks before any library starts.
 [[gnu::no_sanitize("address", "undefined", "thread")]] void look(int, char**, char**) {
   char here[PATH_MAX];
   if (::getcwd(here, sizeof here) == nullptr && errno == ENOENT) {
     leave("convoy: error: [cli] the working folder was deleted; try cd to another\n");
+  }
+  // What is opened first would get their numbers, and what is printed go there.
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF && ::open("/dev/null", O_RDWR) != fd) {
+      leave("convoy: error: [cli] descriptors 0 to 2 are closed, and /dev/null cannot be opened\n");
+    }
   }
   rlimit stack{};
   if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeastStack) {

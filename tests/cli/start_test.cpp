@@ -2,6 +2,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tests/cli/command_testing.h"
@@ -90,6 +92,22 @@ TEST_F(Start, ALongFirstStepObeysSignals) {
                     way + kTiny + "--max_steps 2 --output_dir out"),
               143)
         << output_;
+  }
+}
+
+// As a careless service manager starts programs.
+TEST_F(Start, WithoutStandardDescriptorsItWritesToNoFileOfItsOwn) {
+  for (const char* closed : {"0<&-", "1>&-", "2>&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"}) {
+    for (const char* way : {"train", "launch -n 2 train"}) {
+      ASSERT_EQ(shell(fmt::format("$convoy {}{}--max_steps 3 --output_dir out "
+                                  "--overwrite_output_dir {}",
+                                  way, kTiny, closed)),
+                0)
+          << closed << output_;
+      EXPECT_EQ(losses("out").size(), 3u) << "each line of log.jsonl is JSON";
+    }
+    EXPECT_EQ(shell(fmt::format("$convoy data inspect syn --json {}", closed)), 0) << closed;
+    EXPECT_EQ(shell(fmt::format("$convoy nonsense {}", closed)), 2) << closed;
   }
 }
 
