@@ -13,6 +13,7 @@
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace convoy {
 
@@ -27,11 +28,13 @@ struct Page {
 };
 static_assert(sizeof(Page) == kActivityBytes);
 constexpr int kQuickLooks = 1000;
+constexpr Voice kMainVoice = 1;
 using Text = std::array<char, sizeof(Page::text)>;
 
 struct Board {
   std::mutex mutex;
-  std::array<Page*, 4> pages{};
+  std::vector<Page*> pages;
+  Voice voice = kMainVoice;  // whose Doing counts
   int64_t step = 0;
   uint64_t since = 0;
   Text text{};
@@ -82,30 +85,39 @@ Activity read(const Page& page) {
   return out;
 }
 
+void publish(Board& all) {
+  all.since = microseconds();
+  for (Page* page : all.pages) write(*page, all);
+}
+
 void update(const auto& change) {
   Board& all = board();
   const std::lock_guard lock(all.mutex);
   change(all);
-  all.since = microseconds();
-  for (Page* page : all.pages) {
-    if (page != nullptr) write(*page, all);
-  }
+  publish(all);
 }
+
+void set_text(Board& all, std::string_view operation) {
+  const size_t length = std::min(operation.size(), all.text.size() - 1);
+  all.text.fill(0);
+  std::copy_n(operation.begin(), length, all.text.begin());
+}
+
+Voice first_voice() {
+  static std::atomic<Voice> last{kMainVoice};
+  return ::gettid() == ::getpid() ? kMainVoice : ++last;
+}
+
+thread_local Voice voice = first_voice();
 
 }  // namespace
 
 void publish_activity(void* page) {
-  update([&](Board& all) {
-    auto free = std::find(all.pages.begin(), all.pages.end(), nullptr);
-    if (free != all.pages.end()) *free = static_cast<Page*>(page);
-  });
+  update([&](Board& all) { all.pages.push_back(static_cast<Page*>(page)); });
 }
 
 void retract_activity(void* page) {
-  update([&](Board& all) {
-    std::replace(all.pages.begin(), all.pages.end(), static_cast<Page*>(page),
-                 static_cast<Page*>(nullptr));
-  });
+  update([&](Board& all) { std::erase(all.pages, static_cast<Page*>(page)); });
 }
 
 bool publish_activity_to_file(const std::filesystem::path& path) {
@@ -121,16 +133,36 @@ bool publish_activity_to_file(const std::filesystem::path& path) {
   return true;
 }
 
+Voice own_voice() {
+  return voice;
+}
+
+void speak_as(Voice other) {
+  voice = other;
+}
+
 void tell_step(int64_t step) {
-  update([&](Board& all) { all.step = step; });
+  update([&](Board& all) {
+    all.step = step;
+    all.voice = voice;
+  });
 }
 
 void tell_operation(std::string_view operation) {
   update([&](Board& all) {
-    const size_t length = std::min(operation.size(), all.text.size() - 1);
-    all.text.fill(0);
-    std::copy_n(operation.begin(), length, all.text.begin());
+    set_text(all, operation);
+    all.voice = voice;
   });
+}
+
+std::optional<std::string> Doing::tell(std::string_view operation) {
+  Board& all = board();
+  const std::lock_guard lock(all.mutex);
+  if (all.voice != voice) return std::nullopt;
+  std::string before = all.text.data();
+  set_text(all, operation);
+  publish(all);
+  return before;
 }
 
 Activity current_activity() {

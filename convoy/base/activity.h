@@ -21,14 +21,21 @@ struct Activity {
 /// Size of the memory that holds one activity; it is valid when all zero.
 inline constexpr size_t kActivityBytes = 256;
 
-/// Keeps this process's activity in `page` (kActivityBytes, aligned to 8) too, from now on. At most
-/// four pages, each of which must stay mapped until retract_activity(page).
+/// Keeps this process's activity in `page` (kActivityBytes, aligned to 8) too, from now on. It must
+/// stay mapped until retract_activity(page).
 void publish_activity(void* page);
 void retract_activity(void* page);
 
 /// The same with a page mapped from a new file. False when it cannot be made: a status that nobody
 /// can read must not stop a run.
 bool publish_activity_to_file(const std::filesystem::path& path);
+
+/// Who tells: a thread, or several that work for one. What a thread does beside the one that tells
+/// steps and operations (the main thread, before anyone did) is not what the process is doing.
+using Voice = uint64_t;
+Voice own_voice();
+/// This thread works for the one whose voice it is.
+void speak_as(Voice voice);
 
 void tell_step(int64_t step);
 void tell_operation(std::string_view operation);
@@ -44,21 +51,23 @@ std::optional<Activity> read_activity_file(const std::filesystem::path& path);
 /// "step 17, reduce bucket 3", "reduce bucket 3", "" when nothing was told.
 std::string to_text(const Activity& activity);
 
-/// Tells an operation while it lives, and what was told before after that. An exception that ends
-/// it leaves the operation told, for whoever reports the failure.
+/// Tells an operation while it lives, and what was told before after that; nothing in a thread that
+/// works beside the one that tells. An exception that ends it leaves the operation told, for
+/// whoever reports the failure.
 class Doing {
  public:
-  explicit Doing(std::string_view operation) : before_(current_activity().operation) {
-    tell_operation(operation);
-  }
+  explicit Doing(std::string_view operation) : before_(tell(operation)) {}
   ~Doing() {
-    if (std::uncaught_exceptions() == exceptions_) tell_operation(before_);
+    if (before_ && std::uncaught_exceptions() == exceptions_) tell(*before_);
   }
   Doing(const Doing&) = delete;
   Doing& operator=(const Doing&) = delete;
 
  private:
-  std::string before_;
+  /// Returns what was told before; nothing in a thread that is not heard.
+  static std::optional<std::string> tell(std::string_view operation);
+
+  std::optional<std::string> before_;
   int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -15,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "convoy/base/activity.h"
+
 // What tames c10d, above all while the ranks meet.
 namespace convoy::comm {
 
@@ -51,8 +53,10 @@ inline std::chrono::milliseconds until(std::chrono::steady_clock::time_point end
 /// that know no timeout. It runs on a thread of its own, which is left behind when it is late.
 template <class Make>
 std::optional<std::invoke_result_t<Make>> within(std::chrono::milliseconds limit, Make make) {
-  std::packaged_task<std::invoke_result_t<Make>()> task([make = std::move(make)]() mutable {
+  const Voice caller = own_voice();
+  std::packaged_task<std::invoke_result_t<Make>()> task([make = std::move(make), caller]() mutable {
     const NoBrokenPipes none;
+    speak_as(caller);
     return make();
   });
   auto made = task.get_future();

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
 
@@ -27,8 +28,10 @@ void Workers::run(const std::function<void(int)>& work, const std::function<void
   std::unique_lock lock(mutex_);
   // The threads see what the caller's thread sees: grad mode, a running profiler.
   const at::ThreadLocalState caller;
+  const Voice voice = own_voice();
   const std::function<void(int)> like_caller = [&](int index) {
     const at::ThreadLocalStateGuard guard(caller);
+    speak_as(voice);
     work(index);
   };
   work_ = &like_caller;

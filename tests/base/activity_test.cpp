@@ -49,6 +49,45 @@ TEST(Activity, IsReadFromEveryPage) {
   std::filesystem::remove_all(file.parent_path());
 }
 
+// A job with copies and a pipeline has a page for each group of ranks, and the launcher's.
+TEST(Activity, HasAsManyPagesAsThereAreGroups) {
+  std::array<Memory, 9> pages;
+  for (auto& page : pages) publish_activity(page.bytes.data());
+  tell_operation("reduce bucket 3");
+  for (auto& page : pages) EXPECT_EQ(read_activity(page.bytes.data()).operation, "reduce bucket 3");
+  for (auto& page : pages) retract_activity(page.bytes.data());
+  tell_operation("");
+}
+
+TEST(Activity, IsNotThatOfAThreadBesideIt) {
+  tell_operation("forward block 3");
+  std::thread([] { const Doing doing("write files"); }).join();
+  {
+    const Doing doing("clip");
+    std::thread([] {
+      const Doing saving("write files");
+      EXPECT_EQ(current_activity().operation, "clip");
+    }).join();
+    EXPECT_EQ(current_activity().operation, "clip");
+    // One that works for it is heard.
+    std::thread([caller = own_voice()] {
+      speak_as(caller);
+      const Doing joining("start");
+      EXPECT_EQ(current_activity().operation, "start");
+    }).join();
+    EXPECT_EQ(current_activity().operation, "clip");
+  }
+  EXPECT_EQ(current_activity().operation, "forward block 3");
+  // A program may train in a thread of its own.
+  std::thread([] {
+    tell_step(3);
+    const Doing doing("reduce loss");
+    EXPECT_EQ(to_text(current_activity()), "step 3, reduce loss");
+  }).join();
+  tell_step(0);
+  tell_operation("");
+}
+
 TEST(Activity, IsNeverReadHalfWritten) {
   Memory memory;
   publish_activity(memory.bytes.data());
