@@ -62,8 +62,13 @@ FolderLock::FolderLock(const fs::path& folder) {
   const std::lock_guard guard(mutex);
   auto& known = own[fs::weakly_canonical(folder)];
   file_ = known.lock();
+  if (!in_place()) file_.reset();  // of a folder that was here before
   if (!file_) take(folder / ".lock");
   known = file_;
+}
+
+bool FolderLock::in_place() const {
+  return file_ != nullptr && file_->in_place();
 }
 
 void FolderLock::take(const fs::path& path) {

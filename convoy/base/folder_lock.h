@@ -16,6 +16,8 @@ class FolderLock {
   explicit FolderLock(const std::filesystem::path& folder);
 
   bool held() const { return file_ != nullptr; }
+  /// Whether the folder is still the one that was locked: somebody may have moved it away.
+  bool in_place() const;
   /// Who has it: "process 123 on node7"; "" when no other has.
   const std::string& holder() const { return holder_; }
   /// Why nobody can have it here: the file system has no locks; "" when it has.

@@ -62,6 +62,7 @@ class Checkpoints {
   void open_output();
   void tell_who_shares();
   void lock_output();
+  void keep_output();
   void check_inputs() const;
   void check_output() const;
   bool holds_run() const;

@@ -160,6 +160,23 @@ void Checkpoints::lock_output() {
   remove_unfinished(dir_, own);
 }
 
+/// Before each time that something is written.
+void Checkpoints::keep_output() {
+  if (!lock_.held() || lock_.in_place()) return;
+  lock_ = FolderLock(dir_);
+  if (!lock_.holder().empty()) {
+    fail<FileError>("train",
+                    "output.dir = {} was moved away while this run went on, and now it is in use "
+                    "by {}; what was saved before lies where it was moved to; try to go on from "
+                    "there with --resume_from_checkpoint and another folder",
+                    dir_.string(), lock_.holder());
+  }
+  audience_.warn(
+      fmt::format("{} was moved away while this run goes on: what it saves from now on "
+                  "goes to a new folder of that name",
+                  dir_.string()));
+}
+
 void Checkpoints::check_inputs() const {
   std::error_code error;
   for (const auto& input : files_.inputs) {

@@ -68,6 +68,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   saving->best = best_path(state);
   saving->state = state.to_json().dump(2) + "\n";
   const fs::path temporary = comm::ask_main(group, "make a checkpoint's folder", [&] {
+                               keep_output();
                                saving->folder.emplace(final_path);
                                return Json(saving->folder->temporary().string());
                              }).get<std::string>();
@@ -124,6 +125,10 @@ bool Checkpoints::writing() const {
 void Checkpoints::save_model(const TrainerState& state) {
   if (dir_.empty()) return;
   const Doing doing("save model");
+  comm::ask_main(strategy_.processes(), "hold the output folder", [&] {
+    keep_output();
+    return Json();
+  });
   // The weights first: a folder with them is known to hold a run.
   checkpoint::save_weights(dir_, strategy_.weights(), strategy_.processes(),
                            formats::shard_bytes(arguments_.output.max_shard_size));

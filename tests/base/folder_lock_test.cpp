@@ -48,6 +48,19 @@ TEST(FolderLocks, OneProcessHasItUntilItEndsInWhateverWay) {
   ::close(ready[1]);
 }
 
+TEST(FolderLocks, AFolderThatWasMovedIsNotTheOneInItsPlace) {
+  const auto root = unique_folder("convoy-test"), folder = root / "out";
+  const FolderLock lock(folder);
+  EXPECT_TRUE(lock.in_place());
+  fs::rename(folder, root / "moved");
+  EXPECT_TRUE(lock.held());
+  EXPECT_FALSE(lock.in_place());
+  const FolderLock another(folder);
+  EXPECT_TRUE(another.in_place()) << "of the same process: it must not share the one that moved";
+  EXPECT_TRUE(fs::exists(folder / ".lock"));
+  fs::remove_all(root);
+}
+
 TEST(FolderLocks, AFolderThatCannotBeWrittenIsNamed) {
   try {
     const FolderLock lock("/proc/nope");

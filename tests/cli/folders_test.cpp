@@ -53,6 +53,51 @@ TEST_F(FoldersCommand, ASecondRunInTheSameFolderIsRefusedWhileTheFirstLives) {
   EXPECT_FALSE(fs::exists(folder_ / "out/checkpoint-50")) << "the first run is gone";
 }
 
+TEST_F(FoldersCommand, ARunWhoseFolderWasMovedDoesNotWriteBesideAnother) {
+  const std::string start = "timeout 100 $convoy train" + kTiny +
+                            "--output_dir out --save_steps 200 --max_steps 100000 > first & "
+                            "until [ -s out/log.jsonl ]; do sleep 0.02; done; ";
+  // The folder that takes its place is somebody's who has locked it.
+  EXPECT_EQ(shell("mkdir next; " + start +
+                  "exec 9> next/.lock; flock -n 9 || exit 9; echo process 7 on node7 >&9; "
+                  "mv out moved; mv next out; wait $!"),
+            1)
+      << output_;
+  expect(
+      "output.dir = out was moved away while this run went on, and now it is in use by process 7 "
+      "on node7; what was saved before lies where it was moved to");
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    EXPECT_EQ(entry.path().filename(), ".lock") << "of the first run";
+  }
+  // With nobody there it goes on, in a folder that it holds.
+  fs::remove_all(folder_ / "out");
+  fs::remove_all(folder_ / "moved");
+  EXPECT_EQ(shell(start + "mv out moved; until ls out 2> /dev/null | grep -q checkpoint; do "
+                          "sleep 0.02; done; flock -n out/.lock true; locked=$?; kill $!; wait $!; "
+                          "exit $locked"),
+            1)
+      << output_;
+  expect("out was moved away while this run goes on");
+}
+
+TEST_F(FoldersCommand, NamesThatFilesOfARunCannotHoldAreRefusedBeforeTraining) {
+  for (const char* ranks : {"", "launch -n 2 "}) {
+    EXPECT_EQ(shell(fmt::format("$convoy {}train{}--max_steps 2 --output_dir $(printf 'out\\377')",
+                                ranks, kTiny)),
+              2)
+        << output_;
+    expect("output.dir = out\\xff is not UTF-8");
+  }
+  EXPECT_EQ(shell("ls | grep -q out"), 1) << "nothing was made";
+  // The folder's own name is part of what a run keeps of paths.
+  EXPECT_EQ(
+      shell("here=$(printf 'here\\377'); mkdir $here; cp -r syn $here; cd $here; $convoy train" +
+            kTiny + "--max_steps 2 --output_dir out"),
+      2)
+      << output_;
+  expect("is not UTF-8, and the files of a run hold nothing else");
+}
+
 TEST_F(FoldersCommand, FoldersOfDataAreNoOutput) {
   const auto schema = read_file(folder_ / "syn/schema.json");
   const auto items = read_file(folder_ / "syn/items.parquet");
