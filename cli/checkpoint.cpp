@@ -73,7 +73,7 @@ std::string tensors_table(const checkpoint::Contents& contents) {
 int run_inspect(const Flags& flags) {
   const auto contents = checkpoint::look_at(checkpoint::find_weights(flags.folder));
   if (flags.json) {
-    fmt::print("{}\n", to_json(contents).dump(2));
+    fmt::print("{}", json_text(to_json(contents)));
     return 0;
   }
   line("folder", "{}", contents.folder.string());
@@ -139,7 +139,7 @@ int run_verify(const Flags& flags) {
     }
     if (!again) break;
   }
-  if (flags.json) fmt::print("{}\n", all.dump(2));
+  if (flags.json) fmt::print("{}", json_text(all));
   return good ? 0 : 1;
 }
 

@@ -40,7 +40,7 @@ int run_inspect(const InspectFlags& flags) {
     all.push_back(prepare::to_json(report));
     text += (text.empty() ? "" : "\n") + prepare::to_text(report);
   }
-  fmt::print("{}", flags.json ? all.dump(2) + "\n" : text);
+  fmt::print("{}", flags.json ? json_text(all) : printable_lines(text));
   return 0;
 }
 

@@ -34,7 +34,7 @@ int run_eval(const EvalOptions& options) {
     fmt::print("{}\n", Json(metrics).dump(2));
   } else {
     fmt::print("{}\n", wrap(fmt::format("{}: {:.0f} rows, {}", name, metrics.at("eval_samples"),
-                                        train::metrics_text(metrics)),
+                                        printable_lines(train::metrics_text(metrics))),
                             2));
   }
   return 0;

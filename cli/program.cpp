@@ -90,7 +90,7 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
 
 void tell(const std::vector<std::string>& notes) {
   for (const auto& note : notes) {
-    fmt::print(stderr, "{}\n", wrap(note, note.starts_with("warning: ") ? 9 : 2));
+    fmt::print(stderr, "{}\n", wrap(printable_lines(note), note.starts_with("warning: ") ? 9 : 2));
   }
 }
 

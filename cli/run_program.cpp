@@ -50,8 +50,9 @@ std::string no_more_threads() {
 
 /// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
 /// threads of a broken collective must not hold the process up.
-[[noreturn]] void leave(const char* kind, const std::string& message, int code,
+[[noreturn]] void leave(const char* kind, const std::string& text, int code,
                         const std::vector<int>& missing = {}) {
+  const auto message = without_tokens(text);  // which may quote what was typed
   launch::RankEnvironment environment;
   try {
     environment = launch::detect_environment();
@@ -62,9 +63,8 @@ std::string no_more_threads() {
                                         : "";
   const bool noted = launch::write_error_file(environment, kind, message, missing, code);
   std::fflush(stdout);
-  auto lines = split(message, '\n');  // names of files and tensors may hold anything
-  std::transform(lines.begin(), lines.end(), lines.begin(), printable);
-  const auto line = fmt::format("convoy: error{}: {}", who, join(lines, "\n"));
+  // Names of files and tensors may hold anything.
+  const auto line = fmt::format("convoy: error{}: {}", who, printable_lines(message));
   // A person's mistake is the same on all ranks: their launcher's report says it once.
   const bool mistake = code == kUsage || std::string_view(kind) == "FileError";
   if (!mistake || environment.world_size == 1) {

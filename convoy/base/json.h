@@ -19,5 +19,7 @@ std::string text_of(const Json& json, const char* key);
 
 /// One line of JSON; bytes that are not UTF-8 are shown as such instead of being an error.
 std::string json_line(const Json& json);
+/// The same in several lines, for people too.
+std::string json_text(const Json& json);
 
 }  // namespace convoy

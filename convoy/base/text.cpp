@@ -224,6 +224,39 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of("\n\t", at), text.size());
+    out += printable(text.substr(at, end - at)) + std::string(text.substr(end, 1));
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string without_tokens(std::string_view text) {
+  constexpr std::string_view kPrefix = "hf_";
+  constexpr size_t kShortest = 8;  // of names such as hf_model
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const bool begins = text.substr(at).starts_with(kPrefix) &&
+                        (at == 0 || !(is_word(text[at - 1]) || text[at - 1] == '_'));
+    size_t end = at + kPrefix.size();
+    while (begins && end < text.size() && is_word(text[end])) ++end;
+    const bool token = begins && end - at >= kPrefix.size() + kShortest;
+    if (token) {
+      out += kBlanked;
+      at = end;
+    } else {
+      out += text[at++];
+    }
+  }
+  return out;
+}
+
 bool parse_number(std::string_view text, int64_t& out) {
   return parse_whole(text, out);
 }

@@ -51,6 +51,12 @@ bool is_utf8(std::string_view bytes);
 /// The text as a terminal may be shown it: control characters, line ends among them, and broken
 /// UTF-8 as \xNN.
 std::string printable(std::string_view text);
+/// The same of text that may have lines and tabs.
+std::string printable_lines(std::string_view text);
+
+inline constexpr const char* kBlanked = "***";
+/// The text with each access token of Hugging Face's in it (hf_...) blanked.
+std::string without_tokens(std::string_view text);
 
 /// Parses the whole text as a number; false when it is anything else.
 bool parse_number(std::string_view text, int64_t& out);

@@ -10,6 +10,7 @@
 #include "convoy/launch/hosts/network.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/rank_processes.h"
+#include "convoy/launch/shown_command.h"
 #include "convoy/launch/signals.h"
 
 namespace convoy::launch {
@@ -36,7 +37,7 @@ int run_ranks(const LaunchOptions& options) {
     auto reports = ranks.reports();
     std::optional<FailureReport> failure;
     if (ranks.failed()) {
-      failure.emplace(join(options.command, " "), std::move(reports));
+      failure.emplace(shown_command(options.command), std::move(reports));
       tell_failure(options, speaker, *failure, logs);
     }
     if (interrupted_by != 0) {
@@ -45,7 +46,8 @@ int run_ranks(const LaunchOptions& options) {
       return 128 + interrupted_by;
     }
     if (!failure) return 0;
-    if (node.restarts >= options.max_restarts || !failure->worth_a_restart()) {
+    if (node.restarts >= options.max_restarts || !failure->worth_a_restart() ||
+        reader_left(*failure)) {
       return failure->exit_code();
     }
     speaker.say(fmt::format("[launch] starting all ranks again ({} of {} restarts)\n",

@@ -1,7 +1,14 @@
 #include "convoy/launch/agent_common.h"
 
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 
 namespace convoy::launch {
 namespace fs = std::filesystem;
@@ -59,10 +66,20 @@ fs::path log_folder(const LaunchOptions& options, int round) {
                                 : options.log_dir / fmt::format("restart-{}", round));
 }
 
+bool reader_left(const FailureReport& report) {
+  if (report.culprit().signal != SIGPIPE) return false;
+  std::array<pollfd, 2> outputs{pollfd{1, 0, 0}, pollfd{2, 0, 0}};
+  ::poll(outputs.data(), outputs.size(), 0);
+  return std::any_of(outputs.begin(), outputs.end(), [](const pollfd& output) {
+    return (output.revents & (POLLERR | POLLHUP)) != 0;
+  });
+}
+
 void tell_failure(const LaunchOptions& options, Speaker& speaker, const FailureReport& report,
                   const fs::path& logs) {
-  speaker.say(report.to_text());
-  if (!logs.empty()) write_file(logs / "failure.json", report.to_json().dump(2) + "\n");
+  if (reader_left(report)) return;
+  speaker.say(printable_lines(report.to_text()));
+  if (!logs.empty()) write_file(logs / "failure.json", json_text(report.to_json()));
   if (options.on_failure) options.on_failure(report);
 }
 

@@ -32,6 +32,10 @@ class PrivateFolder {
 /// Where the logs of a round go, made; empty without a log_dir. Throws FileError.
 std::filesystem::path log_folder(const LaunchOptions& options, int round);
 
+/// Whether a rank was ended because nobody reads what this process prints any more, as in
+/// `convoy launch ... | head`: no failure of which anybody wants to hear.
+bool reader_left(const FailureReport& report);
+
 /// Says why the job failed, writes failure.json into `logs` unless that is empty, and calls
 /// on_failure.
 void tell_failure(const LaunchOptions& options, Speaker& speaker, const FailureReport& report,

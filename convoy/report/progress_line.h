@@ -39,7 +39,7 @@ class ProgressLine {
 /// A line of what a command did, under a label.
 template <class... Args>
 void line(const char* label, fmt::format_string<Args...> format, Args&&... args) {
-  const auto text = fmt::format(format, std::forward<Args>(args)...);
+  const auto text = printable_lines(fmt::format(format, std::forward<Args>(args)...));
   fmt::print("{}\n", wrap(fmt::format("{:<11}{}", label, text), 11));
 }
 

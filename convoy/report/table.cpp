@@ -21,7 +21,7 @@ std::string one_line(std::string text, bool markdown) {
     if (markdown && c == '|') out += '\\';
     out += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
   }
-  return out;
+  return printable(out);
 }
 
 struct Layout {

@@ -32,7 +32,7 @@ class Audience {
   /// On any rank.
   void warn(const std::string& text) const {
     say("warning: " + text);
-    if (rank_ != 0) fmt::print(stderr, "warning: rank {}: {}\n", rank_, text);
+    if (rank_ != 0) fmt::print(stderr, "warning: rank {}: {}\n", rank_, printable_lines(text));
   }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
-  report::show_progress(fmt::format(format, std::forward<Args>(args)...));
+  report::show_progress(printable_lines(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 template <class... Args>
@@ -164,7 +164,7 @@ class Console : public Callback {
     if (!quiet_) {
       tell(text, text.starts_with("warning: ") ? 9 : 2);
     } else if (text.starts_with("warning: ")) {
-      fmt::print(stderr, "{}\n", text);
+      fmt::print(stderr, "{}\n", printable_lines(text));
     }
   }
 

@@ -95,6 +95,22 @@ TEST_F(Errors, UnknownOptions) {
   refused("nothere.toml", "cannot read nothere.toml");
 }
 
+TEST_F(Errors, ATokenIsNeverRepeated) {
+  const std::string token = "hf_" + std::string(34, 'x');
+  for (const auto& way : {"--use_auth_token=" + token, "--use_auth_token " + token,
+                          "--token=" + token + " --config_name nowhere",
+                          "--token " + token + " --config_name nowhere"}) {
+    for (const char* ranks : {"", "launch -n 2 --log-dir logs "}) {
+      EXPECT_NE(run(std::string(ranks) + "train --task language --train_file none.txt " + way), 0);
+      EXPECT_EQ(output_.find(token), std::string::npos) << output_;
+      for (const auto& log : fs::recursive_directory_iterator(folder_)) {
+        if (!log.is_regular_file()) continue;
+        EXPECT_EQ(read_file(log).find(token), std::string::npos) << log << way;
+      }
+    }
+  }
+}
+
 TEST_F(Errors, ImpossibleBatchAndDegrees) {
   refused("--per_device_train_batch_size 0", "expected at least 1");
   refused("--gradient_accumulation_steps 0", "expected at least 1");

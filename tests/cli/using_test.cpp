@@ -93,6 +93,15 @@ TEST_F(Using, ATrainingWhoseReaderLeavesGoesOn) {
   }
 }
 
+TEST_F(Using, RanksWhoseReaderHasEnoughEndWithoutAReport) {
+  for (const char* way : {"launch -n 2 --max-restarts 2 -- yes",
+                          "launch -n 2 -- sh -c 'while :; do echo $RANK; sleep 0.01; done'"}) {
+    EXPECT_EQ(shell(fmt::format("($convoy {} 2> errors; echo $? > code) | head -n 1", way)), 0);
+    EXPECT_EQ(read_file(folder_ / "code"), "141\n") << way;
+    EXPECT_EQ(read_file(folder_ / "errors"), "") << way;
+  }
+}
+
 TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
   write_events(400);
   const auto commands = commands_of_readme("## Train on your data");

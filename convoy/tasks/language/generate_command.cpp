@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -115,7 +117,8 @@ void show(const GenerateCommand& command, const std::string& prompt,
           const Generated& generated, bool answers) {
   static constexpr const char* kEnds[] = {"length", "end", "stop", "context"};
   if (!command.json) {
-    fmt::print("{}{}\n", answers ? "" : prompt, text);
+    const auto shown = (answers ? "" : prompt) + text;
+    fmt::print("{}\n", ::isatty(STDOUT_FILENO) == 1 ? printable_lines(shown) : shown);
     return;
   }
   const Json line{{"prompt", prompt},

@@ -51,12 +51,12 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   for (const int64_t id : row.session) before.push_back(names.items.label(id));
   const bool cut = row.session_length > std::ssize(row.session);
   const auto user = row.owner ? fmt::format(", user {}", names.users.raw_id(*row.owner)) : "";
-  fmt::print("{}\n", wrap(fmt::format("row {}{}, after {}{}", row.row, user, cut ? "... " : "",
-                                      fmt::join(before, " | ")),
-                          2));
+  const auto title = fmt::format("row {}{}, after {}{}", row.row, user, cut ? "... " : "",
+                                 fmt::join(before, " | "));
+  fmt::print("{}\n", wrap(printable(title), 2));
   for (size_t i = 0; i < row.ids.size(); ++i) {
-    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, names.items.raw_id(row.ids[i]),
-               row.scores[i], names.items.name(row.ids[i]));
+    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, printable(names.items.raw_id(row.ids[i])),
+               row.scores[i], printable(names.items.name(row.ids[i])));
   }
 }
 
