@@ -195,5 +195,83 @@ TEST_F(Agents, NeedASecretAndAnEndpointThatExists) {
   expect_said("c", "within 0.50 s: Connection refused");
 }
 
+// The serving host keeps the command of whoever comes first.
+TEST_F(Agents, KeepNoSecretOfTheCommand) {
+  const auto with_token = [this](const std::string& name) {
+    start(name, "exit 5", [&](LaunchOptions& options, HostOptions& host) {
+      options.command.insert(options.command.end(), {"--token", "hf_" + std::string(34, 'x')});
+      if (name == "a") options.log_dir = folder_ / "logs";
+      host.serves = name == "a";
+    });
+  };
+  with_token("b");
+  with_token("a");
+  EXPECT_EQ(end("a"), 5);
+  EXPECT_EQ(end("b"), 5);
+  const auto report = content("logs/failure.json");
+  EXPECT_NE(report.find("--token ***"), std::string::npos) << report;
+  EXPECT_EQ(report.find("hf_x"), std::string::npos) << report;
+}
+
+// Who listens without a word, who says something else, and a port that is bound only.
+TEST_F(Agents, SayAtOnceThatThePortIsTaken) {
+  const auto patient = [](LaunchOptions&, HostOptions& host) {
+    host.rendezvous.join_timeout = 600;
+  };
+  const auto expect_refusal = [&](const std::string& name) {
+    start(name, "true", patient);
+    EXPECT_EQ(end(name), 2) << said(name);
+    expect_said(name, fmt::format("cannot serve the rendezvous at 127.0.0.1:{}: ", port_));
+    expect_said(name, "Address already in use");
+    expect_said(name, "try another port, the same on all hosts");
+  };
+  {
+    const Descriptor taken = listen_on(Address::resolve("127.0.0.1", port_).at(0));
+    ASSERT_GE(taken.get(), 0);
+    expect_refusal("silent");
+    std::thread talker([&] {
+      const Descriptor visitor(::accept4(taken.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
+      // The first that is accepted is the visit before.
+      const Descriptor second(::accept4(taken.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      EXPECT_EQ(::write(second.get(), banner.data(), banner.size()), std::ssize(banner));
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+    });
+    const auto since = std::chrono::steady_clock::now();
+    expect_refusal("another");
+    EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::seconds(4));
+    talker.join();
+  }
+  port_ = unused_port();
+  const Address address = Address::resolve("127.0.0.1", port_).at(0);
+  const Descriptor bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(bound.get(), address.get(), address.size()), 0);
+  expect_refusal("bound");
+}
+
+// Debian calls a host by its name at an address of its own that no other host reaches.
+TEST_F(Agents, ServeAtTheLocalAddressWhereTheNameMeansLoopback) {
+  const std::string name = "0x7f.0.1.1";  // a name that stands for 127.0.1.1 wherever this runs
+  start("a", "echo $MASTER_ADDR > $D/address-$RANK", [&](LaunchOptions&, HostOptions& host) {
+    host.endpoint.host = name;
+    host.local_address = "127.0.0.3";
+    host.node_rank = 0;
+  });
+  ASSERT_TRUE(appears("said-a"));
+  start("b", "true", [&](LaunchOptions&, HostOptions& host) { host.endpoint.host = "127.0.0.3"; });
+  EXPECT_EQ(end("a"), 0) << said("a");
+  EXPECT_EQ(end("b"), 0) << said("b");
+  expect_said("a", fmt::format("serving the rendezvous of 2 hosts at 127.0.0.3:{}\n", port_));
+  EXPECT_EQ(content("address-0"), "127.0.0.3\n");
+}
+
+// Without one it says that another may be meant.
+TEST_F(Agents, SayHowToServeAtAnotherAddress) {
+  min_nodes_ = 1;
+  start("a", "true", [](LaunchOptions&, HostOptions& host) { host.endpoint.host = "0x7f.0.1.1"; });
+  EXPECT_EQ(end("a"), 0) << said("a");
+  expect_said("a", fmt::format(":{}; --local-addr ADDRESS chooses another\n", port_));
+}
+
 }  // namespace
 }  // namespace convoy::launch

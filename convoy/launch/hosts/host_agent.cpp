@@ -15,37 +15,57 @@
 #include "convoy/launch/hosts/rendezvous_server.h"
 #include "convoy/launch/hosts/secret.h"
 #include "convoy/launch/rank_processes.h"
+#include "convoy/launch/shown_command.h"
 #include "convoy/launch/signals.h"
 
 namespace convoy::launch {
 namespace {
 
+constexpr double kTakenSeconds = 5;  // in which whoever has the port shows to be of this job
+
 bool means_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// A socket that listens at the endpoint if that is on this host, and the address it has.
-std::pair<Descriptor, Endpoint> listen_at(const Endpoint& endpoint, std::optional<bool> serves) {
+/// Where a rendezvous listens, if it does so on this host.
+struct Listening {
+  Descriptor socket;     ///< not open where another serves
+  Endpoint endpoint;     ///< the address that it has, or else the one that was given
+  bool guessed = false;  ///< the name does not say at which address
+  bool taken = false;    ///< somebody listens at an address of this host
+};
+
+/// Listens at the endpoint if that is on this host; `local_address` is how others reach it, "" for
+/// whichever the way outward has.
+Listening listen_at(const Endpoint& endpoint, std::optional<bool> serves,
+                    const std::string& local_address) {
+  Listening out{.endpoint = endpoint};
   int reason = EADDRNOTAVAIL;
   for (Address address : Address::resolve(endpoint.host, endpoint.port)) {
     if (serves == false || (!address.is_own() && serves != true)) continue;
     // A Kubernetes service has an address of its own, and Debian gives a host's own name one that
     // only the host itself can reach.
-    if (!address.is_own() || (address.is_loopback() && !means_loopback(endpoint.host))) {
-      address = outward_address();
-    }
+    const bool unclear =
+        !address.is_own() || (address.is_loopback() && !means_loopback(endpoint.host));
+    const auto own = local_address.empty() ? std::vector<Address>()
+                                           : Address::resolve(local_address, endpoint.port);
+    out.guessed = unclear && own.empty();
+    if (unclear) address = own.empty() ? outward_address() : own[0];
     address.set_port(endpoint.port);
-    Descriptor socket = listen_on(address);
-    if (socket.get() >= 0) {
-      return {std::move(socket), Endpoint{address.host(), endpoint.port}};
+    out.socket = listen_on(address);
+    if (out.socket.get() >= 0) {
+      out.endpoint = {address.host(), endpoint.port};
+      out.taken = false;
+      return out;
     }
     reason = errno;
+    out.taken |= reason == EADDRINUSE;
   }
   if (serves == true) {
     fail<UsageError>("launch", "cannot serve the rendezvous at {}: {}; try another port or address",
                      endpoint.to_text(), std::strerror(reason));
   }
-  return {Descriptor(), endpoint};
+  return out;
 }
 
 class HostAgent {
@@ -53,16 +73,18 @@ class HostAgent {
   HostAgent(const LaunchOptions& options, const HostOptions& host)
       : options_(options), host_(host), speaker_(options) {
     const std::string secret = read_secret(host.token_file, process_variable);
-    auto [socket, endpoint] = listen_at(host.endpoint, host.serves);
-    endpoint_ = endpoint;
-    if (socket.get() >= 0) {
-      speaker_.say(fmt::format("[launch] serving the rendezvous of {} hosts at {}\n",
-                               wanted(host.rendezvous), endpoint.to_text()));
+    auto listening = listen_at(host.endpoint, host.serves, host.local_address);
+    endpoint_ = listening.endpoint;
+    taken_ = listening.taken;
+    if (listening.socket.get() >= 0) {
+      speaker_.say(fmt::format("[launch] serving the rendezvous of {} hosts at {}{}\n",
+                               wanted(host.rendezvous), endpoint_.to_text(),
+                               listening.guessed ? "; --local-addr ADDRESS chooses another" : ""));
       server_ = std::make_unique<RendezvousServer>(
-          std::move(socket), host.rendezvous, secret,
+          std::move(listening.socket), host.rendezvous, secret,
           [this](const std::string& text) { speaker_.say(text + "\n"); });
     }
-    client_ = std::make_unique<RendezvousClient>(endpoint, host.rendezvous.run_id, secret,
+    client_ = std::make_unique<RendezvousClient>(endpoint_, host.rendezvous.run_id, secret,
                                                  host.local_address);
   }
 
@@ -106,7 +128,15 @@ class HostAgent {
         channel_.reset();
         return;
       }
-      if (!channel_ && steady_time() - since > host_.rendezvous.join_timeout) {
+      const double waited = steady_time() - since;
+      if (!channel_ && taken_ && (client_->met_another() || waited > kTakenSeconds)) {
+        fail<UsageError>(
+            "launch",
+            "cannot serve the rendezvous at {}: {}, and who has it is no rendezvous of this job "
+            "({}); try another port, the same on all hosts",
+            endpoint_.to_text(), std::strerror(EADDRINUSE), client_->trouble());
+      }
+      if (!channel_ && waited > host_.rendezvous.join_timeout) {
         fail<CommunicationError>(
             "launch",
             "no rendezvous at {} within {}: {}; expected the host that has this address to run "
@@ -126,7 +156,7 @@ class HostAgent {
                     {"node_rank", host_.node_rank},
                     {"num_ranks", options_.num_ranks},
                     {"port", options_.master_port > 0 ? options_.master_port : free_port(own)},
-                    {"command", join(options_.command, " ")}});
+                    {"command", shown_command(options_.command)}});
   }
 
   void handle(const Json& message) {
@@ -277,6 +307,7 @@ class HostAgent {
   const PrivateFolder errors_{"convoy-launch"};
   SignalCatcher signals_;
   Endpoint endpoint_;
+  bool taken_ = false;  // its port on this host is somebody else's, perhaps another agent's
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<RendezvousClient> client_;
   std::unique_ptr<Channel> channel_;

@@ -1,6 +1,7 @@
 #include "convoy/launch/hosts/rendezvous_client.h"
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::launch {
 namespace {
@@ -58,6 +59,7 @@ std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
   const Json said = Json::parse(line, nullptr, false);
   if (!proofs_) {
     if (text_of(said, "nonce").empty()) {
+      met_another_ = true;
       give_up("it is no rendezvous of convoy");
       return nullptr;
     }
@@ -74,9 +76,9 @@ std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
                      endpoint_.to_text(), why);
   }
   if (!why.empty() || !same_proof(text_of(said, "proof"), proofs_->of_host)) {
-    met_a_stranger_ = true;
+    met_a_stranger_ = met_another_ = true;
     give_up(fmt::format("who answers does not prove to know the secret of this job{}",
-                        why.empty() ? "" : ", and says: " + why));
+                        why.empty() ? "" : ", and says: " + printable(why)));
     return nullptr;
   }
   own_ = Address::of_socket(socket_->fd());

@@ -29,6 +29,8 @@ class RendezvousClient {
   const std::string& trouble() const { return trouble_; }
   /// Whether somebody answered who did not prove to know the secret.
   bool met_a_stranger() const { return met_a_stranger_; }
+  /// Whether somebody answered who is not the host of this job.
+  bool met_another() const { return met_another_; }
   /// The address of this host towards the other; valid once step() gave the channel.
   const Address& own_address() const { return own_; }
 
@@ -42,7 +44,7 @@ class RendezvousClient {
   std::optional<LineSocket> socket_;
   std::string nonce_;
   std::optional<Proofs> proofs_;
-  bool met_a_stranger_ = false;
+  bool met_a_stranger_ = false, met_another_ = false;
   std::string trouble_ = "not tried yet";
   size_t next_address_ = 0;
   std::chrono::steady_clock::time_point retry_at_, since_;
