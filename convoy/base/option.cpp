@@ -91,11 +91,21 @@ Option& Option::alias(std::string other) {
   return *this;
 }
 
+void check_text(const Option& option, const std::string& text) {
+  if (is_utf8(text)) return;
+  fail<UsageError>("config",
+                   "{} = {} is not UTF-8, and the files of a run hold nothing else; try another "
+                   "name",
+                   option.key(), printable(text));
+}
+
 Option& Option::path() {
   kept = [this] {
     const std::filesystem::path given = plain();
-    return given.empty() ? toml()
-                         : toml_text(std::filesystem::absolute(given).lexically_normal().string());
+    if (given.empty()) return toml();
+    const auto whole = std::filesystem::absolute(given).lexically_normal().string();
+    check_text(*this, whole);
+    return toml_text(whole);
   };
   return *this;
 }
@@ -103,6 +113,18 @@ Option& Option::path() {
 Option& Option::once() {
   kept = nullptr;
   return *this;
+}
+
+Option& Option::differs(bool if_given) {
+  shared_ = if_given ? Shared::kWhetherGiven : Shared::kNothing;
+  return *this;
+}
+
+std::string Option::shared() const {
+  if (shared_ == Shared::kNothing) return "";
+  const auto value = plain();
+  if (shared_ == Shared::kValue) return fmt::format("{} = {}", name, value);
+  return fmt::format("{} is {}", name, value.empty() ? "not given" : "given");
 }
 
 Option& Option::at_least(double low) {

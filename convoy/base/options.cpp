@@ -159,6 +159,7 @@ std::string OptionTable::without_effect() const {
 
 void OptionTable::check() const {
   for (const auto& option : options_) {
+    check_text(option, option.plain());
     if (option.check) option.check();
     check_effect(option);
   }

@@ -41,6 +41,10 @@ struct Option {
   Option& path();
   /// Says what to do now, not what the run is.
   Option& once();
+  /// The ranks of a job may have other values; `if_given`: but all have one or none.
+  Option& differs(bool if_given = false);
+  /// "name = value" as all ranks must have it; "" where they may differ.
+  std::string shared() const;
   /// Bounds are inclusive.
   Option& at_least(double low);
   Option& within(double low, double high);
@@ -49,10 +53,15 @@ struct Option {
 
  private:
   friend class OptionTable;
+  enum class Shared { kValue, kWhetherGiven, kNothing };
+  Shared shared_ = Shared::kValue;
   std::function<double()> number_;
   std::string other_;  // of only_with()
   std::vector<std::string> other_values_;
 };
+
+/// Throws UsageError unless the text, a value of the option, is UTF-8.
+void check_text(const Option& option, const std::string& text);
 
 /// Marks an option as one of every day or not; `others` are names that suggest() answers with it.
 struct OptionHint {

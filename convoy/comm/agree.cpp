@@ -97,16 +97,23 @@ void check_agreement(const Group& group, const std::vector<std::string>& entries
   int other = 0;
   while (other < group.size() && all[other].equal(all[0])) ++other;
   if (other == group.size()) return;
-  const auto first = told_by(group, 0, label, entries),
-             second = told_by(group, other, label, entries);
+  const Json first = told_by(group, 0, label, text), second = told_by(group, other, label, text);
+  check_same(first.get<std::string>(), second.get<std::string>(), other, what);
+}
+
+void check_same(const std::string& first, const std::string& other, int rank,
+                const std::string& what) {
+  if (first == other) return;
+  const auto ours = split(first, '\n'), theirs = split(other, '\n');
   size_t i = 0;
-  while (i < first.size() && i < second.size() && first[i] == second[i]) ++i;
-  const auto entry = [&](const Json& list) {
-    return i < list.size() ? list[i].get<std::string>() : "nothing more";
+  while (i < ours.size() && i < theirs.size() && ours[i] == theirs[i]) ++i;
+  const auto entry = [&](const std::vector<std::string>& list) {
+    return i < list.size() ? list[i] : "nothing more";
   };
   fail<UsageError>("comm",
-                   "the {} of rank {} is not that of rank 0; got {} on rank {}, {} on rank 0", what,
-                   other, entry(second), other, entry(first));
+                   "the {} of rank {} and of rank 0 differ; got {} on rank {}, {} on rank 0; "
+                   "expected the same on all ranks",
+                   what, rank, entry(theirs), rank, entry(ours));
 }
 
 }  // namespace convoy::comm

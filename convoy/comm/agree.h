@@ -23,4 +23,8 @@ void each_rank(const Group& group, const std::string& label, const std::function
 void check_agreement(const Group& group, const std::vector<std::string>& entries,
                      const std::string& what);
 
+/// The same for what one already knows of rank 0 and of another: entries of a line each.
+void check_same(const std::string& first, const std::string& other, int rank,
+                const std::string& what);
+
 }  // namespace convoy::comm

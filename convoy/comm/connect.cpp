@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/agree.h"
 #include "convoy/comm/gloo/gloo_engine.h"
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
 #include "convoy/comm/nccl/nccl_engine.h"
-#include "convoy/comm/nccl/support.h"
+#include "convoy/comm/roll_call.h"
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/within.h"
 
@@ -28,12 +30,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
-                 const std::string& backend, at::Device device, Clock::time_point end) {
-  const auto hosts = find_hosts(point, store, until(end));
-  const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
+                 const std::vector<Introduction>& ranks, const std::string& backend,
+                 at::Device device) {
   if (backend == "gloo") return make_gloo_group(point, store);
+  std::vector<std::string> names;
+  std::vector<NcclSupport> nccl;
+  for (const auto& rank : ranks) {
+    names.push_back(rank.host);
+    nccl.push_back(rank.nccl);
+  }
+  const auto hosts = number_hosts(names);
+  const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
   if (backend != "shm") {
-    const auto why = why_not_nccl(gather_nccl_support(point, store, device));
+    const auto why = why_not_nccl(nccl);
     if (why.empty()) return make_nccl_group(point, store, device);
     if (backend == "nccl") {
       fail<UsageError>("parallel", "backend = nccl cannot be used: {}; try backend = auto", why);
@@ -50,15 +59,13 @@ Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store
   return make_hierarchy_group(point, store, hosts);
 }
 
-/// The timeouts of single waits do not add up, and some waits have none.
-Group meet(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
-           const std::string& backend, at::Device device, Clock::time_point end) {
-  constexpr std::chrono::seconds kLastWords{1};  // of a wait that knows for whom
+/// What `make` returns. The timeouts of single waits do not add up, and some waits have none.
+template <class Make>
+auto by(Clock::time_point end, const MeetingPoint& point, Make make) {
+  constexpr std::chrono::seconds kLastWords{2};  // of a wait that knows for whom
   const QuietC10d quiet;
   try {
-    auto group = within(until(end + kLastWords),
-                        [=] { return make_group(point, store, backend, device, end); });
-    if (group) return *group;
+    if (auto made = within(until(end + kLastWords), std::move(make))) return *std::move(made);
   } catch (const c10::DistError& error) {  // of the store, which lives with rank 0
     fail<CommunicationError>("comm",
                              "start: rank {} of {} lost the store at {}:{} while the ranks were "
@@ -75,43 +82,75 @@ Group meet(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& sto
 
 }  // namespace
 
-Group connect(const MeetingPoint& point, const std::string& backend, at::Device device) {
+Connector::Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+                     Clock::time_point end)
+    : point_(point), backend_(backend), device_(device), end_(end) {
   check_backend(backend, device);
-  const auto end = Clock::now() + point.timeout;
-  return meet(point, open_store(point), backend, device, end);
 }
 
-Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
-              const std::string& backend, at::Device device) {
-  check_backend(backend, device);
-  return meet(point, store, backend, device, Clock::now() + point.timeout);
-}
-
-Connector::Connector(const MeetingPoint& point, const std::string& backend, at::Device device)
-    : point_(point), backend_(backend), device_(device), end_(Clock::now() + point.timeout) {
-  check_backend(backend, device);
+Connector::Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+                     const std::vector<std::string>& options)
+    : Connector(point, backend, device, Clock::now() + point.timeout) {
   store_ = open_store(point);
+  meet(options);
+}
+
+Connector::Connector(const MeetingPoint& point, c10::intrusive_ptr<c10d::Store> store,
+                     const std::string& backend, at::Device device,
+                     const std::vector<std::string>& options)
+    : Connector(point, backend, device, Clock::now() + point.timeout) {
+  store_ = std::move(store);
+  meet(options);
+}
+
+void Connector::meet(const std::vector<std::string>& options) {
+  const auto nccl = own_nccl_support(device_);
+  const std::vector<std::string> own{own_host(), nccl.missing, nccl.gpu, join(options, "\n")};
+  const auto said = by(end_, point_, [point = point_, store = store_, own, end = end_] {
+    return roll_call(point, store, own, until(end));
+  });
+  for (int rank = 0; rank < point_.size; ++rank) {
+    const auto& words = said.at(static_cast<size_t>(rank));
+    check_same(said[0][3], words[3], rank, "options");
+    introductions_.push_back({.host = words[0], .nccl = {words[1], words[2]}});
+  }
 }
 
 Group Connector::connect(const std::vector<int>& ranks, const std::string& name) const {
-  return meet_some(ranks, name, backend_, device_, end_);
+  if (ranks.size() == 1) return {};
+  const auto point = point_of(ranks);
+  std::vector<Introduction> of_ranks;
+  for (const int rank : ranks) of_ranks.push_back(introductions_.at(static_cast<size_t>(rank)));
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  return by(end_, point, [=, backend = backend_, device = device_] {
+    return make_group(point, store, of_ranks, backend, device);
+  });
 }
 
 Group Connector::connect_later(const std::vector<int>& ranks, const std::string& name) const {
-  return meet_some(ranks, name, "gloo", at::kCPU, Clock::now() + point_.timeout);
+  if (ranks.size() == 1) return {};
+  const auto point = point_of(ranks);
+  const auto end = Clock::now() + point.timeout;
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  return by(end, point, [=] {
+    roll_call(point, store, {}, until(end));  // names those that have gone since
+    return make_gloo_group(point, store);
+  });
 }
 
-Group Connector::meet_some(const std::vector<int>& ranks, const std::string& name,
-                           const std::string& backend, at::Device device,
-                           Clock::time_point end) const {
-  if (ranks.size() == 1) return {};
+MeetingPoint Connector::point_of(const std::vector<int>& ranks) const {
   auto point = point_;
   point.size = static_cast<int>(ranks.size());
   point.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), point_.rank) - ranks.begin());
   point.names.clear();
   for (const int rank : ranks) point.names.push_back(point_.name(rank));
-  auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-  return meet(point, store, backend, device, end);
+  return point;
+}
+
+Group connect(const MeetingPoint& point, const std::string& backend, at::Device device) {
+  std::vector<int> ranks(static_cast<size_t>(point.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return Connector(point, backend, device).connect(ranks, "world");
 }
 
 }  // namespace convoy::comm

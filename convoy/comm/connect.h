@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
+#include "convoy/comm/nccl/support.h"
 #include "convoy/comm/store.h"
 
 namespace convoy::comm {
@@ -12,23 +13,26 @@ namespace convoy::comm {
 /// Throws UsageError when `backend` cannot serve ranks that compute on `device`.
 void check_backend(const std::string& backend, at::Device device);
 
-/// Makes the group of all ranks of a meeting point, which compute on `device` each.
-/// `backend` is "nccl", "gloo", "shm" or "auto": NCCL where every rank has a GPU of its own, shared
-/// memory on one host, shared memory inside and Gloo between hosts, Gloo alone where no two ranks
-/// share a host.
-/// Throws UsageError when the backend cannot be used, CommunicationError when the others do not
-/// come within the timeout.
-Group connect(const MeetingPoint& point, const std::string& backend, at::Device device);
+/// What a rank tells the others when they meet.
+struct Introduction {
+  std::string host;  ///< own_host()
+  NcclSupport nccl;
+};
 
-/// The same through a store that is open already; each group needs a prefix of its own.
-Group connect(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
-              const std::string& backend, at::Device device);
-
-/// Makes groups of some of a job's ranks.
+/// Makes groups of some of a job's ranks. `backend` is "nccl", "gloo", "shm" or "auto": NCCL where
+/// every rank of the group has a GPU of its own, shared memory on one host, shared memory inside
+/// and Gloo between hosts, Gloo alone where no two ranks share a host. Throws UsageError when the
+/// backend cannot be used, CommunicationError when the others do not come within the timeout.
 class Connector {
  public:
-  /// Opens the store where all ranks meet.
-  Connector(const MeetingPoint& point, const std::string& backend, at::Device device);
+  /// Opens the store where all ranks meet, and waits for them. Throws UsageError on all ranks,
+  /// naming the first of `options` that one does not have like rank 0.
+  Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+            const std::vector<std::string>& options = {});
+  /// The same through a store that is open already.
+  Connector(const MeetingPoint& point, c10::intrusive_ptr<c10d::Store> store,
+            const std::string& backend, at::Device device,
+            const std::vector<std::string>& options = {});
 
   /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
   /// name that no other group has.
@@ -37,15 +41,20 @@ class Connector {
   Group connect_later(const std::vector<int>& ranks, const std::string& name) const;
 
  private:
-  Group meet_some(const std::vector<int>& ranks, const std::string& name,
-                  const std::string& backend, at::Device device,
-                  std::chrono::steady_clock::time_point end) const;
+  Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+            std::chrono::steady_clock::time_point end);
+  void meet(const std::vector<std::string>& options);
+  MeetingPoint point_of(const std::vector<int>& ranks) const;
 
   MeetingPoint point_;
   std::string backend_;
   at::Device device_;
   std::chrono::steady_clock::time_point end_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<Introduction> introductions_;  // by rank
 };
+
+/// The group of all ranks of a meeting point.
+Group connect(const MeetingPoint& point, const std::string& backend, at::Device device);
 
 }  // namespace convoy::comm

@@ -1,18 +1,15 @@
 #pragma once
 
-#include <c10/util/intrusive_ptr.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
+#include <string>
 #include <vector>
-
-#include "convoy/comm/store.h"
 
 namespace convoy::comm {
 
-/// Which ranks can share memory: the host of each rank, numbered in the order of their first ranks.
-/// Containers of one machine that share no network namespace count as hosts of their own. Waits for
-/// all ranks; throws CommunicationError naming those that did not come within `patience`.
-std::vector<int> find_hosts(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
-                            std::chrono::milliseconds patience);
+/// A name of this host that is the same for ranks that can share memory. Containers of one machine
+/// that share no network namespace count as hosts of their own.
+std::string own_host();
+
+/// The host of each rank, numbered in the order of their first ranks.
+std::vector<int> number_hosts(const std::vector<std::string>& host_of_rank);
 
 }  // namespace convoy::comm

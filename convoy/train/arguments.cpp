@@ -73,10 +73,10 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "seed", seed, "seed of weights, dropout and data order").at_least(0);
   t.add(s, "data_seed", data_seed, "seed of the data order; none = seed").at_least(0);
   t.add(s, "dataloader_drop_last", dataloader_drop_last, "leave out a last batch that is short");
-  t.add(s, "logging_strategy", logging_strategy, "when to log").choice(kWhen);
+  t.add(s, "logging_strategy", logging_strategy, "when to log").choice(kWhen).differs();
   t.add(s, "logging_steps", logging_steps, "log every N steps; below 1: part of all steps")
       .at_least(1e-9);
-  t.add(s, "logging_first_step", logging_first_step, "log the first step as well");
+  t.add(s, "logging_first_step", logging_first_step, "log the first step as well").differs();
   t.add(s, "eval_strategy", eval_strategy, "when to evaluate")
       .choice(kWhen)
       .alias("evaluation_strategy");
@@ -93,10 +93,14 @@ void TrainingArguments::declare(OptionTable& t) {
         "write checkpoints beside the training, from a copy of what each rank owns");
   t.add(s, "resume_from_checkpoint", resume_from_checkpoint,
         "folder of a checkpoint, or 'latest' for the newest in output.dir")
-      .once();
-  t.add(s, "report_to", report_to, "who else gets the log").choice({"none", "tensorboard"});
+      .once()
+      .differs(/*if_given=*/true);
+  t.add(s, "report_to", report_to, "who else gets the log")
+      .choice({"none", "tensorboard"})
+      .differs();
   t.add(s, "logging_dir", logging_dir, "folder of TensorBoard's events; none = runs/ in output.dir")
-      .only_with("report_to", {"tensorboard"});
+      .only_with("report_to", {"tensorboard"})
+      .differs();
   t.add(s, "load_best_model_at_end", load_best_model_at_end,
         "end with the weights of the best evaluation; each better one is saved");
   t.add(s, "metric_for_best_model", metric_for_best_model,
@@ -115,14 +119,17 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "strategy", parallel.strategy,
         "auto, one device, DataParallel, or "
         "DistributedDataParallel")
-      .choice({"auto", "single", "dp", "ddp"});
+      .choice({"auto", "single", "dp", "ddp"})
+      .differs();
   t.add(s, "replicas", parallel.replicas,
         "DataParallel replicas, which may share a GPU; 0 = one per GPU, or with strategy dp two on "
         "the CPU")
-      .within(0, 1024);
+      .within(0, 1024)
+      .differs();
   t.add(s, "dp_batch", parallel.dp_batch,
         "batch size options count rows per device, or in total over DataParallel's devices")
-      .choice({"per_device", "total"});
+      .choice({"per_device", "total"})
+      .differs();
   t.add(s, "backend", parallel.backend,
         "what carries collectives between processes: auto is nccl for GPUs, shared memory inside a "
         "host and Gloo between hosts")
@@ -147,7 +154,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "threads", parallel.threads,
         "threads per rank inside operations; 0 = OMP_NUM_THREADS "
         "or the cores shared out")
-      .within(0, 1024);
+      .within(0, 1024)
+      .differs();
   t.add(s, "bucket_cap_mb", parallel.bucket_cap_mb, "gradients are summed in pieces of this size")
       .at_least(0)
       .alias("ddp_bucket_cap_mb");
@@ -190,25 +198,32 @@ void TrainingArguments::declare(OptionTable& t) {
         "the same for the slices of weights; needs zero = 3")
       .choice(places);
   t.add(s, "offload_dir", parallel.offload_dir,
-        "folder on a disk of each host for what is offloaded to the disk; nothing stays there");
+        "folder on a disk of each host for what is offloaded to the disk; nothing stays there")
+      .differs();
   t.add(s, "timeout", parallel.timeout,
         "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)
-      .alias("ddp_timeout");
-  t.add(s, "device", parallel.device, "where to compute").choice({"auto", "cpu", "cuda"});
+      .alias("ddp_timeout")
+      .differs();
+  t.add(s, "device", parallel.device, "where to compute").choice({"auto", "cpu", "cuda"}).differs();
 
   s = "output";
-  t.add(s, "dir", output.dir, "folder of the run: checkpoints, model, results").alias("output_dir");
+  t.add(s, "dir", output.dir, "folder of the run: checkpoints, model, results")
+      .alias("output_dir")
+      .differs(/*if_given=*/true);
   t.add(s, "overwrite", output.overwrite, "replace a run that output.dir holds already")
       .alias("overwrite_output_dir")
-      .once();
-  t.add(s, "quiet", output.quiet, "print errors only");
+      .once()
+      .differs();
+  t.add(s, "quiet", output.quiet, "print errors only").differs();
   t.add(s, "trace", output.trace,
         "write some steps as a Chrome trace to this file, for ui.perfetto.dev; other ranks add "
-        ".rankN");
+        ".rankN")
+      .differs();
   t.add(s, "trace_steps", output.trace_steps, "steps to trace, after three of warm-up")
       .at_least(1)
-      .only_with("output.trace");
+      .only_with("output.trace")
+      .differs();
   t.add(s, "max_shard_size", output.max_shard_size,
         "larger weights are saved as several files of this size, such as 500MB or 2GiB");
   add_hints(t);
@@ -244,16 +259,16 @@ std::vector<std::string> TrainingArguments::shared_options() const {
   std::vector<std::string> out;
   with_table(*this, [&](const OptionTable& table) {
     for (const auto& option : table.options()) {
-      const auto& name = option.name;
-      const bool local =
-          name.starts_with("logging") || name == "report_to" || name == "resume_from_checkpoint";
-      const bool cuts = name.starts_with("pipeline_") || name.starts_with("zero");
-      if ((option.section == "train" && !local) || cuts) {
-        out.push_back(fmt::format("{} = {}", name, option.plain()));
-      }
+      if (auto text = option.shared(); !text.empty()) out.push_back(std::move(text));
     }
   });
   return out;
+}
+
+std::vector<std::string> ParallelArguments::shared_options() const {
+  TrainingArguments arguments;
+  arguments.parallel = *this;
+  return arguments.shared_options();
 }
 
 void TrainingArguments::check(bool trains, bool evaluates) const {

@@ -36,6 +36,9 @@ struct ParallelArguments {
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
   int64_t timeout = 100;
   std::string device = "auto";
+
+  /// The part of TrainingArguments::shared_options() that is known when the ranks meet.
+  std::vector<std::string> shared_options() const;
 };
 
 /// `[output]`: what is written and printed.
@@ -104,8 +107,8 @@ struct TrainingArguments {
 
   /// Throws UsageError on options that would have no effect under this launcher.
   void check_effect() const;
-  /// "name = value" of each option that all ranks of a job must have alike; those of logs and paths
-  /// may differ.
+  /// "name = value" of each option that all ranks of a job must have alike: of all that are not
+  /// declared to differ.
   std::vector<std::string> shared_options() const;
 
   /// Throws UsageError on a value out of range, and on options that do not fit together or with

@@ -260,8 +260,11 @@ Job join_job(const ParallelArguments& arguments) {
   if (env.world_size > 1) {
     job.shard_ranks = shard_size(arguments, env);
     const auto point = meeting_point(job, arguments);
+    // Ranks that were started one by one may have been given others, which form other groups.
+    auto options = arguments.shared_options();
+    options.push_back(fmt::format("ranks of a copy = {}", job.shard_ranks));
     const auto connector =
-        std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0]);
+        std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0], options);
     const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
       return connector->connect(ranks, name);
     };

@@ -52,6 +52,22 @@ TEST(Options, ItemsOfListsMayHoldCommasAndQuotes) {
   EXPECT_EQ(again.features, (std::vector<std::string>{"5", "10"}));
 }
 
+// TOML and JSON, in which a run keeps what it was given, hold nothing else.
+TEST(Options, TextsAreUtf8) {
+  Bound o;
+  o.table.set("suffix", "caf\xc3\xa9", "here");
+  o.table.set("schedule_name", "x", "here");
+  EXPECT_EQ(o.error([&] { o.table.check(); }), "");
+  o.table.set("suffix", "caf\xe9", "here");
+  EXPECT_EQ(
+      o.error([&] { o.table.check(); }),
+      "[config] train.suffix = caf\\xe9 is not UTF-8, and the files of a run hold nothing else; "
+      "try another name");
+  o.suffix.clear();
+  o.features = {"good", "\xff"};
+  EXPECT_NE(o.error([&] { o.table.check(); }), "");
+}
+
 TEST(Options, PlainIsWhatParseTakes) {
   Bound o;
   o.table.set("schedule_name", "say \"a\\b\"\t", "here");

@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <map>
 #include <thread>
 
+#include "tests/base/unused_port.h"
 #include "tests/cli/ranks_testing.h"
 
 // Real processes as ranks: the ways to start them agree.
@@ -30,6 +33,33 @@ TEST_F(Ranks, EveryWayToStartThemGivesTheSameBits) {
   const auto expected = model("single");
   for (const char* run : {"dp", "launch", "nproc", "torchrun", "hosts"}) {
     EXPECT_TRUE(model(run) == expected) << run;
+  }
+}
+
+// They would wait for each other in collectives of other sizes, or in other groups.
+TEST_F(Ranks, OptionsThatDecideCollectivesAreComparedBeforeThat) {
+  const std::vector<std::pair<std::string, std::string>> pairs{
+      {"--bucket_cap_mb 1", "--bucket_cap_mb 2"},
+      {"--zero 3 --prefetch 2", "--zero 3 --prefetch 3"},
+      {"--zero 1 --shard_ranks 1", "--zero 1 --shard_ranks 2"},
+      {"--zero 2 --offload_gradients disk", "--zero 2"},
+      {"--pipeline_parallel_size 2", ""},
+      {"--backend gloo", "--backend shm"},
+      {"--output_dir out", ""}};
+  for (const auto& [first, second] : pairs) {
+    const auto port = unused_port();
+    const auto rank = [&](int number, const std::string& options) {
+      return fmt::format(
+          "RANK={} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={} timeout 60 $convoy train{}"
+          "--max_steps 2 --ddp_timeout 20 {}",
+          number, port, kTiny, options);
+    };
+    EXPECT_EQ(shell(fmt::format("({}; echo $? > code) & {}; code=$?; wait; exit $code",
+                                rank(0, first), rank(1, second))),
+              2)
+        << first << output_;
+    EXPECT_EQ(read_file(folder_ / "code"), "2\n") << first << output_;
+    expect("the options of rank 1 and of rank 0 differ; got ");
   }
 }
 

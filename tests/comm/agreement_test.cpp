@@ -22,13 +22,13 @@ TEST(Agreement, NamesTheFirstEntryInWhichARankDiffersOnAllRanks) {
       std::vector<std::string> entries{"a [2]", "b [3]", "c [4]"};
       if (group.rank() == 2) entries[1] = "b [5]";
       EXPECT_EQ(message_on(group, entries),
-                "[comm] the module of rank 2 is not that of rank 0; got b [5] on rank 2, b [3] on "
-                "rank 0");
+                "[comm] the module of rank 2 and of rank 0 differ; got b [5] on rank 2, b [3] on "
+                "rank 0; expected the same on all ranks");
       if (group.rank() != 2) entries[1] = "b [5]";
       if (group.rank() == 1) entries.pop_back();
       EXPECT_EQ(message_on(group, entries),
-                "[comm] the module of rank 1 is not that of rank 0; got nothing more on rank 1, c "
-                "[4] on rank 0");
+                "[comm] the module of rank 1 and of rank 0 differ; got nothing more on rank 1, c "
+                "[4] on rank 0; expected the same on all ranks");
     });
   };
   try_ranks([](int size, const auto& work) { run_thread_ranks(size, work); });

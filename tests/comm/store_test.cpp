@@ -85,9 +85,9 @@ TEST(Store, AnotherAttemptDoesNotReadTheKeysOfTheOneBefore) {
   }
   auto point = point_of(0, agent.getPort(), std::chrono::seconds(20));
   point.agent_hosts_store = true;
-  EXPECT_TRUE(open_store(point)->check({"host/1"}));
+  EXPECT_TRUE(open_store(point)->check({"said/1"}));
   point.attempt = 2;
-  EXPECT_FALSE(open_store(point)->check({"host/1"}));
+  EXPECT_FALSE(open_store(point)->check({"said/1"}));
 }
 
 }  // namespace

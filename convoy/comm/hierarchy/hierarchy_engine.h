@@ -7,7 +7,7 @@
 
 namespace convoy::comm {
 
-/// A group of processes on several hosts (`hosts` as from find_hosts()). All-reduce,
+/// A group of processes on several hosts (`hosts` as from number_hosts()). All-reduce,
 /// reduce-scatter, all-gather and broadcast go through shared memory inside each host and over Gloo
 /// between the first ranks of the hosts, so the network carries each byte once per host; the rest
 /// is Gloo's. Sums are made host by host. Two hosts send each other only the sums that the other's

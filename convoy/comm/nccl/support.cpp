@@ -20,19 +20,10 @@ std::string why_not_nccl(const std::vector<NcclSupport>& ranks) {
   return "";
 }
 
-std::vector<NcclSupport> gather_nccl_support(const MeetingPoint& point,
-                                             const c10::intrusive_ptr<c10d::Store>& store,
-                                             at::Device device) {
+NcclSupport own_nccl_support(at::Device device) {
   std::string missing = "it computes on the CPU";
   if (!device.is_cpu()) has_nccl(&missing);
-  const auto key = [](const char* what, int rank) { return fmt::format("{}/{}", what, rank); };
-  store->set(key("nccl", point.rank), missing);
-  store->set(key("gpu", point.rank), identity(device));
-  std::vector<NcclSupport> ranks;
-  for (int rank = 0; rank < point.size; ++rank) {
-    ranks.push_back({store->get_to_str(key("nccl", rank)), store->get_to_str(key("gpu", rank))});
-  }
-  return ranks;
+  return {missing, identity(device)};
 }
 
 }  // namespace convoy::comm

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <c10/util/intrusive_ptr.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <c10/core/Device.h>
 
 #include <string>
 #include <vector>
-
-#include "convoy/comm/store.h"
 
 namespace convoy::comm {
 
@@ -19,9 +16,7 @@ struct NcclSupport {
 /// Why these ranks cannot use NCCL, which wants a GPU of its own for each; "" when they can.
 std::string why_not_nccl(const std::vector<NcclSupport>& ranks);
 
-/// What every rank tells, through the store.
-std::vector<NcclSupport> gather_nccl_support(const MeetingPoint& point,
-                                             const c10::intrusive_ptr<c10d::Store>& store,
-                                             at::Device device);
+/// What this rank tells.
+NcclSupport own_nccl_support(at::Device device);
 
 }  // namespace convoy::comm

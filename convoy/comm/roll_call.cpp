@@ -1,0 +1,127 @@
+#include "convoy/comm/roll_call.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/json.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/within.h"
+
+namespace convoy::comm {
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Said = std::vector<std::vector<std::string>>;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kAll = "all";
+constexpr std::chrono::milliseconds kAtLeast{1};
+constexpr std::chrono::seconds kForRank0{1};  // to tell who is missing
+
+std::string key(int rank) {
+  return fmt::format("said/{}", rank);
+}
+
+std::vector<std::string> keys(int size) {
+  std::vector<std::string> out;
+  for (int rank = 0; rank < size; ++rank) out.push_back(key(rank));
+  return out;
+}
+
+/// False where it takes longer. Throws c10::Error when the store is gone.
+bool wait_for(c10d::Store& store, const std::vector<std::string>& keys,
+              std::chrono::milliseconds patience) {
+  try {
+    store.wait(keys, std::max(patience, kAtLeast));
+    return true;
+  } catch (const c10::Error&) {
+    return store.check(keys);
+  }
+}
+
+/// Each thing with the values that there are and which of them a rank has: much is the same on all.
+Json packed(const Said& said) {
+  Json things = Json::array();
+  for (size_t i = 0; i < said.at(0).size(); ++i) {
+    std::vector<std::string> values;
+    std::vector<size_t> of;
+    for (const auto& words : said) {
+      const auto found = std::find(values.begin(), values.end(), words.at(i));
+      of.push_back(static_cast<size_t>(found - values.begin()));
+      if (found == values.end()) values.push_back(words.at(i));
+    }
+    things.push_back({{"values", values}, {"of", of}});
+  }
+  return things;
+}
+
+Said unpacked(const Json& things, int size) {
+  Said said(static_cast<size_t>(size));
+  for (const auto& thing : things) {
+    for (size_t rank = 0; rank < said.size(); ++rank) {
+      said[rank].push_back(thing.at("values").at(thing.at("of").at(rank).get<size_t>()));
+    }
+  }
+  return said;
+}
+
+std::vector<int> missing(c10d::Store& store, int size) {
+  std::vector<int> out;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!store.check({key(rank)})) out.push_back(rank);
+  }
+  return out;
+}
+
+Json collect(const MeetingPoint& point, c10d::Store& store, Clock::time_point end) {
+  const auto all = keys(point.size);
+  if (!wait_for(store, all, until(end))) return {{"missing", missing(store, point.size)}};
+  Said said;
+  for (const auto& bytes : store.multiGet(all)) {
+    said.push_back(Json::parse(bytes).get<std::vector<std::string>>());
+  }
+  return {{"said", packed(said)}};
+}
+
+Json ask(const MeetingPoint& point, c10d::Store& store, Clock::time_point end) {
+  if (wait_for(store, {kAll}, until(end) + kForRank0)) return Json::parse(store.get(kAll));
+  auto late = missing(store, point.size);
+  if (late.empty()) late.push_back(0);
+  return {{"missing", late}};
+}
+
+}  // namespace
+
+Said roll_call(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+               const std::vector<std::string>& own, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
+  Json told;
+  try {
+    store->set(key(point.rank), json_line(own));
+    if (point.rank == 0) {
+      told = collect(point, *store, end);
+      store->set(kAll, json_line(told));
+    } else {
+      told = ask(point, *store, end);
+    }
+  } catch (const c10::Error&) {  // the store does not answer any more
+    throw CommunicationError(
+        fmt::format("[comm] start: rank {} of {} lost the store at {}:{}; rank 0 may have failed",
+                    point.rank, point.size, point.host, point.port),
+        {point.name(0)});
+  }
+  if (told.contains("said")) return unpacked(told["said"], point.size);
+  std::vector<int> late;
+  for (const int rank : told.at("missing")) late.push_back(point.name(rank));
+  throw CommunicationError(
+      fmt::format("[comm] start: rank {} did not come to {}:{} within {:g} s; expected {} ranks; "
+                  "try to start them all, with the same MASTER_ADDR and MASTER_PORT",
+                  fmt::join(late, ", "), point.host, point.port, point.timeout_seconds(),
+                  point.size),
+      late);
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/store.h"
+
+namespace convoy::comm {
+
+/// What each rank says, by rank; each says as many things. Waits for all. Rank 0 collects and
+/// publishes, so that a rank asks the store a few times, however many ranks there are.
+/// Throws CommunicationError naming those that did not come within `patience`.
+std::vector<std::vector<std::string>> roll_call(const MeetingPoint& point,
+                                                const c10::intrusive_ptr<c10d::Store>& store,
+                                                const std::vector<std::string>& own,
+                                                std::chrono::milliseconds patience);
+
+}  // namespace convoy::comm

@@ -1,0 +1,155 @@
+#include "convoy/comm/roll_call.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/connect.h"
+#include "tests/comm/ranks_testing.h"
+
+namespace convoy::comm {
+namespace {
+
+/// One rank's way to a store; counts what it asks of it.
+class CountingStore : public c10d::Store {
+ public:
+  explicit CountingStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+  int64_t count() const { return count_; }
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<CountingStore>(store_);
+  }
+  using c10d::Store::set;
+  using c10d::Store::wait;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    ++count_;
+    store_->set(key, value);
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    count_ += 2;  // over the network it waits first
+    return store_->get(key);
+  }
+  int64_t add(const std::string& key, int64_t value) override {
+    ++count_;
+    return store_->add(key, value);
+  }
+  bool deleteKey(const std::string& key) override {
+    ++count_;
+    return store_->deleteKey(key);
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    ++count_;
+    return store_->check(keys);
+  }
+  int64_t getNumKeys() override { return store_->getNumKeys(); }
+  void wait(const std::vector<std::string>& keys) override {
+    ++count_;
+    store_->wait(keys);
+  }
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override {
+    ++count_;
+    store_->wait(keys, timeout);
+  }
+  std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override {
+    ++count_;
+    return store_->multiGet(keys);
+  }
+  void multiSet(const std::vector<std::string>& keys,
+                const std::vector<std::vector<uint8_t>>& values) override {
+    ++count_;
+    store_->multiSet(keys, values);
+  }
+  bool hasExtendedApi() const override { return true; }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::atomic<int64_t> count_ = 0;
+};
+
+/// The most that one of 64 ranks asks of the store to be in groups of all and of some.
+int64_t most_requests(const std::string& backend) {
+  constexpr int kRanks = 64, kStages = 4;
+  const auto shared = c10::make_intrusive<c10d::HashStore>();
+  std::atomic<int64_t> most = 0;
+  run_threads(kRanks, [&](int rank) {
+    const auto store = c10::make_intrusive<CountingStore>(shared);
+    MeetingPoint point{.rank = rank, .size = kRanks, .timeout = std::chrono::seconds(60)};
+    const Connector connector(point, store, backend, at::kCPU, {"zero = 1"});
+    std::vector<int> world(kRanks), stages, data;
+    std::iota(world.begin(), world.end(), 0);
+    for (int r = 0; r < kRanks; ++r) {
+      if (r % (kRanks / kStages) == rank % (kRanks / kStages)) stages.push_back(r);
+      if (r / (kRanks / kStages) == rank / (kRanks / kStages)) data.push_back(r);
+    }
+    connector.connect(world, "world");
+    connector.connect(stages, fmt::format("pipeline-{}", stages.front()));
+    connector.connect(data, fmt::format("data-{}", data.front()));
+    int64_t before = most;
+    while (before < store->count() && !most.compare_exchange_weak(before, store->count())) {
+    }
+  });
+  return most;
+}
+
+TEST(RollCall, AsksTheStoreAFewTimesHoweverManyRanksThereAre) {
+  EXPECT_LE(most_requests("auto"), 10);
+}
+
+TEST(RollCall, TellsEachWhatAllSay) {
+  const auto shared = c10::make_intrusive<c10d::HashStore>();
+  run_threads(5, [&](int rank) {
+    const MeetingPoint point{.rank = rank, .size = 5};
+    const auto said = roll_call(point, shared, {"host", fmt::format("gpu {}\n\xff", rank % 3)},
+                                std::chrono::seconds(20));
+    ASSERT_EQ(said.size(), 5u);
+    for (size_t r = 0; r < 5; ++r) {
+      EXPECT_EQ(said[r].at(0), "host");
+      EXPECT_EQ(said[r].at(1).substr(0, 6), fmt::format("gpu {}\n", r % 3));
+    }
+  });
+}
+
+TEST(RollCall, NamesOnAllRanksThoseThatDoNotCome) {
+  for (const std::vector<int>& absent : {std::vector<int>{2, 4}, {0}, {0, 3}}) {
+    const auto shared = c10::make_intrusive<c10d::HashStore>();
+    run_threads(5, [&](int rank) {
+      if (std::count(absent.begin(), absent.end(), rank) > 0) return;
+      const MeetingPoint point{.rank = rank,
+                               .size = 5,
+                               .timeout = std::chrono::seconds(1),
+                               .names = {0, 10, 20, 30, 40}};
+      try {
+        roll_call(point, shared, {}, point.timeout);
+        ADD_FAILURE();
+      } catch (const CommunicationError& error) {
+        std::vector<int> names;
+        for (const int r : absent) names.push_back(10 * r);
+        EXPECT_EQ(error.missing(), names) << error.what();
+      }
+    });
+  }
+}
+
+TEST(RollCall, NamesTheOptionInWhichARankDiffers) {
+  const auto shared = c10::make_intrusive<c10d::HashStore>();
+  run_threads(3, [&](int rank) {
+    const MeetingPoint point{.rank = rank, .size = 3, .timeout = std::chrono::seconds(20)};
+    try {
+      const Connector connector(point, shared, "gloo", at::kCPU,
+                                {"zero = 3", rank == 2 ? "prefetch = 2" : "prefetch = 1"});
+      ADD_FAILURE();
+    } catch (const UsageError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "[comm] the options of rank 2 and of rank 0 differ; got prefetch = 2 on rank 2, "
+                "prefetch = 1 on rank 0; expected the same on all ranks");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace convoy::comm
