@@ -86,7 +86,9 @@ class Replica {
   }
 
   Arena& arena() { return arena_; }
+  /// Those that share the samples of a step: of a pipeline, one stage's.
   const comm::Group& group() const { return groups_.all; }
+  /// All that hold the model together.
   const comm::Group& world() const { return groups_.world; }
   comm::Traffic traffic() const { return groups_.traffic(); }
   const schedule::Program& program() const { return program_; }

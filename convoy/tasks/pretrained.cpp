@@ -73,9 +73,9 @@ void start_from(const fs::path& folder, const models::CausalConfig& config,
   note_unknown_keys(folder, config, run);
   run.fill = [folder, layout, notes = run.notes](parallel::Replica& replica) {
     const auto report =
-        checkpoint::load_weights(folder, replica.weights(), replica.group(), layout);
+        checkpoint::load_weights(folder, replica.weights(), replica.world(), layout);
     replica.draw({report.drawn.begin(), report.drawn.end()});
-    if (replica.group().rank() > 0) return;
+    if (replica.world().rank() > 0) return;
     for (const auto& name : report.drawn) {
       notes->push_back(
           fmt::format("warning: {} holds no {}: its values are drawn", folder.string(), name));

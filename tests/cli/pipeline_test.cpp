@@ -106,6 +106,27 @@ TEST_F(PipelineCommand, ATiedSessionModelIsEvaluatedAndPredictsThroughAllStages)
   EXPECT_EQ(read_file(folder_ / "alone.csv"), read_file(folder_ / "stages.csv"));
 }
 
+// Their manifests name the tensors of all stages.
+TEST_F(PipelineCommand, ACheckpointIsReadThroughAllStages) {
+  const std::string two = " --nproc 2 --pipeline_parallel_size 2 ";
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --save_steps 2 --output_dir sessions"), 0)
+      << output_;
+  ASSERT_EQ(run(llama("--max_steps 4 --save_steps 4 --output_dir texts")), 0) << output_;
+  const auto expect_same = [&](const std::string& command, const char* key) {
+    ASSERT_EQ(run(command + " > alone.json"), 0) << output_;
+    ASSERT_EQ(run(command + two + "> stages.json"), 0)
+        << output_ << read_file(folder_ / "stages.json");
+    EXPECT_NEAR(json("alone.json").at(key), json("stages.json").at(key), 1e-6);
+  };
+  expect_same("eval sessions/checkpoint-2 --json --threads 1", "eval_loss");
+  expect_same("eval texts/checkpoint-4 --json --threads 1", "eval_loss");
+  ASSERT_EQ(run("predict sessions/checkpoint-2 --output out.csv --threads 1" + two), 0) << output_;
+  const auto more = llama("--max_steps 2 --model_name_or_path texts/checkpoint-4 ");
+  ASSERT_EQ(run(more + "--output_dir one"), 0) << output_;
+  ASSERT_EQ(run(more + "--output_dir two" + two), 0) << output_;
+  EXPECT_EQ(losses("one"), losses("two"));
+}
+
 /// docs/pipeline.svg is drawn by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
   const std::string eight = llama(

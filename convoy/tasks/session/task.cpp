@@ -43,7 +43,7 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   trained_length_ = arguments_.model.max_length;
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
-    checkpoint::load_weights(folder, model.weights(), model.group());
+    checkpoint::load_weights(folder, model.weights(), model.world());
   };
   return out;
 }
