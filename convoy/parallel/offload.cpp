@@ -67,6 +67,18 @@ Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, 
   for (auto& [key, entry] : entries_) entry.shelf = shelves_.at(place_of(key.first)).get();
 }
 
+Offload::~Offload() {
+  const auto end = [](const Shelf::Wait& wait) {
+    try {
+      if (wait) wait();
+    } catch (const std::exception&) {
+      // Nobody needs it any more.
+    }
+  };
+  for (auto& [key, entry] : entries_) end(entry.wait);
+  for (auto& flight : flights_) end(flight.wait);
+}
+
 Offload::Entry& Offload::entry(Kind kind, int64_t bucket) {
   const auto found = entries_.find({kind, bucket});
   internal_check(found != entries_.end(), "parallel", "bucket {} is not offloaded", bucket);

@@ -60,6 +60,10 @@ class Offload {
   /// Throws FileError where a disk has no room.
   Offload(const schedule::Layout& layout, const OffloadOptions& options, at::Device device,
           at::ScalarType compute_dtype);
+  /// Waits for what is under way: shelves read and write memory that goes with this.
+  ~Offload();
+  Offload(const Offload&) = delete;
+  Offload& operator=(const Offload&) = delete;
 
   /// Starts bringing a bucket's elements into memory, and finds memory for new ones.
   void fetch(schedule::Kind kind, int64_t bucket);
