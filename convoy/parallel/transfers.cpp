@@ -25,6 +25,7 @@ constexpr int64_t kAlign = 16;
 struct Sizes {
   int64_t text = 0;
   int64_t body = 0;
+  int64_t received = 0;  // bundles, by the sender from the receiver
 };
 constexpr int64_t kTextBytes = kHeadBytes - static_cast<int64_t>(sizeof(Sizes));
 
@@ -58,7 +59,10 @@ std::string label_of(const Instruction& i) {
 }  // namespace
 
 Transfers::Transfers(DataGroups groups, at::Device device)
-    : groups_(std::move(groups)), bytes_(at::TensorOptions(at::kByte).device(device)) {}
+    : groups_(std::move(groups)),
+      bytes_(at::TensorOptions(at::kByte).device(device)),
+      sent_(static_cast<size_t>(groups_.pipeline.size())),
+      received_(sent_.size()) {}
 
 /// The memory of what is under way must stay.
 Transfers::~Transfers() {
@@ -77,7 +81,8 @@ void Transfers::Flight::wait() {
 }
 
 /// A line for each tensor: how it travels, its type, number of dimensions, sizes, name.
-Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& known) const {
+Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& known,
+                                  int64_t peer) const {
   std::string text;
   std::vector<at::Tensor> parts;
   for (const auto& [name, tensor] : bundle) {
@@ -105,7 +110,7 @@ Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& kn
   packet.body = parts.empty()       ? at::empty({0}, bytes_)
                 : parts.size() == 1 ? parts.front()
                                     : at::cat(parts);
-  const Sizes sizes{length, packet.body.numel()};
+  const Sizes sizes{length, packet.body.numel(), received_.at(static_cast<size_t>(peer))};
   std::string head(sizeof sizes, '\0');
   std::memcpy(head.data(), &sizes, sizeof sizes);
   if (length <= kTextBytes) head += text;
@@ -153,15 +158,17 @@ void Transfers::settle() {
   flights_.clear();
 }
 
-/// What comes back of something says that it has arrived; not all engines do.
-void Transfers::land(const Instruction& i) {
-  const auto arrived = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& flight) {
-    const auto& sent = flight.sent;
-    return sent.op == Op::Send && sent.block == i.block && sent.micro_batch == i.micro_batch;
-  });
-  if (arrived == flights_.end()) return;
-  arrived->wait();
-  flights_.erase(arrived);
+/// Gives up what has arrived.
+void Transfers::land(int64_t peer, int64_t num_arrived) {
+  for (auto flight = flights_.begin(); flight != flights_.end();) {
+    const bool arrived = flight->peer == peer && flight->number < num_arrived;
+    if (!arrived && !flight->done()) {
+      ++flight;
+      continue;
+    }
+    flight->wait();  // and tell what went wrong
+    flight = flights_.erase(flight);
+  }
 }
 
 nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
@@ -170,25 +177,21 @@ nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   const auto& group = towards(i.peer < groups_.pipeline.rank());
   Packet in{at::empty({kHeadBytes}, bytes_), {}};
   group.start_receive(in.head, i.peer, "shapes of " + label).wait();
-  in.body = at::empty({sizes_of(in.head.cpu()).body}, bytes_);
+  const auto sizes = sizes_of(in.head.cpu());
+  in.body = at::empty({sizes.body}, bytes_);
   if (in.body.numel() > 0) group.start_receive(in.body, i.peer, label).wait();
-  if (i.op == Op::ReceiveGrad) land(i);
+  ++received_.at(static_cast<size_t>(i.peer));
+  land(i.peer, sizes.received);
   return unpack(in, known);
 }
 
 void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
-  for (auto flight = flights_.begin(); flight != flights_.end();) {
-    if (!flight->done()) {
-      ++flight;
-      continue;
-    }
-    flight->wait();  // and tell what went wrong
-    flight = flights_.erase(flight);
-  }
+  land(i.peer, 0);
   const auto label = label_of(i);
   const auto& group = towards(i.peer > groups_.pipeline.rank());
-  Flight flight{i, pack(bundle, known), {}, {}};
+  Flight flight{
+      i.peer, sent_.at(static_cast<size_t>(i.peer))++, pack(bundle, known, i.peer), {}, {}};
   flight.head = group.start_send(flight.packet.head, i.peer, "shapes of " + label);
   if (flight.packet.body.numel() > 0) {
     flight.body = group.start_send(flight.packet.body, i.peer, label);

@@ -2,6 +2,7 @@
 
 #include <list>
 #include <string>
+#include <vector>
 
 #include "convoy/nn/block.h"
 #include "convoy/parallel/data_groups.h"
@@ -12,7 +13,8 @@ namespace convoy::parallel {
 /// Carries bundles of tensors, and their gradients, between the stages of a pipeline.
 ///
 /// A bundle is two messages: names, types and shapes, then all values. Tensors that the receiver
-/// has, because they are part of the batch, travel by name only.
+/// has, because they are part of the batch, travel by name only. Each also tells how many have
+/// arrived from its receiver, who needs not keep those any longer: not all engines say so.
 class Transfers {
  public:
   Transfers(DataGroups groups, at::Device device);
@@ -27,21 +29,24 @@ class Transfers {
   nn::Bundle receive(const schedule::Instruction& instruction, const nn::Bundle& known);
   /// Waits until all that was sent has arrived.
   void settle();
+  /// Bundles that were sent and, as far as this rank knows, have not arrived.
+  size_t num_under_way() const { return flights_.size(); }
 
  private:
   struct Packet {
     at::Tensor head, body;  // bytes
   };
   struct Flight {
-    schedule::Instruction sent;
+    int64_t peer = 0;
+    int64_t number = 0;  // among those sent to it
     Packet packet;
     comm::Group::Handle head, body;
     void wait();
     bool done() const { return head.done() && body.done(); }
   };
 
-  void land(const schedule::Instruction& received);
-  Packet pack(const nn::Bundle& bundle, const nn::Bundle& known) const;
+  void land(int64_t peer, int64_t num_arrived);
+  Packet pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer) const;
   nn::Bundle unpack(const Packet& packet, const nn::Bundle& known) const;
   /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
   const comm::Group& towards(bool later_stage) const {
@@ -51,6 +56,7 @@ class Transfers {
   DataGroups groups_;
   at::TensorOptions bytes_;
   std::list<Flight> flights_;
+  std::vector<int64_t> sent_, received_;  // [stage] bundles so far
 };
 
 }  // namespace convoy::parallel
