@@ -118,8 +118,8 @@ std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int
   const auto devices = train::visible_devices(options.device);
   report::LiveLine line(stderr);
   std::vector<CollectiveTime> times;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
+  std::vector<std::jthread> threads;
+  const auto start = [&](int rank) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
       const auto r = static_cast<size_t>(rank);
@@ -128,6 +128,12 @@ std::vector<CollectiveTime> measure_threads(const CollectivesBench& options, int
       auto own = measure_all(groups[r], "threads", options, device, rank == 0 ? &line : nullptr);
       if (rank == 0) times = std::move(own);
     });
+  };
+  try {
+    for (int rank = 0; rank < size; ++rank) start(rank);
+  } catch (...) {
+    groups[0].abort("a rank could not start");
+    throw;
   }
   for (auto& thread : threads) thread.join();
   return times;

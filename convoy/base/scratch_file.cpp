@@ -51,12 +51,16 @@ ScratchFile::ScratchFile(const fs::path& folder, size_t bytes, std::string what)
     reserve(aligned(bytes));
     for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { loop(); });
   } catch (...) {
-    ::close(fd_);
+    close();
     throw;
   }
 }
 
 ScratchFile::~ScratchFile() {
+  close();
+}
+
+void ScratchFile::close() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -59,6 +59,7 @@ class ScratchFile {
 
   void open(const std::filesystem::path& folder);
   void reserve(size_t bytes);
+  void close();  // once what is under way is done
   Ticket start(bool writes, size_t place, char* memory, size_t bytes);
   void loop();
   void carry_out(const Piece& piece);

@@ -10,12 +10,21 @@
 namespace convoy::parallel {
 
 Workers::Workers(const std::vector<at::Device>& devices, int threads) {
-  for (size_t i = 0; i < devices.size(); ++i) {
-    threads_.emplace_back(&Workers::loop, this, static_cast<int>(i), devices[i], threads);
+  try {
+    for (size_t i = 0; i < devices.size(); ++i) {
+      threads_.emplace_back(&Workers::loop, this, static_cast<int>(i), devices[i], threads);
+    }
+  } catch (...) {
+    end();
+    throw;
   }
 }
 
 Workers::~Workers() {
+  end();
+}
+
+void Workers::end() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

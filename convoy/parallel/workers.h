@@ -27,6 +27,7 @@ class Workers {
 
  private:
   void loop(int index, at::Device device, int threads);
+  void end();
 
   std::mutex mutex_;
   std::condition_variable start_, done_;

@@ -17,6 +17,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "tests/base/few_threads.h"
 #include "tests/base/small_disk.h"
 
 namespace convoy {
@@ -141,6 +142,11 @@ TEST_F(Scratch, SaysWhoseFileHasNoRoom) {
   EXPECT_THAT(message(folder_ / "none"), HasSubstr("none: No such file or directory"));
   EXPECT_THAT(message("/proc"), HasSubstr("in /proc: "));
   EXPECT_EQ(message(folder_), "none");
+}
+
+TEST_F(Scratch, AThreadThatCannotStartIsAnError) {
+  const FewThreads one(1);
+  EXPECT_THROW(ScratchFile(folder_, 1 << 20, "rank 3's"), std::system_error);
 }
 
 TEST_F(Scratch, ATransferThatFailsIsToldByItsTicket) {

@@ -4,6 +4,10 @@
 #include <c10/core/impl/FakeGuardImpl.h>
 #include <gtest/gtest.h>
 
+#include <system_error>
+
+#include "tests/base/few_threads.h"
+
 namespace convoy::parallel {
 namespace {
 
@@ -29,6 +33,11 @@ TEST(Workers, EachThreadComputesOnItsDevice) {
     EXPECT_EQ(guard.getDevice().index(), 0);
   }
   registered.store(nullptr);
+}
+
+TEST(Workers, AThreadThatCannotStartIsAnError) {
+  const FewThreads two(2);
+  EXPECT_THROW(Workers(std::vector<at::Device>(3, at::kCPU), 1), std::system_error);
 }
 
 }  // namespace
