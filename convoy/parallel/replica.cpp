@@ -163,16 +163,24 @@ int64_t Replica::most_gathered() const {
   return alive_.weights * static_cast<int64_t>(at::elementSize(arena_.weight_dtype()));
 }
 
-/// A user's modules start with rank 0's values.
+/// A user's modules start with rank 0's values. They stay on the host until the arena takes its
+/// part of them; what other stages hold is given up.
 void Replica::broadcast_leaves() {
-  if (groups_.world.size() == 1) return;
+  const auto& world = groups_.world;
+  if (world.size() == 1) return;
   at::NoGradGuard no_grad;
-  for (const auto& block : blocks_) {
-    for (const auto& param : block->params()) {
-      if (!param->leaf().defined()) continue;
-      auto copy = param->leaf().detach().to(options_.device).contiguous();
-      groups_.world.broadcast(copy, 0, "broadcast " + param->spec().name);
-      at::Tensor(param->leaf()).set_data(copy);
+  for (size_t u = 0; u < arena_.units().size(); ++u) {
+    const bool held = arena_.layout().holds_unit(static_cast<int64_t>(u));
+    for (const auto& slot : arena_.units()[u].slots) {
+      at::Tensor leaf = slot.param->leaf();
+      if (!leaf.defined()) continue;
+      auto values = leaf.detach().to(options_.device).contiguous();
+      world.broadcast(values, 0, "broadcast " + slot.param->spec().name);
+      if (!held) {
+        leaf.set_data(at::empty({0}, leaf.options()));
+      } else if (values.data_ptr() != leaf.data_ptr()) {
+        leaf.detach().copy_(values);
+      }
     }
   }
 }
