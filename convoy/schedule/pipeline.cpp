@@ -93,7 +93,8 @@ std::vector<Task> pipeline_tasks(PipelineSchedule schedule, const Layout& layout
   // Forwards before those that take turns with the backwards.
   size_t ahead = forwards.size();
   const auto after = static_cast<size_t>(num_stages - 1 - options.pipeline_stage);
-  if (schedule == PipelineSchedule::OneFOneB) ahead = after;
+  // The last stage waits for nothing in between, and its loss gives gradients in forward.
+  if (schedule == PipelineSchedule::OneFOneB || after == 0) ahead = after;
   if (grouped) ahead = 2 * after + (rows.size() - 1) * static_cast<size_t>(num_stages);
   ahead = std::min(ahead, forwards.size());
   std::vector<Task> out(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));

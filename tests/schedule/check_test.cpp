@@ -26,8 +26,21 @@ struct Stages {
           Layout({{{0}, {1}, {2}, {3}}, {}}, {{{{32}}}, {{{64}}}, {{{32}}}, {{{64}}}}, options));
     }
   }
+  /// On the last stage, too, where no schedule does so.
   std::vector<Program> all_forwards_first(const StepOptions& options = kTwo) const {
-    return pipeline_programs(PipelineSchedule::GPipe, layouts, options);
+    std::vector<Program> out;
+    for (const auto& layout : layouts) {
+      std::vector<Task> tasks;
+      for (const bool backward : {false, true}) {
+        for (int64_t m = 0; m < options.num_micro_batches; ++m) {
+          for (const auto& [begin, end] : layout.runs_of_blocks()) {
+            tasks.push_back({backward, begin, end, m});
+          }
+        }
+      }
+      out.push_back(step_program(layout, options, tasks));
+    }
+    return out;
   }
   std::vector<Program> one_forward_one_backward() const {
     return pipeline_programs(PipelineSchedule::OneFOneB, layouts, kTwo);

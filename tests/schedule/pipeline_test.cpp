@@ -102,7 +102,7 @@ TEST(PipelineSchedule, OneForwardOneBackwardKeepsNoMoreThanTheStagesLeft) {
   const auto gpipe = Pipeline(PipelineSchedule::GPipe, 4, 8).check();
   const auto turns = Pipeline(PipelineSchedule::OneFOneB, 4, 8).check();
   for (size_t s = 0; s < 4; ++s) {
-    EXPECT_EQ(gpipe[s].blocks, 8);
+    EXPECT_EQ(gpipe[s].blocks, s < 3 ? 8 : 1) << "the last stage takes turns, too";
     EXPECT_EQ(turns[s].blocks, static_cast<int64_t>(4 - s));
   }
 }
