@@ -10,6 +10,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
+#include "convoy/parallel/finite.h"
 
 namespace convoy::parallel {
 
@@ -43,7 +44,9 @@ StepResult Executor::run(const schedule::Program& program,
   wait_seconds_ = 0;
   observed(program, [&](const schedule::Instruction& i) {
     execute(pass, i);
-    if (overflowed_) fail_for_gradient(micro_batches, input, program);
+    if (!overflowed_) return;
+    if (update_.spoilt_loss() >= 0) fail_for_loss(micro_batches, input, program);
+    fail_for_gradient(micro_batches, input, program);
   });
   transfers_.settle();  // all was received before the last sums
   auto result = update_.result;
@@ -166,24 +169,64 @@ void Executor::timed(const Work& work) {
   wait_seconds_ += seconds_since(start);
 }
 
+template <class Look>
+void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         const schedule::Program& program, const Look& look) {
+  const schedule::Instruction end{Op::ReduceLoss};
+  schedule::Program until(program.begin(), std::find(program.begin(), program.end(), end));
+  std::erase_if(until, [](const schedule::Instruction& i) {
+    return i.op == Op::Store || (i.op == Op::Fetch && i.kind != schedule::Kind::Weights);
+  });
+  if (auto* offload = arena_.offload()) offload->forget();
+  auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
+  gradients_.begin_step();
+  observed(until, [&](const schedule::Instruction& i) {
+    if (i.op == Op::ReduceTied) return;
+    if (i.op != Op::Reduce && i.op != Op::ReduceScatter) execute(again, i);
+    look(again, i);
+  });
+}
+
+void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                             const schedule::Program& program) {
+  const auto& world = groups_.world;
+  int64_t who = update_.spoilt_loss();
+  const double loss = update_.result.loss_sum;
+  // The last stage of a pipeline has the loss; an earlier one may have spoilt it.
+  if (groups_.pipeline.size() > 1) {
+    const auto num_blocks = static_cast<int64_t>(blocks_.size());
+    auto firsts = at::full({world.size()}, num_blocks, at::kLong);  // block that is not finite
+    auto* firsts_of = firsts.data_ptr<int64_t>();
+    auto& first = firsts_of[world.rank()];
+    run_again(micro_batches, input, program, [&](Pass& pass, const schedule::Instruction& i) {
+      if (i.op == Op::Reduce || i.op == Op::ReduceScatter) gradients_.finite(i.bucket);
+      if (i.op != Op::Forward || pass.empty(i.micro_batch)) return;
+      for (const auto& [name, tensor] : pass.output(i.block, i.micro_batch)) {
+        if (tensor.requires_grad() && !is_finite(tensor.detach())) first = std::min(first, i.block);
+      }
+    });
+    firsts.sub_(num_blocks);
+    world.all_reduce(firsts, comm::ReduceOp::Sum, "find the stage with the bad loss");
+    const int64_t of_stage = world.size() / groups_.pipeline.size();
+    for (int64_t r = who % of_stage; r < world.size(); r += of_stage) {
+      if (firsts_of[r] < firsts_of[who]) who = r;
+    }
+  }
+  fail<NumericError>("train",
+                     "the loss of step {} is not finite on rank {}; got {}; try a lower "
+                     "learning_rate, max_grad_norm, or look for NaN in the data",
+                     input.step + 1, who, std::isnan(loss) ? "nan" : "inf");
+}
+
 void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
                                  const StepInput& input, const schedule::Program& program) {
   const auto& world = groups_.world;
   std::string who = fmt::format("on rank {}", world.rank());
   // The ranks' own gradients are summed away by now: compute them again.
   if (world.size() > 1) {
-    const schedule::Instruction end{Op::ReduceLoss};
-    schedule::Program until(program.begin(), std::find(program.begin(), program.end(), end));
-    std::erase_if(until, [](const schedule::Instruction& i) {
-      return i.op == Op::Store || (i.op == Op::Fetch && i.kind != schedule::Kind::Weights);
-    });
-    if (auto* offload = arena_.offload()) offload->forget();
-    auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
-    gradients_.begin_step();
     auto spoilt = at::zeros({world.size()}, at::kLong);
-    observed(until, [&](const schedule::Instruction& i) {
-      if (i.op == Op::ReduceTied) return;
-      if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return execute(again, i);
+    run_again(micro_batches, input, program, [&](Pass&, const schedule::Instruction& i) {
+      if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return;
       if (!gradients_.finite(i.bucket)) spoilt[world.rank()] = 1;
     });
     world.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");

@@ -38,7 +38,14 @@ class Executor {
   template <class Run>
   void observed(const schedule::Program& program, const Run& run);
   void execute(Pass& pass, const schedule::Instruction& instruction);
-  /// Finds out on which ranks the gradient is not finite and throws.
+  /// Runs the step once more up to its sums over ranks, which are left out; calls `look` after each
+  /// instruction.
+  template <class Look>
+  void run_again(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                 const schedule::Program& program, const Look& look);
+  /// Find out on which ranks the loss or the gradient is not finite, and throw.
+  [[noreturn]] void fail_for_loss(const std::vector<MicroBatch>& micro_batches,
+                                  const StepInput& input, const schedule::Program& program);
   [[noreturn]] void fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
                                       const StepInput& input, const schedule::Program& program);
   void take_loss(Pass& pass, int64_t m);
@@ -56,7 +63,7 @@ class Executor {
   Update update_;
   std::vector<std::unique_ptr<Observer>> observers_;
   double wait_seconds_ = 0;  // of the step, in communication
-  bool overflowed_ = false;  // the norm is not finite
+  bool overflowed_ = false;  // the norm or a loss is not finite
 };
 
 }  // namespace convoy::parallel

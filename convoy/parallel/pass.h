@@ -46,6 +46,8 @@ class Pass {
   void backward(int64_t block, int64_t m);
   bool empty(int64_t m) const { return input_.micro_batches.at(static_cast<size_t>(m)).empty(); }
   int64_t num_micro_batches() const { return static_cast<int64_t>(input_.micro_batches.size()); }
+  /// What a block returned, until it is sent on.
+  const nn::Bundle& output(int64_t block, int64_t m) { return at(outs_, block, m); }
   /// What the last block returned.
   nn::Bundle& result(int64_t m) { return outs_[static_cast<size_t>(m)].back(); }
 

@@ -25,6 +25,7 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
   input_ = &input;
   optimizer_ = &optimizer;
   result = {};
+  spoilt_loss_ = -1;
   totals_ = at::zeros({kWords + 2 * groups_.world.size()}, arena_.fp32().dtype(at::kDouble));
 }
 
@@ -76,14 +77,12 @@ void Update::take_totals(const double* values) {
   for (int rank = 0; rank < groups_.world.size(); ++rank) {
     result.stop_signal = std::max(result.stop_signal, static_cast<int>(words[rank]) / 2);
   }
-  for (int rank = 0; rank < groups_.world.size(); ++rank) {
-    if (static_cast<int>(words[rank]) % 2 == 0) continue;
-    result.skipped = may_overflow_;
-    if (result.skipped) break;
-    fail<NumericError>("train",
-                       "the loss of step {} is not finite on rank {}; got {}; try a lower "
-                       "learning_rate, max_grad_norm, or look for NaN in the data",
-                       input_->step + 1, rank, std::isnan(result.loss_sum) ? "nan" : "inf");
+  for (int rank = 0; rank < groups_.world.size() && spoilt_loss_ < 0; ++rank) {
+    if (static_cast<int>(words[rank]) % 2 != 0) spoilt_loss_ = rank;
+  }
+  if (spoilt_loss_ >= 0 && may_overflow_) {
+    result.skipped = true;
+    spoilt_loss_ = -1;
   }
 }
 
@@ -92,6 +91,7 @@ bool Update::clip() {
   const auto read = comm::download(totals_);  // the step's only wait for a GPU
   const auto* values = read.data_ptr<double>();
   take_totals(values);
+  if (spoilt_loss_ >= 0) return false;
   const double count = std::max(1.0, result.count);
   // Of the absolute value, since a NaN may have a sign, too, which would be told.
   const auto norm =

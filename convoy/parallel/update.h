@@ -57,8 +57,10 @@ class Update {
   void close_totals();
   /// Starts summing over the ranks.
   void reduce_totals();
-  /// Finds the norm and the scale. False: the norm is not finite, and should be.
+  /// Finds the norm and the scale. False: the norm or a rank's loss is not finite, and should be.
   bool clip();
+  /// The first rank whose loss is not finite, and should be; -1: none.
+  int spoilt_loss() const { return spoilt_loss_; }
   void update(int64_t bucket);
 
   StepResult result{};
@@ -77,6 +79,7 @@ class Update {
   at::Tensor totals_;
   comm::Group::Handle handle_;
   double divisor_ = 1;
+  int spoilt_loss_ = -1;
 };
 
 }  // namespace convoy::parallel

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn.h>
 
 #include <array>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/comm/mesh.h"
+#include "convoy/nn/module_block.h"
 #include "convoy/parallel/replica.h"
 #include "convoy/schedule/check.h"
 #include "tests/comm/ranks_testing.h"
@@ -351,6 +353,57 @@ TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
   arm_fault(0, 0);
   EXPECT_EQ(told[0], "[fault] injected exception in send");
   EXPECT_THAT(told[1], HasSubstr("micro-batch "));
+}
+
+TEST(Pipeline, ANumberThatIsNotFiniteIsToldOfTheStageThatMadeIt) {
+  for (const std::string schedule : {"1f1b", "gpipe", "interleaved"}) {
+    for (const int spoilt : {0, 1, 2, 3}) {
+      const Trial trial{.schedule = schedule, .data = 2};
+      std::atomic<int> told{0};
+      run_ranks(trial.stages, trial.data, std::chrono::seconds(20),
+                [&](const comm::Mesh& mesh, const DataGroups& groups, int rank) {
+                  Replica replica(blocks_of(trial), groups, trial.options());
+                  replica.start();
+                  if (rank == spoilt) replica.arena().fill(NAN);
+                  try {
+                    replica.step(batches(trial, 0, mesh.coordinate(Axis::Data)), input(0), {});
+                  } catch (const NumericError& error) {
+                    const auto who = fmt::format("not finite on rank {};", spoilt);
+                    EXPECT_THAT(error.what(), HasSubstr(who)) << schedule;
+                    ++told;
+                  }
+                });
+      EXPECT_EQ(told, 4);
+    }
+  }
+}
+
+TEST(Pipeline, AUsersModulesOfOtherStagesTakeNoMemory) {
+  constexpr int kStages = 3;
+  const auto forward = [](const nn::Bundle& in, const nn::Context&) { return in; };
+  run_ranks(kStages, 1, std::chrono::seconds(20),
+            [&](const comm::Mesh&, const DataGroups& groups, int rank) {
+              nn::BlockList blocks;
+              std::vector<torch::nn::Linear> modules;
+              for (int b = 0; b < kStages; ++b) {
+                modules.emplace_back(8, 8);
+                const torch::NoGradGuard no_grad;
+                modules.back()->weight.fill_(10 * rank + b);
+                const auto name = "block" + std::to_string(b);
+                auto module = std::make_shared<torch::nn::Module>();
+                module->register_module(name, modules.back());
+                blocks.push_back(std::make_shared<nn::ModuleBlock>(module, forward, name));
+              }
+              ReplicaOptions options;
+              options.num_micro_batches = kStages;
+              Replica replica(blocks, groups, options);
+              replica.start();
+              for (int b = 0; b < kStages; ++b) {
+                const auto& weight = modules[static_cast<size_t>(b)]->weight;
+                EXPECT_EQ(weight.numel(), b == rank ? 64 : 0) << "rank " << rank;
+                if (b == rank) EXPECT_TRUE(weight.eq(b).all().item<bool>()) << "rank 0's";
+              }
+            });
 }
 
 }  // namespace
