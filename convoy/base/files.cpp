@@ -1,10 +1,13 @@
 #include "convoy/base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,14 +64,65 @@ bool takes_what_comes(const fs::path& path) {
          type == fs::file_type::fifo || type == fs::file_type::socket;
 }
 
+/// What a neighbour tells of whose it is.
+std::string known_as(const fs::path& path) {
+  return path.filename().string().substr(0, 200);
+}
+
 /// A hidden neighbour of `path`, of a name that no other writer on any host takes.
 fs::path neighbour(const fs::path& path) {
   auto clean = path.has_filename() ? path : path.parent_path();
   auto host = host_name().substr(0, 20);
   std::replace_if(host.begin(), host.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-  return clean.parent_path() / fmt::format(".{}.{}-{}-{:08x}.tmp",
-                                           clean.filename().string().substr(0, 200), host,
+  return clean.parent_path() / fmt::format(".{}.{}-{}-{:08x}.tmp", known_as(clean), host,
                                            ::getpid(), std::random_device()());
+}
+
+/// Whether `name` is that of a neighbour(); `parts`: the name of whose, and kReplaced or nothing.
+bool is_neighbour(const std::string& name, std::smatch& parts) {
+  static const std::regex unfinished(R"(\.(.+)\.\w+-\d+-[0-9a-f]{8}\.tmp(\.old)?)");
+  return std::regex_match(name, parts, unfinished);
+}
+
+/// Who may read `path`, which `temporary` is to replace, may read that.
+void keep_mode(const fs::path& temporary, const fs::path& path) {
+  constexpr mode_t kAll = 07777;
+  struct stat before{};
+  if (::stat(path.c_str(), &before) == 0) ::chmod(temporary.c_str(), before.st_mode & kAll);
+}
+
+bool lock(int fd) {
+  return ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+/// Makes the file or folder that is to become `path`, locked, for whom `path` is. -1 where that
+/// does not go: whoever writes there tells why.
+int open_alive(const fs::path& temporary, const fs::path& path, bool folder) {
+  const int fd = folder ? ::open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                        : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return fd;
+  lock(fd);
+  keep_mode(temporary, path);
+  return fd;
+}
+
+/// Removes neighbours of `path` whose writers were killed: nobody holds them, and for a while now.
+void remove_abandoned(const fs::path& path) {
+  constexpr std::chrono::minutes kWhile{1};
+  std::error_code error;
+  std::vector<fs::path> abandoned;
+  const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    std::smatch parts;
+    if (!is_neighbour(name, parts) || parts[2].matched || parts[1] != known_as(path)) continue;
+    if (fs::file_time_type::clock::now() - entry.last_write_time(error) < kWhile) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (lock(fd)) abandoned.push_back(entry.path());
+    ::close(fd);
+  }
+  for (const auto& each : abandoned) fs::remove_all(each, error);
 }
 
 }  // namespace
@@ -110,16 +164,21 @@ AtomicFile::AtomicFile(fs::path final_path)
     : final_(std::move(final_path)),
       temporary_(takes_what_comes(final_) ? final_ : neighbour(final_)) {
   if (final_.has_parent_path()) make_folder(final_.parent_path());
-  if (temporary_ != final_) not_to_stay_.emplace(temporary_);
+  if (temporary_ == final_) return;
+  remove_abandoned(final_);
+  not_to_stay_.emplace(temporary_);
+  alive_ = open_alive(temporary_, final_, /*folder=*/false);
 }
 
 AtomicFile::~AtomicFile() {
   std::error_code ignored;
   if (!committed_ && temporary_ != final_) fs::remove(temporary_, ignored);
+  if (alive_ >= 0) ::close(alive_);
 }
 
 void AtomicFile::commit() {
   if (temporary_ != final_) {
+    keep_mode(temporary_, final_);
     sync_path(temporary_, false);
     rename_and_sync(temporary_, final_);
   }
@@ -142,12 +201,15 @@ void write_file(const fs::path& path, std::string_view content) {
 AtomicFolder::AtomicFolder(fs::path final_path)
     : final_(final_path.has_filename() ? std::move(final_path) : final_path.parent_path()),
       temporary_(neighbour(final_)) {
+  remove_abandoned(final_);
   make_folder(temporary_);
+  alive_ = open_alive(temporary_, final_, /*folder=*/true);
 }
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
   if (!committed_) fs::remove_all(temporary_, ignored);
+  if (alive_ >= 0) ::close(alive_);
 }
 
 void AtomicFolder::commit() {
@@ -200,14 +262,13 @@ void remove_whole(const fs::path& folder) {
 }
 
 void remove_unfinished(const fs::path& folder, const std::vector<std::string>& prefixes) {
-  static const std::regex unfinished(R"(\.(.+)\.\w+-\d+-[0-9a-f]{8}\.tmp(\.old)?)");
   std::error_code error;
   std::vector<fs::path> entries;
   for (const auto& entry : fs::directory_iterator(folder, error)) entries.push_back(entry.path());
   for (const auto& path : entries) {
     const auto name = path.filename().string();
     std::smatch parts;
-    if (!std::regex_match(name, parts, unfinished)) continue;
+    if (!is_neighbour(name, parts)) continue;
     const auto final_name = parts[1].str();
     const bool wanted =
         std::any_of(prefixes.begin(), prefixes.end(),

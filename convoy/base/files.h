@@ -22,10 +22,12 @@ std::string read_file(const std::filesystem::path& path);
 /// The same of what must be a regular file: reading a pipe might never end.
 std::string read_regular_file(const std::filesystem::path& path);
 
-/// A file that appears whole or not at all: write to temporary(), then commit().
+/// A file that appears whole or not at all: write to temporary(), then commit(). Who may read a
+/// file that it replaces, and no one else, may read it.
 class AtomicFile {
  public:
-  /// Creates missing parent folders. Throws FileError when they cannot be made.
+  /// Creates missing parent folders, and removes what killed processes left of this very file.
+  /// Throws FileError when folders cannot be made.
   explicit AtomicFile(std::filesystem::path final_path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -40,6 +42,7 @@ class AtomicFile {
   std::filesystem::path final_;
   std::filesystem::path temporary_;
   std::optional<TemporaryFile> not_to_stay_;
+  int alive_ = -1;  // locked: who finds it so leaves it
   bool committed_ = false;
 };
 
@@ -65,6 +68,7 @@ class AtomicFolder {
 
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  int alive_ = -1;
   bool committed_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,8 +8,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <fstream>
 #include <functional>
+#include <optional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -161,6 +165,71 @@ TEST(LeftOvers, OnlyOwnLeftOversAreRemoved) {
   EXPECT_TRUE(fs::exists(left[1])) << "another program may be writing it";
   EXPECT_FALSE(fs::exists(left[2]));
   EXPECT_TRUE(fs::exists(left[3]) && fs::exists(left[4])) << "somebody's own files";
+  fs::remove_all(folder);
+}
+
+TEST(LeftOvers, WhatAKilledWriterLeftGoesWhenTheFileIsWrittenAgain) {
+  const auto folder = unique_folder("convoy-test");
+  const auto hour_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const char* name : {"top.csv", "exported"}) {
+    const bool whole_folder = name == std::string("exported");
+    const auto write = [&] {
+      if (!whole_folder) return write_file(folder / name, "new");
+      put_run(folder / name, "new");
+    };
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::optional<AtomicFile> file;
+      std::optional<AtomicFolder> made;
+      whole_folder ? (void)made.emplace(folder / name) : (void)file.emplace(folder / name);
+      ::raise(SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_EQ(names_in(folder).size(), 1U) << name;
+    write();
+    EXPECT_EQ(names_in(folder).size(), 2U) << "just begun, for all that is known";
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      fs::last_write_time(entry.path(), hour_ago);
+    }
+    const AtomicFile alive(folder / "top.csv");
+    fs::last_write_time(alive.temporary(), hour_ago);
+    write_file(folder / ".top.csv.of-somebody.tmp", "");
+    write();
+    auto names = names_in(folder);
+    std::sort(names.begin(), names.end());
+    std::vector<std::string> expected{".top.csv.of-somebody.tmp",
+                                      alive.temporary().filename().string(), name};
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(names, expected);
+    for (const auto& each : names_in(folder)) fs::remove_all(folder / each);
+  }
+  fs::remove_all(folder);
+}
+
+TEST(AtomicFile, WhoMayReadTheOldOneMayReadTheNewOne) {
+  const auto folder = unique_folder("convoy-test");
+  const auto mode_of = [](const fs::path& path) {
+    return static_cast<int>(fs::status(path).permissions());
+  };
+  const auto path = folder / "secret";
+  const auto before = ::umask(022);
+  write_file(path, "old");
+  EXPECT_EQ(mode_of(path), 0644);
+  for (const int mode : {0600, 0640, 0666}) {
+    fs::permissions(path, static_cast<fs::perms>(mode));
+    AtomicFile file(path);
+    EXPECT_EQ(mode_of(file.temporary()), mode) << "from the start";
+    std::ofstream(file.temporary()) << "new";
+    file.commit();
+    EXPECT_EQ(mode_of(path), mode);
+  }
+  EXPECT_EQ(read_file(path), "new");
+  put_run(folder / "run", "old");
+  fs::permissions(folder / "run", fs::perms::owner_all);
+  put_run(folder / "run", "new");
+  EXPECT_EQ(mode_of(folder / "run"), 0700);
+  ::umask(before);
   fs::remove_all(folder);
 }
 
