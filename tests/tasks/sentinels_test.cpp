@@ -10,9 +10,31 @@ namespace {
 
 using SentinelNames = train::InFolder;
 
-/// Of a tokenizer that knows no sentinels: the last ids of the model are.
+constexpr const char* kWords = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhe\nran\nto\n";
+
+/// Published T5s have more rows than ids: <extra_id_0> is the tokenizer's last id and 100, as
+/// T5Tokenizer of transformers has it.
+TEST_F(SentinelNames, FollowTheTokenizersIdsNotTheModelsRows) {
+  write_file(folder_ / "vocab.txt", kWords);
+  const auto tokenizer = text::Tokenizer::load(folder_);
+  for (const int64_t num_ids : {108, 128, 136}) {
+    const Sentinels sentinels(&tokenizer, num_ids);
+    ASSERT_EQ(sentinels.ids().size(), 100U) << num_ids;
+    EXPECT_EQ(sentinels.ids().front(), 107) << num_ids;
+    EXPECT_EQ(sentinels.ids().back(), 8) << num_ids;
+    const std::vector<int32_t> said{5, 107, 7};
+    EXPECT_EQ(sentinels.encode(tokenizer, "he <extra_id_0> to"), said) << num_ids;
+    EXPECT_EQ(sentinels.decode(tokenizer, said), "he <extra_id_0> to") << num_ids;
+  }
+  EXPECT_EQ(Sentinels(&tokenizer, 11).ids(), (std::vector<int64_t>{10, 9, 8}));
+  EXPECT_TRUE(Sentinels(&tokenizer, 8).ids().empty());
+  EXPECT_EQ(Sentinels(nullptr, 128).ids().front(), 127);
+  EXPECT_EQ(Sentinels(nullptr, 50).ids().size(), 50U);
+}
+
+/// Of a tokenizer that knows no sentinels.
 TEST_F(SentinelNames, AreReadInAnyOrderAndNumber) {
-  write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhe\nran\nto\n");
+  write_file(folder_ / "vocab.txt", kWords);
   const auto tokenizer = text::Tokenizer::load(folder_);
   const Sentinels sentinels(&tokenizer, /*num_ids=*/108);
   ASSERT_EQ(sentinels.ids().size(), 100U);

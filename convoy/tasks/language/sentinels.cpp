@@ -35,10 +35,13 @@ Sentinels::Sentinels(const text::Tokenizer* tokenizer, int64_t num_ids) {
     ids_.push_back(*id);
   }
   own_ = !ids_.empty();
-  const int64_t taken = tokenizer != nullptr ? tokenizer->vocab_size() : num_ids - kUsual;
-  for (int64_t id = num_ids - 1; !own_ && id >= std::max(taken, num_ids - kUsual); --id) {
-    ids_.push_back(id);
-  }
+  if (own_) return;
+  // A model's table may have more rows than there are ids: T5's 32,000 pieces and 100 sentinels
+  // lie in one of 32,128.
+  const int64_t end =
+      tokenizer != nullptr ? std::min(num_ids, tokenizer->vocab_size() + kUsual) : num_ids;
+  const int64_t first = tokenizer != nullptr ? tokenizer->vocab_size() : num_ids - kUsual;
+  for (int64_t id = end - 1; id >= std::max<int64_t>(0, first); --id) ids_.push_back(id);
 }
 
 std::vector<int32_t> Sentinels::encode(const text::Tokenizer& tokenizer,

@@ -9,7 +9,8 @@
 namespace convoy::tasks {
 
 /// The tokens <extra_id_0>, <extra_id_1>, ... that stand for hidden spans: the tokenizer's own, or
-/// the model's last ids, which no token of the tokenizer has.
+/// the hundred ids behind its last one, from the last to the first, as Hugging Face numbers T5's.
+/// Without a tokenizer they are the model's last ids.
 class Sentinels {
  public:
   static constexpr int64_t kUsual = 100;
