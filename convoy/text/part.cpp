@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "convoy/base/base64.h"
+
 namespace convoy::text {
 namespace {
 
@@ -58,23 +60,9 @@ std::string Part::text() const {
 }
 
 std::string Part::base64() const {
-  std::string encoded = text(), bytes;
-  while (encoded.ends_with('=')) encoded.pop_back();
-  uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : encoded) {
-    const auto digit = std::string_view(
-                           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                           "0123456789+/")
-                           .find(c);
-    if (digit == std::string_view::npos) refuse("bytes as base64");
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    bytes += static_cast<char>(bits >> num_bits & 255);
-  }
-  return bytes;
+  auto bytes = from_base64(text());
+  if (!bytes) refuse("bytes as base64");
+  return *std::move(bytes);
 }
 
 bool Part::flag() const {

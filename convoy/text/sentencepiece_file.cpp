@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
+#include "convoy/base/protobuf.h"
 #include "convoy/base/text.h"
 #include "convoy/text/chars_map.h"
 #include "convoy/text/vocabulary.h"
@@ -13,10 +14,12 @@ namespace convoy::text {
 namespace {
 
 // Fields of SentencePiece's sentencepiece_model.proto.
-constexpr uint32_t kPieces = 1, kTrainer = 2, kNormalizer = 3, kDenormalizer = 5;
+constexpr uint32_t kPieces = 1, kTrainer = 2, kNormalizer = kSentencePieceNormalizer,
+                   kDenormalizer = 5;
 constexpr uint32_t kPieceText = 1, kPieceScore = 2, kPieceType = 3;
 constexpr uint32_t kModelType = 3, kSpaceBehind = 24, kByteFallback = 35;
-constexpr uint32_t kCharsMap = 2, kDummyPrefix = 3, kExtraSpaces = 4, kEscapeSpaces = 5;
+constexpr uint32_t kCharsMap = 2, kDummyPrefix = kSentencePieceDummyPrefix,
+                   kExtraSpaces = kSentencePieceExtraSpaces, kEscapeSpaces = 5;
 
 template <class T>
 T load(std::string_view bytes, size_t at) {
@@ -25,61 +28,10 @@ T load(std::string_view bytes, size_t at) {
   return value;
 }
 
-/// Walks over the fields of a message of Protocol Buffers.
-class Message {
+class Message : public protobuf::Reader {
  public:
-  Message(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
-
-  bool next() {
-    if (bytes_.empty()) return false;
-    const uint64_t key = varint();
-    field_ = static_cast<uint32_t>(key >> 3);
-    switch (key & 7) {
-      case 0:
-        number_ = static_cast<int64_t>(varint());
-        content_ = {};
-        return true;
-      case 1:
-        return take(8);
-      case 2:
-        return take(varint());
-      case 5:
-        return take(4);
-      default:
-        damaged();
-    }
-  }
-  uint32_t field() const { return field_; }
-  std::string_view content() const { return content_; }
-  int64_t number() const { return number_; }
-
- private:
-  [[noreturn]] void damaged() const {
-    fail<FileError>("text", "{} is no SentencePiece model: its messages are damaged", where_);
-  }
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (bytes_.empty()) damaged();
-      const auto byte = static_cast<unsigned char>(bytes_.front());
-      bytes_.remove_prefix(1);
-      value |= static_cast<uint64_t>(byte & 0x7F) << shift;
-      if (byte < 0x80) return value;
-    }
-    damaged();
-  }
-  bool take(uint64_t size) {
-    if (size > bytes_.size()) damaged();
-    content_ = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return true;
-  }
-
-  std::string_view bytes_;
-  const std::string& where_;
-  uint32_t field_ = 0;
-  std::string_view content_;
-  int64_t number_ = 0;
+  Message(std::string_view bytes, const std::string& where)
+      : Reader(bytes, where, "SentencePiece model") {}
 };
 
 SentencePieceFile::Piece read_piece(std::string_view bytes, size_t number,

@@ -7,6 +7,10 @@
 
 namespace convoy::text {
 
+/// Fields of sentencepiece_model.proto: the model's normalizer, and two of its settings.
+inline constexpr int kSentencePieceNormalizer = 3;
+inline constexpr int kSentencePieceDummyPrefix = 3, kSentencePieceExtraSpaces = 4;
+
 /// What a SentencePiece model says, as sentencepiece_model.proto has it. Texts lie in the bytes
 /// that were read.
 struct SentencePieceFile {

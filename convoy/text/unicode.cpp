@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "convoy/base/base64.h"
+#include "convoy/base/protobuf.h"
 #include "convoy/base/text.h"
 #include "convoy/text/unicode_tables.h"
 
@@ -43,13 +45,7 @@ size_t malformed_length(std::string_view bytes) {
 
 uint8_t TableStream::next_byte() {
   while (num_bits_ < 8) {
-    const char c = *base64_++;
-    const int value = c >= 'a'   ? c - 'a' + 26
-                      : c >= 'A' ? c - 'A'
-                      : c >= '0' ? c - '0' + 52
-                      : c == '+' ? 62
-                                 : 63;
-    bits_ = bits_ << 6 | static_cast<uint32_t>(value);
+    bits_ = bits_ << 6 | static_cast<uint32_t>(base64_digit(*base64_++));
     num_bits_ += 6;
   }
   num_bits_ -= 8;
@@ -57,12 +53,8 @@ uint8_t TableStream::next_byte() {
 }
 
 uint32_t TableStream::next() {
-  uint32_t number = 0;
-  for (int shift = 0;; shift += 7) {
-    const uint8_t byte = next_byte();
-    number |= static_cast<uint32_t>(byte & 0x7F) << shift;
-    if (byte < 0x80) return number;
-  }
+  const auto number = protobuf::get_varint([&] { return std::optional(next_byte()); });
+  return static_cast<uint32_t>(number.value());
 }
 
 int32_t TableStream::next_signed() {
