@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json.h"
 #include "convoy/base/options.h"
 #include "convoy/base/text.h"
 
@@ -25,8 +26,15 @@ std::string number_text(double value) {
 std::string unquote(std::string_view text, size_t& at) {
   std::string out;
   for (++at; at < text.size() && text[at] != '"'; ++at) {
-    if (text[at] == '\\' && at + 5 < text.size() && text[at + 1] == 'u') {
-      out += static_cast<char>(std::stoi(std::string(text.substr(at + 2, 4)), nullptr, 16));
+    if (text[at] == '\\' && at + 1 < text.size() && text[at + 1] == 'u') {
+      const std::string escape(text.substr(at, 6));
+      const auto character = Json::parse('"' + escape + '"', nullptr, /*allow_exceptions=*/false);
+      if (!character.is_string()) {
+        fail<UsageError>("config",
+                         "{} is no character; expected four hexadecimal digits, as in \\u00E9",
+                         escape);
+      }
+      out += character.get<std::string>();
       at += 5;
     } else {
       if (text[at] == '\\' && at + 1 < text.size()) ++at;

@@ -7,10 +7,8 @@ namespace convoy::text {
 
 Trie::Trie(std::vector<std::pair<std::string_view, int32_t>> texts) {
   std::erase_if(texts, [](const auto& text) { return text.first.empty(); });
-  if (texts.empty()) return;
   std::stable_sort(texts.begin(), texts.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  units_.resize(257);
   struct Range {
     uint32_t node;
     size_t begin, end, depth;
@@ -63,7 +61,6 @@ uint32_t Trie::find_base(const std::vector<unsigned char>& bytes) {
 }
 
 size_t Trie::longest(std::string_view text) const {
-  if (empty()) return 0;
   size_t found = 0;
   uint32_t node = kRoot;
   for (size_t i = 0; i < text.size() && step(node, static_cast<unsigned char>(text[i])); ++i) {

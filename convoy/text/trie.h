@@ -16,8 +16,7 @@ class Trie {
   /// Of equal texts the last counts; values are not negative.
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> texts);
 
-  bool empty() const { return units_.empty(); }
-  /// Where a walk begins; the trie must not be empty.
+  /// Where a walk begins.
   static constexpr uint32_t kRoot = 0;
   /// Moves `node` along a byte; false when no text goes on like that.
   bool step(uint32_t& node, unsigned char byte) const {
@@ -40,7 +39,9 @@ class Trie {
   };
   uint32_t find_base(const std::vector<unsigned char>& bytes);
 
-  std::vector<Unit> units_;
+  static constexpr size_t kLeast = 257;  // the root, and a child by every byte
+
+  std::vector<Unit> units_ = std::vector<Unit>(kLeast);
   size_t first_free_ = 1;  // about
 };
 

@@ -45,9 +45,12 @@ Unigram::Unigram(const std::vector<UnigramPiece>& pieces, const Vocabulary& voca
     scores_.push_back(piece.score);
     user_defined_.push_back(piece.kind == UnigramPiece::Kind::UserDefined);
     if (piece.kind == UnigramPiece::Kind::Normal) least = std::min(least, piece.score);
-    if (piece.kind != UnigramPiece::Kind::Other) texts.emplace_back(piece.text, id);
+    const bool is_text = piece.kind != UnigramPiece::Kind::Other && !piece.text.empty();
+    if (is_text) texts.emplace_back(piece.text, id);
   }
-  if (std::isinf(least)) fail<FileError>("text", "{} has no piece for text", where);
+  if (std::isinf(least) || texts.empty()) {
+    fail<FileError>("text", "{} has no piece for text", where);
+  }
   trie_ = Trie(std::move(texts));
   unk_score_ = least - kUnknownPenalty;
   if (options_.single_precision) unk_score_ = static_cast<float>(least) - 10.0f;
@@ -128,6 +131,10 @@ void Unigram::append(std::string_view word, const std::vector<uint64_t>& path,
 }
 
 void Unigram::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
+  if (word.size() > UINT32_MAX) {  // a step has 32 bits for a place
+    fail<UsageError>("text", "a text of {} bytes without a break is too long to encode",
+                     word.size());
+  }
   auto& steps = scratch.more_numbers;
   if (options_.single_precision) {
     search<float>(word, scratch.numbers, steps);

@@ -83,6 +83,17 @@ TEST(Options, PlainIsWhatParseTakes) {
       << o.table.to_kept_toml();
 }
 
+TEST(Options, EscapesInListsAreCharacters) {
+  Bound o;
+  o.table.set("features", R"(["caf\u00E9", "\u0009", "\ud83d\ude00"])", "here");
+  EXPECT_EQ(o.features, (std::vector<std::string>{"caf\u00e9", "\t", "\U0001F600"}));
+  for (const char* text : {R"(["\uZZZZ"])", R"(["\u12"])", R"(["\u"])", R"(["\uD800"])"}) {
+    EXPECT_NE(o.error([&] { o.table.set("features", text, "here"); }).find("is no character"),
+              std::string::npos)
+        << text;
+  }
+}
+
 TEST(Options, WhatHasNoEffectIsRefused) {
   Bound o;
   EXPECT_NO_THROW(o.table.check());
