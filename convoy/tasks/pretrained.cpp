@@ -105,7 +105,7 @@ std::optional<text::Tokenizer> find_tokenizer(const std::vector<fs::path>& place
 
 void keep_tokenizer(const std::optional<text::Tokenizer>& tokenizer, train::ModelFiles& files) {
   if (tokenizer) {
-    files.copies = tokenizer->files();
+    for (const auto& file : tokenizer->files()) files.copies.emplace_back(file.path, file.name);
     files.encoding = "tokenizer " + tokenizer->fingerprint();
   }
   files.looked_for = text::tokenizer_file_names();

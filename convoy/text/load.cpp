@@ -1,8 +1,11 @@
 #include "convoy/text/load.h"
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 
+#include "convoy/base/base64.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 
@@ -17,6 +20,9 @@ constexpr const char* kWhole[] = {"tokenizer.json",          "tokenizer.model", 
 constexpr const char* kMerges = "merges.txt";
 /// The newer file of the two has the last word.
 constexpr const char* kSettings[] = {"special_tokens_map.json", "tokenizer_config.json"};
+/// Tokens by id, where tokenizer_config.json has no "added_tokens_decoder".
+constexpr const char* kAdded = "added_tokens.json";
+constexpr const char* kDecoder = "added_tokens_decoder";
 
 bool is_file(const fs::path& path) {
   std::error_code code;
@@ -28,9 +34,7 @@ bool is_tiktoken(std::string_view bytes) {
   const std::string line = first_line(bytes);
   const size_t space = line.find(' ');
   int64_t rank = 0;
-  return space != std::string::npos && space > 0 &&
-         line.find_first_not_of(
-             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") == space &&
+  return space != std::string::npos && space > 0 && from_base64(line.substr(0, space)) &&
          parse_number(line.substr(space + 1), rank);
 }
 
@@ -70,7 +74,7 @@ Parts read(const fs::path& file, const Part& config) {
   if (file.filename() == kMerges) return read(file.parent_path() / "vocab.json", config);
   if (file.extension() == ".txt") {
     Parts parts = parts_of_json(json_of_word_list(read_file(file), name, config), name);
-    parts.files = {file};
+    parts.files = {{file, "vocab.txt"}};
     parts.special_ids.pad = id_of(parts, "[PAD]");
     return parts;
   }
@@ -78,7 +82,7 @@ Parts read(const fs::path& file, const Part& config) {
     const fs::path merges = merges_of(file);
     Parts parts = parts_of_json(
         json_of_merges(read_file(file), name, read_file(merges), merges.string(), config), name);
-    parts.files = {file, merges};
+    parts.files = {{file}, {merges}};
     const auto end = id_of(parts, "<|endoftext|>");
     parts.special_ids = {.bos = end, .eos = end, .pad = {}, .unk = end};
     return parts;
@@ -95,8 +99,43 @@ Parts read(const fs::path& file, const Part& config) {
   } else {
     parts = parts_of_sentencepiece(bytes, name, config);
   }
-  parts.files = {file};
+  const bool known =
+      std::find(std::begin(kWhole), std::end(kWhole), file.filename()) != std::end(kWhole);
+  const bool json = file.extension() == ".json";
+  parts.files = {{file, known ? file.filename().string() : json ? kWhole[0] : kWhole[1]}};
   return parts;
+}
+
+/// Every token that the settings call special by its task, or in a list.
+std::set<std::string> special_tokens(const Json settings[2]) {
+  std::set<std::string> tokens;
+  const auto take = [&](const Json& token) {
+    const Json content = token.is_object() ? token.value("content", Json()) : token;
+    if (content.is_string()) tokens.insert(content.get<std::string>());
+  };
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& [key, value] : settings[i].items()) {
+      if (key.ends_with("_token")) take(value);
+      if (!key.ends_with("_special_tokens") || !value.is_array()) continue;
+      for (const Json& token : value) take(token);
+    }
+  }
+  return tokens;
+}
+
+/// The content of added_tokens.json as tokenizer_config.json would have it.
+Json decoder_of(const fs::path& file, const std::set<std::string>& special) {
+  const Json ids = parse_json(read_file(file), file.string());
+  if (!ids.is_object()) Part(ids, file.string()).refuse("an object of ids by token");
+  Json decoder = Json::object();
+  for (const auto& [token, id] : ids.items()) {
+    const auto number =
+        Part(id, fmt::format("{}: the id of '{}'", file.string(), token)).number(0, INT32_MAX);
+    const bool is_special = special.contains(token);
+    decoder[std::to_string(number)] = {
+        {"content", token}, {"special", is_special}, {"normalized", !is_special}};
+  }
+  return decoder;
 }
 
 }  // namespace
@@ -116,8 +155,14 @@ Parts load_parts(const fs::path& path) {
     contents[i] = parse_json(read_file(settings[i]), settings[i].string());
     Part(contents[i], settings[i].string() + ": ").expect_flat();
   }
+  const fs::path added = file.parent_path() / kAdded;
+  const bool reads_added = file.extension() != ".json" || file.filename() == "vocab.json";
+  const bool has_added = reads_added && is_file(added) && contents[1].is_object() &&
+                         contents[1].value(kDecoder, Json()).is_null();
+  if (has_added) contents[1][kDecoder] = decoder_of(added, special_tokens(contents));
   const Part config(contents[1], settings[1].string() + ": ");
   Parts parts = read(file, config);
+  if (has_added) parts.files.push_back({added});
   if (config.has("model_max_length")) {
     const double most = config["model_max_length"].fraction();
     if (most < 1) config["model_max_length"].refuse("at least 1");
@@ -127,7 +172,7 @@ Parts load_parts(const fs::path& path) {
   for (int i = 0; i < 2; ++i) {
     read_special_ids(Part(contents[i], settings[i].string() + ": "), parts.vocabulary,
                      parts.special_ids);
-    if (is_file(settings[i])) parts.files.push_back(settings[i]);
+    if (is_file(settings[i])) parts.files.push_back({settings[i]});
   }
   return parts;
 }
@@ -140,7 +185,7 @@ std::vector<std::string> tokenizer_file_names() {
   std::vector<std::string> names(std::begin(kWhole), std::end(kWhole));
   names.emplace_back(kMerges);
   names.insert(names.end(), std::begin(kSettings), std::end(kSettings));
-  names.emplace_back("added_tokens.json");  // transformers reads it
+  names.emplace_back(kAdded);
   return names;
 }
 

@@ -142,6 +142,8 @@ void make_model(const Part& model, Parts& parts) {
   }
 }
 
+}  // namespace
+
 void add_tokens(const Part& part, Parts& parts) {
   for (const Part& element : part.elements()) {
     const auto id = static_cast<int32_t>(element["id"].number(0, Vocabulary::kMaxSize - 1));
@@ -162,8 +164,6 @@ void add_tokens(const Part& part, Parts& parts) {
     parts.special[id] = token.special;
   }
 }
-
-}  // namespace
 
 Parts parts_of_json(const Json& json, const std::string& where) {
   const Part file(json, where + ": ");

@@ -38,21 +38,9 @@ void expect_class(const Part& config, std::string_view name, const char* file) {
 /// "added_tokens" of the tokens that the settings name or that are special by default.
 Json added_tokens(const Part& config, const Json& vocabulary,
                   const std::vector<std::string>& special) {
-  Json tokens = Json::array();
+  Json tokens = added_tokens_of(config);
   std::vector<std::string> seen;
-  if (config.has("added_tokens_decoder")) {
-    const Part decoder = config["added_tokens_decoder"];
-    if (!decoder.json().is_object()) decoder.refuse("an object of tokens by id");
-    for (const auto& [id, token] : decoder.json().items()) {
-      const Part part(token, fmt::format("{}.{}", decoder.where(), id));
-      int64_t number = 0;
-      if (!parse_number(id, number)) part.refuse("a whole number as key");
-      Json added = token;
-      seen.push_back(part["content"].text());
-      added["id"] = number;
-      tokens.push_back(added);
-    }
-  }
+  for (const Json& token : tokens) seen.push_back(token["content"].get<std::string>());
   for (const std::string& token : special) {
     if (token.empty() || !vocabulary.contains(token)) continue;
     if (std::find(seen.begin(), seen.end(), token) != seen.end()) continue;
@@ -62,14 +50,16 @@ Json added_tokens(const Part& config, const Json& vocabulary,
   return tokens;
 }
 
-/// A template of tokens around the text; those without a name are left out.
-Json frame(const Json& vocabulary, const std::string& before, const std::string& behind) {
+/// A template of added tokens around the text; those without a name are left out.
+Json frame(const Json& added, const std::string& before, const std::string& behind) {
   Json single = Json::array();
   Json tokens = Json::object();
-  const auto add = [&](const std::string& token) {
-    if (token.empty() || !vocabulary.contains(token)) return;
-    single.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0}}}});
-    tokens[token] = {{"id", token}, {"ids", {vocabulary[token]}}, {"tokens", {token}}};
+  const auto add = [&](const std::string& name) {
+    const auto token = std::find_if(added.begin(), added.end(),
+                                    [&](const Json& one) { return one["content"] == name; });
+    if (token == added.end()) return;
+    single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+    tokens[name] = {{"id", name}, {"ids", {(*token)["id"]}}, {"tokens", {name}}};
   };
   add(before);
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
@@ -78,6 +68,22 @@ Json frame(const Json& vocabulary, const std::string& before, const std::string&
 }
 
 }  // namespace
+
+Json added_tokens_of(const Part& config) {
+  Json tokens = Json::array();
+  if (!config.has("added_tokens_decoder")) return tokens;
+  const Part decoder = config["added_tokens_decoder"];
+  if (!decoder.json().is_object()) decoder.refuse("an object of tokens by id");
+  for (const auto& [id, token] : decoder.json().items()) {
+    const Part part(token, fmt::format("{}.{}", decoder.where(), id));
+    int64_t number = 0;
+    if (!parse_number(id, number)) part.refuse("a whole number as key");
+    part["content"].text();
+    tokens.push_back(token);
+    tokens.back()["id"] = number;
+  }
+  return tokens;
+}
 
 Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_name,
                     std::string_view merges, const std::string& merges_name, const Part& config) {
@@ -104,10 +110,11 @@ Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_n
                                          token_of(config, "pad_token", "")};
   const bool add_bos = config.flag("add_bos_token", false);
   const bool add_eos = config.flag("add_eos_token", false);
-  return {{"added_tokens", added_tokens(config, tokens, special)},
+  const Json added = added_tokens(config, tokens, special);
+  return {{"added_tokens", added},
           {"pre_tokenizer",
            {{"type", "ByteLevel"}, {"add_prefix_space", config.flag("add_prefix_space", false)}}},
-          {"post_processor", frame(tokens, add_bos ? bos : "", add_eos ? eos : "")},
+          {"post_processor", frame(added, add_bos ? bos : "", add_eos ? eos : "")},
           {"decoder", {{"type", "ByteLevel"}}},
           {"model", {{"type", "BPE"}, {"vocab", tokens}, {"merges", pairs}}}};
 }
@@ -124,7 +131,8 @@ Json json_of_word_list(std::string_view words, const std::string& name, const Pa
                                          token_of(config, "mask_token", "[MASK]")};
   Json strip = nullptr;
   if (config.has("strip_accents")) strip = config["strip_accents"].flag();
-  return {{"added_tokens", added_tokens(config, tokens, special)},
+  const Json added = added_tokens(config, tokens, special);
+  return {{"added_tokens", added},
           {"normalizer",
            {{"type", "BertNormalizer"},
             {"clean_text", true},
@@ -132,7 +140,7 @@ Json json_of_word_list(std::string_view words, const std::string& name, const Pa
             {"strip_accents", strip},
             {"lowercase", config.flag("do_lower_case", true)}}},
           {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-          {"post_processor", frame(tokens, cls, sep)},
+          {"post_processor", frame(added, cls, sep)},
           {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
           {"model", {{"type", "WordPiece"}, {"unk_token", unk}, {"vocab", tokens}}}};
 }

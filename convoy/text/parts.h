@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -29,6 +28,8 @@ struct Parts {
   std::vector<Normalizer> normalizers;
   PreTokenizers pre_tokenizers;
   std::unique_ptr<Model> model;
+  /// For what stands behind an added token, where that matters.
+  std::unique_ptr<Model> model_inside;
   SpecialFrame frame;
   std::vector<Decoder> decoders;
   /// Instead of `decoders`, where the model's library knows better.
@@ -36,7 +37,7 @@ struct Parts {
   SpecialIds special_ids;
   int64_t model_max_length = INT64_MAX;
   uint64_t fingerprint = 0;
-  std::vector<std::filesystem::path> files;
+  std::vector<TokenizerFile> files;
 };
 
 Tokenizer make_tokenizer(Parts parts);
@@ -54,6 +55,13 @@ Json json_of_word_list(std::string_view words, const std::string& name, const Pa
 
 /// From the bytes of a SentencePiece model, through its library. Throws FileError.
 Parts parts_of_sentencepiece(std::string_view bytes, const std::string& where, const Part& config);
+
+/// Adds a list of tokens, as "added_tokens" of tokenizer.json has them, to parts whose vocabulary
+/// and normalizers are there. Throws FileError.
+void add_tokens(const Part& part, Parts& parts);
+
+/// "added_tokens_decoder" of tokenizer_config.json as such a list. Throws FileError.
+Json added_tokens_of(const Part& config);
 
 /// Special ids that tokenizer_config.json names. Throws FileError for one that no token has.
 void read_special_ids(const Part& config, const Vocabulary& vocabulary, SpecialIds& ids);

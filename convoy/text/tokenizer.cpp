@@ -12,6 +12,7 @@ namespace {
 /// What one call of encode() needs; kept for the next one.
 struct Work {
   Scratch scratch;
+  Scratch scratch_inside;  // of the other model, which gives other ids for a word
   Pieces pieces;
   std::vector<TokenFinder::Stretch> stretches;
   std::vector<TokenFinder::Stretch> inner_stretches;
@@ -53,9 +54,10 @@ struct Tokenizer::Impl {
     pieces.at_start = at_start;
     pieces.pieces.assign(1, {0, text.size()});
     for (const auto& step : parts.pre_tokenizers.steps) step(pieces);
-    for (const auto& piece : pieces.pieces) {
-      encode_cached(*parts.model, pieces.of(piece), work.scratch, ids);
-    }
+    const bool inside = !at_start && parts.model_inside != nullptr;
+    const Model& model = inside ? *parts.model_inside : *parts.model;
+    Scratch& scratch = inside ? work.scratch_inside : work.scratch;
+    for (const auto& piece : pieces.pieces) encode_cached(model, pieces.of(piece), scratch, ids);
   }
 
   /// A stretch without tokens that are looked for in the text as it is.
@@ -165,7 +167,7 @@ const std::string& Tokenizer::fingerprint() const {
   return impl_->fingerprint;
 }
 
-const std::vector<std::filesystem::path>& Tokenizer::files() const {
+const std::vector<TokenizerFile>& Tokenizer::files() const {
   return impl_->parts.files;
 }
 

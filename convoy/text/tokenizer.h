@@ -21,12 +21,20 @@ struct SpecialIds {
   std::optional<int32_t> unk;
 };
 
+/// A file of a tokenizer.
+struct TokenizerFile {
+  std::filesystem::path path;
+  /// What it must be called in a folder to be found there: "tokenizer.json" for "my_own.json".
+  std::string name = path.filename().string();
+};
+
 /// Turns text into ids and back, as Hugging Face's tokenizers do with the same files. A value that
 /// never changes: copies are cheap, and threads may share one.
 class Tokenizer {
  public:
   /// Reads a folder or one of its files: `tokenizer.json`; a SentencePiece `*.model`; `vocab.json`
-  /// with `merges.txt`; `vocab.txt`. A `tokenizer_config.json` beside them tells special tokens.
+  /// with `merges.txt`; `vocab.txt`. A `tokenizer_config.json` beside them tells special tokens, it
+  /// or an `added_tokens.json` those that were added to a vocabulary of the last three kinds.
   /// Throws FileError that names file, key and value: missing, damaged, or not supported.
   static Tokenizer load(const std::filesystem::path& path);
 
@@ -50,7 +58,7 @@ class Tokenizer {
   /// 16 hexadecimal digits that differ between tokenizers which give other ids.
   const std::string& fingerprint() const;
   /// The files that make it up, to be kept beside a model.
-  const std::vector<std::filesystem::path>& files() const;
+  const std::vector<TokenizerFile>& files() const;
 
  private:
   struct Impl;

@@ -9,11 +9,21 @@
 
 namespace convoy::train {
 
+/// A file that is kept under a name that a reader looks for.
+struct KeptFile {
+  KeptFile(const std::filesystem::path& file) : path(file), name(file.filename().string()) {}
+  KeptFile(std::filesystem::path file, std::string as)
+      : path(std::move(file)), name(std::move(as)) {}
+
+  std::filesystem::path path;
+  std::string name;
+};
+
 /// Files that every checkpoint carries beside weights and state.
 struct ModelFiles {
-  Json config;                                ///< `config.json`
-  std::map<std::string, std::string> texts;   ///< small files: name -> content
-  std::vector<std::filesystem::path> copies;  ///< larger ones, copied by their own name
+  Json config;                               ///< `config.json`
+  std::map<std::string, std::string> texts;  ///< small files: name -> content
+  std::vector<KeptFile> copies;              ///< larger ones, copied
   std::string encoding;  ///< what made the ids of the data, with its fingerprint; "" = nothing did
   /// Names that a reader of the folder looks for, whether this run writes them or not: such a file
   /// of another run would pass for this one's.

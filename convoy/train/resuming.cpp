@@ -110,8 +110,9 @@ void Checkpoints::put_old_run_aside() {
   };
   for (const auto& name : own_names()) {
     const auto old = dir_ / name;
-    const bool still_read = std::any_of(files_.copies.begin(), files_.copies.end(),
-                                        [&](const fs::path& file) { return same_file(file, old); });
+    const bool still_read =
+        std::any_of(files_.copies.begin(), files_.copies.end(),
+                    [&](const auto& file) { return same_file(file.path, old); });
     if (still_read) {
       checkpoint::copy_into(old, aside / name);
     } else {
@@ -196,7 +197,7 @@ std::vector<std::string> Checkpoints::own_names() const {
   std::vector<std::string> names;
   if (!files_.config.is_null()) names.emplace_back(kConfig);
   for (const auto& [name, text] : files_.texts) names.push_back(name);
-  for (const auto& file : files_.copies) names.push_back(file.filename().string());
+  for (const auto& file : files_.copies) names.push_back(file.name);
   names.insert(names.end(), files_.looked_for.begin(), files_.looked_for.end());
   return names;
 }
@@ -206,8 +207,8 @@ bool Checkpoints::would_write(const fs::path& file) const {
   const auto text = files_.texts.find(file.filename().string());
   if (text != files_.texts.end()) return read_regular_file(file) == text->second;
   for (const auto& copy : files_.copies) {
-    if (copy.filename() != file.filename()) continue;
-    return same_file(copy, file) || read_regular_file(copy) == read_regular_file(file);
+    if (copy.name != file.filename()) continue;
+    return same_file(copy.path, file) || read_regular_file(copy.path) == read_regular_file(file);
   }
   return false;
 }

@@ -38,7 +38,7 @@ void Checkpoints::save_small_files(const fs::path& folder) const {
   if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
   for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
   for (const auto& file : files_.copies) {
-    checkpoint::copy_into(file, folder / file.filename());
+    checkpoint::copy_into(file.path, folder / file.name);
   }
 }
 

@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "convoy/base/base64.h"
 #include "convoy/base/error.h"
+#include "convoy/text/unigram.h"
 #include "tests/text/text_testing.h"
 
 namespace convoy::text {
@@ -30,15 +33,18 @@ Json tiny() {
   return Json::parse(kTiny);
 }
 
-std::string message_of(const std::string& name, const std::string& content) {
-  const Folder folder;
-  const auto file = folder.write(name, content);
+std::string message_at(const std::filesystem::path& path) {
   try {
-    Tokenizer::load(file);
+    Tokenizer::load(path);
   } catch (const FileError& error) {
     return error.what();
   }
   return "loaded";
+}
+
+std::string message_of(const std::string& name, const std::string& content) {
+  const Folder folder;
+  return message_at(folder.write(name, content));
 }
 
 std::string message_of(const Json& json) {
@@ -109,6 +115,72 @@ TEST(Load, KnowsSpecialTokensOfFilesThatDoNotNameThem) {
   EXPECT_EQ(Tokenizer::load(bert.path()).model_max_length(), INT64_MAX);
 }
 
+/// As slow tokenizers of transformers save what was added to a vocabulary.
+TEST(Load, ReadsTokensThatWereAddedToAVocabulary) {
+  const Folder gpt2;
+  gpt2.write("vocab.json", R"({"a": 0, "<|endoftext|>": 1, "b": 2, "<": 3, "t": 4, ">": 5})");
+  gpt2.write("merges.txt", "#version: 0.2\n");
+  const std::string before = Tokenizer::load(gpt2.path()).fingerprint();
+  EXPECT_THAT(ids_of(Tokenizer::load(gpt2.path()), "a<t>"), ElementsAre(0, 3, 4, 5));
+  gpt2.write("added_tokens.json", R"({"<t>": 10, "<pad>": 11})");
+  gpt2.write("special_tokens_map.json", R"({"pad_token": "<pad>", "bos_token": "<t>"})");
+  gpt2.write("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<t>"})");
+  const Tokenizer tokenizer = Tokenizer::load(gpt2.path());
+  EXPECT_THAT(ids_of(tokenizer, "a<t>b<pad>"), ElementsAre(10, 0, 10, 2, 11));
+  EXPECT_EQ(tokenizer.vocab_size(), 12);
+  EXPECT_EQ(tokenizer.special_ids().pad, 11);
+  EXPECT_NE(tokenizer.fingerprint(), before);
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{0, 10, 2, 11}), "ab");
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{0, 10, 2, 11}, false), "a<t>b<pad>");
+  const auto has_file = [](const Tokenizer& one, const char* name) {
+    return std::any_of(one.files().begin(), one.files().end(),
+                       [&](const TokenizerFile& file) { return file.name == name; });
+  };
+  EXPECT_TRUE(has_file(tokenizer, "added_tokens.json"));
+  // What tokenizer_config.json lists counts alone.
+  gpt2.write("tokenizer_config.json", R"({"added_tokens_decoder": {"7": {"content": "<pad>"},
+      "8": {"content": "<t>"}}})");
+  EXPECT_THAT(ids_of(Tokenizer::load(gpt2.path()), "<pad><t>"), ElementsAre(7, 8));
+
+  const Folder bert;
+  bert.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nlow\n##er\n");
+  bert.write("added_tokens.json", R"({"[X]": 6, "New": 7})");
+  bert.write("tokenizer_config.json", R"({"additional_special_tokens": ["[X]"]})");
+  EXPECT_THAT(ids_of(Tokenizer::load(bert.path()), "LOW[X]new lower", false),
+              ElementsAre(4, 6, 7, 4, 5));
+
+  for (const auto& [content, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"({"x": "y"})", "added_tokens.json: the id of 'x' is \"y\"; expected a whole number"},
+           {R"({"x": -1})", "the id of 'x' is -1"},
+           {R"({"x": 4})", "expected another: 'low' has it"},
+           {R"({"low": 9})", "expected 4, as in the vocabulary"},
+           {R"(["x"])", "expected an object of ids by token"}}) {
+    bert.write("added_tokens.json", content);
+    EXPECT_THAT(message_at(bert.path()), HasSubstr(problem));
+  }
+}
+
+/// A run keeps a tokenizer where the next one finds it.
+TEST(Load, TellsTheNamesThatItsFilesAreFoundBy) {
+  const auto names = [](const std::filesystem::path& file) {
+    std::vector<std::string> out;
+    const Tokenizer tokenizer = Tokenizer::load(file);
+    for (const TokenizerFile& one : tokenizer.files()) out.push_back(one.name);
+    return out;
+  };
+  const Folder folder;
+  EXPECT_THAT(names(folder.write("my_own.json", kTiny)), ElementsAre("tokenizer.json"));
+  EXPECT_THAT(names(folder.write("bert-vocab.txt", "[UNK]\na\n")), ElementsAre("vocab.txt"));
+  const Json models = fixture("sentencepiece.json");
+  const auto bytes = from_base64(models[0]["files"]["tokenizer.model"].get<std::string>()).value();
+  EXPECT_THAT(names(folder.write("mine.model", bytes)), ElementsAre("tokenizer.model"));
+  EXPECT_THAT(names(folder.write("spiece.model", bytes)), ElementsAre("spiece.model"));
+  folder.write("vocab.json", R"({"a": 0})");
+  const auto merges = folder.write("merges.txt", "");
+  folder.write("tokenizer_config.json", "{}");
+  EXPECT_THAT(names(merges), ElementsAre("vocab.json", "merges.txt", "tokenizer_config.json"));
+}
+
 TEST(Load, FingerprintsTellWhatGivesOtherIds) {
   const auto fingerprint = [](const Json& json) {
     const Folder folder;
@@ -161,6 +233,7 @@ TEST(Load, RefusesByName) {
   EXPECT_THAT(unigram(R"([["a", -1]])", 1), HasSubstr("model.unk_id is 1"));
   EXPECT_THAT(unigram(R"([["a", -1]])", nullptr), HasSubstr("model.unk_id is null"));
   EXPECT_THAT(unigram("[]", 0), HasSubstr("model.unk_id is 0"));
+  EXPECT_THAT(unigram(R"([["", 0.0]])", 0), HasSubstr("model has no piece for text"));
   EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}),
               HasSubstr("precompiled_charsmap is damaged"));
   EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}),
@@ -266,6 +339,31 @@ TEST(Load, IdsThatNoTokenHasAreRefused) {
     EXPECT_THROW(tokenizer.decode(std::vector<int32_t>{id}), UsageError);
     EXPECT_THROW(tokenizer.token(id), UsageError);
   }
+}
+
+TEST(Load, AnEmptyPieceIsPassedOver) {
+  const Folder folder;
+  Json json = tiny();
+  json.erase("pre_tokenizer");
+  json["model"] = Json::parse(R"({"type": "Unigram", "unk_id": 0, "vocab": [["", 0], ["a", -1]]})");
+  const Tokenizer tokenizer = Tokenizer::load(folder.write("tokenizer.json", json.dump()));
+  EXPECT_THAT(ids_of(tokenizer, "aba"), ElementsAre(1, 0, 1));
+  EXPECT_THAT(ids_of(tokenizer, std::string("\0a", 2)), ElementsAre(0, 1));
+}
+
+/// A place in a text has 32 bits. The text is never touched, so it takes no memory.
+TEST(Load, AUnigramTextOfFourGigabytesIsRefused) {
+  constexpr size_t kBytes = (size_t{4} << 30) + 1;
+  void* text =
+      ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(text, MAP_FAILED);
+  Vocabulary vocabulary;
+  vocabulary.add("a", 0);
+  const Unigram model({{"a", -1.0}}, vocabulary, {}, "a test");
+  Scratch scratch;
+  std::vector<int32_t> ids;
+  EXPECT_THROW(model.encode({static_cast<const char*>(text), kBytes}, scratch, ids), UsageError);
+  ::munmap(text, kBytes);
 }
 
 TEST(Load, ARegularExpressionThatNeverEndsIsGivenUp) {

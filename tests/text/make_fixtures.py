@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
 """Writes what tests/text expects, from what Hugging Face's `tokenizers` and SentencePiece answer.
 
-  make_fixtures.py [NAME...]   scalars.json, small.json, and large.json where data/tokenizers exists
+  make_fixtures.py [NAME...]   scalars.json, small.json, sentencepiece.json, and large.json where
+                               data/tokenizers exists
 
 scalars.json: ranges of letters, numbers and white space, and hashes of every normalizer's output
   over all of Unicode, in blocks of 0x4000 scalar values.
 small.json: small tokenizers with texts, ids and decoded texts.
+sentencepiece.json: small SentencePiece models with texts and ids: with symbols of the user's that
+  overlap, as SentencePiece cuts them, and with tokens added by tokenizer_config.json or
+  added_tokens.json, as transformers does.
 large.json: for the files of scripts/fetch_tokenizers.py hashes of the ids of each text.
 
-Needs tokenizers==0.23.3 and sentencepiece==0.2.3. The texts are made by fetch_tokenizers.py.
+Needs tokenizers==0.23.3 and sentencepiece==0.2.3; sentencepiece.json transformers==5.23.0, too. The texts are made by fetch_tokenizers.py.
 """
+import base64
 import json
 import pathlib
+import random
+import struct
 import sys
 import tempfile
 
@@ -291,6 +298,114 @@ def small():
     return out
 
 
+# --- SentencePiece models ----------------------------------------------------------------------
+
+def varint(number):
+    out = b""
+    while number >= 128:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
+
+
+def proto_bytes(number, content):
+    return bytes([number << 3 | 2]) + varint(len(content)) + content
+
+
+def proto_model(pieces, dummy_prefix):
+    """A Unigram model; pieces: (text, score, type)."""
+    model = b""
+    for text, score, kind in pieces:
+        piece = proto_bytes(1, text.encode()) + bytes([2 << 3 | 5]) + struct.pack("<f", score)
+        model += proto_bytes(1, piece + bytes([3 << 3, kind]))
+    return (model + proto_bytes(2, bytes([3 << 3, 1]))
+            + proto_bytes(3, bytes([3 << 3, int(dummy_prefix)])))
+
+
+def user_symbols(seed):
+    """Symbols of the user's that overlap each other and other pieces; few letters."""
+    draw = random.Random(seed)
+    letters = "abc\u00e9 "[:5 if seed % 2 else 4]
+
+    def word(lengths):
+        return "".join(draw.choice(letters) for _ in range(draw.choice(lengths)))
+
+    pieces = {"<unk>": (0.0, 2), "\u2581": (-3.0, 1)}
+    for _ in range(24):  # eighths: sums are exact, and many ways are equally likely
+        text = word([1, 1, 2, 2, 3, 4]).replace(" ", "\u2581")
+        pieces.setdefault(text, (draw.randrange(-64, 8) / 8, 1))
+    for _ in range(8):
+        pieces.setdefault(word([1, 2, 2, 3, 3, 4, 5]).replace(" ", "\u2581"), (0.0, 4))
+    model = proto_model([(text, *rest) for text, rest in pieces.items()], seed % 3 == 0)
+    encode = sentencepiece.SentencePieceProcessor(model_proto=model).encode
+    texts = [word(range(1, 16)) for _ in range(60)]
+    return {"name": f"user_symbols_{seed}", "files": {"tokenizer.model": model},
+            "cases": [{"text": text, "ids": encode(text)} for text in texts]}
+
+
+ADDED_TEXTS = ["<|user|> hi low<|end|> lower", "low<|user|>low <|user|>", "a <|end|><|end|>  b",
+               "<|user|>", "the quick<x>brown <x> fox", "plain text  here", "one</s> two"]
+# A blank at the start of a stretch is a blank more for SentencePiece, not so for transformers 5; and
+# special tokens that no file lists are text here.
+LEGACY_TEXTS = [text for text in ADDED_TEXTS if "> " not in text and "</s>" not in text]
+
+
+def added(name, kind, file_name, loader, config, tokens):
+    import transformers
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "text").write_text("\n".join(LEARNT))
+        special = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1) if kind == "unigram" else {}
+        if kind == "bpe":
+            special = dict(byte_fallback=True, remove_extra_whitespaces=False)
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(folder / "text"), model_prefix=str(folder / "m"), minloglevel=2,
+            vocab_size=400 if kind == "bpe" else 150, model_type=kind, hard_vocab_limit=False,
+            normalization_rule_name="identity", **special)
+        model = (folder / "m.model").read_bytes()
+        pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        size = len(pieces)
+        files = {file_name: model}
+        if config.get("added_tokens_decoder") is not None:
+            listed = [(i, pieces.id_to_piece(i), True) for i in range(3)]  # as transformers saves
+            listed += [(size + i, *token) for i, token in enumerate(tokens)]
+            config["added_tokens_decoder"] = {
+                str(i): {"content": text, "lstrip": False, "rstrip": False, "normalized": False,
+                         "single_word": False, "special": special} for i, text, special in listed}
+        else:
+            ids = {text: size + i for i, (text, _) in enumerate(tokens)}
+            files["added_tokens.json"] = json.dumps(ids).encode()
+        files["tokenizer_config.json"] = json.dumps(config).encode()
+        for path, content in files.items():
+            (folder / path).write_bytes(content)
+        tokenizer = getattr(transformers, loader).from_pretrained(folder)
+        cases = []
+        for text in LEGACY_TEXTS if "added_tokens.json" in files else ADDED_TEXTS:
+            ids = tokenizer.encode(text)
+            cases.append({"text": text, "ids": ids,
+                          "decoded": tokenizer.decode(ids, skip_special_tokens=True),
+                          "all": tokenizer.decode(ids, skip_special_tokens=False)})
+        return {"name": name, "files": files, "cases": cases}
+
+
+def sentencepiece_models():
+    tokens = [("<|user|>", True), ("<|end|>", True), ("<x>", False)]
+    llama = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>",
+             "unk_token": "<unk>", "add_bos_token": True}
+    t5 = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "eos_token": "</s>",
+          "unk_token": "<unk>", "pad_token": "<pad>"}
+    all_models = [user_symbols(seed) for seed in range(12)] + [
+        added("llama_added", "bpe", "tokenizer.model", "LlamaTokenizer",
+              {**llama, "legacy": False, "added_tokens_decoder": {}}, tokens),
+        added("llama_legacy", "bpe", "tokenizer.model", "LlamaTokenizer",
+              {**llama, "legacy": True}, tokens),
+        added("t5_added", "unigram", "spiece.model", "T5Tokenizer",
+              {**t5, "added_tokens_decoder": {}}, tokens)]
+    for one in all_models:
+        one["files"] = {name: base64.b64encode(content).decode()
+                        for name, content in one["files"].items()}
+    return all_models
+
+
 # --- The files that people use -----------------------------------------------------------------
 
 def encoder_of(folder):
@@ -365,7 +480,8 @@ def write(name, content):
 
 
 def main():
-    makers = {"scalars.json": scalars, "small.json": small}
+    makers = {"scalars.json": scalars, "small.json": small,
+              "sentencepiece.json": sentencepiece_models}
     if DATA.exists():
         makers["large.json"] = large
     for name in sys.argv[1:] or makers:

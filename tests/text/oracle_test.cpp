@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "convoy/base/base64.h"
 #include "convoy/text/sentencepiece_file.h"
 #include "convoy/text/unicode.h"
 #include "tests/text/text_testing.h"
@@ -26,6 +27,30 @@ TEST(Oracle, SmallTokenizersGiveTheSameIdsAndTexts) {
       EXPECT_EQ(tokenizer.decode(ids), expected["decoded"].get<std::string>()) << where;
       EXPECT_EQ(tokenizer.decode(ids, false), expected["all"].get<std::string>()) << where;
       EXPECT_EQ(ids_of(tokenizer, text), ids) << where << ": the second time, from the cache";
+    }
+  }
+}
+
+/// Symbols of the user's that overlap, as SentencePiece 0.2.3 cuts them; tokens added by
+/// tokenizer_config.json and added_tokens.json, as transformers 5.23 does.
+TEST(Oracle, SentencePieceModelsGiveTheSameIdsAndTexts) {
+  const Json all = fixture("sentencepiece.json");
+  EXPECT_GT(all.size(), 10u);
+  for (const Json& one : all) {
+    const Folder folder;
+    for (const auto& [name, content] : one["files"].items()) {
+      folder.write(name, from_base64(content.get<std::string>()).value());
+    }
+    const Tokenizer tokenizer = Tokenizer::load(folder.path());
+    for (const Json& expected : one["cases"]) {
+      const auto where = one["name"].get<std::string>() + ": " + expected["text"].dump();
+      const std::vector<int32_t> ids = ids_of(tokenizer, expected["text"].get<std::string>());
+      EXPECT_EQ(Json(ids), expected["ids"]) << where;
+      if (!expected.contains("all")) continue;
+      EXPECT_EQ(tokenizer.decode(ids), expected["decoded"].get<std::string>()) << where;
+      // Where the settings do not list <s> it is a piece like any other, of which nothing is shown.
+      if (one["files"].contains("added_tokens.json")) continue;
+      EXPECT_EQ(tokenizer.decode(ids, false), expected["all"].get<std::string>()) << where;
     }
   }
 }

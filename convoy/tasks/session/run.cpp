@@ -152,7 +152,7 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   files.config = arguments.model.to_json();
   files.texts["schema.json"] = schema.to_json();
   const auto& data = arguments.data;
-  if (auto items = data.items_file(); !items.empty()) files.copies.push_back(items);
+  if (auto items = data.items_file(); !items.empty()) files.copies.emplace_back(items);
   files.looked_for = {"items.parquet"};
   files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};
   return files;
