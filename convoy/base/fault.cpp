@@ -39,7 +39,7 @@ void check_known(const std::string& value, const std::vector<std::string>& known
 
 }  // namespace
 
-void arm_fault(int rank, int restart_count) {
+void arm_fault(int rank, int num_ranks, int restart_count) {
   plan = {};
   const char* text = std::getenv("CONVOY_FAULT");
   if (text == nullptr || *text == '\0' || restart_count > 0) return;
@@ -59,6 +59,10 @@ void arm_fault(int rank, int restart_count) {
   read.phase = parts[1];
   check_known(read.kind, kKinds, all);
   check_known(read.phase, kPhases, all);
+  if (target < 0 || target >= num_ranks) {
+    fail<UsageError>("fault", "CONVOY_FAULT = {} names rank {}; expected 0 to {}", all, target,
+                     num_ranks - 1);
+  }
   if (target == rank) plan = read;
 }
 

@@ -14,8 +14,8 @@ enum class Fault {
 };
 
 /// Reads CONVOY_FAULT for this rank. Only the first attempt of a job is spoilt, so that a restart
-/// can succeed. Throws UsageError when it makes no sense.
-void arm_fault(int rank, int restart_count);
+/// can succeed. Throws UsageError when it makes no sense, or names none of `num_ranks`.
+void arm_fault(int rank, int num_ranks, int restart_count);
 
 /// Called at the start of each phase: start, forward, backward, reduce, gather, update, offload,
 /// send, evaluation, saving. When it and the step (see tell_step) are those of CONVOY_FAULT, the

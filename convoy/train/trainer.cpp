@@ -95,7 +95,8 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
       job_(std::move(job)),
       audience_(job_.environment.rank),
       best_(arguments_) {
-  arm_fault(job_.environment.rank, job_.environment.restart_count);
+  const auto& process = job_.environment;
+  arm_fault(process.rank, process.world_size, process.restart_count);
   const auto told = [this](const std::string& text) { audience_.warn(text); };
   audience_.add(make_log_file(told));
   audience_.add(make_console(arguments_.output.quiet));

@@ -211,8 +211,9 @@ TEST_F(Faults, DifferentCollectivesAreBothNamed) {
 }
 
 TEST_F(Faults, AFaultThatMakesNoSenseIsRefused) {
-  for (const char* fault : {"sigkill", "sigkill@1", "sigkill@1:forward", "kill@1:forward:3",
-                            "sigkill@1:sideways:3", "sigkill@x:forward:3"}) {
+  for (const char* fault :
+       {"sigkill", "sigkill@1", "sigkill@1:forward", "kill@1:forward:3", "sigkill@1:sideways:3",
+        "sigkill@x:forward:3", "sigkill@1:forward:3", "sigkill@-1:forward:3"}) {
     EXPECT_EQ(shell(fmt::format("CONVOY_FAULT={} $convoy train{}--max_steps 1", fault, kTiny)), 2)
         << output_;
     expect("CONVOY_FAULT = ");

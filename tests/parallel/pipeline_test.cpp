@@ -339,7 +339,7 @@ TEST(Pipeline, AStageThatDoesNotComeIsNamed) {
 
 TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
   ::setenv("CONVOY_FAULT", "exception@0:send:1", 1);
-  arm_fault(/*rank=*/0, /*restart_count=*/0);
+  arm_fault(/*rank=*/0, /*num_ranks=*/1, /*restart_count=*/0);
   tell_step(1);
   std::array<std::string, 2> told;
   run_first_step([&](int rank, const auto& step) {
@@ -350,7 +350,7 @@ TEST(Pipeline, AFaultMayHappenWhereAStageSends) {
     }
   });
   ::unsetenv("CONVOY_FAULT");
-  arm_fault(0, 0);
+  arm_fault(0, 1, 0);
   EXPECT_EQ(told[0], "[fault] injected exception in send");
   EXPECT_THAT(told[1], HasSubstr("micro-batch "));
 }

@@ -1,0 +1,34 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "convoy/base/error.h"
+#include "convoy/base/fault.h"
+
+namespace convoy {
+namespace {
+
+TEST(Fault, NamesARankThatIsThere) {
+  const auto said = [](const char* fault, int rank) {
+    ::setenv("CONVOY_FAULT", fault, 1);
+    std::string message;
+    try {
+      arm_fault(rank, /*num_ranks=*/2, /*restart_count=*/0);
+    } catch (const UsageError& error) {
+      message = error.what();
+    }
+    ::unsetenv("CONVOY_FAULT");
+    arm_fault(0, 1, 0);
+    return message;
+  };
+  EXPECT_EQ(said("exit@1:saving:9", 0), "");
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(said("exit@2:saving:9", rank),
+              "[fault] CONVOY_FAULT = exit@2:saving:9 names rank 2; expected 0 to 1");
+    EXPECT_NE(said("exit@-1:saving:9", rank), "");
+  }
+}
+
+}  // namespace
+}  // namespace convoy
