@@ -46,7 +46,7 @@ class BertInput : public nn::Block {
     if (hides_) {
       const auto given = batch.find("labels");
       if (given != batch.end()) {
-        check_ids(given->second.clamp_min(0), V, "labels");
+        check_ids(given->second, V, "labels", /*ignores=*/true);
         put_targets(out, given->second, ids.device());
       } else if (context.mode != nn::Mode::Predict) {
         const auto masked = mask_text(batch.at("input_ids"), config_.masking, V, context);

@@ -173,9 +173,9 @@ double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
          static_cast<double>(rows) * static_cast<double>(positions);
 }
 
-void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what) {
+void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what, bool ignores) {
   if (!ids.is_cpu() || ids.numel() == 0) return;
-  const auto [low, high] = at::aminmax(ids);
+  const auto [low, high] = at::aminmax(ignores ? ids.masked_fill(ids == kIgnored, 0) : ids);
   const auto least = low.item<int64_t>(), most = high.item<int64_t>();
   if (least >= 0 && most < num_ids) return;
   fail<UsageError>("models",
@@ -185,7 +185,6 @@ void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what) 
 }
 
 at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
-  constexpr int64_t kIgnored = -100;
   const auto& ids = in.at("input_ids");
   const auto given = in.find("labels");
   auto labels = given != in.end() ? given->second : ids;
@@ -194,7 +193,7 @@ at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
   targets.narrow(1, 0, last).copy_(labels.narrow(1, 1, last));
   const auto mask = in.find("key_mask");
   if (given != in.end()) {
-    check_ids(targets.masked_fill(targets == kIgnored, 0), num_ids, "labels");
+    check_ids(labels, num_ids, "labels", /*ignores=*/true);
   } else if (mask != in.end()) {
     auto both = mask->second.narrow(1, 0, last).logical_and(mask->second.narrow(1, 1, last));
     targets.narrow(1, 0, last).masked_fill_(both.logical_not(), kIgnored);

@@ -97,9 +97,13 @@ double training_flops(const CausalConfig& config, int64_t length, int64_t asked 
 double cache_bytes(const CausalConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype);
 
-/// Throws UsageError on ids outside 0..num_ids-1; only looks at tensors on the host: give it
-/// those of Context::batch.
-void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what);
+/// The label of a place that asks for nothing.
+inline constexpr int64_t kIgnored = -100;
+
+/// Throws UsageError on ids outside 0..num_ids-1, less -100s where `ignores`; only looks at tensors
+/// on the host: give it those of Context::batch.
+void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what,
+               bool ignores = false);
 
 /// What each position should predict, [B, T] int64, -100 = nothing; from `labels` or `input_ids`.
 at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids);

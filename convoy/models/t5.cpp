@@ -19,8 +19,6 @@ namespace convoy::models {
 
 namespace {
 
-constexpr int64_t kIgnored = -100;
-
 /// What encoder and decoder begin with: `hidden` [B, S, D] and `decoder_hidden` [B, T, D].
 class T5Input : public nn::Block {
  public:
@@ -41,6 +39,10 @@ class T5Input : public nn::Block {
       batch["input_ids"] = corrupted.input_ids;
       batch["labels"] = corrupted.labels;
     }
+    const auto labels = batch.find("labels");
+    if (labels != batch.end()) {
+      check_ids(labels->second, config_.vocab_size, "labels", /*ignores=*/true);
+    }
     if (!batch.contains("decoder_input_ids")) {
       batch["decoder_input_ids"] = shifted(batch.at("labels"));
     }
@@ -57,10 +59,7 @@ class T5Input : public nn::Block {
     if (batch.contains("input_ids")) out["hidden"] = embed("input_ids", 0);
     out["decoder_hidden"] = embed("decoder_input_ids", 1);
     out.erase("labels");
-    if (const auto labels = batch.find("labels"); labels != batch.end()) {
-      check_ids(labels->second.clamp_min(0), config_.vocab_size, "labels");
-      put_targets(out, labels->second, device);
-    }
+    if (labels != batch.end()) put_targets(out, labels->second, device);
     return out;
   }
 

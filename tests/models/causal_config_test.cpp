@@ -239,5 +239,42 @@ TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {
   EXPECT_THAT(said({{"input_ids", at::ones({1, 5}, at::kLong)}}), HasSubstr("n_positions = 4"));
 }
 
+/// On a device ids are looked at where they were loaded; tensors without data stand for it.
+TEST(CausalModel, IdsOnADeviceAreCheckedToo) {
+  const auto bad = [](const char* name, int64_t value) {
+    nn::Bundle loaded{{"input_ids", at::ones({1, 3}, at::kLong)}};
+    loaded[name] = at::full({1, 3}, value, at::kLong);
+    return loaded;
+  };
+  const auto said = [](const CausalConfig& config, size_t block, const nn::Bundle& loaded) {
+    nn::Bundle in;
+    for (const auto& [name, tensor] : loaded) in[name] = tensor.to(at::kMeta);
+    in["hidden"] = at::empty({1, 3, 4}, at::TensorOptions().device(at::kMeta));
+    nn::Context context;
+    context.loaded = &loaded;
+    try {
+      config.make_blocks()[block]->forward(in, context);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    } catch (const std::exception& error) {
+      return "not ours: " + std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  const auto gpt2 = small_gpt2({11, /*width=*/4, /*heads=*/1, /*layers=*/1, /*length=*/4});
+  EXPECT_THAT(said(gpt2, 0, bad("input_ids", 11)),
+              HasSubstr("input_ids hold 11; expected 0 to 10"));
+  EXPECT_THAT(said(gpt2, 0, bad("positions", 4)), HasSubstr("positions hold 4; expected 0 to 3"));
+  const auto t5 = small_t5({.ids = 11, .width = 4, .layers = 1});
+  EXPECT_THAT(said(t5, 0, bad("labels", 12)), HasSubstr("labels hold 12"));
+  EXPECT_THAT(said(t5, 0, bad("decoder_input_ids", -2)), HasSubstr("decoder_input_ids hold -2"));
+  BertTextConfig bert;
+  bert.vocab_size = 11;
+  bert.hidden_size = 4;
+  bert.num_attention_heads = 1;
+  bert.num_hidden_layers = 1;
+  EXPECT_THAT(said(bert, 0, bad("labels", 12)), HasSubstr("labels hold 12"));
+}
+
 }  // namespace
 }  // namespace convoy::models
