@@ -29,7 +29,8 @@ void add_predict(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("predict", "Predict labels, items or tokens for rows of data");
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")
       ->required();
-  command->add_option("--data", options->data, "data to predict for; default: the run's own");
+  command->add_option("--data", options->data,
+                      "data to predict for, -: of the standard input; default: the run's own");
   command->add_option("--rows", options->rows, "only the first rows; 0 = all")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--output", options->output,

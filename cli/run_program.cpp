@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/memory_watch.h"
+#include "cli/piped_inputs.h"
 #include "cli/program.h"
 #include "cli/tell_once.h"
 #include "convoy/base/activity.h"
@@ -148,6 +149,7 @@ int run(int argc, char** argv) {
 
   std::vector<std::string> args(argv + 1, argv + argc);
   cli::take_help_all(args);
+  args = cli::with_lasting_inputs(std::move(args));
   cli::set_typed_args(args);
   if (cli::takes_config(args)) {
     cli::Configured scratch;

@@ -69,11 +69,24 @@ std::string known_as(const fs::path& path) {
   return path.filename().string().substr(0, 200);
 }
 
+/// Where a symbolic link leads, also to nothing yet: it stays, and what it leads to is written.
+fs::path behind_links(fs::path path) {
+  std::error_code error;
+  constexpr int kMost = 40;  // as the kernel
+  for (int i = 0; i < kMost && fs::is_symlink(path, error); ++i) {
+    const auto to = fs::read_symlink(path, error);
+    if (error) break;
+    path = path.parent_path() / to;  // `to` alone where it is absolute
+  }
+  return path;
+}
+
 /// A hidden neighbour of `path`, of a name that no other writer on any host takes.
 fs::path neighbour(const fs::path& path) {
   auto clean = path.has_filename() ? path : path.parent_path();
   auto host = host_name().substr(0, 20);
-  std::replace_if(host.begin(), host.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  std::replace_if(
+      host.begin(), host.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return clean.parent_path() / fmt::format(".{}.{}-{}-{:08x}.tmp", known_as(clean), host,
                                            ::getpid(), std::random_device()());
 }
@@ -160,8 +173,29 @@ std::string read_regular_file(const fs::path& path) {
   return read_file(path);
 }
 
-AtomicFile::AtomicFile(fs::path final_path)
-    : final_(std::move(final_path)),
+LineReader::LineReader(fs::path file, std::string_view expected) : file_(std::move(file)) {
+  std::error_code error;
+  if (fs::is_directory(file_, error)) {
+    fail<FileError>("files", "cannot read {}: it is a folder; expected {}", file_.string(),
+                    expected);
+  }
+  in_.open(file_, std::ios::binary);
+  if (!in_) {
+    fail<FileError>("files", "cannot read {}: {}; expected {}", file_.string(), reason(), expected);
+  }
+}
+
+bool LineReader::next(std::string& line) {
+  errno = 0;
+  if (std::getline(in_, line)) return true;
+  if (in_.bad()) {
+    fail<FileError>("files", "cannot read {} to its end: {}", file_.string(), reason());
+  }
+  return false;
+}
+
+AtomicFile::AtomicFile(const fs::path& final_path)
+    : final_(takes_what_comes(final_path) ? final_path : behind_links(final_path)),
       temporary_(takes_what_comes(final_) ? final_ : neighbour(final_)) {
   if (final_.has_parent_path()) make_folder(final_.parent_path());
   if (temporary_ == final_) return;
@@ -198,8 +232,8 @@ void write_file(const fs::path& path, std::string_view content) {
   file.commit();
 }
 
-AtomicFolder::AtomicFolder(fs::path final_path)
-    : final_(final_path.has_filename() ? std::move(final_path) : final_path.parent_path()),
+AtomicFolder::AtomicFolder(const fs::path& final_path)
+    : final_(behind_links(final_path.has_filename() ? final_path : final_path.parent_path())),
       temporary_(neighbour(final_)) {
   remove_abandoned(final_);
   make_folder(temporary_);

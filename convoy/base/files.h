@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,13 +23,32 @@ std::string read_file(const std::filesystem::path& path);
 /// The same of what must be a regular file: reading a pipe might never end.
 std::string read_regular_file(const std::filesystem::path& path);
 
+/// The lines of a file, one after the other.
+class LineReader {
+ public:
+  /// `expected` is what the file should be, for the error: "a prompt a line". Throws FileError
+  /// where it cannot be opened.
+  LineReader(std::filesystem::path file, std::string_view expected);
+
+  /// The next line without its "\n"; false at the end of the file. Throws FileError where the file
+  /// cannot be read to its end.
+  bool next(std::string& line);
+  /// Whether a "\n" stood behind the last one.
+  bool ended() const { return !in_.eof(); }
+
+ private:
+  std::filesystem::path file_;
+  std::ifstream in_;
+};
+
 /// A file that appears whole or not at all: write to temporary(), then commit(). Who may read a
-/// file that it replaces, and no one else, may read it.
+/// file that it replaces, and no one else, may read it. A symbolic link stays; what it leads to is
+/// replaced.
 class AtomicFile {
  public:
   /// Creates missing parent folders, and removes what killed processes left of this very file.
   /// Throws FileError when folders cannot be made.
-  explicit AtomicFile(std::filesystem::path final_path);
+  explicit AtomicFile(const std::filesystem::path& final_path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -52,7 +72,7 @@ void write_file(const std::filesystem::path& path, std::string_view content);
 /// A folder that appears whole or not at all; same protocol as AtomicFile.
 class AtomicFolder {
  public:
-  explicit AtomicFolder(std::filesystem::path final_path);
+  explicit AtomicFolder(const std::filesystem::path& final_path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;

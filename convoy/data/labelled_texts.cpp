@@ -2,14 +2,14 @@
 
 #include <arrow/api.h>
 
-#include <fstream>
-
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
 #include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
+#include "convoy/data/text_source.h"
 
 namespace convoy::data {
 namespace {
@@ -43,10 +43,9 @@ std::string value_in(const Json& object, const Place& place, const fs::path& fil
 }
 
 void read_json_lines(const fs::path& file, const std::vector<Place>& places) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) fail<FileError>("data", "cannot read {}", file.string());
+  LineReader in(file, "an object a line");
   int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; in.next(line);) {
     ++number;
     if (trim(line).empty()) continue;
     const Json object = parse_json(line, fmt::format("{}:{}", file.string(), number));
@@ -104,7 +103,7 @@ LabelledTexts read_labelled_texts(const fs::path& file, const LabelledColumns& c
   }
   LabelledTexts out;
   const auto places = places_of(columns, out);
-  if (file.extension() == ".jsonl") {
+  if (kind_of_texts(file) == ".jsonl") {
     read_json_lines(file, places);
   } else {
     read_table(file, places);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow_types.h"
@@ -50,17 +51,15 @@ class Batcher {
 /// Calls `each(line, ended)` for all stretches before a "\n"; `ended`: whether there was one.
 template <class Each>
 void for_lines(const fs::path& file, const ProgressFn& progress, const Each& each) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) fail<FileError>("data", "cannot read {}; expected a file of text", file.string());
+  LineReader in(file, "a file of text");
   std::error_code code;
   const auto size = static_cast<int64_t>(fs::file_size(file, code));
   int64_t done = 0;
-  for (std::string line; std::getline(in, line);) {
-    each(line, !in.eof());
+  for (std::string line; in.next(line);) {
+    each(line, in.ended());
     done += static_cast<int64_t>(line.size()) + 1;
     if (progress) progress(std::min(done, size), size);
   }
-  if (in.bad()) fail<FileError>("data", "cannot read {} to its end", file.string());
 }
 
 void read_lines(const fs::path& file, Batcher& batcher, const ProgressFn& progress) {
@@ -130,6 +129,15 @@ void read_parquet(const fs::path& file, const std::string& column, Batcher& batc
 
 }  // namespace
 
+std::string kind_of_texts(const fs::path& file) {
+  if (file.has_extension()) return file.extension().string();
+  std::string begin(1 << 12, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<size_t>(in.gcount()));
+  return begin.starts_with("PAR1") ? ".parquet" : trim(begin).starts_with("{") ? ".jsonl" : ".txt";
+}
+
 void read_texts(const fs::path& file, const std::string& column,
                 const std::function<void(TextBatch)>& consume, const ProgressFn& progress) {
   std::error_code code;
@@ -138,7 +146,7 @@ void read_texts(const fs::path& file, const std::string& column,
                     file.string());
   }
   Batcher batcher(file, consume);
-  const std::string kind = file.extension().string();
+  const std::string kind = kind_of_texts(file);
   if (kind == ".txt") {
     read_lines(file, batcher, progress);
   } else if (kind == ".jsonl") {

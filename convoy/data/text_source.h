@@ -26,6 +26,13 @@ struct TextBatch {
   }
 };
 
+/// The column of texts where nobody names one.
+inline constexpr const char* kTextColumn = "text";
+
+/// ".txt", ".jsonl", ".parquet", or another ending that the file's name has. A name without one, as
+/// a pipe has, leaves it to the first bytes.
+std::string kind_of_texts(const std::filesystem::path& file);
+
 /// Reads the texts of a file, about a megabyte at a time: the lines of `.txt` (with a "\n" at their
 /// ends, also where the file has "\r\n" or "\r", as Hugging Face's `datasets` reads them), the
 /// values of `column` in the objects of `.jsonl`, or a column of text of `.parquet`. `progress`

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/piped_input.h"
 #include "convoy/data/parquet_writer.h"
 #include "convoy/data/text_source.h"
 #include "convoy/data/token_file.h"
@@ -119,9 +120,11 @@ TokenizeReport tokenize(const TokenizeOptions& options, const ProgressFn& progre
     writer.write(waiting.front().get(), report);
     waiting.pop_front();
   };
-  const int64_t total = bytes_of(options.inputs);
+  std::vector<fs::path> inputs;
+  for (const fs::path& input : options.inputs) inputs.emplace_back(lasting_input(input.string()));
+  const int64_t total = bytes_of(inputs);
   int64_t before = 0;
-  for (const fs::path& input : options.inputs) {
+  for (const fs::path& input : inputs) {
     data::read_texts(
         input, options.column,
         [&](data::TextBatch batch) {

@@ -138,5 +138,59 @@ TEST_F(GenerateCommand, PredictsTheTokenThatGenerationTakes) {
   expect("text 2 of blank.txt is empty; expected text to go on from");
 }
 
+TEST_F(GenerateCommand, ReadsPipesOnceForAllRanks) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 20 --output_dir out"), 0)
+      << output_;
+  write_file(folder_ / "prompts.txt", "w1 w4\nw2 w5\nw3\n");
+  const std::string rest = " --max-new-tokens 2 > ";
+  ASSERT_EQ(run("generate out --file prompts.txt" + rest + "plain.txt"), 0) << output_;
+  const auto texts = read_file(folder_ / "plain.txt");
+  for (const std::string piped :
+       {"cat prompts.txt | $convoy generate out --file -",
+        "$convoy generate out --file - < prompts.txt",
+        "cat prompts.txt | $convoy generate out --file=/dev/stdin --nproc 2",
+        "bash -c '\"$0\" generate out --file <(cat prompts.txt) --nproc 2' $convoy"}) {
+    ASSERT_EQ(shell(piped + rest + "piped.txt"), 0) << piped << output_;
+    EXPECT_EQ(read_file(folder_ / "piped.txt"), texts) << piped;
+  }
+  EXPECT_EQ(shell("cat prompts.txt | $convoy launch -n 2 generate out --file -"), 2) << output_;
+  expect("--file - is no file, and only one of the ranks could read it; try a file, or --nproc");
+
+  ASSERT_EQ(run("predict out --data prompts.txt --output plain.csv"), 0) << output_;
+  ASSERT_EQ(shell("cat prompts.txt | $convoy predict out --data - --output piped.csv"), 0)
+      << output_;
+  EXPECT_EQ(read_file(folder_ / "piped.csv"), read_file(folder_ / "plain.csv"));
+  ASSERT_EQ(run("eval out --data text.txt --json > plain.json"), 0) << output_;
+  ASSERT_EQ(shell("cat text.txt | $convoy eval out --data - --json > piped.json"), 0) << output_;
+  EXPECT_EQ(json("piped.json").at("eval_loss"), json("plain.json").at("eval_loss"));
+  ASSERT_EQ(run("data tokenize text.txt --tokenizer words -o plain.parquet"), 0) << output_;
+  ASSERT_EQ(shell("cat text.txt | $convoy data tokenize - --tokenizer words -o piped.parquet"), 0)
+      << output_;
+  EXPECT_EQ(read_file(folder_ / "piped.parquet"), read_file(folder_ / "plain.parquet"));
+
+  // Where the predictions go may be a link.
+  ASSERT_EQ(shell("ln -s plain.csv link.csv && echo > plain.csv && "
+                  "$convoy predict out --data prompts.txt --output link.csv"),
+            0)
+      << output_;
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link.csv"));
+  EXPECT_EQ(read_file(folder_ / "plain.csv"), read_file(folder_ / "piped.csv"));
+
+  write_file(folder_ / "blank.txt", "\nw1 w4\n \nw2 w5\nw3\n\n");
+  ASSERT_EQ(run("generate out --file blank.txt --max-new-tokens 2 2> told.txt > blank.out"), 0);
+  EXPECT_EQ(read_file(folder_ / "blank.out"), texts);
+  EXPECT_NE(read_file(folder_ / "told.txt").find("passed over 3 blank lines of blank.txt"),
+            std::string::npos);
+  write_file(folder_ / "odd.txt", "\nw1\nzebra\n");
+  EXPECT_EQ(run("generate out --file odd.txt"), 2);
+  expect("line 3 of odd.txt has only tokens that the tokenizer does not know: 'zebra'");
+  write_file(folder_ / "empty.txt", "\n\n");
+  EXPECT_EQ(run("generate out --file empty.txt"), 2);
+  expect("there is nothing to go on from");
+  fs::create_symlink("/proc/self/mem", folder_ / "broken.txt");
+  EXPECT_EQ(run("generate out --file broken.txt"), 1);
+  expect("cannot read broken.txt to its end: ");
+}
+
 }  // namespace
 }  // namespace convoy

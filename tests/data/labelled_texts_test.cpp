@@ -71,5 +71,22 @@ TEST_F(LabelledTextsOf, CategoriesAreWhatTheyStandFor) {
   EXPECT_MESSAGE(read_labelled_texts(file, {}), "column 'label' has no value in row 1");
 }
 
+/// Memory where nothing lies is a file that cannot be read.
+TEST_F(LabelledTextsOf, WhatCannotBeReadIsNotTheEnd) {
+  fs::create_symlink("/proc/self/mem", folder_ / "broken.jsonl");
+  EXPECT_MESSAGE(read_labelled_texts(folder_ / "broken.jsonl", {}),
+                 "cannot read " + (folder_ / "broken.jsonl").string() + " to its end: ");
+}
+
+TEST_F(LabelledTextsOf, ANameWithoutAnEndingLeavesItToTheContent) {
+  write_file(folder_ / "lines", "\n {\"text\": \"a\", \"label\": 1}\n");
+  write_file(folder_ / "table", "text\tlabel\na\t1\n");
+  for (const char* name : {"lines", "table"}) {
+    const auto read = read_labelled_texts(folder_ / name, {});
+    EXPECT_EQ(read.texts, std::vector<std::string>{"a"}) << name;
+    EXPECT_EQ(read.labels, std::vector<std::string>{"1"}) << name;
+  }
+}
+
 }  // namespace
 }  // namespace convoy::data

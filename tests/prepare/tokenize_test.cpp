@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <parquet/arrow/reader.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -94,6 +98,23 @@ TEST_F(Tokenize, ReadsJsonLinesAndParquetAndSeveralFiles) {
                          {{"n", testing::ints({1, 2})}, {"text", texts.Finish().ValueOrDie()}});
   EXPECT_EQ(rows_of({lines, folder_ / "b.parquet"}),
             (std::vector<std::string>{"one\ntwo", "", "three", "f r"}));
+}
+
+TEST_F(Tokenize, ReadsPipesOfTextLinesAndParquet) {
+  const auto pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto rows_through = [&](const std::string& content) {
+    std::thread writer([&] { std::ofstream(pipe, std::ios::binary) << content; });
+    auto rows = rows_of({pipe});
+    writer.join();
+    return rows;
+  };
+  EXPECT_EQ(rows_through("one\ntabo"), (std::vector<std::string>{"one\n", "tAo"}));
+  EXPECT_EQ(rows_through("{\"text\": \"one\"}\n"), std::vector<std::string>{"one"});
+  arrow::StringBuilder texts;
+  testing::ok(texts.Append("three"));
+  testing::write_parquet(folder_ / "b.parquet", {{"text", texts.Finish().ValueOrDie()}});
+  EXPECT_EQ(rows_through(read_file(folder_ / "b.parquet")), std::vector<std::string>{"three"});
 }
 
 TEST_F(Tokenize, TellsTheTokenizerInTheMetadata) {

@@ -40,7 +40,8 @@ int run_tokenize(const prepare::TokenizeOptions& options) {
 void add_language_commands(CLI::App& data, Work& run) {
   auto options = std::make_shared<prepare::TokenizeOptions>();
   CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into ids for a language model");
-  sub->add_option("input", options->inputs, ".txt (a text a line), .jsonl or Parquet files")
+  sub->add_option("input", options->inputs,
+                  ".txt (a text a line), .jsonl or Parquet files, -: the standard input")
       ->required();
   sub->add_option("--tokenizer", options->tokenizer,
                   "folder or file: tokenizer.json, vocab.json with merges.txt, vocab.txt, *.model")

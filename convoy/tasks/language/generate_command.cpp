@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -30,28 +29,36 @@ struct GenerateCommand {
   std::optional<int64_t> nproc;
 };
 
-std::vector<std::string> read_prompts(const GenerateCommand& command) {
-  auto prompts = command.prompts;
+struct Prompts {
+  std::vector<std::string> texts;
+  std::vector<std::string> names;  ///< of each, for messages
+  int64_t num_blank = 0;           ///< lines of the file that were passed over
+};
+
+Prompts read_prompts(const GenerateCommand& command) {
+  Prompts out;
+  out.texts = command.prompts;
+  for (size_t i = 0; i < out.texts.size(); ++i)
+    out.names.push_back(fmt::format("prompt {}", i + 1));
   if (!command.file.empty()) {
-    std::error_code error;
-    if (std::filesystem::is_directory(command.file, error)) {
-      fail<FileError>("tasks", "cannot read {}: it is a folder; expected a prompt a line",
-                      command.file);
-    }
-    std::ifstream in(command.file);
-    if (!in) fail<FileError>("tasks", "cannot read {}; expected a prompt a line", command.file);
+    LineReader in(command.file, "a prompt a line");
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    bool first = true;
-    for (std::string line; std::getline(in, line); first = false) {
-      if (first && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    int64_t number = 0;
+    for (std::string line; in.next(line);) {
+      if (++number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
       if (line.ends_with('\r')) line.pop_back();
-      prompts.push_back(line);
+      if (trim(line).empty()) {
+        ++out.num_blank;
+        continue;
+      }
+      out.texts.push_back(line);
+      out.names.push_back(fmt::format("line {} of {}", number, command.file));
     }
   }
-  if (prompts.empty()) {
+  if (out.texts.empty()) {
     fail<UsageError>("tasks", "there is nothing to go on from; try --prompt TEXT, or --file FILE");
   }
-  return prompts;
+  return out;
 }
 
 void check(const GenerateCommand& command) {
@@ -78,14 +85,14 @@ void check(const GenerateCommand& command) {
 }
 
 /// What a tokenizer or an encoder adds by itself is no prompt.
-void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt, size_t number) {
+void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt,
+                  const std::string& name) {
   std::vector<int32_t> plain;
   tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
   if (prompt.empty() || plain.empty()) {
-    fail<UsageError>("tasks", "prompt {} is empty; expected text to go on from, or to answer",
-                     number);
+    fail<UsageError>("tasks", "{} is empty; expected text to go on from, or to answer", name);
   }
-  check_known(tokenizer, plain, {}, fmt::format("prompt {}", number), prompt);
+  check_known(tokenizer, plain, {}, name, prompt);
 }
 
 /// What the new ids add to the text of the prompt: a token in front of which nothing stands may be
@@ -152,12 +159,16 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
                      "time; try without it",
                      training.parallel.pipeline_parallel_size);
   }
-  const auto texts = read_prompts(command);
+  const auto [texts, names, num_blank] = read_prompts(command);
+  if (num_blank > 0) {
+    run.notes->push_back(
+        fmt::format("passed over {} of {}", plural(num_blank, "blank line"), command.file));
+  }
   const auto& tokenizer = task->tokenizer();
   std::vector<std::vector<int32_t>> prompts;
-  for (const auto& text : texts) {
-    check_prompt(tokenizer, text, prompts.size() + 1);
-    prompts.push_back(task->prompt_ids(text));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    check_prompt(tokenizer, texts[i], names[i]);
+    prompts.push_back(task->prompt_ids(texts[i]));
   }
   const auto sentinels = task->sentinels();
   const bool answers = objective == models::Objective::Spans;
@@ -211,7 +222,7 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
       ->required();
   command->add_option("--prompt", options->prompts, "text to go on from; may be given again")
       ->allow_extra_args(false);
-  command->add_option("--file", options->file, "file with a prompt a line");
+  command->add_option("--file", options->file, "file with a prompt a line, -: the standard input");
   command->add_option("--max-new-tokens,--max_new_tokens", generate.max_new_tokens,
                       "most tokens to add [50]");
   command->add_flag("--do-sample,--do_sample", generate.sample,

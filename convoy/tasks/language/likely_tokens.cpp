@@ -34,7 +34,7 @@ struct AskedTexts {
 
 AskedTexts read_texts(const std::string& file, const std::string& column) {
   AskedTexts out;
-  const bool lines = fs::path(file).extension() == ".txt";
+  const bool lines = data::kind_of_texts(file) == ".txt";
   data::read_texts(file, column,
                    [&](const data::TextBatch& batch) {
                      for (int64_t i = 0; i < batch.size(); ++i) {
