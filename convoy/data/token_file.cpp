@@ -2,11 +2,13 @@
 
 #include <arrow/api.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
+#include "convoy/data/parquet_file.h"
 #include "convoy/data/text_source.h"
 
 namespace convoy::data {
@@ -15,41 +17,25 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kBatchRows = 4096;
-
-void append_lists(const arrow::Array& array, TokenTexts& out, const fs::path& file) {
-  const auto* lists = dynamic_cast<const arrow::ListArray*>(&array);
-  const auto* ids =
-      lists == nullptr ? nullptr : dynamic_cast<const arrow::Int32Array*>(lists->values().get());
-  if (ids == nullptr || lists->null_count() > 0 || ids->null_count() > 0) {
-    fail<FileError>("data", "{}: column {} is {}; expected lists of int32 without nulls",
-                    file.string(), kIdsColumn, array.type()->ToString());
-  }
-  for (int64_t row = 0; row < lists->length(); ++row) {
-    out.ids->append({ids->raw_values() + lists->value_offset(row),
-                     static_cast<size_t>(lists->value_length(row))});
-    out.ends.push_back(out.ids->size());
-  }
-}
+// What other tools write beside ids.
+constexpr const char* kMaskColumn = "attention_mask";
+constexpr const char* kLabelsColumn = "labels";
 
 /// A file of ids, open.
 struct IdsFile {
-  std::unique_ptr<parquet::arrow::FileReader> reader;
-  int column = 0;
-  std::string fingerprint;
-  int32_t vocab_size = 0;
+  ParquetFile file;
+  std::string column;
+  std::vector<std::string> beside;  // of the columns above those that it has
+  std::string fingerprint;          // "": the file does not say whose ids they are
+  int32_t vocab_size = 0;           // 0: nor how many there are
 };
 
-/// Nothing when the file holds no ids.
-std::optional<IdsFile> open_ids(const fs::path& file) {
-  if (file.extension() != ".parquet" || !fs::is_regular_file(file)) return std::nullopt;
-  IdsFile out{open_parquet(file, kBatchRows)};
+/// Who made the ids, of what `convoy data tokenize` wrote.
+void read_metadata(const fs::path& file, IdsFile& out) {
   std::shared_ptr<arrow::Schema> schema;
-  check_arrow(out.reader->GetSchema(&schema), file);
-  out.column = schema->GetFieldIndex(kIdsColumn);
+  check_arrow(open_parquet(file, kBatchRows)->GetSchema(&schema), file);
   const auto& metadata = schema->metadata();
-  if (out.column < 0 || metadata == nullptr || !metadata->Contains(kTokenizerKey)) {
-    return std::nullopt;
-  }
+  if (metadata == nullptr || !metadata->Contains(kTokenizerKey)) return;
   out.fingerprint = arrow_value(metadata->Get(kTokenizerKey), file);
   const auto size = metadata->Get(kVocabSizeKey).ValueOr("");
   int64_t number = 0;
@@ -60,48 +46,114 @@ std::optional<IdsFile> open_ids(const fs::path& file) {
                     file.string(), kVocabSizeKey, printable(size), INT32_MAX);
   }
   out.vocab_size = static_cast<int32_t>(number);
+}
+
+/// Nothing when the file holds no ids.
+std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column) {
+  if (!fs::is_regular_file(file) || kind_of_texts(file) != ".parquet") return std::nullopt;
+  IdsFile out{ParquetFile(file), column, {}, "", 0};
+  read_metadata(file, out);
+  const auto& columns = out.file.columns();
+  const auto find = [&](const std::string& name) {
+    return std::find_if(columns.begin(), columns.end(),
+                        [&](const ColumnInfo& one) { return one.name == name; });
+  };
+  const auto holds_ids = [&](const std::string& name) {
+    const auto found = find(name);
+    return found != columns.end() && found->readable && found->is_list &&
+           found->kind == Column::Int64;
+  };
+  const bool named = column != kTextColumn && out.fingerprint.empty();
+  if (find(column) == columns.end() && !named) out.column = kIdsColumn;
+  if (!holds_ids(out.column)) return std::nullopt;
+  for (const char* name : {kMaskColumn, kLabelsColumn}) {
+    if (name != out.column && holds_ids(name)) out.beside.emplace_back(name);
+  }
   return out;
 }
 
-TokenTexts read_ids(const IdsFile& from, const fs::path& file, int64_t memory_budget,
-                    const ProgressFn& progress) {
+/// Blocks are cut from ids alone, so every id must be there to be learnt.
+void check_beside(const IdsFile& from, const Rows& rows, int64_t first_row) {
+  const auto& ids = rows.columns.at(from.column);
+  const auto refuse = [&](auto place, auto begin, const std::string& what, const char* expected) {
+    const auto row = std::upper_bound(ids.offsets.begin(), ids.offsets.end(), place - begin) -
+                     ids.offsets.begin() - 1;
+    fail<UsageError>("data", "{}: {} in row {}; expected {}", from.file.path().string(), what,
+                     first_row + row, expected);
+  };
+  for (const auto& name : from.beside) {
+    const auto& values = rows.columns.at(name).ints;
+    const bool is_mask = name == kMaskColumn;
+    const auto wrong = is_mask
+                           ? std::find(values.begin(), values.end(), 0)
+                           : std::mismatch(values.begin(), values.end(), ids.ints.begin()).first;
+    if (wrong == values.end()) continue;
+    if (is_mask) {
+      refuse(wrong, values.begin(), name + " is 0",
+             "ids without padding, for all are learnt; try the ids as they were before it");
+    } else {
+      refuse(wrong, values.begin(), fmt::format("{} differ from {}", name, from.column),
+             "the same, for all ids are learnt; try a file without them");
+    }
+  }
+}
+
+TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn& progress) {
   TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
   out.fingerprint = from.fingerprint;
   out.vocab_size = from.vocab_size;
-  const int num_groups = from.reader->num_row_groups();
-  for (int group = 0; group < num_groups; ++group) {
-    std::shared_ptr<arrow::ChunkedArray> values;
-    check_arrow(from.reader->RowGroup(group)->Column(from.column)->Read(&values), file);
-    for (const auto& chunk : values->chunks()) append_lists(*chunk, out, file);
-    if (progress) progress(group + 1, num_groups);
+  Selection selection;
+  selection.columns = {from.column};
+  selection.limits[from.column].max = INT32_MAX;
+  selection.columns.insert(selection.columns.end(), from.beside.begin(), from.beside.end());
+  std::vector<Segment> all;
+  for (int64_t group = 0; group < from.file.num_row_groups(); ++group) {
+    const int64_t rows = from.file.group_rows()[static_cast<size_t>(group)];
+    if (rows > 0) all.push_back({group, 0, rows});
+  }
+  const auto stream = from.file.stream(all, selection);
+  std::vector<int32_t> ids;
+  Rows rows;
+  for (int64_t done = 0; done < from.file.num_rows(); done += rows.num_rows) {
+    rows.clear();
+    stream->append(kBatchRows, rows);
+    check_beside(from, rows, done);
+    const auto& column = rows.columns.at(from.column);
+    ids.assign(column.ints.begin(), column.ints.end());
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      out.ends.push_back(out.ids->size() + column.end(row));
+    }
+    out.ids->append(ids);
+    if (progress) progress(done + rows.num_rows, from.file.num_rows());
   }
   return out;
 }
 
 }  // namespace
 
-std::optional<int32_t> vocab_size_of_ids(const fs::path& file) {
-  const auto ids = open_ids(file);
+std::optional<int32_t> vocab_size_of_ids(const fs::path& file, const std::string& column) {
+  const auto ids = open_ids(file, column);
   return ids ? std::optional(ids->vocab_size) : std::nullopt;
 }
 
 TokenTexts read_token_texts(const fs::path& file, const std::string& column,
                             const std::optional<text::Tokenizer>& tokenizer, int64_t memory_budget,
                             const ProgressFn& progress) {
-  if (const auto ids = open_ids(file)) {
-    if (tokenizer && tokenizer->fingerprint() != ids->fingerprint) {
+  if (const auto ids = open_ids(file, column)) {
+    const bool known = !ids->fingerprint.empty();
+    if (tokenizer && known && tokenizer->fingerprint() != ids->fingerprint) {
       fail<UsageError>("data",
                        "{} was made with another tokenizer ({}) than this model's ({}); try "
                        "convoy data tokenize with this one",
                        file.string(), ids->fingerprint, tokenizer->fingerprint());
     }
-    return read_ids(*ids, file, memory_budget, progress);
+    return read_ids(*ids, memory_budget, progress);
   }
   if (!tokenizer) {
     fail<UsageError>(
         "data",
-        "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, or "
-        "a file of convoy data tokenize",
+        "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, a file of "
+        "convoy data tokenize, or --column NAME of a column of ids",
         file.string());
   }
   TokenTexts out{std::make_shared<TokenStore>(memory_budget)};

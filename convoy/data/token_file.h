@@ -22,24 +22,28 @@ inline constexpr const char* kIdsColumn = "input_ids";
 struct TokenTexts {
   std::shared_ptr<TokenStore> ids = std::make_shared<TokenStore>();
   std::vector<int64_t> ends;  ///< of each text in `ids`
-  std::string fingerprint;    ///< of the tokenizer
-  int32_t vocab_size = 0;     ///< of the tokenizer
+  std::string fingerprint;    ///< of the tokenizer; "": a file of ids that does not say it
+  int32_t vocab_size = 0;     ///< of the tokenizer; 0: nor that
   int64_t num_malformed = 0;  ///< places that were not UTF-8 and became U+FFFD
 
   int64_t size() const { return static_cast<int64_t>(ends.size()); }
 };
 
-/// Reads what `convoy data tokenize` wrote, or tokenizes `.txt`, `.jsonl` or a Parquet column of
-/// text with `tokenizer`. Of the ids at most `memory_budget` bytes are kept in memory, else all in
-/// a file. Throws FileError; UsageError when ids are of another tokenizer, or there is none for a
-/// text.
+/// Reads ids, or tokenizes `.txt`, `.jsonl` or a Parquet column of text with `tokenizer`. Ids are
+/// lists of whole numbers in the Parquet column that is named, and in `input_ids` where there is no
+/// column "text"; `convoy data tokenize` tells their tokenizer, other tools do not. Of the ids at
+/// most `memory_budget` bytes are kept in memory, else all in a file. Throws FileError; UsageError
+/// when ids are of another tokenizer, there is none for a text, or masks and labels beside the ids
+/// ask for something else than all of them.
 TokenTexts read_token_texts(const std::filesystem::path& file, const std::string& column,
                             const std::optional<text::Tokenizer>& tokenizer,
                             int64_t memory_budget = TokenStore::kNoLimit,
                             const ProgressFn& progress = {});
 
-/// Of the tokenizer that made a file of ids; reads nothing else of it. None for another file.
-std::optional<int32_t> vocab_size_of_ids(const std::filesystem::path& file);
+/// Of the tokenizer that made a file of ids, 0 where it does not say that; reads nothing else of
+/// it. None for another file.
+std::optional<int32_t> vocab_size_of_ids(const std::filesystem::path& file,
+                                         const std::string& column);
 
 /// How many texts `percent` of them are, rounded as Hugging Face's `train[:5%]`: halves to even.
 int64_t num_held_out(int64_t num_texts, double percent);

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "tests/cli/language_testing.h"
+#include "tests/data/parquet_testing.h"
 
 namespace convoy {
 namespace {
@@ -158,6 +159,64 @@ TEST_F(LanguageCommand, IdsBringTheirVocabulary) {
   EXPECT_EQ(json("wide/config.json").at("vocab_size"), 40);
   ASSERT_EQ(run(train + "--vocab_size 24"), 2);
   expect("ids.parquet is of a tokenizer with 25 ids, the model's vocab_size is 24");
+}
+
+/// As `datasets` writes what a tokenizer of its own gave.
+TEST_F(LanguageCommand, IdsOfOtherToolsNeedAVocabulary) {
+  std::vector<std::vector<int64_t>> rows;
+  for (int64_t row = 0; row < 60; ++row) {
+    rows.emplace_back();
+    for (int64_t i = 0; i < 16; ++i) rows.back().push_back(5 + (7 * row + 3 * i) % 20);
+  }
+  data::testing::write_parquet(folder_ / "ids.parquet",
+                               {{"input_ids", data::testing::int_lists(rows)}});
+  data::testing::write_parquet(folder_ / "named.parquet",
+                               {{"tokens", data::testing::int_lists(rows)}});
+  const std::string train = std::string("train") + kGpt2 + "--block_size 16 --max_steps 1 ";
+  EXPECT_EQ(run(train + "--train_file ids.parquet --output_dir never"), 2);
+  expect(
+      "ids.parquet holds ids, but does not say how many ids their tokenizer has; try "
+      "--vocab_size N, or --data.tokenizer FOLDER");
+  EXPECT_FALSE(fs::exists(folder_ / "never"));
+  ASSERT_EQ(run(train + "--train_file ids.parquet --vocab_size 25 --output_dir out"), 0) << output_;
+  expect("ids.parquet does not say which tokenizer made its ids");
+  ASSERT_EQ(run("eval out --data ids.parquet"), 0) << output_;
+  ASSERT_EQ(run(train + "--train_file named.parquet --column tokens --tokenizer_name words "
+                        "--output_dir named"),
+            0)
+      << output_;
+  EXPECT_EQ(json("named/config.json").at("vocab_size"), 25);
+  EXPECT_EQ(read_file(folder_ / "named/model.safetensors"),
+            read_file(folder_ / "out/model.safetensors"));
+  EXPECT_EQ(run(train + "--train_file ids.parquet --vocab_size 20"), 2);
+  expect("ids.parquet holds the token 2");
+  ASSERT_EQ(run("train --model_name_or_path out --train_file ids.parquet --block_size 16 "
+                "--max_steps 1 --output_dir further"),
+            0)
+      << output_;
+}
+
+TEST_F(LanguageCommand, RandomTokensGiveNoMoreBlocksThanAskedFor) {
+  const std::string train = std::string("train") + kGpt2 +
+                            "--vocab_size 25 --block_size 16 --random_tokens 1600 "
+                            "--per_device_train_batch_size 4 --num_train_epochs 1 ";
+  ASSERT_EQ(run(train + "--max_train_samples 8 --output_dir few"), 0) << output_;
+  EXPECT_EQ(json("few/trainer_state.json").at("global_step"), 2);
+  ASSERT_EQ(run(train + "--output_dir all"), 0) << output_;
+  EXPECT_EQ(json("all/trainer_state.json").at("global_step"), 25);
+}
+
+/// A run keeps a tokenizer under a name that eval, generate and transformers look for.
+TEST_F(LanguageCommand, ATokenizerOfAnotherNameIsFoundAgain) {
+  ASSERT_EQ(shell("mv words/vocab.txt words/my-words.txt"), 0);
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny +
+                "--data.tokenizer words/my-words.txt --max_steps 1 --output_dir out"),
+            0)
+      << output_;
+  EXPECT_TRUE(fs::exists(folder_ / "out/vocab.txt"));
+  EXPECT_FALSE(fs::exists(folder_ / "out/my-words.txt"));
+  fs::remove_all(folder_ / "words");
+  EXPECT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 1"), 0) << output_;
 }
 
 TEST_F(LanguageCommand, BytesThatAreNotUtf8AreTold) {

@@ -51,8 +51,8 @@ TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
   EXPECT_EQ(ids.ends, direct.ends);
   EXPECT_EQ(ids.fingerprint, direct.fingerprint);
   EXPECT_EQ(ids.vocab_size, 9);
-  EXPECT_EQ(vocab_size_of_ids(folder_ / "ids.parquet"), 9);
-  EXPECT_FALSE(vocab_size_of_ids(folder_ / "text.txt").has_value());
+  EXPECT_EQ(vocab_size_of_ids(folder_ / "ids.parquet", "text"), 9);
+  EXPECT_FALSE(vocab_size_of_ids(folder_ / "text.txt", "text").has_value());
 }
 
 TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {
@@ -76,12 +76,69 @@ TEST_F(TokenFile, ASizeOfTheVocabularyThatIsNoneIsRefused) {
                            arrow::key_value_metadata(keys, values));
   };
   write("9");
-  EXPECT_EQ(vocab_size_of_ids(file), 9);
+  EXPECT_EQ(vocab_size_of_ids(file, "text"), 9);
   for (const std::string size : {"abc", "-5", "0", "9 ids", "99999999999999999999", ""}) {
     write(size);
-    EXPECT_THAT(testing::message_of([&] { vocab_size_of_ids(file); }),
+    EXPECT_THAT(testing::message_of([&] { vocab_size_of_ids(file, "text"); }),
                 HasSubstr(file.string() + ": convoy.vocab_size = '" + size + "'"));
   }
+}
+
+/// As `datasets` and pandas write what a tokenizer of theirs gave.
+TEST_F(TokenFile, IdsOfOtherToolsAreRead) {
+  const auto file = folder_ / "ids.parquet";
+  const std::vector<int32_t> all{5, 6, 70000, 0, 8};
+  const auto expect = [&](const std::string& column) {
+    EXPECT_EQ(vocab_size_of_ids(file, column), 0) << "nobody says how many there are";
+    const auto read = read_token_texts(file, column, std::nullopt);
+    EXPECT_THAT(read.ids->ids(), ElementsAreArray(all)) << column;
+    EXPECT_EQ(read.ends, (std::vector<int64_t>{2, 2, 5})) << column;
+    EXPECT_EQ(read.fingerprint, "");
+    EXPECT_EQ(read.vocab_size, 0);
+  };
+  const auto words = testing::words({"a", "b", "c"});
+  testing::write_parquet(
+      file,
+      {{"n", testing::ints({1, 2, 3})},
+       {"input_ids", testing::int_lists({{5, 6}, {}, {70000, 0, 8}})},
+       {"attention_mask", testing::lists<arrow::Int8Builder>({{1, 1}, {}, {1, 1, 1}})},
+       {"labels", testing::int_lists({{5, 6}, {}, {70000, 0, 8}})}},
+      2);
+  expect("text");
+  expect("input_ids");
+  testing::write_parquet(file,
+                         {{"text", words},
+                          {"tokens", testing::lists<arrow::UInt32Builder, arrow::LargeListBuilder>(
+                                         {{5, 6}, {}, {70000, 0, 8}})}});
+  expect("tokens");
+  const auto tokenizer = text::Tokenizer::load(folder_ / "vocab.txt");
+  EXPECT_EQ(read_token_texts(file, "tokens", tokenizer).fingerprint, "");
+  EXPECT_THAT(read_token_texts(file, "text", tokenizer).ids->ids(),
+              ElementsAre(2, 5, 3, 2, 6, 3, 2, 7, 3));
+  EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
+              HasSubstr("--column NAME of a column of ids"));
+}
+
+TEST_F(TokenFile, WhatOtherToolsWriteBesideIdsIsNotIgnored) {
+  const auto file = folder_ / "ids.parquet";
+  const auto message_with = [&](const char* name, std::vector<std::vector<int64_t>> beside) {
+    testing::write_parquet(file,
+                           {{"input_ids", testing::int_lists({{5, 6}, {7, 8, 9}, {1}})},
+                            {name, testing::int_lists(beside)}},
+                           2);
+    return testing::message_of([&] { read_token_texts(file, "text", std::nullopt); });
+  };
+  const std::string read = testing::message_of([] {});
+  EXPECT_EQ(message_with("attention_mask", {{1, 1}, {1, 1, 1}, {1}}), read);
+  EXPECT_THAT(message_with("attention_mask", {{1, 1}, {1, 1, 0}, {1}}),
+              HasSubstr("ids.parquet: attention_mask is 0 in row 1; expected ids without padding"));
+  EXPECT_EQ(message_with("labels", {{5, 6}, {7, 8, 9}, {1}}), read);
+  EXPECT_THAT(message_with("labels", {{5, 6}, {7, 8, 9}, {-100}}),
+              HasSubstr("ids.parquet: labels differ from input_ids in row 2; expected the same"));
+  EXPECT_THAT(message_with("labels", {{5, 6}, {7, 8}, {1}}), HasSubstr("lists of equal length"));
+  testing::write_parquet(file, {{"input_ids", testing::int_lists({{5, -6}})}});
+  EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
+              HasSubstr("holds id -6"));
 }
 
 TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {

@@ -5,7 +5,7 @@ namespace convoy::tasks {
 void LanguageData::declare(OptionTable& t) {
   const char* s = "data";
   t.add(s, "train", train,
-        "training text: .txt (a text a line), .jsonl, .parquet, or ids of convoy data tokenize")
+        "training text: .txt (a text a line), .jsonl, .parquet, or ids in .parquet")
       .alias("train_file")
       .path();
   t.add(s, "valid", valid, "evaluation text; none = the first part of the training text")
@@ -17,7 +17,9 @@ void LanguageData::declare(OptionTable& t) {
   t.add(s, "ids_tokenizer", ids_tokenizer,
         "fingerprint of the tokenizer whose ids a run was trained on without it; the run notes it, "
         "and other ids are refused");
-  t.add(s, "column", column, "column or key of the text in .parquet and .jsonl")
+  t.add(s, "column", column,
+        "column or key of the text in .parquet and .jsonl, or of ids in .parquet (input_ids where "
+        "there is no text)")
       .alias("text_column_name");
   t.add(s, "grouping", grouping,
         "join the tokens of 1,000 texts and drop what is left over as Hugging Face's run_clm does, "

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "convoy/base/options.h"
+#include "convoy/data/text_source.h"
 
 namespace convoy::tasks {
 
@@ -12,7 +13,7 @@ namespace convoy::tasks {
 struct LanguageData {
   std::string train, valid;
   std::string tokenizer;
-  std::string column = "text";
+  std::string column = data::kTextColumn;
   std::string grouping = "run_clm";
   int64_t block_size = 0;
   double validation_split_percentage = 5;

@@ -92,8 +92,15 @@ void LanguageTask::settle(OptionTable& table) {
     }
   } else if (tokenizer_) {
     follow_tokenizer("model.vocab_size", tokenizer_->vocab_size());
-  } else if (const auto size = data::vocab_size_of_ids(data_.train)) {
-    follow("model.vocab_size", *size, "the token file");
+  } else if (const auto size = data::vocab_size_of_ids(data_.train, data_.column)) {
+    if (*size > 0) {
+      follow("model.vocab_size", *size, "the token file");
+    } else if (!has_config && table.find("model.vocab_size")->source.empty()) {
+      fail<UsageError>("tasks",
+                       "{} holds ids, but does not say how many ids their tokenizer has; try "
+                       "--vocab_size N, or --data.tokenizer FOLDER",
+                       data_.train);
+    }
   }
   if (tokenizer_ && tokenizer_->vocab_size() > config_->num_ids()) {
     fail<UsageError>("tasks",
@@ -224,8 +231,7 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   if (data_.random_tokens > 0) {
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
-    out.train_data = make_block_dataset(texts->ids, data::cut_blocks(*texts, 0, 1, 0, row_length()),
-                                        row_length());
+    out.train_data = blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
     return out;
   }
   if (data_.train.empty()) {

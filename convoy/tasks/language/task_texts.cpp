@@ -67,7 +67,10 @@ std::vector<int32_t> LanguageTask::prompt_ids(const std::string& text) {
 std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& file) const {
   auto texts = std::make_shared<data::TokenTexts>(
       data::read_token_texts(file, data_.column, tokenizer_, data_.memory_budget_mb << 20));
-  if (!data_.ids_tokenizer.empty() && texts->fingerprint != data_.ids_tokenizer) {
+  if (texts->fingerprint.empty() && notes_) {
+    notes_->push_back(fmt::format(
+        "{} does not say which tokenizer made its ids: they are taken as they are", file));
+  } else if (!data_.ids_tokenizer.empty() && texts->fingerprint != data_.ids_tokenizer) {
     fail<UsageError>("data",
                      "{} is of another tokenizer ({}) than the ids that the model was trained on "
                      "({}); try ids of that one",
