@@ -1,5 +1,8 @@
 #include "convoy/train/state.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "convoy/base/error.h"
 
 namespace convoy::train {
@@ -33,6 +36,32 @@ void visit_fields(State& s, Visit&& visit) {
   visit("log_history", s.log_history);
 }
 
+/// A damaged number would be trained on.
+void check_makes_sense(const TrainerState& s, const std::string& where) {
+  constexpr double kAny = std::numeric_limits<double>::max();
+  const auto check = [&](const char* key, double value, double most) {
+    if (value >= 0 && value <= most) return;
+    fail<FileError>("train",
+                    "{} is not a state that training can resume from: {} = {}; expected {}", where,
+                    key, value, most < kAny ? fmt::format("0 to {}", most) : "0 or more");
+  };
+  const auto steps = static_cast<double>(s.global_step);
+  check("max_steps", static_cast<double>(s.max_steps), kAny);
+  check("global_step", steps, kAny);
+  check("num_train_epochs", s.num_train_epochs, kAny);
+  check("epoch_index", static_cast<double>(s.epoch_index), kAny);
+  check("num_rows", static_cast<double>(s.num_rows), kAny);
+  check("epoch_position", static_cast<double>(s.epoch_position), static_cast<double>(s.num_rows));
+  check("step_samples", static_cast<double>(s.step_samples), kAny);
+  check("logged_steps", static_cast<double>(s.logged_steps), steps);
+  check("skipped_steps", static_cast<double>(s.skipped_steps), steps);
+  check("loss_scale", s.loss_scale.value, kAny);
+  check("loss_scale_good_steps", static_cast<double>(s.loss_scale.good_steps), kAny);
+  check("targets_per_sample", s.loss_scale.targets_per_sample, kAny);
+  check("best_global_step", static_cast<double>(std::max<int64_t>(0, s.best_step)), steps);
+  check("evaluations_without_better", static_cast<double>(s.evaluations_without_better), kAny);
+}
+
 }  // namespace
 
 Json TrainerState::to_json() const {
@@ -60,6 +89,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     fail<FileError>("train", "{} is not a state that training can resume from: {}", where,
                     json_trouble(error));
   }
+  check_makes_sense(state, where);
   return state;
 }
 
