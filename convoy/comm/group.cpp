@@ -166,6 +166,23 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label)
   return out;
 }
 
+at::Tensor Group::gather_rows(const at::Tensor& rows, const std::string& label) const {
+  const auto own = rows.contiguous();
+  const auto counts = all_gather(at::full({1}, own.size(0), at::kLong), label);
+  if (rank_ != 0) {
+    if (own.numel() > 0) start_send(own, 0, label).wait();
+    return {};
+  }
+  std::vector<at::Tensor> parts{own};
+  for (int rank = 1; rank < size_; ++rank) {
+    auto shape = own.sizes().vec();
+    shape[0] = counts[rank].item<int64_t>();
+    parts.push_back(at::empty(shape, own.options()));
+    if (parts.back().numel() > 0) start_receive(parts.back(), rank, label).wait();
+  }
+  return at::cat(parts);
+}
+
 Group::Handle Group::start_broadcast(at::Tensor tensor, int root, const std::string& label) const {
   if (!engine_) return {};
   return begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label}); });

@@ -63,6 +63,10 @@ class Group {
   /// The ranks' tensors (equal shapes) stacked along a new first dimension.
   at::Tensor all_gather(const at::Tensor& tensor, const std::string& label) const;
 
+  /// On rank 0 the ranks' rows, [any number, ...] of equal further sizes, one rank's after the
+  /// other; undefined elsewhere.
+  at::Tensor gather_rows(const at::Tensor& rows, const std::string& label) const;
+
   Handle start_broadcast(at::Tensor tensor, int root, const std::string& label) const;
   void broadcast(at::Tensor tensor, int root, const std::string& label) const;
 

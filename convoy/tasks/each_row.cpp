@@ -19,7 +19,7 @@ void each_row(
   const auto use_step = [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     const int64_t ranks = strategy.num_ranks();
     const int64_t room = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
-    auto mine = at::full({room, 1 + width}, -1, at::kDouble);  // the row, its numbers
+    auto mine = at::empty({room, 1 + width}, at::kDouble);  // the row, its numbers
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
       const auto& cell = step.cells[c];
@@ -30,13 +30,13 @@ void each_row(
       here.narrow(1, 1, width).copy_(numbers(outs[c], rows));
       filled += rows.size(0);
     }
-    const auto all = group.all_gather(mine, "gather rows").flatten(0, 1);
+    const auto all = group.gather_rows(mine.narrow(0, 0, filled), "gather rows");
     if (group.rank() != 0) return;
     const auto order = all.select(1, 0).argsort().contiguous();
     for (int64_t i = 0; i < order.size(0); ++i) {
       const auto* from =
           all.const_data_ptr<double>() + order.const_data_ptr<int64_t>()[i] * all.size(1);
-      if (from[0] < 0 || (most > 0 && from[0] >= static_cast<double>(most))) continue;
+      if (most > 0 && from[0] >= static_cast<double>(most)) continue;
       const std::span<const double> found(from + 1, static_cast<size_t>(width));
       const auto row = static_cast<int64_t>(from[0]);
       if (!std::all_of(found.begin(), found.end(), [](double x) { return std::isfinite(x); })) {

@@ -108,6 +108,14 @@ inline void expect_part_collectives(const Group& group) {
   group.start_receive(theirs, before, "activations").wait();
   sent.wait();
   EXPECT_TRUE((theirs == before).all().item<bool>());
+
+  // Rank r has r rows of r + 1.
+  const auto rows = group.gather_rows(at::full({rank, 3}, rank + 1, at::kDouble), "rows");
+  EXPECT_EQ(rows.defined(), rank == 0);
+  if (rank == 0) {
+    ASSERT_EQ(rows.sizes(), (std::vector<int64_t>{size * (size - 1) / 2, 3}));
+    EXPECT_EQ(rows.sum().item<double>(), size * (size * size - 1));
+  }
   group.barrier("end");
 }
 

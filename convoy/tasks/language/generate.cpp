@@ -237,15 +237,20 @@ class Batch {
 enum Column { kPrompt, kEnded, kCount, kIds };
 
 /// Hands over the texts of all ranks on rank 0, by number.
-void gather(const std::vector<Batch>& batches, const comm::Group& group,
-            const GenerateOptions& options, GenerateReport& report,
+void gather(const std::vector<Batch>& batches, const comm::Group& group, GenerateReport& report,
             const std::function<void(const Generated&)>& use) {
-  auto longest = at::zeros({1}, at::kLong);
+  auto longest = at::zeros({1}, at::kLong), tokens = at::zeros({1}, at::kLong);
+  int64_t rows = 0;
   for (const auto& batch : batches) {
-    for (const auto& text : batch.texts()) longest.clamp_min_(std::ssize(text.new_ids()));
+    for (const auto& text : batch.texts()) {
+      longest.clamp_min_(std::ssize(text.new_ids()));
+      tokens += std::ssize(text.new_ids());
+      ++rows;
+    }
   }
   group.all_reduce(longest, comm::ReduceOp::Max, "longest text");
-  const int64_t rows = std::ssize(batches) * options.batch_size;
+  group.all_reduce(tokens, comm::ReduceOp::Sum, "tokens");
+  report.num_tokens += tokens.item<int64_t>();
   auto mine = at::full({rows, kIds + longest.item<int64_t>()}, -1, at::kLong);
   auto* row = mine.data_ptr<int64_t>();
   for (const auto& batch : batches) {
@@ -258,14 +263,12 @@ void gather(const std::vector<Batch>& batches, const comm::Group& group,
       row += mine.size(1);
     }
   }
-  const auto all = group.all_gather(mine, "gather texts").flatten(0, 1);
+  const auto all = group.gather_rows(mine, "gather texts");
+  if (group.rank() != 0) return;
   const auto order = all.select(1, kPrompt).argsort().contiguous();
   for (int64_t i = 0; i < order.size(0); ++i) {
     const auto* from =
         all.const_data_ptr<int64_t>() + order.const_data_ptr<int64_t>()[i] * all.size(1);
-    if (from[kPrompt] < 0) continue;
-    report.num_tokens += from[kCount];
-    if (group.rank() != 0) continue;
     use({from[kPrompt],
          {from + kIds, from + kIds + from[kCount]},
          static_cast<Ended>(from[kEnded])});
@@ -319,7 +322,7 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
       active = most[0].item<int64_t>() != 0;
       report.cache_bytes = most[1].item<int64_t>();
     }
-    gather(batches, group, options, report, use);
+    gather(batches, group, report, use);
   }
   return report;
 }

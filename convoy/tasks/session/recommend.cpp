@@ -19,7 +19,7 @@ constexpr int64_t kShownItems = 3;  // of a session
 /// Places of a row in the table that ranks exchange, before its `top_k` ids.
 enum Place : int64_t { kRow, kOwner, kHasOwner, kLength, kSession, kIds = kSession + kShownItems };
 
-/// A step's best items: [rows, kIds + k] and [rows, k]; rows that are none have kRow = -1.
+/// A step's best items: [rows, kIds + k] and [rows, k].
 struct Best {
   at::Tensor numbers, scores;
 };
@@ -102,14 +102,14 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
       if (step.cells[c].empty() || step.num_samples[c] == 0 || outs[c].empty()) continue;
       take_best(step.cells[c], outs[c], step.s0, options, best, filled);
     }
-    const auto numbers = group.all_gather(best.numbers, "gather ids").flatten(0, 1);
-    const auto scores = group.all_gather(best.scores, "gather scores").flatten(0, 1);
+    const auto numbers = group.gather_rows(best.numbers.narrow(0, 0, filled), "gather ids");
+    const auto scores = group.gather_rows(best.scores.narrow(0, 0, filled), "gather scores");
     if (group.rank() != 0) return;
     const auto order = numbers.select(1, kRow).argsort().contiguous();
     for (int64_t i = 0; i < order.size(0); ++i) {
       const int64_t at = order.data_ptr<int64_t>()[i];
       const auto* row = numbers.data_ptr<int64_t>() + at * numbers.size(1);
-      if (row[kRow] < 0 || (options.rows > 0 && row[kRow] >= options.rows)) continue;
+      if (options.rows > 0 && row[kRow] >= options.rows) continue;
       use(to_recommendation(row, scores.data_ptr<float>() + at * k, k));
     }
   };
