@@ -189,9 +189,12 @@ void Trainer::Impl::log() {
   audience_.notify([&](Callback& callback) { callback.on_log(record); });
 }
 
-void Trainer::Impl::after_step(bool epoch_end) {
+void Trainer::Impl::log_if_due(bool epoch_end) {
   const bool first = arguments_.logging_first_step && state_.global_step == 1;
   if (first || is_due(arguments_.logging_strategy, arguments_.logging_steps, epoch_end)) log();
+}
+
+void Trainer::Impl::after_step(bool epoch_end) {
   clock_.pause();
   const bool better = evaluation_is_due(epoch_end) && evaluate_now();
   // A run that saves also saves its end, so that more steps can follow.
@@ -274,6 +277,7 @@ Metrics Trainer::Impl::train() {
         state_.epoch_position = 0;
         check_targets();
       }
+      log_if_due(epoch_end);  // before it is saved that these steps were not logged yet
       if (last_.stop_signal != 0 && more) {
         stop_early(epoch_end);
       } else {

@@ -33,6 +33,7 @@ struct Trainer::Impl {
 
   // The loop.
   Metrics train();
+  void log_if_due(bool epoch_end);
   void after_step(bool epoch_end);
   void stop_early(bool epoch_end);
   void log();

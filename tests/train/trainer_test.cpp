@@ -144,6 +144,33 @@ struct Stopper : Callback {
   std::atomic<int> signal = 0;
 };
 
+TEST_F(TrainerTest, WhatASignalStopsLogsEachStepOnce) {
+  const auto losses = [&](const std::string& name, int64_t stop_after) {
+    auto args = arguments(name);
+    args.logging_steps = 1;
+    args.save_strategy = "epoch";
+    std::vector<double> out;
+    const auto run = [&](Trainer& trainer) {
+      auto recorder = std::make_shared<Recorder>();
+      trainer.add_callback(recorder);
+      trainer.train();
+      out.insert(out.end(), recorder->losses.begin(), recorder->losses.end());
+    };
+    if (stop_after > 0) {
+      auto stopper = std::make_shared<Stopper>(stop_after);
+      Trainer first(tiny_model(), args, data_, nullptr, job_);
+      first.add_callback(stopper);
+      first.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
+      run(first);
+      args.resume_from_checkpoint = "latest";
+    }
+    Trainer trainer(tiny_model(), args, data_, nullptr, job_);
+    run(trainer);
+    return std::pair(out, trainer.state().log_history);
+  };
+  EXPECT_EQ(losses("whole", 0), losses("stopped", 4));
+}
+
 TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
   auto evaluations = [&](const std::string& name, int64_t stop_after) {
     auto args = arguments(name);
