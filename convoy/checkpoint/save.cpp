@@ -3,9 +3,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <set>
 
+#include "convoy/base/error.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
@@ -17,17 +20,23 @@ using parallel::State;
 
 namespace {
 
-State copy_of(const State& state) {
-  auto out = state;
-  for (auto& tensor : out) {
+/// What this process writes of it. The copies of the state share the writing where all see the
+/// files; else the first has it alone, which may be the only one on rank 0's host.
+void keep_own(State& state, bool all_see) {
+  for (auto& tensor : state) {
+    for (auto& piece : tensor.pieces) piece.owned = all_see ? piece.writes : piece.owned;
     std::erase_if(tensor.pieces, [](const auto& piece) { return !piece.owned; });
+  }
+}
+
+void copy(State& state) {
+  for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) {
       if (piece.offloaded) continue;
       piece.values =
           at::empty_like(piece.values, piece.values.options().device(at::kCPU)).copy_(piece.values);
     }
   }
-  return out;
 }
 
 /// What has no room in memory is written before training goes on and changes it.
@@ -56,7 +65,7 @@ std::vector<formats::TensorInfo> infos_of(const State& state) {
 }
 
 Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::TensorInfo>>& files,
-           State state, const comm::Group& group, const ConnectWriters& connect)
+           State state, const comm::Group& group, const ConnectWriters& connect, bool copies)
     : state_(std::move(state)), group_(group), sums_(state_), home_(state_.size()) {
   std::map<std::string, size_t> index;
   for (size_t t = 0; t < state_.size(); ++t) index[state_[t].name] = t;
@@ -67,15 +76,18 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
     }
   }
   // `files` comes in the order of names, as plans_ is.
-  const auto places = comm::ask_main(group_, "make files", [&] {
-    Json out = Json::array();
-    for (const auto& [name, plan] : plans_) {
-      finals_.push_back(std::make_unique<AtomicFile>(folder / name));
-      formats::SafetensorsPieces::create(finals_.back()->temporary(), plan);
-      out.push_back(finals_.back()->temporary().string());
-    }
-    return out;
-  });
+  const auto places = comm::ask_main(
+      group_, "make files",
+      [&] {
+        Json out = Json::array();
+        for (const auto& [name, plan] : plans_) {
+          finals_.push_back(std::make_unique<AtomicFile>(folder / name));
+          formats::SafetensorsPieces::create(finals_.back()->temporary(), plan);
+          out.push_back(finals_.back()->temporary().string());
+        }
+        return out;
+      },
+      comm::Lasts::Long);
   const auto sees = who_sees(places.at(0).get<std::string>(), group_);
   comm::each_rank(group_, "open files", [&] {
     // Rank 0 made them: where it does not find them they have vanished.
@@ -88,6 +100,8 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
   for (int rank = 1; rank < group_.size(); ++rank) {
     if (!sees[static_cast<size_t>(rank)]) writers.push_back(rank);
   }
+  keep_own(state_, writers.size() == 1);
+  if (copies) copy(state_);
   if (writers.size() == 1) return;
   if (!connect) {
     bring_pieces(state_, sees, group_,
@@ -103,11 +117,25 @@ void Save::put(size_t tensor, const parallel::StatePiece& piece) {
   const auto host = piece.values.to(at::kCPU);
   const auto& [file, place] = home_[tensor];
   for (int64_t at = 0; at < host.numel(); at += kElements) {
+    check_stop();
     const auto part = host.narrow(0, at, std::min(kElements, host.numel() - at));
     const int64_t begin = piece.begin + at;
     sums_.add(tensor, part, begin);
     open_[file]->write(place + static_cast<size_t>(begin) * part.element_size(),
                        part.const_data_ptr(), part.nbytes());
+  }
+}
+
+void Save::check_stop() const {
+  if (stop_) fail<Error>("checkpoint", "the save was given up");
+}
+
+void Save::stop() noexcept {
+  stop_ = true;
+  try {
+    writers_.abort("the save was given up");
+  } catch (const std::exception&) {
+    // Then the thread ends with its wait.
   }
 }
 
@@ -119,9 +147,7 @@ void Save::write(const std::function<void()>& first) noexcept try {
   if (first) first();
   if (open_.empty()) return;
   for (size_t t = 0; t < state_.size(); ++t) {
-    for (const auto& piece : state_[t].pieces) {
-      if (piece.owned) put(t, piece);
-    }
+    for (const auto& piece : state_[t].pieces) put(t, piece);
   }
 } catch (...) {
   note_error();
@@ -133,6 +159,7 @@ void Save::complete() noexcept try {
     sees[0] = true;
     // What cannot be written is taken all the same: the others wait to be rid of it.
     const auto take = [this](size_t tensor, const parallel::StatePiece& piece) {
+      check_stop();
       if (error_) return;
       try {
         put(tensor, piece);
@@ -143,7 +170,7 @@ void Save::complete() noexcept try {
     bring_pieces(state_, sees, writers_, take);
   }
   if (error_) return;
-  for (auto& file : open_) file->sync();
+  for (auto& file : open_) file->sync([this] { check_stop(); });
 } catch (...) {
   note_error();
 }
@@ -153,15 +180,39 @@ void Save::finish(Manifest* manifest) {
     if (error_) std::rethrow_exception(error_);
   });
   const auto sums = sums_.together(group_);
-  comm::ask_main(group_, "finish files", [&] {
-    for (auto& file : finals_) file->commit();
-    for (const auto& [name, plan] : plans_) {
-      if (manifest == nullptr) break;
-      manifest->set_bytes(name, plan.bytes);
-      for (const auto& [tensor, begin] : plan.begin) manifest->set(name, tensor, sums.at(tensor));
-    }
-    return Json();
-  });
+  comm::ask_main(
+      group_, "finish files",
+      [&] {
+        for (auto& file : finals_) file->commit();
+        for (const auto& [name, plan] : plans_) {
+          if (manifest == nullptr) break;
+          manifest->set_bytes(name, plan.bytes);
+          for (const auto& [tensor, begin] : plan.begin) {
+            manifest->set(name, tensor, sums.at(tensor));
+          }
+        }
+        return Json();
+      },
+      comm::Lasts::Long);
+}
+
+WritingThread::WritingThread(std::vector<Save*> saves, const std::function<void()>& work)
+    : saves_(std::move(saves)) {
+  std::packaged_task<void()> task(work);
+  done_ = task.get_future();
+  thread_ = std::thread(std::move(task));
+}
+
+WritingThread::~WritingThread() {
+  if (!thread_.joinable()) return;
+  for (auto* save : saves_) save->stop();
+  thread_.join();
+}
+
+void WritingThread::wait_for_all(const comm::Group& group) {
+  if (!thread_.joinable()) return;
+  comm::until_all(group, "wait for disks", [&](auto patience) { return is_done(patience); });
+  thread_.join();
 }
 
 BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
@@ -172,9 +223,9 @@ BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
       weight_files_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
       moment_files_(infos_of(moments), static_cast<size_t>(max_shard_bytes), optimizer_file),
       group_(group),
-      weights_(folder, weight_files_.files, beside ? copy_of(weights) : weights, group, connect),
-      moments_(folder, moment_files_.files, beside ? copy_of(moments) : moments, group, connect),
-      thread_([this, beside, first] {
+      weights_(folder, weight_files_.files, weights, group, connect, /*copies=*/beside),
+      moments_(folder, moment_files_.files, moments, group, connect, /*copies=*/beside),
+      thread_({&weights_, &moments_}, [this, beside, first] {
         if (beside) yield_to_training();
         // Ranks that write to one file take turns in the system: they begin with different ones.
         if (group_.rank() % 2 == 0) {
@@ -186,17 +237,14 @@ BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
         }
         weights_.complete();
         moments_.complete();
-        done_ = true;
       }) {
-  if (is_offloaded(weights) || is_offloaded(moments)) thread_.join();
-}
-
-BackgroundSave::~BackgroundSave() {
-  if (thread_.joinable()) thread_.join();
+  auto offloaded = at::full({1}, is_offloaded(weights) || is_offloaded(moments), at::kLong);
+  group.all_reduce(offloaded, comm::ReduceOp::Max, "look for offloaded state");
+  if (offloaded.item<int64_t>() != 0) thread_.wait_for_all(group_);
 }
 
 Manifest BackgroundSave::finish() {
-  if (thread_.joinable()) thread_.join();
+  thread_.wait_for_all(group_);
   Manifest out;
   weights_.finish(&out);
   moments_.finish(&out);
@@ -212,16 +260,19 @@ Manifest BackgroundSave::finish() {
 
 void finish_weights(const fs::path& folder, const formats::SafetensorsShards& shards,
                     const comm::Group& group) {
-  comm::ask_main(group, "finish weights", [&] {
-    std::set<std::string> written;
-    for (const auto& [name, tensors] : shards.files) written.insert(name);
-    if (!shards.index.empty()) {
-      write_file(folder / shards.index_name, shards.index);
-      written.insert(shards.index_name);
-    }
-    formats::remove_weights(folder, written);
-    return Json();
-  });
+  comm::ask_main(
+      group, "finish weights",
+      [&] {
+        std::set<std::string> written;
+        for (const auto& [name, tensors] : shards.files) written.insert(name);
+        if (!shards.index.empty()) {
+          write_file(folder / shards.index_name, shards.index);
+          written.insert(shards.index_name);
+        }
+        formats::remove_weights(folder, written);
+        return Json();
+      },
+      comm::Lasts::Long);
 }
 
 }  // namespace convoy::checkpoint

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,11 +29,12 @@ using ConnectWriters = std::function<comm::Group(const std::vector<int>& ranks)>
 class Save {
  public:
   /// Collective. `files`: which tensors of `state` each file in `folder` holds. What `state` points
-  /// to must not change until complete() has returned. Processes that do not see the files send
-  /// theirs to rank 0: over connections of their own in complete(), or without `connect` now.
+  /// to must not change until complete() has returned, unless it `copies` it. Processes that do not
+  /// see the files send theirs to rank 0: over connections of their own in complete(), or without
+  /// `connect` now.
   Save(std::filesystem::path folder,
        const std::map<std::string, std::vector<formats::TensorInfo>>& files, parallel::State state,
-       const comm::Group& group, const ConnectWriters& connect = {});
+       const comm::Group& group, const ConnectWriters& connect = {}, bool copies = false);
 
   // Both may run on a thread of their own. Errors are kept for finish().
   /// Does `first`, then writes what this process holds.
@@ -40,12 +43,16 @@ class Save {
   /// the same order everywhere.
   void complete() noexcept;
 
+  /// From another thread: has write() and complete() fail soon.
+  void stop() noexcept;
+
   /// Collective. Throws what write() and complete() met on any rank. Rank 0 enters the files into
   /// `manifest`.
   void finish(Manifest* manifest);
 
  private:
   void put(size_t tensor, const parallel::StatePiece& piece);
+  void check_stop() const;
   void note_error() noexcept;
 
   std::map<std::string, formats::SafetensorsPlan> plans_;
@@ -57,6 +64,29 @@ class Save {
   std::vector<std::unique_ptr<AtomicFile>> finals_;                // rank 0's
   std::vector<std::unique_ptr<formats::SafetensorsPieces>> open_;  // where this process sees them
   std::exception_ptr error_;
+  std::atomic<bool> stop_{false};
+};
+
+/// A thread that writes saves. One that is given up stops them.
+class WritingThread {
+ public:
+  WritingThread(std::vector<Save*> saves, const std::function<void()>& work);
+  ~WritingThread();
+  WritingThread(const WritingThread&) = delete;
+  WritingThread& operator=(const WritingThread&) = delete;
+
+  bool done() const { return is_done(std::chrono::milliseconds(0)); }
+  /// Collective: returns when those of all ranks are done, however long their disks need.
+  void wait_for_all(const comm::Group& group);
+
+ private:
+  bool is_done(std::chrono::milliseconds patience) const {
+    return done_.wait_for(patience) == std::future_status::ready;
+  }
+
+  std::vector<Save*> saves_;
+  std::future<void> done_;
+  std::thread thread_;
 };
 
 std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
@@ -73,10 +103,9 @@ class BackgroundSave {
                  int64_t max_shard_bytes, const std::string& optimizer_file,
                  const parallel::State& moments, const comm::Group& group, bool beside,
                  const std::function<void()>& first = {}, const ConnectWriters& connect = {});
-  ~BackgroundSave();
 
   /// Whether this process has written its part, or failed to.
-  bool done() const { return done_; }
+  bool done() const { return thread_.done(); }
   /// Collective: waits for all. Throws what any rank met.
   Manifest finish();
 
@@ -85,8 +114,7 @@ class BackgroundSave {
   formats::SafetensorsShards weight_files_, moment_files_;
   comm::Group group_;
   Save weights_, moments_;
-  std::atomic<bool> done_{false};
-  std::thread thread_;
+  WritingThread thread_;
 };
 
 /// Rank 0 completes a folder whose weights were written: the shards' index, and none of before.

@@ -10,7 +10,6 @@
 #include "convoy/base/error.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/matching.h"
-#include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
@@ -139,10 +138,15 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   Filling filling(state);
   at::NoGradGuard no_grad;
   std::unique_ptr<formats::SafetensorsFolder> files;
-  comm::each_rank(group, label, [&] {
-    if (all_see || group.rank() == 0) files = std::make_unique<formats::SafetensorsFolder>(path);
-    if (all_see) fill_from(*files, sources, state, filling);
-  });
+  comm::each_rank(
+      group, label,
+      [&] {
+        if (all_see || group.rank() == 0) {
+          files = std::make_unique<formats::SafetensorsFolder>(path);
+        }
+        if (all_see) fill_from(*files, sources, state, filling);
+      },
+      comm::Lasts::Long);
   for (size_t t = 0; t < state.size() && !all_see; ++t) {  // rank 0 reads for all
     if (!sources.contains(state[t].name)) continue;
     const Json& source = sources[state[t].name];
@@ -178,11 +182,14 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
 }  // namespace
 
 void save_weights(const fs::path& folder, const State& weights, const comm::Group& group,
-                  int64_t max_shard_bytes) {
+                  int64_t max_shard_bytes, const ConnectWriters& connect) {
   const formats::SafetensorsShards shards(infos_of(weights), static_cast<size_t>(max_shard_bytes));
-  Save save(folder, shards.files, weights, group);
-  save.write();
-  save.complete();
+  Save save(folder, shards.files, weights, group, connect);
+  WritingThread thread({&save}, [&save] {
+    save.write();
+    save.complete();
+  });
+  thread.wait_for_all(group);
   save.finish(nullptr);
   finish_weights(folder, shards, group);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/checkpoint/save.h"
 #include "convoy/comm/group.h"
 #include "convoy/formats/shard_size.h"
 #include "convoy/models/causal.h"
@@ -22,7 +23,8 @@ struct LoadReport {
 /// processes of `group` write what they hold; the files do not tell who wrote what.
 void save_weights(const std::filesystem::path& folder, const parallel::State& weights,
                   const comm::Group& group,
-                  int64_t max_shard_bytes = formats::shard_bytes(formats::kMaxShardSize));
+                  int64_t max_shard_bytes = formats::shard_bytes(formats::kMaxShardSize),
+                  const ConnectWriters& connect = {});
 
 /// Reads what `weights` lists, in any real dtype, from a folder or a file. Names may lack the
 /// layout's prefix; what may be lacking is to be drawn; the head may be missing, then too, or be

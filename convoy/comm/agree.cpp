@@ -1,10 +1,13 @@
 #include "convoy/comm/agree.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ThreadLocalState.h>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -44,10 +47,39 @@ Json as_json(const std::exception& error) {
   return {{"kind", kind_of(error)}, {"error", error.what()}};
 }
 
+/// Does `work` beside, until it is done on every rank.
+void do_beside(const Group& group, const std::string& label, const std::function<void()>& work) {
+  const at::ThreadLocalState caller;
+  auto done = std::async(std::launch::async, [&] {
+    const at::ThreadLocalStateGuard guard(caller);
+    work();
+  });
+  until_all(group, label, [&](std::chrono::milliseconds patience) {
+    return done.wait_for(patience) == std::future_status::ready;
+  });
+  done.get();
+}
+
 }  // namespace
 
-Json ask_main(const Group& group, const std::string& label, const std::function<Json()>& look) {
+void until_all(const Group& group, const std::string& label,
+               const std::function<bool(std::chrono::milliseconds)>& is_over) {
+  constexpr std::chrono::milliseconds kMost{200};
+  for (std::chrono::milliseconds patience{1};; patience = std::min(2 * patience, kMost)) {
+    auto busy = at::full({1}, is_over(patience) ? 0 : 1, at::kLong);
+    group.all_reduce(busy, ReduceOp::Max, label);
+    if (busy.item<int64_t>() == 0) return;
+  }
+}
+
+Json ask_main(const Group& group, const std::string& label, const std::function<Json()>& look,
+              Lasts lasts) {
   if (group.size() == 1) return look();
+  if (lasts == Lasts::Long) {
+    Json found;
+    each_rank(group, label, [&] { found = group.rank() == 0 ? look() : Json(); }, lasts);
+    return ask_main(group, label, [&] { return found; });
+  }
   Json told;
   std::exception_ptr own;
   if (group.rank() == 0) {
@@ -64,12 +96,13 @@ Json ask_main(const Group& group, const std::string& label, const std::function<
   return told["found"];
 }
 
-void each_rank(const Group& group, const std::string& label, const std::function<void()>& work) {
+void each_rank(const Group& group, const std::string& label, const std::function<void()>& work,
+               Lasts lasts) {
   if (group.size() == 1) return work();
   Json told;
   std::exception_ptr own;
   try {
-    work();
+    lasts == Lasts::Long ? do_beside(group, label, work) : work();
   } catch (const CommunicationError&) {
     throw;  // the others learn of it where they wait
   } catch (const std::exception& error) {

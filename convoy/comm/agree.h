@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,14 +10,27 @@
 
 namespace convoy::comm {
 
+/// Waits until `is_over` has been true on every rank, which waits so long for what it stands for
+/// here. However long that takes: no exchange waits for it longer than a moment.
+void until_all(const Group& group, const std::string& label,
+               const std::function<bool(std::chrono::milliseconds)>& is_over);
+
+/// What a rank does while others wait for it.
+enum class Lasts {
+  Briefly,
+  Long,  ///< as long as a disk needs, which may be longer than a collective may wait: on a thread
+         ///< beside, so that it must not use the group
+};
+
 /// What `look` returns on rank 0, told to all ranks; what it throws, all throw. For decisions that
 /// hang on files: each rank may see others, and all must decide alike.
-Json ask_main(const comm::Group& group, const std::string& label,
-              const std::function<Json()>& look);
+Json ask_main(const comm::Group& group, const std::string& label, const std::function<Json()>& look,
+              Lasts lasts = Lasts::Briefly);
 
 /// Does `work` on every rank and waits until all are done. What one throws, all throw: the error of
 /// the first of them.
-void each_rank(const Group& group, const std::string& label, const std::function<void()>& work);
+void each_rank(const Group& group, const std::string& label, const std::function<void()>& work,
+               Lasts lasts = Lasts::Briefly);
 
 /// Throws UsageError on all ranks, naming the first entry in which a rank differs from rank 0,
 /// unless `entries` are the same everywhere. `what` is the thing that they describe: "model".

@@ -127,9 +127,11 @@ Group Connector::connect(const std::vector<int>& ranks, const std::string& name)
   });
 }
 
-Group Connector::connect_later(const std::vector<int>& ranks, const std::string& name) const {
+Group Connector::connect_later(const std::vector<int>& ranks, const std::string& name,
+                               std::chrono::milliseconds patience) const {
   if (ranks.size() == 1) return {};
-  const auto point = point_of(ranks);
+  auto point = point_of(ranks);
+  point.patience = patience;
   const auto end = Clock::now() + point.timeout;
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
   return by(end, point, [=] {

@@ -37,8 +37,10 @@ class Connector {
   /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
   /// name that no other group has.
   Group connect(const std::vector<int>& ranks, const std::string& name) const;
-  /// The same at any time after the start, over Gloo: for a thread beside the others' collectives.
-  Group connect_later(const std::vector<int>& ranks, const std::string& name) const;
+  /// The same at any time after the start, over Gloo, with waits of up to `patience`: for a thread
+  /// beside the others' collectives.
+  Group connect_later(const std::vector<int>& ranks, const std::string& name,
+                      std::chrono::milliseconds patience) const;
 
  private:
   Connector(const MeetingPoint& point, const std::string& backend, at::Device device,

@@ -18,6 +18,7 @@ struct MeetingPoint {
   bool agent_hosts_store = false;  ///< torchrun's agent serves the store already
   int attempt = 0;  ///< starts of the ranks before this one, whose keys such a store still holds
   std::chrono::milliseconds timeout{100000};  ///< for all to come, and for a collective later
+  std::chrono::milliseconds patience{0};      ///< for a collective, over Gloo; 0: the timeout
   std::vector<int> names;  ///< of the ranks in messages: those of the whole job; empty: as they are
 
   int name(int r) const { return names.empty() ? r : names.at(static_cast<size_t>(r)); }

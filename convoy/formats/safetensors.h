@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -99,8 +100,8 @@ class SafetensorsPieces {
   SafetensorsPieces& operator=(const SafetensorsPieces&) = delete;
 
   void write(size_t place, const void* data, size_t bytes);
-  /// Returns when all is on the disk.
-  void sync();
+  /// Returns when all is on the disk. Calls `between` now and then, which may throw.
+  void sync(const std::function<void()>& between = {});
 
  private:
   /// Lets the disk begin with what was written, now and then; where it does not, sync() does.

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,7 +128,17 @@ void SafetensorsPieces::start(size_t begin, size_t end) {
   waiting_ = 0;
 }
 
-void SafetensorsPieces::sync() {
+void SafetensorsPieces::sync(const std::function<void()>& between) {
+  constexpr off_t kAtOnce = off_t{64} << 20;
+  constexpr unsigned kAndWait =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  struct stat file{};
+  if (between && ::fstat(fd_, &file) != 0) file.st_size = 0;
+  for (off_t begin = 0; begin < file.st_size; begin += kAtOnce) {
+    between();
+    // What cannot be waited for so is waited for below, where errors are told, too.
+    if (::sync_file_range(fd_, begin, kAtOnce, kAndWait) != 0) break;
+  }
   if (::fdatasync(fd_) == 0 || errno == EINVAL) return;
   fail<FileError>("formats", "cannot write {}: {}", path_.string(), write_trouble(errno));
 }

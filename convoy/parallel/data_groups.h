@@ -24,7 +24,7 @@ struct DataGroups {
         replicas(std::move(of_replicas)),
         world(all) {}
 
-  /// Of the ranks with the same part one counts and writes it.
+  /// Of the ranks with the same part one counts it.
   bool owns_part() const { return replicas.rank() == 0; }
 
   /// What this rank has said so far, to whomever.

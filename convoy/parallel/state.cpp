@@ -1,5 +1,6 @@
 #include "convoy/parallel/state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "convoy/optim/adamw.h"
@@ -10,9 +11,29 @@ using schedule::Kind;
 
 namespace {
 
+/// A piece that every copy of the state has: each may write a stretch of it.
+void add_dealt(std::vector<StatePiece>& pieces, const StatePiece& piece,
+               const comm::Group& copies) {
+  constexpr int64_t kPage = 1024;  // elements
+  const int64_t length = piece.values.numel();
+  const auto cut = [&](int64_t copy) {
+    const int64_t at = length * copy / copies.size();
+    return copy == copies.size() ? length : std::min((at + kPage - 1) / kPage * kPage, length);
+  };
+  const auto add = [&](int64_t begin, int64_t end, bool writes) {
+    if (begin == end) return;
+    pieces.push_back({piece.begin + begin, piece.values.narrow(0, begin, end - begin),
+                      piece.owned && copies.rank() == 0, piece.offloaded, piece.owned && writes});
+  };
+  const int64_t begin = cut(copies.rank()), end = cut(copies.rank() + 1);
+  add(0, begin, false);
+  add(begin, end, true);
+  add(end, length, false);
+}
+
 /// Appends every parameter, or only those that are trained, with this rank's pieces of a kind.
 void add(State& state, const Arena& arena, const std::string& prefix, Kind kind, size_t moment,
-         bool owned) {
+         const comm::Group& copies) {
   std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
   for (const auto& unit : arena.units()) {
     index.emplace_back();
@@ -33,8 +54,10 @@ void add(State& state, const Arena& arena, const std::string& prefix, Kind kind,
     }
     auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
     const int64_t at = piece.place - arena.kept(kind, bucket).begin;
-    tensor.pieces.push_back({piece.begin, values.narrow(0, at, piece.length), owned && piece.owned,
-                             layout.offloaded(kind)});
+    add_dealt(
+        tensor.pieces,
+        {piece.begin, values.narrow(0, at, piece.length), piece.owned, layout.offloaded(kind)},
+        copies);
   }
 }
 
@@ -51,14 +74,14 @@ State weights_of(const Arena& arena, const std::vector<nn::NamedTensor>& buffers
   const bool main = groups.world.rank() == 0;
   State state;
   for (const auto& buffer : buffers) add_buffer(state, buffer, main);
-  add(state, arena, "", Kind::Masters, 0, groups.owns_part());
+  add(state, arena, "", Kind::Masters, 0, groups.replicas);
   return state;
 }
 
 State moments_of(const Arena& arena, const DataGroups& groups) {
   State state;
   for (size_t k = 0; k < optim::kMoments.size(); ++k) {
-    add(state, arena, std::string(optim::kMoments[k]) + ".", Kind::Moments, k, groups.owns_part());
+    add(state, arena, std::string(optim::kMoments[k]) + ".", Kind::Moments, k, groups.replicas);
   }
   return state;
 }

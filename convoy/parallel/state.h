@@ -14,8 +14,9 @@ namespace convoy::parallel {
 struct StatePiece {
   int64_t begin = 0;
   at::Tensor values;
-  bool owned = true;       ///< of all that keep these elements one rank writes and counts them
+  bool owned = true;       ///< of all that keep these elements one rank counts and writes them
   bool offloaded = false;  ///< a view of where they are stored: not to be copied into memory
+  bool writes = owned;     ///< another one, where the copies of the state can share the writing
 };
 
 /// A tensor of a model's state by its global name, and those of its elements that are here.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "convoy/base/folder_lock.h"
+#include "convoy/checkpoint/save.h"
 #include "convoy/train/audience.h"
 #include "convoy/train/model_files.h"
 #include "convoy/train/state.h"
@@ -42,6 +43,8 @@ class Checkpoints {
   bool writing() const;
   /// Waits for the checkpoint under way, if any. Throws what any rank met.
   void finish();
+  /// The same when an error, which all ranks throw, ends the run.
+  void keep() noexcept;
 
   /// Not collective.
   std::filesystem::path path(int64_t step) const;
@@ -77,7 +80,7 @@ class Checkpoints {
   std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
   std::filesystem::path best_path(const TrainerState& state) const;
   void save_small_files(const std::filesystem::path& folder) const;
-  comm::Group writers(const std::vector<int>& ranks);
+  checkpoint::ConnectWriters connect_writers();
 
   const TrainingArguments& arguments_;
   const Job& job_;

@@ -13,6 +13,10 @@
 namespace convoy::train {
 namespace fs = std::filesystem;
 
+/// How long what ranks of other hosts send may wait for disks: rank 0 takes one after the other.
+/// That a rank is gone is noticed where the ranks wait for each other.
+constexpr std::chrono::hours kDisk{24};
+
 /// A checkpoint whose tensors are being written beside the training.
 struct Checkpoints::Saving {
   fs::path final_path, best;
@@ -67,32 +71,42 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   saving->final_path = final_path;
   saving->best = best_path(state);
   saving->state = state.to_json().dump(2) + "\n";
-  const fs::path temporary = comm::ask_main(group, "make a checkpoint's folder", [&] {
-                               keep_output();
-                               saving->folder.emplace(final_path);
-                               return Json(saving->folder->temporary().string());
-                             }).get<std::string>();
+  const fs::path temporary = comm::ask_main(
+                                 group, "make a checkpoint's folder",
+                                 [&] {
+                                   saving->folder.emplace(final_path);
+                                   return Json(saving->folder->temporary().string());
+                                 },
+                                 comm::Lasts::Long)
+                                 .get<std::string>();
   const bool beside = arguments_.save_async && !wait;
-  checkpoint::ConnectWriters connect;
-  if (job_.connector) connect = [this](const std::vector<int>& ranks) { return writers(ranks); };
   saving->tensors.emplace(
       temporary, weights, formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
       strategy_.moments(), group, beside,
       [this, temporary] {
         if (job_.is_main()) save_small_files(temporary);
       },
-      connect);
+      connect_writers());
   saving_ = std::move(saving);
   if (!beside) finish();
 }
 
 /// What ranks of other hosts send must not stand before the training's own messages.
-comm::Group Checkpoints::writers(const std::vector<int>& ranks) {
-  auto& group = writers_[ranks];
-  if (group.size() == 1) {
-    group = job_.connector->connect_later(ranks, fmt::format("writers {}", fmt::join(ranks, " ")));
-  }
-  return group;
+checkpoint::ConnectWriters Checkpoints::connect_writers() {
+  if (!job_.connector) return {};
+  return [this](const std::vector<int>& ranks) {
+    auto& group = writers_[ranks];
+    if (group.size() == 1) {
+      const auto name = fmt::format("writers {}", fmt::join(ranks, " "));
+      group = job_.connector->connect_later(ranks, name, kDisk);
+    }
+    return group;
+  };
+}
+
+/// For an error that all ranks meet.
+void Checkpoints::keep() noexcept try { finish(); } catch (const std::exception&) {
+  // That error is told.
 }
 
 /// A process that has nothing under way, or is done with it, waits for the others.
@@ -101,20 +115,23 @@ void Checkpoints::finish() {
   const auto saving = std::move(saving_);
   const Doing doing("save " + saving->final_path.filename().string());
   const auto manifest = saving->tensors->finish();
-  comm::ask_main(strategy_.processes(), "finish a checkpoint", [&] {
-    const auto& folder = saving->folder->temporary();
-    manifest.check_files(folder);
-    write_file(folder / kState, saving->state);
-    write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
-    saving->folder->commit();
-    remove_old_run();
-    if (arguments_.save_total_limit) {
-      std::vector<fs::path> spare{saving->final_path};
-      if (arguments_.load_best_model_at_end) spare.push_back(saving->best);
-      checkpoint::rotate_checkpoints(dir_, *arguments_.save_total_limit, spare);
-    }
-    return Json();
-  });
+  comm::ask_main(
+      strategy_.processes(), "finish a checkpoint",
+      [&] {
+        const auto& folder = saving->folder->temporary();
+        manifest.check_files(folder);
+        write_file(folder / kState, saving->state);
+        write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
+        saving->folder->commit();
+        remove_old_run();
+        if (arguments_.save_total_limit) {
+          std::vector<fs::path> spare{saving->final_path};
+          if (arguments_.load_best_model_at_end) spare.push_back(saving->best);
+          checkpoint::rotate_checkpoints(dir_, *arguments_.save_total_limit, spare);
+        }
+        return Json();
+      },
+      comm::Lasts::Long);
   audience_.notify([&](Callback& callback) { callback.on_save(saving->final_path); });
 }
 
@@ -131,13 +148,17 @@ void Checkpoints::save_model(const TrainerState& state) {
   });
   // The weights first: a folder with them is known to hold a run.
   checkpoint::save_weights(dir_, strategy_.weights(), strategy_.processes(),
-                           formats::shard_bytes(arguments_.output.max_shard_size));
-  comm::ask_main(strategy_.processes(), "finish the model", [&] {
-    save_small_files(dir_);
-    write_file(dir_ / kState, state.to_json().dump(2) + "\n");
-    remove_old_run();
-    return Json();
-  });
+                           formats::shard_bytes(arguments_.output.max_shard_size),
+                           connect_writers());
+  comm::ask_main(
+      strategy_.processes(), "finish the model",
+      [&] {
+        save_small_files(dir_);
+        write_file(dir_ / kState, state.to_json().dump(2) + "\n");
+        remove_old_run();
+        return Json();
+      },
+      comm::Lasts::Long);
 }
 
 void Checkpoints::save_metrics(const std::string& split, const Metrics& metrics) {

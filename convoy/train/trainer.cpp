@@ -61,8 +61,10 @@ void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
 void Trainer::stop_on(std::function<const std::atomic<int>&()> listen) {
   impl_->listen_ = std::move(listen);
 }
-Metrics Trainer::train() {
-  return impl_->train();
+Metrics Trainer::train() try { return impl_->train(); } catch (const NumericError&) {
+  // All ranks throw it, and what was saved before is good; after other errors nobody answers.
+  impl_->checkpoints_->keep();
+  throw;
 }
 int Trainer::stopped_by() const {
   return impl_->stopped_by_;

@@ -7,7 +7,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <atomic>
+#include <fstream>
 #include <future>
+#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -36,21 +38,23 @@ class Writers : public testing::Test {
 
   /// Two ranks with a folder "out" each, which stand for two hosts: threads with a working folder
   /// of their own. `work` gets the group of all, and what connects writers.
-  void run(const std::function<void(const comm::Group&, const ConnectWriters&)>& work) const {
+  void run(const std::function<void(const comm::Group&, const ConnectWriters&)>& work,
+           std::chrono::seconds timeout = std::chrono::seconds(20)) const {
     const int port = unused_port();
     comm::run_threads(2, [&](int rank) {
       const auto own = folder_ / std::to_string(rank);
       make_folder(own / "out");
       ASSERT_EQ(::unshare(CLONE_FS), 0);
       ASSERT_EQ(::chdir(own.c_str()), 0);
-      const comm::MeetingPoint point{
-          .rank = rank, .size = 2, .port = port, .timeout = std::chrono::seconds(20)};
+      comm::MeetingPoint point{.rank = rank, .size = 2, .port = port, .timeout = timeout};
       const auto store = comm::open_store(point);
       const auto group = [&](const char* name) {
         return comm::make_gloo_group(point, c10::make_intrusive<c10d::PrefixStore>(name, store));
       };
+      const auto all = group("all");
+      point.patience = std::chrono::hours(1);
       const auto writers = group("writers");
-      work(group("all"), [&](const std::vector<int>& ranks) {
+      work(all, [&](const std::vector<int>& ranks) {
         EXPECT_EQ(ranks, (std::vector{0, 1}));
         return writers;
       });
@@ -106,6 +110,63 @@ TEST_F(Writers, ADiskThatIsFullIsToldByAllAndNobodyWaits) {
   });
   EXPECT_EQ(told, 2);
   EXPECT_TRUE(fs::is_empty(folder_ / "0/out"));
+}
+
+// What rank 0 has to write itself may take longer than a collective may wait.
+TEST_F(Writers, RanksElsewhereWaitForTheDiskOfRankZero) {
+  std::atomic<int> finished{0};
+  run(
+      [&](const comm::Group& group, const ConnectWriters& connect) {
+        const int rank = group.rank();
+        BackgroundSave save(
+            "out", half("w", rank), 1 << 20, "moments.safetensors", half("m", rank), group,
+            /*beside=*/true,
+            [&] {
+              if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+            },
+            connect);
+        save.finish();
+        ++finished;
+      },
+      std::chrono::seconds(2));
+  EXPECT_EQ(finished, 2);
+  EXPECT_EQ(formats::SafetensorsFolder(folder_ / "0/out").tensors().size(), 1U);
+}
+
+/// Bytes that this process has handed to files so far.
+int64_t bytes_written() {
+  std::ifstream file("/proc/self/io");
+  for (std::string word; file >> word;) {
+    int64_t bytes = 0;
+    if (word == "wchar:" && file >> bytes) return bytes;
+  }
+  return -1;
+}
+
+// After an error of one rank nobody waits for what it had still to write.
+TEST(BackgroundSave, WhatIsGivenUpIsNotWritten) {
+  const auto folder = unique_folder("convoy-writers");
+  constexpr int64_t kMany = 32 << 20;
+  parallel::StateTensor tensor{"w", {kMany}};
+  tensor.pieces.push_back({0, at::zeros({kMany})});
+  std::promise<void> begun, given_up;
+  const auto before = bytes_written();
+  std::jthread later;
+  {
+    BackgroundSave save(folder, {tensor}, int64_t{1} << 40, "moments.safetensors", {tensor}, {},
+                        /*beside=*/false, [&] {
+                          begun.set_value();
+                          given_up.get_future().wait();
+                        });
+    begun.get_future().wait();
+    later = std::jthread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      given_up.set_value();
+    });
+  }
+  EXPECT_LT(bytes_written() - before, 4 << 20);
+  EXPECT_TRUE(fs::is_empty(folder));
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "convoy/base/error.h"
@@ -15,7 +16,7 @@ namespace convoy::comm {
 std::shared_ptr<Engine> make_gloo_engine(const MeetingPoint& point,
                                          const c10::intrusive_ptr<c10d::Store>& store) {
   try {
-    auto options = c10d::ProcessGroupGloo::Options::create(point.timeout);
+    auto options = c10d::ProcessGroupGloo::Options::create(std::max(point.timeout, point.patience));
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     if (point.on_loopback()) {
       options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));

@@ -1,0 +1,62 @@
+#include "convoy/parallel/state.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "convoy/parallel/replica.h"
+#include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
+
+namespace convoy::parallel {
+namespace {
+
+// Two copies of the state, on two ranks each.
+TEST(State, TheCopiesShareTheWriting) {
+  std::mutex mutex;
+  std::map<std::string, at::Tensor> owned, written;
+  std::array<int64_t, 4> bytes{};
+  comm::ThreadConnector connector(std::chrono::seconds(20));
+  comm::run_threads(4, [&](int rank) {
+    const auto group = [&](const std::vector<int>& ranks, const char* name) {
+      return connector.connect(rank, ranks, name + std::to_string(ranks[0]));
+    };
+    const int copy = rank / 2, part = rank % 2;
+    const DataGroups groups(group({0, 1, 2, 3}, "all"), group({2 * copy, 2 * copy + 1}, "copy"),
+                            group({part, part + 2}, "part"));
+    ReplicaOptions options;
+    options.zero = 2;
+    const auto config = models::small_gpt2({.ids = 5000, .width = 32, .length = 8});
+    Replica replica(config.make_blocks(), groups, options);
+    replica.start();
+    const std::lock_guard lock(mutex);
+    for (const auto& state : {replica.weights(), replica.moments()}) {
+      for (const auto& tensor : state) {
+        for (auto* counts : {&owned, &written}) {
+          auto& count = (*counts)[tensor.name];
+          if (!count.defined()) count = at::zeros({schedule::num_elements(tensor.shape)});
+        }
+        for (const auto& piece : tensor.pieces) {
+          const int64_t length = piece.values.numel();
+          if (piece.owned) owned[tensor.name].narrow(0, piece.begin, length) += 1;
+          if (!piece.writes) continue;
+          written[tensor.name].narrow(0, piece.begin, length) += 1;
+          bytes[static_cast<size_t>(rank)] += length;
+        }
+      }
+    }
+  });
+  int64_t all = 0;
+  for (const auto& [name, counts] : written) {
+    EXPECT_TRUE(counts.eq(1).all().item<bool>()) << name << " is written once";
+    EXPECT_TRUE(owned.at(name).eq(1).all().item<bool>()) << name << " is counted once";
+    all += counts.numel();
+  }
+  for (const int64_t each : bytes) EXPECT_LT(each, all * 0.3);
+}
+
+}  // namespace
+}  // namespace convoy::parallel
