@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
 
-/// What is called so, whole or not.
+}  // namespace
+
 std::vector<std::pair<int64_t, fs::path>> all_named(const fs::path& run) {
   std::vector<std::pair<int64_t, fs::path>> out;
   std::error_code error;
@@ -26,8 +27,6 @@ std::vector<std::pair<int64_t, fs::path>> all_named(const fs::path& run) {
   std::sort(out.begin(), out.end());
   return out;
 }
-
-}  // namespace
 
 std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) {
   auto out = all_named(run);

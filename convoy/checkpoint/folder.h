@@ -19,7 +19,9 @@ std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(
 
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
-/// The entry of `run` that is called checkpoint-<step> with the largest step, whatever is in it.
+/// The entries of `run` that are called checkpoint-<step>, by ascending step, whatever is in them.
+std::vector<std::pair<int64_t, std::filesystem::path>> all_named(const std::filesystem::path& run);
+/// The last of them.
 std::optional<std::filesystem::path> newest_named(const std::filesystem::path& run);
 
 /// Copies a file, which appears whole or not at all. Throws FileError.

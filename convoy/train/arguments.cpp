@@ -7,6 +7,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/train/option_hints.h"
+#include "convoy/train/run_files.h"
 
 namespace convoy::train {
 
@@ -319,7 +320,7 @@ std::vector<std::string> TrainingArguments::doubts(int64_t max_steps) const {
 
 std::filesystem::path TrainingArguments::events_folder() const {
   if (!logging_dir.empty()) return logging_dir;
-  if (!output.dir.empty()) return std::filesystem::path(output.dir) / "runs";
+  if (!output.dir.empty()) return std::filesystem::path(output.dir) / kEvents;
   fail<UsageError>(
       "train", "report_to = tensorboard needs a folder; try --logging_dir DIR or --output_dir DIR");
 }

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "convoy/base/error.h"
 #include "convoy/base/folder_lock.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/train/audience.h"
@@ -30,7 +33,8 @@ class Checkpoints {
   const std::string& encoding() const { return files_.encoding; }
 
   /// Takes output.dir for this run alone, in the state that the last one left or anew, and reads
-  /// weights and moments of the checkpoint to go on from. Returns its state, none for a new run;
+  /// weights and moments of the checkpoint to go on from. Where it was not said which, that is the
+  /// newest that is whole: of newer ones it tells why not. Returns its state, none for a new run;
   /// `fresh` is what that begins with. Throws UsageError for a folder of others, or a checkpoint
   /// that does not fit.
   std::optional<TrainerState> resume(const TrainerState& fresh);
@@ -73,8 +77,10 @@ class Checkpoints {
   bool would_write(const std::filesystem::path& file) const;
   void put_old_run_aside();
   void remove_old_run() const;
-  std::filesystem::path checkpoint_of_this_job() const;
-  std::filesystem::path checkpoint_to_resume() const;
+  std::deque<std::filesystem::path> checkpoints_of_this_job() const;
+  void find_candidates();
+  Json first_that_fits(const TrainerState& fresh);
+  void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
   void check_same_model(const std::filesystem::path& checkpoint) const;
   std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
@@ -89,7 +95,10 @@ class Checkpoints {
   const std::filesystem::path dir_;  // "" = nothing is saved
   std::string resume_from_;          // a folder, "latest", or "" for a new run
   ModelFiles files_;
-  FolderLock lock_;  // of output.dir, on the main rank
+  FolderLock lock_;                               // of output.dir, on the main rank
+  std::deque<std::filesystem::path> candidates_;  // to go on from, on the main rank
+  bool candidate_was_named_ = false;              // then no other one will do
+  std::vector<std::string> passed_over_;
   std::string resumed_from_;
   std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own
   std::unique_ptr<Saving> saving_;                   // under way

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "convoy/base/append_file.h"
+#include "convoy/train/run_files.h"
 
 namespace convoy::train {
 
@@ -15,7 +16,7 @@ class LogFile : public Callback {
   void on_train_begin(const RunInfo& info) override {
     const std::filesystem::path folder = info.arguments->output.dir;
     file_.reset();
-    if (!folder.empty()) file_.emplace(folder / "log.jsonl", /*keep=*/info.first_step > 0);
+    if (!folder.empty()) file_.emplace(folder / kLog, /*keep=*/info.first_step > 0);
   }
 
   void on_log(const LogRecord& record) override { write(record.to_json()); }

@@ -1,4 +1,5 @@
 #include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
 #include "tests/train/folders_testing.h"
 
 // What a run makes of what another one left: it replaces it, goes on from it, or refuses it.
@@ -12,11 +13,16 @@ TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
   files_.copies = {folder_ / "words.txt"};
   const auto out = folder_ / "a", aside = out / ".replaced";
   auto args = arguments(out, 2);
+  args.report_to = "tensorboard";
   ASSERT_EQ(train(args, one_device()).error, "");
-  const auto model = read_file(out / "model.safetensors");
+  const auto model = read_file(out / "model.safetensors"), log = read_file(out / "log.jsonl");
+  const auto num_curves = [](const fs::path& run) {
+    return std::distance(fs::directory_iterator(run / "runs"), {});
+  };
   auto fails = arguments(out, 20);
   fails.learning_rate = 1e30;
   fails.save_steps = 10;
+  fails.report_to = "tensorboard";
   fails.output.overwrite = true;
   for (const int time : {1, 2}) {
     const auto error = train(fails, one_device()).error;
@@ -26,6 +32,9 @@ TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
       EXPECT_TRUE(fs::exists(aside / file)) << file;
       EXPECT_FALSE(fs::exists(out / file)) << file;
     }
+    EXPECT_EQ(read_file(aside / "log.jsonl"), log);
+    EXPECT_EQ(num_curves(aside), 1);
+    EXPECT_EQ(num_curves(out), 1) << "the new run's";
     EXPECT_EQ(read_file(aside / "model.safetensors"), model);
   }
   EXPECT_NE(train(args, one_device()).error.find("already holds a run"), std::string::npos);
@@ -105,6 +114,71 @@ TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
   EXPECT_NE(error.find("order of samples (63 lanes) is not this run's (one permutation"),
             std::string::npos)
       << error;
+}
+
+TEST_F(Folders, ACheckpointUnderWayIsKeptWhenTheLossIsNotFinite) {
+  auto args = arguments(folder_ / "a", 20);
+  args.learning_rate = 1e30;
+  args.save_steps = 1;
+  run_ranks(2, [&](const Job& job) {
+    const auto error = train(args, job).error;
+    EXPECT_NE(error.find("is not finite"), std::string::npos) << error;
+  });
+  EXPECT_TRUE(fs::exists(folder_ / "a/checkpoint-1/manifest.json"));
+  for (const auto& entry : fs::directory_iterator(folder_ / "a")) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  }
+}
+
+/// Keeps what was said.
+struct Said : Callback {
+  void on_message(const std::string& text) override { all += text + "\n"; }
+  std::string all;
+};
+
+TEST_F(Folders, NewerCheckpointsThatAreNotWholeArePassedOverAloud) {
+  const auto out = folder_ / "a";
+  ASSERT_EQ(train(arguments(out, 8), one_device()).error, "");
+  auto more = arguments(out, 10);
+  more.resume_from_checkpoint = "latest";
+  // The newest first: no state, a step that cannot be, other numbers than were written.
+  fs::remove(out / "checkpoint-8/trainer_state.json");
+  const auto state = out / "checkpoint-6/trainer_state.json";
+  const auto good = read_file(state);
+  auto bad = parse_json(good, "state");
+  bad["global_step"] = -5;
+  write_file(state, bad.dump());
+  const auto weights = out / "checkpoint-4/model.safetensors";
+  auto bytes = read_file(weights);
+  bytes[bytes.size() - 3] ^= 1;
+  write_file(weights, bytes);
+  run_ranks(2, [&](const Job& job) {
+    Trainer trainer(tiny_model(), more, random_sessions(45, 50, 8), nullptr, job);
+    auto said = std::make_shared<Said>();
+    auto first = std::make_shared<First>();
+    trainer.add_callback(said);
+    trainer.add_callback(first);
+    trainer.train();
+    if (job.environment.rank > 0) return;
+    EXPECT_EQ(first->step, 3);
+    for (const char* part :
+         {"checkpoint-8 is passed over: cannot read ", "trainer_state.json: No such file",
+          "checkpoint-6 is passed over: ", "global_step = -5; expected 0 or more",
+          "checkpoint-4 is passed over: ", "is not as it was written"}) {
+      EXPECT_NE(said->all.find(part), std::string::npos) << part << "\nis not in\n" << said->all;
+    }
+  });
+  // One that is named is the one that is meant.
+  more.resume_from_checkpoint = (out / "checkpoint-6").string();
+  write_file(out / "checkpoint-6/trainer_state.json", bad.dump());
+  EXPECT_NE(train(more, one_device()).error.find("global_step = -5"), std::string::npos);
+  for (const auto& [step, path] : checkpoint::all_named(out)) {
+    fs::remove(path / "optimizer.safetensors");
+  }
+  more.resume_from_checkpoint = "latest";
+  const auto error = train(more, one_device()).error;
+  EXPECT_NE(error.find("no checkpoint in"), std::string::npos) << error;
+  EXPECT_NE(error.find("checkpoint-2 is passed over"), std::string::npos) << error;
 }
 
 }  // namespace
