@@ -10,7 +10,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
 #include "convoy/launch/hosts/network.h"
-#include "convoy/launch/hosts/secret.h"
 
 namespace convoy::launch {
 namespace {
@@ -22,8 +21,8 @@ constexpr size_t kLongestMessage = 64 << 20;
 
 }  // namespace
 
-LineSocket::LineSocket(Descriptor socket, size_t longest)
-    : socket_(std::move(socket)), longest_(longest) {
+LineSocket::LineSocket(Descriptor socket, size_t longest, Tls tls)
+    : socket_(std::move(socket)), longest_(longest), tls_(std::move(tls)) {
   if (socket_.get() < 0) {
     end(std::strerror(errno));
     return;
@@ -34,7 +33,8 @@ LineSocket::LineSocket(Descriptor socket, size_t longest)
   peer_host_ = peer.host();
 }
 
-void LineSocket::pump() {
+void LineSocket::flush() {
+  out_ += tls_.take();
   while (!out_.empty() && !ended()) {
     const ssize_t sent = ::send(fd(), out_.data(), out_.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -42,6 +42,10 @@ void LineSocket::pump() {
     if (sent < 0) return end(std::strerror(errno));
     out_.erase(0, static_cast<size_t>(sent));
   }
+}
+
+void LineSocket::pump() {
+  if (!ended()) flush();
   std::array<char, 65536> buffer;
   while (!ended()) {
     const ssize_t got = ::recv(fd(), buffer.data(), buffer.size(), 0);
@@ -50,7 +54,9 @@ void LineSocket::pump() {
     if (got < 0) return end(std::strerror(errno));
     if (got == 0) return end("it closed the connection");
     heard_ = Clock::now();
-    in_.append(buffer.data(), static_cast<size_t>(got));
+    tls_.receive({buffer.data(), static_cast<size_t>(got)}, in_);
+    flush();
+    if (!tls_.why_ended().empty()) return end(tls_.why_ended());
     const size_t newline = in_.find('\n');
     if (std::min(newline, in_.size()) > longest_) {
       in_.clear();
@@ -69,8 +75,7 @@ std::optional<std::string> LineSocket::next() {
 }
 
 void LineSocket::send(std::string_view line) {
-  if (ended()) return;
-  (out_ += line) += '\n';
+  if (!ended()) tls_.send(fmt::format("{}\n", line));
 }
 
 double LineSocket::silent_seconds() const {
@@ -78,37 +83,22 @@ double LineSocket::silent_seconds() const {
 }
 
 void LineSocket::end(std::string why) {
-  why_ended_ = std::move(why);
+  if (why_ended_.empty()) why_ended_ = std::move(why);
   socket_.reset();
 }
 
-Channel::Channel(LineSocket socket, std::string session_key, bool is_host)
-    : socket_(std::move(socket)), key_(std::move(session_key)), is_host_(is_host) {
+Channel::Channel(LineSocket socket) : socket_(std::move(socket)) {
   socket_.allow(kLongestMessage);
 }
 
-std::string Channel::code(bool from_host, int64_t number, std::string_view text) const {
-  return hmac(key_, fmt::format("{} {} {}", from_host ? "host" : "joiner", number, text));
-}
-
 void Channel::send(const Json& message) {
-  const std::string text = json_line(message);
-  socket_.send(code(is_host_, num_sent_++, text) + " " + text);
+  socket_.send(json_line(message));
   told_ = Clock::now();
 }
 
 std::optional<Json> Channel::next() {
-  while (forged_.empty()) {
-    const auto line = socket_.next();
-    if (!line) return std::nullopt;
-    constexpr size_t kDigits = 64;
-    const std::string text = line->size() > kDigits ? line->substr(kDigits + 1) : "";
-    if (!same_proof(std::string_view(*line).substr(0, kDigits),
-                    code(!is_host_, num_received_++, text))) {
-      forged_ = "a message that the other side did not send";
-      break;
-    }
-    Json message = Json::parse(text, nullptr, false);
+  while (const auto line = socket_.next()) {
+    Json message = Json::parse(*line, nullptr, false);
     if (!message.is_object() || message.value("type", "") == "beat") continue;
     return message;
   }

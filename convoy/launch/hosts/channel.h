@@ -6,15 +6,17 @@
 #include <string_view>
 
 #include "convoy/base/json.h"
+#include "convoy/launch/hosts/tls.h"
 #include "convoy/launch/spawn.h"
 
 namespace convoy::launch {
 
-/// Lines of text over a socket, without ever waiting.
+/// Lines of text over a socket and TLS, without ever waiting. What is sent before the other side
+/// has proved to know the secret goes out after that.
 class LineSocket {
  public:
   /// A line of more than `longest` bytes ends the connection.
-  LineSocket(Descriptor socket, size_t longest);
+  LineSocket(Descriptor socket, size_t longest, Tls tls);
 
   int fd() const { return socket_.get(); }
   const std::string& peer() const { return peer_; }  ///< address and port of the other end
@@ -28,28 +30,30 @@ class LineSocket {
   void send(std::string_view line);
 
   bool ended() const { return !why_ended_.empty(); }
+  /// Whether it ended because the other side did not prove to know the secret.
+  bool met_a_stranger() const { return !tls_.proven() && !tls_.why_ended().empty(); }
   /// "it closed the connection", "a line of more than 4096 bytes", ...; "" while it is open.
   const std::string& why_ended() const { return why_ended_; }
   /// Since something came, or since the start.
   double silent_seconds() const;
 
  private:
+  void flush();
   void end(std::string why);
 
   Descriptor socket_;
   size_t longest_;
+  Tls tls_;
   std::string peer_, peer_host_;
   std::string in_, out_;
   std::string why_ended_;
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
 };
 
-/// Messages between an agent and the host of the rendezvous after each has proved that it knows the
-/// secret. Every line carries a code of its text, its number and its direction, so that nobody on
-/// the way can change, repeat or add one; it is not encrypted.
+/// Messages between an agent and the host of the rendezvous.
 class Channel {
  public:
-  Channel(LineSocket socket, std::string session_key, bool is_host);
+  explicit Channel(LineSocket socket);
 
   int fd() const { return socket_.fd(); }
   const std::string& peer() const { return socket_.peer(); }
@@ -59,18 +63,12 @@ class Channel {
   /// Reads, writes, and tells that this side is alive as often as needed.
   void pump(double heartbeat_seconds);
 
-  bool ended() const { return !why_ended().empty(); }
-  const std::string& why_ended() const { return forged_.empty() ? socket_.why_ended() : forged_; }
+  bool ended() const { return socket_.ended(); }
+  const std::string& why_ended() const { return socket_.why_ended(); }
   double silent_seconds() const { return socket_.silent_seconds(); }
 
  private:
-  std::string code(bool from_host, int64_t number, std::string_view text) const;
-
   LineSocket socket_;
-  std::string key_;
-  bool is_host_;
-  int64_t num_sent_ = 0, num_received_ = 0;
-  std::string forged_;
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 

@@ -129,7 +129,7 @@ class HostAgent {
         return;
       }
       const double waited = steady_time() - since;
-      if (!channel_ && taken_ && (client_->met_another() || waited > kTakenSeconds)) {
+      if (!channel_ && taken_ && (client_->met_a_stranger() || waited > kTakenSeconds)) {
         fail<UsageError>(
             "launch",
             "cannot serve the rendezvous at {}: {}, and who has it is no rendezvous of this job "

@@ -1,7 +1,6 @@
 #include "convoy/launch/hosts/rendezvous_client.h"
 
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
 
 namespace convoy::launch {
 namespace {
@@ -31,7 +30,10 @@ std::unique_ptr<Channel> RendezvousClient::step() {
     if (auto channel = answer(*line)) return channel;
     if (!socket_) return nullptr;
   }
-  if (socket_->ended()) {
+  if (socket_->met_a_stranger()) {
+    met_a_stranger_ = true;
+    give_up("who answers does not prove to know the secret of this job: " + socket_->why_ended());
+  } else if (socket_->ended()) {
     give_up(socket_->why_ended());
   } else if (Clock::now() - since_ > kGreeting) {
     give_up("it does not answer");
@@ -43,10 +45,9 @@ void RendezvousClient::connect() {
   const auto addresses = Address::resolve(endpoint_.host, endpoint_.port);
   if (addresses.empty()) return give_up("nobody knows the name");
   since_ = Clock::now();
-  nonce_ = fresh_nonce();
-  proofs_.reset();
   socket_.emplace(start_connect(addresses[next_address_++ % addresses.size()], local_address_),
-                  kLongestGreeting);
+                  kLongestGreeting, Tls(secret_, /*is_host=*/false));
+  socket_->send(json_line({{"run_id", run_id_}}));
 }
 
 void RendezvousClient::give_up(const std::string& why) {
@@ -57,32 +58,14 @@ void RendezvousClient::give_up(const std::string& why) {
 
 std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
   const Json said = Json::parse(line, nullptr, false);
-  if (!proofs_) {
-    if (text_of(said, "nonce").empty()) {
-      met_another_ = true;
-      give_up("it is no rendezvous of convoy");
-      return nullptr;
-    }
-    proofs_.emplace(secret_, run_id_, text_of(said, "nonce"), nonce_);
-    socket_->send(
-        Json{{"nonce", nonce_}, {"run_id", run_id_}, {"proof", proofs_->of_joiner}}.dump());
-    return nullptr;
-  }
-  const std::string why = text_of(said, "refused");
-  if (!why.empty() && same_proof(text_of(said, "proof"), proofs_->of_refusal(why))) {
+  if (const auto why = text_of(said, "refused"); !why.empty()) {
     fail<UsageError>("launch",
                      "the rendezvous at {} turned this host away: {}; expected the same on all "
                      "hosts",
                      endpoint_.to_text(), why);
   }
-  if (!why.empty() || !same_proof(text_of(said, "proof"), proofs_->of_host)) {
-    met_a_stranger_ = met_another_ = true;
-    give_up(fmt::format("who answers does not prove to know the secret of this job{}",
-                        why.empty() ? "" : ", and says: " + printable(why)));
-    return nullptr;
-  }
   own_ = Address::of_socket(socket_->fd());
-  return std::make_unique<Channel>(std::move(*socket_), proofs_->session_key, false);
+  return std::make_unique<Channel>(std::move(*socket_));
 }
 
 }  // namespace convoy::launch

@@ -7,12 +7,11 @@
 
 #include "convoy/launch/hosts/channel.h"
 #include "convoy/launch/hosts/network.h"
-#include "convoy/launch/hosts/secret.h"
 
 namespace convoy::launch {
 
-/// An agent's way into a rendezvous: connects to its host, again and again until it answers, and
-/// exchanges proofs. To be called often; never waits.
+/// An agent's way into a rendezvous: connects to its host, again and again until one answers that
+/// knows the secret. To be called often; never waits.
 class RendezvousClient {
  public:
   /// `local_address`: from which to connect, "" for any.
@@ -29,8 +28,6 @@ class RendezvousClient {
   const std::string& trouble() const { return trouble_; }
   /// Whether somebody answered who did not prove to know the secret.
   bool met_a_stranger() const { return met_a_stranger_; }
-  /// Whether somebody answered who is not the host of this job.
-  bool met_another() const { return met_another_; }
   /// The address of this host towards the other; valid once step() gave the channel.
   const Address& own_address() const { return own_; }
 
@@ -42,9 +39,7 @@ class RendezvousClient {
   Endpoint endpoint_;
   std::string run_id_, secret_, local_address_;
   std::optional<LineSocket> socket_;
-  std::string nonce_;
-  std::optional<Proofs> proofs_;
-  bool met_a_stranger_ = false, met_another_ = false;
+  bool met_a_stranger_ = false;
   std::string trouble_ = "not tried yet";
   size_t next_address_ = 0;
   std::chrono::steady_clock::time_point retry_at_, since_;

@@ -12,7 +12,6 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/hosts/channel.h"
 #include "convoy/launch/hosts/network.h"
-#include "convoy/launch/hosts/secret.h"
 
 namespace convoy::launch {
 namespace {
@@ -53,7 +52,6 @@ class RendezvousServer::EventLoop {
  private:
   struct Visitor {
     LineSocket socket;
-    std::string nonce = fresh_nonce();
     double since = steady_time();
   };
 
@@ -69,11 +67,8 @@ class RendezvousServer::EventLoop {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (socket.get() < 0) return;
       if (visitors_.size() >= kMostVisitors) make_room();
-      auto& visitor =
-          visitors_.emplace(next_id_++, Visitor{LineSocket(std::move(socket), kLongestGreeting)})
-              .first->second;
-      visitor.socket.send(Json{{"convoy", 1}, {"nonce", visitor.nonce}}.dump());
-      visitor.socket.pump();
+      visitors_.emplace(next_id_++, Visitor{LineSocket(std::move(socket), kLongestGreeting,
+                                                       Tls(secret_, /*is_host=*/true))});
     }
   }
 
@@ -106,25 +101,15 @@ class RendezvousServer::EventLoop {
     admitted_.clear();
   }
 
-  /// Lets a visitor in that knows the secret; else the reason why not.
+  /// Lets a visitor in that knows the secret, as who says a line does; else the reason why not.
   std::string admit(int id, Visitor& visitor, const std::string& line) {
     const Json said = Json::parse(line, nullptr, false);
-    const std::string nonce = text_of(said, "nonce");
-    const std::string proof = text_of(said, "proof");
-    if (nonce.empty() || proof.empty()) return "it does not speak this protocol";
-    const auto refuse = [&](const std::string& why, const std::string& own_proof) {
-      visitor.socket.send(Json{{"refused", why}, {"proof", own_proof}}.dump());
-      visitor.socket.pump();
-      return why;
-    };
-    const Proofs proofs(secret_, text_of(said, "run_id"), visitor.nonce, nonce);
-    if (!same_proof(proof, proofs.of_joiner)) return refuse("a wrong secret", "");
-    if (const std::string why = "another --rdzv-id"; text_of(said, "run_id") != run_id_) {
-      return refuse(why, proofs.of_refusal(why));
-    }
-    visitor.socket.send(Json{{"proof", proofs.of_host}}.dump());
+    const std::string why = text_of(said, "run_id") == run_id_ ? "" : "another --rdzv-id";
+    visitor.socket.send(json_line({{"refused", why}}));
+    visitor.socket.pump();
+    if (!why.empty()) return why;
     const std::string host = visitor.socket.peer_host();
-    members_.emplace(id, Channel(std::move(visitor.socket), proofs.session_key, true));
+    members_.emplace(id, Channel(std::move(visitor.socket)));
     admitted_.push_back(id);
     rendezvous_.join(id, host, steady_time());
     return "";

@@ -4,7 +4,6 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,12 +17,6 @@ namespace convoy::launch {
 namespace {
 
 constexpr size_t kShortest = 16;
-
-std::string hex(const unsigned char* bytes, size_t count) {
-  std::string out;
-  for (size_t i = 0; i < count; ++i) out += fmt::format("{:02x}", bytes[i]);
-  return out;
-}
 
 std::string read_owners_file(const std::filesystem::path& file) {
   struct stat facts{};
@@ -64,40 +57,16 @@ std::string crypto_library() {
                      found ? place.dli_fname : "unknown");
 }
 
-std::string hmac(std::string_view key, std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> code{};
+std::string shared_key(std::string_view secret) {
+  constexpr std::string_view kPurpose = "convoy rendezvous, TLS 1.3";
+  std::array<unsigned char, EVP_MAX_MD_SIZE> key{};
   unsigned int size = 0;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
-  if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, text.size(),
-             code.data(), &size) == nullptr) {
+  if (::HMAC(::EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+             reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(), key.data(),
+             &size) == nullptr) {
     fail<InternalError>("launch", "libcrypto made no HMAC-SHA256; please report it");
   }
-  return hex(code.data(), size);
-}
-
-bool same_proof(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-std::string fresh_nonce() {
-  std::array<unsigned char, 16> bytes{};
-  if (::RAND_bytes(bytes.data(), bytes.size()) != 1) {
-    fail<InternalError>("launch", "libcrypto has no random numbers; please report it");
-  }
-  return hex(bytes.data(), bytes.size());
-}
-
-Proofs::Proofs(std::string_view secret, std::string_view run_id, std::string_view host_nonce,
-               std::string_view joiner_nonce) {
-  // The length keeps one run id and nonce from being read as another pair.
-  const auto about = fmt::format("{} {} {} {}", host_nonce, joiner_nonce, run_id.size(), run_id);
-  of_joiner = hmac(secret, "convoy joiner " + about);
-  of_host = hmac(secret, "convoy host " + about);
-  session_key = hmac(secret, "convoy session " + about);
-}
-
-std::string Proofs::of_refusal(std::string_view why) const {
-  return hmac(session_key, fmt::format("refused {}", why));
+  return {reinterpret_cast<const char*>(key.data()), size};
 }
 
 }  // namespace convoy::launch
