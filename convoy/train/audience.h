@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/base/text.h"
 #include "convoy/train/callback.h"
 
 namespace convoy::train {

@@ -55,7 +55,7 @@ TEST_F(FoldersCommand, ASecondRunInTheSameFolderIsRefusedWhileTheFirstLives) {
 
 TEST_F(FoldersCommand, ARunWhoseFolderWasMovedDoesNotWriteBesideAnother) {
   const std::string start = "timeout 100 $convoy train" + kTiny +
-                            "--output_dir out --save_steps 200 --max_steps 100000 > first & "
+                            "--output_dir out --save_steps 1000 --max_steps 100000 > first & "
                             "until [ -s out/log.jsonl ]; do sleep 0.02; done; ";
   // The folder that takes its place is somebody's who has locked it.
   EXPECT_EQ(shell("mkdir next; " + start +

@@ -71,20 +71,20 @@ class CountingStore : public c10d::Store {
   std::atomic<int64_t> count_ = 0;
 };
 
-/// The most that one of 64 ranks asks of the store to be in groups of all and of some.
-int64_t most_requests(const std::string& backend) {
-  constexpr int kRanks = 64, kStages = 4;
+/// The most that one rank asks of the store to be in groups of all and of some.
+int64_t most_requests(const std::string& backend, int num_ranks) {
+  constexpr int kStages = 4;
   const auto shared = c10::make_intrusive<c10d::HashStore>();
   std::atomic<int64_t> most = 0;
-  run_threads(kRanks, [&](int rank) {
+  run_threads(num_ranks, [&](int rank) {
     const auto store = c10::make_intrusive<CountingStore>(shared);
-    MeetingPoint point{.rank = rank, .size = kRanks, .timeout = std::chrono::seconds(60)};
+    MeetingPoint point{.rank = rank, .size = num_ranks, .timeout = std::chrono::seconds(60)};
     const Connector connector(point, store, backend, at::kCPU, {"zero = 1"});
-    std::vector<int> world(kRanks), stages, data;
+    std::vector<int> world(static_cast<size_t>(num_ranks)), stages, data;
     std::iota(world.begin(), world.end(), 0);
-    for (int r = 0; r < kRanks; ++r) {
-      if (r % (kRanks / kStages) == rank % (kRanks / kStages)) stages.push_back(r);
-      if (r / (kRanks / kStages) == rank / (kRanks / kStages)) data.push_back(r);
+    for (int r = 0; r < num_ranks; ++r) {
+      if (r % (num_ranks / kStages) == rank % (num_ranks / kStages)) stages.push_back(r);
+      if (r / (num_ranks / kStages) == rank / (num_ranks / kStages)) data.push_back(r);
     }
     connector.connect(world, "world");
     connector.connect(stages, fmt::format("pipeline-{}", stages.front()));
@@ -97,7 +97,8 @@ int64_t most_requests(const std::string& backend) {
 }
 
 TEST(RollCall, AsksTheStoreAFewTimesHoweverManyRanksThereAre) {
-  EXPECT_LE(most_requests("auto"), 10);
+  EXPECT_LE(most_requests("auto", 64), 10);
+  EXPECT_EQ(most_requests("gloo", 16), most_requests("gloo", 8));
 }
 
 TEST(RollCall, TellsEachWhatAllSay) {
