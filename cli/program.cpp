@@ -76,6 +76,13 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   }
   table.take_overrides(typed_args());
   note_flags(run);
+  const auto only = [&](const char* wanted, const char* other, bool& value) {
+    const auto* option = table.find(wanted);
+    const bool on = option->typed && option->plain() == "true";
+    if (on && !table.find(other)->typed) value = false;
+  };
+  only("train.bf16", "train.fp16", training.fp16);
+  only("train.fp16", "train.bf16", training.bf16);
   if (auto note = tasks::unread_options(table, folder, typed_args()[0]); !note.empty()) {
     run.notes->push_back(std::move(note));
   }

@@ -69,13 +69,15 @@ Replica::Replica(nn::BlockList blocks, DataGroups groups, const ReplicaOptions& 
       options_(options),
       arena_(blocks_, arena_options(blocks_, options_, place_of(groups_), shares_weights),
              lender == nullptr ? nullptr : &lender->arena_) {
-  auto programs =
-      make_programs(arena_.layout(), options_.pipeline.schedule, step_options(blocks_, options_));
+  auto programs = make_programs(arena_.layout(), options_.pipeline.schedule,
+                                step_options(blocks_, options_), options_.trains);
   const auto own = static_cast<size_t>(groups_.pipeline.rank());
-  if (groups_.pipeline.size() > 1) timeline_ = programs.timeline(product_costs(blocks_));
-  program_ = std::move(programs.steps[own]);
   forward_program_ = std::move(programs.forwards[own]);
-  alive_ = programs.alive[own];
+  if (options_.trains) {
+    if (groups_.pipeline.size() > 1) timeline_ = programs.timeline(product_costs(blocks_));
+    program_ = std::move(programs.steps[own]);
+    alive_ = programs.alive[own];
+  }
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ = std::make_unique<Executor>(blocks_, arena_, groups_, options.compute_dtype,
                                          step_options(blocks_, options_));

@@ -86,21 +86,22 @@ schedule::Costs product_costs(const nn::BlockList& blocks) {
 }
 
 StagePrograms make_programs(const schedule::Layout& layout, schedule::PipelineSchedule schedule,
-                            const schedule::StepOptions& options) {
+                            const schedule::StepOptions& options, bool trains) {
   StagePrograms out;
   const auto num_stages = static_cast<int>(layout.options().stages.size());
-  if (num_stages == 0) {
-    out.layouts = {layout};
-    out.steps = {schedule::data_parallel_program(layout, options)};
-  } else {
-    for (int s = 0; s < num_stages; ++s) out.layouts.push_back(layout.of_stage(s));
-    out.steps = schedule::pipeline_programs(schedule, out.layouts, options);
-  }
+  if (num_stages == 0) out.layouts = {layout};
+  for (int s = 0; s < num_stages; ++s) out.layouts.push_back(layout.of_stage(s));
   for (const auto& own : out.layouts) {
     out.forwards.push_back(schedule::forward_program(own, options));
   }
-  out.alive = schedule::check(of_pipeline(out.steps, out.layouts), options);
   schedule::check_forward(of_pipeline(out.forwards, out.layouts));
+  if (!trains) return out;
+  if (num_stages == 0) {
+    out.steps = {schedule::data_parallel_program(layout, options)};
+  } else {
+    out.steps = schedule::pipeline_programs(schedule, out.layouts, options);
+  }
+  out.alive = schedule::check(of_pipeline(out.steps, out.layouts), options);
   return out;
 }
 

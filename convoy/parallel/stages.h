@@ -28,14 +28,14 @@ schedule::Costs product_costs(const nn::BlockList& blocks);
 struct StagePrograms {
   std::vector<schedule::Layout> layouts;
   std::vector<schedule::Program> steps, forwards;
-  std::vector<schedule::Alive> alive;
+  std::vector<schedule::Alive> alive;  ///< at most in a step
 
   /// A step as it would go if what blocks cost were all.
   schedule::Timeline timeline(const schedule::Costs& costs) const;
 };
 
-/// `layout`: of any stage; without stages there is one.
+/// `layout`: of any stage; without stages there is one. Without training there are no steps.
 StagePrograms make_programs(const schedule::Layout& layout, schedule::PipelineSchedule schedule,
-                            const schedule::StepOptions& options);
+                            const schedule::StepOptions& options, bool trains = true);
 
 }  // namespace convoy::parallel

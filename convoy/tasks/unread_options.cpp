@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
 
 #include "convoy/base/text.h"
 #include "convoy/text/tokenizer.h"
@@ -11,25 +11,28 @@ namespace convoy::tasks {
 
 namespace fs = std::filesystem;
 
+bool read_without_training(const Option& option) {
+  static const std::set<std::string> kRead{"train.per_device_eval_batch_size",
+                                           "train.bf16",
+                                           "train.fp16",
+                                           "train.deterministic",
+                                           "train.seed",
+                                           "train.data_seed",
+                                           "train.top_ks",
+                                           "train.metric_names",
+                                           "output.quiet"};
+  return option.section == "parallel" || kRead.contains(option.key());
+}
+
 std::string unread_options(const OptionTable& table, const fs::path& folder,
                            const std::string& command) {
-  const std::vector<std::string> read{"train.per_device_eval_batch_size",
-                                      "train.bf16",
-                                      "train.fp16",
-                                      "train.tf32",
-                                      "train.deterministic",
-                                      "train.seed",
-                                      "train.data_seed",
-                                      "train.top_ks",
-                                      "train.metric_names",
-                                      "output.quiet"};
   const bool own = text::holds_tokenizer(folder) || text::holds_tokenizer(folder / "..");
   std::vector<std::string> unread;
   for (const auto& option : table.options()) {
     if (!option.typed) continue;
     const auto& section = option.section;
-    const bool of_training = (section == "train" || section == "output") &&
-                             std::find(read.begin(), read.end(), option.key()) == read.end();
+    const bool of_training =
+        (section == "train" || section == "output") && !read_without_training(option);
     if (option.key() == "data.tokenizer") {
       if (own) unread.push_back(fmt::format("--tokenizer ({} has its own)", folder.string()));
     } else if (of_training || (section == "data" && command == "generate")) {

@@ -276,8 +276,8 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   with_table(*this, [](const OptionTable& table) { table.check(); });
   formats::shard_bytes(output.max_shard_size);
   if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
-  if (report_to == "tensorboard") events_folder();
   if (!trains) return;
+  if (report_to == "tensorboard") events_folder();
   if (!evaluates && eval_strategy != "no") {
     fail<UsageError>("train",
                      "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE",

@@ -104,12 +104,12 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   audience_.add(make_console(arguments_.output.quiet));
   // Errors now rather than at the first evaluation.
   arguments_.check(train_data_ != nullptr, eval_data_ != nullptr);
-  per_device(arguments_.per_device_train_batch_size);
+  if (train_data_) per_device(arguments_.per_device_train_batch_size);
   if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
-  if (arguments_.report_to == "tensorboard") {
+  if (train_data_ && arguments_.report_to == "tensorboard") {
     audience_.add(make_tensorboard(arguments_.events_folder(), told));
   }
-  if (arguments_.tf32 && job_.devices.at(0).is_cpu()) {
+  if (train_data_ && arguments_.tf32 && job_.devices.at(0).is_cpu()) {
     fail<UsageError>("train", "tf32 is for GPUs; got the CPU; try leaving it out, or bf16");
   }
   if (arguments_.deterministic && job_.devices.at(0).is_cuda()) make_gpus_deterministic();

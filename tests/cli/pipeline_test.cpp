@@ -90,6 +90,32 @@ TEST_F(PipelineCommand, NoStageRunsAheadInAnEvaluation) {
   }
 }
 
+TEST_F(PipelineCommand, EvaluationMindsNothingOfATrainingAlone) {
+  ASSERT_EQ(run(llama("--max_steps 1 --output_dir out")), 0) << output_;
+  ASSERT_EQ(run("eval out --json --threads 1 > one.json"), 0) << output_;
+  // Four micro-batches a step, which three stages that take turns could not deal out.
+  ASSERT_EQ(run("eval out --json --threads 1 --nproc 3 --pp_size 3 --pipeline_schedule interleaved "
+                "> stages.json"),
+            0)
+      << output_;
+  EXPECT_NEAR(json("stages.json").at("eval_loss"), json("one.json").at("eval_loss"), 1e-6);
+  // Two rows a step, which three replicas could not share.
+  EXPECT_EQ(run("eval out --strategy dp --replicas 3 --dp_batch total "
+                "--per_device_eval_batch_size 6"),
+            0)
+      << output_;
+  ASSERT_EQ(shell("sed -i 's/^tf32 = false/tf32 = true/' out/run.toml && grep -q 'tf32 = true' "
+                  "out/run.toml"),
+            0);
+  EXPECT_EQ(run("eval out --device cpu"), 0) << output_;
+  EXPECT_EQ(run("eval out --device cpu --tf32"), 0) << output_;
+  expect("without effect here: --tf32");
+  ASSERT_EQ(shell("sed -i 's/^fp16 = false/fp16 = true/; s/^report_to = .*/report_to = "
+                  "\"tensorboard\"/; s/^dir = .*/dir = \"\"/' out/run.toml"),
+            0);
+  EXPECT_EQ(run("eval out --device cpu --bf16"), 0) << output_;
+}
+
 TEST_F(PipelineCommand, ATiedSessionModelIsEvaluatedAndPredictsThroughAllStages) {
   const std::string tiny = "train" + kTiny + "--max_steps 6 --gradient_accumulation_steps 2 ";
   ASSERT_EQ(run(tiny + "--output_dir one"), 0) << output_;
