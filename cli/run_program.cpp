@@ -107,6 +107,37 @@ void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const O
   }
 }
 
+const CLI::App* command_of(const std::vector<std::string>& words, const CLI::App& app) {
+  const CLI::App* at = &app;
+  for (const auto& word : words) {
+    const auto named = at->get_subcommands(
+        [&](const CLI::App* below) { return !word.empty() && below->get_name() == word; });
+    if (named.empty()) break;
+    at = named.front();
+  }
+  return at;
+}
+
+/// A value that looks like an option is written as one word with its option.
+std::vector<std::string> with_values(const std::vector<std::string>& args, const CLI::App& app) {
+  const auto* command = command_of(args, app);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < args.size(); ++i) {
+    out.push_back(args[i]);
+    if (args[i] == "--") {
+      out.insert(out.end(), args.begin() + static_cast<std::ptrdiff_t>(i) + 1, args.end());
+      break;
+    }
+    const auto* option =
+        args[i].starts_with("--") ? command->get_option_no_throw(args[i]) : nullptr;
+    const bool has_value = option != nullptr && option->get_items_expected_min() > 0;
+    if (has_value && i + 1 < args.size() && args[i + 1].starts_with("-")) {
+      out.back() += "=" + args[++i];
+    }
+  }
+  return out;
+}
+
 /// The command and sub-command that was typed, each with a space behind it. Refuses unknown ones.
 std::string named_command(CLI::App& app, const std::vector<std::string>& typed) {
   std::string words;
@@ -149,6 +180,7 @@ int run(int argc, char** argv) {
 
   std::vector<std::string> args(argv + 1, argv + argc);
   cli::take_help_all(args);
+  if (cli::takes_config(args)) args = with_values(args, app);
   args = cli::with_lasting_inputs(std::move(args));
   cli::set_typed_args(args);
   if (cli::takes_config(args)) {

@@ -145,6 +145,10 @@ int32_t Tokenizer::vocab_size() const {
   return impl_->parts.vocabulary.size();
 }
 
+bool Tokenizer::has(int32_t id) const {
+  return impl_->parts.vocabulary.has(id);
+}
+
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
   const int32_t id = impl_->parts.vocabulary.find(token);
   return id == Vocabulary::kNone ? std::nullopt : std::optional(id);

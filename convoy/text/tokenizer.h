@@ -48,6 +48,8 @@ class Tokenizer {
 
   /// One more than the largest id: rows that a model's table of tokens needs.
   int32_t vocab_size() const;
+  /// Whether a token has the id: there may be gaps.
+  bool has(int32_t id) const;
   std::optional<int32_t> id_of(std::string_view token) const;
   /// As the files write it. Throws UsageError for an id that no token has.
   std::string token(int32_t id) const;

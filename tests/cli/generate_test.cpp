@@ -110,6 +110,87 @@ TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("out holds no tokenizer");
 }
 
+TEST_F(GenerateCommand, TakesPromptsAsTheyAreGiven) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 5 --output_dir out"), 0);
+  const std::string one = "generate out --max-new-tokens 1 --json ";
+  for (const char* prompt : {"-- w1", "--seed w1", "--json w1", "-w1", "--seed=w1"}) {
+    SCOPED_TRACE(prompt);
+    ASSERT_EQ(run(one + "--prompt '" + prompt + "' --seed 3 > out.jsonl"), 0) << output_;
+    EXPECT_EQ(json("out.jsonl").at("prompt"), prompt);
+  }
+  EXPECT_EQ(run(one + "--prompt w1 --stop -- > out.jsonl"), 0) << output_;
+  EXPECT_EQ(run(one + "--prompt"), 2);
+  EXPECT_EQ(run(one + "--prompt w1 --promt w2"), 2);
+  expect("unknown option --promt");
+
+  // What flows is read once.
+  ASSERT_EQ(shell("mkfifo pipe; (echo w1; echo w2) > pipe & timeout 60 $convoy " + one +
+                  "--file pipe > out.jsonl"),
+            0)
+      << output_;
+  EXPECT_EQ(split(read_file(folder_ / "out.jsonl"), '\n').size(), 3u);
+  EXPECT_EQ(shell("timeout 60 $convoy " + one + "--file pipe --nproc 2"), 2) << output_;
+  expect("--file pipe is no regular file, and each of 2 ranks would read it");
+}
+
+TEST_F(GenerateCommand, LeavesOutTokensThatTheTokenizerLacks) {
+  ASSERT_EQ(
+      run(std::string("train") + kGpt2 + kTiny + "--vocab_size 200 --max_steps 1 --output_dir out"),
+      0)
+      << output_;
+  const std::string drawn = "generate out --prompt w1 --max-new-tokens 20 --temperature 50 --json ";
+  ASSERT_EQ(run(drawn + "> some.json"), 0) << output_;
+  expect("none of the tokenizer's 25, and left out of the text: the model's vocab_size is 200");
+  size_t words = 0, nameless = 0;
+  const auto said = json("some.json");
+  for (const int id : said.at("ids")) {
+    nameless += id >= 25;
+    words += id >= 5 && id < 25;
+  }
+  EXPECT_GT(nameless, 0u);
+  const auto text = said.at("text").get<std::string>();
+  EXPECT_EQ(std::count(text.begin(), text.end(), 'w'), static_cast<std::ptrdiff_t>(words)) << text;
+  ASSERT_EQ(run(drawn + "--stop w77 --nproc 2 > ranks.json"), 0) << output_;
+  EXPECT_EQ(json("ranks.json").at("ids"), said.at("ids"));
+}
+
+TEST_F(GenerateCommand, GoesOnAsTheModelsGenerationConfigSays) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 5 --output_dir out"), 0);
+  const std::string go_on = "generate out --prompt 'w1 w4' ";
+  ASSERT_EQ(run(go_on + "> best.txt"), 0) << output_;
+  ASSERT_EQ(run(go_on + "--temperature 2 --top-k 9 --top-p 0.9 --max-new-tokens 6 > drawn.txt"), 0);
+  write_file(folder_ / "out/generation_config.json",
+             R"({"_from_model_config": true, "do_sample": true, "temperature": 2.0, "top_k": 9,
+                 "top_p": 0.9, "max_new_tokens": 6, "repetition_penalty": 1.5, "num_beams": 1,
+                 "eos_token_id": 3, "transformers_version": "5.0.0", "suppress_tokens": [7]})");
+  ASSERT_EQ(run(go_on + "> said.txt"), 0) << output_;
+  expect("says max_new_tokens = 6, do_sample = true, temperature = 2.0, top_k = 9, top_p = 0.9");
+  expect("asks for what generate does not do: repetition_penalty = 1.5, suppress_tokens = [7]");
+  EXPECT_EQ(output_.find("num_beams"), std::string::npos) << output_;
+  EXPECT_EQ(read_file(folder_ / "said.txt"), read_file(folder_ / "drawn.txt"));
+  EXPECT_NE(read_file(folder_ / "said.txt"), read_file(folder_ / "best.txt"));
+  ASSERT_EQ(run(go_on + "--do-sample=false --max-new-tokens 50 > typed.txt"), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "typed.txt"), read_file(folder_ / "best.txt"));
+  ASSERT_EQ(run(go_on + "--max-new-tokens 2 --json > two.json"), 0) << output_;
+  EXPECT_EQ(json("two.json").at("tokens"), 2);
+  EXPECT_EQ(run(go_on + "--do-sample=false --top-k 3"), 2);
+  expect("top_k has no effect with --do-sample=false");
+
+  // Without do_sample the rest of it says nothing.
+  write_file(folder_ / "out/generation_config.json",
+             R"({"temperature": 0, "top_k": null, "stop_strings": "w", "eos_token_id": 3})");
+  ASSERT_EQ(run(go_on + "--json > stop.json"), 0) << output_;
+  EXPECT_EQ(json("stop.json").at("ended"), "stop");
+  ASSERT_EQ(run(go_on + "--stop nowhere > typed.txt"), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "typed.txt"), read_file(folder_ / "best.txt"));
+  for (const char* bad : {R"("do_sample": "yes")", R"("do_sample": true, "temperature": 0)",
+                          R"("max_new_tokens": 1.5)", R"("stop_strings": [""])"}) {
+    write_file(folder_ / "out/generation_config.json", "{" + std::string(bad) + "}");
+    EXPECT_EQ(run(go_on), 1) << bad;
+    expect("generation_config.json: ");
+  }
+}
+
 TEST_F(GenerateCommand, PredictsTheTokenThatGenerationTakes) {
   write_file(folder_ / "texts.txt", "w1 w4\nw3 w6 w9 w12 w15 w18\nw5\n");
   for (const char* family : {kGpt2, kLlama}) {

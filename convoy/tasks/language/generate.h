@@ -11,6 +11,9 @@
 
 namespace convoy::tasks {
 
+/// A longer text fits no model.
+constexpr int64_t kMostNewTokens = 100'000'000;
+
 struct GenerateOptions {
   int64_t max_new_tokens = 50;
   bool sample = false;     ///< draw the next token by its probability; else take the best

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <set>
 
 #include <CLI/CLI.hpp>
 
@@ -10,6 +12,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/launch/environment.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/generate.h"
 #include "convoy/tasks/language/task.h"
@@ -24,6 +27,7 @@ struct GenerateCommand {
   std::string file;
   std::vector<std::string> stops;
   GenerateOptions options;
+  std::set<std::string> typed;  ///< keys of Hugging Face's that were said on the command line
   bool no_cache = false;
   bool json = false;
   std::optional<int64_t> nproc;
@@ -66,9 +70,7 @@ void check(const GenerateCommand& command) {
   const auto refuse = [](const char* name, const auto& value, const char* expected) {
     fail<UsageError>("tasks", "{} = {}; expected {}", name, value, expected);
   };
-  // A longer one fits no model.
-  constexpr int64_t kMost = 100'000'000;
-  if (options.max_new_tokens < 1 || options.max_new_tokens > kMost) {
+  if (options.max_new_tokens < 1 || options.max_new_tokens > kMostNewTokens) {
     refuse("--max-new-tokens", options.max_new_tokens, "1 to 100000000");
   }
   if (!(options.temperature > 0)) {
@@ -137,7 +139,8 @@ void show(const GenerateCommand& command, const std::string& prompt,
   fmt::print("{}\n", json_line(line));
 }
 
-void run_generate(const GenerateCommand& command, const Program& program, Task& any, const Run& run,
+void run_generate(GenerateCommand command, const Prompts& given,
+                  const Program& program, Task& any, const Run& run,
                   const train::TrainingArguments& training) {
   auto* task = dynamic_cast<LanguageTask*>(&any);
   if (task == nullptr) {
@@ -159,15 +162,18 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
                      "time; try without it",
                      training.parallel.pipeline_parallel_size);
   }
-  const auto [texts, names, num_blank] = read_prompts(command);
-  if (num_blank > 0) {
+  for (auto& note : task->generation_config().take(command.typed, command.options, command.stops)) {
+    run.notes->push_back(std::move(note));
+  }
+  const auto& texts = given.texts;
+  if (given.num_blank > 0) {
     run.notes->push_back(
-        fmt::format("passed over {} of {}", plural(num_blank, "blank line"), command.file));
+        fmt::format("passed over {} of {}", plural(given.num_blank, "blank line"), command.file));
   }
   const auto& tokenizer = task->tokenizer();
   std::vector<std::vector<int32_t>> prompts;
   for (size_t i = 0; i < texts.size(); ++i) {
-    check_prompt(tokenizer, texts[i], names[i]);
+    check_prompt(tokenizer, texts[i], given.names[i]);
     prompts.push_back(task->prompt_ids(texts[i]));
   }
   const auto sentinels = task->sentinels();
@@ -176,9 +182,15 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   options.use_cache = !command.no_cache;
   options.seed = static_cast<uint64_t>(training.seed);
   options.end_ids = task->end_ids();
+  const auto& marks = sentinels.ids();
+  const auto names = [&](int32_t id) {
+    return tokenizer.has(id) || std::find(marks.begin(), marks.end(), id) != marks.end();
+  };
   const auto text_of = [&](int64_t prompt, std::span<const int32_t> ids) {
-    return answers ? sentinels.decode(tokenizer, {ids.begin(), ids.end()})
-                   : continuation(tokenizer, prompts[static_cast<size_t>(prompt)], ids);
+    std::vector<int32_t> named;
+    std::copy_if(ids.begin(), ids.end(), std::back_inserter(named), names);
+    return answers ? sentinels.decode(tokenizer, named)
+                   : continuation(tokenizer, prompts[static_cast<size_t>(prompt)], named);
   };
   if (!command.stops.empty()) {
     options.is_over = [&](int64_t prompt, std::span<const int32_t> ids) {
@@ -196,8 +208,11 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   if (job.is_main()) program.tell(*run.notes);
   const auto began = std::chrono::steady_clock::now();
+  std::ptrdiff_t num_nameless = 0;
   const auto report =
       generate(trainer.strategy(), task->config(), prompts, options, [&](const auto& generated) {
+        num_nameless +=
+            std::count_if(generated.ids.begin(), generated.ids.end(), std::not_fn(names));
         const auto i = static_cast<size_t>(generated.prompt);
         const auto text = before_stop(text_of(generated.prompt, generated.ids), command.stops);
         show(command, texts[i], prompts[i], text, generated, answers);
@@ -208,6 +223,34 @@ void run_generate(const GenerateCommand& command, const Program& program, Task& 
                human_count(report.num_tokens), human_seconds(seconds),
                static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9),
                human_bytes(report.cache_bytes));
+  }
+  if (num_nameless > 0) {
+    program.tell({fmt::format(
+        "warning: {} of these tokens {} none of the tokenizer's {}, and left out of the text: the "
+        "model's vocab_size is {}",
+        num_nameless, num_nameless == 1 ? "is" : "are", tokenizer.vocab_size(),
+        task->config().num_ids())});
+  }
+}
+
+void note_typed(const CLI::App& typed, GenerateCommand& command) {
+  const bool greedy = typed.count("--do-sample") > 0 && !command.options.sample;
+  for (const auto& [name, key] : {std::pair{"--do-sample", "do_sample"},
+                                  {"--temperature", "temperature"},
+                                  {"--top-k", "top_k"},
+                                  {"--top-p", "top_p"},
+                                  {"--max-new-tokens", "max_new_tokens"},
+                                  {"--stop", "stop_strings"}}) {
+    if (typed.count(name) > 0) command.typed.insert(key);
+  }
+  for (const char* key : {"temperature", "top_k", "top_p"}) {
+    if (!command.typed.contains(key)) continue;
+    if (greedy) {
+      fail<UsageError>("tasks", "{} has no effect with --do-sample=false; try without one of them",
+                       key);
+    }
+    command.options.sample = true;
+    command.typed.insert("do_sample");
   }
 }
 
@@ -226,7 +269,7 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
   command->add_option("--max-new-tokens,--max_new_tokens", generate.max_new_tokens,
                       "most tokens to add [50]");
   command->add_flag("--do-sample,--do_sample", generate.sample,
-                    "draw tokens by their probability [the best is taken]");
+                    "draw tokens by their probability [the best is taken]; =false: never");
   command->add_option("--temperature", generate.temperature, "draw, with scores divided by this");
   command->add_option("--top-k,--top_k", generate.top_k, "draw among so many best");
   command->add_option("--top-p,--top_p", generate.top_p,
@@ -239,19 +282,18 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer(
       "Texts go to the standard output, speed and the memory of the cache to the standard error.\n"
-      "--seed decides what is drawn; the options of convoy train for devices hold here too.\n"
+      "--seed decides what is drawn; the options of convoy train for devices hold here too. What a "
+      "generation_config.json in the folder says holds where nothing else is typed.\n"
       "Examples:\n  convoy generate runs/gpt2_clm --prompt \"for (int i\"\n"
       "  convoy generate runs/gpt2_clm --file prompts.txt --temperature 0.8 --top-p 0.9 --json\n");
   command->callback([options, command, program, &work] {
-    for (const char* name : {"--temperature", "--top-k", "--top-p"}) {
-      if (command->count(name) > 0) options->options.sample = true;
-    }
+    note_typed(*command, *options);
     work = [options, program] {
       check(*options);
-      read_prompts(*options);
+      const auto prompts = read_prompts(*options);
       if (auto code = program.launch_ranks(options->nproc)) return *code;
       program.open(options->folder, [&](Task& task, const Run& run, const auto& training) {
-        run_generate(*options, program, task, run, training);
+        run_generate(*options, prompts, program, task, run, training);
       });
       return 0;
     };

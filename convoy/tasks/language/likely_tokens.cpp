@@ -157,11 +157,8 @@ void LanguageTask::predict(const Prediction& asked, const Run& run,
   }
   const auto name_of = [&](double number) {
     const auto id = static_cast<int32_t>(number);
-    try {
-      return words.token(id);
-    } catch (const UsageError&) {  // a model may have more ids than its tokenizer
-      return fmt::format("#{}", id);
-    }
+    // A model may have more ids than its tokenizer.
+    return words.has(id) ? words.token(id) : fmt::format("#{}", id);
   };
   const auto show = [&](int64_t row, size_t mask, const double* best) {
     if (!output) {

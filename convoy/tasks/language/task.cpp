@@ -150,13 +150,19 @@ const text::Tokenizer& LanguageTask::tokenizer() {
   return *tokenizer_;
 }
 
-std::vector<int32_t> LanguageTask::end_ids() const {
-  auto ends = config_->to_json().value("eos_token_id", Json());
+GenerationConfig LanguageTask::generation_config() const {
+  GenerationConfig out;
   const auto file = opened_ / kGenerationConfig;
-  if (fs::exists(file)) {
-    const auto json = parse_json(read_file(file), file.string());
-    if (json.is_object()) ends = json.value("eos_token_id", ends);
-  }
+  out.file = file.string();
+  if (!fs::exists(file)) return out;
+  const auto json = parse_json(read_file(file), out.file);
+  if (json.is_object()) out.json = json;
+  return out;
+}
+
+std::vector<int32_t> LanguageTask::end_ids() const {
+  auto ends = generation_config().json.value("eos_token_id",
+                                             config_->to_json().value("eos_token_id", Json()));
   std::vector<int32_t> ids;
   if (!ends.is_array()) ends = Json::array({ends});
   for (const auto& id : ends) {

@@ -9,6 +9,7 @@
 #include "convoy/models/bert_text.h"
 #include "convoy/models/span_corruption.h"
 #include "convoy/tasks/language/arguments.h"
+#include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/sentinels.h"
 #include "convoy/tasks/task.h"
 #include "convoy/text/tokenizer.h"
@@ -38,6 +39,8 @@ class LanguageTask : public Task {
   std::vector<int32_t> prompt_ids(const std::string& text);
   /// None but of a model that names hidden spans.
   Sentinels sentinels() const;
+  /// Of the folder that was opened; says nothing where there is none.
+  GenerationConfig generation_config() const;
   /// Tokens that end a text, by generation_config.json of an opened folder or by its config.json.
   std::vector<int32_t> end_ids() const;
 
