@@ -103,12 +103,28 @@ void Trainer::Impl::update_loss_scale(int64_t samples) {
   if (last_.count > 0) scale.targets_per_sample = last_.count / static_cast<double>(samples);
   state_.loss_scale.update(last_.skipped);
   state_.skipped_steps += last_.skipped;
+  if (last_.skipped) {
+    audience_.say(
+        fmt::format("skipped step {}: its gradient overflowed fp16; the loss scale is now {:g}",
+                    state_.global_step, state_.loss_scale.value));
+  }
   if (state_.loss_scale.value < 1) {
     fail<NumericError>("train",
                        "the gradient of step {} is not finite whatever the loss scale; try bf16, a "
                        "lower learning_rate, or look for NaN in the data",
                        state_.global_step);
   }
+}
+
+/// What most of the steps did not change was not trained.
+void Trainer::Impl::check_skipped() const {
+  if (2 * state_.skipped_steps <= state_.global_step) return;
+  fail<NumericError>(
+      "train",
+      "{} of {} steps were skipped, since their gradients overflowed fp16: the model "
+      "is not trained, and not saved; the loss scale is {:g} now; try bf16, a lower "
+      "learning_rate, or more steps where there were only a few",
+      state_.skipped_steps, state_.global_step, state_.loss_scale.value);
 }
 
 }  // namespace convoy::train

@@ -199,6 +199,7 @@ void Trainer::Impl::log_if_due(bool epoch_end) {
 void Trainer::Impl::after_step(bool epoch_end) {
   clock_.pause();
   const bool better = evaluation_is_due(epoch_end) && evaluate_now();
+  if (ended()) check_skipped();
   // A run that saves also saves its end, so that more steps can follow.
   const bool end = ended() && arguments_.save_strategy != "no";
   if (end || is_due(arguments_.save_strategy, arguments_.save_steps, epoch_end) ||
@@ -300,11 +301,10 @@ Metrics Trainer::Impl::train() {
     return metrics;
   }
   checkpoints_->finish();
-  if (state_.global_step > 0 && state_.updates() == 0) {
-    audience_.say(
-        fmt::format("warning: no step was made: every gradient overflowed in fp16, and the model "
-                    "is as it was; the loss scale fell to {:g} on the way; try more steps, or bf16",
-                    state_.loss_scale.value));
+  if (state_.skipped_steps > 0) {
+    audience_.say(fmt::format(
+        "warning: {} of {} steps {} skipped, since their gradients overflowed fp16",
+        state_.skipped_steps, state_.global_step, state_.skipped_steps == 1 ? "was" : "were"));
   }
   if (stopped_by_ != 0) return metrics;
   load_best_model();

@@ -29,6 +29,7 @@ struct Trainer::Impl {
   void train_step(StepBatch batch);
   double loss_scale(int64_t samples, int64_t tokens);
   void update_loss_scale(int64_t samples);
+  void check_skipped() const;
   double learning_rate(int64_t step) const;
 
   // The loop.

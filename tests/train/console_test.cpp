@@ -1,7 +1,14 @@
 #include "convoy/train/console.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/train/memory.h"
 #include "tests/train/testing.h"
 
@@ -53,21 +60,40 @@ TEST(Console, OneDeviceWaitsForNobody) {
   EXPECT_EQ(told.find("waited for other ranks"), std::string::npos) << told;
 }
 
-TEST(Console, TellsThatFp16MadeNoStep) {
+TEST(Console, TellsOfStepsThatFp16Skips) {
   auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
   config.features.push_back({"price", false, 0});
-  auto arguments = short_run(/*per_device=*/8, /*accumulation=*/1, /*steps=*/3);
-  arguments.fp16 = true;
-  arguments.output.quiet = false;
-  Trainer trainer([config] { return models::make_session_model(config); }, arguments,
-                  rare_prices(/*every=*/1), nullptr, one_device());
-  testing::internal::CaptureStdout();
-  const auto metrics = trainer.train();
-  const auto told = testing::internal::GetCapturedStdout();
-  ASSERT_EQ(trainer.state().skipped_steps, 3) << told;
-  EXPECT_NE(told.find("warning: no step was made"), std::string::npos) << told;
-  EXPECT_NE(told.find("samples/s, no step was made"), std::string::npos) << told;
-  EXPECT_FALSE(metrics.contains("train_loss") || metrics.contains("train_final_loss"));
+  for (const int64_t every : {48, 16, 1}) {  // rows of 48 whose price overflows
+    auto arguments = short_run(/*per_device=*/8, /*accumulation=*/1, /*steps=*/12);
+    arguments.fp16 = true;
+    arguments.output.quiet = false;
+    arguments.output.dir = unique_folder("convoy-fp16").string();
+    arguments.save_strategy = "steps";
+    Trainer trainer([config] { return models::make_session_model(config); }, arguments,
+                    rare_prices(every), nullptr, one_device());
+    testing::internal::CaptureStdout();
+    std::string error;
+    try {
+      trainer.train();
+    } catch (const NumericError& what) {
+      error = what.what();
+    }
+    const auto told = testing::internal::GetCapturedStdout();
+    const auto skipped = trainer.state().skipped_steps;
+    int64_t lines = 0;
+    for (const auto& line : split(told, '\n')) lines += line.starts_with("skipped step ");
+    EXPECT_GT(skipped, 0);
+    EXPECT_EQ(lines, skipped) << told;
+    const auto of_all = fmt::format("{} of 12 steps w", skipped);
+    const bool most = skipped > 6;
+    EXPECT_EQ(most, every == 1) << skipped;
+    EXPECT_EQ(told.find("warning: " + of_all) != std::string::npos, !most) << told;
+    EXPECT_EQ(error.find(of_all) != std::string::npos, most) << error;
+    const std::filesystem::path out = arguments.output.dir;
+    EXPECT_EQ(std::filesystem::exists(out / "model.safetensors"), !most);
+    EXPECT_EQ(checkpoint::latest_checkpoint(out).has_value(), !most);
+    std::filesystem::remove_all(out);
+  }
 }
 
 TEST(Console, TellsHowNearToThePeakAStepComesOnceThatIsKnown) {
