@@ -23,7 +23,7 @@ INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
 def read_rooms():
-    """Maps each room to (rooms it may include, whether it may use torch)."""
+    """Maps each room to (rooms it may include, whether it may use torch, rooms that its line names)."""
     rooms = {}
     text = re.sub(r"#.*", "", (ROOT / "CMakeLists.txt").read_text())
     for body in re.findall(r"convoy_room\(([^)]*)\)", text):
@@ -39,7 +39,7 @@ def read_rooms():
             if below not in rooms:
                 sys.exit(f"CMakeLists.txt: room {words[0]} names {below}, which is not above it")
             allowed |= rooms[below][0]
-        rooms[words[0]] = (allowed, torch)
+        rooms[words[0]] = (allowed, torch, direct)
     return rooms
 
 
@@ -55,7 +55,7 @@ def list_files():
 
 def check_include(room, rooms, quote, target):
     """Returns what is wrong with an include in a file of `room`, or None."""
-    allowed, torch = rooms[room]
+    allowed, torch, _ = rooms[room]
     parts = target.split("/")
     if parts[0] in ("torch", "ATen", "c10", "caffe2") and not torch:
         return f"room {room} is free of torch, but includes {target}"
@@ -104,10 +104,27 @@ def check_file(path, rooms):
         yield len(lines), False, f"warning: {len(lines)} lines; a file is one idea (about 300 lines)"
 
 
+def unused_arrows(rooms, files):
+    """Yields what is wrong with arrows that no include uses."""
+    used = set()
+    for path in files:
+        if path.suffix in CPP and path.parts[0] == "convoy" and len(path.parts) > 2:
+            targets = (INCLUDE.match(line) for line in (ROOT / path).read_text().split("\n"))
+            used |= {(path.parts[1], match[2].split("/")[1]) for match in targets
+                     if match and match[2].startswith("convoy/")}
+    for room, (_, _, direct) in rooms.items():
+        for below in direct:
+            if (room, below) not in used:
+                yield f"CMakeLists.txt: room {room} names {below}, of which it includes nothing"
+
+
 def main():
     rooms = read_rooms()
     files = list_files()
     errors = 0
+    for text in unused_arrows(rooms, files):
+        print(text)
+        errors += 1
     for path in files:
         for number, error, text in check_file(path, rooms):
             print(f"{path}:{number}: {text}")

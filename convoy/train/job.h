@@ -16,7 +16,7 @@ namespace convoy::train {
 /// How this process takes part in a run: which strategy, why, on which devices, with whom.
 struct Job {
   launch::RankEnvironment environment;
-  std::string strategy;               ///< single, dp or ddp
+  std::string strategy;               ///< single, dp, ddp or pipeline
   std::string reason;                 ///< why it was chosen
   std::string faster;                 ///< what would be faster, or ""
   std::vector<std::string> warnings;  ///< what a person may not have meant
