@@ -1,7 +1,8 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <initializer_list>
+
+#include "cli/configured_commands.h"
 
 // Threads of OpenMP that wait for each other spin for milliseconds by default. On a machine that
 // is busy with other work the one they wait for may be off its core for just as long, and a step
@@ -17,10 +18,10 @@ constexpr char kNoThread[] = "JE_ARROW_MALLOC_CONF=background_thread:false";
 constexpr int kMostVariables = 4096;
 
 bool computes(const char* command) {
-  for (const char* word : {"train", "eval", "predict", "generate", "bench", "doctor"}) {
+  for (const char* word : convoy::cli::kConfiguredCommands) {
     if (std::strcmp(command, word) == 0) return true;
   }
-  return false;
+  return std::strcmp(command, "doctor") == 0;
 }
 
 bool names(const char* variable, const char* name) {

@@ -1,8 +1,11 @@
 #include "cli/program.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
+#include "cli/commands.h"
+#include "cli/configured_commands.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/unread_options.h"
@@ -53,9 +56,9 @@ std::string fitted(const std::string& help) {
 }
 
 bool takes_config(const std::vector<std::string>& args) {
-  const std::vector<std::string> commands{"train",    "eval",     "predict", "generate",
-                                          "estimate", "schedule", "bench"};
-  return !args.empty() && std::find(commands.begin(), commands.end(), args[0]) != commands.end();
+  const auto& commands = kConfiguredCommands;
+  return !args.empty() &&
+         std::find(std::begin(commands), std::end(commands), args[0]) != std::end(commands);
 }
 
 Configured::Configured() : task(tasks::find_task(typed_args())) {

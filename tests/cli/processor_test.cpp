@@ -36,6 +36,14 @@ TEST_F(Processor, ThreadsSpinLittleUnlessThePersonSaysOtherwise) {
   const std::string show = "OMP_DISPLAY_ENV=verbose $convoy doctor --quick";
   ASSERT_EQ(shell("unset GOMP_SPINCOUNT OMP_WAIT_POLICY; " + show), 0) << output_;
   expect("GOMP_SPINCOUNT = '1000'");
+  for (const char* command :
+       {"train", "eval", "predict", "generate", "estimate", "schedule", "bench"}) {
+    ASSERT_EQ(shell("unset GOMP_SPINCOUNT OMP_WAIT_POLICY; OMP_DISPLAY_ENV=verbose $convoy " +
+                    std::string(command) + " --help"),
+              0)
+        << output_;
+    expect("GOMP_SPINCOUNT = '1000'");
+  }
   ASSERT_EQ(shell("unset OMP_WAIT_POLICY; GOMP_SPINCOUNT=77 " + show), 0) << output_;
   expect("GOMP_SPINCOUNT = '77'");
   ASSERT_EQ(shell("unset GOMP_SPINCOUNT; OMP_WAIT_POLICY=passive " + show), 0) << output_;
