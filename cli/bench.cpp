@@ -54,10 +54,9 @@ void add_bench(CLI::App& app, Run& run) {
   auto* saving = command->add_subcommand("save", "Time checkpoints: writing, reading, training on");
   saving->add_option("config", save->config, "TOML file of the run")->required();
   saving->add_option("--folder", save->folder, "where to write [.]");
-  saving->add_option("--rounds", save->rounds, "times to write and read [3]")
-      ->check(CLI::PositiveNumber);
+  saving->add_option("--rounds", save->rounds, "times to write and read [3]")->check(at_least(1));
   saving->add_option("--saves", save->saves, "checkpoints beside the training [2]")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   saving->add_option("--save-steps", save->save_steps, "steps from one to the next [12]")
       ->check(CLI::Range(4, 1000000));
   saving->add_option("--nproc", save->nproc, "ranks on this host");

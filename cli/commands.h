@@ -3,12 +3,17 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdint>
 #include <functional>
 
 // One file per command: each adds its sub-command to the program and stores its work in `run`.
 namespace convoy::cli {
 
 using Run = std::function<int()>;
+
+/// For an option that is a whole number.
+CLI::Validator at_least(int64_t low);
 
 void add_train(CLI::App& app, Run& run);
 void add_eval(CLI::App& app, Run& run);

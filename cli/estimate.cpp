@@ -211,8 +211,7 @@ void add_estimate(CLI::App& app, Run& run) {
   auto* command =
       app.add_subcommand("estimate", "Tell what memory a training would take, before it takes any");
   command->add_option("config", options->config, "TOML file of the run");
-  command->add_option("--ranks", options->ranks, "ranks of the job [1]")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--ranks", options->ranks, "ranks of the job [1]")->check(at_least(1));
   command->add_flag("--json", options->json, "print JSON, with every stage");
   command->footer(
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "

@@ -51,9 +51,11 @@ void add_eval(CLI::App& app, Run& run) {
                       "data to evaluate on, -: of the standard input; default: the run's own");
   command->add_flag("--json", options->json, "print the metrics as JSON");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
-  command->footer(
-      "Examples:\n  convoy eval runs/first\n"
-      "  convoy eval runs/first/checkpoint-500 --data test.parquet --json\n");
+  command->footer([] {
+    return help_of_opened() +
+           "\nExamples:\n  convoy eval runs/first\n"
+           "  convoy eval runs/first/checkpoint-500 --data test.parquet --json\n";
+  });
   command->callback([options, &run] { run = [options] { return run_eval(*options); }; });
 }
 

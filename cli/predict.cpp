@@ -31,16 +31,13 @@ void add_predict(CLI::App& app, Run& run) {
       ->required();
   command->add_option("--data", options->data,
                       "data to predict for, -: of the standard input; default: the run's own");
-  command->add_option("--rows", options->rows, "only the first rows; 0 = all")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--rows", options->rows, "only the first rows; 0 = all")->check(at_least(0));
   command->add_option("--output", options->output,
                       "write .csv, .jsonl or .parquet instead of printing; -: CSV to the standard "
                       "output");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {
-    OptionTable own;
-    tasks::find_task(typed_args())->declare_predict(own);
-    return own.help_text() +
+    return help_of_opened() +
            "\nRaw ids and names come from the tables that the run keeps beside its weights, and "
            "from those beside the data.\n"
            "Examples:\n  convoy predict runs/first --rows 5\n"

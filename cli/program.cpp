@@ -28,6 +28,16 @@ size_t description_column(const std::string& line) {
 
 }  // namespace
 
+CLI::Validator at_least(int64_t low) {
+  return {[low](const std::string& text) {
+            int64_t number = 0;
+            const bool fits = parse_number(text, number) && number >= low;
+            return fits ? std::string()
+                        : fmt::format("got {}; expected a whole number of at least {}", text, low);
+          },
+          ""};
+}
+
 const std::vector<std::string>& typed_args() {
   return typed;
 }
@@ -96,6 +106,13 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
                      now, folder, value.empty() ? "none" : value, table.find(key)->name);
   }
   table.check();
+}
+
+std::string help_of_opened() {
+  const Configured scratch;
+  return scratch.table.help_of([](const Option& option) {
+    return option.section == "predict" || tasks::read_without_training(option);
+  });
 }
 
 void tell(const std::vector<std::string>& notes) {

@@ -44,6 +44,9 @@ struct Opened : Configured {
   tasks::Run run;
 };
 
+/// For `--help` of a command that opens a run: options of training that hold there, too.
+std::string help_of_opened();
+
 /// Prints notes for a person, beside what is asked for: a program may read that.
 void tell(const std::vector<std::string>& notes);
 

@@ -7,6 +7,7 @@
 #include "convoy/launch/agent.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
+#include "convoy/report/live_line.h"
 
 namespace convoy::cli {
 
@@ -54,7 +55,7 @@ int launch_again(int num_ranks, const std::vector<std::string>& more) {
   const auto typed = typed_for_ranks();
   options.command.insert(options.command.end(), typed.begin(), typed.end());
   options.command.insert(options.command.end(), more.begin(), more.end());
-  options.say = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
+  options.say = [](std::string_view text) { report::show_progress(text, stderr); };
   return launch::run_ranks(options);
 }
 

@@ -131,6 +131,8 @@ class OptionTable {
 
   /// Lines for `--help`, by section: all options, or those of every day.
   std::string help_text(bool all = true) const;
+  /// The same of some options.
+  std::string help_of(const std::function<bool(const Option&)>& shown) const;
 
   /// A Markdown table for the docs.
   std::string to_markdown() const;

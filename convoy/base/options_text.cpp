@@ -33,11 +33,21 @@ std::string OptionTable::to_kept_toml() const {
 }
 
 std::string OptionTable::help_text(bool all) const {
+  auto out = help_of([all](const Option& option) { return all || option.everyday; });
+  std::vector<std::string> others;
+  for (const auto& other : others_) others.push_back(fmt::format("--{}", other.name));
+  if (all && !others.empty()) {
+    out += "\n" + wrap("Answered for other programs' command lines: " + join(others), 2) + "\n";
+  }
+  return out;
+}
+
+std::string OptionTable::help_of(const std::function<bool(const Option&)>& shown) const {
   constexpr size_t kFlagColumns = 42;
   std::string out;
   std::string section;
   for (const auto& option : options_) {
-    if (!all && !option.everyday) continue;
+    if (!shown(option)) continue;
     if (option.section != section) {
       section = option.section;
       out += fmt::format("\n[{}]\n", section);
@@ -49,11 +59,6 @@ std::string OptionTable::help_text(bool all) const {
     const auto line =
         fmt::format("  {:<{}} {}{} [{}]", flag, kFlagColumns, option.help, more, option.initial);
     out += wrap(line, kFlagColumns + 3) + "\n";
-  }
-  std::vector<std::string> others;
-  for (const auto& other : others_) others.push_back(fmt::format("--{}", other.name));
-  if (all && !others.empty()) {
-    out += "\n" + wrap("Answered for other programs' command lines: " + join(others), 2) + "\n";
   }
   return out;
 }

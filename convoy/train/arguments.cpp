@@ -53,6 +53,8 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "gradient_checkpointing", gradient_checkpointing,
         "keep the inputs of blocks only and compute the rest again for backward: less memory, more "
         "time, the same numbers");
+  t.add(s, "optim", optim, "the optimizer, by Hugging Face's names; both are the AdamW here")
+      .choice({"adamw_torch", "adamw_torch_fused"});
   t.add(s, "learning_rate", learning_rate, "peak learning rate of AdamW").at_least(0);
   t.add(s, "weight_decay", weight_decay, "decay of all but biases and normalisation weights")
       .at_least(0);

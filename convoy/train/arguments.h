@@ -59,6 +59,7 @@ struct TrainingArguments {
   int64_t per_device_eval_batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
   bool gradient_checkpointing = false;
+  std::string optim = "adamw_torch";  ///< Hugging Face's names of AdamW
   double learning_rate = 5e-5;
   double weight_decay = 0;
   double adam_beta1 = 0.9;

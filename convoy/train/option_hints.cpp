@@ -14,6 +14,7 @@ void add_hints(OptionTable& table) {
       {"train.gradient_accumulation_steps",
        true,
        {"accumulation", "grad_accum", "accumulate_grad_batches", "accumulation_steps", "ga"}},
+      {"train.optim", false, {"optimizer"}},
       {"train.learning_rate", true, {"lr", "eta", "rate"}},
       {"train.weight_decay", true, {"wd", "decay", "l2"}},
       {"train.adam_beta1", false, {"beta1", "b1"}},

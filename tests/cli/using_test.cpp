@@ -61,6 +61,48 @@ TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
   EXPECT_EQ(output_.find("--adam_beta1"), std::string::npos);
   ASSERT_EQ(run("train --help all"), 0);
   expect("--adam_beta1");
+  for (const char* command : {"eval", "predict"}) {
+    ASSERT_EQ(run(std::string(command) + " --help"), 0);
+    for (const char* option :
+         {"--zero, --zero_stage integer", "--pipeline_parallel_size, --pp_size",
+          "--per_device_eval_batch_size", "--bf16", "--device"}) {
+      expect(option);
+    }
+    for (const char* option : {"--learning_rate", "--output_dir", "--tf32", "--d_model"}) {
+      EXPECT_EQ(output_.find(option), std::string::npos) << option;
+    }
+  }
+}
+
+TEST_F(Using, CountsThatCannotBeAreToldInALine) {
+  make_sessions();
+  for (const char* asked : {"estimate --data.path syn --ranks 0", "predict out --rows -1",
+                            "bench save run.toml --rounds 0", "estimate --ranks x"}) {
+    EXPECT_EQ(run(asked), 2) << output_;
+    expect("; expected a whole number of at least ");
+    EXPECT_LT(output_.size(), 200U) << output_;
+  }
+}
+
+TEST_F(Using, HuggingFacesNamesOfAdamWAreTaken) {
+  make_sessions();
+  for (const char* name : {"adamw_torch", "adamw_torch_fused"}) {
+    ASSERT_EQ(run("train" + kTiny + "--max_steps 1 --output_dir " + name + " --optim " + name), 0)
+        << output_;
+  }
+  EXPECT_TRUE(read_file(folder_ / "adamw_torch/model.safetensors") ==
+              read_file(folder_ / "adamw_torch_fused/model.safetensors"));
+  EXPECT_EQ(run("train" + kTiny + "--max_steps 1 --optim sgd"), 2);
+  expect("train.optim = 'sgd' is unknown; expected one of adamw_torch, adamw_torch_fused");
+}
+
+TEST_F(Using, TheRanksOfACommandEndWithoutAnEmptyLine) {
+  make_sessions();
+  EXPECT_NE(shell("CONVOY_FAULT=exit@1:forward:1 $convoy train" + kTiny +
+                  "--max_steps 3 --ddp_timeout 20 --nproc 2 --quiet"),
+            0);
+  expect("rank 1");
+  EXPECT_FALSE(output_.ends_with("\n\n")) << output_;
 }
 
 TEST_F(Using, LinesFitAndSomethingMovesOnATerminal) {
