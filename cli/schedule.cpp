@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -25,7 +26,7 @@ struct ScheduleOptions {
 report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Layout& layout) {
   report::Timeline out;
   for (size_t stage = 0; stage < timeline.ranks.size(); ++stage) {
-    const auto rows = layout.of_stage(static_cast<int>(stage)).runs_of_blocks();
+    const auto rows = layout.runs_of_blocks(static_cast<int>(stage));
     out.emplace_back();
     for (const auto& [i, begin, end] : timeline.ranks[stage]) {
       if (begin == end) continue;
@@ -48,6 +49,10 @@ report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Lay
 }
 
 int show_schedules(const ScheduleOptions& options) {
+  if (!options.plot.empty() && std::filesystem::path(options.plot).extension() != ".svg") {
+    fail<UsageError>("cli", "--plot {} would be a picture in SVG; try a name that ends with .svg",
+                     options.plot);
+  }
   const auto configured = read_config(options.config);
   const auto& arguments = configured->training;
   const auto num_stages = static_cast<int>(arguments.parallel.pipeline_parallel_size);

@@ -45,12 +45,16 @@ schedule::Stages cut_into_stages(const nn::BlockList& blocks, int num_stages,
   if (num_blocks < static_cast<int64_t>(num_stages) * rounds) {
     std::vector<std::string> names;
     for (const auto& block : blocks) names.push_back(block->name());
+    const int64_t rows_each = num_blocks / num_stages;
     fail<UsageError>("parallel",
                      "a pipeline of {} stages{} needs as many blocks; got a model of {} ({}); try "
-                     "a smaller pipeline_parallel_size",
+                     "{}",
                      num_stages,
                      rounds > 1 ? fmt::format(" with {} rows of blocks each", rounds) : "",
-                     num_blocks, fmt::join(names, ", "));
+                     num_blocks, fmt::join(names, ", "),
+                     rows_each > 1   ? fmt::format("pipeline_virtual_stages = {}", rows_each)
+                     : rows_each > 0 ? "pipeline_schedule = 1f1b"
+                                     : "a smaller pipeline_parallel_size");
   }
   if (options.splits.empty()) {
     return schedule::cut_into_stages(block_costs(blocks), num_stages, rounds);

@@ -16,7 +16,8 @@ namespace {
 /// The blocks' forwards and backwards in their order.
 class Blocks {
  public:
-  Blocks(Steps& steps, const StepOptions& options) : steps_(steps), options_(options) {}
+  Blocks(Steps& steps, const StepOptions& options)
+      : steps_(steps), options_(options), rows_(steps.layout().runs_of_blocks()) {}
 
   void see(const Instruction& i) {
     const int64_t b = i.block, m = i.micro_batch;
@@ -80,17 +81,17 @@ class Blocks {
     return sending(Op::ReceiveGrad, block, m, block + 1);
   }
   void expect_all(const Instruction& i, int64_t m) const {
-    for (int64_t block = 0; block < steps_.num_blocks(); ++block) {
-      if (!holds(block)) continue;
-      steps_.need(i, {.op = Op::Backward, .block = block, .micro_batch = m});
-      if (block > 0 && !holds(block - 1)) {
-        steps_.need(i, sending(Op::SendGrad, block - 1, m, block - 1));
+    for (const auto& [first, last] : rows_) {
+      for (int64_t block = first; block <= last; ++block) {
+        steps_.need(i, {.op = Op::Backward, .block = block, .micro_batch = m});
       }
+      if (first > 0) steps_.need(i, sending(Op::SendGrad, first - 1, m, first - 1));
     }
   }
 
   Steps& steps_;
   const StepOptions& options_;
+  BlockRows rows_;
 };
 
 /// Weights that are gathered when they are read.
@@ -345,9 +346,10 @@ Alive most_alive(const RankProgram& rank, const StepOptions& options) {
 
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options) {
   std::vector<Alive> alive;
+  Holders holders(ranks);
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto number = static_cast<int>(r);
-    Steps steps(number, ranks[r].layout, holders_of(ranks, ranks[r]));
+    Steps steps(number, ranks[r].layout, holders.of(ranks[r]));
     Blocks blocks(steps, options);
     WeightsInSlices weights(steps);
     Gradients gradients(steps, options);
@@ -369,8 +371,9 @@ Alive check(const Program& program, const Layout& layout, const StepOptions& opt
 
 void check_forward(const std::vector<RankProgram>& ranks) {
   const StepOptions options;
+  Holders holders(ranks);
   for (size_t r = 0; r < ranks.size(); ++r) {
-    Steps steps(static_cast<int>(r), ranks[r].layout, holders_of(ranks, ranks[r]));
+    Steps steps(static_cast<int>(r), ranks[r].layout, holders.of(ranks[r]));
     ForwardOnly forward(steps);
     Blocks blocks(steps, options);
     WeightsInSlices weights(steps);

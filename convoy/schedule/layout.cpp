@@ -166,10 +166,10 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
   }
 }
 
-BlockRows Layout::runs_of_blocks() const {
+BlockRows Layout::runs_of_blocks(int stage) const {
   BlockRows out;
   for (int64_t block = 0; block < table_.num_blocks(); ++block) {
-    if (!holds(block)) continue;
+    if (stage_of(block) != stage) continue;
     if (out.empty() || out.back().second + 1 < block) out.emplace_back(block, block);
     out.back().second = block;
   }

@@ -142,8 +142,10 @@ class Layout {
   bool holds(int64_t block) const { return stage_of(block) == options_.pipeline_stage; }
   /// The stage that holds a block.
   int stage_of(int64_t block) const { return stage_of_[static_cast<size_t>(block)]; }
-  /// The first and the last of each row of neighbouring blocks that are held.
-  BlockRows runs_of_blocks() const;
+  /// The first and the last of each row of neighbouring blocks that are held, or that another stage
+  /// holds.
+  BlockRows runs_of_blocks() const { return runs_of_blocks(options_.pipeline_stage); }
+  BlockRows runs_of_blocks(int stage) const;
   bool holds_unit(int64_t unit) const { return bucket_of(unit) >= 0; }
   /// The stages that hold a unit, in ascending order.
   const std::vector<int>& stages_of(int64_t unit) const {

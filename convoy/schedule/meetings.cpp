@@ -78,10 +78,17 @@ class Play {
 
  private:
   using Pair = std::pair<int, int>;  // from, to
+  /// The collectives of a group.
+  struct Meeting {
+    size_t num_members = 0;
+    std::vector<size_t> begun;  // [call] by so many
+  };
   struct State {
     size_t at = 0;
     bool begun = false;                         // the instruction at `at`
     std::map<std::vector<int>, int64_t> calls;  // [group] collectives begun
+    const Meeting* meeting = nullptr;           // of the last of them
+    size_t call = 0;
   };
 
   const RankProgram& rank(int r) const { return ranks_[static_cast<size_t>(r)]; }
@@ -100,14 +107,33 @@ class Play {
     const bool fresh = !it.begun;
     if (fresh) {
       if (sends(i.op)) queues_[{r, peer_of(r, i)}].push_back(i);
-      if (is_collective(rank(r), i)) ++it.calls[group_of(ranks_, rank(r), i)];
+      if (is_collective(rank(r), i)) begin_collective(r, i);
       it.begun = true;
     }
-    if (!waits_for(r).empty()) return fresh;
+    if (waits(r)) return fresh;
     if (receives(i.op)) take(r, i);
     it.begun = false;
     ++it.at;
     return true;
+  }
+
+  void begin_collective(int r, const Instruction& i) {
+    auto& it = state(r);
+    const auto group = group_of(ranks_, rank(r), i);
+    auto& meeting = meetings_[group];
+    meeting.num_members = group.empty() ? ranks_.size() : group.size();
+    it.meeting = &meeting;
+    it.call = static_cast<size_t>(it.calls[group]++);
+    if (meeting.begun.size() == it.call) meeting.begun.push_back(0);
+    ++meeting.begun[it.call];
+  }
+
+  /// Whether rank `r` cannot end yet what it has begun.
+  bool waits(int r) {
+    const auto& i = current(r);
+    if (receives(i.op)) return queues_[{peer_of(r, i), r}].empty();
+    const auto& it = state(r);
+    return is_collective(rank(r), i) && it.meeting->begun[it.call] < it.meeting->num_members;
   }
 
   /// What comes from another rank comes in the order sent.
@@ -156,6 +182,7 @@ class Play {
   const Ranks& ranks_;
   std::vector<State> states_;
   std::map<Pair, std::deque<Instruction>> queues_;
+  std::map<std::vector<int>, Meeting> meetings_;  // [group]
 };
 
 }  // namespace

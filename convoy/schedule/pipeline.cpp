@@ -59,6 +59,7 @@ Stages cut_into_stages(const std::vector<double>& costs, int num_stages, int rou
       double cost = 0;
       for (size_t begin = end; begin-- >= row;) {
         cost += costs[begin];
+        if (cost > best[row][end].first) break;  // a longer row costs more yet
         const auto& before = best[row - 1][begin];
         const Cost all{std::max(before.first, cost), before.second + cost * cost};
         if (all < best[row][end]) {

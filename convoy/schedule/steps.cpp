@@ -2,11 +2,14 @@
 
 namespace convoy::schedule {
 
-std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank) {
-  std::vector<int> out(rank.layout.table().units_of_block.size(), -1);
+const std::vector<int>& Holders::of(const RankProgram& rank) {
+  const auto [found, fresh] = known_.try_emplace(rank.pipeline);
+  auto& out = found->second;
+  if (!fresh) return out;
+  out.assign(rank.layout.table().units_of_block.size(), -1);
   for (size_t block = 0; block < out.size(); ++block) {
     for (size_t stage = 0; stage < rank.pipeline.size(); ++stage) {
-      const auto& layout = ranks.at(static_cast<size_t>(rank.pipeline[stage])).layout;
+      const auto& layout = ranks_.at(static_cast<size_t>(rank.pipeline[stage])).layout;
       if (!layout.holds(static_cast<int64_t>(block))) continue;
       internal_check(out[block] < 0, "schedule", "block {} is held by stages {} and {}", block,
                      out[block], stage);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,15 +11,24 @@
 
 namespace convoy::schedule {
 
-/// [block] the place in the rank's pipeline of who holds it. Throws InternalError where nobody
-/// does, or two do.
-std::vector<int> holders_of(const std::vector<RankProgram>& ranks, const RankProgram& rank);
+/// Who holds which block.
+class Holders {
+ public:
+  explicit Holders(const std::vector<RankProgram>& ranks) : ranks_(ranks) {}
+  /// [block] the place in the rank's pipeline of who holds it. Throws InternalError where nobody
+  /// does, or two do.
+  const std::vector<int>& of(const RankProgram& rank);
+
+ private:
+  const std::vector<RankProgram>& ranks_;
+  std::map<std::vector<int>, std::vector<int>> known_;  // [pipeline]
+};
 
 /// What a rank has done so far, and which rank of its pipeline holds which block.
 class Steps {
  public:
-  Steps(int rank, const Layout& layout, std::vector<int> holders)
-      : layout_(layout), rank_(rank), holders_(std::move(holders)) {}
+  Steps(int rank, const Layout& layout, const std::vector<int>& holders)
+      : layout_(layout), rank_(rank), holders_(holders) {}
 
   const Layout& layout() const { return layout_; }
   int64_t num_blocks() const { return static_cast<int64_t>(holders_.size()); }
@@ -48,7 +58,7 @@ class Steps {
 
   const Layout& layout_;
   int rank_;
-  std::vector<int> holders_;
+  const std::vector<int>& holders_;
   std::set<Key> done_;
 };
 

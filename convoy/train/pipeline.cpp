@@ -38,7 +38,7 @@ std::string stages_text(const schedule::Layout& layout) {
   std::vector<std::string> stages;
   for (size_t stage = 0; stage < layout.options().stages.size(); ++stage) {
     std::vector<std::string> rows;
-    for (const auto& [first, last] : layout.of_stage(static_cast<int>(stage)).runs_of_blocks()) {
+    for (const auto& [first, last] : layout.runs_of_blocks(static_cast<int>(stage))) {
       rows.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
     }
     stages.push_back(join(rows, ", "));

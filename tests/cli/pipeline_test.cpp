@@ -170,6 +170,9 @@ TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, picture);
   EXPECT_TRUE(read_file(file) == picture)
       << "try CONVOY_UPDATE_DOCS=1 build/tests/test_cli --gtest_filter=PipelineCommand.*Drawn";
+  EXPECT_EQ(run("schedule" + eight + "--plot out.png"), 2) << output_;
+  expect("--plot out.png would be a picture in SVG; try a name that ends with .svg");
+  EXPECT_FALSE(fs::exists(folder_ / "out.png"));
   // One that does not go is told beside the others.
   ASSERT_EQ(run("schedule" + eight + "--gradient_accumulation_steps 6"), 0) << output_;
   expect("interleaved: [parallel] pipeline_schedule = interleaved takes micro-batches in groups");
@@ -177,6 +180,12 @@ TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
   expect("needs as many blocks; got a model of 10 (");
   EXPECT_EQ(run("schedule" + eight + "--pipeline_parallel_size 1"), 2) << output_;
   expect("one stage has no schedule");
+}
+
+TEST_F(PipelineCommand, SchedulesOfManyStagesEnd) {
+  const auto words = llama("--num_hidden_layers 1030 --pipeline_parallel_size 1024 ").substr(5);
+  ASSERT_EQ(shell("timeout 100 $convoy schedule" + words + "> many.txt"), 0);
+  EXPECT_NE(read_file(folder_ / "many.txt").find("stage 1023"), std::string::npos);
 }
 
 TEST_F(PipelineCommand, StagesWithOtherOptionsDoNotStart) {
@@ -212,6 +221,10 @@ TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
   refused(two + "--pipeline_schedule interleaved --pipeline_virtual_stages 4",
           "a pipeline of 2 stages with 4 rows of blocks each needs as many blocks; got a model of "
           "6 (");
+  expect("try pipeline_virtual_stages = 3");
+  refused("--nproc 4 --pipeline_parallel_size 4 --pipeline_schedule interleaved",
+          "; try pipeline_schedule = 1f1b");
+  refused("--nproc 8 --pipeline_parallel_size 8", "; try a smaller pipeline_parallel_size");
   ASSERT_EQ(run(llama("--max_steps 1 --zero 1 " + two)), 0) << output_;
   expect("warning: zero = 1 shares nothing out where each stage has one rank; try --nproc 4");
   refused(two + "--zero 3 --offload_parameters disk --offload_dir .",
