@@ -47,9 +47,8 @@ class CausalHead : public nn::Block {
     const auto& x = in.at("hidden");
     if (context.mode == nn::Mode::Predict) {
       auto h = states(x, comm::upload(wanted_positions(in, context), x.device()));
-      const auto table = table_->value().to(at::kFloat);
-      return {{"logits",
-               nn::product_of_rows(h.to(at::kFloat), table.t()).view({x.size(0), -1, num_ids()})}};
+      const auto logits = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
+      return {{"logits", logits.view({x.size(0), -1, num_ids()})}};
     }
     const auto& targets = in.at("targets");
     nn::CrossEntropyOptions options{.first_id = 0};

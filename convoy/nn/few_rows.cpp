@@ -14,6 +14,7 @@ namespace {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
+using lanes::Bf16;
 using lanes::Floats;
 using lanes::kLanes;
 using lanes::load;
@@ -24,8 +25,10 @@ constexpr int64_t kTerms = 8;  // rows of the matrix that are read side by side
 constexpr int64_t kWide = 2 * kLanes;
 constexpr int64_t kAhead = 1536;  // numbers of a column that are asked of memory before their use
 
+template <class T>
 struct Product {
-  const float *x, *matrix;
+  const float* x;
+  const T* matrix;
   float* out;  // holds what is added to
   int64_t m, n, k;
 };
@@ -33,9 +36,11 @@ struct Product {
 /// kN columns of a matrix whose columns lie one behind the other.
 template <int kN>
 struct Dots {
-  template <int kM>
-  [[gnu::always_inline]] static void add(const Product& p, int64_t row, int64_t column, int64_t) {
-    const float *x = p.x + row * p.k, *matrix = p.matrix + column * p.k;
+  template <int kM, class T>
+  [[gnu::always_inline]] static void add(const Product<T>& p, int64_t row, int64_t column,
+                                         int64_t) {
+    const float* x = p.x + row * p.k;
+    const T* matrix = p.matrix + column * p.k;
     float* out = p.out + row * p.n + column;
     Floats sums[kM][kN] = {};
     for (int64_t i = 0; i < p.k; i += kLanes) {
@@ -63,10 +68,11 @@ struct Dots {
 
 /// kTerms terms of kWide columns of a matrix whose rows lie one behind the other.
 struct Terms {
-  template <int kM>
-  [[gnu::always_inline]] static void add(const Product& p, int64_t row, int64_t column,
+  template <int kM, class T>
+  [[gnu::always_inline]] static void add(const Product<T>& p, int64_t row, int64_t column,
                                          int64_t first) {
-    const float *x = p.x + row * p.k + first, *matrix = p.matrix + first * p.n + column;
+    const float* x = p.x + row * p.k + first;
+    const T* matrix = p.matrix + first * p.n + column;
     float* out = p.out + row * p.n + column;
     Floats sums[kM][2] = {};
     for (int64_t i = 0; i < kTerms; ++i) {
@@ -97,8 +103,8 @@ struct Terms {
 };
 
 /// The block with the rows from `row` on, at most kM of them.
-template <class Block, int kM = kRows>
-[[gnu::always_inline]] inline void some_rows(const Product& p, int64_t row, int64_t column,
+template <class Block, int kM = kRows, class T>
+[[gnu::always_inline]] inline void some_rows(const Product<T>& p, int64_t row, int64_t column,
                                              int64_t first) {
   if constexpr (kM > 1) {
     if (p.m - row < kM) return some_rows<Block, kM - 1>(p, row, column, first);
@@ -106,15 +112,14 @@ template <class Block, int kM = kRows>
   Block::template add<kM>(p, row, column, first);
 }
 
-template <class Block>
-[[gnu::always_inline]] inline void all_rows(const Product& p, int64_t column, int64_t first) {
+template <class Block, class T>
+[[gnu::always_inline]] inline void all_rows(const Product<T>& p, int64_t column, int64_t first) {
   for (int64_t row = 0; row < p.m; row += kRows) some_rows<Block>(p, row, column, first);
 }
 
-__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_product(const Product& p,
-                                                                                   bool by_columns,
-                                                                                   int64_t begin,
-                                                                                   int64_t end) {
+template <class T>
+__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_product(
+    const Product<T>& p, bool by_columns, int64_t begin, int64_t end) {
   if (by_columns) {
     for (; begin + 2 <= end; begin += 2) all_rows<Dots<2>>(p, begin, 0);
     if (begin < end) all_rows<Dots<1>>(p, begin, 0);
@@ -133,26 +138,34 @@ bool fits(const at::Tensor& x, const at::Tensor& matrix) {
   static const bool has_registers = __builtin_cpu_supports("x86-64-v4");
   const bool whole =
       matrix.t().is_contiguous() || (matrix.is_contiguous() && matrix.size(1) % kWide == 0);
-  return has_registers && x.is_cpu() && x.scalar_type() == at::kFloat && x.size(0) <= kMost &&
+  const auto type = matrix.scalar_type();
+  return has_registers && x.is_cpu() && x.scalar_type() == at::kFloat &&
+         (type == at::kFloat || type == at::kBFloat16) && x.size(0) <= kMost &&
          x.size(1) % kLanes == 0 && matrix.numel() >= kLarge && whole;
 }
 
-at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
+template <class T>
+at::Tensor multiply_by(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   const auto rows = x.contiguous();
   const bool by_columns = matrix.t().is_contiguous();
   auto out = at::empty({x.size(0), matrix.size(1)}, x.options());
   bias.defined() ? out.copy_(bias.expand_as(out)) : out.zero_();
-  const Product product{rows.const_data_ptr<float>(),
-                        matrix.const_data_ptr<float>(),
-                        out.mutable_data_ptr<float>(),
-                        x.size(0),
-                        matrix.size(1),
-                        x.size(1)};
+  const Product<T> product{rows.const_data_ptr<float>(),
+                           static_cast<const T*>(matrix.const_data_ptr()),
+                           out.mutable_data_ptr<float>(),
+                           x.size(0),
+                           matrix.size(1),
+                           x.size(1)};
   const int64_t grain = 4;  // of kWide columns
   at::parallel_for(0, at::divup(product.n, kWide), grain, [&](int64_t begin, int64_t end) {
     add_product(product, by_columns, begin * kWide, std::min(end * kWide, product.n));
   });
   return out;
+}
+
+at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
+  return matrix.scalar_type() == at::kFloat ? multiply_by<float>(x, matrix, bias)
+                                            : multiply_by<Bf16>(x, matrix, bias);
 }
 
 #else
@@ -167,10 +180,25 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Ten
 
 #endif
 
+/// Of numbers of 16 bits, made wide a few columns at a time.
+at::Tensor multiply_narrow(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
+  constexpr int64_t kNumbers = 1 << 22;
+  const int64_t n = matrix.size(1);
+  const int64_t columns = std::max<int64_t>(1, kNumbers / std::max<int64_t>(1, x.size(1)));
+  auto out = at::empty({x.size(0), n}, x.options());
+  for (int64_t begin = 0; begin < n; begin += columns) {
+    const int64_t count = std::min(columns, n - begin);
+    out.narrow(1, begin, count)
+        .copy_(at::mm(x, matrix.narrow(1, begin, count).to(x.scalar_type())));
+  }
+  return bias.defined() ? out.add_(bias) : out;
+}
+
 }  // namespace
 
 at::Tensor product_of_rows(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   if (fits(x, matrix)) return multiply(x, matrix, bias);
+  if (x.scalar_type() != matrix.scalar_type()) return multiply_narrow(x, matrix, bias);
   return bias.defined() ? at::addmm(bias, x, matrix) : at::mm(x, matrix);
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <array>
 
 #include "convoy/base/lanes.h"
@@ -27,10 +28,18 @@ CONVOY_CLONES void add_squares(const float* values, int64_t count, double& total
 
 }  // namespace
 
-at::Tensor sum_of_squares(const at::Tensor& values) {
-  if (!values.is_cpu()) {
-    return at::linalg_vector_norm(values, 2, {}, false, at::kDouble).square_();
+at::Tensor sum_of_squares_in_pieces(const at::Tensor& values) {
+  constexpr int64_t kPiece = 1 << 22;
+  auto total = at::zeros({}, values.options().dtype(at::kDouble));
+  for (int64_t begin = 0; begin < values.numel(); begin += kPiece) {
+    const auto piece = values.narrow(0, begin, std::min(kPiece, values.numel() - begin));
+    total += at::linalg_vector_norm(piece, 2, {}, false, at::kDouble).square_();
   }
+  return total;
+}
+
+at::Tensor sum_of_squares(const at::Tensor& values) {
+  if (!values.is_cpu()) return sum_of_squares_in_pieces(values);
   const auto* data = values.const_data_ptr<float>();
   constexpr int64_t kGrain = 1 << 16;
   const double total = at::parallel_reduce(

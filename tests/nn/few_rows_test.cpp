@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/nn/peak_memory.h"
+
 namespace convoy::nn {
 namespace {
 
@@ -22,6 +24,22 @@ TEST(FewRows, TimesALargeMatrixAreTheProduct) {
       expect_product(x, at::randn({701, terms}).t(), at::randn({701}));
       expect_product(x, at::randn({terms, 704}), at::randn({704}));
       expect_product(x, at::randn({terms, 701}), at::randn({701}));
+    }
+  }
+}
+
+TEST(FewRows, OfAMatrixOf16BitsAreThoseOfItsNumbers) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t rows : {1, 8, 17}) {
+      const auto x = at::randn({rows, 512});
+      const auto table = at::randn({24'000, 512}).to(type);
+      const auto expected = product_of_rows(x, table.to(at::kFloat).t());
+      const PeakMemory memory;
+      const auto product = product_of_rows(x, table.t());
+      EXPECT_LT(memory.peak(), table.numel() * 2) << "not even a second table of 16 bits";
+      EXPECT_LE((product - expected).abs().max().item<double>(), 1e-4) << rows;
+      const auto bias = at::randn({24'000});
+      EXPECT_TRUE(at::allclose(product_of_rows(x, table.t(), bias), product + bias, 1e-5, 1e-5));
     }
   }
 }
