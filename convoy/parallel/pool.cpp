@@ -1,11 +1,23 @@
 #include "convoy/parallel/pool.h"
 
 #include <ATen/ATen.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "convoy/base/tensor_memory.h"
+
 namespace convoy::parallel {
+
+namespace {
+
+/// What the allocator counts.
+int64_t host_bytes(const at::Tensor& buffer) {
+  return buffer.is_cpu() ? static_cast<int64_t>(::malloc_usable_size(buffer.data_ptr())) : 0;
+}
+
+}  // namespace
 
 at::Tensor Pool::take(int64_t count) {
   taken_ += count;
@@ -20,7 +32,13 @@ at::Tensor Pool::take(int64_t count) {
   }
   while (num_elements_ + count > most_) let_go();
   num_elements_ += count;
-  return at::empty({count}, options_);
+  // Told before it is there: it is no peak of what tensors take beside pools.
+  const auto width = static_cast<int64_t>(options_.dtype().itemsize());
+  const int64_t expected = options_.device().is_cpu() ? count * width : 0;
+  tensor_memory.pool(expected);
+  auto buffer = at::empty({count}, options_);
+  tensor_memory.pool(host_bytes(buffer) - expected);
+  return buffer;
 }
 
 void Pool::give(at::Tensor buffer) {
@@ -32,9 +50,11 @@ void Pool::give(at::Tensor buffer) {
 void Pool::let_go() {
   const auto& oldest = free_.front();
   num_elements_ -= oldest.numel();
+  const int64_t bytes = host_bytes(oldest);
   oldest.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       at::DataPtr(nullptr, oldest.device()));
   free_.erase(free_.begin());
+  tensor_memory.pool(-bytes);
 }
 
 }  // namespace convoy::parallel

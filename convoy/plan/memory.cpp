@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "convoy/optim/adamw.h"
 
@@ -86,27 +87,76 @@ class GradientPool {
   Pool buckets_, scratches_;
 };
 
-int64_t most_activations(const schedule::Program& program, const schedule::StepOptions& options,
-                         const std::vector<BlockCost>& costs) {
-  int64_t now = 0, most = 0;
-  for (const auto& i : program) {
-    if (i.op != Op::Forward && i.op != Op::Recompute && i.op != Op::Backward) continue;
-    const auto& cost = costs[static_cast<size_t>(i.block)];
-    const bool again = options.recomputed.contains(i.block);
-    if (i.op == Op::Forward) {
-      most = std::max(most, now + cost.forward_bytes);
-      now += again ? cost.returned_bytes : cost.kept_bytes;
-    } else if (i.op == Op::Recompute) {
-      now -= cost.returned_bytes;
-      most = std::max(most, now + cost.forward_bytes);
-      now += cost.kept_bytes;
-    } else {
-      most = std::max(most, now + cost.backward_bytes);
-      now -= cost.kept_bytes;
+/// What lies between the blocks of a rank and in messages, in bytes, as parallel::Pass and
+/// Transfers have it.
+class Activations {
+ public:
+  Activations(const schedule::Layout& layout, const schedule::StepOptions& options,
+              const std::vector<BlockCost>& costs)
+      : layout_(layout), options_(options), costs_(costs) {}
+
+  void see(const Instruction& i) {
+    if (i.block < 0) return;
+    const auto& cost = costs_[static_cast<size_t>(i.block)];
+    const bool again = options_.recomputed.contains(i.block);
+    switch (i.op) {
+      case Op::Forward:
+        reach(cost.forward_bytes);
+        now_ += again ? cost.returned_bytes : cost.kept_bytes;
+        break;
+      case Op::Recompute:
+        reach(cost.forward_bytes);
+        now_ += cost.kept_bytes;
+        break;
+      case Op::Backward:
+        // What it returned before, unless that was sent; the next block had it until now.
+        if (again && layout_.holds(i.block + 1)) now_ -= cost.returned_bytes;
+        if (i.block + 1 < layout_.table().num_blocks()) now_ -= cost.grad_bytes;
+        reach(cost.backward_bytes);
+        now_ -= cost.kept_bytes;
+        if (i.block > 0) now_ += costs_[static_cast<size_t>(i.block) - 1].grad_bytes;
+        break;
+      case Op::Send:
+        now_ += cost.sent_parts > 1 ? cost.sent_bytes : 0;  // several tensors go as one
+        leave((cost.sent_parts > 1 ? cost.sent_bytes : 0) + (again ? cost.returned_bytes : 0));
+        break;
+      case Op::Receive:
+        now_ += cost.sent_bytes;
+        break;
+      case Op::SendGrad:
+        now_ -= cost.sent_bytes;
+        reach(cost.grad_parts > 1 ? cost.grad_bytes : 0);
+        leave(cost.grad_bytes);
+        break;
+      case Op::ReceiveGrad:
+        now_ += cost.grad_bytes;
+        break;
+      default:
+        break;
     }
+    reach(0);
   }
-  return most;
-}
+
+  int64_t most() const { return most_; }
+
+ private:
+  void reach(int64_t more) { most_ = std::max(most_, now_ + more); }
+
+  /// What was sent is there while it and the next are under way.
+  void leave(int64_t bytes) {
+    under_way_.push_back(bytes);
+    if (under_way_.size() <= kUnderWay) return;
+    now_ -= under_way_.front();
+    under_way_.pop_front();
+  }
+
+  static constexpr size_t kUnderWay = 2;
+  const schedule::Layout& layout_;
+  const schedule::StepOptions& options_;
+  const std::vector<BlockCost>& costs_;
+  int64_t now_ = 0, most_ = 0;
+  std::deque<int64_t> under_way_;
+};
 
 }  // namespace
 
@@ -120,10 +170,14 @@ parallel::MemoryUse estimate(const schedule::Layout& layout, const schedule::Pro
   out.gradients = layout.kept(Kind::Gradients) * 4;
   out.optimizer = layout.kept(Kind::Moments) * 4 * static_cast<int64_t>(optim::kMoments.size());
   GradientPool pool(layout, options);
-  for (const auto& i : program) pool.see(i);
+  Activations activations(layout, options, costs);
+  for (const auto& i : program) {
+    pool.see(i);
+    activations.see(i);
+  }
   out.gathered = most_gathered * width;
   (layout.in_slices(Kind::Gradients) ? out.gathered : out.buffers) += pool.most() * 4;
-  out.activations = most_activations(program, options, costs);
+  out.activations = activations.most();
   return out;
 }
 

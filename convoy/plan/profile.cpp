@@ -51,6 +51,11 @@ void release(const nn::Block& block) {
   }
 }
 
+bool holds(const nn::Bundle& bundle, const std::string& name, const at::Tensor& tensor) {
+  const auto found = bundle.find(name);
+  return found != bundle.end() && found->second.is_same(tensor);
+}
+
 class Run {
  public:
   Run(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
@@ -72,13 +77,19 @@ class Run {
     const int64_t after = tensor_memory.held();
     cost.forward_bytes = tensor_memory.take_peak() - before;
     cost.kept_bytes = after - before;
-    cost.returned_bytes = 0;
+    cost.returned_bytes = cost.sent_bytes = cost.sent_parts = 0;
+    cost.grad_bytes = cost.grad_parts = 0;
     std::vector<at::Tensor> roots, grads;
     for (const auto& [name, tensor] : out) {
-      const auto same = in.find(name);
-      const bool passed_on = same != in.end() && same->second.is_same(tensor);
-      if (!passed_on) cost.returned_bytes += static_cast<int64_t>(tensor.nbytes());
+      const auto bytes = static_cast<int64_t>(tensor.nbytes());
+      if (!holds(in, name, tensor)) cost.returned_bytes += bytes;
+      if (!holds(batch_.inputs, name, tensor)) {
+        cost.sent_bytes += bytes;
+        ++cost.sent_parts;
+      }
       if (tensor.requires_grad()) {
+        cost.grad_bytes += bytes;
+        ++cost.grad_parts;
         roots.push_back(tensor);
         grads.push_back(at::ones_like(tensor));
       }
