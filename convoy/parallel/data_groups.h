@@ -14,7 +14,9 @@ struct DataGroups {
   comm::Group replicas;       ///< ranks with the same part, one of each copy
   comm::Group pipeline;       ///< ranks that hold the blocks together, by stage
   comm::Group pipeline_back;  ///< the same ranks: what goes to earlier stages
-  comm::Group world;          ///< all ranks of the job
+  /// Over NCCL: the same ranks, from host to host, for what describes a message; else one rank.
+  comm::Group pipeline_heads;
+  comm::Group world;  ///< all ranks of the job
 
   /// One copy for all.
   DataGroups(comm::Group ranks = {}) : all(std::move(ranks)), shard(all), world(all) {}
@@ -29,7 +31,8 @@ struct DataGroups {
 
   /// What this rank has said so far, to whomever.
   comm::Traffic traffic() const {
-    return comm::Group::traffic_of({all, shard, replicas, pipeline, pipeline_back, world});
+    return comm::Group::traffic_of(
+        {all, shard, replicas, pipeline, pipeline_back, pipeline_heads, world});
   }
 };
 

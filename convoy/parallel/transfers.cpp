@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::parallel {
 
@@ -100,7 +101,7 @@ Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& kn
   const auto length = static_cast<int64_t>(text.size());
   // A description that is too long goes with the values.
   if (length > kTextBytes) {
-    parts.insert(parts.begin(), text_tensor(text, length).to(bytes_.device()));
+    parts.insert(parts.begin(), comm::upload(text_tensor(text, length), bytes_.device()));
   }
   for (size_t p = 0; parts.size() > 1 && p < parts.size(); ++p) {
     const int64_t gap = rounded(parts[p].numel()) - parts[p].numel();
@@ -114,17 +115,17 @@ Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& kn
   std::string head(sizeof sizes, '\0');
   std::memcpy(head.data(), &sizes, sizeof sizes);
   if (length <= kTextBytes) head += text;
-  packet.head = text_tensor(head, kHeadBytes).to(bytes_.device());
+  packet.head = text_tensor(head, kHeadBytes);
   return packet;
 }
 
 nn::Bundle Transfers::unpack(const Packet& packet, const nn::Bundle& known) const {
-  const auto head = packet.head.cpu();
+  const auto& head = packet.head;
   const auto sizes = sizes_of(head);
   int64_t at = 0;
   std::string text(static_cast<size_t>(sizes.text), '\0');
   if (sizes.text > kTextBytes) {
-    const auto front = packet.body.narrow(0, 0, sizes.text).cpu();
+    const auto front = comm::download(packet.body.narrow(0, 0, sizes.text));
     std::memcpy(text.data(), front.data_ptr(), text.size());
     at = rounded(sizes.text);
   } else {
@@ -174,10 +175,11 @@ void Transfers::land(int64_t peer, int64_t num_arrived) {
 nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
   const auto label = label_of(i);
-  const auto& group = towards(i.peer < groups_.pipeline.rank());
-  Packet in{at::empty({kHeadBytes}, bytes_), {}};
-  group.start_receive(in.head, i.peer, "shapes of " + label).wait();
-  const auto sizes = sizes_of(in.head.cpu());
+  const bool forth = i.peer < groups_.pipeline.rank();
+  const auto& group = towards(forth);
+  Packet in{at::empty({kHeadBytes}, at::kByte), {}};
+  heads_towards(forth).start_receive(in.head, i.peer, "shapes of " + label).wait();
+  const auto sizes = sizes_of(in.head);
   in.body = at::empty({sizes.body}, bytes_);
   if (in.body.numel() > 0) group.start_receive(in.body, i.peer, label).wait();
   ++received_.at(static_cast<size_t>(i.peer));
@@ -189,12 +191,12 @@ void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::B
   const at::NoGradGuard no_grad;
   land(i.peer, 0);
   const auto label = label_of(i);
-  const auto& group = towards(i.peer > groups_.pipeline.rank());
+  const bool forth = i.peer > groups_.pipeline.rank();
   Flight flight{
       i.peer, sent_.at(static_cast<size_t>(i.peer))++, pack(bundle, known, i.peer), {}, {}};
-  flight.head = group.start_send(flight.packet.head, i.peer, "shapes of " + label);
+  flight.head = heads_towards(forth).start_send(flight.packet.head, i.peer, "shapes of " + label);
   if (flight.packet.body.numel() > 0) {
-    flight.body = group.start_send(flight.packet.body, i.peer, label);
+    flight.body = towards(forth).start_send(flight.packet.body, i.peer, label);
   }
   flights_.push_back(std::move(flight));
 }

@@ -34,7 +34,8 @@ class Transfers {
 
  private:
   struct Packet {
-    at::Tensor head, body;  // bytes
+    at::Tensor head;  // bytes on the host, so that nobody waits for a GPU to know what comes
+    at::Tensor body;  // bytes
   };
   struct Flight {
     int64_t peer = 0;
@@ -51,6 +52,9 @@ class Transfers {
   /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
   const comm::Group& towards(bool later_stage) const {
     return later_stage ? groups_.pipeline : groups_.pipeline_back;
+  }
+  const comm::Group& heads_towards(bool later_stage) const {
+    return groups_.pipeline_heads.size() > 1 ? groups_.pipeline_heads : towards(later_stage);
   }
 
   DataGroups groups_;

@@ -277,6 +277,8 @@ Job join_job(const ParallelArguments& arguments) {
     const auto& forth = job.mesh.group(comm::Axis::Pipeline);
     if (forth.size() > 1 && std::string_view(forth.engine()) == "nccl") {
       job.pipeline_back = connect(stages, fmt::format("pipeline-back-{}", stages.front()));
+      job.pipeline_heads = connector->connect_later(
+          stages, fmt::format("pipeline-heads-{}", stages.front()), point.timeout);
     }
     // On one host nothing listens once the ranks share memory.
     if (std::string_view(job.group.engine()) != "shm") job.connector = connector;

@@ -29,6 +29,7 @@ struct Job {
   comm::Group shard;                  ///< those of this rank, where there are several copies
   comm::Group replicas;               ///< ranks with this one's part of the other copies
   comm::Group pipeline_back;          ///< over NCCL: a second group of a pipeline's stages
+  comm::Group pipeline_heads;         ///< over NCCL: one from host to host
   /// Makes more groups, where there are several hosts.
   std::shared_ptr<const comm::Connector> connector;
 
@@ -37,6 +38,7 @@ struct Job {
         shard_ranks == 0 ? parallel::DataGroups(data) : parallel::DataGroups(data, shard, replicas);
     out.pipeline = mesh.group(comm::Axis::Pipeline);
     out.pipeline_back = pipeline_back.size() > 1 ? pipeline_back : out.pipeline;
+    out.pipeline_heads = pipeline_heads;
     out.world = group;
     return out;
   }

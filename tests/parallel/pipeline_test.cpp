@@ -113,11 +113,12 @@ std::vector<MicroBatch> batches(const Trial& trial, int64_t step, int64_t rank) 
   return out;
 }
 
-/// Two groups for the two directions, as over NCCL.
-DataGroups groups_of(const comm::Mesh& mesh, const comm::Group& back) {
+/// Two groups for the two directions and one for what describes messages, as over NCCL.
+DataGroups groups_of(const comm::Mesh& mesh, const comm::Group& back, const comm::Group& heads) {
   DataGroups groups(mesh.sharing());
   groups.pipeline = mesh.group(Axis::Pipeline);
   groups.pipeline_back = back;
+  groups.pipeline_heads = heads;
   groups.world = mesh.world();
   return groups;
 }
@@ -132,9 +133,11 @@ void run_ranks(int stages, int data, std::chrono::milliseconds timeout,
     };
     const comm::Mesh mesh({.pipeline = stages}, rank, stages * data, connect);
     const auto pipeline = mesh.ranks_along(Axis::Pipeline);
-    const auto back =
-        stages > 1 ? connect(pipeline, fmt::format("back-{}", pipeline[0])) : comm::Group();
-    work(mesh, groups_of(mesh, back), rank);
+    const auto more = [&](const char* name) {
+      return stages > 1 ? connect(pipeline, fmt::format("{}-{}", name, pipeline[0])) : comm::Group();
+    };
+    const auto back = more("back"), heads = more("heads");
+    work(mesh, groups_of(mesh, back, heads), rank);
   });
 }
 
