@@ -12,6 +12,7 @@
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/pinned.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -30,13 +31,20 @@ void keep_own(State& state, bool all_see) {
 }
 
 void copy(State& state) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> downloads;
   for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) {
       if (piece.offloaded) continue;
-      piece.values =
-          at::empty_like(piece.values, piece.values.options().device(at::kCPU)).copy_(piece.values);
+      const auto from = piece.values.contiguous();
+      piece.values = at::empty_like(from, from.options().device(at::kCPU));
+      if (from.is_cpu()) {
+        piece.values.copy_(from);
+      } else {
+        downloads.emplace_back(from, piece.values);
+      }
     }
   }
+  comm::download_all(downloads);
 }
 
 /// What has no room in memory is written before training goes on and changes it.
