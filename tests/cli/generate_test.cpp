@@ -230,7 +230,7 @@ TEST_F(GenerateCommand, ReadsPipesOnceForAllRanks) {
        {"cat prompts.txt | $convoy generate out --file -",
         "$convoy generate out --file - < prompts.txt",
         "cat prompts.txt | $convoy generate out --file=/dev/stdin --nproc 2",
-        "bash -c '\"$0\" generate out --file <(cat prompts.txt) --nproc 2' $convoy"}) {
+        "bash -c '\"$0\" generate out --file <(cat prompts.txt) --nproc 2 \"$@\"' $convoy"}) {
     ASSERT_EQ(shell(piped + rest + "piped.txt"), 0) << piped << output_;
     EXPECT_EQ(read_file(folder_ / "piped.txt"), texts) << piped;
   }
