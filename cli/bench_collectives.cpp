@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -104,9 +105,11 @@ std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
   std::vector<CollectiveTime> times;
   for (const auto& engine : options.engines) {
     if (engine == "threads") continue;
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>("bench-" + engine, store);
+    std::vector<int> ranks(static_cast<size_t>(point.size));
+    std::iota(ranks.begin(), ranks.end(), 0);
     const auto group =
-        comm::connect(point, c10::make_intrusive<c10d::PrefixStore>("bench-" + engine, store),
-                      engine, job.devices[0]);
+        comm::Connector(point, keys, engine, job.devices[0]).connect(ranks, "world");
     add(times,
         measure_all(group, engine, options, job.devices[0], job.is_main() ? &line : nullptr));
   }
