@@ -108,8 +108,7 @@ std::vector<CollectiveTime> measure_processes(const CollectivesBench& options) {
     const auto keys = c10::make_intrusive<c10d::PrefixStore>("bench-" + engine, store);
     std::vector<int> ranks(static_cast<size_t>(point.size));
     std::iota(ranks.begin(), ranks.end(), 0);
-    const auto group =
-        comm::Connector(point, keys, engine, job.devices[0]).connect(ranks, "world");
+    const auto group = comm::Connector(point, keys, engine, job.devices[0]).connect(ranks, "world");
     add(times,
         measure_all(group, engine, options, job.devices[0], job.is_main() ? &line : nullptr));
   }

@@ -49,8 +49,7 @@ at::Tensor pinned_bytes(int64_t bytes) {
   const auto unpin = runtime<Unregister>("cudaHostUnregister");
   const auto size = static_cast<size_t>(bytes);
   if (pin == nullptr || unpin == nullptr || bytes == 0) return of_torch(bytes);
-  void* memory =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return of_torch(bytes);
   if (pin(memory, size, kForAllDevices) != 0) {
     ::munmap(memory, size);

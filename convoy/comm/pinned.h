@@ -7,8 +7,8 @@
 
 namespace convoy::comm {
 
-/// `bytes` of the host's memory, pinned, so that copies from and to a GPU run beside it. Torch's own
-/// pool rounds up to a power of two, which may be twice as much.
+/// `bytes` of the host's memory, pinned, so that copies from and to a GPU run beside it. Torch's
+/// own pool rounds up to a power of two, which may be twice as much.
 at::Tensor pinned_bytes(int64_t bytes);
 
 /// A stretch of a tensor, in bytes.

@@ -67,8 +67,9 @@ void Checkpoints::put_old_run_aside() {
   };
   for (const auto& name : own_names()) {
     const auto old = dir_ / name;
-    const bool still_read = std::any_of(files_.copies.begin(), files_.copies.end(),
-                                        [&](const auto& file) { return same_file(file.path, old); });
+    const bool still_read =
+        std::any_of(files_.copies.begin(), files_.copies.end(),
+                    [&](const auto& file) { return same_file(file.path, old); });
     if (still_read) {
       checkpoint::copy_into(old, aside / name);
     } else {

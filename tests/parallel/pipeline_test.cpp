@@ -134,7 +134,8 @@ void run_ranks(int stages, int data, std::chrono::milliseconds timeout,
     const comm::Mesh mesh({.pipeline = stages}, rank, stages * data, connect);
     const auto pipeline = mesh.ranks_along(Axis::Pipeline);
     const auto more = [&](const char* name) {
-      return stages > 1 ? connect(pipeline, fmt::format("{}-{}", name, pipeline[0])) : comm::Group();
+      return stages > 1 ? connect(pipeline, fmt::format("{}-{}", name, pipeline[0]))
+                        : comm::Group();
     };
     const auto back = more("back"), heads = more("heads");
     work(mesh, groups_of(mesh, back, heads), rank);

@@ -139,9 +139,8 @@ void show(const GenerateCommand& command, const std::string& prompt,
   fmt::print("{}\n", json_line(line));
 }
 
-void run_generate(GenerateCommand command, const Prompts& given,
-                  const Program& program, Task& any, const Run& run,
-                  const train::TrainingArguments& training) {
+void run_generate(GenerateCommand command, const Prompts& given, const Program& program, Task& any,
+                  const Run& run, const train::TrainingArguments& training) {
   auto* task = dynamic_cast<LanguageTask*>(&any);
   if (task == nullptr) {
     fail<UsageError>("tasks",
