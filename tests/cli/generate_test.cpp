@@ -162,7 +162,7 @@ TEST_F(GenerateCommand, GoesOnAsTheModelsGenerationConfigSays) {
   write_file(folder_ / "out/generation_config.json",
              R"({"_from_model_config": true, "do_sample": true, "temperature": 2.0, "top_k": 9,
                  "top_p": 0.9, "max_new_tokens": 6, "repetition_penalty": 1.5, "num_beams": 1,
-                 "eos_token_id": 3, "transformers_version": "5.0.0", "suppress_tokens": [7]})");
+                 "transformers_version": "5.0.0", "suppress_tokens": [7]})");
   ASSERT_EQ(run(go_on + "> said.txt"), 0) << output_;
   expect("says max_new_tokens = 6, do_sample = true, temperature = 2.0, top_k = 9, top_p = 0.9");
   expect("asks for what generate does not do: repetition_penalty = 1.5, suppress_tokens = [7]");
@@ -178,7 +178,7 @@ TEST_F(GenerateCommand, GoesOnAsTheModelsGenerationConfigSays) {
 
   // Without do_sample the rest of it says nothing.
   write_file(folder_ / "out/generation_config.json",
-             R"({"temperature": 0, "top_k": null, "stop_strings": "w", "eos_token_id": 3})");
+             R"({"temperature": 0, "top_k": null, "stop_strings": "w"})");
   ASSERT_EQ(run(go_on + "--json > stop.json"), 0) << output_;
   EXPECT_EQ(json("stop.json").at("ended"), "stop");
   ASSERT_EQ(run(go_on + "--stop nowhere > typed.txt"), 0) << output_;
