@@ -117,8 +117,14 @@ class Activations {
         if (i.block > 0) now_ += costs_[static_cast<size_t>(i.block) - 1].grad_bytes;
         break;
       case Op::Send:
-        now_ += cost.sent_parts > 1 ? cost.sent_bytes : 0;  // several tensors go as one
-        leave((cost.sent_parts > 1 ? cost.sent_bytes : 0) + (again ? cost.returned_bytes : 0));
+        if (cost.sent_parts > 1) {  // as one
+          now_ += cost.sent_bytes;
+          reach(0);
+          now_ -= again ? cost.returned_bytes : 0;
+          leave(cost.sent_bytes);
+        } else {
+          leave(again ? cost.returned_bytes : 0);
+        }
         break;
       case Op::Receive:
         now_ += cost.sent_bytes;

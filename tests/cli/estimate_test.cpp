@@ -47,6 +47,7 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
              "interleaved --bf16",
              2, 0, true},
         Case{"--pipeline_parallel_size 3 --gradient_accumulation_steps 6 --n_embd 16", 3, 0},
+        Case{"--pipeline_parallel_size 3 --gradient_accumulation_steps 6 --n_layer 6", 3, 0, true},
         Case{"--zero_reduce last --gradient_accumulation_steps 2", 2, 2},
         Case{"--fp16 --gradient_accumulation_steps 2 --zero_keep_mb 1", 2, 3}}) {
     SCOPED_TRACE(fmt::format("{}, {} ranks, zero {}, {}", more, ranks, zero, recompute));
