@@ -78,6 +78,9 @@ fs::path behind_links(fs::path path) {
     if (error) break;
     path = path.parent_path() / to;  // `to` alone where it is absolute
   }
+  if (fs::is_symlink(path, error)) {
+    fail<FileError>("files", "cannot write {}: its symbolic links lead nowhere", path.string());
+  }
   return path;
 }
 
