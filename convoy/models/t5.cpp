@@ -46,10 +46,12 @@ class T5Input : public nn::Block {
     if (!batch.contains("decoder_input_ids")) {
       batch["decoder_input_ids"] = shifted(batch.at("labels"));
     }
+    for (const char* name : {"input_ids", "decoder_input_ids"}) {
+      if (batch.contains(name)) check_ids(batch.at(name), config_.vocab_size, name);
+    }
     const auto device = in.begin()->second.device();
     const auto embed = [&](const char* what, int64_t site) {
       const auto& ids = batch.at(what);
-      check_ids(ids, config_.vocab_size, what);
       const auto known = given.find(what);
       if (known == given.end() || !known->second.is_same(ids))
         out[what] = comm::upload(ids, device);

@@ -41,14 +41,16 @@ TEST(MapDataset, SortedRowsComeAsUniformDraws) {
 
 TEST(MapDataset, ItsOrderIsOfSeedAndEpochAlone) {
   const auto order = [](int64_t world, int64_t accumulation, int64_t batch) {
-    std::vector<std::vector<int64_t>> steps(120 / (world * accumulation * batch));
+    std::vector<std::vector<int64_t>> steps(5);
     for (int64_t rank = 0; rank < world; ++rank) {
       StreamOptions options;
       options.layout = {world, rank, accumulation, batch};
       const auto stream = row_numbers(120)->open(options);
       stream->start(1, 0);
       for (auto& step : steps) {
-        for (const auto& cell : stream->next()->cells) {
+        const auto next = stream->next();
+        if (!next) return steps;
+        for (const auto& cell : next->cells) {
           const auto& rows = cell.inputs.at("row");
           for (int64_t i = 0; i < rows.numel(); ++i) step.push_back(rows[i].item<int64_t>());
         }
