@@ -16,7 +16,7 @@ std::string another(const Option& option) {
   }
   if (option.type == "bool") return now == "true" ? "false" : "true";
   if (option.type == "text") return now + "x";
-  return now == "3" ? "2" : "3";
+  return now.starts_with("3") ? "2" : "3";
 }
 
 // Whoever declares an option need not think of it: what differs between ranks says so.
