@@ -109,10 +109,15 @@ void Connector::meet(const std::vector<std::string>& options) {
   const auto said = by(end_, point_, [point = point_, store = store_, own, end = end_] {
     return roll_call(point, store, own, until(end));
   });
-  for (int rank = 0; rank < point_.size; ++rank) {
-    const auto& words = said.at(static_cast<size_t>(rank));
-    check_same(said[0][3], words[3], rank, "options");
-    introductions_.push_back({.host = words[0], .nccl = {words[1], words[2]}});
+  try {
+    for (int rank = 0; rank < point_.size; ++rank) {
+      const auto& words = said.at(static_cast<size_t>(rank));
+      check_same(said[0][3], words[3], rank, "options");
+      introductions_.push_back({.host = words[0], .nccl = {words[1], words[2]}});
+    }
+  } catch (const UsageError&) {
+    let_all_hear(point_, store_);
+    throw;
   }
 }
 

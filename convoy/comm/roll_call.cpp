@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kAll = "all";
 constexpr std::chrono::milliseconds kAtLeast{1};
 constexpr std::chrono::seconds kForRank0{1};  // to tell who is missing
+constexpr std::chrono::seconds kToHear{2};
 
 std::string key(int rank) {
   return fmt::format("said/{}", rank);
@@ -114,6 +115,7 @@ Said roll_call(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>&
         {point.name(0)});
   }
   if (told.contains("said")) return unpacked(told["said"], point.size);
+  let_all_hear(point, store, told.at("missing").get<std::vector<int>>());
   std::vector<int> late;
   for (const int rank : told.at("missing")) late.push_back(point.name(rank));
   throw CommunicationError(
@@ -122,6 +124,20 @@ Said roll_call(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>&
                   fmt::join(late, ", "), point.host, point.port, point.timeout_seconds(),
                   point.size),
       late);
+}
+
+void let_all_hear(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                  const std::vector<int>& missing) {
+  const auto heard = [](int rank) { return fmt::format("heard/{}", rank); };
+  std::vector<std::string> others;
+  for (int rank = 0; rank < point.size; ++rank) {
+    if (std::count(missing.begin(), missing.end(), rank) == 0) others.push_back(heard(rank));
+  }
+  try {
+    store->set(heard(point.rank), "");
+    if (point.rank == 0) wait_for(*store, others, kToHear);
+  } catch (const c10::Error&) {  // rank 0 has gone; this one has heard
+  }
 }
 
 }  // namespace convoy::comm

@@ -19,4 +19,9 @@ std::vector<std::vector<std::string>> roll_call(const MeetingPoint& point,
                                                 const std::vector<std::string>& own,
                                                 std::chrono::milliseconds patience);
 
+/// Before all leave because of what a roll call told them: rank 0, with whom the store goes, waits
+/// for a moment until the others have heard it too, but for those who did not come.
+void let_all_hear(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+                  const std::vector<int>& missing = {});
+
 }  // namespace convoy::comm

@@ -15,6 +15,8 @@ namespace convoy::comm {
 
 std::shared_ptr<Engine> make_gloo_engine(const MeetingPoint& point,
                                          const c10::intrusive_ptr<c10d::Store>& store) {
+  // Else each rank asks the store for every other one's address.
+  [[maybe_unused]] static const int once = ::setenv("GLOO_ENABLE_STORE_V2_API", "1", 0);
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(std::max(point.timeout, point.patience));
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
