@@ -62,7 +62,7 @@ Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store
 /// What `make` returns. The timeouts of single waits do not add up, and some waits have none.
 template <class Make>
 auto by(Clock::time_point end, const MeetingPoint& point, Make make) {
-  constexpr std::chrono::seconds kLastWords{2};  // of a wait that knows for whom
+  constexpr std::chrono::seconds kLastWords{4};  // of a wait that knows for whom
   const QuietC10d quiet;
   try {
     if (auto made = within(until(end + kLastWords), std::move(make))) return *std::move(made);
