@@ -74,6 +74,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   const fs::path temporary = comm::ask_main(
                                  group, "make a checkpoint's folder",
                                  [&] {
+                                   keep_output();
                                    saving->folder.emplace(final_path);
                                    return Json(saving->folder->temporary().string());
                                  },
