@@ -83,7 +83,9 @@ void Checkpoints::put_old_run_aside() {
     for (const auto& file : events_in(folder)) move(file, aside / kEvents);
   }
   for (const char* name : kResults) move(dir_ / name, aside);
-  for (const char* name : {kLog, kConfig, kState}) move(dir_ / name, aside);
+  for (const char* name : {kConfig, kState}) move(dir_ / name, aside);
+  // A device, or a link to what lies elsewhere, stays the log.
+  if (fs::is_regular_file(fs::symlink_status(dir_ / kLog, error))) move(dir_ / kLog, aside);
   for (const auto& [step, path] : checkpoint::list_checkpoints(dir_)) move(path, aside);
   // Last: a kill before leaves a folder that is known to hold a run.
   for (const auto& path : formats::list_weights(dir_)) move(path, aside);
