@@ -179,7 +179,7 @@ TEST_F(ClassificationCommand, HiddenWordsAreLearnt) {
   }
   write_file(folder_ / "text.txt", lines);
   ASSERT_EQ(run(std::string("train --family bert --data.train text.txt --block_size 16 "
-                            "--max_steps 150 --hidden_dropout_prob 0 --output_dir out") +
+                            "--max_steps 250 --hidden_dropout_prob 0 --output_dir out") +
                 kTiny),
             0)
       << output_;
