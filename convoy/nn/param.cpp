@@ -17,9 +17,8 @@ int64_t ParamSpec::num_elements() const {
 }
 
 const at::Tensor& Param::value() const {
-  const bool there = value_.defined() && (value_.const_data_ptr() != nullptr ||
-                                          value_.numel() == 0 || value_.is_meta());
-  internal_check(there, "nn", "parameter {} has no memory now", spec_.name);
+  internal_check(value_.defined() && (value_.const_data_ptr() != nullptr || value_.numel() == 0),
+                 "nn", "parameter {} has no memory now", spec_.name);
   return value_;
 }
 
