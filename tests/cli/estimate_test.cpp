@@ -74,9 +74,8 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
       const double real = taken.at(fmt::format("memory_{}_bytes_per_rank", kind));
       const bool state = std::string_view(kind) != "activations";
       // How long a message is under way is for its receiver to say.
-      const double above = found["stages"].size() > 1 ? 0.1 : 0.05;
-      EXPECT_GE(most, real - (state ? 0 : 0.05 * real)) << kind;
-      EXPECT_LE(most, real + (state ? 0 : above * real)) << kind;
+      const double apart = found["stages"].size() > 1 ? 0.1 : 0.05;
+      EXPECT_NEAR(most, real, state ? 0 : apart * real) << kind;
     }
   }
 }
