@@ -118,7 +118,7 @@ const CLI::App* command_of(const std::vector<std::string>& words, const CLI::App
   return at;
 }
 
-/// A value that looks like an option is written as one word with its option.
+/// A value that looks like an option, and is none, is written as one word with its option.
 std::vector<std::string> with_values(const std::vector<std::string>& args, const CLI::App& app) {
   const auto* command = command_of(args, app);
   std::vector<std::string> out;
@@ -131,9 +131,10 @@ std::vector<std::string> with_values(const std::vector<std::string>& args, const
     const auto* option =
         args[i].starts_with("--") ? command->get_option_no_throw(args[i]) : nullptr;
     const bool has_value = option != nullptr && option->get_items_expected_min() > 0;
-    if (has_value && i + 1 < args.size() && args[i + 1].starts_with("-")) {
-      out.back() += "=" + args[++i];
-    }
+    if (!has_value || i + 1 == args.size() || !args[i + 1].starts_with("-")) continue;
+    const bool other =
+        args[i + 1].starts_with("--") && command->get_option_no_throw(args[i + 1]) != nullptr;
+    if (!other) out.back() += "=" + args[++i];
   }
   return out;
 }

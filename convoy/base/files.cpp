@@ -100,11 +100,13 @@ bool is_neighbour(const std::string& name, std::smatch& parts) {
   return std::regex_match(name, parts, unfinished);
 }
 
-/// Who may read `path`, which `temporary` is to replace, may read that.
-void keep_mode(const fs::path& temporary, const fs::path& path) {
+/// Who may read `path`, which `temporary` is to replace, may read that. `more`: what its writer
+/// needs until then.
+void keep_mode(const fs::path& temporary, const fs::path& path, mode_t more = 0) {
   constexpr mode_t kAll = 07777;
   struct stat before{};
-  if (::stat(path.c_str(), &before) == 0) ::chmod(temporary.c_str(), before.st_mode & kAll);
+  if (::stat(path.c_str(), &before) != 0) return;
+  ::chmod(temporary.c_str(), (before.st_mode & kAll) | more);
 }
 
 bool lock(int fd) {
@@ -118,7 +120,7 @@ int open_alive(const fs::path& temporary, const fs::path& path, bool folder) {
                         : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return fd;
   lock(fd);
-  keep_mode(temporary, path);
+  keep_mode(temporary, path, folder ? S_IRWXU : S_IRUSR | S_IWUSR);
   return fd;
 }
 
@@ -259,6 +261,7 @@ void AtomicFolder::commit() {
     fail<FileError>("files", "cannot flush {} to the disk: {}", temporary_.string(),
                     error.message());
   }
+  keep_mode(temporary_, final_);
   sync_path(temporary_, true);
   if (fs::exists(final_)) {
     replace();

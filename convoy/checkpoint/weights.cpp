@@ -204,17 +204,21 @@ void load_optimizer(const fs::path& path, const State& moments, const comm::Grou
 }
 
 void check_finite(const State& weights, const comm::Group& group, int64_t step) {
-  comm::each_rank(group, "look at weights", [&] {
-    for (const auto& tensor : weights) {
-      for (const auto& piece : tensor.pieces) {
-        if (tensor.is_buffer || parallel::is_finite(piece.values)) continue;
-        fail<NumericError>("train",
-                           "the weights after step {} are not finite on rank {} ({}), so they are "
-                           "not saved; the last good checkpoint stays; try a lower learning_rate",
-                           step, group.rank(), tensor.name);
-      }
-    }
-  });
+  comm::each_rank(
+      group, "look at weights",
+      [&] {
+        for (const auto& tensor : weights) {
+          for (const auto& piece : tensor.pieces) {
+            if (tensor.is_buffer || parallel::is_finite(piece.values)) continue;
+            fail<NumericError>(
+                "train",
+                "the weights after step {} are not finite on rank {} ({}), so they are "
+                "not saved; the last good checkpoint stays; try a lower learning_rate",
+                step, group.rank(), tensor.name);
+          }
+        }
+      },
+      comm::Lasts::Long);  // what is offloaded is read
 }
 
 }  // namespace convoy::checkpoint

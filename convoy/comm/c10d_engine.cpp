@@ -40,6 +40,8 @@ class C10dWork : public Work {
     if (told_) return;
     try {
       work_->wait();
+      // Of NCCL a wait of the stream does not throw it.
+      if (const auto error = work_->exception()) std::rethrow_exception(error);
     } catch (const std::exception& error) {
       told_ = true;
       rethrow(label_, error, others_);

@@ -4,6 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "convoy/base/scratch_file.h"
+#include "convoy/comm/pending.h"
 #include "convoy/comm/pinned.h"
 #include "convoy/parallel/offload.h"
 
@@ -27,7 +28,10 @@ class DiskShelf : public Shelf {
 
   Wait write(int64_t place, at::Tensor memory) override {
     auto host = on_host(memory);
-    if (!host.is_same(memory)) host.copy_(memory);
+    if (!host.is_same(memory)) {
+      comm::finish_pending();
+      host.copy_(memory);
+    }
     auto ticket = file_->write(static_cast<size_t>(place), host.data_ptr(), host.nbytes());
     return [host, ticket]() mutable { ticket.wait(); };
   }
@@ -60,6 +64,12 @@ class HostShelf : public Shelf {
     const c10::impl::VirtualGuardImpl device_of(device.type());
     stream_ = device_of.getStreamFromGlobalPool(device);
   }
+
+  ~HostShelf() override {
+    if (stream_) stream_->synchronize();
+  }
+  HostShelf(const HostShelf&) = delete;
+  HostShelf& operator=(const HostShelf&) = delete;
 
   Wait read(int64_t place, at::Tensor memory) override {
     return copy(memory, memory_.narrow(0, place, memory.numel()));

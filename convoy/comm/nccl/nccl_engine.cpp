@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "convoy/base/error.h"
 #include "convoy/comm/c10d_engine.h"
 #include "convoy/comm/cuda.h"
@@ -64,6 +66,7 @@ std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
   std::string why;
   if (!has_nccl(&why)) fail<UsageError>("comm", "backend = nccl cannot be used: {}", why);
   // Torch's watchdog ends the process without a word of who is missing: finish_pending() is first.
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
   constexpr std::chrono::seconds kLater{60};
   try {
     c10::intrusive_ptr<c10d::Backend> backend;
