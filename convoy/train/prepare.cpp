@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/agree.h"
 #include "convoy/train/from_arguments.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/memory_use.h"
@@ -68,6 +69,10 @@ StreamOptions Trainer::Impl::stream_options(bool training) const {
 
 void Trainer::Impl::prepare() {
   stream_ = train_data_->open(stream_options(true));
+  // Other files, or another part of them, would end in a collective that one rank does not call.
+  comm::check_agreement(job_.group,
+                        {fmt::format("{} rows", stream_->num_rows()), stream_->order()},
+                        "training data");
   const int64_t per_epoch = stream_->steps_per_epoch();
   if (per_epoch == 0) {
     fail<UsageError>("train",
