@@ -70,8 +70,7 @@ StreamOptions Trainer::Impl::stream_options(bool training) const {
 void Trainer::Impl::prepare() {
   stream_ = train_data_->open(stream_options(true));
   // Other files, or another part of them, would end in a collective that one rank does not call.
-  comm::check_agreement(job_.group,
-                        {fmt::format("{} rows", stream_->num_rows()), stream_->order()},
+  comm::check_agreement(job_.group, {fmt::format("{} rows", stream_->num_rows()), stream_->order()},
                         "training data");
   const int64_t per_epoch = stream_->steps_per_epoch();
   if (per_epoch == 0) {
