@@ -25,7 +25,6 @@ class Pending {
 
   void finish() {
     auto since = Clock::now();
-    std::string doing;
     while (true) {
       PendingWork first;
       {

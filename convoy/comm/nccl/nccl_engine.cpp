@@ -65,7 +65,8 @@ std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
                                          at::Device device) {
   std::string why;
   if (!has_nccl(&why)) fail<UsageError>("comm", "backend = nccl cannot be used: {}", why);
-  // Torch's watchdog ends the process without a word of who is missing: finish_pending() is first.
+  // Torch's watchdog ends the process without a word of who is missing: it is off, and its clock
+  // runs out after that of finish_pending().
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
   constexpr std::chrono::seconds kLater{60};
   try {
