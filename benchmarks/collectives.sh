@@ -8,7 +8,7 @@ source benchmarks/common.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mpi=$(command -v mpicxx) || true
-[[ ! $mpi ]] || mpicxx -O2 -std=c++17 -o "$folder/mpi" benchmarks/peers/mpi_collectives.cpp
+[[ ! $mpi ]] || mpicxx -O2 -std=c++17 -o "$folder/mpi" benchmarks/baselines/mpi_collectives.cpp
 [[ $(id -u) == 0 ]] && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 for ((round = 0; round < ROUNDS; ++round)); do

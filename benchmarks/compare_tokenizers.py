@@ -33,7 +33,7 @@ MAX_CHARACTERS = 100_000
 
 
 def load_fixtures():
-    spec = importlib.util.spec_from_file_location("make_fixtures", ROOT / "tests/text/make_fixtures.py")
+    spec = importlib.util.spec_from_file_location("make_fixtures", ROOT / "tests/tokenizers/make_fixtures.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -67,11 +67,11 @@ def main():
     megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 50
     fixtures = load_fixtures()
     names = sys.argv[2:] or sorted(fixtures_name for fixtures_name in json.loads(
-        (ROOT / "tests/text/large.json").read_text()))
+        (ROOT / "tests/tokenizers/large.json").read_text()))
     texts = list(documents(megabytes))
     size = sum(len(text.encode()) for text in texts)
     print(f"{len(texts)} documents, {size / 1e6:.1f} MB\n")
-    print("| tokenizer | tokens | other documents | convoy | peer | ratio |\n|---|--:|--:|--:|--:|--:|")
+    print("| tokenizer | tokens | other documents | convoy | baseline | ratio |\n|---|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
         lines, out = pathlib.Path(folder) / "texts.jsonl", pathlib.Path(folder) / "ids.parquet"
         lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -37,7 +37,7 @@ for row in bert:fp32: classify:fp32: t5:fp32: bert:bf16:--bf16 classify:bf16:--b
   ours=() theirs=()
   for ((round = 0; round < ROUNDS; ++round)); do
     ours+=("$($convoy bench step "$folder/$model.toml" --threads 1 --steps 6 --warmup 2 $flag --json | field step_ms_median)")
-    theirs+=("$("$PYTHON" benchmarks/peers/torch_families.py "$model" $flag 2>/dev/null | sed -n 's/.*step=\([0-9]*\)ms.*/\1/p')")
+    theirs+=("$("$PYTHON" benchmarks/baselines/torch_families.py "$model" $flag 2>/dev/null | sed -n 's/.*step=\([0-9]*\)ms.*/\1/p')")
   done
   a=$(median "${ours[@]}") b=$(median "${theirs[@]}")
   awk -v m="$model" -v p="$precision" -v a="$a" -v b="$b" \

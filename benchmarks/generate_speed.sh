@@ -24,7 +24,7 @@ for row in short:64:1 short:64:8 long:1:1; do
   ours=() theirs=()
   for ((round = 0; round < ROUNDS; ++round)); do
     ours+=("$($convoy generate "$folder/gpt2" --file "$folder/$prompts" --max-new-tokens "$new" --batch-size "$batch" --threads 1 2>&1 >/dev/null | speed)")
-    theirs+=("$("$PYTHON" benchmarks/peers/torch_generate.py "$folder/gpt2" "$folder/$prompts" "$batch" "$new" 2>/dev/null | speed)")
+    theirs+=("$("$PYTHON" benchmarks/baselines/torch_generate.py "$folder/gpt2" "$folder/$prompts" "$batch" "$new" 2>/dev/null | speed)")
   done
   a=$(median "${ours[@]}") b=$(median "${theirs[@]}")
   awk -v p="$prompts" -v n="$new" -v s="$batch" -v a="$a" -v b="$b" \

@@ -5,7 +5,7 @@
 # A row's last part is the length of a block: gpt2:1:fp32:dropout:1024 shows what 4 x 1024 tokens with dropout take (a quarter of
 # an hour a round, so it is not among those that run by themselves).
 # "Tuned" is the same script as an expert would run it on a processor that is not Intel's: compiled, with the kernels that MKL
-# takes on Intel's (peers/mkl_any_cpu.c) and with jemalloc, which keeps freed pages.
+# takes on Intel's (baselines/mkl_any_cpu.c) and with jemalloc, which keeps freed pages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/language_speed.sh PYTHON [ROUNDS] [ROW...]} ROUNDS=${2:-3}
@@ -15,12 +15,12 @@ source benchmarks/common.sh
 export GLOO_SOCKET_IFNAME=lo
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-gcc -shared -fPIC -o "$out/mkl_any_cpu.so" benchmarks/peers/mkl_any_cpu.c
+gcc -shared -fPIC -o "$out/mkl_any_cpu.so" benchmarks/baselines/mkl_any_cpu.c
 tuned="$out/mkl_any_cpu.so $(ldconfig -p | sed -n 's/.*libjemalloc\.so\.2.*=> //p' | head -n 1)"
 
-# Adds one run of the peer to the lists NAME.ms and NAME.gb.
-peer() { # NAME ARGUMENTS...
-  "$PYTHON" benchmarks/peers/torch_causal.py "${@:2}" 2>/dev/null >"$out/text" || return 0
+# Adds one run of the baseline to the lists NAME.ms and NAME.gb.
+baseline() { # NAME ARGUMENTS...
+  "$PYTHON" benchmarks/baselines/torch_causal.py "${@:2}" 2>/dev/null >"$out/text" || return 0
   sed -n 's/.*step=\([0-9]*\)ms.*/\1/p' "$out/text" >>"$out/$1.ms"
   sed -n 's/.*rss=\([0-9.]*\)GB.*/\1/p' "$out/text" >>"$out/$1.gb"
 }
@@ -42,9 +42,9 @@ for row in "${rows[@]}"; do
     field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/ours.gb"
     decimal peak_percent <"$out/json" >>"$out/ours.peak"
     decimal floor_times <"$out/json" >>"$out/ours.floor"
-    peer plain $mode "$ranks" "${theirs[@]}"
+    baseline plain $mode "$ranks" "${theirs[@]}"
     LD_PRELOAD=$tuned MALLOC_CONF=background_thread:true,dirty_decay_ms:-1,muzzy_decay_ms:-1 \
-      peer tuned $mode "$ranks" "${theirs[@]}" --compile
+      baseline tuned $mode "$ranks" "${theirs[@]}" --compile
   done
   of() { [[ ! -s $out/$1 ]] || median $(cat "$out/$1"); }
   awk -v f="$family" -v r="$ranks" -v p="$precision${dropout:+, dropout 0.1}${block:+, 4 x $block}" -v a="$(of ours.ms)" -v b="$(of plain.ms)" \

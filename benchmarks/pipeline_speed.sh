@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/pipeline_speed.sh PYTHON [ROUNDS] [FLAG]} ROUNDS=${2:-3} FLAG=${3:-}
 source benchmarks/common.sh
 export GLOO_SOCKET_IFNAME=lo
-NAMES=("convoy one rank" "convoy ddp" "convoy gpipe" "convoy 1f1b" "convoy interleaved" "PyTorch gpipe" "PyTorch 1f1b")
+NAMES=("convoy one rank" "convoy ddp" "convoy gpipe" "convoy 1f1b" "convoy interleaved" "convoy zero_bubble" "convoy auto" "PyTorch gpipe" "PyTorch 1f1b")
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
@@ -16,7 +16,7 @@ for ((round = 0; round < ROUNDS; ++round)); do
   for name in "${NAMES[@]}"; do
     kind=${name#* }
     if [[ $name == PyTorch* ]]; then
-      "$PYTHON" benchmarks/peers/torch_causal.py "$kind" 2 $FLAG 2>/dev/null >"$out/text" || continue
+      "$PYTHON" benchmarks/baselines/torch_causal.py "$kind" 2 $FLAG 2>/dev/null >"$out/text" || continue
       sed -n 's/.*step=\([0-9]*\)ms.*/\1/p' "$out/text" >>"$out/$name"
       sed -n 's/.*rss=\([0-9.]*\)GB.*/\1/p' "$out/text" >>"$out/$name.memory"
       continue

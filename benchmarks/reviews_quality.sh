@@ -16,7 +16,7 @@ printf '| seed | convoy | Hugging Face |\n|--:|--:|--:|\n'
 for ((seed = 1; seed <= SEEDS; ++seed)); do
   $convoy train examples/bert_classify/reviews.toml --seed "$seed" --nproc 2 --bf16 --output_dir "$folder/$seed" --quiet
   ours+=("$(sed -n 's/.*"eval_accuracy": \([0-9.]*\).*/\1/p' "$folder/$seed/eval_results.json")")
-  theirs+=("$("$PYTHON" benchmarks/peers/hf_reviews.py "$seed" 2>/dev/null | sed -n 's/.*accuracy=//p')")
+  theirs+=("$("$PYTHON" benchmarks/baselines/hf_reviews.py "$seed" 2>/dev/null | sed -n 's/.*accuracy=//p')")
   printf '| %d | %s | %s |\n' "$seed" "${ours[-1]}" "${theirs[-1]}"
 done
 printf '| mean | %s | %s |\n' "$(mean "${ours[@]}")" "$(mean "${theirs[@]}")"

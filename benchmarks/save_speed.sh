@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checkpoints of GPT-2 124M (weights and moments, 1.5 GB) on two ranks, one thread each: convoy's beside plain files of as many bytes,
-# and beside PyTorch's torch.distributed.checkpoint under FSDP2 in the same sitting.
+# and beside PyTorch's torch.distributed.checkpoint under FSDP2, side by side.
 #   benchmarks/save_speed.sh PYTHON [FOLDER] [ROUNDS]     PYTHON has torch and transformers; FOLDER is on the disk to measure
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,7 +15,7 @@ for zero in 0 2; do
   $convoy bench save examples/gpt2_clm/bench.toml --threads 1 --nproc 2 --zero $zero --folder "$place" --rounds "$ROUNDS" \
     --json >"$out/convoy-$zero"
 done
-"$PYTHON" benchmarks/peers/dcp_save.py "$place" --rounds "$ROUNDS" 2>"$out/errors" >"$out/dcp" || cat "$out/errors" >&2
+"$PYTHON" benchmarks/baselines/dcp_save.py "$place" --rounds "$ROUNDS" 2>"$out/errors" >"$out/dcp" || cat "$out/errors" >&2
 
 number() { sed -n "s/.*\"$1\": \([0-9.e+-]*\).*/\1/p" "$2"; } # NAME FILE
 row() { # TITLE FILE WRITE-SECONDS READ-SECONDS COPY-SECONDS, of as many bytes as the first file's

@@ -15,7 +15,7 @@ for size in 2k:2000:1 2k:2000:2 50k:50000:1; do
   for ((round = 0; round < ROUNDS; ++round)); do
     ours+=("$($convoy bench step examples/session_rec/bench_$name.toml --steps 30 --nproc "$ranks" --json |
       field samples_per_second)")
-    theirs+=("$("$PYTHON" benchmarks/peers/session.py --items "$items" --ranks "$ranks" 2>/dev/null)")
+    theirs+=("$("$PYTHON" benchmarks/baselines/session.py --items "$items" --ranks "$ranks" 2>/dev/null)")
   done
   a=$(median "${ours[@]}") b=$(median "${theirs[@]}")
   awk -v i="$items" -v r="$ranks" -v a="$a" -v b="$b" \

@@ -20,14 +20,14 @@ for ((round = 0; round < ROUNDS; ++round)); do
     field step_ms_median <"$out/json" >>"$out/convoy-$stage"
     field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/convoy-$stage.memory"
   done
-  for peer in "${THEIRS[@]}"; do
-    case $peer in
-      PyTorch-*) command=(benchmarks/peers/torch_causal.py "${peer#*-}" 2) ;;
-      DeepSpeed-*) command=(-m torch.distributed.run --nproc-per-node 2 benchmarks/peers/deepspeed_causal.py "${peer#*-}") ;;
+  for baseline in "${THEIRS[@]}"; do
+    case $baseline in
+      PyTorch-*) command=(benchmarks/baselines/torch_causal.py "${baseline#*-}" 2) ;;
+      DeepSpeed-*) command=(-m torch.distributed.run --nproc-per-node 2 benchmarks/baselines/deepspeed_causal.py "${baseline#*-}") ;;
     esac
     "$PYTHON" "${command[@]}" $FLAG 2>/dev/null >"$out/text" || continue
-    sed -n 's/.*step=\([0-9]*\)ms.*/\1/p' "$out/text" >>"$out/$peer"
-    sed -n 's/.*rss=\([0-9.]*\)GB.*/\1/p' "$out/text" >>"$out/$peer.memory"
+    sed -n 's/.*step=\([0-9]*\)ms.*/\1/p' "$out/text" >>"$out/$baseline"
+    sed -n 's/.*rss=\([0-9.]*\)GB.*/\1/p' "$out/text" >>"$out/$baseline.memory"
   done
 done
 

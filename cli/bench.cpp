@@ -1,122 +1,235 @@
 #include <fmt/format.h>
+#include <torch/version.h>
 
-#include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <memory>
 
-#include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/program.h"
+#include "cli/ranks.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/comm/measure.h"
+#include "convoy/bench/loader.h"
+#include "convoy/bench/save.h"
+#include "convoy/bench/step.h"
+#include "convoy/bench/strategies.h"
+#include "convoy/machine/host.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::cli {
 
-void add_bench(CLI::App& app, Run& run) {
-  auto* command = app.add_subcommand("bench", "Measure training");
-  command->require_subcommand(1);
+namespace {
 
-  auto strategies = std::make_shared<StrategyBench>();
-  auto* table = command->add_subcommand(
+namespace fs = std::filesystem;
+using report::line;
+
+struct StrategiesFlags : bench::StrategiesOptions {
+  std::string output;
+};
+
+int bench_strategies(StrategiesFlags flags) {
+  const auto configured = read_config(flags.config);
+  const auto& arguments = configured->training;
+  flags.overrides = typed_overrides();
+  const bool keep = !flags.output.empty();
+  const fs::path output = keep ? fs::path(flags.output) : unique_folder("convoy-bench");
+  const std::shared_ptr<void> clean_up(nullptr, [&](void*) {
+    std::error_code ignored;
+    if (!keep) fs::remove_all(output, ignored);
+  });
+  make_folder(output);  // where the first run may offload to
+  const auto [rows, table] =
+      bench::compare_strategies(flags, arguments, output, [](const std::string& next) {
+        fmt::print("\n== {}\n", next);
+        std::fflush(stdout);
+      });
+  const auto lines = machine::machine_lines({{"torch", TORCH_VERSION}});
+  fmt::print("\n");
+  for (const auto& text : lines) fmt::print("{}\n", text);
+  configured->task->prepare(arguments.parallel);
+  const auto baseline = configured->task->baseline();
+  fmt::print("\n{}\n{}\n", table.to_markdown(), baseline);
+  if (!keep) return 0;
+  std::string markdown;
+  for (const auto& text : lines) markdown += text + "  \n";
+  markdown += "\n" + table.to_markdown() + "\n" + baseline + "\n";
+  write_file(output / "strategies.md", markdown);
+  write_file(output / "strategies.json", bench::strategies_json(rows).dump(2) + "\n");
+  write_file(output / "strategies.svg",
+             bench::strategies_svg(rows, "The same training, strategy by strategy",
+                                   lines.empty() ? "" : lines.front()));
+  fmt::print("\nwrote {0}/strategies.json, {0}/strategies.md and {0}/strategies.svg\n",
+             output.string());
+  return 0;
+}
+
+void add_strategies(CLI::App& app, Run& run) {
+  auto flags = std::make_shared<StrategiesFlags>();
+  auto* command = app.add_subcommand(
       "strategies", "Train the same job with each strategy and compare speed and quality");
-  table->add_option("config", strategies->config, "TOML file of the run")->required();
-  table
+  command->add_option("config", flags->config, "TOML file of the run")->required();
+  command
       ->add_option(
-          "--strategies", strategies->strategies,
-          "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk, gpipe, 1f1b, "
-          "interleaved")
+          "--strategies", flags->strategies,
+          "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk; pipelines: " +
+              join(schedule::pipeline_schedule_names()) +
+              ", also 1f1b-2d (two pipelines, a data-parallel rank each)")
       ->delimiter(',');
-  table->add_option("--ranks", strategies->ranks, "numbers of ranks for all but single")
+  command->add_option("--ranks", flags->ranks, "numbers of ranks for all but single")
       ->delimiter(',');
-  table->add_option("--output", strategies->output,
-                    "folder for strategies.json, strategies.md, strategies.svg and the runs");
-  table->add_flag("--per-device,--per_device", strategies->per_device,
-                  "keep the batch per device, and run ddp over a slow link too: the experiment of "
-                  "Hugging Face's guide to several GPUs");
-  table->footer(
+  command
+      ->add_option("--chunks", flags->chunks,
+                   "micro-batches of a pipeline's step, each tried; default: 4 for each stage, or "
+                   "fewer that divide the batch")
+      ->delimiter(',');
+  command->add_option("--output", flags->output,
+                      "folder for strategies.json, strategies.md, strategies.svg and the runs");
+  command->add_flag("--per-device,--per_device", flags->per_device,
+                    "keep the batch per device, and run ddp over a slow link too: the experiment "
+                    "of Hugging Face's guide to several GPUs");
+  const auto pipelines = join(schedule::pipeline_schedule_names(), ",");
+  command->footer(
       "The total batch and the number of steps are the same for all; each training is a "
       "fresh process with one thread per rank unless --threads says otherwise.\n"
       "With --per-device each device keeps the batch of the run, so more devices see more samples "
       "in as many steps.\n"
-      "Example:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
-      "--output runs/compare\n");
-  table->callback(
-      [strategies, &run] { run = [strategies] { return bench_strategies(*strategies); }; });
+      "Examples:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
+      "--output runs/compare\n  convoy bench strategies run.toml --strategies single," +
+      pipelines +
+      " --chunks 1,2,4,8\n  convoy bench strategies run.toml --strategies ddp,zero1-hybrid "
+      "--ranks 4\n");
+  command->callback([flags, &run] { run = [flags] { return bench_strategies(*flags); }; });
+}
 
-  auto step = std::make_shared<StepBench>();
-  auto* timing = command->add_subcommand("step", "Time steady training steps");
-  timing->add_option("config", step->config, "TOML file of the run")->required();
-  timing->add_option("--steps", step->steps, "steps to time");
-  timing->add_option("--warmup", step->warmup, "steps before that");
-  timing->add_option("--nproc", step->nproc, "ranks on this host");
-  timing->add_flag("--json", step->json, "print JSON");
-  timing->footer(
+struct StepFlags : bench::StepOptions {
+  std::string config;
+  std::optional<int64_t> nproc;
+  bool json = false;
+};
+
+int bench_step(const StepFlags& flags) {
+  if (flags.steps < 1) fail<UsageError>("cli", "--steps = {}; expected at least 1", flags.steps);
+  const auto configured = read_config(flags.config);
+  if (auto code = launch_ranks(flags.nproc)) return *code;
+  const auto times = bench::time_steps(*configured->task, configured->training, flags);
+  if (!times) return 0;
+  fmt::print("{}", flags.json ? to_json(*times).dump(2) + "\n" : to_text(*times));
+  return 0;
+}
+
+void add_step(CLI::App& app, Run& run) {
+  auto flags = std::make_shared<StepFlags>();
+  auto* command = app.add_subcommand("step", "Time steady training steps");
+  command->add_option("config", flags->config, "TOML file of the run")->required();
+  command->add_option("--steps", flags->steps, "steps to time");
+  command->add_option("--warmup", flags->warmup, "steps before that");
+  command->add_option("--nproc", flags->nproc, "ranks on this host");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
       "Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
-  auto save = std::make_shared<SaveBench>();
-  auto* saving = command->add_subcommand("save", "Time checkpoints: writing, reading, training on");
-  saving->add_option("config", save->config, "TOML file of the run")->required();
-  saving->add_option("--folder", save->folder, "where to write [.]");
-  saving->add_option("--rounds", save->rounds, "times to write and read [3]")->check(at_least(1));
-  saving->add_option("--saves", save->saves, "checkpoints beside the training [2]")
+  command->callback([flags, &run] { run = [flags] { return bench_step(*flags); }; });
+}
+
+struct SaveFlags : bench::SaveOptions {
+  std::string config;
+  std::optional<int64_t> nproc;
+  bool json = false;
+};
+
+int bench_save(const SaveFlags& flags) {
+  const auto configured = read_config(flags.config);
+  if (auto code = launch_ranks(flags.nproc)) return *code;
+  const auto times = bench::time_saves(*configured->task, configured->training, flags);
+  if (!times) return 0;
+  if (flags.json) {
+    fmt::print("{}\n", to_json(*times).dump(2));
+    return 0;
+  }
+  const auto& t = *times;
+  const auto bytes = static_cast<double>(t.bytes);
+  const auto rate = [&](const char* what, double took, const char* plain, double plainly) {
+    line(what, "{}, {:.0f} MB/s: {:.0f} % of {} ({:.0f} MB/s)", human_seconds(took),
+         bytes / took / 1e6, 100 * plainly / took, plain, bytes / plainly / 1e6);
+  };
+  line("state", "{} of weights and moments", human_bytes(bytes));
+  rate("save", t.save, "plain_write", t.plain_write);
+  rate("load", t.load, "plain_read", t.plain_read);
+  line("held up", "{:.0f} ms by a save, {:.2f}x a copy of what a rank owns", t.held_up * 1e3,
+       t.held_up / t.copy);
+  line("steps", "{:.0f} ms while a save is under way, {:.2f}x those without", t.step_during * 1e3,
+       t.step_during / t.step_without);
+  return 0;
+}
+
+void add_save(CLI::App& app, Run& run) {
+  auto flags = std::make_shared<SaveFlags>();
+  auto* command = app.add_subcommand("save", "Time checkpoints: writing, reading, training on");
+  command->add_option("config", flags->config, "TOML file of the run")->required();
+  command->add_option("--folder", flags->folder, "where to write [.]");
+  command->add_option("--rounds", flags->rounds, "times to write and read [3]")->check(at_least(1));
+  command->add_option("--saves", flags->saves, "checkpoints beside the training [2]")
       ->check(at_least(1));
-  saving->add_option("--save-steps", save->save_steps, "steps from one to the next [12]")
+  command->add_option("--save-steps", flags->save_steps, "steps from one to the next [12]")
       ->check(CLI::Range(4, 1000000));
-  saving->add_option("--nproc", save->nproc, "ranks on this host");
-  saving->add_flag("--json", save->json, "print JSON");
-  saving->footer(
+  command->add_option("--nproc", flags->nproc, "ranks on this host");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
       "Writes and reads weights and moments, synced and from the disk, beside as many bytes in "
       "large blocks; then trains with checkpoints in the background and tells how long one holds "
       "the training up, and how much longer steps take meanwhile.\n"
       "Example:\n  convoy bench save run.toml --folder runs --nproc 2 --zero 2 --threads 1\n");
-  saving->callback([save, &run] { run = [save] { return bench_save(*save); }; });
-  auto loader = std::make_shared<LoaderBench>();
-  auto* loading = command->add_subcommand("loader", "Read the training data without training");
-  loading->add_option("config", loader->config, "TOML file of the run")->required();
-  loading->add_option("--epochs", loader->epochs, "times to read all of it [3]");
-  loading->add_flag("--json", loader->json, "print JSON");
-  loading->footer(
+  command->callback([flags, &run] { run = [flags] { return bench_save(*flags); }; });
+}
+
+struct LoaderFlags {
+  std::string config;
+  int64_t epochs = 3;
+  bool json = false;
+};
+
+int bench_loader(const LoaderFlags& flags) {
+  if (flags.epochs < 1) fail<UsageError>("cli", "--epochs = {}; expected at least 1", flags.epochs);
+  const auto configured = read_config(flags.config);
+  const auto times = bench::time_loader(*configured->task, configured->training, flags.epochs);
+  if (flags.json) {
+    fmt::print("{}\n", to_json(times).dump(2));
+    return 0;
+  }
+  fmt::print(
+      "{} epochs, {} rows: {:.0f} rows/s (first epoch {:.0f}), first batch after {:.1f} ms\n",
+      times.epochs, human_count(times.rows), times.rows_per_second,
+      times.first_epoch_rows_per_second, times.first_batch_ms);
+  return 0;
+}
+
+void add_loader(CLI::App& app, Run& run) {
+  auto flags = std::make_shared<LoaderFlags>();
+  auto* command = app.add_subcommand("loader", "Read the training data without training");
+  command->add_option("config", flags->config, "TOML file of the run")->required();
+  command->add_option("--epochs", flags->epochs, "times to read all of it [3]");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
       "Rows per second that one rank's loader delivers as padded batches: compare with the "
       "samples/s "
       "of convoy bench step.\n"
       "Example:\n  convoy bench loader run.toml --data.memory_budget_mb 1 --data.shuffle_window "
       "1024\n");
-  auto collectives = std::make_shared<CollectivesBench>();
-  collectives->collectives = comm::measurable_collectives();
-  auto* talking = command->add_subcommand("collectives", "Time what ranks say to each other");
-  talking->add_option("--engines", collectives->engines, "shm, gloo, threads, nccl")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"shm", "gloo", "threads", "nccl"}));
-  talking
-      ->add_option("--collectives", collectives->collectives, join(comm::measurable_collectives()))
-      ->delimiter(',')
-      ->check([](const std::string& name) {
-        const auto& known = comm::measurable_collectives();
-        return std::find(known.begin(), known.end(), name) != known.end()
-                   ? ""
-                   : fmt::format("there is no collective '{}'; expected one of {}", name,
-                                 join(known));
-      });
-  talking->add_option("--dtypes", collectives->dtypes, "fp32, fp16, bf16, int32, int64")
-      ->delimiter(',');
-  talking->add_option("--sizes", collectives->sizes, "bytes, such as 1K,64K,16M")->delimiter(',');
-  talking->add_option("--ranks", collectives->ranks, "numbers of ranks on this host")
-      ->delimiter(',');
-  talking->add_option("--device", collectives->device, "cpu, cuda: where the tensors lie");
-  talking->add_option("--seconds", collectives->seconds_per_cell, "to spend on each number");
-  talking->add_option("--output", collectives->output,
-                      "folder for collectives.json, collectives_fit.json and collectives.svg");
-  talking->add_flag("--json", collectives->json, "print JSON");
-  talking->add_option("--results", collectives->results)->group("");
-  talking->footer(
-      "Prints time, bandwidth (bytes over time) and bus bandwidth (as NCCL's tests define it) for "
-      "each size, engine and collective, and latency and bandwidth fitted to them. Tensors lie in "
-      "memory of each rank's own; 'copy' is one rank alone that copies as many bytes.\n"
-      "Under a launcher (convoy launch, torchrun, srun, mpirun) its ranks are measured.\n"
-      "Examples:\n  convoy bench collectives\n"
-      "  convoy bench collectives --engines shm --collectives all_reduce --dtypes fp32,bf16 "
-      "--ranks 2,4 --output runs/collectives\n");
-  talking->callback(
-      [collectives, &run] { run = [collectives] { return bench_collectives(*collectives); }; });
-  loading->callback([loader, &run] { run = [loader] { return bench_loader(*loader); }; });
-  timing->callback([step, &run] { run = [step] { return bench_step(*step); }; });
+  command->callback([flags, &run] { run = [flags] { return bench_loader(*flags); }; });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("bench", "Measure training");
+  command->require_subcommand(1);
+  add_strategies(*command, run);
+  add_step(*command, run);
+  add_save(*command, run);
+  add_loader(*command, run);
+  add_bench_collectives(*command, run);
 }
 
 }  // namespace convoy::cli

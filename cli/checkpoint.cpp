@@ -155,8 +155,8 @@ int run_export(const Flags& flags) {
        human_bytes(written.num_bytes), join(written.weights));
   if (!written.others.empty()) line("and", "{}", printable(join(written.others)));
   line("time", "{}", human_seconds(progress.seconds()));
-  for (const auto& doubt : written.doubts) {
-    fmt::print(stderr, "{}\n", wrap("warning: " + printable(doubt), 9));
+  for (const auto& warning : written.warnings) {
+    fmt::print(stderr, "{}\n", wrap("warning: " + printable(warning), 9));
   }
   return 0;
 }

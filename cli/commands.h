@@ -6,8 +6,10 @@
 #include <CLI/Validators.hpp>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
-// One file per command: each adds its sub-command to the program and stores its work in `run`.
+// One file per command, and a line of the table: each adds its sub-command to the program and
+// stores its work in `run`.
 namespace convoy::cli {
 
 using Run = std::function<int()>;
@@ -15,16 +17,44 @@ using Run = std::function<int()>;
 /// For an option that is a whole number.
 CLI::Validator at_least(int64_t low);
 
-void add_train(CLI::App& app, Run& run);
-void add_eval(CLI::App& app, Run& run);
-void add_predict(CLI::App& app, Run& run);
-void add_generate(CLI::App& app, Run& run);
-void add_data(CLI::App& app, Run& run);
-void add_checkpoint(CLI::App& app, Run& run);
-void add_launch(CLI::App& app, Run& run);
-void add_estimate(CLI::App& app, Run& run);
-void add_schedule(CLI::App& app, Run& run);
-void add_bench(CLI::App& app, Run& run);
-void add_doctor(CLI::App& app, Run& run);
+using AddCommand = void(CLI::App& app, Run& run);
+AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpoint, add_launch,
+    add_estimate, add_schedule, add_bench, add_doctor;
+void add_bench_collectives(CLI::App& bench, Run& run);
+
+/// What a command reads: a run's options, or a trained model and options.
+enum class Reads { Nothing, Options, Model };
+
+struct Command {
+  std::string_view name;
+  AddCommand* add;
+  Reads reads = Reads::Nothing;
+  std::string_view input = "";              ///< option with data that may come through a pipe
+  bool computes = reads != Reads::Nothing;  ///< with several threads
+};
+
+/// All, in the order of --help. A constant, for before_libraries.cpp reads it before any
+/// constructor ran.
+inline constexpr Command kCommands[] = {
+    {"train", add_train, Reads::Options},
+    {"eval", add_eval, Reads::Model, "--data"},
+    {"predict", add_predict, Reads::Model, "--data"},
+    {"generate", add_generate, Reads::Model, "--file"},
+    {"data", add_data},
+    {"checkpoint", add_checkpoint},
+    {"launch", add_launch},
+    {"estimate", add_estimate, Reads::Options},
+    {"schedule", add_schedule, Reads::Options},
+    {"bench", add_bench, Reads::Options},
+    {"doctor", add_doctor, Reads::Nothing, "", /*computes=*/true},
+};
+
+/// One without a name, which reads nothing, where there is none of this name.
+constexpr Command find_command(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command;
+  }
+  return {};
+}
 
 }  // namespace convoy::cli

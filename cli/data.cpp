@@ -4,8 +4,8 @@
 #include "cli/commands.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/prepare/inspect.h"
-#include "convoy/prepare/repartition.h"
+#include "convoy/data/tools/inspect.h"
+#include "convoy/data/tools/repartition.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/tasks/task.h"
 
@@ -17,7 +17,7 @@ using report::line;
 
 struct InspectFlags {
   std::string path;
-  prepare::InspectOptions options;
+  data::InspectOptions options;
   bool json = false;
 };
 
@@ -36,9 +36,9 @@ int run_inspect(const InspectFlags& flags) {
   std::string text;
   for (const std::string& part : parts_of(flags.path)) {
     report::ProgressLine progress("reading " + part);
-    const auto report = prepare::inspect(part, flags.options, progress.function());
-    all.push_back(prepare::to_json(report));
-    text += (text.empty() ? "" : "\n") + prepare::to_text(report);
+    const auto report = data::inspect(part, flags.options, progress.function());
+    all.push_back(data::to_json(report));
+    text += (text.empty() ? "" : "\n") + data::to_text(report);
   }
   fmt::print("{}", flags.json ? json_text(all) : printable_lines(text));
   return 0;
@@ -58,9 +58,9 @@ void add_inspect(CLI::App& app, Run& run) {
   sub->callback([flags, &run] { run = [flags] { return run_inspect(*flags); }; });
 }
 
-int run_repartition(const prepare::RepartitionOptions& options) {
+int run_repartition(const data::RepartitionOptions& options) {
   report::ProgressLine progress("rewriting");
-  const prepare::RepartitionReport report = prepare::repartition(options, progress.function());
+  const data::RepartitionReport report = data::repartition(options, progress.function());
   progress.wipe();
   line("rows", "{}", human_count(report.num_rows));
   line("row groups", "{} before, {} now, of {} to {} rows", human_count(report.old_groups),
@@ -74,7 +74,7 @@ int run_repartition(const prepare::RepartitionOptions& options) {
 }
 
 void add_repartition(CLI::App& app, Run& run) {
-  auto options = std::make_shared<prepare::RepartitionOptions>();
+  auto options = std::make_shared<data::RepartitionOptions>();
   CLI::App* sub = app.add_subcommand("repartition", "Rewrite a Parquet file in other row groups");
   sub->add_option("file", options->input, "Parquet file")->required();
   sub->add_option("-o,--output", options->output, "file to write [replaces the input]");

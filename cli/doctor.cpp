@@ -1,5 +1,3 @@
-#include "cli/doctor.h"
-
 #include <ATen/Version.h>
 #include <arrow/config.h>
 #include <gnu/libc-version.h>
@@ -13,8 +11,10 @@
 #include "cli/matrix_kernels.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/bench/rates.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/nccl/nccl_engine.h"
+#include "convoy/doctor/diagnosis.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/hosts/secret.h"
 #include "convoy/machine/cores.h"
@@ -46,8 +46,8 @@ std::vector<std::pair<std::string, std::string>> versions(const machine::Gpus& g
 }
 
 /// What a launcher left in the environment, as `convoy train` would read it.
-std::vector<machine::Finding> check_launcher() {
-  using machine::Verdict;
+std::vector<doctor::Finding> check_launcher() {
+  using doctor::Verdict;
   try {
     const auto ranks = launch::detect_environment();
     if (!ranks.launched()) return {};
@@ -61,7 +61,7 @@ std::vector<machine::Finding> check_launcher() {
 }
 
 /// Opens torch's CUDA library and the NCCL plugin only where there is a GPU.
-machine::Engine nccl(int num_gpus) {
+doctor::Engine nccl(int num_gpus) {
   if (num_gpus == 0) return {"nccl", false, "no GPU is visible"};
   if (const auto& cuda = comm::open_cuda(); cuda.num_devices == 0) {
     return {"nccl", false, cuda.why_none};
@@ -72,17 +72,17 @@ machine::Engine nccl(int num_gpus) {
 }
 
 /// Memory that may be taken for measuring.
-int64_t spare_bytes(const machine::Diagnosis& d) {
+int64_t spare_bytes(const doctor::Diagnosis& d) {
   const int64_t free = d.host.available_bytes, limit = d.cgroup.memory_bytes;
   return limit > 0 ? std::min(free, limit) : free;
 }
 
-void append(std::vector<machine::Finding>& all, const std::vector<machine::Finding>& more) {
+void append(std::vector<doctor::Finding>& all, const std::vector<doctor::Finding>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-machine::Diagnosis diagnose(const DoctorOptions& options) {
-  machine::Diagnosis out;
+doctor::Diagnosis diagnose(const DoctorOptions& options) {
+  doctor::Diagnosis out;
   out.host = machine::read_host();
   out.cgroup = machine::read_cgroup();
   out.limits = machine::read_limits();
@@ -90,34 +90,34 @@ machine::Diagnosis diagnose(const DoctorOptions& options) {
   out.versions = versions(out.gpus);
   out.matrix_kernels = matrix_kernels();
   const int num_gpus = out.gpus.num_visible;
-  out.engines = machine::host_engines();
+  out.engines = doctor::host_engines();
   out.engines.push_back(nccl(num_gpus));
   const int threads = machine::usable_cores(out.cgroup, out.limits);
-  append(out.findings, machine::check_cpus(out.host, out.cgroup, out.limits));
-  append(out.findings, machine::check_memory(out.host, out.cgroup));
-  append(out.findings, machine::check_gpus(out.gpus));
-  append(out.findings, machine::check_engines(out.engines, num_gpus));
-  append(out.findings, machine::check_limits(out.cgroup, out.limits, out.gpus));
-  append(out.findings, machine::check_variables(launch::process_variable, threads));
+  append(out.findings, doctor::check_cpus(out.host, out.cgroup, out.limits));
+  append(out.findings, doctor::check_memory(out.host, out.cgroup));
+  append(out.findings, doctor::check_gpus(out.gpus));
+  append(out.findings, doctor::check_engines(out.engines, num_gpus));
+  append(out.findings, doctor::check_limits(out.cgroup, out.limits, out.gpus));
+  append(out.findings, doctor::check_variables(launch::process_variable, threads));
   append(out.findings, check_launcher());
   if (options.quick) return out;
   report::LiveLine line(stderr);
-  out.rates =
-      measure_rates(threads, num_gpus > 0 ? comm::open_cuda().num_devices : 0, spare_bytes(out),
-                    [&](const std::string& what) { line.show(what + " ..."); });
-  append(out.findings, machine::check_rates(out.rates));
+  out.rates = bench::measure_rates(threads, num_gpus > 0 ? comm::open_cuda().num_devices : 0,
+                                   spare_bytes(out),
+                                   [&](const std::string& what) { line.show(what + " ..."); });
+  append(out.findings, doctor::check_rates(out.rates));
   return out;
 }
 
 int run_doctor(const DoctorOptions& options) {
   const auto diagnosis = diagnose(options);
   if (options.json) {  // names and variables may hold any bytes
-    const auto json = machine::to_json(diagnosis);
+    const auto json = doctor::to_json(diagnosis);
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}", machine::to_text(diagnosis));
+    fmt::print("{}", doctor::to_text(diagnosis));
   }
-  return machine::worst(diagnosis.findings) == machine::Verdict::Problem ? 1 : 0;
+  return doctor::worst(diagnosis.findings) == doctor::Verdict::Problem ? 1 : 0;
 }
 
 }  // namespace

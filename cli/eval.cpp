@@ -5,7 +5,7 @@
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/train/console.h"
+#include "convoy/train/logging/console.h"
 
 namespace convoy::cli {
 

@@ -1,5 +1,3 @@
-#include "cli/launch.h"
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -7,18 +5,17 @@
 #include "cli/commands.h"
 #include "cli/launch_hosts.h"
 #include "cli/launch_output.h"
+#include "cli/typed.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
+#include "convoy/launch/supervise/agent.h"
 #include "convoy/machine/cores.h"
 #include "convoy/report/live_line.h"
 
 namespace convoy::cli {
 namespace {
-
-constexpr const char* kDoubleDash = "\x1f--";
 
 constexpr const char* kHelp =
     R"(Starts the same command as several ranks and looks after them: if one fails, the others are
@@ -94,7 +91,7 @@ void warn_of_copies(const Arguments& arguments) {
       stderr);
 }
 
-int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
+int launch_command(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
   if (command.count("-n") > 0 && command.count("--nproc") > 0) {
     fail<UsageError>("launch", "-n and --nproc both give the number of ranks; try one of them");
   }
@@ -123,13 +120,6 @@ int launch_ranks(CLI::App& app, const CLI::App& command, const Arguments& argume
 }
 
 }  // namespace
-
-std::vector<std::string> keep_double_dash(std::vector<std::string> arguments) {
-  if (!arguments.empty() && arguments.front() == "launch") {
-    std::replace(arguments.begin(), arguments.end(), std::string("--"), std::string(kDoubleDash));
-  }
-  return arguments;
-}
 
 void add_launch(CLI::App& app, Run& run) {
   // Without this limit CLI11 takes `train` in `launch train` for a second command of the program.
@@ -169,7 +159,7 @@ void add_launch(CLI::App& app, Run& run) {
     command->add_flag(flag)->group("");  // torchrun's; here it goes without saying
   }
   command->callback([&app, &run, command, arguments] {
-    run = [&app, command, arguments] { return launch_ranks(app, *command, *arguments); };
+    run = [&app, command, arguments] { return launch_command(app, *command, *arguments); };
   });
 }
 

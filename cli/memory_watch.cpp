@@ -11,9 +11,9 @@
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/text.h"
 #include "convoy/machine/host.h"
-#include "convoy/machine/memory.h"
+#include "convoy/machine/memory_limit.h"
 #include "convoy/train/callback.h"
-#include "convoy/train/memory.h"
+#include "convoy/train/setup/memory_check.h"
 
 namespace convoy::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "cli/commands.h"
-#include "cli/configured_commands.h"
+#include "cli/typed.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/unread_options.h"
@@ -14,9 +14,6 @@ namespace convoy::cli {
 
 namespace {
 
-std::vector<std::string> typed;
-bool all_options = false;
-
 /// Where the lines after the first of an entry begin: below its description.
 size_t description_column(const std::string& line) {
   const size_t begin = line.find_first_not_of(' ');
@@ -24,6 +21,10 @@ size_t description_column(const std::string& line) {
   if (begin == 0 || gap == std::string::npos) return begin == std::string::npos ? 0 : begin + 2;
   const size_t column = line.find_first_not_of(' ', gap);
   return column == std::string::npos || column > 60 ? begin + 2 : column;
+}
+
+bool opens_model(const std::vector<std::string>& args) {
+  return !args.empty() && find_command(args[0]).reads == Reads::Model;
 }
 
 }  // namespace
@@ -38,26 +39,6 @@ CLI::Validator at_least(int64_t low) {
           ""};
 }
 
-const std::vector<std::string>& typed_args() {
-  return typed;
-}
-void set_typed_args(std::vector<std::string> args) {
-  typed = std::move(args);
-}
-
-void take_help_all(std::vector<std::string>& args) {
-  for (size_t i = 0; i + 1 < args.size() && args[i] != "--"; ++i) {
-    if ((args[i] != "--help" && args[i] != "-h") || args[i + 1] != "all") continue;
-    all_options = true;
-    args.erase(args.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    return;
-  }
-}
-
-bool help_all() {
-  return all_options;
-}
-
 std::string fitted(const std::string& help) {
   std::string out;
   for (const auto& line : split(help, '\n')) out += wrap(line, description_column(line)) + "\n";
@@ -66,12 +47,10 @@ std::string fitted(const std::string& help) {
 }
 
 bool takes_config(const std::vector<std::string>& args) {
-  const auto& commands = kConfiguredCommands;
-  return !args.empty() &&
-         std::find(std::begin(commands), std::end(commands), args[0]) != std::end(commands);
+  return !args.empty() && find_command(args[0]).reads != Reads::Nothing;
 }
 
-Configured::Configured() : task(tasks::find_task(typed_args())) {
+Configured::Configured() : task(tasks::find_task(typed_args(), opens_model(typed_args()))) {
   task->declare(table);
   training.declare(table);
   if (!typed_args().empty() && typed_args()[0] == "predict") task->declare_predict(table);
@@ -106,6 +85,17 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
                      now, folder, value.empty() ? "none" : value, table.find(key)->name);
   }
   table.check();
+  training.parallel.share(table);
+}
+
+std::vector<std::string> typed_overrides() {
+  Configured scratch;
+  scratch.table.take_overrides(typed_args());
+  std::vector<std::string> out;
+  for (const auto& option : scratch.table.options()) {
+    if (!option.source.empty()) out.push_back("--" + option.key() + "=" + option.plain());
+  }
+  return out;
 }
 
 std::string help_of_opened() {
@@ -128,6 +118,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   out->task->settle(out->table);
   out->table.check();
   out->training.check_effect();
+  out->training.parallel.share(out->table);
   return out;
 }
 

@@ -9,13 +9,8 @@
 
 namespace convoy::cli {
 
-/// The words after the program's name, as typed.
-const std::vector<std::string>& typed_args();
-void set_typed_args(std::vector<std::string> args);
-
-/// Takes the "all" out of `--help all`; help_all() tells whether it was there.
-void take_help_all(std::vector<std::string>& args);
-bool help_all();
+/// What was typed that sets options of the run, as --section.name=value.
+std::vector<std::string> typed_overrides();
 
 /// A help text in lines of at most 120 columns; descriptions go on below where they began.
 std::string fitted(const std::string& help);

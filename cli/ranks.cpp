@@ -3,10 +3,11 @@
 #include <cstdio>
 
 #include "cli/program.h"
+#include "cli/typed.h"
 #include "convoy/base/error.h"
-#include "convoy/launch/agent.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
+#include "convoy/launch/supervise/agent.h"
 #include "convoy/report/live_line.h"
 
 namespace convoy::cli {

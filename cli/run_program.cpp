@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -9,12 +10,12 @@
 #include <system_error>
 
 #include "cli/commands.h"
-#include "cli/launch.h"
 #include "cli/memory_watch.h"
-#include "cli/piped_inputs.h"
 #include "cli/program.h"
 #include "cli/tell_once.h"
+#include "cli/typed.h"
 #include "convoy/base/activity.h"
+#include "convoy/base/early_error.h"
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
@@ -23,7 +24,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/machine/limits.h"
 #include "convoy/program.h"
-#include "convoy/train/memory.h"
+#include "convoy/train/setup/memory_check.h"
 
 namespace {
 
@@ -49,10 +50,10 @@ std::string no_more_threads() {
       limit ? fmt::format(", ulimit -u = {}", *limit) : "");
 }
 
-/// Says what went wrong in one line, where the launcher finds it too, and leaves at once: the
-/// threads of a broken collective must not hold the process up.
-[[noreturn]] void leave(const char* kind, const std::string& text, int code,
-                        const std::vector<int>& missing = {}) {
+/// Says what went wrong in one line, where the launcher finds it too; the first time only.
+void tell(const char* kind, const std::string& text, int code, const std::vector<int>& missing) {
+  static std::atomic_flag told;
+  if (told.test_and_set()) return;
   const auto message = without_tokens(text);  // which may quote what was typed
   launch::RankEnvironment environment;
   try {
@@ -74,7 +75,19 @@ std::string no_more_threads() {
     cli::tell_once(message, line, environment);
   }
   std::fflush(stderr);
+}
+
+/// The same, and leaves at once: the threads of a broken collective must not hold the process up.
+[[noreturn]] void leave(const char* kind, const std::string& text, int code,
+                        const std::vector<int>& missing = {}) {
+  tell(kind, text, code, missing);
   std::_Exit(code);
+}
+
+/// Another rank's end is told while this one's disk is still at work.
+void tell_communication(const std::exception& any) {
+  const auto* error = dynamic_cast<const CommunicationError*>(&any);
+  if (error) tell("CommunicationError", error->what(), kCommunication, error->missing());
 }
 
 std::vector<std::string> long_options(const CLI::App& app) {
@@ -162,22 +175,28 @@ std::string named_command(CLI::App& app, const std::vector<std::string>& typed) 
   return words;
 }
 
+struct OwnCommand {
+  std::string name, help;
+  std::function<int(const std::vector<std::string>& words)> work;
+};
+
+std::vector<OwnCommand>& own_commands() {
+  static std::vector<OwnCommand> all;
+  return all;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Trains transformers on one device or many, from C++.", "convoy"};
   app.set_version_flag("--version", std::string("convoy ") + CONVOY_VERSION);
   app.require_subcommand(1);
   cli::Run work;
-  cli::add_train(app, work);
-  cli::add_eval(app, work);
-  cli::add_predict(app, work);
-  cli::add_generate(app, work);
-  cli::add_data(app, work);
-  cli::add_checkpoint(app, work);
-  cli::add_launch(app, work);
-  cli::add_estimate(app, work);
-  cli::add_schedule(app, work);
-  cli::add_bench(app, work);
-  cli::add_doctor(app, work);
+  for (const auto& command : cli::kCommands) command.add(app, work);
+  for (const auto& own : own_commands()) {
+    auto* command = app.add_subcommand(own.name, own.help)->prefix_command();
+    command->callback([&own, &work, command] {
+      work = [&own, words = command->remaining()] { return own.work(words); };
+    });
+  }
 
   std::vector<std::string> args(argv + 1, argv + argc);
   cli::take_help_all(args);
@@ -206,10 +225,18 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+void convoy::add_command(const std::string& name, const std::string& help,
+                         std::function<int(const std::vector<std::string>& words)> work) {
+  internal_check(cli::find_command(name).name.empty(), "cli", "there is a command {} already",
+                 name);
+  own_commands().push_back({name, help, std::move(work)});
+}
+
 [[noreturn]] void convoy::run_program(int argc, char** argv) {
   int code = kFailed;
   std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write is an error
   if (const char* file = std::getenv("CONVOY_STATUS_FILE")) publish_activity_to_file(file);
+  hear_early_errors(tell_communication);
   try {
     cli::watch_memory();
     code = run(argc, argv);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -6,12 +7,14 @@
 
 #include "cli/commands.h"
 #include "cli/program.h"
+#include "cli/schedule_stages.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/nn/declare.h"
 #include "convoy/report/table.h"
 #include "convoy/report/timeline.h"
-#include "convoy/train/from_arguments.h"
-#include "convoy/train/pipeline.h"
+#include "convoy/schedule/pipeline/csv.h"
+#include "convoy/train/setup/from_arguments.h"
 
 namespace convoy::cli {
 
@@ -20,24 +23,32 @@ namespace {
 struct ScheduleOptions {
   std::string config;
   std::string plot;
+  StagesAsked stages;
 };
 
 /// Neighbouring blocks of a micro-batch as one bar.
 report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Layout& layout) {
   report::Timeline out;
   for (size_t stage = 0; stage < timeline.ranks.size(); ++stage) {
-    const auto rows = layout.runs_of_blocks(static_cast<int>(stage));
+    const auto stretches = layout.virtual_stages(static_cast<int>(stage));
     out.emplace_back();
     for (const auto& [i, begin, end] : timeline.ranks[stage]) {
       if (begin == end) continue;
-      const auto row = std::find_if(rows.begin(), rows.end(),
-                                    [&](const auto& blocks) { return i.block <= blocks.second; });
-      const report::TimelineBar bar{begin, end, i.micro_batch, i.op != schedule::Op::Forward,
-                                    static_cast<int>(row - rows.begin())};
+      const auto stretch =
+          std::find_if(stretches.begin(), stretches.end(),
+                       [&](const auto& blocks) { return i.block <= blocks.second; });
+      const report::TimelineBar bar{
+          begin,
+          end,
+          i.micro_batch,
+          i.op != schedule::Op::Forward && i.op != schedule::Op::Recompute,
+          static_cast<int>(stretch - stretches.begin()),
+          i.op == schedule::Op::BackwardWeight};
       auto& bars = out.back();
-      const bool goes_on =
-          !bars.empty() && bars.back().end == begin && bars.back().row == bar.row &&
-          bars.back().micro_batch == bar.micro_batch && bars.back().backward == bar.backward;
+      const bool goes_on = !bars.empty() && bars.back().end == begin &&
+                           bars.back().virtual_stage == bar.virtual_stage &&
+                           bars.back().micro_batch == bar.micro_batch &&
+                           bars.back().backward == bar.backward && bars.back().weight == bar.weight;
       if (goes_on) {
         bars.back().end = end;
       } else {
@@ -48,65 +59,81 @@ report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Lay
   return out;
 }
 
+/// What each stage keeps at most, a micro-batch through all its blocks being 1.
+std::vector<double> kept_by_stages(const schedule::RunPlan& plan) {
+  auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
+  const auto& stages = plan.stages[0].layout.options().stages;
+  pipe.costs = pipe.all_costs();
+  for (size_t v = 0; v < plan.cut.size(); ++v) {
+    const auto& [first, last, stage] = plan.cut[v];
+    pipe.costs.kept[v] = static_cast<double>(last - first + 1) /
+                         static_cast<double>(stages[static_cast<size_t>(stage)].size());
+  }
+  pipe.costs.put_off = pipe.costs.kept;
+  return schedule::play(pipe, plan.orders).peak;
+}
+
 int show_schedules(const ScheduleOptions& options) {
   if (!options.plot.empty() && std::filesystem::path(options.plot).extension() != ".svg") {
     fail<UsageError>("cli", "--plot {} would be a picture in SVG; try a name that ends with .svg",
                      options.plot);
   }
+  if (options.stages.num_stages > 0) return show_stages(options.stages, options.plot);
   const auto configured = read_config(options.config);
   const auto& arguments = configured->training;
   const auto num_stages = static_cast<int>(arguments.parallel.pipeline_parallel_size);
   if (num_stages < 2) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
-  const auto blocks = configured->task->prepare(arguments.parallel).factory();
+  const auto prepared = configured->task->prepare(arguments.parallel);
+  const auto blocks = prepared.factory();
+  const auto products = prepared.train_data
+                            ? train::products_of(prepared.factory, arguments, *prepared.train_data)
+                            : std::vector<schedule::Products>();
   report::Table table;
-  table.column("schedule", report::Align::kLeft).column("stands still");
-  table.column("micro-batches kept, at most").column("blocks of each stage", report::Align::kLeft);
+  table.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
+  table.column("blocks of each stage", report::Align::kLeft);
+  table.column("micro-batches that each keeps", report::Align::kLeft);
   std::string texts;
   std::vector<std::pair<std::string, report::Timeline>> pictures;
-  for (const char* name : {"gpipe", "1f1b", "interleaved"}) {
-    auto way = arguments;
-    way.parallel.pipeline_schedule = name;
-    const bool as_many_rows = (std::string_view(name) == "interleaved") ==
-                              (arguments.parallel.pipeline_schedule == "interleaved");
-    if (!as_many_rows) way.parallel.pipeline_splits.clear();
-    const auto how = train::replica_options(way, true);
+  const auto model = nn::declare(blocks);
+  const schedule::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
+  const auto& asked = arguments.parallel.pipeline;
+  for (const auto& entry : schedule::pipeline_schedules()) {
+    auto way = train::replica_options(arguments, true).run();
+    way.pipeline.schedule = entry.schedule;
+    way.products = products;
+    const bool as_many_stages = entry.interleaved == schedule::entry_of(asked.schedule).interleaved;
+    if (!as_many_stages) way.pipeline.splits.clear();
     try {
-      const auto layout = parallel::layout_of(blocks, how, {.num_stages = num_stages});
-      const auto programs = parallel::make_programs(layout, how.pipeline.schedule,
-                                                    parallel::step_options(blocks, how));
-      const auto timeline = programs.timeline(parallel::product_costs(blocks));
-      double kept = 0;
-      for (size_t s = 0; s < programs.alive.size(); ++s) {
-        const auto all = static_cast<double>(layout.options().stages[s].size());
-        const auto& alive = programs.alive[s];
-        kept = std::max(kept, static_cast<double>(std::max(alive.blocks, alive.inputs)) / all);
+      const auto plan = schedule::plan_run(model, mesh, way);
+      const auto& layout = plan.stages[0].layout;
+      const double above = plan.timeline.length / schedule::floor_of(model, plan, way) - 1;
+      table.row({entry.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
+                 fmt::format("{:.1f} %", 100 * std::max(0.0, above)), train::stages_text(layout),
+                 fmt::format("{:.3g}", fmt::join(kept_by_stages(plan), " | "))});
+      if (entry.schedule == asked.schedule && !options.stages.save.empty()) {
+        write_file(options.stages.save, schedule::to_csv(plan.orders));
       }
-      table.row({name, fmt::format("{:.1f} %", 100 * timeline.idle()), fmt::format("{:.1f}", kept),
-                 train::stages_text(layout)});
-      auto bars = bars_of(timeline, layout);
-      texts += fmt::format("\n{}\n{}", name, report::timeline_text(bars, 88));
-      pictures.emplace_back(name, std::move(bars));
+      auto bars = bars_of(plan.timeline, layout);
+      texts += fmt::format("\n{}\n{}", entry.name, report::timeline_text(bars, 88));
+      pictures.emplace_back(entry.name, std::move(bars));
     } catch (const UsageError& error) {
-      // One of the three need not go; the one that is asked for must.
-      if (name == arguments.parallel.pipeline_schedule) throw;
-      texts += fmt::format("\n{}: {}\n", name, error.what());
+      // The others need not go, the one that is asked for must.
+      if (entry.schedule == asked.schedule) throw;
+      texts += fmt::format("\n{}: {}\n", entry.name, error.what());
     }
   }
   fmt::print("{}{}", table.to_text(), texts);
-  if (!arguments.parallel.pipeline_splits.empty()) {
-    fmt::print("\npipeline_splits holds for schedules with as many rows of blocks only.\n");
+  if (!asked.splits.empty()) {
+    fmt::print("\npipeline_splits holds for schedules with as many virtual stages only.\n");
   }
+  if (!options.stages.save.empty()) fmt::print("\nwrote {}\n", options.stages.save);
   fmt::print(
-      "\n0 to 9: forward of a micro-batch; a to j: its backward, which takes twice as long; .: "
-      "stands still.\nOf what blocks cost only the products with weights count, and messages take "
-      "no time.\n");
-  if (options.plot.empty()) return 0;
-  write_file(options.plot,
-             report::timeline_svg(pictures, fmt::format("{} stages, {} micro-batches", num_stages,
-                                                        arguments.gradient_accumulation_steps)));
-  fmt::print("wrote {}\n", options.plot);
+      "\n{}{}Of what blocks cost only the products with weights count, and messages take no "
+      "time.\n",
+      kAboutTheLetters, kAboutTheFloor);
+  draw(options.plot, pictures, num_stages, arguments.gradient_accumulation_steps);
   return 0;
 }
 
@@ -118,11 +145,13 @@ void add_schedule(CLI::App& app, Run& run) {
       app.add_subcommand("schedule", "Show how the stages of a pipeline would take turns");
   command->add_option("config", options->config, "TOML file of the run");
   command->add_option("--plot", options->plot, "draw it as this SVG file");
+  add_stage_options(*command, options->stages);
   command->footer(
       "Takes the options of convoy train, starts nothing, and compares the schedules of "
       "--pipeline_schedule for this model (--pipeline_virtual_stages goes with interleaved).\n"
       "Example:\n  convoy schedule run.toml --pipeline_parallel_size 4 "
-      "--gradient_accumulation_steps 8 --plot pipeline.svg\n");
+      "--gradient_accumulation_steps 8 --plot pipeline.svg\n  convoy schedule --stages 4 "
+      "--micro_batches 8 --forward 1 --backward 1 --weight 1 --save pipe.csv\n");
   command->callback([options, &run] { run = [options] { return show_schedules(*options); }; });
 }
 

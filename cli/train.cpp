@@ -2,16 +2,18 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/pace.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
+#include "cli/typed.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/bench/pace.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
 #include "convoy/report/live_line.h"
-#include "convoy/train/console.h"
+#include "convoy/train/logging/console.h"
+#include "convoy/train/state.h"
 
 namespace convoy::cli {
 
@@ -41,7 +43,7 @@ int run_train(const TrainOptions& options) {
   if (job.is_main() && !arguments.output.quiet) tell(*run.notes);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
-  trainer.set_pace(step_pace(run.flops_per_sample, trainer, arguments));
+  trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));
   trainer.stop_on(launch::note_stop_signals);
   trainer.train();
   if (trainer.stopped_by() != 0) {

@@ -1,5 +1,5 @@
-# Finds the fmt headers that the torch wheel carries and exposes them alone, so that rooms without
-# torch can format text with the same fmt as rooms with torch. convoy/base/fmt.cpp compiles the part
+# Finds the fmt headers that the torch wheel carries and exposes them alone, so that components without
+# torch can format text with the same fmt as components with torch. convoy/base/fmt.cpp compiles the part
 # that is not in the headers.
 #
 # Input:    CONVOY_SITE_PACKAGES

@@ -1,7 +1,8 @@
-# Run by `cmake --install` with SOURCE set: installs the public headers, for programs and for families of models, and
+# Run by `cmake --install` with SOURCE set: installs the public headers, for programs, for families of models and for tasks, and
 # those that they reach.
 cmake_policy(VERSION 3.25)
-set(found convoy/convoy.h convoy/program.h convoy/models/causal_head.h)
+set(found convoy/convoy.h convoy/program.h convoy/models/causal_head.h
+  convoy/models/gpt2/gpt2.h convoy/models/llama/llama.h convoy/nn/attention.h convoy/checkpoint/weights.h convoy/tasks/task.h)
 set(waiting ${found})
 while(waiting)
   list(POP_FRONT waiting header)

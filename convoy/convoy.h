@@ -3,22 +3,21 @@
 /// The public interface of convoy.
 
 #include "convoy/base/error.h"
-#include "convoy/checkpoint/weights.h"
+#include "convoy/checkpoint/load_pretrained.h"
 #include "convoy/comm/group.h"
-#include "convoy/models/gpt2.h"
-#include "convoy/models/llama.h"
-#include "convoy/nn/attention.h"
+#include "convoy/models/language_model.h"
 #include "convoy/nn/block.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/module_block.h"
-#include "convoy/train/arguments.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/callback.h"
+#include "convoy/train/setup/arguments.h"
 #include "convoy/train/trainer.h"
 #include "convoy/wrappers/own_loop.h"
 
 namespace convoy {
 
+using checkpoint::load_pretrained;
 using nn::Bundle;
 using nn::module_model;
 using train::Callback;

@@ -5,10 +5,10 @@
 #include "convoy/comm/nccl/plugin.h"
 
 extern "C" __attribute__((visibility("default"))) void convoy_make_nccl_backend_1(
-    const convoy::comm::NcclMeeting& meeting, c10::intrusive_ptr<c10d::Backend>& backend) {
+    const convoy::comm::NcclGathering& gathering, c10::intrusive_ptr<c10d::Backend>& backend) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = meeting.timeout;
+  options->timeout = gathering.timeout;
   backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-      c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store), meeting.rank, meeting.size,
-      options);
+      c10::make_intrusive<c10d::PrefixStore>("nccl", gathering.store), gathering.rank,
+      gathering.size, options);
 }

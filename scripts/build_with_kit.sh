@@ -110,7 +110,7 @@ fi
   . "$KIT/env"
   unset CPLUS_INCLUDE_PATH # in the flags instead, so that a bare `ninja` works too
   # shellcheck disable=SC2086
-  cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCONVOY_SITE_PACKAGES="$site" \
+  cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DCONVOY_SITE_PACKAGES="$site" \
     -DCMAKE_CXX_FLAGS="-isystem '$KIT/usr/include'" -DCONVOY_CUDA_INCLUDE="$(IFS=';' && printf '%s' "${headers[*]}")" \
     ${CMAKE_ARGS:-} >"$KIT/cmake.log" 2>&1
 ) || { cat "$KIT/cmake.log" >&2; die "cmake failed"; }
@@ -124,4 +124,4 @@ ninja -C "$BUILD" -j "$jobs" "$@"
 say '' "built into $BUILD/ with $jobs jobs in $((SECONDS - start)) s" \
   "program   $BUILD/bin/convoy doctor" \
   "tests     . $KIT/env; OMP_NUM_THREADS=1 ctest --test-dir $BUILD --output-on-failure -LE slow -j $cores" \
-  "          one room of them: -L comm; one test: -R NAME"
+  "          one component of them: -L comm; one test: -R NAME"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fetches the tokenizers that tests/text compares with, and makes the text they are compared on.
+"""Fetches the tokenizers that tests/tokenizers compares with, and makes the text they are compared on.
 
   fetch_tokenizers.py      -> data/tokenizers/{gpt2,llama3,...} and data/tokenizers/texts/*.txt
 
@@ -105,7 +105,7 @@ def main():
     for make in (many_languages, every_character, mixtures):
         (texts / f"{make.__name__}.txt").write_bytes(make().encode())
     done.write_text(str(pathlib.Path(__file__).stat().st_size))
-    print("data/tokenizers/: tokenizers and texts for tests/text; licences are their packages'")
+    print("data/tokenizers/: tokenizers and texts for tests/tokenizers; licences are their packages'")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: arrows between rooms, a task's words, plain ASCII, lengths.
+"""Checks what the compiler does not: arrows between components, a task's words, plain ASCII, lengths.
 
-The allowed arrows are read from the convoy_room(...) lines of CMakeLists.txt, so they are written
+The allowed arrows are read from the convoy_component(...) lines of CMakeLists.txt, so they are written
 down once. Prints one line per finding (path:line: text) and ends with 1 when there is an error.
 """
 import pathlib
@@ -15,32 +15,84 @@ TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".json", ".in", ""
 MAX_COLUMNS = 100
 MAX_LINES = 400
 MACHINE_PATHS = ("/" + "work/", ".." + "/shared")
+# What a program of one's own compiles: headers of ours that convoy.h reaches.
+PUBLIC_HEADER = "convoy/convoy.h"
+MAX_PUBLIC = 25
 # The Trainer and the program know tasks only by tasks/task.h.
 FREE_OF_TASKS = ("convoy/train/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
                        r"|classif|sentinel|language.?(model|task)", re.I)
+# Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
+# which files alone (all). A match is free where a match of the other senses covers it.
+PIPELINE = ("convoy/schedule/pipeline/", "convoy/parallel/pipeline/", "cli/schedule.cpp", "tests/schedule/pipeline", "docs/pipeline.md")
+DATA = ("convoy/data/", "convoy/train/", "convoy/tasks/", "tests/data/", "docs/data.md", "docs/design.md", "docs/training.md")
+SCHEDULE = ("convoy/schedule/", "convoy/parallel/", "tests/schedule/", "tests/parallel/")
+BENCHMARKS = ("benchmarks/", "convoy/bench/", "cli/bench", "docs/performance.md", "docs/quality.md")
+WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) for field, own, senses, only in (
+    ("bubble (pipeline), hangs (rank)", r"\b(stand(s|ing)?|stood)[ _]still\b|StandsStill", "", ()),
+    ("virtual stages", r"\brows? of (neighbouring )?blocks\b|\bBlockRows\b|\bblocks_of_row\b", "", ()),
+    ("virtual stages", r"\b(as_many_|num_)?rows?_?\b|\brounds\b", r"table\.row\(|rows (a|per|of a) micro-batch", PIPELINE),
+    ("action", r"\bschedule::Task\b", "", ()),
+    ("action", r"\b[Tt]asks?_?\b", "", SCHEDULE),
+    ("shard", r"\b[Ss]lic(e|es|ed|ing)\b|[a-z]Slices?\b|\bslices?_|_slices?\b",
+     r"(\.|->)[sS]lice\(|slice\(None\)|slice of a GPU", ()),
+    ("state replicas", r"\bcop(y|ies) of (the|a|one|all) (whole )?state\b|\bstate cop(y|ies)\b|\bcheck_copies\b|\bint copy\b|CopiesOfTheState", "", ()),
+    ("flat buffers", r"\b[Aa]renas?_?\b", r"(stats\.)?arenas\.\w*", ()),
+    ("main_grad", r"\b[Ss]inks?_?\b", "", ()),
+    ("a rank's micro-batch", r"\b[Cc]ells?_?\b|[a-z]Cells?\b|\bCells?[A-Z]", "", DATA),
+    ("collective, communication", r"(?i)\w*exchang\w*|\btalk(s|ed|ing|er)?\b",
+     r"std::exchange|compare_exchange_\w+|(\.|->)exchange\(|RENAME_EXCHANGE|exchange two names|cannot exchange|\w*xchange(Device|Stream)\b", ()),
+    ("OffloadStore", r"\b[Ss]hel(f|ves)_?\b", "", ()),
+    ("InFlight, complete", r"\bFlight\b|\bflight\b|\bflights_|\bland(s|ed|ing)?\b", r"\bin[ -]flight\b", ()),
+    ("reaper", r"\b[Ww]ardens?_?\b", "", ()),
+    ("OutputQueue", r"\b[Ss]peakers?_?\b", "", ()),
+    ("CallbackHandler", r"\b[Aa]udiences?_?\b", "", ()),
+    ("ThreadBarrier, matching, StoreAddress", r"\b[Mm]eetings?_?\b|\bMeetingPoint\b|\bmeeting_point\b", "", ()),
+    ("fault injector, activity observer", r"\b[Ss]aboteurs?_?\b|\b[Tt]ellers?_?\b", "", ()),
+    ("detection, warnings", r"\b[Cc]lues?_?\b|\b[Dd]oubts?_?\b", "", ()),
+    ("skinny_gemm, cast", r"\bfew_rows\b|\bwiden\(", "", ()),
+    ("LanguageModelConfig", r"\bCausalConfig\b", "", ()),
+    ("baseline", r"\b[Pp]eers?\b", "", BENCHMARKS),
+    ("side by side", r"\b[Ss]ittings?\b", "", ()),
+    ("component", r"\brooms\b|\bROOM\b|\b([Aa]|[Tt]his|[Ee]ach|[Ee]very|[Oo]ne|own|other|another) room\b", "", ()),
+    ("code", r"\b[Hh]ouses?\b", "", ()),
+)]
+# Tables of what there is of a kind, by the text before them: names stand nowhere else as a list.
+REGISTRIES = {
+    "engines": ("convoy/comm/connect.cpp", "std::vector<EngineEntry> all{"),
+    "schedules": ("convoy/schedule/pipeline/pipeline.cpp", "std::vector<PipelineScheduleEntry> all{"),
+    "optimizers": ("convoy/optim/optimizer.cpp", "std::vector<OptimizerEntry> all{"),
+    "tasks": ("convoy/tasks/task.cpp", "std::vector<TaskKind> all{"),
+    "families": ("convoy/models/language_model.cpp", "std::map<std::string, Make> all{"),
+    "commands": ("cli/commands.h", "kCommands[] = {"),
+}
+ORDINARY = ("commands", "tasks")  # names that are words of ordinary sentences
+OTHER_TABLES = {("convoy/models/session/session_config.cpp", "families")}  # the bodies of a session model
+ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
+TABLE_END = re.compile(r"(\}\}|\n *\});\n")
+NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
-def read_rooms():
-    """Maps each room to (rooms it may include, whether it may use torch, rooms that its line names)."""
-    rooms = {}
+def read_components():
+    """Maps each component to (components it may include, whether it may use torch, components that its line names)."""
+    components = {}
     text = re.sub(r"#.*", "", (ROOT / "CMakeLists.txt").read_text())
-    for body in re.findall(r"convoy_room\(([^)]*)\)", text):
+    for body in re.findall(r"convoy_component\(([^)]*)\)", text):
         words = body.split()
         direct, section = [], None
         for word in words[1:]:
-            if word in ("TORCH", "LINK", "ROOMS"):
+            if word in ("TORCH", "LINK", "COMPONENTS"):
                 section = word
-            elif section == "ROOMS":
+            elif section == "COMPONENTS":
                 direct.append(word)
         allowed, torch = {words[0]}, "TORCH" in words
         for below in direct:
-            if below not in rooms:
-                sys.exit(f"CMakeLists.txt: room {words[0]} names {below}, which is not above it")
-            allowed |= rooms[below][0]
-        rooms[words[0]] = (allowed, torch, direct)
-    return rooms
+            if below not in components:
+                sys.exit(f"CMakeLists.txt: component {words[0]} names {below}, which is not above it")
+            allowed |= components[below][0]
+        components[words[0]] = (allowed, torch, direct)
+    return components
 
 
 def list_files():
@@ -53,23 +105,34 @@ def list_files():
             and not path.is_relative_to("tests/fuzz/corpus")]
 
 
-def check_include(room, rooms, quote, target):
-    """Returns what is wrong with an include in a file of `room`, or None."""
-    allowed, torch, _ = rooms[room]
+def check_include(component, components, quote, target):
+    """Returns what is wrong with an include in a file of `component`, or None."""
+    allowed, torch, _ = components[component]
     parts = target.split("/")
     if parts[0] in ("torch", "ATen", "c10", "caffe2") and not torch:
-        return f"room {room} is free of torch, but includes {target}"
+        return f"component {component} is free of torch, but includes {target}"
     if parts[0] == "convoy":
         if len(parts) < 3:
-            return f"a room includes single headers, not {target}"
+            return f"a component includes single headers, not {target}"
         if parts[1] not in allowed:
-            return f"room {room} may not know room {parts[1]}; CMakeLists.txt has the arrows"
+            return f"component {component} may not know component {parts[1]}; CMakeLists.txt has the arrows"
     elif quote == '"':
-        return f'write the include as "convoy/<room>/..." or <...>, not "{target}"'
+        return f'write the include as "convoy/<component>/..." or <...>, not "{target}"'
     return None
 
 
-def check_file(path, rooms):
+def own_words(path, line):
+    """Yields (our own word, the field's) for words of WORDS that a line of `path` says in our sense."""
+    for field, own, senses, only in WORDS:
+        if only and not path.startswith(only):
+            continue
+        free = [match.span() for match in senses.finditer(line)] if senses else []
+        for match in own.finditer(line):
+            if not any(begin <= match.start() and match.end() <= end for begin, end in free):
+                yield match.group(), field
+
+
+def check_file(path, components):
     """Yields (line number, is error, text)."""
     try:
         lines = (ROOT / path).read_text(encoding="utf-8").split("\n")
@@ -77,10 +140,11 @@ def check_file(path, rooms):
         yield 1, True, "is not text in ASCII"
         return
     cpp = path.suffix in CPP
+    words_count = str(path) not in NO_WORDS and path.suffix != ".json"
     free_of_tasks = cpp and str(path).startswith(FREE_OF_TASKS)
-    room = path.parts[1] if path.parts[0] == "convoy" and len(path.parts) > 2 else None
-    if room and room not in rooms:
-        yield 1, True, f"room {room} is not declared in CMakeLists.txt"
+    component = path.parts[1] if path.parts[0] == "convoy" and len(path.parts) > 2 else None
+    if component and component not in components:
+        yield 1, True, f"component {component} is not declared in CMakeLists.txt"
         return
     for number, line in enumerate(lines, 1):
         if not line.isascii():
@@ -90,12 +154,15 @@ def check_file(path, rooms):
             yield number, True, "names a path of one machine"
         if cpp and len(line) > MAX_COLUMNS:
             yield number, True, f"has {len(line)} columns; at most {MAX_COLUMNS}"
+        if words_count:
+            for own, field in own_words(str(path), line):
+                yield number, True, f"says '{own}', for which the field says: {field}"
         word = TASK_WORD.search(line) if free_of_tasks else None
         if word:
             yield number, True, f"names '{word.group()}', a task's word; tasks say it through tasks/task.h"
-        include = INCLUDE.match(line) if room and cpp else None
+        include = INCLUDE.match(line) if component and cpp else None
         if include:
-            wrong = check_include(room, rooms, *include.groups())
+            wrong = check_include(component, components, *include.groups())
             if wrong:
                 yield number, True, wrong
     if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
@@ -104,7 +171,7 @@ def check_file(path, rooms):
         yield len(lines), False, f"warning: {len(lines)} lines; a file is one idea (about 300 lines)"
 
 
-def unused_arrows(rooms, files):
+def unused_arrows(components, files):
     """Yields what is wrong with arrows that no include uses."""
     used = set()
     for path in files:
@@ -112,24 +179,74 @@ def unused_arrows(rooms, files):
             targets = (INCLUDE.match(line) for line in (ROOT / path).read_text().split("\n"))
             used |= {(path.parts[1], match[2].split("/")[1]) for match in targets
                      if match and match[2].startswith("convoy/")}
-    for room, (_, _, direct) in rooms.items():
+    for component, (_, _, direct) in components.items():
         for below in direct:
-            if (room, below) not in used:
-                yield f"CMakeLists.txt: room {room} names {below}, of which it includes nothing"
+            if (component, below) not in used:
+                yield f"CMakeLists.txt: component {component} names {below}, of which it includes nothing"
+
+
+def read_registries():
+    """Maps each kind to (file of its table, first line, last line, names)."""
+    out = {}
+    for kind, (path, before) in REGISTRIES.items():
+        text = (ROOT / path).read_text()
+        begin = text.index(before)
+        table = text[begin:TABLE_END.search(text, begin).end()]
+        first = text[:begin].count("\n") + 1
+        names = set(ENTRY.findall(table))
+        if len(names) < 2:
+            sys.exit(f"lint: {path}: no table of {kind} behind '{before}'")
+        out[kind] = (path, first, first + table.count("\n"), names)
+    return out
+
+
+def listed_names(path, text, registries):
+    """Yields (line number, text) where a source lists names of a registry outside its table, or makes an option
+    depend on one."""
+    for kind, (table, first, last, names) in registries.items():
+        name = r"(?<![\w.=-])(?:" + "|".join(sorted(names)) + r")(?![\w.-])"
+        if kind in ORDINARY:
+            name = f'(?<="){name}(?=")'
+        listed = rf'(?P<one>{name})"?\s*(?:"\s*)?(?:,|\bor\b|\band\b)\s*"?\s*"?{name}|\bonly_with\([^()]*"(?P<only>{name})"'
+        for match in re.finditer(listed, text):
+            number = text[:match.start()].count("\n") + 1
+            if (path, kind) not in OTHER_TABLES and not (path == table and first <= number <= last):
+                yield number, f"names {kind} ('{match['one'] or match['only']}', ...) that the table in {table} has"
+
+
+def reached_from(header):
+    """Returns the headers of convoy that `header` includes, and those that they include."""
+    found, waiting = set(), [header]
+    while waiting:
+        lines = (ROOT / waiting.pop()).read_text().split("\n")
+        targets = {match[2] for match in map(INCLUDE.match, lines) if match and match[2].startswith("convoy/")}
+        waiting += targets - found
+        found |= targets
+    return found
 
 
 def main():
-    rooms = read_rooms()
+    components = read_components()
     files = list_files()
     errors = 0
-    for text in unused_arrows(rooms, files):
+    for text in unused_arrows(components, files):
         print(text)
         errors += 1
     for path in files:
-        for number, error, text in check_file(path, rooms):
+        for number, error, text in check_file(path, components):
             print(f"{path}:{number}: {text}")
             errors += error
-    print(f"lint: {len(files)} files, {len(rooms)} rooms, {errors} errors")
+    registries = read_registries()
+    for path in files:
+        if path.suffix in CPP and path.parts[0] in ("convoy", "cli"):
+            for number, text in listed_names(str(path), (ROOT / path).read_text(), registries):
+                print(f"{path}:{number}: {text}")
+                errors += 1
+    public = reached_from(PUBLIC_HEADER)
+    if len(public) > MAX_PUBLIC:
+        print(f"{PUBLIC_HEADER}: reaches {len(public)} headers; at most {MAX_PUBLIC}: {' '.join(sorted(public))}")
+        errors += 1
+    print(f"lint: {len(files)} files, {len(components)} components, {errors} errors")
     return 1 if errors else 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes convoy/text/unicode_tables.cpp: what tokenizers must know of every character.
+"""Writes convoy/tokenizers/unicode/unicode_tables.cpp: what tokenizers must know of every character.
 
 Categories are those of Unicode 16, as the regular expressions of Hugging Face's tokenizers know
 them. Its normalizers come from other versions (decompositions of Unicode 9, lower case of Unicode
@@ -119,7 +119,7 @@ def main():
     }
     lines = [
         "// Written by scripts/unicode_tables.py; change it there.",
-        '#include "convoy/text/unicode_tables.h"', "", "// clang-format off",
+        '#include "convoy/tokenizers/unicode/unicode_tables.h"', "", "// clang-format off",
         "namespace convoy::text::tables {", "",
     ]
     for name, numbers in tables.items():
@@ -127,7 +127,7 @@ def main():
         parts = [f'    "{text[i:i + 92]}"' for i in range(0, len(text), 92)]
         lines += [f"const char* const {name} =", "\n".join(parts) + ";", ""]
     lines += ["}  // namespace convoy::text::tables", ""]
-    (ROOT / "convoy/text/unicode_tables.cpp").write_text("\n".join(lines))
+    (ROOT / "convoy/tokenizers/unicode/unicode_tables.cpp").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,18 @@ std::string AppendFile::append(std::string_view record) {
                      path_.string(), std::strerror(why));
 }
 
+std::string AppendFile::reopen() {
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    return fmt::format("cannot write a new {}: {}; what follows goes to where it was moved to",
+                       path_.string(), std::strerror(errno));
+  }
+  write_waiting();  // what still waits goes to the new one
+  ::close(fd_);
+  fd_ = fd;
+  return "";
+}
+
 std::string AppendFile::flush() {
   const int why = write_waiting();
   if (why == 0) return "";

@@ -19,6 +19,9 @@ class AppendFile {
 
   /// Appends a record. Returns a sentence for the user when records begin to wait, else "".
   std::string append(std::string_view record);
+  /// Where the file was moved away, what follows goes to a new one in its place. Returns a sentence
+  /// where that does not go, else "".
+  std::string reopen();
   /// Writes what waits. Returns a sentence when it still does, else "".
   std::string flush();
 

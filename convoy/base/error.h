@@ -10,10 +10,17 @@
 namespace convoy {
 
 /// Something that whoever runs the program can mend: a wrong option, a broken file, a busy port.
-/// The text reads `[room] what happened; got X, expected Y; try Z`.
+/// The text reads `[component] what happened; got X, expected Y; try Z`.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+
+  /// Whether every rank throws at the same place: what they do together can still be ended.
+  bool on_all_ranks() const { return on_all_ranks_; }
+  void set_on_all_ranks() { on_all_ranks_ = true; }
+
+ private:
+  bool on_all_ranks_ = false;
 };
 
 /// A wrong option or argument.
@@ -56,16 +63,25 @@ class InternalError : public std::logic_error {
 
 /// Throws E with a formatted message: `fail<UsageError>("train", "batch is {}; expected more", 0)`.
 template <class E = Error, class... Args>
-[[noreturn]] void fail(const char* room, fmt::format_string<Args...> format, Args&&... args) {
-  throw E(fmt::format("[{}] {}", room, fmt::format(format, std::forward<Args>(args)...)));
+[[noreturn]] void fail(const char* component, fmt::format_string<Args...> format, Args&&... args) {
+  throw E(fmt::format("[{}] {}", component, fmt::format(format, std::forward<Args>(args)...)));
+}
+
+/// The same where every rank of the job comes to the same conclusion.
+template <class E = Error, class... Args>
+[[noreturn]] void fail_on_all_ranks(const char* component, fmt::format_string<Args...> format,
+                                    Args&&... args) {
+  E error(fmt::format("[{}] {}", component, fmt::format(format, std::forward<Args>(args)...)));
+  error.set_on_all_ranks();
+  throw error;
 }
 
 /// Throws InternalError unless `condition` holds.
 template <class... Args>
-void internal_check(bool condition, const char* room, fmt::format_string<Args...> format,
+void internal_check(bool condition, const char* component, fmt::format_string<Args...> format,
                     Args&&... args) {
   if (!condition) {
-    throw InternalError(fmt::format("[{}] internal error: {}; please report it", room,
+    throw InternalError(fmt::format("[{}] internal error: {}; please report it", component,
                                     fmt::format(format, std::forward<Args>(args)...)));
   }
 }

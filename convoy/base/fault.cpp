@@ -18,8 +18,9 @@ namespace {
 
 const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",  "oom",
                                       "nan",     "slow",    "mismatch",  "nodata"};
-const std::vector<std::string> kPhases{"start",  "forward", "backward", "reduce",     "gather",
-                                       "update", "offload", "send",     "evaluation", "saving"};
+const std::vector<std::string> kPhases{"start",  "forward",    "backward", "backward_weight",
+                                       "reduce", "gather",     "update",   "offload",
+                                       "send",   "evaluation", "saving"};
 
 struct Plan {
   std::string kind;  // empty: none
@@ -59,6 +60,14 @@ void arm_fault(int rank, int num_ranks, int restart_count) {
   read.phase = parts[1];
   check_known(read.kind, kKinds, all);
   check_known(read.phase, kPhases, all);
+  // Evaluations also run without training.
+  const bool in_training = read.phase == "backward" || read.phase == "backward_weight" ||
+                           read.phase == "reduce" || read.phase == "update" ||
+                           read.phase == "offload" || read.phase == "saving";
+  if (read.step < (in_training ? 1 : 0)) {
+    fail<UsageError>("fault", "CONVOY_FAULT = {} names step {}; expected 1 or more", all,
+                     read.step);
+  }
   if (target < 0 || target >= num_ranks) {
     fail<UsageError>("fault", "CONVOY_FAULT = {} names rank {}; expected 0 to {}", all, target,
                      num_ranks - 1);

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <random>
 #include <regex>
-#include <sstream>
 
 #include "convoy/base/error.h"
 #include "convoy/base/host_name.h"
@@ -124,12 +123,20 @@ int open_alive(const fs::path& temporary, const fs::path& path, bool folder) {
   return fd;
 }
 
+/// Whether `folder` is one that this process is making: what lies there is its own.
+bool is_being_made(const fs::path& folder) {
+  const auto name = folder.filename().string();
+  std::smatch parts;
+  return is_neighbour(name, parts) && name.find(fmt::format("-{}-", ::getpid())) != name.npos;
+}
+
 /// Removes neighbours of `path` whose writers were killed: nobody holds them, and for a while now.
 void remove_abandoned(const fs::path& path) {
   constexpr std::chrono::minutes kWhile{1};
   std::error_code error;
   std::vector<fs::path> abandoned;
   const auto folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (is_being_made(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const auto name = entry.path().filename().string();
     std::smatch parts;
@@ -164,10 +171,18 @@ std::string read_file(const fs::path& path) {
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) fail<FileError>("files", "cannot read {}: {}", path.string(), reason());
-  std::ostringstream out;
-  out << in.rdbuf();
-  if (in.bad()) fail<FileError>("files", "cannot read {}: {}", path.string(), reason());
-  return std::move(out).str();
+  // Not `<< in.rdbuf()`, which takes an error midway for the end.
+  std::string out;
+  std::vector<char> piece(size_t{1} << 18);
+  const auto whole = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+  if (!error) out.reserve(whole);
+  errno = 0;
+  while (in) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    out.append(piece.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad()) fail<FileError>("files", "cannot read {} to its end: {}", path.string(), reason());
+  return out;
 }
 
 std::string read_regular_file(const fs::path& path) {

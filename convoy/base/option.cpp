@@ -108,6 +108,7 @@ void check_text(const Option& option, const std::string& text) {
 }
 
 Option& Option::path() {
+  if (shared_ == Shared::kValue) differs(/*if_given=*/true);  // hosts may keep it in other places
   kept = [this] {
     const std::filesystem::path given = plain();
     if (given.empty()) return toml();
@@ -214,6 +215,28 @@ Option& OptionTable::add(std::string section, std::string name, std::string& tar
   auto& o = push(std::move(section), std::move(name), std::move(help), "text");
   o.parse = [&target](const std::string& text) { target = text; };
   o.toml = [&target] { return toml_text(target); };
+  o.initial = o.toml();
+  return o;
+}
+
+Option& OptionTable::add(std::string section, std::string name, Text value, std::string help) {
+  auto& o = push(std::move(section), std::move(name), std::move(help), "text");
+  o.parse = std::move(value.set);
+  o.toml = [get = std::move(value.get)] { return toml_text(get()); };
+  o.initial = o.toml();
+  return o;
+}
+
+Option& OptionTable::add_mib(std::string section, std::string name, int64_t& bytes,
+                             std::string help) {
+  constexpr int kMib = 20;
+  auto& o = push(std::move(section), std::move(name), std::move(help), "integer");
+  o.parse = [&o, &bytes](const std::string& text) {
+    const auto mib = parse_value<int64_t>(o, text);
+    bytes = std::clamp<int64_t>(mib, -1, INT64_MAX >> kMib) << kMib;
+  };
+  o.toml = [&bytes] { return std::to_string(bytes >> kMib); };
+  o.number_ = [&bytes] { return static_cast<double>(bytes >> kMib); };
   o.initial = o.toml();
   return o;
 }

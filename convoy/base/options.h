@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace convoy {
@@ -37,7 +38,7 @@ struct Option {
 
   Option& choice(std::vector<std::string> allowed);
   Option& alias(std::string other);
-  /// A file or folder.
+  /// A file or folder, which may be another for each rank.
   Option& path();
   /// Says what to do now, not what the run is.
   Option& once();
@@ -102,6 +103,34 @@ class OptionTable {
               std::string help);
   Option& add(std::string section, std::string name, std::optional<double>& target,
               std::string help);
+  /// A value that is no plain variable, by its text.
+  struct Text {
+    std::function<std::string()> get;
+    std::function<void(const std::string&)> set;
+  };
+  Option& add(std::string section, std::string name, Text value, std::string help);
+  /// One of some values, by their names.
+  template <class T>
+  Option& add(std::string section, std::string name, T& target,
+              const std::vector<std::pair<std::string, T>>& values, std::string help) {
+    std::vector<std::string> names;
+    for (const auto& [text, value] : values) names.push_back(text);
+    const auto get = [&target, values] {
+      for (const auto& [text, value] : values) {
+        if (value == target) return text;
+      }
+      return std::string();
+    };
+    const auto set = [&target, values](const std::string& given) {
+      for (const auto& [text, value] : values) {
+        if (text == given) target = value;
+      }
+    };
+    return add(std::move(section), std::move(name), Text{get, set}, std::move(help))
+        .choice(std::move(names));
+  }
+  /// A number of MiB, of a variable in bytes.
+  Option& add_mib(std::string section, std::string name, int64_t& bytes, std::string help);
 
   /// Sets one option; `key` is "section.name", "name" or an alias, `source` is for messages.
   void set(std::string_view key, const std::string& value, const std::string& source);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace convoy {
 
@@ -17,9 +19,12 @@ class TensorMemory {
     }
     return all;
   }
-  /// So many of them are in pools from now on, which are counted by themselves.
-  void pool(int64_t bytes) noexcept {
-    if (held_ > 0) pooled_ += bytes;
+  /// So many of them are in pools from now on, which are counted by themselves. False where nothing
+  /// counts what is held.
+  bool pool(int64_t bytes) noexcept {
+    if (held_ <= 0 && bytes > 0) return false;
+    pooled_ += bytes;
+    return true;
   }
   int64_t held() const noexcept { return held_ - pooled_; }
   /// The most since the last call.
@@ -30,5 +35,25 @@ class TensorMemory {
 };
 
 inline TensorMemory tensor_memory;
+
+/// What one pool has of tensor_memory, and gives back when it dies.
+class PooledBytes {
+ public:
+  PooledBytes() = default;
+  ~PooledBytes() { tensor_memory.pool(-bytes_); }
+  PooledBytes(PooledBytes&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+  PooledBytes& operator=(PooledBytes&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  void add(int64_t bytes) noexcept {
+    bytes = std::max(bytes, -bytes_);  // no more than was counted
+    if (tensor_memory.pool(bytes)) bytes_ += bytes;
+  }
+
+ private:
+  int64_t bytes_ = 0;
+};
 
 }  // namespace convoy

@@ -13,7 +13,7 @@
 #include "convoy/checkpoint/matching.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/finite.h"
+#include "convoy/parallel/run/finite.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -110,21 +110,21 @@ class Export {
     auto& others = written_.others;
     std::sort(others.begin(), others.end());
     if (std::find(others.begin(), others.end(), kConfig) != others.end()) return;
-    written_.doubts.push_back(
+    written_.warnings.push_back(
         fmt::format("there is no {} in {}: nothing tells which model the weights are of", kConfig,
                     from.string()));
   }
 
   /// What is strange about the tensors.
-  void doubt() {
+  void warning() {
     const auto note = [this](const std::vector<std::string>& names, const std::string& what) {
       constexpr size_t kShown = 5;
       if (names.empty()) return;
       auto shown = names;
       shown.resize(std::min(kShown, shown.size()));
       const auto more = names.size() - shown.size();
-      written_.doubts.push_back(fmt::format("{}: {}{}", what, join(shown),
-                                            more > 0 ? fmt::format(" and {} more", more) : ""));
+      written_.warnings.push_back(fmt::format("{}: {}{}", what, join(shown),
+                                              more > 0 ? fmt::format(" and {} more", more) : ""));
     };
     note(kept_, fmt::format("tensors whose dtype cannot become {} were written as they are",
                             options_.dtype));
@@ -198,7 +198,7 @@ Exported export_model(const fs::path& from, const fs::path& to, const ExportOpti
   AtomicFolder folder(to);
   work.write(folder.temporary(), progress);
   work.take_over(from, folder.temporary());
-  work.doubt();
+  work.warning();
   folder.commit();
   return std::move(work.written_);
 }

@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/manifest.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -12,6 +13,16 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
+
+/// Whether a run could go on from it, as far as one sees without reading the weights.
+bool looks_whole(const fs::path& checkpoint) {
+  try {
+    Manifest::read(checkpoint).check_files(checkpoint);
+    return true;
+  } catch (const FileError&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -62,6 +73,9 @@ void copy_into(const fs::path& from, const fs::path& to) {
 void rotate_checkpoints(const fs::path& run, int64_t keep, const std::vector<fs::path>& spare) {
   auto all = list_checkpoints(run);
   auto surplus = static_cast<int64_t>(all.size()) - keep;
+  if (surplus <= 0) return;
+  std::stable_partition(all.begin(), all.end(),
+                        [](const auto& each) { return !looks_whole(each.second); });
   for (const auto& [step, path] : all) {
     if (surplus <= 0) return;
     const bool spared = std::any_of(spare.begin(), spare.end(), [&path](const fs::path& other) {

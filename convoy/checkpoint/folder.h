@@ -27,7 +27,8 @@ std::optional<std::filesystem::path> newest_named(const std::filesystem::path& r
 /// Copies a file, which appears whole or not at all. Throws FileError.
 void copy_into(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Removes the oldest checkpoints until `keep` are left; never removes one of `spare`.
+/// Removes checkpoints until `keep` are left, the oldest first, but before them those whose files
+/// are not as their manifests say; never removes one of `spare`.
 void rotate_checkpoints(const std::filesystem::path& run, int64_t keep,
                         const std::vector<std::filesystem::path>& spare = {});
 

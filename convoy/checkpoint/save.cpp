@@ -21,7 +21,7 @@ using parallel::State;
 
 namespace {
 
-/// What this process writes of it. The copies of the state share the writing where all see the
+/// What this process writes of it. The state replicas share the writing where all see the
 /// files; else the first has it alone, which may be the only one on rank 0's host.
 void keep_own(State& state, bool all_see) {
   for (auto& tensor : state) {

@@ -5,7 +5,7 @@
 
 #include "convoy/comm/group.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/state.h"
+#include "convoy/parallel/run/state.h"
 
 namespace convoy::checkpoint {
 

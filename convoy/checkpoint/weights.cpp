@@ -14,7 +14,7 @@
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/finite.h"
+#include "convoy/parallel/run/finite.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;

@@ -7,8 +7,8 @@
 #include "convoy/checkpoint/save.h"
 #include "convoy/comm/group.h"
 #include "convoy/formats/shard_size.h"
-#include "convoy/models/causal.h"
-#include "convoy/parallel/state.h"
+#include "convoy/models/language_model.h"
+#include "convoy/parallel/run/state.h"
 
 namespace convoy::checkpoint {
 
@@ -34,7 +34,7 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
 LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
                         const comm::Group& group, const models::WeightLayout& layout = {});
 
-/// The same for AdamW's moments; `path` is their file, which may be in shards.
+/// The same for the optimizer's moments; `path` is their file, which may be in shards.
 void load_optimizer(const std::filesystem::path& path, const parallel::State& moments,
                     const comm::Group& group);
 

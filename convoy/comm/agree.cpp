@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
+#include <system_error>
 
+#include "convoy/base/early_error.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
@@ -24,12 +26,29 @@ std::string kind_of(const std::exception& error) {
   return "other";
 }
 
+template <class E>
+[[noreturn]] void throw_on_all_ranks(E error) {
+  error.set_on_all_ranks();
+  throw error;
+}
+
 [[noreturn]] void throw_again(const Json& told, int rank) {
   const std::string kind = told["kind"], text = told["error"];
-  if (kind == "usage") throw UsageError(text);
-  if (kind == "file") throw FileError(text);
-  if (kind == "numeric") throw NumericError(text);
-  throw CommunicationError(fmt::format("[train] rank {} failed: {}", rank, text), {rank});
+  if (kind == "usage") throw_on_all_ranks(UsageError(text));
+  if (kind == "file") throw_on_all_ranks(FileError(text));
+  if (kind == "numeric") throw_on_all_ranks(NumericError(text));
+  CommunicationError error(fmt::format("[train] rank {} failed: {}", rank, text), {rank});
+  if (told.value("on_all_ranks", false)) error.set_on_all_ranks();
+  throw error;
+}
+
+/// This rank's own error, of which the others have heard. What is no Error (no memory, LibTorch's)
+/// cannot say so: as_json() tells the others that it does not.
+[[noreturn]] void throw_own(const std::exception_ptr& own) try {
+  std::rethrow_exception(own);
+} catch (Error& error) {
+  error.set_on_all_ranks();
+  throw;
 }
 
 Json told_by(const Group& group, int root, const std::string& label, const Json& json) {
@@ -44,19 +63,34 @@ Json told_by(const Group& group, int root, const std::string& label, const Json&
 }
 
 Json as_json(const std::exception& error) {
-  return {{"kind", kind_of(error)}, {"error", error.what()}};
+  return {{"kind", kind_of(error)},
+          {"error", error.what()},
+          {"on_all_ranks", dynamic_cast<const Error*>(&error) != nullptr}};
 }
 
 /// Does `work` beside, until it is done on every rank.
 void do_beside(const Group& group, const std::string& label, const std::function<void()>& work) {
   const at::ThreadLocalState caller;
-  auto done = std::async(std::launch::async, [&] {
-    const at::ThreadLocalStateGuard guard(caller);
-    work();
-  });
-  until_all(group, label, [&](std::chrono::milliseconds patience) {
+  std::future<void> done;
+  try {
+    done = std::async(std::launch::async, [&] {
+      const at::ThreadLocalStateGuard guard(caller);
+      work();
+    });
+  } catch (const std::system_error& error) {  // no thread; the others wait all the same
+    until_all(group, label, [](std::chrono::milliseconds) { return true; });
+    throw;
+  }
+  const auto is_over = [&](std::chrono::milliseconds patience) {
     return done.wait_for(patience) == std::future_status::ready;
-  });
+  };
+  try {
+    until_all(group, label, is_over);
+  } catch (const std::exception& error) {
+    // The work has what the caller owns, so it is waited for: as long as this rank's disk needs.
+    if (!is_over(std::chrono::milliseconds(0))) tell_early(error);
+    throw;
+  }
   done.get();
 }
 
@@ -65,10 +99,20 @@ void do_beside(const Group& group, const std::string& label, const std::function
 void until_all(const Group& group, const std::string& label,
                const std::function<bool(std::chrono::milliseconds)>& is_over) {
   constexpr std::chrono::milliseconds kMost{200};
+  // As it may be called any number of times, a rank's other collective would pass for one of them
+  // where the engine does not compare: all say what they are in.
+  const auto name = static_cast<int64_t>(std::hash<std::string>()(label) >> 1);
   for (std::chrono::milliseconds patience{1};; patience = std::min(2 * patience, kMost)) {
-    auto busy = at::full({1}, is_over(patience) ? 0 : 1, at::kLong);
-    group.all_reduce(busy, ReduceOp::Max, label);
-    if (busy.item<int64_t>() == 0) return;
+    auto told = at::tensor({is_over(patience) ? int64_t{0} : int64_t{1}, name, -name}, at::kLong);
+    group.all_reduce(told, ReduceOp::Max, label);
+    const auto* most = told.const_data_ptr<int64_t>();
+    if (most[1] != name || most[2] != -name) {
+      fail<CommunicationError>("comm",
+                               "the ranks call different collectives: rank {} is in '{}'; all must "
+                               "call the same ones in the same order",
+                               group.rank(), label);
+    }
+    if (most[0] == 0) return;
   }
 }
 
@@ -91,7 +135,7 @@ Json ask_main(const Group& group, const std::string& label, const std::function<
     }
   }
   told = told_by(group, 0, label, told);
-  if (own) std::rethrow_exception(own);
+  if (own) throw_own(own);
   if (told.contains("error")) throw_again(told, 0);
   return told["found"];
 }
@@ -115,7 +159,7 @@ void each_rank(const Group& group, const std::string& label, const std::function
   const auto failed = all - static_cast<int>(first.item<int64_t>());
   if (failed == all) return;
   told = told_by(group, failed, label, told);
-  if (own && failed == group.rank()) std::rethrow_exception(own);
+  if (own && failed == group.rank()) throw_own(own);
   throw_again(told, failed);
 }
 

@@ -11,7 +11,7 @@
 namespace convoy::comm {
 
 /// Waits until `is_over` has been true on every rank, which waits so long for what it stands for
-/// here. However long that takes: no exchange waits for it longer than a moment.
+/// here. However long that takes: no collective waits for it longer than a moment.
 void until_all(const Group& group, const std::string& label,
                const std::function<bool(std::chrono::milliseconds)>& is_over);
 

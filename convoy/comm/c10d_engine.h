@@ -12,7 +12,7 @@ namespace convoy::comm {
 /// NCCL's own reason where there is one.
 std::string reason_of(const std::exception& error);
 
-/// Wraps any c10d backend as an Engine. `names`: see MeetingPoint. What `name` = "nccl" can do and
+/// Wraps any c10d backend as an Engine. `names`: see StoreAddress. What `name` = "nccl" can do and
 /// Gloo cannot is used: collectives of flat tensors, a send and a receive as one; a wait there is
 /// one of the GPU's stream, and what is not done after `timeout` is told by finish_pending().
 std::shared_ptr<Engine> make_c10d_engine(const char* name,

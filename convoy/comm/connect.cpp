@@ -19,49 +19,63 @@
 
 namespace convoy::comm {
 
-void check_backend(const std::string& backend, at::Device device) {
-  if (backend == "nccl" && device.is_cpu()) {
-    fail<UsageError>("parallel", "backend = nccl needs GPUs; got CPU; try backend = auto");
-  }
-}
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Group make_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+/// The first that can is what `auto` takes.
+std::vector<EngineEntry>& engines() {
+  static std::vector<EngineEntry> all{
+      {"nccl", true,
+       [](const Gathering& m) {
+         const auto why = why_not_nccl(m.nccl);
+         return why.empty() ? "" : "cannot be used: " + why;
+       },
+       [](const Gathering& m) { return make_nccl_group(m.point, m.store, m.device); }},
+      {"shm", false,
+       [](const Gathering& m) {
+         return m.num_hosts == 1
+                    ? std::string()
+                    : fmt::format("is for ranks of one host and user; got {} hosts", m.num_hosts);
+       },
+       [](const Gathering& m) { return make_shm_group(m.point, m.store); }},
+      {nullptr, false,
+       [](const Gathering& m) {
+         return std::string(m.num_hosts < m.point.size ? "" : "is for several ranks of a host");
+       },
+       [](const Gathering& m) { return make_hierarchy_group(m.point, m.store, m.hosts); }},
+      {"gloo", false, [](const Gathering&) { return std::string(); },
+       [](const Gathering& m) { return make_gloo_group(m.point, m.store); }},
+  };
+  return all;
+}
+
+Group make_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                  const std::vector<Introduction>& ranks, const std::string& backend,
                  at::Device device) {
-  if (backend == "gloo") return make_gloo_group(point, store);
+  Gathering gathering{point, store, device, {}, {}, 1};
   std::vector<std::string> names;
-  std::vector<NcclSupport> nccl;
   for (const auto& rank : ranks) {
     names.push_back(rank.host);
-    nccl.push_back(rank.nccl);
+    gathering.nccl.push_back(rank.nccl);
   }
-  const auto hosts = number_hosts(names);
-  const int num_hosts = 1 + *std::max_element(hosts.begin(), hosts.end());
-  if (backend != "shm") {
-    const auto why = why_not_nccl(nccl);
-    if (why.empty()) return make_nccl_group(point, store, device);
-    if (backend == "nccl") {
-      fail<UsageError>("parallel", "backend = nccl cannot be used: {}; try backend = auto", why);
-    }
+  gathering.hosts = number_hosts(names);
+  gathering.num_hosts = 1 + *std::max_element(gathering.hosts.begin(), gathering.hosts.end());
+  for (const auto& engine : engines()) {
+    const bool asked = engine.name != nullptr && backend == engine.name;
+    if (!asked && backend != "auto") continue;
+    const auto why_not = engine.why_not(gathering);
+    if (why_not.empty()) return engine.make(gathering);
+    if (!asked) continue;
+    fail<UsageError>("parallel", "backend = {} {}; try backend = auto", backend, why_not);
   }
-  if (num_hosts == 1) return make_shm_group(point, store);
-  if (backend == "shm") {
-    fail<UsageError>("parallel",
-                     "backend = shm is for ranks of one host and user; got {} hosts; try "
-                     "backend = auto",
-                     num_hosts);
-  }
-  if (num_hosts == point.size) return make_gloo_group(point, store);
-  return make_hierarchy_group(point, store, hosts);
+  fail<UsageError>("parallel", "backend = {} is unknown; expected auto or one of {}", backend,
+                   join(engine_names()));
 }
 
 /// What `make` returns. The timeouts of single waits do not add up, and some waits have none.
 template <class Make>
-auto by(Clock::time_point end, const MeetingPoint& point, Make make) {
+auto by(Clock::time_point end, const StoreAddress& point, Make make) {
   constexpr std::chrono::seconds kLastWords{4};  // of a wait that knows for whom
   const QuietC10d quiet;
   try {
@@ -82,20 +96,44 @@ auto by(Clock::time_point end, const MeetingPoint& point, Make make) {
 
 }  // namespace
 
-Connector::Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+void add_engine(const EngineEntry& entry) {
+  for (const auto& name : engine_names()) {
+    internal_check(name != entry.name, "comm", "there is an engine {} already", name);
+  }
+  engines().push_back(entry);
+}
+
+std::vector<std::string> engine_names(bool without_gpus) {
+  std::vector<std::string> names;
+  for (const auto& engine : engines()) {
+    if (engine.name == nullptr || (without_gpus && engine.needs_gpus)) continue;
+    names.emplace_back(engine.name);
+  }
+  return names;
+}
+
+void check_backend(const std::string& backend, at::Device device) {
+  for (const auto& engine : engines()) {
+    if (engine.name == nullptr || backend != engine.name) continue;
+    if (!engine.needs_gpus || !device.is_cpu()) return;
+    fail<UsageError>("parallel", "backend = {} needs GPUs; got CPU; try backend = auto", backend);
+  }
+}
+
+Connector::Connector(const StoreAddress& point, const std::string& backend, at::Device device,
                      Clock::time_point end)
     : point_(point), backend_(backend), device_(device), end_(end) {
   check_backend(backend, device);
 }
 
-Connector::Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+Connector::Connector(const StoreAddress& point, const std::string& backend, at::Device device,
                      const std::vector<std::string>& options)
     : Connector(point, backend, device, Clock::now() + point.timeout) {
   store_ = open_store(point);
   meet(options);
 }
 
-Connector::Connector(const MeetingPoint& point, c10::intrusive_ptr<c10d::Store> store,
+Connector::Connector(const StoreAddress& point, c10::intrusive_ptr<c10d::Store> store,
                      const std::string& backend, at::Device device,
                      const std::vector<std::string>& options)
     : Connector(point, backend, device, Clock::now() + point.timeout) {
@@ -127,9 +165,14 @@ Group Connector::connect(const std::vector<int>& ranks, const std::string& name)
   std::vector<Introduction> of_ranks;
   for (const int rank : ranks) of_ranks.push_back(introductions_.at(static_cast<size_t>(rank)));
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-  return by(end_, point, [=, backend = backend_, device = device_] {
-    return make_group(point, store, of_ranks, backend, device);
-  });
+  try {
+    return by(end_, point, [=, backend = backend_, device = device_] {
+      return make_group(point, store, of_ranks, backend, device);
+    });
+  } catch (const UsageError&) {  // rank 0 may be the first to know what all have said
+    let_all_hear(point_, store_);
+    throw;
+  }
 }
 
 Group Connector::connect_later(const std::vector<int>& ranks, const std::string& name,
@@ -145,7 +188,7 @@ Group Connector::connect_later(const std::vector<int>& ranks, const std::string&
   });
 }
 
-MeetingPoint Connector::point_of(const std::vector<int>& ranks) const {
+StoreAddress Connector::point_of(const std::vector<int>& ranks) const {
   auto point = point_;
   point.size = static_cast<int>(ranks.size());
   point.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), point_.rank) - ranks.begin());
@@ -154,7 +197,7 @@ MeetingPoint Connector::point_of(const std::vector<int>& ranks) const {
   return point;
 }
 
-Group connect(const MeetingPoint& point, const std::string& backend, at::Device device) {
+Group connect(const StoreAddress& point, const std::string& backend, at::Device device) {
   std::vector<int> ranks(static_cast<size_t>(point.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return Connector(point, backend, device).connect(ranks, "world");

@@ -10,6 +10,32 @@
 
 namespace convoy::comm {
 
+/// The ranks of a group that is to be made.
+struct Gathering {
+  const StoreAddress& point;
+  const c10::intrusive_ptr<c10d::Store>& store;
+  at::Device device;
+  std::vector<NcclSupport> nccl;  ///< of each rank
+  std::vector<int> hosts;         ///< number of each rank's
+  int num_hosts;
+};
+
+/// How a group is carried.
+struct EngineEntry {
+  const char* name;  ///< as parallel.backend has it; null: only ever chosen by auto
+  bool needs_gpus;
+  /// Why it cannot carry this group, as in "backend = shm is for ..."; "" = it can.
+  std::string (*why_not)(const Gathering&);
+  Group (*make)(const Gathering&);
+};
+
+/// Adds one behind the others, where `auto` does not look: at the start of a program, before
+/// anything asks for one.
+void add_engine(const EngineEntry& entry);
+
+/// What parallel.backend may name besides auto; or those only that also carry ranks without GPUs.
+std::vector<std::string> engine_names(bool without_gpus = false);
+
 /// Throws UsageError when `backend` cannot serve ranks that compute on `device`.
 void check_backend(const std::string& backend, at::Device device);
 
@@ -19,7 +45,7 @@ struct Introduction {
   NcclSupport nccl;
 };
 
-/// Makes groups of some of a job's ranks. `backend` is "nccl", "gloo", "shm" or "auto": NCCL where
+/// Makes groups of some of a job's ranks. `backend` is one of engine_names(), or "auto": NCCL where
 /// every rank of the group has a GPU of its own, shared memory on one host, shared memory inside
 /// and Gloo between hosts, Gloo alone where no two ranks share a host. Throws UsageError when the
 /// backend cannot be used, CommunicationError when the others do not come within the timeout.
@@ -27,10 +53,10 @@ class Connector {
  public:
   /// Opens the store where all ranks meet, and waits for them. Throws UsageError on all ranks,
   /// naming the first of `options` that one does not have like rank 0.
-  Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+  Connector(const StoreAddress& point, const std::string& backend, at::Device device,
             const std::vector<std::string>& options = {});
   /// The same through a store that is open already.
-  Connector(const MeetingPoint& point, c10::intrusive_ptr<c10d::Store> store,
+  Connector(const StoreAddress& point, c10::intrusive_ptr<c10d::Store> store,
             const std::string& backend, at::Device device,
             const std::vector<std::string>& options = {});
 
@@ -43,12 +69,12 @@ class Connector {
                       std::chrono::milliseconds patience) const;
 
  private:
-  Connector(const MeetingPoint& point, const std::string& backend, at::Device device,
+  Connector(const StoreAddress& point, const std::string& backend, at::Device device,
             std::chrono::steady_clock::time_point end);
   void meet(const std::vector<std::string>& options);
-  MeetingPoint point_of(const std::vector<int>& ranks) const;
+  StoreAddress point_of(const std::vector<int>& ranks) const;
 
-  MeetingPoint point_;
+  StoreAddress point_;
   std::string backend_;
   at::Device device_;
   std::chrono::steady_clock::time_point end_;
@@ -56,7 +82,7 @@ class Connector {
   std::vector<Introduction> introductions_;  // by rank
 };
 
-/// The group of all ranks of a meeting point.
-Group connect(const MeetingPoint& point, const std::string& backend, at::Device device);
+/// The group of all ranks at a store address.
+Group connect(const StoreAddress& point, const std::string& backend, at::Device device);
 
 }  // namespace convoy::comm

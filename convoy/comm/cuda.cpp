@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "convoy/base/error.h"
+#include "convoy/base/fake_gpu.h"
 #include "convoy/base/text.h"
 
 namespace convoy::comm {
@@ -35,8 +36,10 @@ class FirstWarning : public c10::WarningHandler {
 
 Cuda open() {
   Cuda cuda;
+  const auto fake = fake_gpus();
   const auto library =
-      folder_of(reinterpret_cast<const void*>(&at::globalContext)) / "libtorch_cuda.so";
+      (fake ? fake->folder : folder_of(reinterpret_cast<const void*>(&at::globalContext))) /
+      "libtorch_cuda.so";
   if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     cuda.why_none = fmt::format("torch's CUDA library cannot be opened ({}); try ./dev build --gpu",
                                 ::dlerror());
@@ -70,8 +73,10 @@ const Cuda& open_cuda() {
   return cuda;
 }
 
-std::filesystem::path own_folder() {
-  return folder_of(reinterpret_cast<const void*>(&open_cuda));
+std::vector<std::filesystem::path> plugin_folders() {
+  if (const auto fake = fake_gpus()) return {fake->folder};
+  const auto own = folder_of(reinterpret_cast<const void*>(&open_cuda));
+  return {own, own / "../lib"};
 }
 
 }  // namespace convoy::comm

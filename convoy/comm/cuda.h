@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace convoy::comm {
 
@@ -17,7 +18,7 @@ struct Cuda {
 /// CPU asks.
 const Cuda& open_cuda();
 
-/// The folder of the program or library that holds this code: plugins lie there or in ../lib.
-std::filesystem::path own_folder();
+/// Where plugins lie: beside the program or library that holds this code, or in ../lib from there.
+std::vector<std::filesystem::path> plugin_folders();
 
 }  // namespace convoy::comm

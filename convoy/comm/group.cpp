@@ -8,6 +8,7 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/comm/range.h"
 
 namespace convoy::comm {
 
@@ -52,7 +53,7 @@ Group::Handle Group::begin(const at::Tensor& tensor, const std::string& label, c
                            bool counts) const {
   check(tensor, label);
   if (counts) {
-    ++traffic_->exchanges;
+    ++traffic_->collectives;
     traffic_->bytes += static_cast<int64_t>(tensor.nbytes());
   }
   const Doing doing(label);
@@ -193,8 +194,8 @@ void Group::broadcast(at::Tensor tensor, int root, const std::string& label) con
   begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label, true}); }).wait();
 }
 
-Group::Handle Group::exchange(at::Tensor out, at::Tensor in, const Counts& receive,
-                              const Counts& send, const Call& call) const {
+Group::Handle Group::call_all_to_all(at::Tensor out, at::Tensor in, const Counts& receive,
+                                     const Counts& send, const Call& call) const {
   check(out, call.label);
   const auto from = parts(receive, out, "receives", call.label);
   const auto to = parts(send, in, "sends", call.label);
@@ -208,12 +209,12 @@ Group::Handle Group::exchange(at::Tensor out, at::Tensor in, const Counts& recei
 
 Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                                       const Counts& receive, const Counts& send) const {
-  return exchange(std::move(out), std::move(in), receive, send, {label});
+  return call_all_to_all(std::move(out), std::move(in), receive, send, {label});
 }
 
 void Group::all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                        const Counts& receive, const Counts& send) const {
-  exchange(std::move(out), std::move(in), receive, send, {label, true}).wait();
+  call_all_to_all(std::move(out), std::move(in), receive, send, {label, true}).wait();
 }
 
 Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& label) const {
@@ -233,7 +234,7 @@ Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, i
                                         const std::string& label) const {
   for (const int other : {to, from}) {
     internal_check(other != rank_ && other >= 0 && other < size_, "comm",
-                   "'{}': rank {} exchanges with {}", label, rank_, other);
+                   "'{}': rank {} sends to and receives from {}", label, rank_, other);
   }
   check(in, label);
   return begin(out, label, [&] { return engine_->send_receive(out, to, in, from, {label}); });
@@ -249,7 +250,7 @@ Traffic Group::traffic_of(const std::vector<Group>& groups) {
   std::set<const Traffic*> counted{nullptr};
   for (const auto& group : groups) {
     if (!counted.insert(group.traffic_.get()).second) continue;
-    out.exchanges += group.traffic_->exchanges;
+    out.collectives += group.traffic_->collectives;
     out.bytes += group.traffic_->bytes;
   }
   return out;

@@ -1,18 +1,17 @@
 #pragma once
 
 #include "convoy/comm/engine.h"
-#include "convoy/comm/range.h"
 
 namespace convoy::comm {
 
 /// How much a group has said so far.
 struct Traffic {
-  int64_t exchanges = 0;  ///< collective operations
-  int64_t bytes = 0;      ///< payload bytes of this rank
+  int64_t collectives = 0;  ///< collective operations
+  int64_t bytes = 0;        ///< payload bytes of this rank
 };
 
-/// Some ranks that talk to each other: a small value, copied freely. A default Group has one rank
-/// and its operations do nothing (or copy), so one device needs no special case.
+/// Some ranks that communicate with each other: a small value, copied freely. A default Group has
+/// one rank and its operations do nothing (or copy), so one device needs no special case.
 ///
 /// Tensors are contiguous, of float, double, half, bfloat16 or an integer type, and stay untouched
 /// until the handle is waited for. All ranks call the same operations in the same order with the
@@ -93,7 +92,7 @@ class Group {
   static Traffic traffic_of(const std::vector<Group>& groups);
 
  private:
-  /// Counts the exchange, which of a message its sender does, and starts it, each in its range of
+  /// Counts the collective, which of a message its sender does, and starts it, each in its range of
   /// the trace.
   template <class Start>
   Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start,
@@ -102,8 +101,8 @@ class Group {
   Handle scatter(at::Tensor out, at::Tensor in, ReduceOp op, const Counts& counts,
                  const Call& call) const;
   Handle gather(at::Tensor out, at::Tensor in, const Counts& counts, const Call& call) const;
-  Handle exchange(at::Tensor out, at::Tensor in, const Counts& receive, const Counts& send,
-                  const Call& call) const;
+  Handle call_all_to_all(at::Tensor out, at::Tensor in, const Counts& receive, const Counts& send,
+                         const Call& call) const;
   Counts parts(const Counts& given, const at::Tensor& all, const char* what,
                const std::string& label) const;
 

@@ -14,7 +14,7 @@ const std::vector<std::string>& measurable_collectives();
 
 /// Microseconds that one collective takes, the same on all ranks: tensors of `bytes` in memory of
 /// each rank's own, one call after the other for about `seconds`, the median of five runs. `bytes`
-/// counts the whole, as in report::CollectiveTime. All ranks call this.
+/// counts the whole, as in bench::CollectiveTime. All ranks call this.
 double measure(const Group& group, const std::string& collective, at::ScalarType dtype,
                int64_t bytes, at::Device device, double seconds);
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
@@ -19,7 +21,11 @@ class Pending {
  public:
   void add(PendingWork work) {
     const std::lock_guard lock(mutex_);
-    drop_done();
+    try {
+      drop_done();
+    } catch (const std::exception&) {  // of another collective than this one: finish() tells
+      if (!failed_) failed_ = std::current_exception();
+    }
     works_.push_back(std::move(work));
   }
 
@@ -29,6 +35,7 @@ class Pending {
       PendingWork first;
       {
         const std::lock_guard lock(mutex_);
+        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
         if (drop_done()) since = Clock::now();
         if (works_.empty()) return;
         first = works_.front();
@@ -69,6 +76,7 @@ class Pending {
 
   std::mutex mutex_;
   std::deque<PendingWork> works_;
+  std::exception_ptr failed_;
 };
 
 Pending& pending() {

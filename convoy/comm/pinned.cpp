@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
+#include <map>
 
 #include "convoy/comm/pending.h"
 
@@ -28,17 +28,17 @@ at::Tensor of_torch(int64_t bytes) {
   return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
 }
 
-at::Tensor bytes_of(const at::Tensor& tensor) {
-  return tensor.detach().view({-1}).view(at::kByte);
-}
-
-/// A buffer that a device fills behind the host's back.
+/// A buffer that devices fill behind the host's back.
 struct Buffer {
   at::Tensor memory;
-  std::optional<c10::Event> filled;
+  std::map<c10::DeviceIndex, c10::Event> filled;  // by each of them
 };
 
 }  // namespace
+
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  return tensor.detach().view({-1}).view(at::kByte);
+}
 
 at::Tensor pinned_bytes(int64_t bytes) {
   using Register = int (*)(void*, size_t, unsigned);
@@ -92,23 +92,26 @@ void download_all(const std::vector<std::pair<at::Tensor, at::Tensor>>& copies, 
   std::array<Buffer, 2> buffers;
   const auto fill = [&](size_t round) {
     auto& buffer = buffers[round % 2];
+    buffer.filled.clear();
     if (!buffer.memory.defined()) {
       buffer.memory = device.is_cpu() ? at::empty({room}, at::kByte) : of_torch(room);
     }
     int64_t place = 0;
     for (const auto& piece : rounds[round]) {
+      const auto& from = copies[piece.tensor].first;
       buffer.memory.narrow(0, place, piece.bytes)
-          .copy_(bytes_of(copies[piece.tensor].first).narrow(0, piece.begin, piece.bytes),
-                 /*non_blocking=*/true);
+          .copy_(bytes_of(from).narrow(0, piece.begin, piece.bytes), /*non_blocking=*/true);
       place += piece.bytes;
+      if (!from.is_cpu()) buffer.filled.try_emplace(from.device().index(), device.type());
     }
-    if (device.is_cpu()) return;
-    buffer.filled.emplace(device.type());
-    buffer.filled->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    for (auto& [index, event] : buffer.filled) {
+      const at::Device own(device.type(), index);
+      event.record(c10::impl::VirtualGuardImpl(device.type()).getStream(own));
+    }
   };
   const auto empty = [&](size_t round) {
     auto& buffer = buffers[round % 2];
-    if (buffer.filled) buffer.filled->synchronize();
+    for (auto& [index, event] : buffer.filled) event.synchronize();
     const auto* from = static_cast<const char*>(buffer.memory.const_data_ptr());
     for (const auto& piece : rounds[round]) {
       auto* to = static_cast<char*>(copies[piece.tensor].second.mutable_data_ptr());

@@ -7,6 +7,9 @@
 
 namespace convoy::comm {
 
+/// A contiguous tensor's memory as bytes, which are no part of any graph.
+at::Tensor bytes_of(const at::Tensor& tensor);
+
 /// `bytes` of the host's memory, pinned, so that copies from and to a GPU run beside it. Torch's
 /// own pool rounds up to a power of two, which may be twice as much.
 at::Tensor pinned_bytes(int64_t bytes);

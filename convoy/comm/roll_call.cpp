@@ -77,7 +77,7 @@ std::vector<int> missing(c10d::Store& store, int size) {
   return out;
 }
 
-Json collect(const MeetingPoint& point, c10d::Store& store, Clock::time_point end) {
+Json collect(const StoreAddress& point, c10d::Store& store, Clock::time_point end) {
   const auto all = keys(point.size);
   if (!wait_for(store, all, until(end))) return {{"missing", missing(store, point.size)}};
   Said said;
@@ -87,7 +87,7 @@ Json collect(const MeetingPoint& point, c10d::Store& store, Clock::time_point en
   return {{"said", packed(said)}};
 }
 
-Json ask(const MeetingPoint& point, c10d::Store& store, Clock::time_point end) {
+Json ask(const StoreAddress& point, c10d::Store& store, Clock::time_point end) {
   if (wait_for(store, {kAll}, until(end) + kForRank0)) return Json::parse(store.get(kAll));
   auto late = missing(store, point.size);
   if (late.empty()) late.push_back(0);
@@ -96,7 +96,7 @@ Json ask(const MeetingPoint& point, c10d::Store& store, Clock::time_point end) {
 
 }  // namespace
 
-Said roll_call(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+Said roll_call(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                const std::vector<std::string>& own, std::chrono::milliseconds patience) {
   const auto end = Clock::now() + patience;
   Json told;
@@ -126,7 +126,7 @@ Said roll_call(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>&
       late);
 }
 
-void let_all_hear(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+void let_all_hear(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                   const std::vector<int>& missing) {
   const auto heard = [](int rank) { return fmt::format("heard/{}", rank); };
   std::vector<std::string> others;

@@ -14,14 +14,14 @@ namespace convoy::comm {
 /// What each rank says, by rank; each says as many things. Waits for all. Rank 0 collects and
 /// publishes, so that a rank asks the store a few times, however many ranks there are.
 /// Throws CommunicationError naming those that did not come within `patience`.
-std::vector<std::vector<std::string>> roll_call(const MeetingPoint& point,
+std::vector<std::vector<std::string>> roll_call(const StoreAddress& point,
                                                 const c10::intrusive_ptr<c10d::Store>& store,
                                                 const std::vector<std::string>& own,
                                                 std::chrono::milliseconds patience);
 
 /// Before all leave because of what a roll call told them: rank 0, with whom the store goes, waits
 /// for a moment until the others have heard it too, but for those who did not come.
-void let_all_hear(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+void let_all_hear(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                   const std::vector<int>& missing = {});
 
 }  // namespace convoy::comm

@@ -107,7 +107,7 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
   }
 }
 
-[[noreturn]] void in_vain(const MeetingPoint& point, const std::string& why) {
+[[noreturn]] void in_vain(const StoreAddress& point, const std::string& why) {
   throw CommunicationError(
       fmt::format("[comm] start: rank {} of {} met nobody at {}:{} within {:g} s: {}; try to look "
                   "whether rank 0 runs there, or MASTER_ADDR and MASTER_PORT of where it does",
@@ -117,7 +117,7 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point) {
+c10::intrusive_ptr<c10d::Store> open_store(const StoreAddress& point) {
   const auto end = Clock::now() + point.timeout;
   const QuietC10d quiet;
   const auto named = within(until(end), [host = point.host] { return resolve(host); });

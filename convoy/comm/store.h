@@ -9,7 +9,7 @@
 namespace convoy::comm {
 
 /// Where the ranks of a job meet.
-struct MeetingPoint {
+struct StoreAddress {
   int rank = 0;
   int size = 1;
   int ranks_on_host = 0;  ///< of the job, also those of other groups; 0: as many as meet
@@ -31,6 +31,6 @@ struct MeetingPoint {
 /// Connects to the job's key-value store; rank 0 serves it, on the address of `host` only where
 /// that is one of its own: on one host, loopback. Each attempt has keys of its own. Throws
 /// CommunicationError naming host and port, after the timeout at the latest.
-c10::intrusive_ptr<c10d::Store> open_store(const MeetingPoint& point);
+c10::intrusive_ptr<c10d::Store> open_store(const StoreAddress& point);
 
 }  // namespace convoy::comm

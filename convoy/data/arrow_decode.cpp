@@ -145,13 +145,10 @@ void check_limit(const Column& column, int64_t first_new_row, const IdLimit& lim
     if (column.ints[i] >= 0 && column.ints[i] <= limit.max) continue;
     const auto index = static_cast<int64_t>(i);
     const int64_t row = column.is_list ? row_holding(column.offsets, index) : index;
-    fail<FileError>("data",
-                    "{} holds id {}; expected 0 to {}; mend the schema's intDomain or encode the "
-                    "column again",
-                    place.row(row - first_new_row),
+    fail<FileError>("data", "{} holds id {}; expected 0 to {}; {}", place.row(row - first_new_row),
                     is_unsigned ? fmt::format("{}", static_cast<uint64_t>(column.ints[i]))
                                 : fmt::format("{}", column.ints[i]),
-                    limit.max);
+                    limit.max, limit.advice);
   }
 }
 

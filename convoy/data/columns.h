@@ -62,6 +62,8 @@ struct Rows {
 /// Ids of a categorical column lie in [0, max].
 struct IdLimit {
   int64_t max = std::numeric_limits<int64_t>::max();
+  /// What to try where one is beyond it.
+  std::string advice = "mend the schema's intDomain or encode the column again";
 };
 
 /// What to read from a file, and what to check while decoding.

@@ -17,14 +17,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The columns in the order that rows are read in, and where their values go.
-struct Place {
+struct Field {
   std::string name;
   const char* option;
   std::vector<std::string>* values;
 };
 
-std::vector<Place> places_of(const LabelledColumns& columns, LabelledTexts& out) {
-  std::vector<Place> places{{columns.text, "--data.text", &out.texts}};
+std::vector<Field> places_of(const LabelledColumns& columns, LabelledTexts& out) {
+  std::vector<Field> places{{columns.text, "--data.text", &out.texts}};
   if (!columns.label.empty()) places.push_back({columns.label, "--data.label", &out.labels});
   if (!columns.second.empty()) {
     places.push_back({columns.second, "--data.text_pair", &out.seconds});
@@ -32,7 +32,7 @@ std::vector<Place> places_of(const LabelledColumns& columns, LabelledTexts& out)
   return places;
 }
 
-std::string value_in(const Json& object, const Place& place, const fs::path& file, int64_t number) {
+std::string value_in(const Json& object, const Field& place, const fs::path& file, int64_t number) {
   const auto found = object.is_object() ? object.find(place.name) : object.end();
   if (object.is_object() && found != object.end()) {
     if (found->is_string()) return found->get<std::string>();
@@ -42,7 +42,7 @@ std::string value_in(const Json& object, const Place& place, const fs::path& fil
                   file.string(), number, place.name, place.option);
 }
 
-void read_json_lines(const fs::path& file, const std::vector<Place>& places) {
+void read_json_lines(const fs::path& file, const std::vector<Field>& places) {
   LineReader in(file, "an object a line");
   int64_t number = 0;
   for (std::string line; in.next(line);) {
@@ -56,7 +56,7 @@ void read_json_lines(const fs::path& file, const std::vector<Place>& places) {
 }
 
 /// A value of a column as text.
-std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
+std::string text_of(const arrow::Array& array, int64_t row, const Field& place,
                     const fs::path& file, int64_t number) {
   if (array.IsNull(row)) {
     fail<FileError>("data", "{}: column '{}' has no value in row {}; expected one in every row",
@@ -75,7 +75,7 @@ std::string text_of(const arrow::Array& array, int64_t row, const Place& place,
   return arrow_value(array.GetScalar(row), file)->ToString();
 }
 
-void read_table(const fs::path& file, const std::vector<Place>& places) {
+void read_table(const fs::path& file, const std::vector<Field>& places) {
   const TableSource source(file, {.texts = true});
   std::vector<int> indices;
   const std::vector<std::shared_ptr<arrow::DataType>> types(places.size(), arrow::utf8());
@@ -96,11 +96,7 @@ void read_table(const fs::path& file, const std::vector<Place>& places) {
 }  // namespace
 
 LabelledTexts read_labelled_texts(const fs::path& file, const LabelledColumns& columns) {
-  std::error_code code;
-  if (!fs::is_regular_file(file, code)) {
-    fail<FileError>("data", "there is no file {}; expected .csv, .tsv, .jsonl or .parquet",
-                    file.string());
-  }
+  check_text_file(file, ".csv, .tsv, .jsonl or .parquet");
   LabelledTexts out;
   const auto places = places_of(columns, out);
   if (kind_of_texts(file) == ".jsonl") {

@@ -60,7 +60,7 @@ struct SessionLoader::Impl {
   std::vector<std::string> warnings;
   LoaderStats delivered;
   std::optional<EpochOrder> order;
-  Prefetch<StepBatch<Cell>> prefetch;  // last: its thread uses everything above
+  Prefetch<StepBatch<MicroBatch>> prefetch;  // last: its thread uses everything above
 
   Impl(ParquetFiles set, LoaderOptions opts)
       : dataset(std::move(set)),
@@ -166,19 +166,20 @@ struct SessionLoader::Impl {
     return options.drop_last ? order->num_dense_samples() : order->num_samples();
   }
 
-  std::optional<StepBatch<Cell>> make_step(int64_t s0) {
+  std::optional<StepBatch<MicroBatch>> make_step(int64_t s0) {
     const int64_t step = options.layout.step_samples(), last = last_sample();
     if (s0 >= last || (options.drop_last && s0 + step > last)) return std::nullopt;
-    StepBatch<Cell> batch{s0, std::min(s0 + step, last), {}};
+    StepBatch<MicroBatch> batch{s0, std::min(s0 + step, last), {}};
     const Layout& layout = options.layout;
-    std::vector<CellBuilder> builders(layout.accumulation,
-                                      CellBuilder(columns, options.max_length, options.truncation));
-    // The cells of cell_samples(), filled side by side: lanes are read in ascending order.
+    std::vector<MicroBatchBuilder> builders(
+        layout.accumulation, MicroBatchBuilder(columns, options.max_length, options.truncation));
+    // The micro-batches of micro_batch_samples(), filled side by side: lanes are read in ascending
+    // order.
     for (int64_t s = s0 + layout.rank; s < batch.end; s += layout.world) {
       const RowRef row = source.row(s);
       if (row.rows) builders[(s - s0) / layout.world % layout.accumulation].add(row, s - s0);
     }
-    for (auto& builder : builders) batch.cells.push_back(builder.finish());
+    for (auto& builder : builders) batch.micro_batches.push_back(builder.finish());
     return batch;
   }
 };
@@ -241,16 +242,16 @@ void SessionLoader::start(int64_t epoch, int64_t s0) {
   });
 }
 
-std::optional<StepBatch<Cell>> SessionLoader::next() {
+std::optional<StepBatch<MicroBatch>> SessionLoader::next() {
   const auto before = std::chrono::steady_clock::now();
   auto batch = impl_->prefetch.next();
   LoaderStats& stats = impl_->delivered;
   stats.wait_seconds += seconds_since(before);
   if (!batch) return batch;
-  for (const Cell& cell : batch->cells) {
-    stats.rows += cell.num_samples;
-    stats.short_rows += cell.short_rows;
-    stats.truncated_rows += cell.truncated_rows;
+  for (const MicroBatch& micro_batch : batch->micro_batches) {
+    stats.rows += micro_batch.num_samples;
+    stats.short_rows += micro_batch.short_rows;
+    stats.truncated_rows += micro_batch.truncated_rows;
   }
   return batch;
 }

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "convoy/data/cell.h"
+#include "convoy/data/micro_batch.h"
 #include "convoy/data/order.h"
 #include "convoy/data/parquet_files.h"
+#include "convoy/data/stream.h"
 
 namespace convoy::data {
 
@@ -16,15 +17,6 @@ namespace convoy::data {
 enum class Partition {
   Rows,       ///< by rows: equal shares, the same global batches for every number of ranks
   RowGroups,  ///< Transformers4Rec's rule: whole row groups, in contiguous blocks
-};
-
-/// What every stream of batches is asked for.
-struct StreamOptions {
-  Layout layout;
-  uint64_t seed = 42;
-  bool shuffle = true;                ///< false (evaluation): rows in the order of the file
-  bool drop_last = false;             ///< leave out a last step that is not full
-  bool every_rank_needs_rows = true;  ///< fewer rows than ranks is an error; false for evaluation
 };
 
 /// Bytes of decoded rows that are shuffled as a whole unless shuffle_window says otherwise. Of the
@@ -41,20 +33,6 @@ struct LoaderOptions : StreamOptions {
   int64_t shuffle_window = 0;
   int64_t memory_budget = int64_t{256} << 20;  ///< bytes; larger data sets are streamed
   int64_t prefetch_depth = 4;                  ///< steps made ahead
-};
-
-/// One step's data for one rank.
-template <class Rows>
-struct StepBatch {
-  int64_t s0 = 0;           ///< first sample of the step's global batch
-  int64_t end = 0;          ///< one past its last sample; the position after the step
-  std::vector<Rows> cells;  ///< one for each micro-batch
-};
-
-/// What a rank gets in one epoch.
-struct RankShare {
-  int64_t rows = 0;
-  int64_t batches = 0;  ///< micro-batches, equal for all ranks
 };
 
 struct LoaderStats {
@@ -91,7 +69,7 @@ class SessionLoader {
   /// another is under way.
   void start(int64_t epoch, int64_t s0 = 0);
   /// The next step of this rank, or nothing at the end of the epoch. Throws what reading threw.
-  std::optional<StepBatch<Cell>> next();
+  std::optional<StepBatch<MicroBatch>> next();
   /// Stops reading ahead.
   void stop();
 

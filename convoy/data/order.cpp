@@ -179,8 +179,8 @@ std::vector<Segment> EpochOrder::segments_of_lane(int64_t lane) const {
   return segments;
 }
 
-std::vector<int64_t> cell_samples(const Layout& layout, int64_t s0, int64_t end,
-                                  int64_t micro_batch) {
+std::vector<int64_t> micro_batch_samples(const Layout& layout, int64_t s0, int64_t end,
+                                         int64_t micro_batch) {
   std::vector<int64_t> samples;
   const int64_t stride = layout.accumulation * layout.world;
   const int64_t stop = std::min(end, s0 + layout.step_samples());

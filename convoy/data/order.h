@@ -5,23 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "convoy/data/stream.h"
+
 namespace convoy::data {
 
 /// Lanes of the order, whatever the number of ranks.
 inline constexpr int64_t kLanes = 64;
 /// Rows that all lanes' shuffle windows hold together.
 inline constexpr int64_t kShuffleRows = 65536;
-
-/// How ranks and micro-batches share a step.
-struct Layout {
-  int64_t world = 1;              ///< W, ranks that read different data
-  int64_t rank = 0;               ///< r in [0, W)
-  int64_t accumulation = 1;       ///< A, micro-batches of a rank in one step
-  int64_t per_device_batch = 32;  ///< b, rows of a micro-batch
-
-  /// Samples of a full step: A x W x b.
-  int64_t step_samples() const { return accumulation * world * per_device_batch; }
-};
 
 /// Throws UsageError when a number of the layout makes no sense.
 void check_layout(const Layout& layout);
@@ -113,11 +104,11 @@ class EpochOrder {
   std::vector<Lane> lanes_;
 };
 
-/// Samples of micro-batch m of rank r in the step that takes samples [s0, end): cell c = m x W + r
-/// holds s0 + c + i x A x W for i = 0, 1, ... below end. A short last step is so spread as evenly
-/// as it divides.
-std::vector<int64_t> cell_samples(const Layout& layout, int64_t s0, int64_t end,
-                                  int64_t micro_batch);
+/// Samples of micro-batch m of rank r in the step that takes samples [s0, end): micro-batch c = m x
+/// W + r holds s0 + c + i x A x W for i = 0, 1, ... below end. A short last step is so spread as
+/// evenly as it divides.
+std::vector<int64_t> micro_batch_samples(const Layout& layout, int64_t s0, int64_t end,
+                                         int64_t micro_batch);
 
 /// Steps of an epoch of `num_samples` samples; with `drop_last` only full ones.
 int64_t steps_per_epoch(int64_t num_samples, const Layout& layout, bool drop_last);

@@ -101,7 +101,7 @@ Selection select(const formats::Schema& schema, const std::vector<std::string>& 
   for (const std::string& name : columns) {
     const formats::Feature* feature = schema.find(name);
     if (feature && feature->int_domain && feature->int_domain->is_categorical) {
-      selection.limits[name] = {feature->int_domain->max};
+      selection.limits[name].max = feature->int_domain->max;
     }
   }
   return selection;

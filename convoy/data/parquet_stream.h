@@ -1,6 +1,6 @@
 #pragma once
 
-// Knows Arrow; for sources of this room only.
+// Knows Arrow; for sources of this component only.
 
 #include <arrow/api.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the room: writing Parquet through Arrow.
+// Internal to the component: writing Parquet through Arrow.
 
 #include <arrow/record_batch.h>
 #include <arrow/type.h>

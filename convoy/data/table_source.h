@@ -1,7 +1,7 @@
 #pragma once
 
-// Internal to the room: the one place where foreign tables (CSV, TSV, Parquet) are opened through
-// Arrow.
+// Internal to the component: the one place where foreign tables (CSV, TSV, Parquet) are opened
+// through Arrow.
 
 #include <arrow/record_batch.h>
 #include <arrow/type.h>

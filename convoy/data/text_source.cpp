@@ -9,10 +9,11 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
-#include "convoy/text/unicode.h"
+#include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::data {
 namespace {
@@ -80,9 +81,9 @@ void read_json_lines(const fs::path& file, const std::string& column, Batcher& b
   for_lines(file, progress, [&](std::string_view line, bool /*ended*/) {
     ++number;
     if (trim(line).empty()) return;
-    if (text::well_formed_prefix(line) < line.size()) {
+    if (tokenizers::well_formed_prefix(line) < line.size()) {
       clean.clear();
-      batcher.add_malformed(text::replace_malformed(line, clean));
+      batcher.add_malformed(tokenizers::replace_malformed(line, clean));
       line = clean;
     }
     const Json object = parse_json(line, fmt::format("{}:{}", file.string(), number));
@@ -138,13 +139,21 @@ std::string kind_of_texts(const fs::path& file) {
   return begin.starts_with("PAR1") ? ".parquet" : trim(begin).starts_with("{") ? ".jsonl" : ".txt";
 }
 
+void check_text_file(const fs::path& file, const char* kinds) {
+  std::error_code code;
+  if (fs::is_regular_file(file, code)) return;
+  if (is_piped(file.string())) {
+    fail<FileError>("data",
+                    "{} is a pipe, which gives its texts only once; expected a file that is read "
+                    "again in each run; try convoy data tokenize {} first",
+                    file.string(), file.string());
+  }
+  fail<FileError>("data", "there is no file {}; expected {}", file.string(), kinds);
+}
+
 void read_texts(const fs::path& file, const std::string& column,
                 const std::function<void(TextBatch)>& consume, const ProgressFn& progress) {
-  std::error_code code;
-  if (!fs::is_regular_file(file, code)) {
-    fail<FileError>("data", "there is no file {}; expected .txt, .jsonl or .parquet",
-                    file.string());
-  }
+  check_text_file(file, ".txt, .jsonl or .parquet");
   Batcher batcher(file, consume);
   const std::string kind = kind_of_texts(file);
   if (kind == ".txt") {

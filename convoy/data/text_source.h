@@ -29,6 +29,10 @@ struct TextBatch {
 /// The column of texts where nobody names one.
 inline constexpr const char* kTextColumn = "text";
 
+/// Throws FileError, naming the `kinds` that are read, unless this is a file that can be read
+/// again.
+void check_text_file(const std::filesystem::path& file, const char* kinds);
+
 /// ".txt", ".jsonl", ".parquet", or another ending that the file's name has. A name without one, as
 /// a pipe has, leaves it to the first bytes.
 std::string kind_of_texts(const std::filesystem::path& file);

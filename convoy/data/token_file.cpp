@@ -9,6 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
 #include "convoy/data/parquet_file.h"
+#include "convoy/data/table_source.h"
 #include "convoy/data/text_source.h"
 
 namespace convoy::data {
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kBatchRows = 4096;
+constexpr int64_t kRowsAtOnce = 4096;
 // What other tools write beside ids.
 constexpr const char* kMaskColumn = "attention_mask";
 constexpr const char* kLabelsColumn = "labels";
@@ -33,7 +34,7 @@ struct IdsFile {
 /// Who made the ids, of what `convoy data tokenize` wrote.
 void read_metadata(const fs::path& file, IdsFile& out) {
   std::shared_ptr<arrow::Schema> schema;
-  check_arrow(open_parquet(file, kBatchRows)->GetSchema(&schema), file);
+  check_arrow(open_parquet(file, kRowsAtOnce)->GetSchema(&schema), file);
   const auto& metadata = schema->metadata();
   if (metadata == nullptr || !metadata->Contains(kTokenizerKey)) return;
   out.fingerprint = arrow_value(metadata->Get(kTokenizerKey), file);
@@ -58,16 +59,18 @@ std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column)
     return std::find_if(columns.begin(), columns.end(),
                         [&](const ColumnInfo& one) { return one.name == name; });
   };
-  const auto holds_ids = [&](const std::string& name) {
+  const auto holds_numbers = [&](const std::string& name) {
     const auto found = find(name);
-    return found != columns.end() && found->readable && found->is_list &&
-           found->kind == Column::Int64;
+    return found != columns.end() && found->readable && found->is_list;
+  };
+  const auto holds_ids = [&](const std::string& name) {
+    return holds_numbers(name) && find(name)->kind == Column::Int64;
   };
   const bool named = column != kTextColumn && out.fingerprint.empty();
   if (find(column) == columns.end() && !named) out.column = kIdsColumn;
   if (!holds_ids(out.column)) return std::nullopt;
   for (const char* name : {kMaskColumn, kLabelsColumn}) {
-    if (name != out.column && holds_ids(name)) out.beside.emplace_back(name);
+    if (name != out.column && holds_numbers(name)) out.beside.emplace_back(name);
   }
   return out;
 }
@@ -82,19 +85,21 @@ void check_beside(const IdsFile& from, const Rows& rows, int64_t first_row) {
                      first_row + row, expected);
   };
   for (const auto& name : from.beside) {
-    const auto& values = rows.columns.at(name).ints;
-    const bool is_mask = name == kMaskColumn;
-    const auto wrong = is_mask
-                           ? std::find(values.begin(), values.end(), 0)
-                           : std::mismatch(values.begin(), values.end(), ids.ints.begin()).first;
-    if (wrong == values.end()) continue;
-    if (is_mask) {
-      refuse(wrong, values.begin(), name + " is 0",
-             "ids without padding, for all are learnt; try the ids as they were before it");
-    } else {
+    const auto check = [&](const auto& values) {
+      if (name == kMaskColumn) {
+        const auto wrong = std::find(values.begin(), values.end(), 0);
+        if (wrong == values.end()) return;
+        refuse(wrong, values.begin(), name + " is 0",
+               "ids without padding, for all are learnt; try the ids as they were before it");
+      }
+      const auto wrong =
+          std::mismatch(values.begin(), values.end(), ids.ints.begin(), ids.ints.end()).first;
+      if (wrong == values.end() && values.size() == ids.ints.size()) return;
       refuse(wrong, values.begin(), fmt::format("{} differ from {}", name, from.column),
              "the same, for all ids are learnt; try a file without them");
-    }
+    };
+    const auto& column = rows.columns.at(name);
+    column.kind == Column::Float32 ? check(column.floats) : check(column.ints);
   }
 }
 
@@ -104,7 +109,8 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   out.vocab_size = from.vocab_size;
   Selection selection;
   selection.columns = {from.column};
-  selection.limits[from.column].max = INT32_MAX;
+  selection.limits[from.column] = {
+      INT32_MAX, "try convoy data tokenize, or --column NAME of another column of ids"};
   selection.columns.insert(selection.columns.end(), from.beside.begin(), from.beside.end());
   std::vector<Segment> all;
   for (int64_t group = 0; group < from.file.num_row_groups(); ++group) {
@@ -116,7 +122,7 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   Rows rows;
   for (int64_t done = 0; done < from.file.num_rows(); done += rows.num_rows) {
     rows.clear();
-    stream->append(kBatchRows, rows);
+    stream->append(kRowsAtOnce, rows);
     check_beside(from, rows, done);
     const auto& column = rows.columns.at(from.column);
     ids.assign(column.ints.begin(), column.ints.end());
@@ -129,6 +135,18 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   return out;
 }
 
+/// What there is no tokenizer for is text.
+void check_is_text(const fs::path& file, const std::string& column) {
+  check_text_file(file, ".txt, .jsonl or .parquet");
+  if (kind_of_texts(file) != ".parquet") return;
+  const TableSource table(file, {});
+  const auto index = static_cast<size_t>(table.require(column, "--column"));
+  const auto& type = *table.columns()[index].type;
+  if (type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING) return;
+  fail<FileError>("data", "column '{}' of {} holds {}; expected text, or lists of integers", column,
+                  file.string(), type.ToString());
+}
+
 }  // namespace
 
 std::optional<int32_t> vocab_size_of_ids(const fs::path& file, const std::string& column) {
@@ -137,8 +155,8 @@ std::optional<int32_t> vocab_size_of_ids(const fs::path& file, const std::string
 }
 
 TokenTexts read_token_texts(const fs::path& file, const std::string& column,
-                            const std::optional<text::Tokenizer>& tokenizer, int64_t memory_budget,
-                            const ProgressFn& progress) {
+                            const std::optional<tokenizers::Tokenizer>& tokenizer,
+                            int64_t memory_budget, const ProgressFn& progress) {
   if (const auto ids = open_ids(file, column)) {
     const bool known = !ids->fingerprint.empty();
     if (tokenizer && known && tokenizer->fingerprint() != ids->fingerprint) {
@@ -150,6 +168,7 @@ TokenTexts read_token_texts(const fs::path& file, const std::string& column,
     return read_ids(*ids, memory_budget, progress);
   }
   if (!tokenizer) {
+    check_is_text(file, column);
     fail<UsageError>(
         "data",
         "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, a file of "

@@ -9,7 +9,7 @@
 
 #include "convoy/base/progress.h"
 #include "convoy/data/token_store.h"
-#include "convoy/text/tokenizer.h"
+#include "convoy/tokenizers/tokenizer.h"
 
 namespace convoy::data {
 
@@ -36,7 +36,7 @@ struct TokenTexts {
 /// when ids are of another tokenizer, there is none for a text, or masks and labels beside the ids
 /// ask for something else than all of them.
 TokenTexts read_token_texts(const std::filesystem::path& file, const std::string& column,
-                            const std::optional<text::Tokenizer>& tokenizer,
+                            const std::optional<tokenizers::Tokenizer>& tokenizer,
                             int64_t memory_budget = TokenStore::kNoLimit,
                             const ProgressFn& progress = {});
 

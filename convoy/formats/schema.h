@@ -9,6 +9,9 @@
 
 namespace convoy::formats {
 
+/// The column of items in files that convoy writes, and in most others.
+inline constexpr const char* kItemColumn = "item_id-list";
+
 /// Range of whole numbers that a feature takes.
 struct IntDomain {
   int64_t min = 0;

@@ -63,8 +63,8 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
     std::array<pollfd, 2> watched = {pollfd{out.read.get(), POLLIN, 0},
                                      pollfd{err.read.get(), POLLIN, 0}};
     ::poll(watched.data(), watched.size(), 10);
-    const pid_t waited = ::wait4(child.warden, &status, WNOHANG, &usage);
-    ended = waited == child.warden || (waited < 0 && errno != EINTR);
+    const pid_t waited = ::wait4(child.reaper, &status, WNOHANG, &usage);
+    ended = waited == child.reaper || (waited < 0 && errno != EINTR);
     for (size_t before = std::string::npos; before != result.out.size() + result.err.size();) {
       before = result.out.size() + result.err.size();
       if (out.read.get() >= 0) drain(out.read, result.out);

@@ -12,7 +12,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/warden.h"
+#include "convoy/launch/supervise/reaper.h"
 
 namespace convoy::launch {
 namespace {
@@ -123,7 +123,7 @@ Process spawn(const Command& command) {
   const pid_t child = ::fork();
   if (child == 0) {
     const int tell = words.write.get();
-    const bool parted = part_from_warden(launcher);
+    const bool parted = part_from_reaper(launcher);
     if (parted) {
       become(program.c_str(), argv.data(), env.data(), folder.c_str(), command, cores, tell);
     }

@@ -54,7 +54,7 @@ struct Command {
 /// A program that was started.
 struct Process {
   pid_t pid = -1;     ///< of the program, and of the process group that it leads
-  pid_t warden = -1;  ///< a child of this process that ends as the program does, see warden.h
+  pid_t reaper = -1;  ///< a child of this process that ends as the program does, see reaper.h
 };
 
 /// Starts a fresh process. It, and all that it starts, is killed when this process ends. Throws

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "convoy/base/fake_gpu.h"
 #include "convoy/base/text.h"
 #include "convoy/machine/system_files.h"
 
@@ -64,12 +65,16 @@ std::string path_between(const fs::path& devices, const Gpu& a, const Gpu& b) {
 
 }  // namespace
 
-int count_gpus(const char* visible, const fs::path& dev) {
+int device_files(const fs::path& dev) {
   int present = 0;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(dev, ignored)) {
     present += is_device_file(entry.path().filename().string());
   }
+  return present;
+}
+
+int count_gpus(const char* visible, int present) {
   if (visible == nullptr) return present;
   // CUDA reads the list up to the first entry that names no device; others are names such as
   // GPU-8f3c.
@@ -86,7 +91,9 @@ int count_gpus(const char* visible, const fs::path& dev) {
 }
 
 int visible_gpus() {
-  return count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  const auto fake = fake_gpus();
+  return count_gpus(std::getenv("CUDA_VISIBLE_DEVICES"),
+                    fake ? fake->number : device_files("/dev"));
 }
 
 Gpus find_gpus() {

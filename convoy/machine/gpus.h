@@ -36,10 +36,12 @@ struct Gpus {
       0;  ///< that a program here can open, as far as /dev and CUDA_VISIBLE_DEVICES tell
 };
 
-/// How many GPUs CUDA would see, found without loading it. `visible` is CUDA_VISIBLE_DEVICES, null
+/// GPUs that have a device file.
+int device_files(const std::filesystem::path& dev);
+/// How many of the GPUs that are `present` CUDA would see. `visible` is CUDA_VISIBLE_DEVICES, null
 /// when it is not set.
-int count_gpus(const char* visible, const std::filesystem::path& dev = "/dev");
-int visible_gpus();  ///< the same of this process
+int count_gpus(const char* visible, int present);
+int visible_gpus();  ///< of this process, found without loading CUDA
 
 /// What the kernel tells without any library of NVIDIA: /sys/bus/pci and /proc/driver/nvidia below
 /// `root`.

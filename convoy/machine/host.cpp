@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "convoy/base/text.h"
+#include "convoy/machine/cores.h"
 #include "convoy/machine/system_files.h"
 
 namespace convoy::machine {
@@ -122,6 +123,10 @@ std::vector<std::string> machine_lines(const Host& host, int num_cores,
   for (const auto& [name, version] : versions) parts.push_back(name + " " + version);
   if (!parts.empty()) lines.push_back(fmt::format("versions  {}", join(parts)));
   return lines;
+}
+
+std::vector<std::string> machine_lines(const std::map<std::string, std::string>& versions) {
+  return machine_lines(read_host(), usable_cores(), versions);
 }
 
 }  // namespace convoy::machine

@@ -45,4 +45,7 @@ Host read_host(const std::filesystem::path& root = "/");
 std::vector<std::string> machine_lines(const Host& host, int num_cores,
                                        const std::map<std::string, std::string>& versions = {});
 
+/// Those of this machine and the cores that this process may use.
+std::vector<std::string> machine_lines(const std::map<std::string, std::string>& versions);
+
 }  // namespace convoy::machine

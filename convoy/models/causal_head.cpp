@@ -6,9 +6,9 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/nn/cross_entropy.h"
-#include "convoy/nn/few_rows.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/rms_norm.h"
+#include "convoy/nn/skinny_gemm.h"
+#include "convoy/nn/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D width, V vocabulary, K positions whose logits are wanted.
 namespace convoy::models {
@@ -47,11 +47,13 @@ class CausalHead : public nn::Block {
     const auto& x = in.at("hidden");
     if (context.mode == nn::Mode::Predict) {
       auto h = states(x, comm::upload(wanted_positions(in, context), x.device()));
-      const auto logits = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
+      const auto here = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
+      const auto logits = nn::gather_columns(here, table_, 0, context.tensor);
       return {{"logits", logits.view({x.size(0), -1, num_ids()})}};
     }
     const auto& targets = in.at("targets");
     nn::CrossEntropyOptions options{.first_id = 0};
+    options.tensor = context.tensor;
     options.count_correct = context.mode == nn::Mode::Evaluate;
     const auto entropy = nn::cross_entropy(states(x, in.at("asked")), table_, targets, options);
     nn::Bundle out{{"loss", entropy.loss},
@@ -59,6 +61,8 @@ class CausalHead : public nn::Block {
     if (options.count_correct) out["correct"] = entropy.correct;
     return out;
   }
+
+  bool takes_tensor_ranks() const override { return true; }
 
  private:
   int64_t num_ids() const { return table_->spec().shape[0]; }

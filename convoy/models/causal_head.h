@@ -14,7 +14,8 @@ struct CausalHeadOptions {
   double initializer_range = 0.02;
 };
 
-/// bundle["hidden"] [B, T, D] and what put_targets() put there to what CausalConfig promises.
+/// bundle["hidden"] [B, T, D] and what put_targets() put there to what LanguageModelConfig
+/// promises.
 nn::BlockPtr make_causal_head(const CausalHeadOptions& options);
 
 }  // namespace convoy::models

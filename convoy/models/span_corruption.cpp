@@ -12,7 +12,7 @@ namespace convoy::models {
 
 namespace {
 
-constexpr uint64_t kSite = 0x7370616e;  // keeps these draws apart from others
+constexpr uint64_t kSpanSite = 0x7370616e;  // keeps these draws apart from others
 
 /// Cuts `count` into `parts` of at least one, each way as likely as another.
 std::vector<int64_t> cut(int64_t count, int64_t parts, uint64_t key) {
@@ -73,7 +73,7 @@ CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corrupt
   internal_check(std::ssize(corruption.sentinel_ids) >= spans, "models",
                  "{} sentinels for {} spans", corruption.sentinel_ids.size(), spans);
   const auto host = ids.to(at::kCPU, at::kLong).contiguous();
-  const auto keys = row_keys(host, kSite, context);
+  const auto keys = row_keys(host, kSpanSite, context);
   auto inputs = at::empty({B, corruption.input_length(T)}, at::kLong);
   auto labels = at::empty({B, corruption.target_length(T)}, at::kLong);
   const auto* from = host.const_data_ptr<int64_t>();

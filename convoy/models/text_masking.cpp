@@ -1,15 +1,16 @@
+#include "convoy/models/text_masking.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
-#include "convoy/models/bert_text.h"
 #include "convoy/models/row_keys.h"
 
 namespace convoy::models {
 
 namespace {
 
-constexpr uint64_t kSite = 0x74657874;          // keeps these draws apart from others
+constexpr uint64_t kTextSite = 0x74657874;      // keeps these draws apart from others
 constexpr double kMasked = 0.8, kRandom = 0.1;  // of what is chosen
 
 }  // namespace
@@ -18,7 +19,7 @@ MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t 
                      const nn::Context& context) {
   auto masked = ids.to(at::kCPU, at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
   auto targets = at::full_like(masked, -100);
-  const auto keys = row_keys(masked, kSite, context);
+  const auto keys = row_keys(masked, kTextSite, context);
   auto* id = masked.data_ptr<int64_t>();
   auto* target = targets.data_ptr<int64_t>();
   const int64_t length = masked.size(1);

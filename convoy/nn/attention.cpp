@@ -183,9 +183,9 @@ class Pieces {
     if (options_.dropout == 0) return {probabilities, {}};
     auto here = context_;
     here.samples = context_.samples.narrow(0, at.row, at.R);
-    auto mask =
-        dropout_mask({at.R, H_, at.n, at.S}, options_.dropout, here, options_.site,
-                     {H_, options_.max_length, options_.max_length}, {0, at.query, 0}, q_.device());
+    auto mask = dropout_mask({at.R, H_, at.n, at.S}, options_.dropout, here, options_.site,
+                             {H_, options_.max_length, options_.max_length},
+                             {options_.first_head, at.query, 0}, q_.device());
     return {probabilities, mask};
   }
 

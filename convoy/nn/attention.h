@@ -17,6 +17,7 @@ struct AttentionOptions {
   int64_t max_length = 0;  ///< >= T, S: the longest sequence, by which draws are addressed
   int64_t site = 0;        ///< numbers the random draws
   double scale = 0;        ///< of the products; 0 = 1 / sqrt(E)
+  int64_t first_head = 0;  ///< of q among the layer's, by which draws are addressed
 };
 
 /// Self-attention of q [B, H, T, E] and k, v [B, K, T, E]; key head i serves query heads

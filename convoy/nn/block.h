@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/group.h"
 #include "convoy/nn/param.h"
 
 namespace convoy::nn {
@@ -30,6 +31,8 @@ struct Context {
   const Bundle* loaded = nullptr;
   /// In prediction: what attention saw of the positions before those in the bundle.
   KvCache* cache = nullptr;
+  /// The ranks that share out the parameters that are cut, and see the same rows.
+  comm::Group tensor = {};
 
   /// The batch that the first block got as `in`, where reading it waits for no GPU.
   const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }
@@ -65,6 +68,9 @@ class Block {
   const std::vector<ParamPtr>& params() const { return params_; }
   /// Whether forward gives the same bits and effects however often it runs: it can be recomputed.
   virtual bool repeatable() const { return true; }
+  /// Whether forward computes with what Param::shape() says that this rank has of each parameter,
+  /// together with the others of Context::tensor, and returns the same bits on all.
+  virtual bool takes_tensor_ranks() const { return false; }
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
   virtual std::vector<NamedTensor> buffers() { return {}; }
 

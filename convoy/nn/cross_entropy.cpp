@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "convoy/base/lanes.h"
+#include "convoy/nn/cut_cross_entropy.h"
+#include "convoy/nn/layers.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/widen.h"
+#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
 
@@ -19,12 +21,10 @@ namespace {
 
 // Rows of scores in memory at once: enough for the products to be worth it, not more than the
 // large bound, and not fewer than fill the small one.
-constexpr int64_t kRows = 512;
+constexpr int64_t kScoreRows = 512;
 constexpr int64_t kSmallBytes = 2 << 20, kLargeBytes = 128 << 20;
 // A GPU wants large products; it holds the scores, their logarithms and what becomes the softmax.
 constexpr int64_t kDeviceBytes = 512 << 20;
-
-constexpr int64_t kTablePiece = 8192;
 
 using lanes::Bf16;
 using lanes::Floats;
@@ -116,31 +116,13 @@ int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
   return std::clamp<int64_t>(kSmallBytes / 2 / row_bytes, 1, rows) * at::get_num_threads();
 }
 
-/// Adds slope^T x rows to the fp32 `grad`, or writes it there, a piece of the table at a time: the
-/// product comes in half precision, and a piece is still in the cache when it is added.
-void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows, bool writes) {
-  const int64_t items = grad.size(0);
-  const int64_t piece = rows.is_cpu() ? std::min(kTablePiece, items) : items;
-  auto product = at::empty({piece, grad.size(1)}, rows.options());
-  for (int64_t begin = 0; begin < items; begin += piece) {
-    const int64_t count = std::min(piece, items - begin);
-    auto here = product.narrow(0, 0, count);
-    at::mm_out(here, slope.narrow(1, begin, count).t(), rows);
-    auto place = grad.narrow(0, begin, count);
-    if (writes) {
-      widen(place, here);
-    } else {
-      place.add_(here);
-    }
-  }
-}
-
 }  // namespace
 
 int64_t score_rows_at_once(int64_t num_items, at::Device device) {
   const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
   if (!device.is_cpu()) return std::max<int64_t>(1, kDeviceBytes / row_bytes);
-  return std::max<int64_t>(1, std::clamp(kRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
+  return std::max<int64_t>(
+      1, std::clamp(kScoreRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
 }
 
 SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double temperature) {
@@ -154,6 +136,7 @@ SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double te
 
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                            const CrossEntropyOptions& options) {
+  if (is_cut(table, 0, options.tensor)) return cut_cross_entropy(h, table, targets, options);
   const int64_t first_id = options.first_id;
   const int64_t num_items = table->shape()[0] - first_id;
   const auto table_dtype = table->value().scalar_type();
@@ -178,9 +161,9 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     if (wants_slope) {
       h_grad = at::empty({num_rows, input.size(1)}, fp32);
       if (straight) {
-        table->add_grad(at::kFloat, [&](at::Tensor& sink) {
-          sink.narrow(0, 0, first_id).zero_();
-          table_grad = sink.narrow(0, first_id, num_items);
+        table->add_grad(at::kFloat, [&](at::Tensor& main_grad) {
+          main_grad.narrow(0, 0, first_id).zero_();
+          table_grad = main_grad.narrow(0, first_id, num_items);
           if (num_rows == 0) table_grad.zero_();
         });
       } else if (!frozen) {
@@ -240,12 +223,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (!table_grad.defined()) continue;
       auto scaled = part * scale;
       writes ? at::mm_out(table_grad, scores.t(), scaled) : table_grad.addmm_(scores.t(), scaled);
-      if (part.is_cpu()) {
-        table_grad.index_add_(0, targets_here, part, -1);
-      } else {  // in a fixed order
-        table_grad.sub_(at::embedding_dense_backward(part, targets_here, num_items,
-                                                     /*padding_idx=*/-1, false));
-      }
+      add_rows(table_grad, targets_here, part, -1);
     }
   }
   const auto h_dtype = h.scalar_type();

@@ -10,6 +10,7 @@ struct CrossEntropyOptions {
   int64_t first_id = 1;    ///< ids below it are not in the softmax: 1 leaves out padding
   ParamPtr bias;           ///< [V], added to the products; may be null
   bool count_correct = false;
+  comm::Group tensor = {};  ///< ranks that may share out the table's rows
 };
 
 struct CrossEntropy {
@@ -24,7 +25,7 @@ struct CrossEntropy {
 ///
 /// The scores exist for a few rows at a time only, about a cache's worth (on a GPU: half a GiB):
 /// where autograd is on, a piece's loss and gradients are computed while it is there, so backward
-/// only hands them over. The table's goes straight into its sink, which must be bound by then,
+/// only hands them over. The table's goes straight into its main_grad, which must be bound by then,
 /// unless something was added there before. Memory is one gradient of `h`, never N x V nor another
 /// V x D.
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,

@@ -17,27 +17,22 @@ namespace convoy::nn {
 
 namespace {
 
-// Philox on kLanes counters at a time, laid out so that the compiler can vectorise it.
-constexpr int kLanes = 16;
-constexpr int kPerDraw = 8;  // each 32-bit word gives two 16-bit uniform numbers
-constexpr int kChunk = kLanes * kPerDraw;
-
 CONVOY_CLONES void fill_chunk(uint64_t chunk, uint32_t sample_low, uint32_t sample_high,
                               uint32_t key_low, uint32_t key_high, uint32_t threshold, float scale,
                               float* out) {
-  uint32_t words[4][kLanes];
-  for (int i = 0; i < kLanes; ++i) {
-    words[0][i] = static_cast<uint32_t>(chunk) * kLanes + static_cast<uint32_t>(i);
+  uint32_t words[4][kDrawLanes];
+  for (int i = 0; i < kDrawLanes; ++i) {
+    words[0][i] = static_cast<uint32_t>(chunk) * kDrawLanes + static_cast<uint32_t>(i);
     words[1][i] = sample_low;
     words[2][i] = sample_high;
-    words[3][i] = static_cast<uint32_t>(chunk * kLanes >> 32);
+    words[3][i] = static_cast<uint32_t>(chunk * kDrawLanes >> 32);
   }
   philox_lanes(words, key_low, key_high);
   for (int w = 0; w < 4; ++w) {
-    for (int i = 0; i < kLanes; ++i) {
+    for (int i = 0; i < kDrawLanes; ++i) {
       uint32_t word = words[w][i];
-      out[(2 * w) * kLanes + i] = (word & 0xFFFFu) >= threshold ? scale : 0.0f;
-      out[(2 * w + 1) * kLanes + i] = (word >> 16) >= threshold ? scale : 0.0f;
+      out[(2 * w) * kDrawLanes + i] = (word & 0xFFFFu) >= threshold ? scale : 0.0f;
+      out[(2 * w + 1) * kDrawLanes + i] = (word >> 16) >= threshold ? scale : 0.0f;
     }
   }
 }
@@ -50,10 +45,10 @@ class RowStream {
   /// Copies positions [begin, begin + count) to `out`.
   void read(int64_t begin, int64_t count, float* out) {
     for (int64_t at = begin; at < begin + count;) {
-      int64_t chunk = at / kChunk;
-      int64_t offset = at % kChunk;
-      int64_t length = std::min(kChunk - offset, begin + count - at);
-      if (length == kChunk) {
+      int64_t chunk = at / kDrawChunk;
+      int64_t offset = at % kDrawChunk;
+      int64_t length = std::min(kDrawChunk - offset, begin + count - at);
+      if (length == kDrawChunk) {
         fill(chunk, out);
       } else {
         if (chunk != held_) fill(held_ = chunk, values_.data());
@@ -74,7 +69,7 @@ class RowStream {
   MaskStream mask_;
   uint64_t sample_;
   int64_t held_ = -1;
-  std::array<float, kChunk> values_;
+  std::array<float, kDrawChunk> values_;
 };
 
 }  // namespace
@@ -131,9 +126,9 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& conte
 }
 
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
-                   at::IntArrayRef extents) {
+                   at::IntArrayRef extents, at::IntArrayRef origin) {
   if (rate == 0 || context.mode != Mode::Train) return x;
-  auto mask = dropout_mask(x.sizes(), rate, context, site, extents, {}, x.device());
+  auto mask = dropout_mask(x.sizes(), rate, context, site, extents, origin, x.device());
   // The product is fp32 and rounded once: 1 / (1 - rate) in 16 bits would shift the mean.
   return (x * mask).to(x.scalar_type());
 }

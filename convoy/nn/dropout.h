@@ -10,13 +10,13 @@ namespace convoy::nn {
 ///
 /// x [rows, ...]; context.samples [rows]. Identity unless training with `rate` > 0.
 /// `extents` bounds the sizes of the dimensions after the first where those vary with padding
-/// (all but the outermost of them must be given alike for every batch); default: x's own sizes.
+/// (all but the outermost of them must be given alike for every batch); default: x's own sizes. Of
+/// a part of x, `origin` says where it begins in these dimensions.
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
-                   at::IntArrayRef extents = {});
+                   at::IntArrayRef extents = {}, at::IntArrayRef origin = {});
 
 /// The mask itself: 0 or 1 / (1 - rate), fp32, shape `sizes`, the same bits on every device. Of a
-/// larger x that is never there as a whole, `origin` says where this part begins in the dimensions
-/// after the first.
+/// larger x that is never there as a whole, `origin` says where this part begins.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
                         at::IntArrayRef extents = {}, at::IntArrayRef origin = {},
                         at::Device device = at::kCPU);

@@ -15,7 +15,6 @@ namespace convoy::nn {
 
 namespace {
 
-constexpr int64_t kLanes = 16, kPerDraw = 8, kChunk = kLanes * kPerDraw;  // as in dropout.cpp
 constexpr int64_t kWord = 0xFFFFFFFF;
 
 // Compiled twice: here for the host, and by torch's compiler for GPUs. T is int. A position is
@@ -166,9 +165,9 @@ at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntA
   const auto lines = whole ? at::zeros({1, 1}, options)
                            : lines_of(inner, bounds, origin, options).reshape({-1, 1});
   const int64_t length = whole ? row_size : line;
-  const int64_t num_chunks = (length + (whole ? 1 : 2) * (kChunk - 1)) / kChunk;
-  const auto chunk = lines.floor_divide(kChunk) + at::arange(num_chunks, options);
-  const auto counter = (chunk.unsqueeze(-1) * kLanes + at::arange(kLanes, options))
+  const int64_t num_chunks = (length + (whole ? 1 : 2) * (kDrawChunk - 1)) / kDrawChunk;
+  const auto chunk = lines.floor_divide(kDrawChunk) + at::arange(num_chunks, options);
+  const auto counter = (chunk.unsqueeze(-1) * kDrawLanes + at::arange(kDrawLanes, options))
                            .unsqueeze(0);  // [1, lines, chunks, lanes]
   const auto rows = comm::upload(samples, device).view({-1, 1, 1, 1});
   const auto words = philox_steps({counter.bitwise_and(kWord), rows.bitwise_and(kWord),
@@ -181,11 +180,11 @@ at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntA
     halves.push_back(at::bitwise_right_shift(word, 16));
   }
   auto drawn = at::stack(halves, 3).ge(static_cast<int64_t>(stream.threshold));
-  drawn = drawn.view({sizes[0], lines.size(0), num_chunks * kChunk});
+  drawn = drawn.view({sizes[0], lines.size(0), num_chunks * kDrawChunk});
   if (whole) {
     drawn = drawn.narrow(2, 0, length);
   } else {
-    const auto place = lines.remainder(kChunk) + at::arange(length, options);
+    const auto place = lines.remainder(kDrawChunk) + at::arange(length, options);
     drawn = drawn.gather(2, place.unsqueeze(0).expand({sizes[0], -1, -1}));
   }
   return drawn.to(at::kFloat).mul_(stream.scale).reshape(sizes);

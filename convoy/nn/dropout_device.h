@@ -6,6 +6,11 @@
 // in the row at which the lines along its last dimension, of length `line`, begin.
 namespace convoy::nn {
 
+// Philox draws for kDrawLanes counters at a time, laid out so that the compiler can vectorise it;
+// each 32-bit word gives two 16-bit uniform numbers.
+inline constexpr int kDrawLanes = 16;
+inline constexpr int kDrawChunk = kDrawLanes * 8;
+
 /// What a site's mask is drawn with: kept elements become `scale`, others 0.
 struct MaskStream {
   uint64_t key;

@@ -3,8 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "convoy/nn/few_rows.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/skinny_gemm.h"
+#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
 
@@ -18,30 +19,40 @@ void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
   if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
 }
 
-/// Adds to rows of a table, in an order that does not change from run to run.
-void add_rows(at::Tensor& table, const at::Tensor& places, const at::Tensor& rows) {
-  if (table.is_cpu()) {
-    table.index_add_(0, places, rows);
+}  // namespace
+
+void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows, double scale,
+              AddRows how) {
+  if (how == AddRows::Automatic) how = table.is_cpu() ? AddRows::InPlace : AddRows::OfATable;
+  if (how == AddRows::InPlace) {
+    table.index_add_(0, places, rows, scale);
   } else {
-    table.index_put_({places}, rows, /*accumulate=*/true);
+    constexpr int64_t kNoPadding = -1;
+    table.add_(at::embedding_dense_backward(rows, places, table.size(0), kNoPadding,
+                                            /*scale_grad_by_freq=*/false),
+               scale);
   }
 }
 
-}  // namespace
-
-at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
-                  bool in_first) {
+at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
+                  const comm::Group& tensor) {
   const auto& w = weight->value();
+  const bool sums = is_cut(weight, in_first ? 0 : 1, tensor);
   const bool recorded = at::GradMode::is_enabled();
   at::Tensor input;
   const auto out = without_grad([&] {
     input = rows_of(x.detach()).to(w.scalar_type());
     auto matrix = in_first ? w : w.t();
     at::Tensor flat;
+    const auto added = bias && !sums ? bias->value() : at::Tensor();
     if (!recorded) {
-      flat = product_of_rows(input, matrix, bias ? bias->value() : at::Tensor());
+      flat = product_of_rows(input, matrix, added);
     } else {
-      flat = bias ? at::addmm(bias->value(), input, matrix) : at::mm(input, matrix);
+      flat = added.defined() ? at::addmm(added, input, matrix) : at::mm(input, matrix);
+    }
+    if (sums) {
+      tensor.all_reduce(flat, comm::ReduceOp::Sum, label_of("rows", weight));
+      if (bias) flat.add_(bias->value());
     }
     auto shape = x.sizes().vec();
     shape.back() = flat.size(-1);
@@ -52,21 +63,54 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
   return with_backward(
       out, {x}, [=, shape = x.sizes().vec()](const at::Tensor& grad) -> std::vector<at::Tensor> {
         auto g = rows_of(grad);
-        weight->add_grad(g.scalar_type(), [&](at::Tensor& to) {
+        const auto whole = with_overlaps(g, weight, tensor);
+        weight->add_grad(g.scalar_type(), [=](at::Tensor& to) {
           if (in_first) {
-            at::mm_out(to, input.t(), g);
+            at::mm_out(to, input.t(), whole);
           } else {
-            at::mm_out(to, g.t(), input);
+            at::mm_out(to, whole.t(), input);
           }
         });
-        add_bias_grad(bias, g);
+        add_bias_grad(bias, whole);
         if (!wants_grad) return {at::Tensor()};
         auto back = at::mm(g, in_first ? weight->value().t() : weight->value());
         return {back.view(shape).to(x_dtype)};
       });
 }
 
-at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding) {
+namespace {
+
+/// Of a table whose rows tensor ranks share out: all but one of them have zeros for an id.
+at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
+                         const comm::Group& tensor) {
+  const int64_t first = table->begin(), end = first + table->shape()[0];
+  const auto elsewhere = ids.lt(first).logical_or_(ids.ge(end));
+  const auto places = (ids - first).masked_fill_(elsewhere, 0);
+  const bool some = end > first;  // a small table may have fewer rows than there are ranks
+  const auto out = without_grad([&] {
+    auto sizes = ids.sizes().vec();
+    sizes.push_back(table->shape()[1]);
+    auto rows = some ? at::embedding(table->value(), places).to(at::kFloat)
+                     : at::zeros(sizes, places.options().dtype(at::kFloat));
+    rows.masked_fill_(elsewhere.unsqueeze(-1), 0);
+    tensor.all_reduce(rows, comm::ReduceOp::Sum, label_of("rows", table));
+    return rows;
+  });
+  return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    const auto none = padding ? elsewhere.logical_or(ids == 0) : elsewhere;
+    auto rows = rows_of(grad).to(at::kFloat).masked_fill(none.reshape({-1, 1}), 0);
+    table->add_to_grad([&](at::Tensor& to) {
+      if (some) add_rows(to, places.reshape({-1}), rows);
+    });
+    return {};
+  });
+}
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
+                     const comm::Group& tensor) {
+  if (is_cut(table, 0, tensor)) return cut_embedding(ids, table, padding, tensor);
   const auto out = without_grad([&] { return at::embedding(table->value(), ids).to(at::kFloat); });
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto rows = rows_of(grad).to(at::kFloat);

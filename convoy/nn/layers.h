@@ -8,15 +8,33 @@ namespace convoy::nn {
 /// x [..., in] times the parameter, plus an optional bias [out].
 /// `weight` is [in, out] as in GPT-2's Conv1D when `in_first`, else [out, in] as in
 /// torch::nn::Linear.
-at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
+///
+/// Where `tensor` ranks share out `in`, x is what this one has of it, and the products are summed
+/// over them; where they share out `out`, x is what to_columns() gave, and `out` what is here.
+at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
+                  const comm::Group& tensor = {});
 
-inline at::Tensor linear(const at::Tensor& x, const DenseParams& dense) {
-  return linear(x, dense.weight, dense.bias, false);
+inline at::Tensor linear(const at::Tensor& x, const DenseParams& dense,
+                         const comm::Group& tensor = {}) {
+  return linear(x, dense.weight, dense.bias, false, tensor);
 }
 
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
-/// Ids must be in range: loaders check them against the schema.
-at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding);
+/// Ids must be in range: loaders check them against the schema. `tensor` ranks may share out V.
+at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
+                     const comm::Group& tensor = {});
+
+/// How rows are added to a table in an order that does not change from run to run.
+enum class AddRows {
+  Automatic,
+  InPlace,   ///< one after the other: on the host
+  OfATable,  ///< by a second table, whose rows are found beside each other: on a GPU, where those
+             ///< of one id would else wait for each other
+};
+
+/// Adds `scale` times `rows` [n, D] to the rows `places` [n] int64 of `table` [V, D].
+void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows, double scale = 1,
+              AddRows how = AddRows::Automatic);
 
 /// x [B, T, D] plus the first T rows of `table` [positions, D].
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);
@@ -28,6 +46,10 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
 inline at::Tensor layer_norm(const at::Tensor& x, const NormParams& norm, double epsilon) {
   return layer_norm(x, norm.weight, norm.bias, epsilon);
 }
+
+/// x / sqrt(mean(x^2) + epsilon) x weight over the last dimension (Zhang and Sennrich, 2019); fp32
+/// inside and out, whatever the compute dtype.
+at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon);
 
 /// x [B, T, D] with the rows where `mask` [B, T] bool is true replaced by `replacement` [D].
 at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement);

@@ -9,8 +9,8 @@
 
 namespace convoy::nn {
 
-/// A user's own torch::nn::Module as one block. Its parameters move into an arena; autograd's own
-/// accumulation fills their gradients.
+/// A user's own torch::nn::Module as one block. Its parameters move into flat buffers; autograd's
+/// own accumulation fills their gradients.
 class ModuleBlock : public Block {
  public:
   using Forward = std::function<Bundle(const Bundle& in, const Context& context)>;

@@ -11,11 +11,11 @@ namespace convoy::nn {
 namespace {
 
 using torch::autograd::variable_list;
-using Backward = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
+using BackwardFunction = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
 
 class LayerBackward : public torch::autograd::Node {
  public:
-  LayerBackward(torch::autograd::edge_list edges, Backward backward)
+  LayerBackward(torch::autograd::edge_list edges, BackwardFunction backward)
       : Node(std::move(edges)), backward_(std::move(backward)) {}
 
   variable_list apply(variable_list&& grads) override {
@@ -29,12 +29,12 @@ class LayerBackward : public torch::autograd::Node {
   std::string name() const override { return "convoy::LayerBackward"; }
 
  private:
-  Backward backward_;
+  BackwardFunction backward_;
 };
 
 // torch 2.15 counts references of nodes inside them, 2.11 outside.
 template <class Pointer, class Layer>
-Pointer make_node(torch::autograd::edge_list edges, Backward backward) {
+Pointer make_node(torch::autograd::edge_list edges, BackwardFunction backward) {
   if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
     return std::make_shared<Layer>(std::move(edges), std::move(backward));
   } else {
@@ -45,7 +45,7 @@ Pointer make_node(torch::autograd::edge_list edges, Backward backward) {
 }  // namespace
 
 at::Tensor with_backward(at::Tensor output, const std::vector<at::Tensor>& inputs,
-                         Backward backward) {
+                         BackwardFunction backward) {
   if (!at::GradMode::is_enabled()) return output;
   torch::autograd::edge_list edges;
   for (const auto& input : inputs) {

@@ -8,12 +8,20 @@
 #include "convoy/base/error.h"
 #include "convoy/base/normals.h"
 #include "convoy/base/random.h"
-#include "convoy/nn/widen.h"
+#include "convoy/nn/cast.h"
 
 namespace convoy::nn {
 
 int64_t ParamSpec::num_elements() const {
   return schedule::num_elements(shape);
+}
+
+void Param::cut(const schedule::TensorPlace& place) {
+  const auto& cut = spec_.cut;
+  shape_ = schedule::local_shape(spec_.shape, cut, place);
+  begin_ = 0;
+  if (cut.dim < 0) return;
+  begin_ = schedule::boxes(spec_.shape, cut, place).front().begin.at(static_cast<size_t>(cut.dim));
 }
 
 const at::Tensor& Param::value() const {
@@ -41,13 +49,17 @@ void Param::add_grad(const at::Tensor& contribution) {
   if (grad_written_) {
     grad_.add_(contribution);
   } else {
-    widen(grad_, contribution);
+    cast(grad_, contribution);
     grad_written_ = true;
   }
 }
 
 void Param::add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write) {
   if (!spec_.trainable) return;
+  if (later_ != nullptr) {
+    later_->emplace_back([this, dtype, write] { add_grad(dtype, write); });
+    return;
+  }
   at::NoGradGuard no_grad;
   if (!grad_written_ && grad_.scalar_type() == dtype) {
     write(grad_);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/schedule/cut.h"
+#include "convoy/schedule/tensor/cut.h"
 
 namespace convoy::nn {
 
@@ -39,11 +39,11 @@ struct ParamSpec {
   int64_t num_elements() const;
 };
 
-/// A parameter: a spec, the memory an arena binds to it, and the sink for its gradient.
+/// A parameter: a spec, the memory that flat buffers bind to it, and where its gradient goes.
 ///
-/// Layers keep a handle to the Param, never to its tensors, so that an arena may move or release
-/// the memory between uses. A layer's backward adds each finished contribution to the gradient
-/// here; autograd never sees the weight as a leaf.
+/// Layers keep a handle to the Param, never to its tensors, so that flat buffers may move or
+/// release the memory between uses. A layer's backward adds each finished contribution to the
+/// gradient here; autograd never sees the weight as a leaf.
 class Param {
  public:
   /// With a `leaf` that of an opaque module: autograd accumulates into it, its memory is ours.
@@ -53,11 +53,12 @@ class Param {
   const ParamSpec& spec() const { return spec_; }
   /// Of what this rank has of it; spec().shape is the global one.
   const std::vector<int64_t>& shape() const { return shape_; }
-  void cut(const schedule::TensorPlace& place) {
-    shape_ = schedule::local_shape(spec_.shape, spec_.cut, place);
-  }
+  /// Where that begins along the dimension that is cut; in the first of several parts.
+  int64_t begin() const { return begin_; }
+  void cut(const schedule::TensorPlace& place);
 
-  /// The compute weight, in the compute dtype. Throws InternalError before an arena is bound.
+  /// The compute weight, in the compute dtype. Throws InternalError before it is bound to flat
+  /// buffers.
   const at::Tensor& value() const;
 
   /// Adds one contribution to the gradient of the micro-batch under way.
@@ -65,7 +66,12 @@ class Param {
 
   /// Same, for a product that can be written in place: `write(out)` fills `out` (shape of the
   /// parameter, dtype `dtype`). The first contribution goes straight into the gradient's memory.
+  /// It keeps what it needs by value: it may be called after the layer's backward.
   void add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write);
+
+  /// While there is such a list, writes of the form above go into it instead: products of weights'
+  /// gradients that are put off (a backward in two halves). Null: they are done at once.
+  void put_off(std::vector<std::function<void()>>* later) { later_ = later; }
 
   /// For contributions to some places only: `add(grad)` finds zeros where nothing was added yet.
   /// Does nothing for a frozen parameter.
@@ -84,7 +90,9 @@ class Param {
  private:
   ParamSpec spec_;
   std::vector<int64_t> shape_;
+  int64_t begin_ = 0;
   at::Tensor leaf_;
+  std::vector<std::function<void()>>* later_ = nullptr;
   at::Tensor value_;
   at::Tensor grad_;
   bool grad_written_ = false;

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
 
@@ -18,26 +21,58 @@ at::Tensor ranks_of(const at::Tensor& scores, const at::Tensor& column) {
   return better.sum(1) + before.sum(1) + 1 - own.isnan().sum(1);
 }
 
+/// Of scores [N, C] of the ids from `first` on, where other ranks have those of others.
+at::Tensor ranks_among_all(const at::Tensor& scores, const at::Tensor& targets, int64_t first,
+                           const ParamPtr& table, const comm::Group& tensor) {
+  const auto column = (targets - first).unsqueeze(1);
+  const auto elsewhere = column.lt(0).logical_or_(column.ge(scores.size(1)));
+  auto own = at::zeros(column.sizes(), scores.options());
+  if (scores.size(1) > 0) {
+    own = scores.gather(1, column.masked_fill(elsewhere, 0)).masked_fill_(elsewhere, 0);
+  }
+  tensor.all_reduce(own, comm::ReduceOp::Sum, label_of("targets' scores", table));
+  auto better = (scores <= own).logical_not_();
+  auto before = (scores == own).logical_and_(at::arange(scores.size(1), column.options()) < column);
+  auto count = better.sum(1) + before.sum(1);
+  tensor.all_reduce(count, comm::ReduceOp::Sum, label_of("better scores", table));
+  return count + 1 - own.isnan().sum(1);
+}
+
+/// Of the rows of a table that are here, those of ids below `first_id`.
+int64_t rows_below(const ParamPtr& table, int64_t first_id) {
+  return std::clamp<int64_t>(first_id - table->begin(), 0, table->shape()[0]);
+}
+
+at::Tensor scores_here(const at::Tensor& h, const ParamPtr& table, int64_t first_id) {
+  auto weights = table->value().to(at::kFloat);
+  const int64_t below = rows_below(table, first_id);
+  auto items = weights.narrow(0, below, weights.size(0) - below);
+  return at::mm(h.to(at::kFloat), items.t());
+}
+
 }  // namespace
 
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
-                       int64_t first_id) {
+                       int64_t first_id, const comm::Group& tensor) {
   at::NoGradGuard no_grad;
-  auto weights = table->value().to(at::kFloat);
-  auto items = weights.narrow(0, first_id, weights.size(0) - first_id);
-  auto scores = at::mm(h.to(at::kFloat), items.t());
+  auto scores = gather_columns(scores_here(h, table, first_id), table, 0, tensor, first_id);
   return temperature == 1 ? scores : scores.div_(temperature);
 }
 
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                      int64_t first_id) {
+                      int64_t first_id, const comm::Group& tensor) {
+  at::NoGradGuard no_grad;
+  const bool cut = is_cut(table, 0, tensor);
   auto columns = (targets - first_id).unsqueeze(1);
-  const int64_t piece = score_rows_at_once(table->shape()[0] - first_id, h.device());
+  const int64_t piece = score_rows_at_once(table->spec().shape[0] - first_id, h.device());
   std::vector<at::Tensor> parts{at::empty({0}, targets.options())};
   for (int64_t begin = 0; begin < h.size(0); begin += piece) {
     const int64_t rows = std::min(piece, h.size(0) - begin);
-    auto scores = tied_scores(h.narrow(0, begin, rows), table, 1, first_id);
-    parts.push_back(ranks_of(scores, columns.narrow(0, begin, rows)));
+    const auto scores = scores_here(h.narrow(0, begin, rows), table, first_id);
+    parts.push_back(cut ? ranks_among_all(scores, targets.narrow(0, begin, rows),
+                                          table->begin() + rows_below(table, first_id), table,
+                                          tensor)
+                        : ranks_of(scores, columns.narrow(0, begin, rows)));
   }
   return at::cat(parts);
 }

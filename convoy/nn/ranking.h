@@ -5,15 +5,17 @@
 // Shapes: N rows, D model width, V vocabulary with padding.
 namespace convoy::nn {
 
+// `tensor` ranks may share out the table's rows; all get the same.
+
 /// Scores [N, V - first_id] of ids first_id..V-1 by `table` [V, D] (column c is id c + first_id),
 /// without autograd. In fp32 whatever the dtypes: rounded scores tie, and ties flatter a ranking.
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
-                       int64_t first_id = 1);
+                       int64_t first_id = 1, const comm::Group& tensor = {});
 
 /// Rank [N] int64 of each target's score among the ids first_id..V-1: 1 = best. Equal scores rank
 /// by id. A score that is no number counts as better than every target. Scores exist for a few rows
 /// at a time only.
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                      int64_t first_id = 1);
+                      int64_t first_id = 1, const comm::Group& tensor = {});
 
 }  // namespace convoy::nn

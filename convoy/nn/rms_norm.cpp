@@ -1,4 +1,4 @@
-#include "convoy/nn/rms_norm.h"
+#include "convoy/nn/layers.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

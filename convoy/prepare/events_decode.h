@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the room: Arrow arrays of many types into the few forms that events take.
+// Internal to the component: Arrow arrays of many types into the few forms that events take.
 
 #include <arrow/array.h>
 

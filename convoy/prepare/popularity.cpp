@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "convoy/base/error.h"
-#include "convoy/prepare/inspect_rows.h"
+#include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::prepare {
 
@@ -13,7 +13,7 @@ std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::stri
                                  int64_t num_items) {
   std::vector<int64_t> counts(static_cast<size_t>(num_items) + 1, 0);
   const data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_items}}}};
-  each_rows(data, selection, [&](const data::Rows& rows) {
+  data::each_rows(data, selection, [&](const data::Rows& rows) {
     for (int64_t id : rows.columns.at(item_column).ints) ++counts[static_cast<size_t>(id)];
   });
   return counts;
@@ -40,22 +40,22 @@ PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
   report.recall.assign(ks.size(), 0);
   report.mrr.assign(ks.size(), 0);
   const data::IdLimit limit{static_cast<int64_t>(order.size())};
-  each_rows(valid, data::Selection{{item_column}, {{item_column, limit}}},
-            [&](const data::Rows& rows) {
-              const data::Column& items = rows.columns.at(item_column);
-              for (int64_t row = 0; row < rows.num_rows; ++row) {
-                if (items.end(row) - items.begin(row) < 2) continue;
-                const int64_t rank =
-                    ranks[static_cast<size_t>(items.ints[static_cast<size_t>(items.end(row) - 1)])];
-                ++report.num_rows;
-                for (size_t i = 0; i < ks.size(); ++i) {
-                  if (rank < 1 || rank > ks[i]) continue;
-                  report.ndcg[i] += 1 / std::log2(1 + static_cast<double>(rank));
-                  report.recall[i] += 1;
-                  report.mrr[i] += 1 / static_cast<double>(rank);
-                }
-              }
-            });
+  data::each_rows(
+      valid, data::Selection{{item_column}, {{item_column, limit}}}, [&](const data::Rows& rows) {
+        const data::Column& items = rows.columns.at(item_column);
+        for (int64_t row = 0; row < rows.num_rows; ++row) {
+          if (items.end(row) - items.begin(row) < 2) continue;
+          const int64_t rank =
+              ranks[static_cast<size_t>(items.ints[static_cast<size_t>(items.end(row) - 1)])];
+          ++report.num_rows;
+          for (size_t i = 0; i < ks.size(); ++i) {
+            if (rank < 1 || rank > ks[i]) continue;
+            report.ndcg[i] += 1 / std::log2(1 + static_cast<double>(rank));
+            report.recall[i] += 1;
+            report.mrr[i] += 1 / static_cast<double>(rank);
+          }
+        }
+      });
   for (auto* sums : {&report.ndcg, &report.recall, &report.mrr}) {
     for (double& sum : *sums) sum /= static_cast<double>(std::max<int64_t>(1, report.num_rows));
   }

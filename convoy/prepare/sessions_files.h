@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the room: several output files that appear together.
+// Internal to the component: several output files that appear together.
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the room: events in the order of users and time, cut into sessions, with ids.
+// Internal to the component: events in the order of users and time, cut into sessions, with ids.
 
 #include <cstdint>
 #include <string>

@@ -17,7 +17,7 @@ void SchemaBuilder::add_user(int64_t num_users) {
 }
 
 void SchemaBuilder::add_item(int64_t num_items) {
-  Feature& feature = add_list(kItemColumn, Feature::Int);
+  Feature& feature = add_list(formats::kItemColumn, Feature::Int);
   feature.int_domain = formats::IntDomain{0, num_items, true, "item_id"};
   feature.tags = {"item_id", "item", "categorical", "list"};
 }

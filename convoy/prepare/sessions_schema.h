@@ -7,8 +7,6 @@
 
 namespace convoy::prepare {
 
-inline constexpr const char* kItemColumn = "item_id-list";
-
 /// Describes the columns that SessionWriter writes, in Transformers4Rec's terms.
 class SchemaBuilder {
  public:

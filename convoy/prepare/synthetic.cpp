@@ -107,7 +107,7 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
   constexpr int64_t kProgressRows = 8192;
   const SyntheticOptions options = checked(given);
   const World world(options.seed, options.num_items);
-  std::vector<SessionWriter::ListColumn> columns = {{kItemColumn, false}};
+  std::vector<SessionWriter::ListColumn> columns = {{formats::kItemColumn, false}};
   if (options.features) {
     columns.push_back({"category-list", false});
     columns.push_back({"price-list", true});

@@ -11,8 +11,6 @@ namespace convoy::report {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr const char* kInk = "#1d2430";
-constexpr const char* kSoftInk = "#5c6675";
 constexpr const char* kGrid = "#e6e9ee";
 constexpr const char* kBaseLine = "#9aa3b0";
 

@@ -18,6 +18,9 @@ struct Box {
   double bottom() const { return y + height; }
 };
 
+inline constexpr const char* kInk = "#1d2430";
+inline constexpr const char* kSoftInk = "#5c6675";
+
 enum class Anchor { kStart, kMiddle, kEnd };
 
 struct TextStyle {

@@ -12,17 +12,19 @@ struct TimelineBar {
   double begin = 0, end = 0;
   int64_t micro_batch = 0;
   bool backward = false;
-  int row = 0;  ///< of the stage's rows of blocks: later ones are drawn darker
+  int virtual_stage = 0;  ///< of the rank: later ones are drawn darker
+  bool weight = false;    ///< the second half of a backward
 };
 
 /// A row a stage.
 using Timeline = std::vector<std::vector<TimelineBar>>;
 
-/// Each column is a slice of the time: 0 to 9 the forward of a micro-batch, a to j its backward,
-/// both beginning anew after the tenth, . for standing still.
+/// Each column is a span of time: 0 to 9 the forward of a micro-batch, a to j its backward, A to J
+/// the second half of that, all beginning anew after the tenth, . for the bubble.
 std::string timeline_text(const Timeline& timeline, int columns);
 
-/// The same as a picture, one part for each timeline, all of the same scale.
+/// The same as a picture, one part for each timeline, all of the same scale. Of what takes much
+/// longer than the shortest one the beginning is shown.
 std::string timeline_svg(const std::vector<std::pair<std::string, Timeline>>& timelines,
                          const std::string& title);
 

@@ -22,9 +22,10 @@ void each_row(
     auto mine = at::empty({room, 1 + width}, at::kDouble);  // the row, its numbers
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
-      const auto& cell = step.cells[c];
-      if (cell.empty() || step.num_samples[c] == 0 || outs[c].empty()) continue;
-      const auto rows = cell.samples + step.s0;
+      const auto& micro_batch = step.micro_batches[c];
+      const bool none = micro_batch.empty() || step.num_samples[c] == 0 || outs[c].empty();
+      if (none || !strategy.tells_rows()) continue;
+      const auto rows = micro_batch.samples + step.s0;
       auto here = mine.narrow(0, filled, rows.size(0));
       here.select(1, 0).copy_(rows);
       here.narrow(1, 1, width).copy_(numbers(outs[c], rows));

@@ -4,13 +4,15 @@
 #include <functional>
 #include <span>
 
+#include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/setup/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
 
 /// What a model makes of the first `most` rows of `data` (0 = all), on rank 0 in their order.
-/// `numbers` gives [B, width] fp64 of a cell's outputs and its rows [B] int64; what is not finite
-/// is an error that names the row (from 1) as `what`.
+/// `numbers` gives [B, width] fp64 of a micro-batch's outputs and its rows [B] int64; what is not
+/// finite is an error that names the row (from 1) as `what`.
 void each_row(
     train::Trainer& trainer, const train::Dataset& data, int64_t most, int64_t width,
     const char* what,

@@ -6,17 +6,17 @@
 
 namespace convoy::tasks {
 
-std::optional<int32_t> unknown_id(const text::Tokenizer& tokenizer) {
+std::optional<int32_t> unknown_id(const tokenizers::Tokenizer& tokenizer) {
   const auto& special = tokenizer.special_ids();
   // GPT-2's unknown token ends texts.
   return special.unk == special.eos ? std::nullopt : special.unk;
 }
 
-std::optional<int32_t> blank_id(const text::Tokenizer& tokenizer) {
+std::optional<int32_t> blank_id(const tokenizers::Tokenizer& tokenizer) {
   return tokenizer.id_of("\u2581");
 }
 
-bool is_unknown(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
+bool is_unknown(const tokenizers::Tokenizer& tokenizer, std::span<const int32_t> ids,
                 std::initializer_list<int32_t> apart) {
   const auto unknown = unknown_id(tokenizer);
   if (!unknown || std::find(ids.begin(), ids.end(), *unknown) == ids.end()) return false;
@@ -27,7 +27,7 @@ bool is_unknown(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
   });
 }
 
-void check_known(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
+void check_known(const tokenizers::Tokenizer& tokenizer, std::span<const int32_t> ids,
                  std::initializer_list<int32_t> apart, const std::string& name,
                  const std::string& text) {
   if (!is_unknown(tokenizer, ids, apart)) return;

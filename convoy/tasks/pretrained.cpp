@@ -10,7 +10,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void read_file_of_config(const fs::path& path, models::CausalConfig& config, OptionTable& table) {
+void read_file_of_config(const fs::path& path, models::LanguageModelConfig& config,
+                         OptionTable& table) {
   std::vector<std::pair<std::string, std::string>> asked;
   for (const auto& option : table.options()) {
     if (option.section != "model" || option.source.empty()) continue;
@@ -38,7 +39,7 @@ fs::path config_file(const fs::path& place) {
   return fs::is_directory(place) ? place / "config.json" : place;
 }
 
-void read_config(const fs::path& place, models::CausalConfig& config, OptionTable& table) {
+void read_config(const fs::path& place, models::LanguageModelConfig& config, OptionTable& table) {
   if (!fs::is_regular_file(config_file(place))) {
     fail<UsageError>(
         "tasks",
@@ -49,7 +50,8 @@ void read_config(const fs::path& place, models::CausalConfig& config, OptionTabl
   read_file_of_config(config_file(place), config, table);
 }
 
-void read_pretrained(const fs::path& folder, models::CausalConfig& config, OptionTable& table) {
+void read_pretrained(const fs::path& folder, models::LanguageModelConfig& config,
+                     OptionTable& table) {
   const auto path = folder / "config.json";
   if (!fs::exists(path)) {
     fail<UsageError>("tasks",
@@ -60,7 +62,7 @@ void read_pretrained(const fs::path& folder, models::CausalConfig& config, Optio
   read_file_of_config(path, config, table);
 }
 
-void note_unknown_keys(const fs::path& place, const models::CausalConfig& config, Run& run) {
+void note_unknown_keys(const fs::path& place, const models::LanguageModelConfig& config, Run& run) {
   const auto& unknown = config.unknown();
   if (unknown.empty()) return;
   run.notes->push_back(
@@ -68,7 +70,7 @@ void note_unknown_keys(const fs::path& place, const models::CausalConfig& config
                   config_file(place).string(), join(unknown)));
 }
 
-void start_from(const fs::path& folder, const models::CausalConfig& config,
+void start_from(const fs::path& folder, const models::LanguageModelConfig& config,
                 const models::WeightLayout& layout, Run& run) {
   note_unknown_keys(folder, config, run);
   run.fill = [folder, layout, notes = run.notes](parallel::Replica& replica) {
@@ -87,28 +89,29 @@ void start_from(const fs::path& folder, const models::CausalConfig& config,
   };
 }
 
-std::optional<text::Tokenizer> find_tokenizer(const std::vector<fs::path>& places,
-                                              const std::string& named) {
+std::optional<tokenizers::Tokenizer> find_tokenizer(const std::vector<fs::path>& places,
+                                                    const std::string& named) {
   for (const auto& place : places) {
     if (place.empty() || place == "..") continue;
     if (place == named) {
-      if (fs::exists(place)) return text::Tokenizer::load(place);
+      if (fs::exists(place)) return tokenizers::Tokenizer::load(place);
       fail<UsageError>("tasks",
                        "data.tokenizer = {} is no file or folder; tokenizers on a hub are not "
                        "fetched: download tokenizer.json, then give its folder",
                        named);
     }
-    if (text::holds_tokenizer(place)) return text::Tokenizer::load(place);
+    if (tokenizers::holds_tokenizer(place)) return tokenizers::Tokenizer::load(place);
   }
   return std::nullopt;
 }
 
-void keep_tokenizer(const std::optional<text::Tokenizer>& tokenizer, train::ModelFiles& files) {
+void keep_tokenizer(const std::optional<tokenizers::Tokenizer>& tokenizer,
+                    train::ModelFiles& files) {
   if (tokenizer) {
     for (const auto& file : tokenizer->files()) files.copies.emplace_back(file.path, file.name);
     files.encoding = "tokenizer " + tokenizer->fingerprint();
   }
-  files.looked_for = text::tokenizer_file_names();
+  files.looked_for = tokenizers::tokenizer_file_names();
 }
 
 }  // namespace convoy::tasks

@@ -6,7 +6,8 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
-#include "convoy/models/causal.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/models/language_model.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/pretrained.h"
@@ -17,10 +18,28 @@ namespace fs = std::filesystem;
 
 namespace {
 
+std::vector<TaskKind>& kinds() {
+  static std::vector<TaskKind> all{
+      {"session", [] { return std::vector<std::string>{"session"}; },
+       [](const std::string&) { return std::make_unique<SessionTask>(); }, false,
+       add_session_commands},
+      {"classification", [] { return std::vector<std::string>{"bert"}; },
+       [](const std::string&) { return std::make_unique<ClassificationTask>(); }, true},
+      {"language", models::causal_families,
+       [](const std::string& family) { return std::make_unique<LanguageTask>(family); }, false,
+       add_language_commands}};
+  return all;
+}
+
+bool takes(const TaskKind& kind, const std::string& family) {
+  const auto known = kind.families();
+  return std::find(known.begin(), known.end(), family) != known.end();
+}
+
 /// What tells the family of a model.
-struct Clues {
+struct Detection {
   std::string family;
-  std::string task;   ///< "classification", "language" or not said
+  std::string task;   ///< name of a TaskKind or not said
   std::string start;  ///< folder of a model
   std::string config_name;
 };
@@ -51,14 +70,14 @@ std::string typed_value(const std::vector<std::string>& arguments,
 }
 
 /// What a config.json says.
-Clues clues_of(const fs::path& file) {
+Detection detect_in_config(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return {};
   const auto json = parse_json(read_file(file), file.string());
   if (!json.is_object()) {
     fail<FileError>("tasks", "{} is no JSON object; expected the config of a model", file.string());
   }
-  Clues out;
+  Detection out;
   out.family = text_of(json, "model_type");
   const auto classes = json.value("architectures", Json());
   if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return out;
@@ -68,90 +87,114 @@ Clues clues_of(const fs::path& file) {
 }
 
 /// What the TOML of a run says; `opens`: of one that was trained.
-Clues clues_of_toml(const fs::path& file, bool opens) {
+Detection detect_in_toml(const fs::path& file, bool opens) {
   const auto values = toml_texts(file);
   const auto value = [&](const char* key, const char* alias = "") {
     const auto found = values.find(key);
     const auto other = values.find(alias);
     return found != values.end() ? found->second : other != values.end() ? other->second : "";
   };
-  Clues out{value("model.family", "model.model_type"), value("model.task"), "", ""};
+  Detection out{value("model.family", "model.model_type"), value("model.task"), "", ""};
   if (opens) return out;
   out.start = value("model.start", "model.model_name_or_path");
   out.config_name = value("model.config_name");
   return out;
 }
 
-void take(Clues& clues, const Clues& more) {
-  if (clues.family.empty()) clues.family = more.family;
-  if (clues.task.empty()) clues.task = more.task;
-  if (clues.start.empty()) clues.start = more.start;
-  if (clues.config_name.empty()) clues.config_name = more.config_name;
+void take(Detection& detected, const Detection& more) {
+  if (detected.family.empty()) detected.family = more.family;
+  if (detected.task.empty()) detected.task = more.task;
+  if (detected.start.empty()) detected.start = more.start;
+  if (detected.config_name.empty()) detected.config_name = more.config_name;
 }
 
-Clues clues_in(const std::vector<std::string>& arguments) {
-  Clues clues;
-  take(clues, {typed_value(arguments, {"family", "model_type"}), typed_value(arguments, {"task"}),
-               typed_value(arguments, {"start", "model_name_or_path"}),
-               typed_value(arguments, {"config_name"})});
-  const bool opens = !arguments.empty() && (arguments[0] == "eval" || arguments[0] == "predict" ||
-                                            arguments[0] == "generate");
+Detection detect(const std::vector<std::string>& arguments, bool opens) {
+  Detection detected;
+  take(detected,
+       {typed_value(arguments, {"family", "model_type"}), typed_value(arguments, {"task"}),
+        typed_value(arguments, {"start", "model_name_or_path"}),
+        typed_value(arguments, {"config_name"})});
   std::error_code error;
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
     const fs::path place = arguments[i];
     if (place.extension() == ".toml" && fs::is_regular_file(place, error)) {
-      take(clues, clues_of_toml(place, /*opens=*/false));
+      take(detected, detect_in_toml(place, /*opens=*/false));
     } else if (opens && fs::is_regular_file(place / "config.json", error)) {
-      take(clues, clues_of(place / "config.json"));
-      take(clues, clues_of_toml(place / "run.toml", /*opens=*/true));
+      take(detected, detect_in_config(place / "config.json"));
+      take(detected, detect_in_toml(place / "run.toml", /*opens=*/true));
     }
   }
-  const bool starts = !clues.start.empty();
-  const auto& named = starts ? clues.start : clues.config_name;
-  if (named.empty()) return clues;
+  const bool starts = !detected.start.empty();
+  const auto& named = starts ? detected.start : detected.config_name;
+  if (named.empty()) return detected;
   const auto file = starts ? fs::path(named) / "config.json" : config_file(named);
-  take(clues, clues_of(file));
-  if (clues.family.empty() && fs::is_regular_file(file, error)) {
+  take(detected, detect_in_config(file));
+  if (detected.family.empty() && fs::is_regular_file(file, error)) {
     fail<FileError>("tasks",
                     "{}: model_type is missing; expected one of {}; add it, or try --model_type "
                     "FAMILY",
                     file.string(), join(models::causal_families()));
   }
-  if (clues.family.empty()) {
+  if (detected.family.empty()) {
     fail<UsageError>("tasks",
                      "{} = {} is no folder with config.json; names of models on a hub are not "
                      "fetched: download it, then give its folder",
                      starts ? "model_name_or_path" : "config_name", named);
   }
-  return clues;
+  return detected;
 }
 
 }  // namespace
 
+Json open_trained(const fs::path& folder, OptionTable& table) {
+  const auto config = folder / "config.json";
+  if (!fs::exists(config)) {
+    const auto latest = checkpoint::latest_checkpoint(folder);
+    fail<UsageError>(
+        "train",
+        "{} holds no trained model; expected config.json and model.safetensors, as in the "
+        "output.dir of convoy train{}",
+        folder.string(),
+        latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
+  }
+  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
+  return parse_json(read_file(config), config.string());
+}
+
+void add_task(TaskKind kind) {
+  for (const auto& other : kinds()) {
+    internal_check(other.name != kind.name, "tasks", "there is a task {} already", kind.name);
+  }
+  kinds().push_back(std::move(kind));
+}
+
 void add_data_commands(CLI::App& data, Work& work) {
-  add_session_commands(data, work);
-  add_language_commands(data, work);
+  for (const auto& kind : kinds()) {
+    if (kind.add_data_commands) kind.add_data_commands(data, work);
+  }
 }
 
 std::vector<std::string> families() {
-  std::vector<std::string> all{"session"};
-  for (const auto& family : models::causal_families()) all.push_back(family);
+  std::vector<std::string> all;
+  for (const auto& kind : kinds()) {
+    if (kind.by_name) continue;
+    for (auto& family : kind.families()) all.push_back(std::move(family));
+  }
   return all;
 }
 
-std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments) {
-  const auto clues = clues_in(arguments);
-  const auto& family = clues.family;
-  if (clues.task == "classification") {
-    if (family.empty() || family == "bert") return std::make_unique<ClassificationTask>();
-    fail<UsageError>("tasks", "task = classification is for the family bert; got {}", family);
+std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool opens) {
+  auto [family, task, start, config_name] = detect(arguments, opens);
+  for (const auto& kind : kinds()) {
+    if (!kind.by_name || kind.name != task) continue;
+    if (family.empty() || takes(kind, family)) return kind.make(family);
+    fail<UsageError>("tasks", "task = {} is for the family {}; got {}", task, join(kind.families()),
+                     family);
   }
-  if (family.empty() || family == "session" || family == "convoy_session") {
-    return std::make_unique<SessionTask>();
-  }
-  const auto& causal = models::causal_families();
-  if (std::find(causal.begin(), causal.end(), family) != causal.end()) {
-    return std::make_unique<LanguageTask>(family);
+  // What config.json calls it: other tools know no "session".
+  if (family.empty() || family == "convoy_session") family = "session";
+  for (const auto& kind : kinds()) {
+    if (!kind.by_name && takes(kind, family)) return kind.make(family);
   }
   fail<UsageError>("tasks", "model family '{}' is unknown; expected one of {}{}", family,
                    join(families()), did_you_mean(family, families()));

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "convoy/base/options.h"
+#include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/scorer.h"
+#include "convoy/train/setup/job.h"
 #include "convoy/train/trainer.h"
 
 namespace CLI {
@@ -89,6 +92,11 @@ class Task {
                        const train::TrainingArguments& training) = 0;
 };
 
+/// Reads what a run left in `folder`: run.toml, where it is there, into `table`, and config.json,
+/// which it returns. Throws UsageError, naming the checkpoint to take instead, unless `folder`
+/// holds a trained model.
+Json open_trained(const std::filesystem::path& folder, OptionTable& table);
+
 /// Adds the tasks' own sub-commands to `convoy data`: each stores what it does in `work`.
 void add_data_commands(CLI::App& data, Work& work);
 
@@ -105,12 +113,27 @@ struct Program {
 /// Adds `convoy generate`.
 void add_generate(CLI::App& app, Work& work, const Program& program);
 
-/// The kinds of models: session, and those of language models.
+/// A kind of task, as the program finds it.
+struct TaskKind {
+  std::string name;  ///< as model.task has it
+  /// The families of models that it takes, as model.family has them.
+  std::function<std::vector<std::string>()> families;
+  std::function<std::unique_ptr<Task>(const std::string& family)> make;
+  bool by_name = false;  ///< goes only where model.task asks for it: another takes its families too
+  /// Adds the task's own sub-commands to `convoy data`, if it has any.
+  std::function<void(CLI::App& data, Work& work)> add_data_commands = {};
+};
+
+/// Adds a kind of task: at the start of a program, before anything reads one.
+void add_task(TaskKind kind);
+
+/// The kinds of models of all tasks: session, those of language models, and what was added.
 std::vector<std::string> families();
 
 /// The task that a command line is about: by the family (--family, --model_type) that is typed or
 /// stands in its TOML file, or by the config.json of the folder that is named; session where
-/// nothing says otherwise. Throws UsageError on an unknown family.
-std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments);
+/// nothing says otherwise. `opens`: the command takes the folder of a trained model. Throws
+/// UsageError on an unknown family.
+std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool opens);
 
 }  // namespace convoy::tasks

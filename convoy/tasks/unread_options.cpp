@@ -5,7 +5,7 @@
 #include <set>
 
 #include "convoy/base/text.h"
-#include "convoy/text/tokenizer.h"
+#include "convoy/tokenizers/tokenizer.h"
 
 namespace convoy::tasks {
 
@@ -26,7 +26,8 @@ bool read_without_training(const Option& option) {
 
 std::string unread_options(const OptionTable& table, const fs::path& folder,
                            const std::string& command) {
-  const bool own = text::holds_tokenizer(folder) || text::holds_tokenizer(folder / "..");
+  const bool own =
+      tokenizers::holds_tokenizer(folder) || tokenizers::holds_tokenizer(folder / "..");
   std::vector<std::string> unread;
   for (const auto& option : table.options()) {
     if (!option.typed) continue;

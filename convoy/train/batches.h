@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "convoy/data/loader.h"
-#include "convoy/parallel/executor.h"
+#include "convoy/data/stream.h"
+#include "convoy/parallel/run/types.h"
 
 namespace convoy::train {
 
@@ -15,7 +15,7 @@ using data::StreamOptions;
 
 /// One step's batches of this process.
 struct StepBatch : data::StepBatch<parallel::MicroBatch> {
-  std::vector<int64_t> num_samples;  ///< rows of each cell that are samples
+  std::vector<int64_t> num_samples;  ///< rows of each micro-batch that are samples
   int64_t num_tokens = 0;            ///< positions that are real
 };
 

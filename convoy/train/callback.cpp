@@ -4,7 +4,8 @@
 
 #include <fstream>
 
-#include "convoy/train/memory_use.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/setup/memory_use.h"
 
 namespace convoy::train {
 

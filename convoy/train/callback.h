@@ -8,11 +8,21 @@
 #include <vector>
 
 #include "convoy/base/json.h"
-#include "convoy/data/loader.h"
-#include "convoy/train/job.h"
-#include "convoy/train/placement.h"
+#include "convoy/data/stream.h"
+#include "convoy/parallel/run/types.h"
+#include "convoy/schedule/run/memory_use.h"
+#include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
+
+struct Job;
+
+/// Where one rank runs.
+struct Placement {
+  std::string host;
+  std::string device;
+  std::string cores;  ///< of the processor, that it may use: "0-3"
+};
 
 /// What a run is about to do.
 struct RunInfo {
@@ -28,7 +38,7 @@ struct RunInfo {
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
   std::string pipeline;                 ///< which blocks each stage holds; "": one holds all
-  parallel::MemoryUse memory;           ///< that each rank holds
+  schedule::MemoryUse memory;           ///< that each rank holds
   int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
   std::vector<Placement> placements;    ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank
@@ -49,7 +59,7 @@ struct LogRecord {
   double loss_scale = 0;         ///< of fp16; 0 = not in use
   int64_t skipped_steps = 0;     ///< so far, because a gradient overflowed fp16
   int64_t memory_bytes = 0;      ///< of this process now
-  parallel::MemoryUse memory;    ///< of a rank since the last line
+  schedule::MemoryUse memory;    ///< of a rank since the last line
   int64_t device_memory_bytes = 0;  ///< most that tensors took on a GPU so far; 0 without one
   double seconds_left = 0;
   double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known
@@ -82,6 +92,8 @@ class Callback {
   virtual void on_evaluate_step(int64_t /*done*/, int64_t /*samples*/) {}
   virtual void on_evaluate(const Metrics&, int64_t /*step*/) {}
   virtual void on_save(const std::filesystem::path&) {}
+  /// The output folder was moved away: the run goes on in a new one of its name, which it holds.
+  virtual void on_new_output() {}
   /// Something the user should know: training stopped early, the best model was loaded.
   virtual void on_message(const std::string&) {}
   virtual void on_train_end(const Metrics&) {}

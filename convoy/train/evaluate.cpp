@@ -26,6 +26,7 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
   const auto began = std::chrono::steady_clock::now();
   const Doing doing("evaluation");
   auto stream = data.open(stream_options(false));
+  check_same_data(*stream, "evaluation data");
   stream->start(0, 0);
   const auto scorer = make_scorer_ ? make_scorer_() : nullptr;
   const auto& group = strategy_->processes();
@@ -35,31 +36,33 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
   inject_fault("evaluation");
   int64_t steps = 0;
   while (auto step = stream->next()) {
-    auto outputs = strategy_->forward(step->cells, nn::Mode::Evaluate);
+    auto outputs = strategy_->forward(step->micro_batches, nn::Mode::Evaluate);
     for (const auto& out : outputs) {
-      if (out.empty()) continue;
+      if (out.empty() || !strategy_->tells_rows()) continue;
       sums[0] += comm::download(out.at("loss")).item<double>();
       sums[1] += out.at("count").item<double>();
       if (scorer) scorer->add(out);
     }
     ++steps;
-    audience_.notify(
+    callbacks_.notify(
         [&](Callback& callback) { callback.on_evaluate_step(step->end, stream->num_rows()); });
   }
   sums[2 + group.rank()] = std::isfinite(sums[0]) ? 0 : 1;
   group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
   for (int rank = 0; rank < group.size(); ++rank) {
     if (sums[2 + rank] == 0) continue;
-    fail<NumericError>("train",
-                       "the evaluation loss after step {} is not finite on rank {}; got {}; try a "
-                       "lower learning_rate or an earlier checkpoint",
-                       state_.global_step, rank, sums[0]);
+    fail_on_all_ranks<NumericError>(
+        "train",
+        "the evaluation loss after step {} is not finite on rank {}; got {}; try a "
+        "lower learning_rate or an earlier checkpoint",
+        state_.global_step, rank, sums[0]);
   }
   if (scorer) scorer->reduce(group);
   if (sums[1] == 0) {
-    fail<UsageError>("train",
-                     "no row of the evaluation data has a target; expected rows of at least two "
-                     "positions");
+    fail_on_all_ranks<UsageError>(
+        "train",
+        "no row of the evaluation data has a target; expected rows of at least two "
+        "positions");
   }
   const double seconds = seconds_since(began), loss = sums[0] / sums[1];
   Metrics metrics;
@@ -76,7 +79,7 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
 bool Trainer::Impl::evaluate_now() {
   eval_metrics_ = evaluate(*eval_data_, "eval_");
   evaluated_step_ = state_.global_step;
-  audience_.notify(
+  callbacks_.notify(
       [&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });
   Json entry = eval_metrics_;
   entry["epoch"] = state_.epoch();
@@ -85,7 +88,7 @@ bool Trainer::Impl::evaluate_now() {
   const bool better = best_.update(eval_metrics_, state_);
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
   if (stopped_early_) {
-    audience_.say(fmt::format(
+    callbacks_.say(fmt::format(
         "stopping early: no better {} in {} evaluations, the best was {:.4f} at step {}",
         best_.metric(), state_.evaluations_without_better, state_.best_metric, state_.best_step));
   }
@@ -116,15 +119,16 @@ void Trainer::Impl::load_best_model() {
     eval_metrics_.erase("epoch");
   }
   evaluated_step_ = state_.global_step;
-  audience_.say(fmt::format("the model is the best one, of step {}: {} {:.4f}", state_.best_step,
-                            best_.metric(), state_.best_metric));
+  callbacks_.say(fmt::format("the model is the best one, of step {}: {} {:.4f}", state_.best_step,
+                             best_.metric(), state_.best_metric));
 }
 
 void Trainer::predict(const Dataset& data, const UsePrediction& use, int64_t most) {
   auto stream = data.open(impl_->stream_options(false));
+  impl_->check_same_data(*stream, "data to predict");
   stream->start(0, 0);
   while (auto step = stream->next()) {
-    use(*step, impl_->strategy_->forward(step->cells, nn::Mode::Predict));
+    use(*step, impl_->strategy_->forward(step->micro_batches, nn::Mode::Predict));
     if (most > 0 && step->end >= most) break;
   }
 }

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "convoy/parallel/strategy.h"
+#include "convoy/parallel/data/strategy.h"
 
 namespace convoy::train {
 
-/// For tests, see base/fault.h. Internal to the room.
+/// For tests, see base/fault.h. Internal to the component.
 void inject_fault(const char* phase, parallel::Strategy& strategy, const comm::Group& group);
 
 }  // namespace convoy::train

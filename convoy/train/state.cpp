@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "convoy/base/error.h"
+#include "convoy/optim/optimizer.h"
 
 namespace convoy::train {
 
@@ -72,6 +73,7 @@ Json TrainerState::to_json() const {
            {"best_model_checkpoint",
             best_model_checkpoint.empty() ? Json() : Json(best_model_checkpoint)},
            {"encoding", encoding},
+           {"optimizer", optimizer},
            {"is_local_process_zero", true},
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
@@ -83,6 +85,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
   try {
     visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
     state.encoding = json.value("encoding", "");
+    state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);
     const auto& saved = json.at("best_model_checkpoint");
     if (!saved.is_null()) saved.get_to(state.best_model_checkpoint);

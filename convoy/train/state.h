@@ -21,6 +21,7 @@ struct TrainerState {
   uint64_t data_seed = 0;
   std::string data_order;  ///< what else the order of an epoch's samples depends on
   std::string encoding;    ///< ModelFiles::encoding; "" = none, or an older state
+  std::string optimizer;   ///< whose state the checkpoint has, by optim::Optimizer::name()
   std::string job_id;      ///< of the job that saved it; "" = its launcher told none
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;

@@ -7,7 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/optim/lr_schedule.h"
-#include "convoy/train/numerics.h"
+#include "convoy/train/setup/numerics.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -43,8 +43,8 @@ void Trainer::Impl::train_step(StepBatch batch) {
   const int64_t samples = batch.end - batch.s0, tokens = batch.num_tokens;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
-  for (size_t c = 0; c < batch.cells.size(); ++c) {
-    split[c % local].push_back(std::move(batch.cells[c]));
+  for (size_t c = 0; c < batch.micro_batches.size(); ++c) {
+    split[c % local].push_back(std::move(batch.micro_batches[c]));
   }
   parallel::StepInput input;
   input.seed = static_cast<uint64_t>(arguments_.seed);
@@ -55,8 +55,7 @@ void Trainer::Impl::train_step(StepBatch batch) {
   input.busy = checkpoints_->writing();
   if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
   parallel::OptimizerOptions optimizer;
-  optimizer.adamw = {arguments_.adam_beta1, arguments_.adam_beta2, arguments_.adam_epsilon,
-                     arguments_.weight_decay};
+  optimizer.weight_decay = arguments_.weight_decay;
   optimizer.max_grad_norm = arguments_.max_grad_norm;
   trace_.begin_step();
   tell_step(state_.global_step + 1);
@@ -84,7 +83,7 @@ void Trainer::Impl::train_step(StepBatch batch) {
   timing.samples = samples;
   timing.comm_wait = waited;
   timing.local_tokens = tokens;
-  audience_.notify([&](Callback& callback) { callback.on_step(timing); });
+  callbacks_.notify([&](Callback& callback) { callback.on_step(timing); });
 }
 
 /// The same on all ranks. Before the first step every token counts as a target.
@@ -92,7 +91,7 @@ double Trainer::Impl::loss_scale(int64_t samples, int64_t tokens) {
   auto& scale = state_.loss_scale;
   if (scale.targets_per_sample == 0) {
     auto all = at::full({1}, tokens, at::kLong);
-    job_.data.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
+    job_.groups.rows.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
     scale.targets_per_sample = std::max(1.0, all.item<double>() / static_cast<double>(samples));
   }
   return scale.of_sum(samples);
@@ -104,22 +103,23 @@ void Trainer::Impl::update_loss_scale(int64_t samples) {
   state_.loss_scale.update(last_.skipped);
   state_.skipped_steps += last_.skipped;
   if (last_.skipped) {
-    audience_.say(
+    callbacks_.say(
         fmt::format("skipped step {}: its gradient overflowed fp16; the loss scale is now {:g}",
                     state_.global_step, state_.loss_scale.value));
   }
   if (state_.loss_scale.value < 1) {
-    fail<NumericError>("train",
-                       "the gradient of step {} is not finite whatever the loss scale; try bf16, a "
-                       "lower learning_rate, or look for NaN in the data",
-                       state_.global_step);
+    fail_on_all_ranks<NumericError>(
+        "train",
+        "the gradient of step {} is not finite whatever the loss scale; try bf16, a "
+        "lower learning_rate, or look for NaN in the data",
+        state_.global_step);
   }
 }
 
 /// What most of the steps did not change was not trained.
 void Trainer::Impl::check_skipped() const {
   if (2 * state_.skipped_steps <= state_.global_step) return;
-  fail<NumericError>(
+  fail_on_all_ranks<NumericError>(
       "train",
       "{} of {} steps were skipped, since their gradients overflowed fp16: the model "
       "is not trained, and not saved; the loss scale is {:g} now; try bf16, a lower "

@@ -10,11 +10,10 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/process.h"
-#include "convoy/train/console.h"
-#include "convoy/train/log_file.h"
-#include "convoy/train/memory_use.h"
-#include "convoy/train/numerics.h"
-#include "convoy/train/tensorboard.h"
+#include "convoy/train/logging/console.h"
+#include "convoy/train/logging/log_files.h"
+#include "convoy/train/setup/memory_use.h"
+#include "convoy/train/setup/numerics.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -39,6 +38,11 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
               join_job(arguments.parallel)) {}
 
 Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
+                 std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Fill fill)
+    : Trainer(std::move(factory), arguments, std::move(train_data), std::move(eval_data),
+              join_job(arguments.parallel), std::move(fill)) {}
+
+Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
                  std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,
                  Fill fill)
     : impl_(std::make_unique<Impl>(std::move(factory), std::move(arguments), std::move(train_data),
@@ -53,7 +57,7 @@ void Trainer::set_scorer(MakeScorer make_scorer) {
   impl_->make_scorer_ = std::move(make_scorer);
 }
 void Trainer::add_callback(std::shared_ptr<Callback> callback) {
-  impl_->audience_.add(std::move(callback));
+  impl_->callbacks_.add(std::move(callback));
 }
 void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
   impl_->pace_ = std::move(pace);
@@ -61,9 +65,11 @@ void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
 void Trainer::stop_on(std::function<const std::atomic<int>&()> listen) {
   impl_->listen_ = std::move(listen);
 }
-Metrics Trainer::train() try { return impl_->train(); } catch (const NumericError&) {
-  // All ranks throw it, and what was saved before is good; after other errors nobody answers.
-  impl_->checkpoints_->keep();
+Metrics Trainer::train() try { return impl_->train(); } catch (const std::exception& any) {
+  // What was saved before is good. Where only some ranks throw, nobody would answer.
+  const auto* error = dynamic_cast<const Error*>(&any);
+  const bool alone = impl_->strategy_->processes().size() == 1;
+  if (alone || (error != nullptr && error->on_all_ranks())) impl_->checkpoints_->keep();
   throw;
 }
 int Trainer::stopped_by() const {
@@ -75,6 +81,10 @@ void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
 void Trainer::load_weights(const std::filesystem::path& folder) {
   impl_->checkpoints_->load_weights(folder);
 }
+bool Trainer::is_main() const {
+  return impl_->job_.is_main();
+}
+
 const Job& Trainer::job() const {
   return impl_->job_;
 }
@@ -95,28 +105,28 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
       train_data_(std::move(train_data)),
       eval_data_(std::move(eval_data)),
       job_(std::move(job)),
-      audience_(job_.environment.rank),
+      callbacks_(job_.environment.rank),
       best_(arguments_) {
   const auto& process = job_.environment;
   arm_fault(process.rank, process.world_size, process.restart_count);
-  const auto told = [this](const std::string& text) { audience_.warn(text); };
-  audience_.add(make_log_file(told));
-  audience_.add(make_console(arguments_.output.quiet));
+  const auto told = [this](const std::string& text) { callbacks_.warn(text); };
+  callbacks_.add(make_log_file(told));
+  callbacks_.add(make_console(arguments_.output.quiet));
   // Errors now rather than at the first evaluation.
   arguments_.check(train_data_ != nullptr, eval_data_ != nullptr);
   if (train_data_) per_device(arguments_.per_device_train_batch_size);
   if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
   if (train_data_ && arguments_.report_to == "tensorboard") {
-    audience_.add(make_tensorboard(arguments_.events_folder(), told));
+    callbacks_.add(make_tensorboard(arguments_.events_folder(), told));
   }
   if (train_data_ && arguments_.tf32 && job_.devices.at(0).is_cpu()) {
     fail<UsageError>("train", "tf32 is for GPUs; got the CPU; try leaving it out, or bf16");
   }
   if (arguments_.deterministic && job_.devices.at(0).is_cuda()) make_gpus_deterministic();
   // Ranks that were started one by one may have been given others.
-  comm::check_agreement(job_.group, arguments_.shared_options(), "options");
+  comm::check_agreement(job_.world(), arguments_.shared_options(), "options");
   make_strategy(std::move(factory), std::move(fill));
-  checkpoints_.emplace(arguments_, job_, *strategy_, audience_);
+  checkpoints_.emplace(arguments_, job_, *strategy_, callbacks_);
 }
 
 int64_t Trainer::Impl::every(double value) const {
@@ -136,16 +146,16 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   const auto now = strategy_->traffic();
   const auto steps =
       static_cast<double>(std::max<int64_t>(1, state_.global_step - clock_.first_step));
-  metrics["train_exchanges_per_step"] =
-      static_cast<double>(now.exchanges - before.exchanges) / steps;
+  metrics["train_collectives_per_step"] =
+      static_cast<double>(now.collectives - before.collectives) / steps;
   metrics["train_bytes_per_step"] = static_cast<double>(now.bytes - before.bytes) / steps;
   auto peak = at::tensor({peak_resident_bytes(), peak_device_bytes()}, at::kLong);
-  job_.group.all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
+  job_.world().all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
   metrics["peak_memory_bytes_per_rank"] = peak[0].item<double>();
-  if (const auto* offload = strategy_->replica().arena().offload()) {
+  if (const auto* offload = strategy_->replica().flat().offload()) {
     metrics["train_offload_wait_seconds"] = offload->wait_seconds;
   }
-  const auto memory = largest(largest(most_memory_, take_memory_use(*strategy_)), job_.group);
+  const auto memory = largest(largest(most_memory_, take_memory_use(*strategy_)), job_.world());
   for (const auto& [kind, bytes] : kinds_of(memory)) {
     metrics["memory_" + kind + "_bytes_per_rank"] = static_cast<double>(bytes);
   }
@@ -188,7 +198,7 @@ void Trainer::Impl::log() {
                                 {"step", record.step}});
   state_.logged_loss_sum = 0;
   state_.logged_steps = 0;
-  audience_.notify([&](Callback& callback) { callback.on_log(record); });
+  callbacks_.notify([&](Callback& callback) { callback.on_log(record); });
 }
 
 void Trainer::Impl::log_if_due(bool epoch_end) {
@@ -222,23 +232,24 @@ void Trainer::Impl::stop_early(bool epoch_end) {
     what = fmt::format("saved {}; go on with --resume_from_checkpoint latest",
                        checkpoints_->path(state_.global_step).string());
   }
-  audience_.say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),
-                            state_.global_step, what));
+  callbacks_.say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),
+                             state_.global_step, what));
 }
 
 void Trainer::Impl::finish_trace() try {
   if (const auto file = trace_.finish(); !file.empty()) {
-    audience_.say(fmt::format("wrote the trace {}; ui.perfetto.dev shows it", file.string()));
+    callbacks_.say(fmt::format("wrote the trace {}; ui.perfetto.dev shows it", file.string()));
   }
 } catch (const FileError& error) {  // no reason to lose the training, too
-  audience_.warn(error.what());
+  callbacks_.warn(error.what());
 }
 
 void Trainer::Impl::check_targets() const {
   if (num_targets_ > 0) return;
-  fail<UsageError>("train",
-                   "no row of the training data has a target; expected rows of at least two "
-                   "positions; where tokens are hidden, try a larger mlm_probability");
+  fail_on_all_ranks<UsageError>(
+      "train",
+      "no row of the training data has a target; expected rows of at least two positions; where "
+      "tokens are hidden, try a larger mlm_probability");
 }
 
 Metrics Trainer::Impl::train() {
@@ -249,14 +260,14 @@ Metrics Trainer::Impl::train() {
   inject_fault("start");
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
-  const bool keeps_model = nothing_left && comm::ask_main(job_.group, "look for a model", [&] {
+  const bool keeps_model = nothing_left && comm::ask_main(job_.world(), "look for a model", [&] {
                                              return checkpoints_->holds_model();
                                            }).get<bool>();
   clock_ = Clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
     eval_metrics_ = evaluate(*eval_data_, "eval_");
-    audience_.notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
+    callbacks_.notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
   }
   make_up_evaluation();
   trace_ = Trace(arguments_.output.trace, job_.environment.rank, job_.environment.world_size,
@@ -302,7 +313,7 @@ Metrics Trainer::Impl::train() {
   }
   checkpoints_->finish();
   if (state_.skipped_steps > 0) {
-    audience_.say(fmt::format(
+    callbacks_.say(fmt::format(
         "warning: {} of {} steps {} skipped, since their gradients overflowed fp16",
         state_.skipped_steps, state_.global_step, state_.skipped_steps == 1 ? "was" : "were"));
   }
@@ -311,7 +322,7 @@ Metrics Trainer::Impl::train() {
   checkpoints_->save_model(state_);
   checkpoints_->save_metrics("train", metrics);
   if (!eval_metrics_.empty()) checkpoints_->save_metrics("eval", eval_metrics_);
-  audience_.notify([&](Callback& callback) { callback.on_train_end(metrics); });
+  callbacks_.notify([&](Callback& callback) { callback.on_train_end(metrics); });
   return metrics;
 }
 

@@ -8,12 +8,19 @@
 
 #include "convoy/train/batches.h"
 #include "convoy/train/callback.h"
-#include "convoy/train/job.h"
-#include "convoy/train/model_files.h"
-#include "convoy/train/scorer.h"
-#include "convoy/train/state.h"
+#include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
+
+struct Job;           // setup/job.h
+struct ModelFiles;    // checkpoints/model_files.h
+struct TrainerState;  // state.h
+class Scorer;         // scorer.h
+using MakeScorer = std::function<std::unique_ptr<Scorer>()>;
+
+/// Lets torch see the GPUs: the first line of a program that uses torch before convoy. Once torch
+/// was asked for CUDA (by torch::manual_seed, or a backward on the CPU) it is too late.
+void open_devices();
 
 /// Trains a model on a data set: single device, DataParallel or DistributedDataParallel, as the
 /// arguments and the environment say. The same program serves every rank.
@@ -27,9 +34,12 @@ class Trainer {
  public:
   Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
           std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data = nullptr);
-  /// With a job joined before. `fill` gives a new run's parameters their first values, on rank 0;
-  /// without it all are drawn.
+  /// `fill` gives a new run's parameters their first values, on all ranks; without it all are
+  /// drawn.
   using Fill = std::function<void(parallel::Replica&)>;
+  Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
+          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Fill fill);
+  /// The same with a job joined before.
   Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
           std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,
           Fill fill = {});
@@ -60,8 +70,8 @@ class Trainer {
   Metrics evaluate(const Dataset& data, const std::string& prefix);
 
   /// Receives this process's share of some samples of `data` and what the last block made of it:
-  /// row i of batch c is the sample step.s0 + step.cells[c].samples[i]. Called equally often on all
-  /// ranks; a batch without rows has an empty bundle.
+  /// row i of batch c is the sample step.s0 + step.micro-batches[c].samples[i]. Called equally
+  /// often on all ranks; a batch without rows has an empty bundle.
   using UsePrediction =
       std::function<void(const StepBatch& step, const std::vector<nn::Bundle>& outs)>;
   /// Runs the model over `data`, some samples of it after the other, on all ranks, until those
@@ -74,6 +84,7 @@ class Trainer {
   /// Reads the weights of a run's or checkpoint's `model.safetensors`.
   void load_weights(const std::filesystem::path& folder);
 
+  bool is_main() const;  ///< of all ranks the one that prints and writes
   const Job& job() const;
   const TrainerState& state() const;
   /// The last evaluation during train() was after the last step.

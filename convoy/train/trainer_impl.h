@@ -1,16 +1,21 @@
 #pragma once
 
-#include "convoy/train/audience.h"
-#include "convoy/train/best_model.h"
-#include "convoy/train/checkpoints.h"
-#include "convoy/train/clock.h"
+#include "convoy/train/checkpoints/best_model.h"
+#include "convoy/train/checkpoints/checkpoints.h"
+#include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/injected_fault.h"
-#include "convoy/train/trace.h"
+#include "convoy/train/logging/callback_handler.h"
+#include "convoy/train/logging/clock.h"
+#include "convoy/train/logging/trace.h"
+#include "convoy/train/scorer.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/setup/placement.h"
+#include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::train {
 
-// Internal to the room: trainer.cpp (the loop), prepare.cpp, step.cpp, evaluate.cpp.
+// Internal to the component: trainer.cpp (the loop), prepare.cpp, step.cpp, evaluate.cpp.
 struct Trainer::Impl {
   Impl(parallel::ModelFactory factory, TrainingArguments arguments,
        std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job, Fill fill);
@@ -21,8 +26,10 @@ struct Trainer::Impl {
   void resume();
   RunInfo describe();
   StreamOptions stream_options(bool training) const;
+  void check_same_data(const BatchStream& stream, const char* what) const;
+  std::vector<schedule::Products> products(const parallel::ModelFactory& factory) const;
   int64_t per_device(int64_t configured) const;
-  void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.group); }
+  void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.world()); }
 
   // A step.
   std::optional<StepBatch> next_batch();
@@ -60,7 +67,7 @@ struct Trainer::Impl {
   TrainingArguments arguments_;
   std::shared_ptr<Dataset> train_data_, eval_data_;
   Job job_;
-  Audience audience_;
+  CallbackHandler callbacks_;
   BestModel best_;
   std::unique_ptr<parallel::Strategy> strategy_;
   std::optional<Checkpoints> checkpoints_;  // always, but needs the strategy
@@ -71,7 +78,7 @@ struct Trainer::Impl {
   Clock clock_{state_};
   Trace trace_;
   parallel::StepResult last_;
-  parallel::MemoryUse most_memory_;  // of each kind so far
+  schedule::MemoryUse most_memory_;  // of each kind so far
   Metrics eval_metrics_;
   int64_t evaluated_step_ = -1;
   bool stopped_early_ = false;

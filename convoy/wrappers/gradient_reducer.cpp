@@ -13,7 +13,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
-#include "convoy/schedule/layout.h"
+#include "convoy/schedule/run/layout.h"
 
 namespace convoy::wrappers {
 

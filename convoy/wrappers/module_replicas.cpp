@@ -7,7 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/nn/node.h"
-#include "convoy/parallel/workers.h"
+#include "convoy/parallel/data/workers.h"
 
 namespace convoy::wrappers {
 

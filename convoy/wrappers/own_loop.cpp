@@ -7,10 +7,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
-#include "convoy/train/job.h"
+#include "convoy/launch/supervise/agent.h"
+#include "convoy/train/setup/job.h"
 
 namespace convoy::wrappers {
 
@@ -29,7 +29,7 @@ std::vector<std::string> own_arguments() {
 }  // namespace
 
 const comm::Group& world() {
-  static const comm::Group group = train::join_job({}).group;
+  static const comm::Group group = train::join_job({}).world();
   return group;
 }
 

@@ -48,7 +48,7 @@ int main(int argc, char** argv) try {
   convoy::Trainer trainer(model, arguments, data, data);
   trainer.train();
   auto metrics = trainer.evaluate();
-  if (trainer.job().is_main()) fmt::print("evaluated: loss {:.4f}\n", metrics.at("eval_loss"));
+  if (trainer.is_main()) fmt::print("evaluated: loss {:.4f}\n", metrics.at("eval_loss"));
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 1;

@@ -2,8 +2,8 @@
 //   ./own_family train --family pairs --train_file text.txt --tokenizer FOLDER --output_dir out
 //   ./own_family eval out
 #include <ATen/ATen.h>
-#include <convoy/models/causal.h>
 #include <convoy/models/causal_head.h>
+#include <convoy/models/language_model.h>
 #include <convoy/nn/layers.h>
 #include <convoy/program.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace convoy;
 
-class PairsConfig : public models::CausalConfig {
+class PairsConfig : public models::LanguageModelConfig {
  public:
   int64_t vocab_size = 1000, width = 64, depth = 2, max_positions = 1024;
   double initializer_range = 0.02;
@@ -100,7 +100,7 @@ nn::BlockList PairsConfig::make_blocks() const {
 }  // namespace
 
 int main(int argc, char** argv) {
-  models::add_causal_family(
-      "pairs", [] { return std::unique_ptr<models::CausalConfig>(new PairsConfig()); });
+  models::add_family(
+      "pairs", [] { return std::unique_ptr<models::LanguageModelConfig>(new PairsConfig()); });
   run_program(argc, argv);
 }

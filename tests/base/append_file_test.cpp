@@ -43,5 +43,25 @@ TEST(AppendFiles, KeepsOrEmptiesWhatIsThere) {
   fs::remove_all(folder);
 }
 
+TEST(AppendFiles, WhatFollowsAMoveGoesToANewFileOnlyWhenAsked) {
+  const auto folder = unique_folder("convoy-test");
+  fs::create_directory(folder / "run");
+  AppendFile file(folder / "run/log", false);
+  file.append("one\n");
+  EXPECT_EQ(file.reopen(), "") << "it is where it was";
+  fs::rename(folder / "run", folder / "moved");
+  file.append("two\n");
+  const auto trouble = file.reopen();
+  EXPECT_NE(trouble.find("run/log: No such file or directory"), std::string::npos) << trouble;
+  file.append("three\n");
+  fs::create_directory(folder / "run");
+  file.append("four\n");  // it may be another's
+  EXPECT_EQ(file.reopen(), "");
+  file.append("five\n");
+  EXPECT_EQ(read_file(folder / "moved/log"), "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(read_file(folder / "run/log"), "five\n");
+  fs::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace convoy

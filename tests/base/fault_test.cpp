@@ -27,7 +27,10 @@ TEST(Fault, NamesARankThatIsThere) {
     EXPECT_EQ(said("exit@2:saving:9", rank),
               "[fault] CONVOY_FAULT = exit@2:saving:9 names rank 2; expected 0 to 1");
     EXPECT_NE(said("exit@-1:saving:9", rank), "");
+    EXPECT_EQ(said("exit@1:saving:0", rank),
+              "[fault] CONVOY_FAULT = exit@1:saving:0 names step 0; expected 1 or more");
   }
+  EXPECT_EQ(said("exit@1:evaluation:0", 0), "") << "it may run without training";
 }
 
 }  // namespace

@@ -41,6 +41,20 @@ TEST(LineReader, TellsTheEndFromAFileThatCannotBeRead) {
   fs::remove_all(folder);
 }
 
+TEST(ReadFile, TellsTheEndFromAFileThatCannotBeRead) {
+  const auto folder = unique_folder("convoy-whole");
+  const std::string large(1'000'000, 'x');  // of several pieces
+  for (const auto& content : {std::string(), std::string("a\0b\n", 4), large}) {
+    write_file(folder / "file", content);
+    EXPECT_TRUE(read_file(folder / "file") == content) << content.size();
+  }
+  EXPECT_FALSE(read_file("/proc/self/status").empty()) << "whose size nobody says";
+  for (const char* broken : {"/proc/self/mem", "/proc/self", "/proc/none"}) {
+    EXPECT_THROW(read_file(broken), FileError) << broken;
+  }
+  fs::remove_all(folder);
+}
+
 TEST(AtomicFile, ASymbolicLinkStays) {
   const auto folder = unique_folder("convoy-links");
   const auto link = folder / "link";

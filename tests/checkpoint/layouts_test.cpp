@@ -14,7 +14,9 @@
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/parallel/strategy.h"
+#include "convoy/nn/declare.h"
+#include "convoy/parallel/data/strategy.h"
+#include "convoy/schedule/run/run_plan.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
@@ -137,17 +139,18 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
             fmt::format("{}, {} tensor ranks, {} parts, zero {}", pipeline, tensors, parts, zero);
         SCOPED_TRACE(name);
         comm::run_thread_ranks(num_stages * tensors * parts, [&](const comm::Group& group) {
-          parallel::ArenaOptions options;
-          options.rank = group.rank() % parts;
-          options.layout.stage = zero;
-          options.layout.num_parts = parts;
-          options.layout.bucket_bytes = 0;
-          options.layout.tensor = {group.rank() / parts % tensors, tensors};
-          options.layout.stages = stages;
-          options.layout.pipeline_stage = group.rank() / parts / tensors;
-          parallel::Arena arena(blocks(), options, nullptr);
-          const auto weights = parallel::weights_of(arena, {}, group);
-          const auto moments = parallel::moments_of(arena, group);
+          schedule::LayoutOptions options;
+          options.stage = zero;
+          options.num_parts = parts;
+          options.bucket_bytes = 0;
+          options.tensor = {group.rank() / parts % tensors, tensors};
+          options.stages = stages;
+          options.pipeline_stage = group.rank() / parts / tensors;
+          const auto model = blocks();
+          parallel::FlatBuffers flat(model, schedule::layout_of(nn::declare(model), options),
+                                     {.rank = group.rank() % parts});
+          const auto weights = parallel::weights_of(flat, {}, group);
+          const auto moments = parallel::moments_of(flat, group);
           load_weights(folder_ / "one", weights, group);
           load_optimizer(folder_ / "one" / kOptimizer, moments, group);
           save(weights, moments, group, folder_ / name);
@@ -205,12 +208,13 @@ TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
     std::map<std::string, at::Tensor> owners;
     std::array<int64_t, 2> held{};
     comm::run_thread_ranks(2, [&](const comm::Group& group) {
-      parallel::ArenaOptions options;
-      options.layout.bucket_bytes = 0;
-      options.layout.tensor = {group.rank(), 2};
-      parallel::Arena arena(factory(), options, nullptr);
-      const auto weights = parallel::weights_of(arena, {}, group);
-      const auto moments = parallel::moments_of(arena, group);
+      schedule::LayoutOptions options;
+      options.bucket_bytes = 0;
+      options.tensor = {group.rank(), 2};
+      const auto model = factory();
+      parallel::FlatBuffers flat(model, schedule::layout_of(nn::declare(model), options), {});
+      const auto weights = parallel::weights_of(flat, {}, group);
+      const auto moments = parallel::moments_of(flat, group);
       {
         const std::lock_guard lock(mutex);
         for (const auto& tensor : weights) {

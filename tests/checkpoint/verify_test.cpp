@@ -164,7 +164,7 @@ TEST_F(Verify, WhatIsStrangeAboutAnExportIsSaid) {
   formats::write_safetensors(folder_ / "model.safetensors",
                              std::vector<formats::TensorView>{{"bad", "F32", {2}, values, 8},
                                                               {"small", "F8_E4M3", {2}, small, 2}});
-  EXPECT_THAT(export_model(folder_, out_ / "new", {"bf16", 1000}).doubts,
+  EXPECT_THAT(export_model(folder_, out_ / "new", {"bf16", 1000}).warnings,
               ElementsAre("there is no config.json in " + folder_.string() +
                               ": nothing tells which model the weights are of",
                           "tensors whose dtype cannot become bf16 were written as they are: small",
@@ -173,7 +173,7 @@ TEST_F(Verify, WhatIsStrangeAboutAnExportIsSaid) {
   const float good[] = {1, 2};
   formats::write_safetensors(folder_ / "model.safetensors",
                              std::vector<formats::TensorView>{{"good", "F32", {2}, good, 8}});
-  EXPECT_THAT(export_model(folder_, out_ / "good", {"bf16", 1000}).doubts, IsEmpty());
+  EXPECT_THAT(export_model(folder_, out_ / "good", {"bf16", 1000}).warnings, IsEmpty());
 }
 
 TEST_F(Verify, WhereNoExportCanGoIsSaid) {

@@ -7,7 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/replica.h"
+#include "convoy/parallel/run/replica.h"
 #include "tests/models/testing.h"
 
 namespace convoy::checkpoint {
@@ -41,13 +41,13 @@ Started model(const models::Gpt2Config& config, uint64_t seed) {
 }
 
 LoadReport load_weights(const fs::path& path, Replica& into, const models::WeightLayout& layout) {
-  auto report = checkpoint::load_weights(path, into.weights(), into.group(), layout);
+  auto report = checkpoint::load_weights(path, into.weights(), into.world(), layout);
   into.draw({report.drawn.begin(), report.drawn.end()});
   return report;
 }
 
 void save_weights(const fs::path& folder, Replica& from, int64_t limit) {
-  checkpoint::save_weights(folder, from.weights(), from.group(), limit);
+  checkpoint::save_weights(folder, from.weights(), from.world(), limit);
 }
 
 /// Tensors by name, as a person's file may hold them.
@@ -59,9 +59,9 @@ class Weights : public testing::Test {
 
   static Tensors of(Replica& from) {
     Tensors out;
-    for (const auto& slot : from.arena().all_slots()) {
+    for (const auto& slot : from.flat().all_slots()) {
       const auto& name = slot.param->spec().name;
-      out[name] = from.arena().value_of(name).clone();
+      out[name] = from.flat().value_of(name).clone();
     }
     return out;
   }
@@ -84,11 +84,11 @@ class Weights : public testing::Test {
 
   std::string error_of(const models::Gpt2Config& config = tiny()) const {
     auto into = model(config, 9);
-    const auto before = into.arena().masters().clone();
+    const auto before = into.flat().masters().clone();
     try {
       load_weights(folder_, into, config.layout());
     } catch (const FileError& error) {
-      EXPECT_TRUE(at::equal(into.arena().masters(), before)) << "half of it was read";
+      EXPECT_TRUE(at::equal(into.flat().masters(), before)) << "half of it was read";
       return error.what();
     }
     return "nothing was thrown";
@@ -108,9 +108,9 @@ TEST_F(Weights, ComeBackFromOneFileAndFromShards) {
     save_weights(folder_, from, limit);
     EXPECT_EQ(fs::exists(folder_ / "model.safetensors"), limit == plenty);
     auto into = model(tiny(), 2);
-    ASSERT_FALSE(at::equal(into.arena().masters(), from.arena().masters()));
+    ASSERT_FALSE(at::equal(into.flat().masters(), from.flat().masters()));
     const auto report = load_weights(folder_, into, tiny().layout());
-    EXPECT_TRUE(at::equal(into.arena().masters(), from.arena().masters()));
+    EXPECT_TRUE(at::equal(into.flat().masters(), from.flat().masters()));
     EXPECT_THAT(report.drawn, IsEmpty());
   }
   EXPECT_EQ(num_files(), 1u);
@@ -121,8 +121,8 @@ TEST_F(Weights, ShardsAreNoLargerThanAllowedAndListedInTheIndex) {
   save_weights(folder_, from, 2000);
   const auto index =
       parse_json(read_file(folder_ / formats::kWeightsIndex), formats::kWeightsIndex);
-  EXPECT_EQ(index["weight_map"].size(), from.arena().all_slots().size());
-  EXPECT_EQ(index["metadata"]["total_size"], from.arena().num_parameters() * 4);
+  EXPECT_EQ(index["weight_map"].size(), from.flat().all_slots().size());
+  EXPECT_EQ(index["metadata"]["total_size"], from.flat().num_parameters() * 4);
   EXPECT_GT(num_files(), 3u);
   for (const auto& [name, file] : index["weight_map"].items()) {
     formats::SafetensorsFile shard(folder_ / file.get<std::string>());
@@ -143,7 +143,7 @@ TEST_F(Weights, NamesMayLackThePrefixAndBuffersArePassedOver) {
   write(bare);
   auto into = model(tiny(), 2);
   const auto report = load_weights(folder_, into, tiny().layout());
-  EXPECT_TRUE(at::equal(into.arena().masters(), from.arena().masters()));
+  EXPECT_TRUE(at::equal(into.flat().masters(), from.flat().masters()));
   EXPECT_THAT(report.skipped, UnorderedElementsAre("h.0.attn.bias", "h.1.attn.masked_bias"));
   bare["transformer.wte.weight"] = bare["wte.weight"];
   write(bare);
@@ -159,7 +159,7 @@ TEST_F(Weights, HalvesAreRead) {
     write(tensors);
     auto into = model(tiny(), 2);
     load_weights(folder_, into, tiny().layout());
-    EXPECT_TRUE(at::equal(into.arena().masters(), from.arena().masters().to(dtype).to(at::kFloat)));
+    EXPECT_TRUE(at::equal(into.flat().masters(), from.flat().masters().to(dtype).to(at::kFloat)));
   }
 }
 
@@ -178,8 +178,7 @@ TEST_F(Weights, ATiedHeadMustAgree) {
   write(tensors);
   auto into = model(tiny(), 2);
   load_weights(folder_, into, tiny().layout());
-  EXPECT_TRUE(
-      at::equal(into.arena().value_of("transformer.wte.weight"), tensors["lm_head.weight"]));
+  EXPECT_TRUE(at::equal(into.flat().value_of("transformer.wte.weight"), tensors["lm_head.weight"]));
 }
 
 TEST_F(Weights, AMissingHeadIsDrawnAndSaidSo) {
@@ -195,8 +194,8 @@ TEST_F(Weights, AMissingHeadIsDrawnAndSaidSo) {
   EXPECT_THAT(report.drawn, ElementsAre("lm_head.weight"));
   auto drawn = model(tiny(false), 5);
   const auto head = "lm_head.weight", table = "transformer.wte.weight";
-  EXPECT_TRUE(at::equal(filled.arena().value_of(head), drawn.arena().value_of(head)));
-  EXPECT_TRUE(at::equal(filled.arena().value_of(table), body.arena().value_of(table)));
+  EXPECT_TRUE(at::equal(filled.flat().value_of(head), drawn.flat().value_of(head)));
+  EXPECT_TRUE(at::equal(filled.flat().value_of(table), body.flat().value_of(table)));
 }
 
 TEST_F(Weights, EverythingWrongIsListedAtOnceWithTheNearestNames) {
@@ -260,11 +259,11 @@ TEST_F(Weights, HostileIndexesAreRefused) {
 TEST(Replica, HoldsNoGradientsAndMomentsButToTrain) {
   parallel::ReplicaOptions options;
   options.trains = false;
-  options.fill = [](Replica& replica) { replica.arena().masters().fill_(0.25); };
+  options.fill = [](Replica& replica) { replica.flat().masters().fill_(0.25); };
   Started replica(tiny(), options);
-  EXPECT_FALSE(replica.arena().grads().defined());
-  EXPECT_TRUE(replica.arena().moments().empty());
-  EXPECT_EQ(replica.arena().masters().min().item<float>(), 0.25) << "something was drawn";
+  EXPECT_FALSE(replica.flat().grads().defined());
+  EXPECT_TRUE(replica.flat().moments().empty());
+  EXPECT_EQ(replica.flat().masters().min().item<float>(), 0.25) << "something was drawn";
   const parallel::MicroBatch batch{{{"input_ids", at::ones({2, 3}, at::kLong)}},
                                    at::arange(2, at::kLong)};
   EXPECT_EQ(replica.forward(batch, nn::Mode::Predict).at("logits").sizes(),

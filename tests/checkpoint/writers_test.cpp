@@ -46,7 +46,7 @@ class Writers : public testing::Test {
       make_folder(own / "out");
       ASSERT_EQ(::unshare(CLONE_FS), 0);
       ASSERT_EQ(::chdir(own.c_str()), 0);
-      comm::MeetingPoint point{.rank = rank, .size = 2, .port = port, .timeout = timeout};
+      comm::StoreAddress point{.rank = rank, .size = 2, .port = port, .timeout = timeout};
       const auto store = comm::open_store(point);
       const auto group = [&](const char* name) {
         return comm::make_gloo_group(point, c10::make_intrusive<c10d::PrefixStore>(name, store));

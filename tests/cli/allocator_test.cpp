@@ -9,10 +9,10 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-/// An arena of jemalloc's, as this process has it: mallocx(3).
-class Arena {
+/// An flat buffers of jemalloc's, as this process has it: mallocx(3).
+class FlatBuffers {
  public:
-  Arena() {
+  FlatBuffers() {
     control_ = reinterpret_cast<Control>(::dlsym(RTLD_DEFAULT, "mallctl"));
     take_ = reinterpret_cast<Take>(::dlsym(RTLD_DEFAULT, "mallocx"));
     give_ = reinterpret_cast<Give>(::dlsym(RTLD_DEFAULT, "dallocx"));
@@ -48,7 +48,7 @@ class Arena {
   using Take = void* (*)(size_t, int);
   using Give = void (*)(void*, int);
 
-  /// Of this arena, past the thread's cache.
+  /// Of this flat buffers, past the thread's cache.
   int flags() const { return (1 << 8) | static_cast<int>(number_ + 1) << 20; }
 
   Control control_ = nullptr;
@@ -58,13 +58,13 @@ class Arena {
 };
 
 TEST(Allocator, TakesSmallBlocksFromLargeFreeOnes) {
-  const Arena arena;
-  if (!arena.exists()) GTEST_SKIP() << "jemalloc is not part of this build";
-  arena.give(arena.take(1, 500 * kMiB));
-  const auto before = arena.mapped();
-  const auto blocks = arena.take(64, kMiB / 4);
-  EXPECT_LE(arena.mapped(), before + kMiB);
-  arena.give(blocks);
+  const FlatBuffers flat;
+  if (!flat.exists()) GTEST_SKIP() << "jemalloc is not part of this build";
+  flat.give(flat.take(1, 500 * kMiB));
+  const auto before = flat.mapped();
+  const auto blocks = flat.take(64, kMiB / 4);
+  EXPECT_LE(flat.mapped(), before + kMiB);
+  flat.give(blocks);
 }
 
 }  // namespace

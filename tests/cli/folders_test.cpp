@@ -79,6 +79,8 @@ TEST_F(FoldersCommand, ARunWhoseFolderWasMovedDoesNotWriteBesideAnother) {
       << output_;
   const auto told = read_file(folder_ / "first");
   EXPECT_NE(told.find("out was moved away while this run goes on"), std::string::npos) << told;
+  const auto log = read_file(folder_ / "out/log.jsonl");
+  EXPECT_NE(log.find("out was moved away while this run goes on"), std::string::npos) << log;
 }
 
 TEST_F(FoldersCommand, NamesThatFilesOfARunCannotHoldAreRefusedBeforeTraining) {

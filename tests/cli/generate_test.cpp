@@ -182,11 +182,30 @@ TEST_F(GenerateCommand, GoesOnAsTheModelsGenerationConfigSays) {
   ASSERT_EQ(run(go_on + "--stop nowhere > typed.txt"), 0) << output_;
   EXPECT_EQ(read_file(folder_ / "typed.txt"), read_file(folder_ / "best.txt"));
   for (const char* bad : {R"("do_sample": "yes")", R"("do_sample": true, "temperature": 0)",
-                          R"("max_new_tokens": 1.5)", R"("stop_strings": [""])"}) {
+                          R"("max_new_tokens": 1.5)", R"("stop_strings": [""])",
+                          R"("eos_token_id": "</s>")", R"("eos_token_id": [3, 1.5])"}) {
     write_file(folder_ / "out/generation_config.json", "{" + std::string(bad) + "}");
     EXPECT_EQ(run(go_on), 1) << bad;
     expect("generation_config.json: ");
   }
+  write_file(folder_ / "out/generation_config.json", "[]");
+  EXPECT_EQ(run(go_on), 1);
+  expect("generation_config.json holds array; expected an object");
+  write_file(folder_ / "out/generation_config.json", R"({"eos_token_id": [100000]})");
+  ASSERT_EQ(run(go_on), 0) << output_;
+  expect("eos_token_id = 100000 is no id of this model");
+  // Nobody said that of these: 50256 is the end of GPT-2's own texts.
+  write_file(folder_ / "out/generation_config.json", R"({"max_length": 20})");
+  auto config = json("out/config.json");
+  config["eos_token_id"] = 50256;
+  write_file(folder_ / "out/config.json", config.dump());
+  ASSERT_EQ(run(go_on), 0) << output_;
+  for (const char* unsaid : {"eos_token_id", "max_length"}) {
+    EXPECT_EQ(output_.find(unsaid), std::string::npos) << output_;
+  }
+  write_file(folder_ / "out/generation_config.json", R"({"max_length": 64})");
+  ASSERT_EQ(run(go_on), 0) << output_;
+  expect("asks for what generate does not do: max_length = 64");
 }
 
 TEST_F(GenerateCommand, PredictsTheTokenThatGenerationTakes) {

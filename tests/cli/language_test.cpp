@@ -204,6 +204,9 @@ TEST_F(LanguageCommand, RandomTokensGiveNoMoreBlocksThanAskedFor) {
   EXPECT_EQ(json("few/trainer_state.json").at("global_step"), 2);
   ASSERT_EQ(run(train + "--output_dir all"), 0) << output_;
   EXPECT_EQ(json("all/trainer_state.json").at("global_step"), 25);
+  // None of which is for an evaluation.
+  EXPECT_EQ(run(train + "--max_eval_samples 8"), 2);
+  expect("max_eval_samples = 8 is without effect: there is no evaluation data");
 }
 
 /// A run keeps a tokenizer under a name that eval, generate and transformers look for.
@@ -317,6 +320,10 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   expect("model.task = 'tagging' is unknown; expected one of language");
   EXPECT_EQ(run(base + "--data.train text.txt"), 2);
   expect("is text, and there is no tokenizer for it");
+  EXPECT_EQ(run(base + "--data.train nowhere.txt"), 1);
+  expect("there is no file nowhere.txt; expected .txt, .jsonl or .parquet");
+  EXPECT_EQ(shell("cat text.txt | $convoy " + base + "--data.train /dev/stdin"), 1);
+  expect("/dev/stdin is a pipe, which gives its texts only once");
   EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --block_size 64"), 2);
   expect("block_size = 64 is beyond the model's 32 positions");
   EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --vocab_size 10"), 2);
@@ -335,7 +342,7 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   expect("n_head");
   EXPECT_EQ(run(base + kTiny + "--n_embd 100000 --n_layer 4000"), 2);
   expect("[train] 4,000 layers take 1");
-  expect("the whole model with gradient and AdamW's moments");
+  expect("the whole model with gradient and the optimizer's states");
   EXPECT_EQ(run(base + kTiny + "--n_positions 90000000 --n_embd 100000"), 2);
   expect("[train] 90,000,000 positions take");
   EXPECT_EQ(run(base + kTiny + "--max_shard_size 5pounds"), 2);

@@ -50,13 +50,13 @@ TEST_F(OverLink, LateAndLostPacketsOnlyTakeTime) {
   EXPECT_NEAR(two, one, 1e-5 * one);
 }
 
-TEST_F(OverLink, SlicesOfTheStateTrainLikeWholeOnesOnEachHost) {
+TEST_F(OverLink, ShardsOfTheStateTrainLikeWholeOnesOnEachHost) {
   const std::string steps =
       "--max_steps 8 --per_device_train_batch_size 4 --save_strategy no --bucket_cap_mb 0 ";
   ASSERT_EQ(run("launch -n 4 train" + kTiny + steps + "--output_dir ddp"), 0) << output_;
   const auto expected = losses("ddp");
   ASSERT_EQ(expected.size(), 8U);
-  // Slices over all four ranks, and a copy of the state on each host.
+  // Shards over all four ranks, and a state replica on each host.
   int number = 0;
   for (const char* options :
        {"--zero 1", "--zero 2 --gradient_accumulation_steps 2 --per_device_train_batch_size 2",

@@ -63,17 +63,17 @@ TEST_F(OffloadCommand, ThePeakOfAProcessFallsByWhatItsStageGivesAway) {
   EXPECT_LE(whole["train_comm_wait_percent"], 100);
   EXPECT_FALSE(whole.contains("train_offload_wait_seconds"));
   for (const auto& [stage, bytes_per_parameter] : {std::pair{1, 4}, std::pair{3, 8}}) {
-    const auto sliced = use(stage);
-    const double gathered = sliced.value("memory_gathered_bytes_per_rank", 0.0);
-    EXPECT_GT(ddp - sliced[kPeak].get<double>(), 0.9 * (bytes_per_parameter * 25.2e6 - gathered))
-        << "stage " << stage << ": " << ddp << " and " << sliced.dump();
+    const auto sharded = use(stage);
+    const double gathered = sharded.value("memory_gathered_bytes_per_rank", 0.0);
+    EXPECT_GT(ddp - sharded[kPeak].get<double>(), 0.9 * (bytes_per_parameter * 25.2e6 - gathered))
+        << "stage " << stage << ": " << ddp << " and " << sharded.dump();
   }
 }
 
 TEST_F(OffloadCommand, AModelIsTooLargeByWhatStaysInMemory) {
   const std::string large = "--n_embd 16384 --n_layer 200 ";  // 644 billion parameters
   EXPECT_EQ(shell(train(large)), 2) << output_;
-  expect("the whole model with gradient and AdamW's moments 9.38 TiB, but ");
+  expect("the whole model with gradient and the optimizer's states 9.38 TiB, but ");
   EXPECT_EQ(shell(train(large + "--offload_optimizer disk --offload_dir .")), 2) << output_;
   expect("what zero and offload leave of the model's state 4.69 TiB, but ");
   EXPECT_EQ(shell(train(large + "--offload_optimizer disk --offload_dir . --zero 3 --nproc 2")), 2);

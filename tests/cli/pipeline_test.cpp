@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "convoy/schedule/pipeline/csv.h"
 #include "tests/cli/ranks_testing.h"
 #include "tests/cli/ring_of_words.h"
 
@@ -36,6 +37,8 @@ TEST_F(PipelineCommand, StagesTrainToTheBitsOfOneDevice) {
        {std::pair{std::string("--nproc 2 --pipeline_schedule gpipe"), "one"},
         {"--nproc 3 --pp_size 3 --backend gloo", "one"},
         {"--nproc 2 --pipeline_schedule interleaved --gradient_checkpointing", "one"},
+        {"--nproc 3 --pp_size 3 --pipeline_schedule zero_bubble --pipeline_placement v", "one"},
+        {"--nproc 2 --pipeline_schedule auto", "one"},
         {"--nproc 4 --pipeline_splits 4 " + two_data, "ddp"}}) {
     SCOPED_TRACE(options);
     ASSERT_EQ(run(llama(fmt::format("--max_steps 8 --bf16 --output_dir stages "
@@ -51,7 +54,7 @@ TEST_F(PipelineCommand, StagesTrainToTheBitsOfOneDevice) {
     }
   }
   expect("strategy       pipeline");
-  expect("pipeline       2 stages, 1f1b, blocks 0-3 | 4-5; about ");
+  expect("pipeline       2 stages, 1f1b, blocks 0-3 | 4-5; a bubble of about ");
   expect("batch          2 per device x 2 devices x 2 accumulation = 8 in total");
 }
 
@@ -93,7 +96,6 @@ TEST_F(PipelineCommand, NoStageRunsAheadInAnEvaluation) {
 TEST_F(PipelineCommand, EvaluationMindsNothingOfATrainingAlone) {
   ASSERT_EQ(run(llama("--max_steps 1 --output_dir out")), 0) << output_;
   ASSERT_EQ(run("eval out --json --threads 1 > one.json"), 0) << output_;
-  // Four micro-batches a step, which three stages that take turns could not deal out.
   ASSERT_EQ(run("eval out --json --threads 1 --nproc 3 --pp_size 3 --pipeline_schedule interleaved "
                 "> stages.json"),
             0)
@@ -161,8 +163,13 @@ TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
                                 .substr(5);
   ASSERT_EQ(run("schedule" + eight + "--plot out.svg"), 0) << output_;
   for (const char* line :
-       {"gpipe              30.1 %                          8.0  0-2 | 3-4 | 5-6 | 7-9",
-        "stage 0  000", "stage 3  ...", "wrote out.svg"}) {
+       {"schedule     bubble  above the floor  blocks of each stage           micro-batches that "
+        "each "
+        "keeps",
+        "naive        75.0 %          241.3 %  0-2 | 3-4 | 5-6 | 7-9          1 | 1 | 1 | 1",
+        "gpipe        29.5 %           21.0 %  0-2 | 3-4 | 5-6 | 7-9          8 | 8 | 8 | 1",
+        "zero_bubble   8.3 %            3.9 %  0-1, 8-9 | 2, 7 | 3, 6 | 4-5   4 | 4 | 4 | 4",
+        "auto          6.5 %", "stage 0  000", "stage 3  ...", "wrote out.svg"}) {
     expect(line);
   }
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/pipeline.svg";
@@ -173,13 +180,95 @@ TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
   EXPECT_EQ(run("schedule" + eight + "--plot out.png"), 2) << output_;
   expect("--plot out.png would be a picture in SVG; try a name that ends with .svg");
   EXPECT_FALSE(fs::exists(folder_ / "out.png"));
+  // Backwards that compute forwards again take longer, and fill more of the time.
+  ASSERT_EQ(run("schedule" + eight + "--gradient_checkpointing"), 0) << output_;
+  for (const char* line : {"gpipe        28.9 %", "1f1b         28.9 %", "interleaved  18.2 %"}) {
+    expect(line);
+  }
   // One that does not go is told beside the others.
+  const std::string v = "--pipeline_schedule zero_bubble --pipeline_placement v ";
+  ASSERT_EQ(run("schedule" + eight + v + "--save v.csv"), 0) << output_;
+  expect("1f1b: [parallel] pipeline_placement = v takes two virtual stages a rank; got 1");
+  const auto v_read = schedule::from_csv(read_file(folder_ / "v.csv"), "v.csv", 4, 8);
+  EXPECT_TRUE(v_read.pipe.is_v());
+  // But the one that is asked for must.
+  EXPECT_EQ(run("schedule" + eight + "--pipeline_placement v --save none.csv"), 2) << output_;
+  EXPECT_FALSE(fs::exists(folder_ / "none.csv"));
+  // Any number of micro-batches goes.
   ASSERT_EQ(run("schedule" + eight + "--gradient_accumulation_steps 6"), 0) << output_;
-  expect("interleaved: [parallel] pipeline_schedule = interleaved takes micro-batches in groups");
+  expect("interleaved  28.8 %");
   EXPECT_EQ(run("schedule" + eight + "--pipeline_parallel_size 11"), 2) << output_;
   expect("needs as many blocks; got a model of 10 (");
   EXPECT_EQ(run("schedule" + eight + "--pipeline_parallel_size 1"), 2) << output_;
   expect("one stage has no schedule");
+}
+
+TEST_F(PipelineCommand, StagesThatAreNumbersAreComparedDrawnAndSaved) {
+  const std::string four = "schedule --stages 4 --micro_batches 8 ";
+  ASSERT_EQ(run(four + "--forward 1 --backward 1 --weight 1 --save pipe.csv --plot pipe.svg"), 0)
+      << output_;
+  for (const char* line :
+       {"naive        75.0 %          255.6 %  one each        1 | 1 | 1 | 1",
+        "1f1b         27.3 %           22.2 %  one each        4 | 3 | 2 | 1",
+        "interleaved  15.8 %           11.8 %  loop of 2       5.5 | 4.5 | 3.5 | 2.5",
+        "zero_bubble   5.9 %            0.0 %  v               4 | 4 | 4 | 4",
+        "auto          5.9 %            0.0 %  v               4 | 4 | 4 | 4",
+        "stage 3  ...0aa........1bb", "wrote pipe.svg", "wrote pipe.csv (auto)"}) {
+    expect(line);
+  }
+  const auto saved = read_file(folder_ / "pipe.csv");
+  EXPECT_TRUE(saved.starts_with("0F0,0F1,"));
+  const auto read = schedule::from_csv(saved, "pipe.csv", 4, 8);
+  EXPECT_TRUE(read.pipe.is_v());
+  EXPECT_EQ(schedule::to_csv(read.orders), saved);
+  // One of these takes longer, and one is asked for by name.
+  ASSERT_EQ(run(four + "--forward 1,1,1,2 --send 0.1 --schedule gpipe --save gpipe.csv"), 0)
+      << output_;
+  expect("wrote gpipe.csv (gpipe)");
+  schedule::from_csv(read_file(folder_ / "gpipe.csv"), "gpipe.csv", 4, 8);
+  for (const auto& [options, told] :
+       {std::pair{"--forward 1,2", "--forward has 2 numbers; expected one, or one for each of 4"},
+        {"--weight -1", "--weight -1 is no cost; expected a number from 0 on"},
+        {"--schedule zb --save x", "pipeline_schedule = zb; expected one of naive, gpipe, 1f1b"},
+        {"--placement w", "pipeline_placement = w; expected one of loop, v"},
+        {"--micro_batches 0", "--micro_batches: got 0; expected a whole number of at least 1"},
+        {"--plot out.png", "try a name that ends with .svg"},
+        {"--memory 0.5 --save x", "error: [parallel] pipeline_memory"},
+        {"--placement v --virtual_stages 1 --schedule zero_bubble --save x",
+         "pipeline_placement = v takes two virtual stages a rank; got 1"}}) {
+    EXPECT_EQ(run(four + options), 2) << output_;
+    expect(told);
+  }
+}
+
+TEST_F(PipelineCommand, BenchComparesSchedulesAndNumbersOfMicroBatches) {
+  write_file(folder_ / "run.toml", "model.family = \"llama\"\n");
+  const auto bench = [&](const std::string& more) {
+    return run("bench strategies run.toml " +
+               llama("--max_steps 2 --per_device_train_batch_size 8 "
+                     "--gradient_accumulation_steps 1 ")
+                   .substr(sizeof("train --model_type llama")) +
+               more);
+  };
+  ASSERT_EQ(bench("--strategies single,zero_bubble,auto --chunks 1,4 --output compared"), 0)
+      << output_;
+  expect("zero_bubble on 2 ranks, 4 micro-batches (3 of 5)");
+  const auto rows = json("compared/strategies.json");
+  ASSERT_EQ(rows.size(), 5U);
+  for (const auto& row : rows) EXPECT_NEAR(row["loss"], rows[0]["loss"], 1e-5) << row;
+  EXPECT_FALSE(rows[0].contains("micro_batches"));
+  EXPECT_EQ(rows[2]["micro_batches"], 4);
+  ASSERT_EQ(bench("--strategies single,1f1b-2d --ranks 4 --output both"), 0) << output_;
+  const auto two = json("both/strategies.json");
+  EXPECT_NEAR(two[1]["loss"], two[0]["loss"], 1e-5);
+  EXPECT_EQ(two[1]["micro_batches"], 4);
+  for (const auto& [options, told] :
+       {std::pair{"--strategies single --chunks 2", "--strategies has none"},
+        {"--strategies gpipe --chunks 3", "a step of 8 rows makes no 3 equal micro-batches"},
+        {"--strategies 1f1b-2d", "two pipelines need an even number of ranks, 4 at least"}}) {
+    EXPECT_EQ(bench(options), 2) << output_;
+    expect(told);
+  }
 }
 
 TEST_F(PipelineCommand, SchedulesOfManyStagesEnd) {
@@ -212,14 +301,19 @@ TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
           "needs a process for each stage; got one process; try "
           "--nproc 2");
   refused("--pipeline_schedule gpipe", "has no effect without a pipeline");
+  refused("--pipeline_placement v", "pipeline_placement = v has no effect without a pipeline");
   refused("--nproc 3 --pipeline_parallel_size 2", "got 3 ranks; try --nproc 4");
   const std::string two = "--nproc 2 --pipeline_parallel_size 2 ";
   refused(two + "--pipeline_splits 2,x", "expected numbers of blocks between commas: 4,8; got 'x'");
   refused(two + "--pipeline_splits 6", "must ascend between 1 and 5");
-  refused(two + "--pipeline_schedule interleaved --gradient_accumulation_steps 3",
-          "does not divide by 2; try 2 or 4");
+  refused(two + "--pipeline_placement v",
+          "pipeline_placement = v takes two virtual stages a rank; got 1 with pipeline_schedule = "
+          "1f1b; try pipeline_placement = loop");
+  refused(
+      two + "--pipeline_schedule zero_bubble --pipeline_placement v --pipeline_virtual_stages 3",
+      "got 3 with pipeline_schedule = zero_bubble");
   refused(two + "--pipeline_schedule interleaved --pipeline_virtual_stages 4",
-          "a pipeline of 2 stages with 4 rows of blocks each needs as many blocks; got a model of "
+          "a pipeline of 2 stages with 4 virtual stages each needs as many blocks; got a model of "
           "6 (");
   expect("try pipeline_virtual_stages = 3");
   refused("--nproc 4 --pipeline_parallel_size 4 --pipeline_schedule interleaved",

@@ -45,7 +45,9 @@ TEST_F(Ranks, OptionsThatDecideCollectivesAreComparedBeforeThat) {
       {"--zero 2 --offload_gradients disk", "--zero 2"},
       {"--pipeline_parallel_size 2", ""},
       {"--backend gloo", "--backend shm"},
-      {"--output_dir out", ""}};
+      {"--output_dir out", ""},
+      {"--n_head 2", "--n_head 4"},
+      {"--data.truncation keep_last", "--data.truncation keep_first"}};
   for (const auto& [first, second] : pairs) {
     const auto port = unused_port();
     const auto rank = [&](int number, const std::string& options) {

@@ -13,7 +13,7 @@ namespace {
 
 class Saving : public Ranks {
  protected:
-  /// Two ranks that keep slices and have always a checkpoint under way.
+  /// Two ranks that keep shards and have always a checkpoint under way.
   static std::string train() {
     return "train" + kTiny +
            "--d_model 64 --max_steps 1000000 --save_steps 1 --save_total_limit 3 --zero 2 "

@@ -253,7 +253,7 @@ TEST_F(TrainCommand, BenchStrategiesComparesThree) {
     EXPECT_NEAR(row["metrics"]["ndcg@10"], rows[0]["metrics"]["ndcg@10"].get<double>(), 1e-2);
     EXPECT_GT(row["peak_memory_bytes_per_rank"], 1 << 20);
     EXPECT_EQ(row["ranks"], row["strategy"] == "single" ? 1 : 2);
-    EXPECT_EQ(row["exchanges_per_step"] > 0, row["strategy"] != "single") << row;
+    EXPECT_EQ(row["collectives_per_step"] > 0, row["strategy"] != "single") << row;
   }
   EXPECT_EQ(read_file(folder_ / "table/strategies.svg").substr(0, 4), "<svg");
   EXPECT_TRUE(fs::exists(folder_ / "table/strategies.md"));

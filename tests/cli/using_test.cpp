@@ -15,11 +15,11 @@ class Using : public CommandTest {
     }
   }
 
-  /// The commands of the first block below a heading of the README, as the test runs them.
-  static std::vector<std::string> commands_of_readme(const std::string& heading) {
-    const auto readme = read_file(fs::path(CONVOY_SOURCE_DIR) / "README.md");
-    const auto begin = readme.find("```\n", readme.find(heading)) + 4;
-    const auto block = std::regex_replace(readme.substr(begin, readme.find("```", begin) - begin),
+  /// The commands of the first block below a heading of a page, as the test runs them.
+  static std::vector<std::string> commands_of(const std::string& file, const std::string& heading) {
+    const auto page = read_file(fs::path(CONVOY_SOURCE_DIR) / file);
+    const auto begin = page.find("```\n", page.find(heading)) + 4;
+    const auto block = std::regex_replace(page.substr(begin, page.find("```", begin) - begin),
                                           std::regex("\\\\\n"), " ");
     std::vector<std::string> commands;
     for (auto command : split(block, '\n')) {
@@ -74,6 +74,19 @@ TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
   }
 }
 
+TEST_F(Using, TheQuickstartWorks) {
+  for (const char* heading :
+       {"## A first training", "## On two ranks", "## Stop and go on", "## A config file"}) {
+    const auto commands = commands_of("docs/quickstart.md", heading);
+    ASSERT_FALSE(commands.empty()) << heading;
+    for (const auto& command : commands) ASSERT_EQ(shell(command), 0) << command << output_;
+  }
+  const auto loss = [&](const char* folder) {
+    return json(std::string(folder) + "/train_results.json")["train_final_loss"].get<double>();
+  };
+  EXPECT_LT(loss("runs/two"), loss("runs/first")) << "it went on";
+}
+
 TEST_F(Using, CountsThatCannotBeAreToldInALine) {
   make_sessions();
   for (const char* asked : {"estimate --data.path syn --ranks 0", "predict out --rows -1",
@@ -94,6 +107,20 @@ TEST_F(Using, HuggingFacesNamesOfAdamWAreTaken) {
               read_file(folder_ / "adamw_torch_fused/model.safetensors"));
   EXPECT_EQ(run("train" + kTiny + "--max_steps 1 --optim sgd"), 2);
   expect("train.optim = 'sgd' is unknown; expected one of adamw_torch, adamw_torch_fused");
+  EXPECT_EQ(run("train" + kTiny + "--max_steps 1 --optim lion_32bit --adam_epsilon 1e-6"), 2);
+  expect("train.adam_epsilon = 1e-06 has no effect with train.optim = lion_32bit");
+}
+
+TEST_F(Using, AnotherOptimizersCheckpointIsRefusedInALine) {
+  make_sessions();
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --save_steps 1 --output_dir out"), 0) << output_;
+  const auto resume = [&](const std::string& name) {
+    return run("train" + kTiny +
+               "--max_steps 3 --output_dir out --resume_from_checkpoint latest --optim " + name);
+  };
+  EXPECT_EQ(resume("lion_32bit"), 2);
+  expect("checkpoint-2 is of adamw_torch; got lion_32bit; try --optim adamw_torch");
+  EXPECT_EQ(resume("adamw_torch_fused"), 0) << output_;
 }
 
 TEST_F(Using, TheRanksOfACommandEndWithoutAnEmptyLine) {
@@ -146,7 +173,7 @@ TEST_F(Using, RanksWhoseReaderHasEnoughEndWithoutAReport) {
 
 TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
   write_events(400);
-  const auto commands = commands_of_readme("## Train on your data");
+  const auto commands = commands_of("README.md", "## Train on your data");
   for (const auto& command : commands) {
     const bool trains = command.find(" train ") != std::string::npos;
     ASSERT_EQ(shell(command + (trains ? " --save_steps 30" : "")), 0) << command << "\n" << output_;
@@ -165,9 +192,10 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
 
 /// On less text, for a step.
 TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
-  auto commands = commands_of_readme("## Train a language model");
+  auto commands = commands_of("README.md", "## Train a language model");
   ASSERT_EQ(commands.size(), 9u);
-  for (auto& more : commands_of_readme("## Train what does not fit")) commands.push_back(more);
+  for (auto& more : commands_of("README.md", "## Train what does not fit"))
+    commands.push_back(more);
   ASSERT_EQ(commands.size(), 10u);
   EXPECT_EQ(commands[0], "./dev data text");
   EXPECT_EQ(std::erase(commands, "./dev data text") + std::erase(commands, "./dev data reviews"),
@@ -201,7 +229,7 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
     if (command.find(" generate ") != std::string::npos) expect("50 tokens in ");
     if (command.find(" predict ") != std::string::npos) expect("row 3: ");
   }
-  for (const char* run : {"gpt2_clm", "llama_tiny", "t5_denoise", "bert_classify", "sliced"}) {
+  for (const char* run : {"gpt2_clm", "llama_tiny", "t5_denoise", "bert_classify", "sharded"}) {
     EXPECT_TRUE(fs::exists(folder_ / "runs" / run / "model.safetensors")) << run;
   }
 }

@@ -5,7 +5,7 @@
 #include "tests/cli/ranks_testing.h"
 #include "tests/data/parquet_testing.h"
 
-// Real processes that keep slices: two copies of the state, gathers that go on into the next step,
+// Real processes that keep shards: two state replicas, gathers that go on into the next step,
 // and fewer ranks than before.
 namespace convoy {
 namespace {
@@ -35,7 +35,7 @@ class ZeroCommand : public Ranks {
   }
 };
 
-TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
+TEST_F(ZeroCommand, TwoStateReplicasTrainLikeOneOverSharedMemoryAndGloo) {
   const auto four = train(10, "--save_strategy no --nproc 4 ");
   ASSERT_EQ(run(four + "--output_dir ddp"), 0) << output_;
   const auto expected = losses("ddp");
@@ -43,10 +43,10 @@ TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
   for (const char* options : {"--zero 2 --backend shm", "--zero 3 --backend shm",
                               "--zero 3 --backend gloo --offload_optimizer disk --offload_dir ."}) {
     SCOPED_TRACE(options);
-    ASSERT_EQ(run(four + "--shard_ranks 2 --output_dir copies --overwrite_output_dir " + options),
+    ASSERT_EQ(run(four + "--shard_ranks 2 --output_dir replicas --overwrite_output_dir " + options),
               0)
         << output_;
-    expect_near(expected, losses("copies"));
+    expect_near(expected, losses("replicas"));
   }
   EXPECT_EQ(run(four + "--zero 2 --shard_ranks 3"), 2) << output_;
   expect("shard_ranks = 3 does not divide the 4 ranks of the job; try 2");
@@ -54,15 +54,15 @@ TEST_F(ZeroCommand, TwoCopiesOfTheStateTrainLikeOneOverSharedMemoryAndGloo) {
   expect("warning: shard_ranks = 2 has no effect in one process");
 }
 
-TEST_F(ZeroCommand, SlicesInHalfPrecisionEndInTheBitsOfWholeOnes) {
+TEST_F(ZeroCommand, ShardsInHalfPrecisionEndInTheBitsOfWholeOnes) {
   for (const auto& [precision, stage] : {std::pair{"--bf16", 3}, {"--fp16", 2}}) {
     SCOPED_TRACE(precision);
     const auto options = fmt::format("--nproc 2 --overwrite_output_dir {} ", precision);
     ASSERT_EQ(run(train(5, options + "--output_dir ddp")), 0) << output_;
-    ASSERT_EQ(run(train(5, fmt::format("{} --output_dir sliced --zero {}", options, stage))), 0)
+    ASSERT_EQ(run(train(5, fmt::format("{} --output_dir sharded --zero {}", options, stage))), 0)
         << output_;
-    EXPECT_EQ(losses("ddp"), losses("sliced"));
-    EXPECT_TRUE(model("ddp") == model("sliced"));
+    EXPECT_EQ(losses("ddp"), losses("sharded"));
+    EXPECT_TRUE(model("ddp") == model("sharded"));
   }
 }
 

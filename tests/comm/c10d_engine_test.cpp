@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/group.h"
+#include "convoy/comm/nccl/nccl_engine.h"
 #include "convoy/comm/pending.h"
 
 namespace convoy::comm {
@@ -18,9 +19,9 @@ using testing::HasSubstr;
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-class FakeWork : public c10d::Work {
+class FailingWork : public c10d::Work {
  public:
-  FakeWork(std::string error, bool ends) : error_(std::move(error)) {
+  FailingWork(std::string error, bool ends) : error_(std::move(error)) {
     if (ends) finish();
   }
   bool wait(std::chrono::milliseconds) override {
@@ -67,7 +68,7 @@ class FakeBackend : public c10d::Backend {
  private:
   WorkPtr note(const std::string& call) {
     calls.push_back(call);
-    return c10::make_intrusive<FakeWork>(error, ends);
+    return c10::make_intrusive<FailingWork>(error, ends);
   }
 };
 
@@ -137,6 +138,23 @@ TEST(C10dEngine, WhatAGpuDoesNotEndIsToldByWhoWouldReadItsNumbers) {
   gloo.backend->ends = false;
   gloo.group.all_reduce(tensor, ReduceOp::Sum, "reduce bucket 0");
   EXPECT_NO_THROW(finish_pending());
+}
+
+// The first collective of all ranks, and none of two: else NCCL waits for the others for ever.
+TEST(C10dEngine, AGroupIsConnectedByAllOfItsRanksAndWithinTheTimeout) {
+  const auto backend = c10::make_intrusive<FakeBackend>(1, 3);
+  const auto engine = make_c10d_engine("nccl", backend, {4, 5, 6}, std::chrono::milliseconds(200));
+  connect_now(*engine, at::kCPU);
+  EXPECT_THAT(backend->calls, ElementsAre("all-reduce"));
+  backend->ends = false;
+  try {
+    connect_now(*engine, at::kCPU);
+    FAIL() << "no error";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'connect the GPUs' did not finish within 0.2 s"));
+    EXPECT_THAT(error.missing(), ElementsAre(4, 6));
+  }
+  EXPECT_NO_THROW(finish_pending()) << "it was told";
 }
 
 }  // namespace

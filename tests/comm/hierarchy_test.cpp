@@ -14,7 +14,7 @@ void run_on_hosts(const std::vector<int>& hosts, const std::function<void(Group)
   const int port = unused_port();
   run_threads(static_cast<int>(hosts.size()), [&](int rank) {
     const auto size = static_cast<int>(hosts.size());
-    const MeetingPoint point{.rank = rank, .size = size, .port = port, .timeout = timeout};
+    const StoreAddress point{.rank = rank, .size = size, .port = port, .timeout = timeout};
     const auto store = open_store(point);
     work(make_hierarchy_group(point, store, hosts));
   });

@@ -3,8 +3,46 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
+// CUDA's runtime, where the program has none: it notes what is pinned. `pinned_bytes` finds it as
+// it finds torch's, so the tests are linked with their symbols exported.
+namespace {
+
+std::atomic<size_t> pinned{0};
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("default"))) int cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  pinned += memory == nullptr ? 0 : bytes;
+  return 0;
+}
+__attribute__((visibility("default"))) int cudaHostUnregister(void*) {
+  pinned = 0;
+  return 0;
+}
+
+}  // extern "C"
+
 namespace convoy::comm {
 namespace {
+
+// Torch's own pool would take a power of two: nearly twice as much.
+TEST(Pinned, NotOneByteMoreThanIsAskedFor) {
+  for (const int64_t bytes : {int64_t{1}, int64_t{4096}, (int64_t{1} << 20) + 1}) {
+    {
+      auto memory = pinned_bytes(bytes);
+      EXPECT_EQ(memory.numel(), bytes);
+      EXPECT_EQ(memory.scalar_type(), at::kByte);
+      EXPECT_EQ(static_cast<int64_t>(pinned.load()), bytes);
+      memory.fill_(7);
+      EXPECT_EQ(memory.sum().item<int64_t>(), 7 * bytes);
+    }
+    EXPECT_EQ(pinned, 0u) << "it goes with the last who has it";
+  }
+}
 
 TEST(Pinned, RoundsHoldEveryByteOnceAndNoMoreThanTheyHaveRoomFor) {
   const std::vector<int64_t> sizes{10, 0, 64, 3, 200, 1};

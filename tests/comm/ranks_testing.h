@@ -34,7 +34,7 @@ inline void run_gloo_ranks(int size, const std::function<void(Group)>& work,
                            std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const int port = unused_port();
   run_threads(size, [&](int rank) {
-    const MeetingPoint point{.rank = rank, .size = size, .port = port, .timeout = timeout};
+    const StoreAddress point{.rank = rank, .size = size, .port = port, .timeout = timeout};
     work(make_gloo_group(point, open_store(point)));
   });
 }
@@ -98,7 +98,7 @@ inline void expect_part_collectives(const Group& group) {
   }
   auto in = at::cat(to);
   auto out = at::empty_like(at::cat(from));
-  group.start_all_to_all(out, in, "exchange", receive, send).wait();
+  group.start_all_to_all(out, in, "all to all", receive, send).wait();
   EXPECT_TRUE(at::equal(out, at::cat(from)));
 
   auto mine = at::full({70000}, rank, at::kBFloat16);

@@ -14,7 +14,7 @@ void run_behind(const std::function<void(Group)>& work,
                 std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const int port = unused_port();
   run_threads(2, [&](int rank) {
-    const MeetingPoint point{.rank = rank, .size = 2, .port = port, .timeout = timeout};
+    const StoreAddress point{.rank = rank, .size = 2, .port = port, .timeout = timeout};
     work(Group(rank, 2,
                make_staged_engine(make_gloo_engine(point, open_store(point)), at::kCPU, true)));
   });

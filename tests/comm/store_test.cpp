@@ -11,7 +11,7 @@
 namespace convoy::comm {
 namespace {
 
-MeetingPoint point_of(int rank, int port, std::chrono::milliseconds timeout) {
+StoreAddress point_of(int rank, int port, std::chrono::milliseconds timeout) {
   return {.rank = rank, .size = 2, .port = port, .timeout = timeout};
 }
 

@@ -84,7 +84,7 @@ TEST(Group, OneRankNeedsNoEngine) {
   group.all_reduce(t, ReduceOp::Sum, "sum");
   EXPECT_TRUE((t == 1).all().item<bool>());
   EXPECT_EQ(group.all_gather(t, "gather").sizes(), (std::vector<int64_t>{1, 3}));
-  EXPECT_EQ(group.traffic().exchanges, 0);
+  EXPECT_EQ(group.traffic().collectives, 0);
 }
 
 }  // namespace

@@ -109,8 +109,8 @@ TEST_F(HardInputs, AHundredThousandRowGroupsOfOneRow) {
     std::vector<int64_t> seen(51);
     int64_t count = 0;
     while (auto step = sessions.next()) {
-      for (const auto& cell : step->cells) {
-        const auto& ids = cell.columns.at("items").ints;
+      for (const auto& micro_batch : step->micro_batches) {
+        const auto& ids = micro_batch.columns.at("items").ints;
         for (size_t i = 0; i < ids.size(); i += 2, ++count) ++seen[static_cast<size_t>(ids[i])];
       }
       if (budget < 1 << 20 && count > 5000) break;  // enough of the slow way

@@ -20,7 +20,7 @@ using testing::int_lists;
 using testing::ints;
 using testing::write_parquet;
 
-TEST_F(LoaderTest, PadsOnTheRightToTheLongestOfTheCell) {
+TEST_F(LoaderTest, PadsOnTheRightToTheLongestOfTheMicroBatch) {
   write_parquet(folder_ / "x.parquet", {{"id", ints({5, 6, 7})},
                                         {"item", int_lists({{1}, {2, 3, 4}, {}})},
                                         {"price", float_lists({{1.5}, {2, 3, 4}, {}})}});
@@ -30,14 +30,15 @@ TEST_F(LoaderTest, PadsOnTheRightToTheLongestOfTheCell) {
   loader.start(0);
   auto batch = loader.next();
   ASSERT_TRUE(batch);
-  const Cell& cell = batch->cells.at(0);
-  EXPECT_EQ(cell.rows, 3);
-  EXPECT_EQ(cell.length, 3);
-  EXPECT_EQ(cell.columns.at("id").ints, (std::vector<int64_t>{5, 6, 7}));
-  EXPECT_EQ(cell.columns.at("item").ints, (std::vector<int64_t>{1, 0, 0, 2, 3, 4, 0, 0, 0}));
-  EXPECT_EQ(cell.columns.at("price").floats, (std::vector<float>{1.5, 0, 0, 2, 3, 4, 0, 0, 0}));
-  EXPECT_EQ(cell.lengths, (std::vector<int64_t>{1, 3, 0}));
-  EXPECT_EQ(cell.sample_offset, (std::vector<int64_t>{0, 1, 2}));
+  const MicroBatch& micro_batch = batch->micro_batches.at(0);
+  EXPECT_EQ(micro_batch.rows, 3);
+  EXPECT_EQ(micro_batch.length, 3);
+  EXPECT_EQ(micro_batch.columns.at("id").ints, (std::vector<int64_t>{5, 6, 7}));
+  EXPECT_EQ(micro_batch.columns.at("item").ints, (std::vector<int64_t>{1, 0, 0, 2, 3, 4, 0, 0, 0}));
+  EXPECT_EQ(micro_batch.columns.at("price").floats,
+            (std::vector<float>{1.5, 0, 0, 2, 3, 4, 0, 0, 0}));
+  EXPECT_EQ(micro_batch.lengths, (std::vector<int64_t>{1, 3, 0}));
+  EXPECT_EQ(micro_batch.sample_offset, (std::vector<int64_t>{0, 1, 2}));
   EXPECT_FALSE(loader.next());
   EXPECT_FALSE(loader.next());
   EXPECT_EQ(loader.stats().rows, 3);
@@ -55,7 +56,7 @@ TEST_F(LoaderTest, CutsLongListsAtEitherEnd) {
     chosen.truncation = truncation;
     SessionLoader loader(ParquetFiles((folder_ / "x.parquet").string()), chosen);
     loader.start(0);
-    auto items = loader.next()->cells[0].columns.at("item").ints;
+    auto items = loader.next()->micro_batches[0].columns.at("item").ints;
     EXPECT_EQ(loader.stats().truncated_rows, 1);
     return items;
   };
@@ -193,16 +194,16 @@ TEST_F(LoaderTest, EvaluationCoversEveryRowOnceInFileOrder) {
   }
 }
 
-TEST_F(LoaderTest, EmptyCellsHoldOneRowOfPadding) {
+TEST_F(LoaderTest, EmptyMicroBatchesHoldOneRowOfPadding) {
   const ParquetFiles dataset(write_rows(3, 3));
   auto chosen = options({2, 1, 2, 2});
   SessionLoader loader(dataset, chosen);
   loader.start(0);
   auto batch = loader.next();
   ASSERT_TRUE(batch);
-  ASSERT_EQ(batch->cells.size(), 2u);
-  EXPECT_EQ(batch->cells[0].num_samples, 1);
-  const Cell& empty = batch->cells[1];
+  ASSERT_EQ(batch->micro_batches.size(), 2u);
+  EXPECT_EQ(batch->micro_batches[0].num_samples, 1);
+  const MicroBatch& empty = batch->micro_batches[1];
   EXPECT_EQ(empty.num_samples, 0);
   EXPECT_EQ(empty.rows, 1);
   EXPECT_EQ(empty.lengths, std::vector<int64_t>{0});

@@ -49,13 +49,14 @@ class LoaderTest : public ::testing::Test {
     return options;
   }
 
-  static Samples samples_of(const StepBatch<Cell>& batch) {
+  static Samples samples_of(const StepBatch<MicroBatch>& batch) {
     Samples samples;
-    for (const Cell& cell : batch.cells) {
-      for (int64_t row = 0; row < cell.num_samples; ++row) {
-        const bool fresh =
-            samples.emplace(batch.s0 + cell.sample_offset[row], cell.columns.at("id").ints[row])
-                .second;
+    for (const MicroBatch& micro_batch : batch.micro_batches) {
+      for (int64_t row = 0; row < micro_batch.num_samples; ++row) {
+        const bool fresh = samples
+                               .emplace(batch.s0 + micro_batch.sample_offset[row],
+                                        micro_batch.columns.at("id").ints[row])
+                               .second;
         EXPECT_TRUE(fresh) << "a sample came twice";
       }
     }

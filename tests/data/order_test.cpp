@@ -157,7 +157,7 @@ TEST(EpochOrder, HoldsItsEndsWhenEmpty) {
   EXPECT_THROW(order.row_of(0), InternalError);
 }
 
-TEST(Cells, StepHoldsTheSameSamplesForEveryLayout) {
+TEST(MicroBatchSamples, StepHoldsTheSameSamplesForEveryLayout) {
   constexpr int64_t kStep = 576, kSamples = 3000;
   for (int64_t s0 = 0; s0 < kSamples; s0 += kStep) {
     for (int64_t world : {1, 2, 3, 4, 64}) {
@@ -168,10 +168,10 @@ TEST(Cells, StepHoldsTheSameSamplesForEveryLayout) {
           Layout layout{world, rank, accumulation, batch};
           ASSERT_EQ(layout.step_samples(), kStep);
           for (int64_t m = 0; m < accumulation; ++m) {
-            auto cell = cell_samples(layout, s0, kSamples, m);
-            EXPECT_LE(static_cast<int64_t>(cell.size()), batch);
-            for (int64_t s : cell) EXPECT_EQ((s - s0) % world, rank);
-            seen.insert(seen.end(), cell.begin(), cell.end());
+            auto micro_batch = micro_batch_samples(layout, s0, kSamples, m);
+            EXPECT_LE(static_cast<int64_t>(micro_batch.size()), batch);
+            for (int64_t s : micro_batch) EXPECT_EQ((s - s0) % world, rank);
+            seen.insert(seen.end(), micro_batch.begin(), micro_batch.end());
           }
         }
         std::vector<int64_t> expected;
@@ -182,24 +182,25 @@ TEST(Cells, StepHoldsTheSameSamplesForEveryLayout) {
   }
 }
 
-TEST(Cells, ShortStepIsSpreadEvenly) {
+TEST(MicroBatchSamples, ShortStepIsSpreadEvenly) {
   for (int64_t left = 1; left < 12; ++left) {
     std::set<size_t> sizes;
     for (int64_t rank = 0; rank < 2; ++rank) {
       for (int64_t m = 0; m < 2; ++m)
-        sizes.insert(cell_samples({2, rank, 2, 3}, 12, 12 + left, m).size());
+        sizes.insert(micro_batch_samples({2, rank, 2, 3}, 12, 12 + left, m).size());
     }
     EXPECT_LE(*sizes.rbegin() - *sizes.begin(), 1u) << left << " samples left";
   }
 }
 
-TEST(Cells, AccumulationAndRanksCutTheSameCells) {
-  for (int64_t cell = 0; cell < 2; ++cell) {
-    EXPECT_EQ(cell_samples({1, 0, 2, 4}, 8, 100, cell), cell_samples({2, cell, 1, 4}, 8, 100, 0));
+TEST(MicroBatchSamples, AccumulationAndRanksCutTheSame) {
+  for (int64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    EXPECT_EQ(micro_batch_samples({1, 0, 2, 4}, 8, 100, micro_batch),
+              micro_batch_samples({2, micro_batch, 1, 4}, 8, 100, 0));
   }
 }
 
-TEST(Cells, StepsPerEpoch) {
+TEST(MicroBatchSamples, StepsPerEpoch) {
   EXPECT_EQ(steps_per_epoch(100, {2, 0, 1, 10}, false), 5);
   EXPECT_EQ(steps_per_epoch(101, {2, 0, 1, 10}, false), 6);
   EXPECT_EQ(steps_per_epoch(101, {2, 0, 1, 10}, true), 5);

@@ -21,7 +21,8 @@ class ShuffleTest : public LoaderTest {
             testing::Batches out;
             loader.start(epoch);
             while (auto step = loader.next()) {
-              for (const auto& cell : step->cells) out.push_back(cell.columns.at("id").ints);
+              for (const auto& micro_batch : step->micro_batches)
+                out.push_back(micro_batch.columns.at("id").ints);
             }
             return out;
           });

@@ -9,7 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
-#include "convoy/prepare/tokenize.h"
+#include "convoy/data/tools/tokenize.h"
 #include "tests/data/parquet_testing.h"
 
 namespace convoy::data {
@@ -32,13 +32,13 @@ class TokenFile : public ::testing::Test {
 };
 
 TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
-  const auto tokenizer = text::Tokenizer::load(folder_ / "vocab.txt");
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_ / "vocab.txt");
   const auto direct = read_token_texts(folder_ / "text.txt", "text", tokenizer);
-  prepare::TokenizeOptions options;
+  TokenizeOptions options;
   options.inputs = {folder_ / "text.txt"};
   options.tokenizer = folder_ / "vocab.txt";
   options.output = folder_ / "ids.parquet";
-  prepare::tokenize(options);
+  tokenize(options);
   const auto ids = read_token_texts(folder_ / "ids.parquet", "text", std::nullopt);
   EXPECT_THAT(direct.ids->ids(), ElementsAre(2, 5, 6, 3, 2, 3, 2, 7, 8, 5, 3, 2, 6, 3));
   EXPECT_THAT(ids.ids->ids(), ElementsAreArray(direct.ids->ids()));
@@ -56,13 +56,13 @@ TEST_F(TokenFile, TextAndItsIdsGiveTheSame) {
 }
 
 TEST_F(TokenFile, IdsOfAnotherTokenizerAreRefused) {
-  prepare::TokenizeOptions options;
+  TokenizeOptions options;
   options.inputs = {folder_ / "text.txt"};
   options.tokenizer = folder_ / "vocab.txt";
   options.output = folder_ / "ids.parquet";
-  prepare::tokenize(options);
+  tokenize(options);
   write_file(folder_ / "other/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nb\na\n");
-  const auto other = text::Tokenizer::load(folder_ / "other/vocab.txt");
+  const auto other = tokenizers::Tokenizer::load(folder_ / "other/vocab.txt");
   EXPECT_THROW(read_token_texts(folder_ / "ids.parquet", "text", other), UsageError);
   EXPECT_THROW(read_token_texts(folder_ / "text.txt", "text", std::nullopt), UsageError);
 }
@@ -111,12 +111,18 @@ TEST_F(TokenFile, IdsOfOtherToolsAreRead) {
                           {"tokens", testing::lists<arrow::UInt32Builder, arrow::LargeListBuilder>(
                                          {{5, 6}, {}, {70000, 0, 8}})}});
   expect("tokens");
-  const auto tokenizer = text::Tokenizer::load(folder_ / "vocab.txt");
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_ / "vocab.txt");
   EXPECT_EQ(read_token_texts(file, "tokens", tokenizer).fingerprint, "");
   EXPECT_THAT(read_token_texts(file, "text", tokenizer).ids->ids(),
               ElementsAre(2, 5, 3, 2, 6, 3, 2, 7, 3));
   EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
               HasSubstr("--column NAME of a column of ids"));
+  EXPECT_THAT(
+      testing::message_of([&] { read_token_texts(file, "token", std::nullopt); }),
+      HasSubstr("column 'token' is missing in " + file.string() + "; did you mean 'tokens'"));
+  testing::write_parquet(file, {{"x", testing::float_lists({{5, 6}})}});
+  EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "x", std::nullopt); }),
+              HasSubstr("holds list<element: float>; expected text, or lists of integers"));
 }
 
 TEST_F(TokenFile, WhatOtherToolsWriteBesideIdsIsNotIgnored) {
@@ -132,13 +138,20 @@ TEST_F(TokenFile, WhatOtherToolsWriteBesideIdsIsNotIgnored) {
   EXPECT_EQ(message_with("attention_mask", {{1, 1}, {1, 1, 1}, {1}}), read);
   EXPECT_THAT(message_with("attention_mask", {{1, 1}, {1, 1, 0}, {1}}),
               HasSubstr("ids.parquet: attention_mask is 0 in row 1; expected ids without padding"));
+  for (const float last : {1.0F, 0.0F}) {  // as numpy writes it
+    testing::write_parquet(file, {{"input_ids", testing::int_lists({{5, 6}, {7, 8}})},
+                                  {"attention_mask", testing::float_lists({{1, 1}, {1, last}})}});
+    EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
+                HasSubstr(last == 1 ? read : "attention_mask is 0 in row 1"));
+  }
   EXPECT_EQ(message_with("labels", {{5, 6}, {7, 8, 9}, {1}}), read);
   EXPECT_THAT(message_with("labels", {{5, 6}, {7, 8, 9}, {-100}}),
               HasSubstr("ids.parquet: labels differ from input_ids in row 2; expected the same"));
   EXPECT_THAT(message_with("labels", {{5, 6}, {7, 8}, {1}}), HasSubstr("lists of equal length"));
   testing::write_parquet(file, {{"input_ids", testing::int_lists({{5, -6}})}});
   EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
-              HasSubstr("holds id -6"));
+              HasSubstr("holds id -6; expected 0 to 2147483647; try convoy data tokenize, or "
+                        "--column NAME of another column of ids"));
 }
 
 TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {

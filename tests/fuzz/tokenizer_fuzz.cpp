@@ -1,9 +1,9 @@
-#include "convoy/text/parts.h"
+#include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return convoy::fuzz::expect_plain_errors(data, size, [](std::string_view bytes) {
-    using namespace convoy::text;  // NOLINT(google-build-using-namespace)
+    using namespace convoy::tokenizers;  // NOLINT(google-build-using-namespace)
     const auto tokenizer = make_tokenizer(parts_of_json(convoy::parse_json(bytes, "fuzz"), "fuzz"));
     for (const std::string_view text :
          {std::string_view("The 12 dogs can't\n\n  say <s>na\xC3\xAFve"), bytes.substr(0, 300)}) {

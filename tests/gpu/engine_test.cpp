@@ -13,7 +13,7 @@ using Engines = Gpu;
 TEST_F(Engines, NcclOpensAndMovesEveryType) {
   std::string why;
   if (!has_nccl(&why)) GTEST_SKIP() << why;
-  MeetingPoint point;
+  StoreAddress point;
   point.port = unused_port();
   const auto engine = make_nccl_engine(point, open_store(point), gpu_);
   const std::string label = "test";

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "convoy/comm/cuda.h"
-#include "convoy/train/job.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/trainer.h"
 
 namespace convoy {
 

@@ -1,5 +1,5 @@
 #include "convoy/comm/device.h"
-#include "convoy/train/numerics.h"
+#include "convoy/train/setup/numerics.h"
 #include "tests/gpu/gpu_testing.h"
 #include "tests/train/testing.h"
 

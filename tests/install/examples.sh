@@ -6,7 +6,7 @@ CMAKE=$1 BUILD=$2 SOURCE=$3
 WORK=$BUILD/install-test
 rm -rf "$WORK"
 "$CMAKE" --install "$BUILD" --prefix "$WORK/convoy" >/dev/null
-if [[ -e $WORK/convoy/include/convoy/launch/agent.h ]]; then
+if [[ -e $WORK/convoy/include/convoy/launch/supervise/agent.h ]]; then
   printf "headers are installed that convoy.h does not reach\n"
   exit 1
 fi
@@ -14,8 +14,8 @@ fi
 mkdir -p "$WORK/sources/readme"
 awk '/^```cpp$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/main.cpp"
 awk '/^```cmake$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/CMakeLists.txt"
-cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family} "$WORK/sources"
-for example in readme custom_model own_loop own_family; do
+cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family,own_task} "$WORK/sources"
+for example in readme custom_model own_loop own_family own_task; do
   "$CMAKE" -S "$WORK/sources/$example" -B "$WORK/$example" -G Ninja \
     -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$WORK/$example.log"
@@ -86,3 +86,18 @@ printf 'ok: the same bits on two ranks\n'
 "$family" train --family pairs --start one "${tiny[@]:0:6}" --max_steps 1 --output_dir on >on.log
 expect "a key that the family does not have" "unknown option --n_embd" "$("$family" train --family pairs --n_embd 4 2>&1 || true)"
 expect "the program's own families" ", pairs" "$("$family" train --family x 2>&1 || true)"
+
+# A task of one's own: trained, saved, and evaluated as it was trained, by the same commands.
+task=$WORK/own_task/own_task
+small=(--family circle --width 16 --threads 1 --per_device_train_batch_size 64 --learning_rate 3e-2 --max_steps 300)
+"$task" train "${small[@]}" --output_dir circle >circle.log
+awk -v a="$(metric eval_accuracy circle/eval_results.json)" 'BEGIN { exit !(a > 0.9) }' ||
+  { printf 'the task did not learn:\n'; cat circle.log; exit 1; }
+"$task" eval circle --json >circle.json
+close "a task that was read again" "$(metric eval_loss circle/eval_results.json)" "$(metric eval_loss circle.json)" 1e-6
+"$task" train "${small[@]}" --max_steps 6 --nproc 2 --output_dir circle_ranks >circle_ranks.log
+expect "the task's own options" "--num_points" "$("$task" train --family circle --help all)"
+expect "an option that the task does not have" "unknown option --n_embd" "$("$task" train --family circle --n_embd 4 2>&1 || true)"
+expect "a command of one's own" 3 "$("$task" points 3 | wc -l)"
+expect "the help of a command of one's own" "Print points of the plane" "$("$task" --help)"
+expect "the program's own tasks" ", circle" "$("$task" train --family x 2>&1 || true)"

@@ -19,7 +19,7 @@ without_network() { unshare -rn env PYTHON="$python" JOBS=1 "$@"; }
 if without_network "$python" -c 'import socket; socket.create_connection(("pypi.org", 443), 3)' 2>/dev/null; then
   echo 'the namespace has a network' >&2 && exit 1
 fi
-# A room without torch with its test, and a room with torch.
+# A component without torch with its test, and a component with torch.
 without_network .kit/build test_formats convoy_optim
 without_network build-offline/tests/test_formats --gtest_brief=1
 rm -rf "$folder"

@@ -1,4 +1,4 @@
-#include "convoy/launch/agent.h"
+#include "convoy/launch/supervise/agent.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent.h"
+#include "convoy/launch/supervise/agent.h"
 #include "tests/launch/processes_testing.h"
 
 namespace convoy::launch {

@@ -2,7 +2,7 @@
 
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent.h"
+#include "convoy/launch/supervise/agent.h"
 #include "convoy/machine/binding.h"
 #include "convoy/machine/limits.h"
 

@@ -1,6 +1,6 @@
 #include <set>
 
-#include "convoy/launch/agent.h"
+#include "convoy/launch/supervise/agent.h"
 #include "tests/base/unused_port.h"
 #include "tests/launch/agents_testing.h"
 

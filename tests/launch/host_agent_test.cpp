@@ -140,7 +140,7 @@ TEST_F(Agents, StopTheirRanksWhenTheServingHostDies) {
   }
 }
 
-// An agent that stands still is like a host whose network is cut: nothing closes its connection.
+// An agent that hangs is like a host whose network is cut: nothing closes its connection.
 TEST_F(Agents, NoticeSilenceOnBothSides) {
   min_nodes_ = 1;
   start("a", kFirstRoundStays, [](LaunchOptions&, HostOptions& host) {
@@ -229,7 +229,7 @@ TEST_F(Agents, SayAtOnceThatThePortIsTaken) {
     const Descriptor taken = listen_on(Address::resolve("127.0.0.1", port_).at(0));
     ASSERT_GE(taken.get(), 0);
     expect_refusal("silent");
-    std::thread talker([&] {
+    std::thread listener([&] {
       const Descriptor visitor(::accept4(taken.get(), nullptr, nullptr, SOCK_CLOEXEC));
       const std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
       // The first that is accepted is the visit before.
@@ -240,7 +240,7 @@ TEST_F(Agents, SayAtOnceThatThePortIsTaken) {
     const auto since = std::chrono::steady_clock::now();
     expect_refusal("another");
     EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::seconds(4));
-    talker.join();
+    listener.join();
   }
   port_ = unused_port();
   const Address address = Address::resolve("127.0.0.1", port_).at(0);

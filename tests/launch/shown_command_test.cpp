@@ -1,4 +1,4 @@
-#include "convoy/launch/shown_command.h"
+#include "convoy/launch/supervise/shown_command.h"
 
 #include <gtest/gtest.h>
 

@@ -12,18 +12,19 @@ namespace {
 
 TEST(Gpus, AreCountedAsCudaWould) {
   const auto dev = unique_folder("devices-test");
-  EXPECT_EQ(count_gpus(nullptr, dev / "missing"), 0);
+  EXPECT_EQ(device_files(dev / "missing"), 0);
   for (const char* name : {"nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"}) {
     write_file(dev / name, "");
   }
-  EXPECT_EQ(count_gpus(nullptr, dev), 3);
-  EXPECT_EQ(count_gpus("", dev), 0);
-  EXPECT_EQ(count_gpus("2", dev), 1);
-  EXPECT_EQ(count_gpus("0, 2", dev), 2);
-  EXPECT_EQ(count_gpus("1,-1,0", dev), 1);
-  EXPECT_EQ(count_gpus("0,7,1", dev), 1);
-  EXPECT_EQ(count_gpus("NoDevFiles", dev), 0);
-  EXPECT_EQ(count_gpus("GPU-8f3c,GPU-11aa", dev), 2);
+  EXPECT_EQ(device_files(dev), 3);
+  EXPECT_EQ(count_gpus(nullptr, 3), 3);
+  EXPECT_EQ(count_gpus("", 3), 0);
+  EXPECT_EQ(count_gpus("2", 3), 1);
+  EXPECT_EQ(count_gpus("0, 2", 3), 2);
+  EXPECT_EQ(count_gpus("1,-1,0", 3), 1);
+  EXPECT_EQ(count_gpus("0,7,1", 3), 1);
+  EXPECT_EQ(count_gpus("NoDevFiles", 3), 0);
+  EXPECT_EQ(count_gpus("GPU-8f3c,GPU-11aa", 3), 2);
   std::filesystem::remove_all(dev);
 }
 

@@ -9,7 +9,7 @@
 #include "convoy/machine/cgroup.h"
 #include "convoy/machine/gpus.h"
 #include "convoy/machine/limits.h"
-#include "convoy/machine/memory.h"
+#include "convoy/machine/memory_limit.h"
 #include "convoy/machine/system_files.h"
 
 namespace convoy::machine {

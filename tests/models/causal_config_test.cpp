@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/models/bert_text.h"
-#include "convoy/models/gpt2.h"
-#include "convoy/models/llama.h"
+#include "convoy/models/bert/bert_text.h"
+#include "convoy/models/gpt2/gpt2.h"
+#include "convoy/models/llama/llama.h"
 #include "tests/models/testing.h"
 
 namespace convoy::models {
@@ -13,8 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::unique_ptr<CausalConfig> read(const std::string& text) {
-  return read_causal_config(parse_json(text, "config.json"), "config.json");
+std::unique_ptr<LanguageModelConfig> read(const std::string& text) {
+  return read_model_config(parse_json(text, "config.json"), "config.json");
 }
 
 std::string error_of(const std::string& text) {
@@ -32,7 +32,7 @@ Json gpt2_with(const char* key, Json value) {
   return json;
 }
 
-TEST(CausalConfig, DefaultsAreHuggingFaces) {
+TEST(LanguageModelConfig, DefaultsAreHuggingFaces) {
   auto config = read(R"({"model_type": "gpt2"})");
   EXPECT_EQ(config->num_ids(), 50257);
   EXPECT_EQ(config->to_json()["activation_function"], "gelu_new");
@@ -43,7 +43,7 @@ TEST(CausalConfig, DefaultsAreHuggingFaces) {
   EXPECT_EQ(llama["rope_parameters"]["rope_theta"], 10000.0);
 }
 
-TEST(CausalConfig, EveryKeyIsWrittenBackAndUnknownOnesAreNamedOnce) {
+TEST(LanguageModelConfig, EveryKeyIsWrittenBackAndUnknownOnesAreNamedOnce) {
   const Json json{{"model_type", "gpt2"},
                   {"hidden_size", 16},
                   {"n_head", 4},
@@ -62,7 +62,7 @@ TEST(CausalConfig, EveryKeyIsWrittenBackAndUnknownOnesAreNamedOnce) {
   EXPECT_EQ(read(out.dump())->to_json(), out);
 }
 
-TEST(CausalConfig, BothSpellingsOfRotaryParametersAreOne) {
+TEST(LanguageModelConfig, BothSpellingsOfRotaryParametersAreOne) {
   auto old = read(R"({"model_type": "llama", "rope_theta": 500000.0, "rope_scaling":
       {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
        "original_max_position_embeddings": 8192}})");
@@ -80,7 +80,7 @@ TEST(CausalConfig, BothSpellingsOfRotaryParametersAreOne) {
   EXPECT_EQ(read(out.dump())->to_json(), out);
 }
 
-TEST(CausalConfig, WhatWouldChangeNumbersIsRefusedByName) {
+TEST(LanguageModelConfig, WhatWouldChangeNumbersIsRefusedByName) {
   const std::string llama = R"({"model_type": "llama", "rope_scaling": )";
   EXPECT_THAT(error_of(llama + R"({"rope_type": "longrope"}})"), HasSubstr("'longrope'"));
   EXPECT_THAT(error_of(llama + R"({"rope_type": "yarn", "factr": 2}})"),
@@ -97,7 +97,7 @@ TEST(CausalConfig, WhatWouldChangeNumbersIsRefusedByName) {
   EXPECT_THAT(error_of(gpt2_with("activation_function", "mish").dump()), HasSubstr("'mish'"));
 }
 
-TEST(CausalConfig, T5sOfEveryVersionAreRead) {
+TEST(LanguageModelConfig, T5sOfEveryVersionAreRead) {
   // As the hub has the first ones, and 1.1 as versions 4 and 5 of transformers write it.
   auto first = read(R"({"model_type": "t5", "d_model": 8, "n_positions": 512, "output_past": true,
                         "num_layers": 3, "is_encoder_decoder": true})");
@@ -128,7 +128,7 @@ TEST(CausalConfig, T5sOfEveryVersionAreRead) {
               HasSubstr("expected more than half of relative_attention_num_buckets = 32"));
 }
 
-TEST(CausalConfig, MistakesAreNamed) {
+TEST(LanguageModelConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));
   EXPECT_THAT(error_of(R"({"model_type": "mamba"})"),
@@ -143,11 +143,11 @@ TEST(CausalConfig, MistakesAreNamed) {
               HasSubstr("num_key_value_heads = 5"));
   EXPECT_THAT(error_of(R"({"model_type": "llama", "head_dim": 7})"), HasSubstr("even"));
   EXPECT_THAT(error_of(R"({"model_type": "llama", "head_dim": 1000000})"), HasSubstr("in all"));
-  EXPECT_THROW(make_causal_config("gpt3"), UsageError);
+  EXPECT_THROW(make_model_config("gpt3"), UsageError);
 }
 
-TEST(CausalConfig, KeysForOtherToolsAreOptionsAndKept) {
-  auto gpt2 = make_causal_config("gpt2");
+TEST(LanguageModelConfig, KeysForOtherToolsAreOptionsAndKept) {
+  auto gpt2 = make_model_config("gpt2");
   OptionTable table;
   declare_options(table, "model", gpt2->fields());
   table.set("model.use_cache", "false", "here");
@@ -161,7 +161,7 @@ TEST(CausalConfig, KeysForOtherToolsAreOptionsAndKept) {
   EXPECT_EQ(llama->to_json().at("use_cache"), false);
 }
 
-TEST(CausalConfig, FieldsAreOptionsToo) {
+TEST(LanguageModelConfig, FieldsAreOptionsToo) {
   LlamaConfig config;
   OptionTable table;
   declare_options(table, "model", config.fields());
@@ -184,18 +184,18 @@ TEST(CausalConfig, FieldsAreOptionsToo) {
   EXPECT_THROW(table.set("hidden_act", "mish", "here"), UsageError);
 }
 
-TEST(CausalConfig, TrainingFlopsCountEveryProduct) {
+TEST(LanguageModelConfig, TrainingFlopsCountEveryProduct) {
   auto config = small_gpt2({.ids = 11, .width = 4, .layers = 3});
   const double layer = 4 * 12 + 4 * 4 + 2 * 4 * 16, positions = 8;
   const double attention = 2 * 4 * (positions / 2);  // scores and mixture, over half of the keys
-  EXPECT_EQ(training_flops(config, 8), 6 * positions * (3 * (layer + attention) + 4 * 11));
+  EXPECT_EQ(config.training_flops(8), 6 * positions * (3 * (layer + attention) + 4 * 11));
   config.tie_word_embeddings = false;
-  EXPECT_EQ(training_flops(config, 8), 6 * positions * (3 * (layer + attention) + 4 * 11));
+  EXPECT_EQ(config.training_flops(8), 6 * positions * (3 * (layer + attention) + 4 * 11));
 }
 
 TEST(CausalModel, NoBackwardAsksForTheTokensTable) {
   for (const auto& family : causal_families()) {
-    const auto config = make_causal_config(family);
+    const auto config = make_model_config(family);
     const auto blocks = config->make_blocks();
     const auto& table = blocks.front()->params().front()->spec();
     EXPECT_EQ(table.shape[0], config->num_ids()) << family;
@@ -203,7 +203,7 @@ TEST(CausalModel, NoBackwardAsksForTheTokensTable) {
   }
 }
 
-TEST(CausalConfig, TrainingFlopsCountWhatIsAskedForAlone) {
+TEST(LanguageModelConfig, TrainingFlopsCountWhatIsAskedForAlone) {
   BertTextConfig bert;
   bert.vocab_size = 11;
   bert.hidden_size = 4;
@@ -211,7 +211,7 @@ TEST(CausalConfig, TrainingFlopsCountWhatIsAskedForAlone) {
   bert.num_hidden_layers = 3;
   bert.intermediate_size = 16;
   const double layer = 4 * 4 * 4 + 2 * 4 * 16, attention = 2 * 4 * 8;  // over all keys
-  EXPECT_EQ(training_flops(bert, 8, 2), 6 * (8 * 3 * (layer + attention) + 2 * (4 * 4 + 4 * 11)));
+  EXPECT_EQ(bert.training_flops(8, 2), 6 * (8 * 3 * (layer + attention) + 2 * (4 * 4 + 4 * 11)));
 
   auto t5 = small_t5({.ids = 11, .width = 4, .layers = 3});
   t5.d_kv = 3;
@@ -220,7 +220,7 @@ TEST(CausalConfig, TrainingFlopsCountWhatIsAskedForAlone) {
   const double encoder = 3 * S * (self + inner + 2 * 6 * S);
   const double decoder = 2 * (T * (self + inner + 2 * 6 * T / 2)                 // self attention
                               + T * 2 * 4 * 6 + S * 2 * 4 * 6 + 2 * 6 * T * S);  // cross attention
-  EXPECT_EQ(training_flops(t5, 8, 5), 6 * (encoder + decoder + T * 4 * 11));
+  EXPECT_EQ(t5.training_flops(8, 5), 6 * (encoder + decoder + T * 4 * 11));
 }
 
 TEST(CausalModel, IdsBeyondTheVocabularyAreRefused) {
@@ -246,7 +246,7 @@ TEST(CausalModel, IdsOnADeviceAreCheckedToo) {
     loaded[name] = at::full({1, 3}, value, at::kLong);
     return loaded;
   };
-  const auto said = [](const CausalConfig& config, size_t block, const nn::Bundle& loaded) {
+  const auto said = [](const LanguageModelConfig& config, size_t block, const nn::Bundle& loaded) {
     nn::Bundle in;
     for (const auto& [name, tensor] : loaded) in[name] = tensor.to(at::kMeta);
     in["hidden"] = at::empty({1, 3, 4}, at::TensorOptions().device(at::kMeta));

@@ -2,6 +2,8 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "convoy/base/error.h"
 #include "tests/models/testing.h"
 
@@ -67,6 +69,32 @@ TEST(DeviceInputs, IdsOutOfRangeAreRefusedWhereTheBatchWasLoaded) {
       EXPECT_NE(std::string(error.what()).find("input_ids hold 50; expected 0 to 49"),
                 std::string::npos)
           << error.what();
+    }
+  }
+}
+
+// What a stage hands on travels to the next one with each micro-batch.
+TEST(DeviceInputs, OfLlamaNoTablesTravel) {
+  const auto ids = at::arange(B * T).view({B, T}) + 1;
+  const auto blocks = small_llama({.ids = kIds}).make_blocks();
+  for (const bool packed : {false, true}) {
+    nn::Bundle batch{{"input_ids", ids}};
+    if (packed) batch["positions"] = at::arange(T).expand({B, T}).contiguous();
+    for (const auto& block : blocks) {
+      for (const auto& param : block->params()) param->bind_value(at::zeros(param->shape()));
+    }
+    nn::Context context;
+    context.samples = at::arange(B);
+    context.loaded = &batch;
+    const at::NoGradGuard no_grad;
+    auto bundle = batch;
+    for (size_t b = 0; b + 1 < blocks.size(); ++b) {
+      bundle = blocks[b]->forward(bundle, context);
+      std::set<std::string> keys;
+      for (const auto& [name, tensor] : bundle) {
+        if (!batch.contains(name)) keys.insert(name);
+      }
+      EXPECT_EQ(keys, (std::set<std::string>{"asked", "hidden", "targets"})) << "block " << b;
     }
   }
 }

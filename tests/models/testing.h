@@ -1,10 +1,10 @@
 #pragma once
 
-#include "convoy/models/bert_text.h"
-#include "convoy/models/gpt2.h"
-#include "convoy/models/llama.h"
-#include "convoy/models/session.h"
-#include "convoy/models/t5.h"
+#include "convoy/models/bert/bert_text.h"
+#include "convoy/models/gpt2/gpt2.h"
+#include "convoy/models/llama/llama.h"
+#include "convoy/models/session/session.h"
+#include "convoy/models/t5/t5.h"
 
 namespace convoy::models {
 

@@ -57,7 +57,7 @@ TEST(CrossEntropy, IsTorchsWithoutThePaddingIdWhateverThePieces) {
   expect_like_torch(1300, 2500, 1.0);  // three pieces, the last one short
 }
 
-/// bf16 weights whose gradient is fp32, as an arena has them.
+/// bf16 weights whose gradient is fp32, as flat buffers have them.
 ParamPtr bf16_param(const at::Tensor& value, bool trainable = true) {
   ParamSpec spec{"p", value.sizes().vec(), Init::zeros()};
   spec.trainable = trainable;
@@ -93,13 +93,13 @@ TEST(CrossEntropy, OfBf16ScoresIsNearTheExactOne) {
 }
 
 TEST(CrossEntropy, ASureBf16SoftmaxHasASlope) {
-  // exp(-9) of doubt is far below what bf16 can tell from one.
+  // exp(-9) of warning is far below what bf16 can tell from one.
   const auto h = at::tensor({9.0f}).view({1, 1}).to(at::kBFloat16).requires_grad_(true);
   const auto table = bf16_param(at::tensor({5.0f, 1.0f, 0.0f}).view({3, 1}));
   backward(cross_entropy(h, table, at::ones({1}, at::kLong), {}).loss);
-  const double doubt = 1 / (1 + std::exp(9.0));
-  EXPECT_NEAR(table->grad()[2][0].item<double>() / (9 * doubt), 1, 1e-2);
-  EXPECT_NEAR(table->grad()[1][0].item<double>() / (9 * -doubt), 1, 1e-2);
+  const double warning = 1 / (1 + std::exp(9.0));
+  EXPECT_NEAR(table->grad()[2][0].item<double>() / (9 * warning), 1, 1e-2);
+  EXPECT_NEAR(table->grad()[1][0].item<double>() / (9 * -warning), 1, 1e-2);
   EXPECT_EQ(table->grad()[0][0].item<double>(), 0);
 }
 

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "convoy/nn/rms_norm.h"
 #include "convoy/nn/rotary.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
@@ -61,6 +60,25 @@ TEST(Layers, EmbeddingAddsToWhatOthersGaveAndMakesNoTable) {
   expected[3] += 2;
   expected[3999] += 1;
   expect_close(table->grad(), expected);
+}
+
+// Of a few ids each comes many times, as of the words of a text. That of a GPU runs here, too.
+TEST(Layers, RowsAreAddedToATableOneByOneOrByASecondTable) {
+  const auto places = at::randint(0, 7, {500}, at::kLong) * 3;
+  const auto before = at::randn({25, 12}), rows = at::randn({500, 12});
+  for (const double scale : {1.0, -1.0}) {
+    auto exact = before.to(at::kDouble);
+    for (int64_t i = 0; i < places.size(0); ++i) {
+      exact[places[i].item<int64_t>()] += scale * rows[i].to(at::kDouble);
+    }
+    for (const auto how : {AddRows::Automatic, AddRows::InPlace, AddRows::OfATable}) {
+      auto table = before.clone(), again = before.clone();
+      add_rows(table, places, rows, scale, how);
+      EXPECT_LE((table - exact).abs().max().item<double>(), 1e-4) << static_cast<int>(how);
+      add_rows(again, places, rows, scale, how);
+      EXPECT_TRUE(at::equal(table, again)) << "in the same order";
+    }
+  }
 }
 
 TEST(Layers, RmsNorm) {

@@ -1,4 +1,4 @@
-#include "convoy/models/masking.h"
+#include "convoy/models/session/masking.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

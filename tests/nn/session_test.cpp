@@ -1,4 +1,4 @@
-#include "convoy/models/session.h"
+#include "convoy/models/session/session.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "convoy/parallel/offload.h"
+#include "convoy/parallel/offload/offload.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ TEST(Offload, NothingIsReadIntoMemoryThatIsGone) {
   {
     const schedule::Layout layout({{{0}, {1}}, {}, {false, false}}, {{{{kElements}}}, {{{32}}}},
                                   {.bucket_bytes = 0, .offload_optimizer = true});
-    Offload offload(layout, {.optimizer = Place::Disk, .folder = folder}, at::kCPU, at::kFloat);
+    Offload offload(layout, {.optimizer = Place::Disk, .folder = folder}, at::kCPU, at::kFloat,
+                    optim::make_optimizer()->states());
     other = offload.view(Kind::Moments, layout.bucket_of(1));
     offload.fetch(Kind::Moments, layout.bucket_of(0));
   }

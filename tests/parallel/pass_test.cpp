@@ -1,4 +1,6 @@
-#include "convoy/parallel/pass.h"
+#include "convoy/parallel/run/pass.h"
+#include "convoy/nn/declare.h"
+#include "convoy/schedule/run/run_plan.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -39,15 +41,15 @@ TEST(Pass, AMicroBatchIsOnTheDeviceFromItsLoadToItsLastBackward) {
   const at::Device device = at::kMeta;
   const auto first = std::make_shared<Watching>(), second = std::make_shared<Watching>();
   const nn::BlockList blocks{first, second};
-  Arena arena(blocks, {.device = device}, nullptr);
-  Gradients gradients(arena, DataGroups(comm::Group()), true);
-  const auto program = schedule::data_parallel_program(arena.layout(), {.num_micro_batches = 2});
+  FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), {}), {.device = device});
+  Gradients gradients(flat, comm::Groups(comm::Group()), true);
+  const auto program = schedule::data_parallel_program(flat.layout(), {.num_micro_batches = 2});
   const std::vector<MicroBatch> batches(2, {{{"x", at::ones({3, 4})}}, at::arange(3)});
   const StepInput step;
   uploads = 0;
   const auto counter = at::addGlobalCallback(
       at::RecordFunctionCallback(count_uploads).scopes({at::RecordScope::FUNCTION}));
-  Pass pass(blocks, arena.layout(), gradients, {batches, step, nn::Mode::Train, at::kFloat, device},
+  Pass pass(blocks, flat.layout(), gradients, {batches, step, nn::Mode::Train, at::kFloat, device},
             program);
   for (int m = 0; m < 2; ++m) {
     EXPECT_EQ(uploads, m);

@@ -1,4 +1,4 @@
-#include "convoy/parallel/pool.h"
+#include "convoy/parallel/run/pool.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -32,6 +32,31 @@ TEST(Pool, HoldsNoMoreThanWasTakenAtATime) {
   auto lost = pool.take(10);
   auto all = pool.take(110);
   EXPECT_EQ(pool.num_elements(), 120);
+}
+
+TEST(Pool, WhatItHadIsInNoPoolWhenItDies) {
+  constexpr int64_t kHeld = 1 << 20;
+  tensor_memory.add(kHeld);  // as an allocator that counts
+  const auto before = tensor_memory.held();
+  {
+    Pool first;
+    auto buffer = first.take(1000);
+    EXPECT_LE(tensor_memory.held(), before - 4000);
+    Pool second;
+    second = std::move(first);
+    EXPECT_LE(tensor_memory.held(), before - 4000);
+    second.give(std::move(buffer));
+    buffer = second.take(500);  // instead of the other
+    EXPECT_GT(tensor_memory.held(), before - 4000);
+  }
+  EXPECT_EQ(tensor_memory.held(), before);
+  tensor_memory.add(-kHeld);
+  {
+    Pool uncounted;
+    const auto buffer = uncounted.take(1000);
+    EXPECT_EQ(tensor_memory.held(), 0);
+  }
+  EXPECT_EQ(tensor_memory.held(), 0);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/nn/module_block.h"
-#include "convoy/parallel/replica.h"
+#include "convoy/parallel/run/replica.h"
 #include "tests/models/testing.h"
 #include "tests/nn/peak_memory.h"
 
@@ -13,11 +13,11 @@ nn::BlockList gpt2(int64_t layers = 3) {
   return models::small_gpt2({.layers = layers}).make_blocks();
 }
 
-nn::BlockList llama() {
+nn::BlockList small_llama() {
   return models::small_llama({.heads = 4}).make_blocks();
 }
 
-MicroBatch batch(int64_t rows, int64_t length, int64_t first = 0) {
+MicroBatch rows(int64_t rows, int64_t length, int64_t first = 0) {
   auto ids = at::arange(rows * length, at::kLong).view({rows, length}).mul(7).remainder(50);
   return {{{"input_ids", ids + 0}}, at::arange(first, first + rows, at::kLong)};
 }
@@ -28,7 +28,7 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
       ReplicaOptions options;
       options.compute_dtype = dtype;
       options.num_micro_batches = 2;
-      auto blocks = [&] { return is_llama ? llama() : gpt2(); };
+      auto blocks = [&] { return is_llama ? small_llama() : gpt2(); };
       Replica plain(blocks(), comm::Group(), options);
       plain.start();
       options.recompute = true;
@@ -37,12 +37,12 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
       EXPECT_GT(again.program().size(), plain.program().size());
       for (int64_t step = 0; step < 5; ++step) {
         const StepInput input{7, step, 1e-2, step};
-        const std::vector<MicroBatch> batches{batch(3, 20), batch(3, 20, 3)};
+        const std::vector<MicroBatch> batches{rows(3, 20), rows(3, 20, 3)};
         const auto a = plain.step(batches, input, {}), b = again.step(batches, input, {});
         ASSERT_EQ(a.loss_sum, b.loss_sum);
         ASSERT_EQ(a.grad_norm, b.grad_norm);
       }
-      EXPECT_TRUE(at::equal(plain.arena().masters(), again.arena().masters()));
+      EXPECT_TRUE(at::equal(plain.flat().masters(), again.flat().masters()));
     }
   }
 }
@@ -53,9 +53,9 @@ TEST(Recompute, NeedsLessMemory) {
     options.recompute = recompute;
     Replica replica(gpt2(12), comm::Group(), options);
     replica.start();
-    replica.step({batch(4, 64)}, {7, 0, 1e-2}, {});
+    replica.step({rows(4, 64)}, {7, 0, 1e-2}, {});
     nn::PeakMemory memory;
-    replica.step({batch(4, 64)}, {7, 1, 1e-2, 1}, {});
+    replica.step({rows(4, 64)}, {7, 1, 1e-2, 1}, {});
     return memory.peak();
   };
   EXPECT_LT(peak(true) * 3, peak(false));

@@ -1,4 +1,4 @@
-#include "convoy/parallel/state.h"
+#include "convoy/parallel/run/state.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,26 +7,24 @@
 #include <map>
 #include <mutex>
 
-#include "convoy/parallel/replica.h"
+#include "convoy/parallel/run/replica.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
 namespace convoy::parallel {
 namespace {
 
-// Two copies of the state, on two ranks each.
+// Two state replicas, on two ranks each.
 TEST(State, TheCopiesShareTheWriting) {
   std::mutex mutex;
   std::map<std::string, at::Tensor> owned, written;
   std::array<int64_t, 4> bytes{};
   comm::ThreadConnector connector(std::chrono::seconds(20));
   comm::run_threads(4, [&](int rank) {
-    const auto group = [&](const std::vector<int>& ranks, const char* name) {
-      return connector.connect(rank, ranks, name + std::to_string(ranks[0]));
-    };
-    const int copy = rank / 2, part = rank % 2;
-    const DataGroups groups(group({0, 1, 2, 3}, "all"), group({2 * copy, 2 * copy + 1}, "copy"),
-                            group({part, part + 2}, "part"));
+    const comm::Groups groups({{.replicate = 2}, rank, 4},
+                              [&](const std::vector<int>& ranks, const std::string& name) {
+                                return connector.connect(rank, ranks, name);
+                              });
     ReplicaOptions options;
     options.zero = 2;
     const auto config = models::small_gpt2({.ids = 5000, .width = 32, .length = 8});

@@ -1,4 +1,4 @@
-#include "convoy/parallel/transfers.h"
+#include "convoy/parallel/pipeline/transfers.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@ namespace {
 
 using schedule::Op;
 
-DataGroups stages(const comm::Group& group) {
-  DataGroups out;
+comm::Groups stages(const comm::Group& group) {
+  comm::Groups out;
   out.pipeline = out.pipeline_back = out.world = group;
   return out;
 }
@@ -46,6 +46,79 @@ TEST(Transfers, WhatAnotherStageSendsLaterSaysWhatHasArrived) {
     for (int64_t m = kMicroBatches - kAhead; m < kMicroBatches; ++m) backward(m);
     transfers.settle();
     EXPECT_EQ(transfers.num_under_way(), 0U);
+  });
+}
+
+// Over NCCL heads go beside the values, which may leave before any head is looked at.
+TEST(Transfers, BothSidesMaySendMuchBeforeEitherReceives) {
+  const auto timeout = std::chrono::seconds(10);
+  const auto forth = comm::make_thread_groups(2, timeout),
+             back = comm::make_thread_groups(2, timeout),
+             heads = comm::make_thread_groups(2, timeout);
+  comm::run_threads(2, [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    auto groups = stages(forth[r]);
+    groups.pipeline_back = back[r];
+    groups.pipeline_heads = heads[r];
+    Transfers transfers(groups, at::kCPU);
+    const auto message = [&](bool sends, int64_t m) {
+      const bool forward = (rank == 0) == sends;
+      const auto op =
+          sends ? (forward ? Op::Send : Op::SendGrad) : (forward ? Op::Receive : Op::ReceiveGrad);
+      return schedule::Instruction{.op = op, .block = 0, .micro_batch = m, .peer = 1 - rank};
+    };
+    // Each is of a shape of its own.
+    for (int64_t m = 0; m < 9; ++m) {
+      transfers.send(message(true, m), {{"x", at::full({m + 1}, rank)}}, {});
+    }
+    for (int64_t m = 0; m < 9; ++m) {
+      const auto x = transfers.receive(message(false, m), {}).at("x");
+      EXPECT_TRUE(at::equal(x, at::full({m + 1}, 1 - rank)));
+    }
+    transfers.settle();
+  });
+}
+
+// Both sides remember names, types and shapes; of more than they remember, they begin anew.
+TEST(Transfers, ADescriptionTravelsOnce) {
+  comm::run_thread_ranks(2, [&](const comm::Group& group) {
+    Transfers transfers(stages(group), at::kCPU);
+    const int peer = 1 - group.rank();
+    int64_t number = 0;
+    /// Bytes that it took, beside the values.
+    const auto carry = [&](const nn::Bundle& bundle) {
+      const schedule::Instruction message{.op = group.rank() == 0 ? Op::Send : Op::Receive,
+                                          .block = 0,
+                                          .micro_batch = number++,
+                                          .peer = peer};
+      if (group.rank() == 1) {
+        const auto found = transfers.receive(message, {});
+        EXPECT_EQ(found.size(), bundle.size());
+        for (const auto& [name, tensor] : bundle) {
+          EXPECT_TRUE(at::equal(found.at(name), tensor)) << name;
+          EXPECT_EQ(found.at(name).sizes(), tensor.sizes());
+        }
+        return int64_t{0};
+      }
+      const auto before = group.traffic().bytes;
+      transfers.send(message, bundle, {});
+      int64_t bytes = group.traffic().bytes - before;
+      for (const auto& [name, tensor] : bundle) bytes -= static_cast<int64_t>(tensor.nbytes());
+      return bytes;
+    };
+    const auto square = at::arange(16).view({4, 4}), row = at::arange(16, at::kFloat);
+    const nn::Bundle first{{"x", square}}, second{{"x", row}}, none,
+        wordy{{"x", row}, {std::string(3000, 'n'), square}};
+    const int64_t told = carry(first);
+    for (const auto* bundle : {&second, &none, &wordy}) carry(*bundle);
+    for (const auto* bundle : {&first, &second, &none, &wordy, &first}) {
+      const auto again = carry(*bundle);
+      EXPECT_LE(again, 32) << "a few numbers";
+      EXPECT_LE(again, told);
+    }
+    for (int64_t length = 0; length < 5000; ++length) carry({{"x", at::ones({length})}});
+    carry(first);
+    transfers.settle();
   });
 }
 

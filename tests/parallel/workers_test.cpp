@@ -1,4 +1,4 @@
-#include "convoy/parallel/workers.h"
+#include "convoy/parallel/data/workers.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/FakeGuardImpl.h>

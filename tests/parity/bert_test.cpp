@@ -1,4 +1,4 @@
-#include "convoy/models/bert_text.h"
+#include "convoy/models/bert/bert_text.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 namespace convoy {
 namespace {
 
-constexpr int64_t kBatches = 5, kGradients = 5, kLabels = 3;
+constexpr int64_t kBertBatches = 5, kBertGradients = 5, kLabels = 3;
 
 class BertParity : public testing::TestWithParam<const char*> {
  protected:
@@ -73,17 +73,18 @@ TEST_P(BertParity, LogitsAndLoss) {
 
 TEST_P(BertParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
   // Those of keys' biases are nothing but rounding: softmax does not see them.
-  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); }, "key.bias");
+  expect_gradients(
+      *model(), file_, kBertGradients, [&](int64_t i) { return batch(i); }, "key.bias");
 }
 
 TEST_P(BertParity, AHundredAdamWSteps) {
-  expect_losses(*model(), file_, kBatches, [&](int64_t i) { return batch(i); });
+  expect_losses(*model(), file_, kBertBatches, [&](int64_t i) { return batch(i); });
 }
 
 TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
   const auto folder = unique_folder("convoy-bert");
   auto replica = model();
-  checkpoint::save_weights(folder, replica->weights(), replica->group());
+  checkpoint::save_weights(folder, replica->weights(), replica->world());
   const auto layout = masked() ? config_.layout() : config_.classifier_layout();
   models::BertTextConfig config;
   config.read(config_.to_json(), "again");
@@ -92,7 +93,7 @@ TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
       masked() ? config.make_blocks() : config.make_classifier(kLabels), comm::Group(),
       parallel::ReplicaOptions{});
   again->start();
-  auto report = checkpoint::load_weights(folder, again->weights(), again->group(), layout);
+  auto report = checkpoint::load_weights(folder, again->weights(), again->world(), layout);
   EXPECT_TRUE(report.drawn.empty());
   EXPECT_TRUE(at::equal(again->forward(batch(0), nn::Mode::Predict).at("logits"),
                         replica->forward(batch(0), nn::Mode::Predict).at("logits")));
@@ -100,12 +101,12 @@ TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
       masked() ? config_.make_classifier(kLabels) : config_.make_blocks(), comm::Group(),
       parallel::ReplicaOptions{});
   other->start();
-  report = checkpoint::load_weights(folder, other->weights(), other->group(),
+  report = checkpoint::load_weights(folder, other->weights(), other->world(),
                                     masked() ? config_.classifier_layout() : config_.layout());
   EXPECT_EQ(report.drawn.size(), masked() ? 4u : 5u);
   EXPECT_EQ(report.skipped.size(), masked() ? 5u : 4u);
   const std::string table = "bert.embeddings.word_embeddings.weight";
-  EXPECT_TRUE(at::equal(other->arena().value_of(table), replica->arena().value_of(table)));
+  EXPECT_TRUE(at::equal(other->flat().value_of(table), replica->flat().value_of(table)));
   std::filesystem::remove_all(folder);
 }
 
@@ -141,13 +142,13 @@ TEST_P(BertParity, ABodyAloneWithoutItsPrefixIsReadAndItsHeadToldAsDrawn) {
                       "embeddings.position_ids"),
             std::string::npos)
       << told;
-  for (const auto& slot : replica.arena().all_slots()) {
+  for (const auto& slot : replica.flat().all_slots()) {
     const auto& name = slot.param->spec().name;
     const bool of_head = name.starts_with(masked() ? "cls." : "classifier.");
     EXPECT_EQ(told.find(" holds no " + name + ":") != std::string::npos, of_head) << told;
-    if (of_head) replica.arena().value_of(name).copy_(tensor(file_, "weight." + name));
+    if (of_head) replica.flat().value_of(name).copy_(tensor(file_, "weight." + name));
   }
-  replica.arena().publish_weights();
+  replica.flat().publish_weights();
   EXPECT_TRUE(at::equal(replica.forward(batch(0), nn::Mode::Predict).at("logits"),
                         model()->forward(batch(0), nn::Mode::Predict).at("logits")));
   std::filesystem::remove_all(folder);
@@ -166,7 +167,7 @@ TEST(HiddenStates, DISABLED_OfAFolder) {
   options.trains = false;
   options.fill = [&](parallel::Replica& replica) {
     const auto report =
-        checkpoint::load_weights(folder, replica.weights(), replica.group(), config.layout());
+        checkpoint::load_weights(folder, replica.weights(), replica.world(), config.layout());
     EXPECT_TRUE(report.drawn.empty());
   };
   parallel::Replica replica(blocks, comm::Group(), options);

@@ -1,11 +1,11 @@
-#include "convoy/models/causal.h"
+#include "convoy/models/language_model.h"
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/models/bert_text.h"
+#include "convoy/models/bert/bert_text.h"
 #include "tests/parity/reference.h"
 
 // The fixtures hold what PyTorch and Hugging Face's GPT-2 and Llama computed from the same weights
@@ -13,7 +13,7 @@
 namespace convoy {
 namespace {
 
-constexpr int64_t kBatches = 5, kGradients = 3;
+constexpr int64_t kCausalBatches = 5, kCausalGradients = 3;
 
 class CausalParity : public testing::TestWithParam<const char*> {
  protected:
@@ -24,7 +24,7 @@ class CausalParity : public testing::TestWithParam<const char*> {
   /// The model with the fixture's weights; `variant`: with another config.
   std::unique_ptr<parallel::Replica> model(const std::string& variant = "",
                                            parallel::ReplicaOptions options = {}) {
-    auto config = models::read_causal_config(configs_.at(variant), variant);
+    auto config = models::read_model_config(configs_.at(variant), variant);
     EXPECT_TRUE(config->unknown().empty()) << config->unknown().front();
     return with_weights(file_, config->make_blocks(), options, variant);
   }
@@ -108,11 +108,11 @@ TEST_P(CausalParity, LossOfGivenLabels) {
 }
 
 TEST_P(CausalParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
-  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); });
+  expect_gradients(*model(), file_, kCausalGradients, [&](int64_t i) { return batch(i); });
 }
 
 TEST_P(CausalParity, AHundredAdamWSteps) {
-  expect_losses(*model(), file_, kBatches, [&](int64_t i) { return batch(i); });
+  expect_losses(*model(), file_, kCausalBatches, [&](int64_t i) { return batch(i); });
 }
 
 // there_and_back.py calls this with the folder of a model from Hugging Face.
@@ -120,7 +120,7 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   const std::filesystem::path folder = std::getenv("CONVOY_THERE_AND_BACK");
   const auto where = (folder / "there/config.json").string();
   const auto json = parse_json(read_file(where), where);
-  const auto config = models::read_causal_config(json, where);
+  const auto config = models::read_model_config(json, where);
   EXPECT_TRUE(config->unknown().empty());
   const auto* bert = dynamic_cast<const models::BertTextConfig*>(config.get());
   const bool sorts = json.at("architectures").at(0) == "BertForSequenceClassification";
@@ -129,7 +129,7 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   parallel::ReplicaOptions options;
   options.fill = [&](parallel::Replica& replica) {
     const auto report =
-        checkpoint::load_weights(folder / "there", replica.weights(), replica.group(), layout);
+        checkpoint::load_weights(folder / "there", replica.weights(), replica.world(), layout);
     EXPECT_TRUE(report.drawn.empty());
   };
   parallel::Replica replica(
@@ -149,7 +149,7 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   const auto theirs = tensor(expected, "logits");
   EXPECT_LE(error(all_logits(replica, batch(0)), theirs), 1e-5);
   write_file(folder / "back/config.json", config->to_json().dump(2));
-  checkpoint::save_weights(folder / "back", replica.weights(), replica.group(),
+  checkpoint::save_weights(folder / "back", replica.weights(), replica.world(),
                            /*max_shard_bytes=*/20000);
   const auto losses = tensor(expected, "losses");
   for (int64_t i = 0; i < losses.size(0); ++i) {

@@ -5,10 +5,9 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/models/llama.h"
+#include "convoy/models/llama/llama.h"
 #include "convoy/nn/kv_cache.h"
 #include "convoy/tasks/language/generate.h"
-#include "convoy/tasks/language/next_token.h"
 #include "tests/parity/fixture.h"
 
 // generate.json holds what Hugging Face's models go on with; make_generate_fixtures.py wrote it.
@@ -23,7 +22,7 @@ Json expectations() {
 }
 
 struct Model {
-  std::unique_ptr<models::CausalConfig> config;
+  std::unique_ptr<models::LanguageModelConfig> config;
   std::unique_ptr<parallel::Strategy> strategy;
 };
 
@@ -36,15 +35,15 @@ Model make_model(const std::string& family, std::string variant, const Json& exp
   const double scale = answers ? expected["t5_scales"][variant] : expected["scale"];
   const auto config = answers ? parse_json(file.metadata().at("config"), "fixture")
                               : parse_json(file.metadata().at("configs"), "fixture").at(variant);
-  Model model{models::read_causal_config(config, variant), nullptr};
+  Model model{models::read_model_config(config, variant), nullptr};
   parallel::ReplicaOptions options;
   options.trains = false;
   options.compute_dtype = dtype;
   options.fill = [&](parallel::Replica& replica) {
-    for (const auto& slot : replica.arena().all_slots()) {
+    for (const auto& slot : replica.flat().all_slots()) {
       const auto& name = slot.param->spec().name;
       auto weight = tensor(file, "weight." + name);
-      replica.arena().value_of(name).copy_(weight.dim() == 2 ? weight * scale : weight);
+      replica.flat().value_of(name).copy_(weight.dim() == 2 ? weight * scale : weight);
     }
   };
   model.strategy = parallel::make_process_strategy([&] { return model.config->make_blocks(); },

@@ -67,7 +67,7 @@ def uniform01(key, counter):
 
 
 def hidden_items(ids, step, probability=0.3, seed=0):
-    """Which items masked-item training hides: convoy/models/masking.cpp in other words."""
+    """Which items masked-item training hides: convoy/models/session/masking.cpp in other words."""
     mask = torch.zeros_like(ids, dtype=torch.bool)
     step_key = hash_combine(hash_combine(mix64(seed), step), 0x6D61736B)
     for row in range(ids.shape[0]):

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "convoy/optim/lr_schedule.h"
-#include "convoy/parallel/replica.h"
+#include "convoy/parallel/run/replica.h"
 #include "tests/parity/fixture.h"
 
 // What holds a model against a fixture that training.py helped to make: the same weights, gradients
@@ -31,13 +31,13 @@ inline std::unique_ptr<parallel::Replica> with_weights(const formats::Safetensor
                                                        const std::string& variant = "") {
   auto replica = std::make_unique<parallel::Replica>(std::move(blocks), comm::Group(), options);
   replica->start();
-  for (const auto& slot : replica->arena().all_slots()) {
+  for (const auto& slot : replica->flat().all_slots()) {
     const auto& name = slot.param->spec().name;
     const bool own = file.entries().contains(variant + "." + name);
-    replica->arena().value_of(name).copy_(
+    replica->flat().value_of(name).copy_(
         tensor(file, own ? variant + "." + name : "weight." + name));
   }
-  replica->arena().publish_weights();
+  replica->flat().publish_weights();
   return replica;
 }
 
@@ -67,10 +67,10 @@ inline void expect_gradients(parallel::Replica& replica, const formats::Safetens
   std::map<std::string, double> squares;
   for (int64_t i = 0; i < count; ++i) {
     const auto result = replica.step({batch(i)}, {0, i, /*learning_rate=*/0.0}, still);
-    for (const auto& slot : replica.arena().all_slots()) {
+    for (const auto& slot : replica.flat().all_slots()) {
       const auto& name = slot.param->spec().name;
       auto exact = tensor(file, "grad." + name)[i].to(at::kDouble);
-      const auto summed = parallel::Arena::view(replica.arena().grads(), slot);
+      const auto summed = parallel::FlatBuffers::view(replica.flat().grads(), slot);
       const auto ours = summed.to(at::kDouble) / result.count;
       const auto off = ((ours - exact).norm() / exact.norm()).item<double>();
       squares[name] += off * off / static_cast<double>(count);
@@ -91,7 +91,7 @@ inline void expect_losses(parallel::Replica& replica, const formats::Safetensors
   ASSERT_EQ(losses.numel(), kSteps);
   optim::LrSchedule schedule{"linear", 2e-3, 0, kSteps};
   parallel::OptimizerOptions optimizer;
-  optimizer.adamw.weight_decay = 0.05;
+  optimizer.weight_decay = 0.05;
   for (int64_t i = 0; i < kSteps; ++i) {
     auto result = replica.step({batch(i % num_batches)}, {0, i, schedule.at(i), i}, optimizer);
     ASSERT_NEAR(result.loss() / losses[i].item<double>(), 1, 1e-4) << "step " << i;

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "convoy/models/session.h"
+#include "convoy/models/session/session.h"
 #include "tests/parity/reference.h"
 
 // The fixtures hold what PyTorch and Hugging Face's GPT-2 and BERT computed from the same weights
@@ -29,7 +29,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
     }
     config.dropout = 0;
     replica_ = with_weights(file_, models::make_session_model(config));
-    EXPECT_EQ(replica_->arena().all_slots().size(), config.masks_items() ? 38u : 28u);
+    EXPECT_EQ(replica_->flat().all_slots().size(), config.masks_items() ? 38u : 28u);
   }
 
   parallel::MicroBatch batch(int64_t step) {
@@ -41,7 +41,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
   parallel::StepResult step(int64_t index) {
     optim::LrSchedule schedule{"linear", 1e-2, 0, kSteps};
     parallel::OptimizerOptions optimizer;
-    optimizer.adamw.weight_decay = 0.05;
+    optimizer.weight_decay = 0.05;
     return replica_->step({batch(index)}, {0, index, schedule.at(index), index}, optimizer);
   }
 
@@ -54,9 +54,9 @@ TEST_P(SessionParity, FirstLossAndEveryGradient) {
   auto result = step(0);
   EXPECT_NEAR(result.loss() / expected, 1, 1e-6);
   EXPECT_NEAR(result.grad_norm / tensor(file_, "norms")[0].item<double>(), 1, 1e-5);
-  auto& arena = replica_->arena();
+  auto& flat = replica_->flat();
   double torch_worst = 0;
-  for (const auto& unit : arena.units()) {
+  for (const auto& unit : flat.units()) {
     double block_squares = 0;
     for (const auto& slot : unit.slots) {
       auto exact = tensor(file_, "grad." + slot.param->spec().name);
@@ -71,7 +71,7 @@ TEST_P(SessionParity, FirstLossAndEveryGradient) {
         auto scale = exact.abs().clamp_min(part * block_norm);
         return ((gradient.to(at::kDouble) - exact).abs() / scale).max().item<double>();
       };
-      auto ours = parallel::Arena::view(arena.grads(), slot) / result.count;
+      auto ours = parallel::FlatBuffers::view(flat.grads(), slot) / result.count;
       EXPECT_LE(error(ours, 1e-2), 1e-5) << name;
       // Elements of 1e-3 of the norm are sums that nearly cancel: fp32 leaves some 1e-5 of them, in
       // PyTorch's own gradients too.

@@ -1,4 +1,4 @@
-#include "convoy/models/t5.h"
+#include "convoy/models/t5/t5.h"
 
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/weights.h"
@@ -9,7 +9,7 @@
 namespace convoy {
 namespace {
 
-constexpr int64_t kBatches = 5, kGradients = 3;
+constexpr int64_t kT5Batches = 5, kT5Gradients = 3;
 
 class T5Parity : public testing::TestWithParam<const char*> {
  protected:
@@ -49,22 +49,22 @@ TEST_P(T5Parity, LogitsAndLoss) {
 }
 
 TEST_P(T5Parity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
-  expect_gradients(*model(), file_, kGradients, [&](int64_t i) { return batch(i); });
+  expect_gradients(*model(), file_, kT5Gradients, [&](int64_t i) { return batch(i); });
   parallel::ReplicaOptions options;
   options.recompute = true;
-  expect_gradients(*model(options), file_, kGradients, [&](int64_t i) { return batch(i); });
+  expect_gradients(*model(options), file_, kT5Gradients, [&](int64_t i) { return batch(i); });
 }
 
 TEST_P(T5Parity, AHundredAdamWSteps) {
-  expect_losses(*model(), file_, kBatches, [&](int64_t i) { return batch(i); });
+  expect_losses(*model(), file_, kT5Batches, [&](int64_t i) { return batch(i); });
 }
 
 TEST_P(T5Parity, ThereAndBack) {
   const auto folder = unique_folder("convoy-t5");
   auto replica = model();
-  checkpoint::save_weights(folder, replica->weights(), replica->group());
+  checkpoint::save_weights(folder, replica->weights(), replica->world());
   EXPECT_EQ(formats::SafetensorsFile(folder / "model.safetensors").entries().size(),
-            replica->arena().all_slots().size())
+            replica->flat().all_slots().size())
       << "shared embeddings are saved once";
   models::T5Config again;
   again.read(config_.to_json(), "again");
@@ -72,7 +72,7 @@ TEST_P(T5Parity, ThereAndBack) {
   parallel::Replica other(again.make_blocks(), comm::Group(), {});
   other.start();
   const auto report =
-      checkpoint::load_weights(folder, other.weights(), other.group(), again.layout());
+      checkpoint::load_weights(folder, other.weights(), other.world(), again.layout());
   EXPECT_TRUE(report.drawn.empty());
   EXPECT_TRUE(at::equal(all_logits(other, batch(0)), all_logits(*replica, batch(0))));
   std::filesystem::remove_all(folder);

@@ -2,58 +2,18 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
-#include "convoy/base/json.h"
 #include "convoy/report/axis.h"
 #include "convoy/report/chart.h"
-#include "convoy/report/strategies.h"
 #include "convoy/report/table.h"
+#include "tests/report/svg_testing.h"
 
 namespace convoy::report {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
-  return found;
-}
-
-/// Every opened element is closed, in order, and nothing but text stands between.
-bool well_formed(const std::string& xml) {
-  std::vector<std::string> open;
-  for (size_t at = 0; at < xml.size();) {
-    if (xml[at] != '<') {
-      if (xml[at] == '>') return false;
-      ++at;
-      continue;
-    }
-    const size_t end = xml.find('>', at);
-    if (end == std::string::npos) return false;
-    const std::string tag = xml.substr(at + 1, end - at - 1);
-    if (tag.find('<') != std::string::npos) return false;
-    if (tag[0] == '/') {
-      if (open.empty() || open.back() != tag.substr(1)) return false;
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(tag.substr(0, tag.find(' ')));
-    }
-    at = end + 1;
-  }
-  return open.empty();
-}
-
-/// With CONVOY_KEEP_CHARTS=DIR the pictures are kept to be looked at.
-void keep(const char* name, const std::string& svg) {
-  if (const char* folder = std::getenv("CONVOY_KEEP_CHARTS")) {
-    write_file(std::filesystem::path(folder) / name, svg);
-  }
-}
 
 TEST(Table, AlignsText) {
   Table table;
@@ -148,85 +108,6 @@ TEST(Chart, EmptyAndConstantChartsAreDrawn) {
       well_formed(grouped_bar_chart({.groups = {"a"}, .series = {{"s", {kNan}}, {"t", {-2}}}})));
   EXPECT_THROW(line_chart({.series = {{"bad", {1, 2}, {1}}}}), InternalError);
   EXPECT_THROW(grouped_bar_chart({.groups = {"a"}, .series = {{"s", {}}}}), InternalError);
-}
-
-std::vector<StrategyRow> example_rows() {
-  std::vector<StrategyRow> rows;
-  const auto add = [&](const char* name, int ranks, double rate, double loss, double ndcg) {
-    StrategyRow row{
-        .strategy = name, .ranks = ranks, .seconds = 100000 / rate, .samples_per_second = rate};
-    row.exchanges_per_step = ranks > 1 ? 3 : 0;
-    row.bytes_per_step = ranks > 1 ? 5.3e6 : 0;
-    row.peak_memory_bytes_per_rank = 480 << 20;
-    row.loss = loss;
-    row.metrics = {{"eval_ndcg@10", ndcg}, {"eval_recall@10", ndcg * 1.9}};
-    rows.push_back(row);
-  };
-  add("single", 1, 1210, 6.1234, 0.0512);
-  add("dp", 2, 2105, 6.1234, 0.0512);
-  add("ddp", 2, 2290, 6.1234, 0.0512);
-  add("dp", 4, 3600, 6.1236, 0.0511);
-  add("ddp", 4, 4310, 6.1236, 0.0511);
-  fill_speedups(rows);
-  return rows;
-}
-
-TEST(Strategies, SpeedupIsAgainstTheSingleDevice) {
-  auto rows = example_rows();
-  std::swap(rows[0], rows[1]);
-  fill_speedups(rows);
-  EXPECT_DOUBLE_EQ(rows[1].speedup, 1);
-  EXPECT_NEAR(rows[2].speedup, 2290.0 / 1210, 1e-12);
-  EXPECT_NEAR(rows[4].efficiency, 4310.0 / 1210 / 4, 1e-12);
-}
-
-TEST(Strategies, TableShowsWhatPeopleCompare) {
-  const std::string text = strategies_table(example_rows()).to_markdown();
-  for (const char* part : {"| strategy |", "threads per rank", "exchanges/step", "peak memory/rank",
-                           "1.89x", "95%", "2,290", "6.1234", "0.0512", "0.0973", "480.0 MiB"}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
-  }
-  auto rows = example_rows();
-  rows[1].device_memory_bytes_per_rank = int64_t{3} << 30;
-  EXPECT_NE(strategies_table(rows).to_text().find("480.0 MiB, GPU 3.00 GiB"), std::string::npos);
-  EXPECT_EQ(strategies_json(rows)[1]["device_memory_bytes_per_rank"], int64_t{3} << 30);
-  StrategyRow unknown{.strategy = "x"};
-  EXPECT_NE(strategies_table({unknown}).to_text().find(" - "), std::string::npos);
-}
-
-TEST(Strategies, JsonHasExactlyTheAgreedKeys) {
-  auto rows = example_rows();
-  rows[0].loss = kNan;
-  const Json json = parse_json(strategies_json(rows).dump(), "test");
-  ASSERT_EQ(json.size(), 5u);
-  std::set<std::string> keys;
-  for (const auto& [key, value] : json[0].items()) keys.insert(key);
-  EXPECT_EQ(keys,
-            (std::set<std::string>{"strategy", "ranks", "threads", "seconds", "samples_per_second",
-                                   "speedup", "efficiency", "exchanges_per_step", "bytes_per_step",
-                                   "peak_memory_bytes_per_rank", "loss", "metrics"}));
-  EXPECT_TRUE(json[0]["loss"].is_null());
-  EXPECT_EQ(json[2]["strategy"], "ddp");
-  EXPECT_DOUBLE_EQ(json[2]["metrics"]["eval_ndcg@10"].get<double>(), 0.0512);
-}
-
-TEST(Strategies, PictureHoldsEveryRow) {
-  const std::string svg = strategies_svg(example_rows(), "MovieLens-100K: three ways to train",
-                                         "same total batch, one thread per rank");
-  keep("strategies.svg", svg);
-  keep("small.svg",
-       strategies_svg({example_rows()[0], example_rows()[1], example_rows()[2]}, "Two ranks"));
-  EXPECT_TRUE(well_formed(svg));
-  EXPECT_EQ(count(svg, "<title>"), 15u);
-  for (const char* part : {"1.89x", "2,290", "4 ranks", ">ddp</text>", "final loss", "NDCG@10"}) {
-    EXPECT_NE(svg.find(part), std::string::npos) << part;
-  }
-  EXPECT_TRUE(well_formed(strategies_svg({}, "nothing")));
-}
-
-TEST(Strategies, FindsMetricsByTheirEnd) {
-  EXPECT_EQ(find_metric({{"eval_NDCG@10", 0.5}, {"eval_ndcg@100", 0.6}}, "ndcg@10"), 0.5);
-  EXPECT_TRUE(std::isnan(find_metric({{"loss", 1}}, "ndcg@10")));
 }
 
 TEST(Table, AWideTableComesInParts) {

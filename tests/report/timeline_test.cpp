@@ -7,8 +7,9 @@ namespace convoy::report {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
-TEST(Timeline, AColumnIsASliceOfTheTime) {
+TEST(Timeline, AColumnIsASpanOfTime) {
   const Timeline timeline{{{0, 1, 0}, {1, 2, 11}, {4, 6, 0, true}, {7, 9, 11, true}},
                           {{1, 2, 0}, {2, 4, 0, true}, {4, 5, 11}, {5, 7, 11, true}}};
   EXPECT_EQ(timeline_text(timeline, 9),
@@ -19,10 +20,26 @@ TEST(Timeline, AColumnIsASliceOfTheTime) {
             "stage 1  ..00aaaa11bbbb....\n");
 }
 
+TEST(Timeline, TheSecondHalfOfABackwardIsSeen) {
+  const Timeline timeline{{{0, 1, 0}, {1, 2, 0, true}, {3, 4, 0, true, 0, true}}};
+  EXPECT_EQ(timeline_text(timeline, 4), "stage 0  0a.A\n");
+  const auto picture = timeline_svg({{"zero_bubble", timeline}}, "halves");
+  EXPECT_THAT(picture, HasSubstr("weight half of the backward of micro-batch 0"));
+  EXPECT_THAT(picture, HasSubstr(">its other half: gradients of weights<"));
+}
+
+TEST(Timeline, OfALongOneTheBeginningIsDrawn) {
+  const Timeline brief{{{0, 4, 0}}}, longer{{{0, 6, 1}, {6, 8, 2}, {8, 14, 3}}};
+  const auto picture = timeline_svg({{"brief", brief}, {"longer", longer}}, "both");
+  EXPECT_THAT(picture, HasSubstr("forward of micro-batch 2"));
+  EXPECT_THAT(picture, Not(HasSubstr("forward of micro-batch 3")));
+  EXPECT_THAT(picture, HasSubstr(">the first 50 %<"));
+}
+
 TEST(Timeline, APictureNamesWhatItShows) {
   const auto picture = timeline_svg({{"gpipe", {{{0, 1, 3}, {1, 3, 3, true, 1}}}}}, "a < b");
   for (const char* part : {"a &lt; b", ">gpipe<", ">stage 0<", "backward of micro-batch 3",
-                           "forward of micro-batch 3", ">stands still<"}) {
+                           "forward of micro-batch 3", ">bubble<"}) {
     EXPECT_THAT(picture, HasSubstr(part));
   }
 }

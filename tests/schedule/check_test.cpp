@@ -1,10 +1,10 @@
-#include "convoy/schedule/check.h"
+#include "convoy/schedule/run/check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 #include "tests/schedule/testing.h"
 
 // Programs of several ranks.
@@ -16,8 +16,8 @@ using testing::HasSubstr;
 const StepOptions kTwo{.num_micro_batches = 2};
 
 /// Of two ranks that hold two of four blocks each, a unit and a bucket per block.
-struct Stages {
-  explicit Stages(LayoutOptions options = {}) {
+struct TwoStages {
+  explicit TwoStages(LayoutOptions options = {}) {
     options.bucket_bytes = 0;
     options.stages = {{0, 1}, {2, 3}};
     for (const int stage : {0, 1}) {
@@ -30,15 +30,15 @@ struct Stages {
   std::vector<Program> all_forwards_first(const StepOptions& options = kTwo) const {
     std::vector<Program> out;
     for (const auto& layout : layouts) {
-      std::vector<Task> tasks;
-      for (const bool backward : {false, true}) {
+      std::vector<Action> actions;
+      for (const auto kind : {ActionKind::Forward, ActionKind::Backward}) {
         for (int64_t m = 0; m < options.num_micro_batches; ++m) {
-          for (const auto& [begin, end] : layout.runs_of_blocks()) {
-            tasks.push_back({backward, begin, end, m});
+          for (const auto& [begin, end] : layout.virtual_stages()) {
+            actions.push_back({kind, begin, end, m});
           }
         }
       }
-      out.push_back(step_program(layout, options, tasks));
+      out.push_back(step_program(layout, options, actions));
     }
     return out;
   }
@@ -70,7 +70,7 @@ Instruction over(Op op, int64_t m) {
 }
 
 TEST(Check, AStageHasPlacesForItsOwnBlocksOnly) {
-  const Stages stages;
+  const TwoStages stages;
   const auto& second = stages.layouts[1];
   EXPECT_TRUE(second.holds(2) && !second.holds(1));
   EXPECT_TRUE(second.holds_unit(2) && !second.holds_unit(1));
@@ -80,7 +80,7 @@ TEST(Check, AStageHasPlacesForItsOwnBlocksOnly) {
 }
 
 TEST(Check, AcceptsTwoStagesAndSaysWhatIsAlive) {
-  const Stages stages;
+  const TwoStages stages;
   const auto gpipe = stages.check(stages.all_forwards_first());
   EXPECT_EQ(gpipe, (std::vector<Alive>{{.blocks = 4}, {.blocks = 4}}));
   const auto alternating = stages.check(stages.one_forward_one_backward());
@@ -88,7 +88,7 @@ TEST(Check, AcceptsTwoStagesAndSaysWhatIsAlive) {
 }
 
 TEST(Check, NamesTheRankAndEveryInstructionThatIsMissingOrTwiceThere) {
-  const Stages stages;
+  const TwoStages stages;
   for (const auto& programs : {stages.all_forwards_first(), stages.one_forward_one_backward()}) {
     for (size_t rank = 0; rank < 2; ++rank) {
       for (size_t i = 0; i < programs[rank].size(); ++i) {
@@ -108,7 +108,7 @@ TEST(Check, NamesTheRankAndEveryInstructionThatIsMissingOrTwiceThere) {
 }
 
 TEST(Check, RefusesSendsAndReceivesOfDifferentOrder) {
-  const Stages stages;
+  const TwoStages stages;
   auto programs = stages.all_forwards_first();
   auto& receiver = programs[1];
   // Both are there before the first forward, in the wrong order.
@@ -120,7 +120,7 @@ TEST(Check, RefusesSendsAndReceivesOfDifferentOrder) {
 }
 
 TEST(Check, RefusesRanksThatWaitInACircle) {
-  const Stages stages;
+  const TwoStages stages;
   auto programs = stages.all_forwards_first();
   auto& first = programs[0];
   // Rank 1 wants micro-batch 1 before it sends a gradient, and rank 0 the gradient before that.
@@ -134,7 +134,7 @@ TEST(Check, RefusesRanksThatWaitInACircle) {
 }
 
 TEST(Check, RefusesWrongPeersAndBlocksOfOthers) {
-  const Stages stages;
+  const TwoStages stages;
   auto programs = stages.all_forwards_first();
   auto broken = programs;
   broken[0][1].block = 2;
@@ -199,7 +199,7 @@ TEST(Check, CollectivesOfAGroupComeInOneOrder) {
 }
 
 TEST(Check, WhatIsRecomputedKeepsItsInputOnly) {
-  const Stages stages;
+  const TwoStages stages;
   const StepOptions options{.num_micro_batches = 2, .recomputed = {0, 1, 2}};
   EXPECT_EQ(stages.check(stages.all_forwards_first(options), options),
             (std::vector<Alive>{{.blocks = 1, .inputs = 4}, {.blocks = 2, .inputs = 2}}));

@@ -1,4 +1,4 @@
-#include "convoy/schedule/layout.h"
+#include "convoy/schedule/run/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(Layout, DecayedParametersComeFirstAndBothBeginAtWholeLines) {
   EXPECT_GE(tied.params[1].begin, tied.decay_end);
 }
 
-TEST(Layout, EachStageSlicesMore) {
+TEST(Layout, EachStageShardsMore) {
   struct Row {
     int stage;
     bool low;
@@ -78,15 +78,15 @@ TEST(Layout, EachStageSlicesMore) {
         Row{2, false, false, false, true, true}, Row{2, true, false, true, true, true},
         Row{3, false, true, true, true, true}, Row{3, true, true, true, true, true}}) {
     const auto layout = tied_layout({.stage = row.stage, .num_parts = 4, .low_precision = row.low});
-    EXPECT_EQ(layout.in_slices(Kind::Weights), row.weights) << row.stage;
-    EXPECT_EQ(layout.in_slices(Kind::Masters), row.masters) << row.stage;
-    EXPECT_EQ(layout.in_slices(Kind::Gradients), row.gradients) << row.stage;
-    EXPECT_EQ(layout.in_slices(Kind::Moments), row.moments) << row.stage;
+    EXPECT_EQ(layout.is_sharded(Kind::Weights), row.weights) << row.stage;
+    EXPECT_EQ(layout.is_sharded(Kind::Masters), row.masters) << row.stage;
+    EXPECT_EQ(layout.is_sharded(Kind::Gradients), row.gradients) << row.stage;
+    EXPECT_EQ(layout.is_sharded(Kind::Moments), row.moments) << row.stage;
     EXPECT_EQ(layout.kept(Kind::Moments), layout.num_elements() / (row.moments ? 4 : 1));
     EXPECT_EQ(layout.shares_out_updates(), row.stage > 0);
   }
   const auto alone = tied_layout({.stage = 3});
-  EXPECT_FALSE(alone.in_slices(Kind::Weights) || alone.shares_out_updates()) << "one rank";
+  EXPECT_FALSE(alone.is_sharded(Kind::Weights) || alone.shares_out_updates()) << "one rank";
 }
 
 using Owned = std::map<std::pair<int64_t, int64_t>, std::vector<int>>;  // (unit, parameter)
@@ -179,7 +179,40 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
   EXPECT_THROW(boxes({5, 13}, cut, {0, 2}), InternalError);
 }
 
-TEST(Layout, BucketsThatStayWholeLieBetweenSlices) {
+// Three heads of keys, each of which two heads of queries read.
+TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
+  const TensorCut cut{.dim = 0, .granule = 2, .readers = 2};
+  EXPECT_EQ(most_ranks({6, 5}, cut), 6);
+  EXPECT_TRUE(overlaps({6, 5}, cut, 2));
+  EXPECT_FALSE(overlaps({6, 5}, cut, 3));
+  EXPECT_EQ(boxes({6, 5}, cut, {0, 2}), (std::vector<Box>{{{0, 0}, {4, 5}, {0, 0}}}));
+  EXPECT_EQ(boxes({6, 5}, cut, {1, 2}),
+            (std::vector<Box>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
+  EXPECT_EQ(runs({6, 5}, cut, {1, 2}, 0, 20),
+            (std::vector<schedule::Run>{{10, 0, 10, false}, {20, 10, 10}}));
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    std::vector<int> owners(30, 0);
+    for (int rank = 0; rank < ranks; ++rank) {
+      LayoutOptions options;
+      options.tensor = {rank, ranks};
+      const Layout layout({.units_of_block = {{0}}, .unit_bytes = {0}}, {{{{6, 5}, true, cut}}},
+                          options);
+      int64_t counted = 0, owned = 0;
+      for (const auto& extent : layout.counted(0, 0)) counted += extent.length();
+      for (const auto& piece : layout.pieces(0)) {
+        owned += piece.owned ? piece.length : 0;
+        for (int64_t i = 0; i < piece.length && piece.owned; ++i) {
+          ++owners[static_cast<size_t>(piece.begin + i)];
+        }
+      }
+      for (const auto& gap : layout.gaps(0)) owned += gap.length();
+      EXPECT_EQ(counted, owned);
+    }
+    EXPECT_EQ(owners, std::vector<int>(30, 1)) << ranks << " ranks";
+  }
+}
+
+TEST(Layout, BucketsThatStayWholeLieBetweenShards) {
   for (const bool low : {false, true}) {
     LayoutOptions options{.stage = 3, .num_parts = 2, .low_precision = low, .bucket_bytes = 0};
     options.keep_bytes = 300;  // all but the table
@@ -189,8 +222,8 @@ TEST(Layout, BucketsThatStayWholeLieBetweenSlices) {
         const bool keeps = kind == Kind::Weights || (kind == Kind::Masters && !low);
         int64_t expected = 0;
         for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
-          EXPECT_EQ(layout.in_slices(kind, bucket), !keeps || bucket == 3);
-          const auto all = layout.in_slices(kind, bucket)
+          EXPECT_EQ(layout.is_sharded(kind, bucket), !keeps || bucket == 3);
+          const auto all = layout.is_sharded(kind, bucket)
                                ? layout.part(bucket, rank)
                                : layout.buckets()[static_cast<size_t>(bucket)].all;
           EXPECT_EQ(layout.place_in(kind, bucket, rank, all.begin), expected);
@@ -200,7 +233,7 @@ TEST(Layout, BucketsThatStayWholeLieBetweenSlices) {
       }
     }
     options.offload_parameters = true;
-    EXPECT_TRUE(tied_layout(options).in_slices(Kind::Weights, 0)) << "the disk has all";
+    EXPECT_TRUE(tied_layout(options).is_sharded(Kind::Weights, 0)) << "the disk has all";
   }
 }
 
@@ -219,7 +252,7 @@ TEST(Layout, WhatIsNotTrainedComesLastAndHasWeightsOnly) {
   }
 }
 
-TEST(Layout, SlicesLieOneAfterTheOther) {
+TEST(Layout, ShardsLieOneAfterTheOther) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
   for (const int rank : {0, 1}) {
     int64_t expected = 0;

@@ -1,9 +1,9 @@
-#include "convoy/schedule/program.h"
+#include "convoy/schedule/run/program.h"
 
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/check.h"
+#include "convoy/schedule/run/check.h"
 #include "tests/schedule/testing.h"
 
 namespace convoy::schedule {
@@ -36,7 +36,7 @@ TEST(Program, GradientsAreReducedOnceWhateverTheAccumulation) {
   }
 }
 
-TEST(Program, GradientsInSlicesAreReducedEachTimeUnlessTold) {
+TEST(Program, GradientsInShardsAreReducedEachTimeUnlessTold) {
   const auto layout = tied_layout({.stage = 2, .num_parts = 2, .bucket_bytes = 300});
   EXPECT_EQ(count(data_parallel_program(layout, {.num_micro_batches = 3}), Op::ReduceScatter), 6);
   const StepOptions last{.num_micro_batches = 3, .reduce_each = false};
@@ -52,7 +52,7 @@ TEST(Program, UpdatedWeightsAreGatheredInTheOrderOfForward) {
       << text;
 }
 
-TEST(Program, WeightsInSlicesAreGatheredAheadAndReleased) {
+TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
   EXPECT_EQ(to_text(forward_program(layout, {.prefetch = 1})),
             "gather bucket 2\nload, micro-batch 0\ngather bucket 3\ngather bucket 1\n"
@@ -77,7 +77,7 @@ TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
             layout.buckets()[3].all.length());
 }
 
-TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInSlices) {
+TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
   for (const int stage : {1, 3}) {
     const auto layout = frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
     const auto text = to_text(data_parallel_program(layout, {.prefetch = 0}));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/schedule/layout.h"
+#include "convoy/schedule/run/layout.h"
 
 namespace convoy::schedule {
 

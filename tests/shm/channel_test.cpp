@@ -116,7 +116,7 @@ TEST(Channel, AllToAll) {
           for (size_t i = 0; i < send.back(); ++i) in.push_back(mark(rank * 10 + b, i));
         }
         std::vector<int64_t> out(std::accumulate(receive.begin(), receive.end(), size_t{0}));
-        channel.all_to_all(out.data(), receive, in.data(), send, Dtype::I64, "exchange");
+        channel.all_to_all(out.data(), receive, in.data(), send, Dtype::I64, "all to all");
         size_t at = 0;
         for (int a = 0; a < size; ++a) {
           for (size_t i = 0; i < count(a, rank); ++i) {

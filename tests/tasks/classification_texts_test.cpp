@@ -12,7 +12,7 @@ namespace {
 using ClassificationTexts = train::InFolder;
 
 /// Lengths of the batches of two texts of 3, 4, .. words and two more ids.
-std::vector<int64_t> lengths(const text::Tokenizer& tokenizer, const Padding& padding) {
+std::vector<int64_t> lengths(const tokenizers::Tokenizer& tokenizer, const Padding& padding) {
   data::LabelledTexts texts;
   for (int words = 3; words < 23; ++words) {
     std::string text;
@@ -29,7 +29,7 @@ std::vector<int64_t> lengths(const text::Tokenizer& tokenizer, const Padding& pa
   stream->start(0, 0);
   std::vector<int64_t> out;
   while (const auto step = stream->next()) {
-    const auto& inputs = step->cells.at(0).inputs;
+    const auto& inputs = step->micro_batches.at(0).inputs;
     const auto& ids = inputs.at("input_ids");
     out.push_back(ids.size(1));
     const auto mask = inputs.find("key_mask");
@@ -40,7 +40,7 @@ std::vector<int64_t> lengths(const text::Tokenizer& tokenizer, const Padding& pa
 
 TEST_F(ClassificationTexts, ArePaddedToTheLongestOrAMultipleOfIt) {
   write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n");
-  const auto tokenizer = text::Tokenizer::load(folder_);
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_);
   EXPECT_EQ(lengths(tokenizer, {.most = 30}),
             (std::vector<int64_t>{6, 8, 10, 12, 14, 16, 18, 20, 22, 24}));
   EXPECT_EQ(lengths(tokenizer, {.most = 30, .multiple = 8}),
@@ -51,7 +51,7 @@ TEST_F(ClassificationTexts, ArePaddedToTheLongestOrAMultipleOfIt) {
 
 TEST_F(ClassificationTexts, PairsAreCutAsTokenizersCutThem) {
   write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
-  const auto tokenizer = text::Tokenizer::load(folder_);
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_);
   // Words of the texts, tokens in all, and how many of each text tokenizers 0.23.3 keeps.
   struct Case {
     int first, second, most, kept_first, kept_second;
@@ -73,7 +73,7 @@ TEST_F(ClassificationTexts, PairsAreCutAsTokenizersCutThem) {
     stream->start(0, 0);
     const auto step = stream->next();
     ASSERT_TRUE(step);
-    const auto& inputs = step->cells.at(0).inputs;
+    const auto& inputs = step->micro_batches.at(0).inputs;
     const auto& ids = inputs.at("input_ids");
     const auto name = fmt::format("{} and {} words in {}", first, second, most);
     EXPECT_EQ((ids == 5).sum().item<int64_t>(), kept_first) << name;

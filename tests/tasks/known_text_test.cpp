@@ -22,7 +22,7 @@ TEST_F(KnownText, BlanksSayNothing) {
   const Json json{{"pre_tokenizer", metaspace},
                   {"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocabulary}}}};
   write_file(folder_ / "tokenizer.json", json.dump());
-  const auto tokenizer = text::Tokenizer::load(folder_);
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_);
   const auto unknown = [&](const char* text) {
     std::vector<int32_t> ids;
     tokenizer.encode(text, ids);

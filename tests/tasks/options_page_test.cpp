@@ -5,8 +5,8 @@
 #include "convoy/base/files.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
-#include "convoy/tasks/session/arguments.h"
-#include "convoy/train/arguments.h"
+#include "convoy/tasks/session/session_arguments.h"
+#include "convoy/train/setup/arguments.h"
 
 namespace convoy::tasks {
 namespace {

@@ -23,8 +23,8 @@ TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
   ASSERT_EQ(rows.size(), 20U);
   for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(rows[static_cast<size_t>(i)], i);
 
-  trainer.strategy().replica().arena().masters().fill_(3e38);
-  trainer.strategy().replica().arena().publish_weights();
+  trainer.strategy().replica().flat().masters().fill_(3e38);
+  trainer.strategy().replica().flat().publish_weights();
   EXPECT_THROW(recommend(trainer, *data, {"items", "", 3, false}, note), NumericError);
 }
 

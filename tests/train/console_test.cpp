@@ -1,4 +1,4 @@
-#include "convoy/train/console.h"
+#include "convoy/train/logging/console.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
-#include "convoy/train/memory.h"
+#include "convoy/train/setup/memory_check.h"
 #include "tests/train/testing.h"
 
 // What is told of a GPU, which the tests of training do not have, and of what takes long to show.

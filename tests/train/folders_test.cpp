@@ -6,8 +6,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors.h"
+#include "convoy/train/checkpoints/run_files.h"
 #include "tests/train/folders_testing.h"
 
 // The folders of runs: which checkpoint, whose, and what several ranks make of them.
@@ -67,16 +69,16 @@ TEST_F(Folders, WhatRankZeroRefusesAllRefuseInTheSameWords) {
 
 TEST_F(Folders, RanksAtDifferentStepsStop) {
   run_two_ranks([&](const Job& job) {
-    const auto strategy = parallel::make_process_strategy(tiny_model(), job.group, {});
+    const auto strategy = parallel::make_process_strategy(tiny_model(), job.world(), {});
     parallel::StepInput input;
-    input.step = job.group.rank() == 0 ? 4 : 9;
+    input.step = job.world().rank() == 0 ? 4 : 9;
     parallel::MicroBatch batch;
     batch.inputs = {{"items", at::ones({2, 3}, at::kLong)},
                     {"lengths", at::full({2}, 3, at::kLong)}};
     batch.samples = at::arange(2, at::kLong);
     try {
       strategy->step({{batch}}, input, {});
-      ADD_FAILURE() << "rank " << job.group.rank() << " went on";
+      ADD_FAILURE() << "rank " << job.world().rank() << " went on";
     } catch (const CommunicationError& error) {
       EXPECT_NE(std::string(error.what()).find("rank 0 makes step 5, rank 1 step 10"),
                 std::string::npos)
@@ -118,6 +120,39 @@ TEST_F(Folders, TheBestCheckpointIsKeptUnderAnySpellingOfTheFolder) {
   ASSERT_EQ(end.error, "");
   EXPECT_EQ(end.state.best_model_checkpoint, fs::canonical(folder_ / "moved" / best).string());
   EXPECT_TRUE(at::equal(end.weights, first.weights));
+}
+
+/// Moves a folder after step 3.
+struct Moves : Callback {
+  Moves(fs::path from, fs::path to) : from(std::move(from)), to(std::move(to)) {}
+  void on_step(const StepTiming& timing) override {
+    if (timing.step == 3) fs::rename(from, to);
+  }
+  fs::path from, to;
+};
+
+std::vector<int64_t> logged_steps(const fs::path& run) {
+  std::vector<int64_t> steps;
+  LineReader lines(run / "log.jsonl", "a record a line");
+  for (std::string line; lines.next(line);) {
+    const auto record = parse_json(line, "log.jsonl");
+    if (record.contains("grad_norm")) steps.push_back(record.at("step").get<int64_t>());
+  }
+  return steps;
+}
+
+TEST_F(Folders, TheLogFollowsARunWhoseFolderIsMoved) {
+  auto args = arguments(folder_ / "run", 6);
+  args.logging_steps = 1;
+  args.save_async = false;
+  args.report_to = "tensorboard";
+  const auto moves = std::make_shared<Moves>(folder_ / "run", folder_ / "moved");
+  ASSERT_EQ(train(args, one_device(), nullptr, moves).error, "");
+  EXPECT_EQ(logged_steps(folder_ / "moved"), (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(logged_steps(folder_ / "run"), (std::vector<int64_t>{5, 6})) << "from checkpoint-4 on";
+  for (const char* name : {"moved", "run"}) {
+    EXPECT_FALSE(fs::is_empty(folder_ / name / kEvents)) << name;
+  }
 }
 
 TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {

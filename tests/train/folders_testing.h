@@ -43,7 +43,8 @@ class Folders : public InFolder {
   };
 
   End train(const TrainingArguments& arguments, const Job& job,
-            std::shared_ptr<Dataset> eval_data = nullptr) const {
+            std::shared_ptr<Dataset> eval_data = nullptr,
+            std::shared_ptr<Callback> callback = nullptr) const {
     End end;
     try {
       Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), std::move(eval_data),
@@ -51,12 +52,13 @@ class Folders : public InFolder {
       trainer.set_files(files_);
       auto first = std::make_shared<First>();
       trainer.add_callback(first);
+      if (callback) trainer.add_callback(callback);
       trainer.train();
       end.first_step = first->step;
       end.state = trainer.state();
-      auto& arena = trainer.strategy().replica().arena();
-      end.weights = arena.masters().clone();
-      end.moments = arena.moments()[1].clone();
+      auto& flat = trainer.strategy().replica().flat();
+      end.weights = flat.masters().clone();
+      end.moments = flat.moments()[1].clone();
     } catch (const Error& error) {
       end.error = error.what();
       end.usage = dynamic_cast<const UsageError*>(&error) != nullptr;

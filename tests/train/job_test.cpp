@@ -1,4 +1,4 @@
-#include "convoy/train/job.h"
+#include "convoy/train/setup/job.h"
 
 #include <gtest/gtest.h>
 
@@ -120,7 +120,7 @@ TEST(Job, ABackendNeedsSeveralProcesses) {
 TEST(Job, TheRestartCountKeepsTheStoresKeysApart) {
   auto env = ranks(2);
   env.restart_count = 3;
-  EXPECT_EQ(meeting_point(plan_job({}, env, kCpu), {}).attempt, 3);
+  EXPECT_EQ(store_address(plan_job({}, env, kCpu), {}).attempt, 3);
 }
 
 TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
@@ -150,13 +150,12 @@ TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
   std::array<std::vector<int64_t>, kRanks> rows;
   comm::run_threads(kRanks, [&](int rank) {
     at::set_num_threads(1);
-    const comm::Mesh mesh({.tensor = 2}, rank, kRanks,
-                          [&](const std::vector<int>& members, const std::string& name) {
-                            return connector.connect(rank, members, name);
-                          });
-    auto job = rank_of(mesh.world());
-    job.mesh = mesh;
-    job.data = mesh.sharing();
+    const comm::Groups groups({{.tensor = 2}, rank, kRanks},
+                              [&](const std::vector<int>& members, const std::string& name) {
+                                return connector.connect(rank, members, name);
+                              });
+    auto job = rank_of(groups.world);
+    job.groups = groups;
     auto& own = rows[static_cast<size_t>(rank)];
     const auto data = make_map_dataset(61, [&own](const std::vector<int64_t>& wanted) {
       own.insert(own.end(), wanted.begin(), wanted.end());
@@ -172,38 +171,67 @@ TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
   EXPECT_NE(rows[0], rows[2]);
 }
 
-TEST(Job, CopiesOfTheStateDivideTheRanks) {
+TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
+  using schedule::Axis;
+  ParallelArguments arguments;
+  launch::RankEnvironment environment;
+  arguments.tensor_parallel_size = arguments.pipeline_parallel_size = 2;
+  environment.world_size = 16;
+  environment.local_world_size = 8;
+  environment.rank = 3;
+  for (const auto& [shard_ranks, replicas] : {std::pair("all", 1), {"2", 2}, {"host", 1}}) {
+    arguments.shard_ranks = shard_ranks;
+    const auto mesh = mesh_of(arguments, environment);
+    EXPECT_EQ(mesh.ranks_along(Axis::Tensor), (std::vector<int>{2, 3}));
+    EXPECT_EQ(mesh.ranks_along(Axis::Pipeline), (std::vector<int>{3, 11}));
+    EXPECT_EQ(mesh.degree(schedule::kRows), 4);
+    EXPECT_EQ(mesh.degree(Axis::Replicate), replicas) << shard_ranks;
+  }
+  environment.world_size = 6;
+  EXPECT_THROW(mesh_of(arguments, environment), UsageError);
+}
+
+TEST(Job, StateReplicasDivideTheRanks) {
   launch::RankEnvironment environment;
   environment.world_size = 8;
   environment.local_world_size = 4;
   ParallelArguments arguments;
-  EXPECT_EQ(shard_size(arguments, environment), 0);
+  const auto ranks_of_replica = [&] {
+    const auto mesh = mesh_of(arguments, environment);
+    EXPECT_EQ(mesh.degree(schedule::kRows), 8);
+    return mesh.degree(schedule::kState);
+  };
+  EXPECT_EQ(ranks_of_replica(), 8);
   arguments.shard_ranks = "2";
-  EXPECT_EQ(shard_size(arguments, environment), 2);
+  EXPECT_EQ(ranks_of_replica(), 2);
   arguments.shard_ranks = "host";
-  EXPECT_EQ(shard_size(arguments, environment), 4);
+  EXPECT_EQ(ranks_of_replica(), 4);
   arguments.shard_ranks = "8";
-  EXPECT_EQ(shard_size(arguments, environment), 0) << "one copy";
+  EXPECT_EQ(ranks_of_replica(), 8);
   for (const char* wrong : {"3", "0", "-2", "half", "16"}) {
     arguments.shard_ranks = wrong;
-    EXPECT_THROW(shard_size(arguments, environment), UsageError) << wrong;
+    EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
   }
 }
 
-TEST(Job, TheRanksOfACopyShareTheHostThatShardRanksNames) {
-  check_copies(2, {"a", "a", "b", "b"});
-  check_copies(2, {"a", "a", "a", "a"});
+TEST(Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
+  const schedule::Mesh mesh({.replicate = 2}, 0, 4);
+  check_state_replicas(mesh, {"a", "a", "b", "b"});
+  check_state_replicas(mesh, {"a", "a", "a", "a"});
   try {
-    check_copies(2, {"a", "a", "b", "c"});
+    check_state_replicas(mesh, {"a", "a", "b", "c"});
     FAIL() << "accepted";
   } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("shard_ranks = host lets ranks 2 to 3 keep a copy together; got rank 2 on "
-                        "b, rank 3 on c; start the ranks of a host one after the other"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what())
+            .find(
+                "shard_ranks = host lets ranks 2 to 3 keep a state replica together; got rank 2 on "
+                "b, rank 3 on c; start the ranks of a host one after the other"),
+        std::string::npos)
         << error.what();
   }
-  EXPECT_THROW(check_copies(2, {"a", "b", "a", "b"}), UsageError) << "as srun -m cyclic does";
+  EXPECT_THROW(check_state_replicas(mesh, {"a", "b", "a", "b"}), UsageError)
+      << "as srun -m cyclic does";
 }
 
 }  // namespace

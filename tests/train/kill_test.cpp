@@ -27,7 +27,7 @@ nn::BlockList model() {
   return models::small_gpt2({kIds, /*width=*/96, /*heads=*/3, /*layers=*/4, kLength}).make_blocks();
 }
 
-/// What is killed: two ranks that keep slices, save after every step, and go on from the newest.
+/// What is killed: two ranks that keep shards, save after every step, and go on from the newest.
 void save_all_the_time(const fs::path& run) {
   run_ranks(2, [&](const Job& job) {
     at::set_num_threads(1);

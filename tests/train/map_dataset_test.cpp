@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "convoy/data/loader.h"
 #include "convoy/train/batches.h"
 #include "tests/data/shuffle_testing.h"
 
@@ -10,9 +11,9 @@ data::testing::Batches batches_of(BatchStream& stream, int64_t epoch) {
   data::testing::Batches out;
   stream.start(epoch, 0);
   while (const auto step = stream.next()) {
-    for (const auto& cell : step->cells) {
-      if (cell.inputs.empty()) continue;
-      const auto& rows = cell.inputs.at("row");
+    for (const auto& micro_batch : step->micro_batches) {
+      if (micro_batch.inputs.empty()) continue;
+      const auto& rows = micro_batch.inputs.at("row");
       out.emplace_back(rows.const_data_ptr<int64_t>(),
                        rows.const_data_ptr<int64_t>() + rows.numel());
     }
@@ -50,8 +51,8 @@ TEST(MapDataset, ItsOrderIsOfSeedAndEpochAlone) {
       for (auto& step : steps) {
         const auto next = stream->next();
         if (!next) return steps;
-        for (const auto& cell : next->cells) {
-          const auto& rows = cell.inputs.at("row");
+        for (const auto& micro_batch : next->micro_batches) {
+          const auto& rows = micro_batch.inputs.at("row");
           for (int64_t i = 0; i < rows.numel(); ++i) step.push_back(rows[i].item<int64_t>());
         }
       }

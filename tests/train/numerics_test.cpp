@@ -1,4 +1,4 @@
-#include "convoy/train/numerics.h"
+#include "convoy/train/setup/numerics.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

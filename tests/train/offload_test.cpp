@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "convoy/base/error.h"
@@ -12,10 +13,10 @@ using namespace zero_testing;
 class Offload : public InFolder {
  protected:
   TrainingArguments on_disk(TrainingArguments options) const {
-    options.parallel.offload_dir = folder_.string();
-    options.parallel.offload_optimizer = "disk";
-    if (options.parallel.zero >= 2) options.parallel.offload_gradients = "disk";
-    if (options.parallel.zero >= 3) options.parallel.offload_parameters = "disk";
+    options.parallel.offload.folder = folder_.string();
+    options.parallel.offload.optimizer = schedule::Place::Disk;
+    if (options.parallel.zero >= 2) options.parallel.offload.gradients = schedule::Place::Disk;
+    if (options.parallel.zero >= 3) options.parallel.offload.parameters = schedule::Place::Disk;
     return options;
   }
 
@@ -34,56 +35,57 @@ TEST_F(Offload, ChangesNoBit) {
     for (const int64_t stage : {0, 2, 3}) {
       const int64_t accumulation = stage == 2 ? 3 : 1;
       SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
-      const auto options = in_precision(arguments(stage, accumulation), precision);
+      const auto options = in_precision(zero_arguments(stage, accumulation), precision);
       expect_same_bits(on_ranks(2, small_gpt2, options), on_ranks(2, small_gpt2, on_disk(options)),
-                       kSteps);
+                       kZeroSteps);
       if (precision == std::string("bf16")) continue;
       const auto alone = outcome_of(small_gpt2, texts(), options, one_device());
       expect_same_bits(alone, outcome_of(small_gpt2, texts(), on_disk(options), one_device()),
-                       kSteps);
+                       kZeroSteps);
     }
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(Offload, EachKindAloneChangesNoBitEither) {
-  const auto options = arguments(3, 2);
+  const auto options = zero_arguments(3, 2);
   const auto expected = on_ranks(2, small_llama, options);
   for (const bool each : {true, false}) {
     auto one = options;
-    one.parallel.offload_dir = folder_.string();
-    one.parallel.bucket_cap_mb = each ? 0 : 25;
+    one.parallel.offload.folder = folder_.string();
+    one.parallel.bucket_bytes = each ? 0 : 25 << 20;
     auto gradients = one;
-    gradients.parallel.offload_gradients = "disk";
-    expect_same_bits(expected, on_ranks(2, small_llama, gradients), kSteps);
+    gradients.parallel.offload.gradients = schedule::Place::Disk;
+    expect_same_bits(expected, on_ranks(2, small_llama, gradients), kZeroSteps);
     auto parameters = one;
-    parameters.parallel.offload_parameters = "disk";
+    parameters.parallel.offload.parameters = schedule::Place::Disk;
     parameters.parallel.prefetch = each ? 3 : 0;
-    expect_same_bits(expected, on_ranks(2, small_llama, parameters), kSteps);
+    expect_same_bits(expected, on_ranks(2, small_llama, parameters), kZeroSteps);
   }
 }
 
-TEST_F(Offload, WorksWithSeveralCopiesReplicasAndGloo) {
+TEST_F(Offload, WorksWithSeveralStateReplicasAndGloo) {
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
-    const auto expected = outcome_of(small_gpt2, texts(), arguments(stage), replicas(2));
-    expect_same_bits(
-        expected, outcome_of(small_gpt2, texts(), on_disk(arguments(stage)), replicas(2)), kSteps);
+    const auto expected = outcome_of(small_gpt2, texts(), zero_arguments(stage), replicas(2));
+    expect_same_bits(expected,
+                     outcome_of(small_gpt2, texts(), on_disk(zero_arguments(stage)), replicas(2)),
+                     kZeroSteps);
     expect_same_bits(expected, outcome_of_ddp([&](const Job& job) {
-                       return outcome_of(small_gpt2, texts(), on_disk(arguments(stage)), job);
+                       return outcome_of(small_gpt2, texts(), on_disk(zero_arguments(stage)), job);
                      }),
-                     kSteps);
+                     kZeroSteps);
     for (const int shard_ranks : {1, 2}) {
       SCOPED_TRACE(shard_ranks);
-      expect_same_bits(on_copies(4, shard_ranks, arguments(stage, 2)),
-                       on_copies(4, shard_ranks, on_disk(arguments(stage, 2))), kSteps);
+      expect_same_bits(on_copies(4, shard_ranks, zero_arguments(stage, 2)),
+                       on_copies(4, shard_ranks, on_disk(zero_arguments(stage, 2))), kZeroSteps);
     }
   }
 }
 
 TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
   for (const bool bf16 : {false, true}) {
-    auto options = arguments(0);
+    auto options = zero_arguments(0);
     options.bf16 = bf16;
     const auto straight = on_ranks(2, small_gpt2, options);
     options.save_strategy = "steps";
@@ -99,7 +101,7 @@ TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
         auto second = first;
         second.resume_from_checkpoint = (folder_ / "run/checkpoint-4").string();
         expect_same_bits(straight, on_ranks(2, small_gpt2, disk_first ? on_disk(first) : first),
-                         kSteps);
+                         kZeroSteps);
         const auto resumed = on_ranks(2, small_gpt2, disk_first ? second : on_disk(second));
         EXPECT_TRUE(at::equal(straight.weights, resumed.weights));
       }
@@ -109,47 +111,47 @@ TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
 
 TEST_F(Offload, RefusesWhatCannotBe) {
   using testing::HasSubstr;
-  auto options = arguments(0);
-  options.parallel.offload_optimizer = "cpu";
+  auto options = zero_arguments(0);
+  options.parallel.offload.optimizer = schedule::Place::Cpu;
   EXPECT_THAT(refusal(options), HasSubstr("the device is the CPU, whose memory that is; try "
                                           "offload_optimizer = disk"));
-  options.parallel.offload_optimizer = "disk";
+  options.parallel.offload.optimizer = schedule::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk needs a folder"));
-  options.parallel.offload_dir = (folder_ / "none").string();
+  options.parallel.offload.folder = (folder_ / "none").string();
   EXPECT_THAT(refusal(options), HasSubstr("/none is no folder on "));
   EXPECT_THAT(refusal(options), HasSubstr(", seen from rank 0"));
-  options.parallel.offload_dir = "/proc";
+  options.parallel.offload.folder = "/proc";
   EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk, rank 0: cannot "));
   EXPECT_THAT(refusal(options), HasSubstr(" in /proc: "));
-  options.parallel.offload_dir = folder_.string();
+  options.parallel.offload.folder = folder_.string();
   EXPECT_EQ(refusal(options), "none");
   EXPECT_THAT(refusal(options, replicas(2)), HasSubstr("with DataParallel"));
-  options.parallel.offload_gradients = "disk";
+  options.parallel.offload.gradients = schedule::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("offload_gradients = disk with zero = 0: backward needs "
                                           "whole gradients there; try --zero 2"));
-  options.parallel.offload_gradients = "none";
-  options.parallel.offload_parameters = "disk";
+  options.parallel.offload.gradients = schedule::Place::Device;
+  options.parallel.offload.parameters = schedule::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("try --zero 3"));
   options.parallel.zero = 3;
-  options.parallel.zero_keep_mb = 4;
+  options.parallel.keep_bytes = 4 << 20;
   EXPECT_THAT(refusal(options), HasSubstr("offload_parameters = disk with zero_keep_mb = 4: what "
                                           "is kept whole is in memory; try one of the two"));
 }
 
 TEST_F(Offload, KeepsInMemoryWhatIsNotOnTheDisk) {
   run_ranks(2, [&](const Job& job) {
-    auto options = on_disk(arguments(3));
+    auto options = on_disk(zero_arguments(3));
     options.bf16 = true;
     Trainer trainer(small_gpt2, options, texts(), nullptr, job);
     auto& replica = trainer.strategy().replica();
     const auto use = replica.memory();
     EXPECT_EQ(use.parameters + use.gradients + use.optimizer, 0);
-    EXPECT_GE(use.offloaded, 18 * replica.arena().layout().num_elements() / 2);
+    EXPECT_GE(use.offloaded, 18 * replica.flat().layout().num_elements() / 2);
     trainer.train();
     const auto after = replica.memory();
     EXPECT_EQ(after.parameters + after.gradients + after.optimizer, 0);
     EXPECT_GT(after.buffers, 0);
-    EXPECT_EQ(replica.arena().num_pooled_bytes(), replica.most_gathered());
+    EXPECT_EQ(replica.flat().num_pooled_bytes(), replica.most_gathered());
     EXPECT_GT(after.gathered, replica.most_gathered()) << "gradients before they are summed";
   });
 }

@@ -38,6 +38,10 @@ TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
     EXPECT_EQ(read_file(aside / "model.safetensors"), model);
   }
   EXPECT_NE(train(args, one_device()).error.find("already holds a run"), std::string::npos);
+  auto again = args;
+  again.resume_from_checkpoint = "latest";
+  EXPECT_NE(train(again, one_device()).error.find((aside / "checkpoint-2").string()),
+            std::string::npos);
   args.output.overwrite = true;
   for (const char* saves : {"steps", "no"}) {  // a checkpoint, or only the model
     args.save_strategy = saves;

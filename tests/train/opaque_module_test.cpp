@@ -78,10 +78,10 @@ class OpaqueModule : public InFolder {
 
   TrainingArguments of_stage(int64_t stage) {
     auto out = arguments(8);
-    out.parallel.bucket_cap_mb = 0;
-    out.parallel.offload_dir = folder_.string();
+    out.parallel.bucket_bytes = 0;
+    out.parallel.offload.folder = folder_.string();
     out.parallel.zero = std::min<int64_t>(stage, 3);
-    if (stage == 4) out.parallel.offload_parameters = "disk";
+    if (stage == 4) out.parallel.offload.parameters = schedule::Place::Disk;
     return out;
   }
 
@@ -136,7 +136,7 @@ TEST_F(OpaqueModule, StageThreeSaysThatItIsGatheredAsAWhole) {
   options.parallel.zero = 3;
   run_ranks(2, [&](const Job& job) {
     Trainer trainer(model(false), options, data_, nullptr, job);
-    EXPECT_EQ(trainer.strategy().replica().arena().layout().num_buckets(), 2);
+    EXPECT_EQ(trainer.strategy().replica().flat().layout().num_buckets(), 2);
     const auto warned = warnings_of(trainer);
     if (!job.is_main()) return;
     EXPECT_THAT(warned,
@@ -246,10 +246,10 @@ nn::BlockList layers(bool frozen) {
   return out;
 }
 
-TEST_F(OpaqueModule, WhatIsNotTrainedIsInSlicesToo) {
+TEST_F(OpaqueModule, WhatIsNotTrainedIsInShardsToo) {
   const auto make = [] { return layers(/*frozen=*/true); };
   const auto expected = expect_stages_agree(make, [](int64_t stage, parallel::Replica& replica) {
-    const auto& layout = replica.arena().layout();
+    const auto& layout = replica.flat().layout();
     EXPECT_EQ(layout.num_buckets() - layout.num_trained_buckets(), 2);
     const int64_t kept = 4 * layout.num_elements() / (stage >= 3 ? 2 : 1);
     EXPECT_EQ(replica.memory().parameters, stage == 4 ? 0 : kept);
@@ -263,10 +263,10 @@ TEST_F(OpaqueModule, WhatIsNotTrainedIsInSlicesToo) {
 TEST_F(OpaqueModule, AListOfModulesIsGatheredModuleByModule) {
   expect_stages_agree([] { return layers(/*frozen=*/false); },
                       [](int64_t stage, parallel::Replica& replica) {
-                        EXPECT_EQ(replica.arena().layout().num_buckets(), 4);
+                        EXPECT_EQ(replica.flat().layout().num_buckets(), 4);
                         EXPECT_EQ(replica.most_gathered() > 0, stage >= 3);
                         EXPECT_LT(replica.most_gathered(),
-                                  replica.arena().layout().num_elements() * 4);
+                                  replica.flat().layout().num_elements() * 4);
                       });
 }
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "convoy/train/arguments.h"
+#include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
 namespace {
@@ -29,7 +29,8 @@ TEST(SharedOptions, AreAllButThoseThatMayDiffer) {
     TrainingArguments other;
     OptionTable table;
     other.declare(table);
-    table.set(name, another(*table.find(name)), "the test");
+    const bool numbers = name == "parallel.pipeline_splits";
+    table.set(name, numbers ? "4,8" : another(*table.find(name)), "the test");
     if (other.shared_options() == usual.shared_options()) may_differ.push_back(name);
   }
   EXPECT_THAT(

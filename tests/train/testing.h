@@ -5,6 +5,11 @@
 
 #include "convoy/base/files.h"
 #include "convoy/base/random.h"
+#include "convoy/data/loader.h"
+#include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/scorer.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
@@ -122,7 +127,7 @@ inline Job rank_of(const comm::Group& group) {
   job.strategy = "ddp";
   job.environment.rank = group.rank();
   job.environment.world_size = group.size();
-  job.group = job.data = group;
+  job.groups = group;
   return job;
 }
 

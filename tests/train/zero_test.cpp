@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -5,7 +6,7 @@
 #include "convoy/base/files.h"
 #include "tests/train/zero_testing.h"
 
-// What a rank keeps a slice of changes no bit: ZeRO's stages are DistributedDataParallel.
+// What a rank keeps a shard of changes no bit: ZeRO's stages are DistributedDataParallel.
 namespace convoy::train {
 namespace {
 
@@ -16,13 +17,13 @@ class Zero : public testing::TestWithParam<int> {};
 TEST_P(Zero, IsDistributedDataParallelBitForBit) {
   const int ranks = GetParam();
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    auto options = in_precision(arguments(0), precision);
+    auto options = in_precision(zero_arguments(0), precision);
     const auto ddp = on_ranks(ranks, small_gpt2, options);
     EXPECT_LT(ddp.losses.back(), ddp.losses.front());
     for (const int64_t stage : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("stage {} on {} ranks in {}", stage, ranks, precision));
       options.parallel.zero = stage;
-      expect_same_bits(ddp, on_ranks(ranks, small_gpt2, options), kSteps);
+      expect_same_bits(ddp, on_ranks(ranks, small_gpt2, options), kZeroSteps);
     }
   }
 }
@@ -30,25 +31,25 @@ TEST_P(Zero, IsDistributedDataParallelBitForBit) {
 TEST_P(Zero, ReducingEachMicroBatchIsOneDeviceThatAccumulatesThemAll) {
   const int ranks = GetParam();
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    const auto alone = outcome_of(small_llama, texts(),
-                                  in_precision(arguments(0, 2 * ranks), precision), one_device());
+    const auto alone = outcome_of(
+        small_llama, texts(), in_precision(zero_arguments(0, 2 * ranks), precision), one_device());
     for (const int64_t stage : {2, 3}) {
       SCOPED_TRACE(fmt::format("stage {} in {}", stage, precision));
-      expect_same_bits(alone,
-                       on_ranks(ranks, small_llama, in_precision(arguments(stage, 2), precision)),
-                       kSteps);
+      expect_same_bits(
+          alone, on_ranks(ranks, small_llama, in_precision(zero_arguments(stage, 2), precision)),
+          kZeroSteps);
     }
   }
 }
 
 TEST_P(Zero, ReducingLastIsDistributedDataParallel) {
   const int ranks = GetParam();
-  const auto ddp = on_ranks(ranks, small_llama, arguments(0, 3));
+  const auto ddp = on_ranks(ranks, small_llama, zero_arguments(0, 3));
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
-    auto options = arguments(stage, 3);
-    if (stage > 1) options.parallel.zero_reduce = "last";
-    expect_same_bits(ddp, on_ranks(ranks, small_llama, options), kSteps);
+    auto options = zero_arguments(stage, 3);
+    if (stage > 1) options.parallel.reduce_each = false;
+    expect_same_bits(ddp, on_ranks(ranks, small_llama, options), kZeroSteps);
   }
 }
 
@@ -56,7 +57,7 @@ TEST_P(Zero, ReducingLastIsDistributedDataParallel) {
 TEST_P(Zero, FiftyStepsEndInTheSameBitsOverEveryEngine) {
   const int ranks = GetParam();
   constexpr int64_t kMany = 50;
-  auto options = arguments(0);
+  auto options = zero_arguments(0);
   options.max_steps = kMany;
   const auto ddp = on_ranks(ranks, small_gpt2, options);
   for (const int64_t stage : {1, 2, 3}) {
@@ -83,7 +84,7 @@ TEST_P(Zero, FiftyStepsEndInTheSameBitsOverEveryEngine) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Zero, testing::Values(2, 3, 4));
 
 TEST(Zero, AnEncoderAndADecoderAreOneDeviceBitForBit) {
-  const auto alone = outcome_of(small_t5, plain_texts(), arguments(0, 2), one_device());
+  const auto alone = outcome_of(small_t5, plain_texts(), zero_arguments(0, 2), one_device());
   const auto& losses = alone.losses;  // each of other texts: by halves
   const auto middle = losses.begin() + static_cast<std::ptrdiff_t>(losses.size() / 2);
   EXPECT_LT(std::accumulate(middle, losses.end(), 0.0),
@@ -91,33 +92,33 @@ TEST(Zero, AnEncoderAndADecoderAreOneDeviceBitForBit) {
   for (const int64_t stage : {0, 1, 2, 3}) {
     for (const bool recompute : {false, true}) {
       SCOPED_TRACE(fmt::format("stage {}, recompute {}", stage, recompute));
-      auto options = arguments(stage);
+      auto options = zero_arguments(stage);
       options.gradient_checkpointing = recompute;
-      expect_same_bits(alone, on_ranks(2, small_t5, options, plain_texts()), kSteps);
+      expect_same_bits(alone, on_ranks(2, small_t5, options, plain_texts()), kZeroSteps);
     }
   }
 }
 
 TEST(Zero, GathersAndRecomputationChangeNoBit) {
-  const auto ddp = on_ranks(2, small_gpt2, arguments(0));
+  const auto ddp = on_ranks(2, small_gpt2, zero_arguments(0));
   for (const int64_t prefetch : {0, 1, 5}) {
     for (const bool reshard : {true, false}) {
       for (const bool recompute : {true, false}) {
         SCOPED_TRACE(
             fmt::format("prefetch {}, reshard {}, recompute {}", prefetch, reshard, recompute));
-        auto options = arguments(3);
+        auto options = zero_arguments(3);
         options.parallel.prefetch = prefetch;
         options.parallel.reshard_after_forward = reshard;
         options.gradient_checkpointing = recompute;
-        options.parallel.bucket_cap_mb = prefetch == 5 ? 25 : 0;
-        expect_same_bits(ddp, on_ranks(2, small_gpt2, options), kSteps);
+        options.parallel.bucket_bytes = prefetch == 5 ? 25 << 20 : 0;
+        expect_same_bits(ddp, on_ranks(2, small_gpt2, options), kZeroSteps);
       }
     }
   }
 }
 
 TEST(Zero, EightRanksAreDistributedDataParallelToo) {
-  auto options = arguments(0);
+  auto options = zero_arguments(0);
   options.per_device_train_batch_size = 1;
   options.max_steps = 5;
   const auto ddp = on_ranks(8, small_gpt2, options);
@@ -138,26 +139,26 @@ TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
   const auto folder = unique_folder("keep-test");
   for (const bool bf16 : {false, true}) {
     SCOPED_TRACE(bf16 ? "bf16" : "fp32");
-    auto options = arguments(0);
+    auto options = zero_arguments(0);
     options.bf16 = bf16;
     const auto ddp = on_ranks(2, wide_gpt2, options);
     auto keeps = options;
     keeps.parallel.zero = 3;
-    keeps.parallel.zero_keep_mb = 1;
+    keeps.parallel.keep_bytes = 1 << 20;
     keeps.save_strategy = "steps";
     keeps.save_steps = 4;
     keeps.output.dir = (folder / "run").string();
     keeps.output.overwrite = true;
-    expect_same_bits(ddp, on_ranks(2, wide_gpt2, keeps), kSteps);
+    expect_same_bits(ddp, on_ranks(2, wide_gpt2, keeps), kZeroSteps);
     auto later = keeps;
     later.resume_from_checkpoint = (folder / "run/checkpoint-4").string();
     EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
-    later.parallel.zero = later.parallel.zero_keep_mb = 0;
+    later.parallel.zero = later.parallel.keep_bytes = 0;
     EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
     run_ranks(2, [&](const Job& job) {
       Trainer trainer(wide_gpt2, keeps, texts(), nullptr, job);
       auto& replica = trainer.strategy().replica();
-      const auto& layout = replica.arena().layout();
+      const auto& layout = replica.flat().layout();
       int64_t table = 0;
       for (const auto& bucket : layout.buckets()) table = std::max(table, bucket.all.length());
       EXPECT_GE(table, 12000 * 24);
@@ -173,17 +174,18 @@ TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
 }
 
 TEST(Zero, RanksOverGlooAndReplicasInThreadsAgreeToo) {
-  const auto alone = outcome_of(small_gpt2, texts(), arguments(0, 2), one_device());
-  const auto in_four = outcome_of(small_gpt2, texts(), arguments(0, 4), one_device());
+  const auto alone = outcome_of(small_gpt2, texts(), zero_arguments(0, 2), one_device());
+  const auto in_four = outcome_of(small_gpt2, texts(), zero_arguments(0, 4), one_device());
   for (const int64_t stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const auto over_gloo = [&](int64_t accumulation) {
       return outcome_of_ddp([&](const Job& job) {
-        return outcome_of(small_gpt2, texts(), arguments(stage, accumulation), job);
+        return outcome_of(small_gpt2, texts(), zero_arguments(stage, accumulation), job);
       });
     };
-    expect_same_bits(alone, outcome_of(small_gpt2, texts(), arguments(stage), replicas(2)), kSteps);
-    expect_same_bits(alone, over_gloo(1), kSteps);
+    expect_same_bits(alone, outcome_of(small_gpt2, texts(), zero_arguments(stage), replicas(2)),
+                     kZeroSteps);
+    expect_same_bits(alone, over_gloo(1), kZeroSteps);
     if (stage < 2) continue;
     // Gloo sums a later micro-batch over the ranks before it is added to the first.
     const auto accumulated = over_gloo(2);
@@ -195,12 +197,12 @@ TEST(Zero, RanksOverGlooAndReplicasInThreadsAgreeToo) {
   }
 }
 
-TEST(Zero, SeveralCopiesOfTheStateAgreeToTheLastDigits) {
+TEST(Zero, SeveralStateReplicasAgreeToTheLastDigits) {
   // Sums of pairs are added to each other.
-  const auto ddp = on_ranks(4, small_gpt2, arguments(0));
+  const auto ddp = on_ranks(4, small_gpt2, zero_arguments(0));
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
-    const auto outcome = on_copies(4, 2, arguments(stage));
+    const auto outcome = on_copies(4, 2, zero_arguments(stage));
     ASSERT_EQ(outcome.losses.size(), ddp.losses.size());
     for (size_t i = 0; i < ddp.losses.size(); ++i) {
       EXPECT_NEAR(outcome.losses[i] / ddp.losses[i], 1, i == 0 ? 1e-6 : 1e-4) << i;
@@ -209,40 +211,41 @@ TEST(Zero, SeveralCopiesOfTheStateAgreeToTheLastDigits) {
   }
 }
 
-/// Gradients that were summed over all ranks are not summed over the copies, too.
-TEST(Zero, CopiesOfOneRankAreDistributedDataParallelBitForBit) {
+/// Gradients that were summed over all ranks are not summed over the state replicas, too.
+TEST(Zero, StateReplicasOfOneRankAreDistributedDataParallelBitForBit) {
   for (const int ranks : {2, 4}) {
-    const auto ddp = on_ranks(ranks, small_gpt2, arguments(0, 2));
+    const auto ddp = on_ranks(ranks, small_gpt2, zero_arguments(0, 2));
     for (const int64_t stage : {1, 2, 3}) {
-      for (const char* reduce : {"each", "last"}) {
-        if (stage == 1 && reduce == std::string("last")) continue;  // it always does
-        SCOPED_TRACE(fmt::format("stage {} on {} ranks, reduces {}", stage, ranks, reduce));
-        auto options = arguments(stage, 2);
-        options.parallel.zero_reduce = reduce;
-        expect_same_bits(ddp, on_copies(ranks, 1, options), kSteps);
+      for (const bool each : {true, false}) {
+        if (stage == 1 && !each) continue;  // it always does
+        SCOPED_TRACE(
+            fmt::format("stage {} on {} ranks, reduces {}", stage, ranks, each ? "each" : "last"));
+        auto options = zero_arguments(stage, 2);
+        options.parallel.reduce_each = each;
+        expect_same_bits(ddp, on_copies(ranks, 1, options), kZeroSteps);
       }
     }
   }
 }
 
-TEST(Zero, WhatSeveralCopiesSendIsCounted) {
+TEST(Zero, WhatSeveralStateReplicasSendIsCounted) {
   const auto member = in_copies(4, 2);
   for (const int64_t stage : {1, 2}) {
     SCOPED_TRACE(stage);
     run_ranks(4, [&](const Job& rank) {
       const auto job = member(rank);
-      Trainer trainer(small_gpt2, arguments(stage), texts(), nullptr, job);
+      Trainer trainer(small_gpt2, zero_arguments(stage), texts(), nullptr, job);
       auto& strategy = trainer.strategy();
-      const auto before = strategy.traffic(), totals_before = job.data.traffic();
+      const auto before = strategy.traffic(), totals_before = job.groups.rows.traffic();
       strategy.step({{parallel::MicroBatch()}}, {}, {});
-      const auto after = strategy.traffic(), totals = job.data.traffic();
+      const auto after = strategy.traffic(), totals = job.groups.rows.traffic();
       (void)strategy.weights();  // waits for the gathers
       // All ranks add up loss and norm only. A bucket is scattered whole, then half of it is summed
-      // over the copies and gathered.
-      const auto& layout = strategy.replica().arena().layout();
+      // over the state replicas and gathered.
+      const auto& layout = strategy.replica().flat().layout();
       ASSERT_EQ(layout.num_buckets(), layout.num_trained_buckets());
-      EXPECT_EQ(after.exchanges - before.exchanges,
-                totals.exchanges - totals_before.exchanges + 3 * layout.num_buckets());
+      EXPECT_EQ(after.collectives - before.collectives,
+                totals.collectives - totals_before.collectives + 3 * layout.num_buckets());
       EXPECT_EQ(after.bytes - before.bytes,
                 totals.bytes - totals_before.bytes + 2 * 4 * layout.num_elements());
     });
@@ -255,7 +258,7 @@ TEST(Zero, EvaluationTakesPartWithoutRows) {
   for (const int64_t stage : {0, 1, 2, 3}) {
     run_ranks(3, [&](const Job& job) {
       at::set_num_threads(1);
-      auto options = arguments(stage);
+      auto options = zero_arguments(stage);
       options.max_steps = 3;
       options.eval_strategy = "steps";
       options.eval_steps = 1;
@@ -274,7 +277,7 @@ TEST(Zero, WhatOverflowsOnOneRankIsSkippedByAll) {
   config.features.push_back({"price", false, 0});
   const auto factory = [config] { return models::make_session_model(config); };
   const auto run = [](int64_t stage, int64_t accumulation) {
-    auto out = in_precision(arguments(stage, accumulation), "fp16");
+    auto out = in_precision(zero_arguments(stage, accumulation), "fp16");
     out.max_steps = 24;  // two epochs of twelve
     return out;
   };
@@ -296,7 +299,7 @@ std::vector<std::string> warnings(const TrainingArguments& options, const Job& j
 TEST(Zero, WarnsWhereAStageHasNoEffect) {
   using testing::ElementsAre;
   using testing::HasSubstr;
-  auto options = arguments(3);
+  auto options = zero_arguments(3);
   options.max_steps = 1;
   EXPECT_THAT(warnings(options, one_device()),
               ElementsAre(HasSubstr("zero = 3 shares nothing out on one rank")));
@@ -304,21 +307,23 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
   run_ranks(2, [&](const Job& job) {
     const auto copies = warnings(options, alone(job));
     if (!job.is_main()) return;
-    EXPECT_THAT(copies, ElementsAre(HasSubstr("zero = 3 shares nothing out with one rank a copy")));
+    EXPECT_THAT(
+        copies,
+        ElementsAre(HasSubstr("zero = 3 shares nothing out with one rank a state replica")));
   });
   auto idle = options;
   idle.parallel.zero = 0;
-  idle.parallel.offload_dir = "scratch";
+  idle.parallel.offload.folder = "scratch";
   EXPECT_THAT(warnings(idle, one_device()),
               ElementsAre(HasSubstr("offload_dir = scratch has no effect: nothing is offloaded to "
                                     "the disk; try --offload_optimizer disk")));
   run_ranks(2, [&](const Job& job) {
     auto own = options;
     const auto pieces = warnings(own, job);
-    own.parallel.zero_keep_mb = 1;
+    own.parallel.keep_bytes = 1 << 20;
     const auto whole = warnings(own, job);
-    own.parallel.zero_keep_mb = 0;
-    own.parallel.bucket_cap_mb = 25;
+    own.parallel.keep_bytes = 0;
+    own.parallel.bucket_bytes = 25 << 20;
     const auto one = warnings(own, job);
     if (!job.is_main()) return;
     EXPECT_THAT(pieces, ElementsAre());
@@ -332,11 +337,11 @@ TEST(Zero, EachRankKeepsWhatItsStageSays) {
   for (const bool bf16 : {false, true}) {
     for (const int64_t stage : {0, 1, 2, 3}) {
       run_ranks(4, [&](const Job& job) {
-        auto options = arguments(stage);
+        auto options = zero_arguments(stage);
         options.bf16 = bf16;
         Trainer trainer(small_gpt2, options, texts(), nullptr, job);
         auto& replica = trainer.strategy().replica();
-        const auto n = static_cast<double>(replica.arena().layout().num_elements());
+        const auto n = static_cast<double>(replica.flat().layout().num_elements());
         const double expected =
             bf16 ? std::array{18.0, 6 + 12. / 4, 2 + 16. / 4, 18. / 4}[static_cast<size_t>(stage)]
                  : std::array{16.0, 8 + 8. / 4, 4 + 12. / 4, 16. / 4}[static_cast<size_t>(stage)];
@@ -356,17 +361,17 @@ TEST(Zero, WhatIsWholeForAWhileTakesWhatTheProgramHasAlive) {
   };
   for (const int64_t stage : {2, 3}) {
     run_ranks(2, [&](const Job& job) {
-      auto options = arguments(stage);
+      auto options = zero_arguments(stage);
       options.max_steps = 5;
       Trainer trainer(deep_gpt2, options, texts(), nullptr, job);
       trainer.train();
       auto& replica = trainer.strategy().replica();
-      const int64_t weights = replica.arena().num_pooled_bytes();
+      const int64_t weights = replica.flat().num_pooled_bytes();
       EXPECT_EQ(weights, replica.most_gathered()) << "stage " << stage;
       EXPECT_EQ(weights > 0, stage == 3);
       // Of one layer backward fills it, those of two are summed; the tied table's waits for all.
       int64_t layer = 0, table = 0;
-      const auto& buckets = replica.arena().layout().buckets();
+      const auto& buckets = replica.flat().layout().buckets();
       for (const auto& bucket : buckets) layer = std::max(layer, bucket.all.length());
       for (const auto& bucket : buckets) {
         if (bucket.all.length() < layer) table = std::max(table, bucket.all.length());

@@ -69,7 +69,7 @@ TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
     DistributedDataParallel<NetImpl> model(net, group, /*bucket_bytes=*/64);
     model.forward(x.narrow(0, 4 * group.rank(), 4)).square().mean().backward();
     expect_close(gradients(*net), expected);
-    EXPECT_GT(group.traffic().exchanges, 2);
+    EXPECT_GT(group.traffic().collectives, 2);
   });
 }
 
@@ -82,14 +82,14 @@ TEST(DistributedDataParallel, NoSyncAddsUpUntilTheNextSync) {
   comm::run_thread_ranks(2, [&](comm::Group group) {
     auto net = nets[static_cast<size_t>(group.rank())];
     DistributedDataParallel<NetImpl> model(net, group);
-    const auto before = group.traffic().exchanges;
+    const auto before = group.traffic().collectives;
     auto part = [&](int i) { return x.narrow(0, 4 * group.rank() + 2 * i, 2); };
     {
       auto guard = model.no_sync();
       (model.forward(part(0)).square().mean() / 2).backward();
     }
     const auto buffers = static_cast<int64_t>(net->buffers().size());
-    EXPECT_EQ(group.traffic().exchanges - before, buffers);  // no gradient travelled
+    EXPECT_EQ(group.traffic().collectives - before, buffers);  // no gradient travelled
     (model.forward(part(1)).square().mean() / 2).backward();
     expect_close(gradients(*net), expected);
   });

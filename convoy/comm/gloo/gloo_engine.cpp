@@ -13,7 +13,7 @@
 
 namespace convoy::comm {
 
-std::shared_ptr<Engine> make_gloo_engine(const MeetingPoint& point,
+std::shared_ptr<Engine> make_gloo_engine(const StoreAddress& point,
                                          const c10::intrusive_ptr<c10d::Store>& store) {
   // Else each rank asks the store for every other one's address.
   [[maybe_unused]] static const int once = ::setenv("GLOO_ENABLE_STORE_V2_API", "1", 0);
@@ -39,7 +39,7 @@ std::shared_ptr<Engine> make_gloo_engine(const MeetingPoint& point,
   }
 }
 
-Group make_gloo_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store) {
+Group make_gloo_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store) {
   return Group(point.rank, point.size,
                make_staged_engine(make_gloo_engine(point, store), at::kCPU));
 }

@@ -129,8 +129,9 @@ class HierarchyEngine : public Engine {
   }
 
   /// What this host's ranks get of the sums over all hosts, with the bits of all_reduce. Between
-  /// two leaders no order can differ, so they exchange only what the other's ranks get. Gloo adds
-  /// those of more in an order that depends on the place in the whole: it has to have all of it.
+  /// two leaders no order can differ, so they send each other only what the other's ranks get. Gloo
+  /// adds those of more in an order that depends on the place in the whole: it has to have all of
+  /// it.
   at::Tensor parts_between_hosts(const at::Tensor& sums, const Counts& counts, ReduceOp op,
                                  const std::string& label) {
     const auto& leaders = levels_.leaders;
@@ -190,7 +191,7 @@ c10::intrusive_ptr<c10d::Store> prefixed(const std::string& name,
 
 }  // namespace
 
-Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+Group make_hierarchy_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                            const std::vector<int>& hosts) {
   Levels levels;
   levels.host_of_rank = hosts;
@@ -200,12 +201,14 @@ Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c
   for (const int host : hosts) levels.local_rank.push_back(num_ranks[static_cast<size_t>(host)]++);
 
   // World ranks by host: how the smaller groups call their ranks in messages.
-  MeetingPoint local = point, between = point;
+  StoreAddress local = point, between = point;
   for (int rank = 0; rank < point.size; ++rank) {
     const auto r = static_cast<size_t>(rank);
     if (hosts[r] == levels.own_host) local.names.push_back(rank);
     if (levels.local_rank[r] == 0) between.names.push_back(rank);
   }
+  // Messages go over it, each between two ranks only, and Gloo connects all of a group at once: it
+  // cannot be opened by the first that needs it.
   levels.world = make_gloo_engine(point, prefixed("world", store));
   local.rank = levels.local_rank[static_cast<size_t>(point.rank)];
   local.size = num_ranks[static_cast<size_t>(levels.own_host)];

@@ -12,7 +12,7 @@ namespace convoy::comm {
 /// between the first ranks of the hosts, so the network carries each byte once per host; the rest
 /// is Gloo's. Sums are made host by host. Two hosts send each other only the sums that the other's
 /// ranks get.
-Group make_hierarchy_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+Group make_hierarchy_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                            const std::vector<int>& hosts);
 
 }  // namespace convoy::comm

@@ -23,7 +23,7 @@ struct Plugin {
 
 Plugin open() {
   Plugin plugin;
-  for (const auto& folder : {own_folder(), own_folder() / "../lib"}) {
+  for (const auto& folder : plugin_folders()) {
     const auto file = folder / "libconvoy_nccl.so";
     if (!std::filesystem::exists(file)) continue;
     void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -35,7 +35,7 @@ Plugin open() {
     if (plugin.make == nullptr) plugin.why = file.string() + " is of another version";
     return plugin;
   }
-  plugin.why = "there is no libconvoy_nccl.so in " + own_folder().string() +
+  plugin.why = "there is no libconvoy_nccl.so in " + plugin_folders().front().string() +
                "; it is built where the NVIDIA wheels are: try ./dev build --gpu";
   return plugin;
 }
@@ -45,22 +45,19 @@ const Plugin& plugin() {
   return opened;
 }
 
-/// A communicator is made by the first collective of all its ranks, which waits without a limit:
-/// here all of them come, in the order in which groups are made. A message would be for two of
-/// them only.
+}  // namespace
+
 void connect_now(Engine& engine, at::Device device) {
   engine.all_reduce(at::zeros({1}, device), ReduceOp::Sum, {"connect the GPUs"})->wait();
   finish_pending();
 }
-
-}  // namespace
 
 bool has_nccl(std::string* why) {
   if (why != nullptr) *why = plugin().why;
   return plugin().make != nullptr;
 }
 
-std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
+std::shared_ptr<Engine> make_nccl_engine(const StoreAddress& point,
                                          const c10::intrusive_ptr<c10d::Store>& store,
                                          at::Device device) {
   std::string why;
@@ -77,12 +74,14 @@ std::shared_ptr<Engine> make_nccl_engine(const MeetingPoint& point,
     connect_now(*engine, device);
     return engine;
   } catch (const std::exception& error) {
-    fail<CommunicationError>("comm", "rank {} of {} could not join the NCCL group: {}", point.rank,
-                             point.size, reason_of(error));
+    const auto* known = dynamic_cast<const CommunicationError*>(&error);
+    throw CommunicationError(fmt::format("[comm] rank {} of {} could not join the NCCL group: {}",
+                                         point.rank, point.size, reason_of(error)),
+                             known != nullptr ? known->missing() : std::vector<int>{});
   }
 }
 
-Group make_nccl_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store,
+Group make_nccl_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                       at::Device device) {
   return Group(point.rank, point.size, make_nccl_engine(point, store, device));
 }

@@ -8,14 +8,14 @@
 // What libconvoy_nccl.so offers. It is a library of its own because it needs CUDA at load time.
 namespace convoy::comm {
 
-struct NcclMeeting {
+struct NcclGathering {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
   int size;
   std::chrono::milliseconds timeout;
 };
 
-using MakeNcclBackend = void (*)(const NcclMeeting&, c10::intrusive_ptr<c10d::Backend>&);
+using MakeNcclBackend = void (*)(const NcclGathering&, c10::intrusive_ptr<c10d::Backend>&);
 inline constexpr const char* kMakeNcclBackend = "convoy_make_nccl_backend_1";
 
 }  // namespace convoy::comm

@@ -144,7 +144,7 @@ std::shared_ptr<Engine> make_shm_engine(const char* name, std::shared_ptr<shm::S
   return std::make_shared<ShmEngine>(name, std::move(segment), rank, timeout);
 }
 
-Group make_shm_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store) {
+Group make_shm_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store) {
   constexpr const char* kKey = "shm";
   try {
     std::shared_ptr<shm::Segment> segment;

@@ -12,6 +12,6 @@ std::shared_ptr<Engine> make_shm_engine(const char* name, std::shared_ptr<shm::S
 
 /// A group of processes of one host and user over shared memory; tensors of a GPU travel through
 /// the host. Throws CommunicationError when the others do not come.
-Group make_shm_group(const MeetingPoint& point, const c10::intrusive_ptr<c10d::Store>& store);
+Group make_shm_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace convoy::comm

@@ -8,19 +8,20 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/staged_engine.h"
-#include "convoy/comm/thread/meeting.h"
+#include "convoy/comm/thread/thread_barrier.h"
 #include "convoy/comm/ticket_work.h"
 
 namespace convoy::comm {
 
 namespace {
 
-/// Work on GPU tensors is finished when the call returns: each thread reduces its own slice, and
+/// Work on GPU tensors is finished when the call returns: each thread reduces its own part, and
 /// reads and writes the tensors of the others. The rest goes through the host.
 class ThreadEngine : public Engine {
  public:
-  ThreadEngine(int rank, int size, std::shared_ptr<Meeting> meeting, std::shared_ptr<Engine> host)
-      : rank_(rank), size_(size), meeting_(std::move(meeting)), host_(std::move(host)) {}
+  ThreadEngine(int rank, int size, std::shared_ptr<ThreadBarrier> barrier,
+               std::shared_ptr<Engine> host)
+      : rank_(rank), size_(size), barrier_(std::move(barrier)), host_(std::move(host)) {}
 
   const char* name() const override { return host_->name(); }
   bool adds() const override { return host_->adds(); }
@@ -29,22 +30,22 @@ class ThreadEngine : public Engine {
     if (tensor.is_cpu()) return host_->all_reduce(tensor, op, call);
     at::NoGradGuard no_grad;
     auto flat = tensor.view({-1});
-    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), call.label);
+    auto all = barrier_->gather(rank_, std::make_shared<at::Tensor>(flat), call.label);
     const int64_t count = flat.numel();
     const int64_t begin = count * rank_ / size_;
     const int64_t length = count * (rank_ + 1) / size_ - begin;
-    auto slice = [&](int r) { return peer(all, r, count, call.label).narrow(0, begin, length); };
-    auto total = slice(0).to(flat.device()).clone();
+    auto part_of = [&](int r) { return peer(all, r, count, call.label).narrow(0, begin, length); };
+    auto total = part_of(0).to(flat.device()).clone();
     for (int r = 1; r < size_; ++r) {
-      auto part = slice(r).to(flat.device());
+      auto part = part_of(r).to(flat.device());
       if (op == ReduceOp::Sum) {
         total.add_(part);
       } else {
         at::maximum_out(total, total, part);
       }
     }
-    for (int r = 0; r < size_; ++r) slice(r).copy_(total);
-    meeting_->barrier(rank_, call.label);
+    for (int r = 0; r < size_; ++r) part_of(r).copy_(total);
+    barrier_->barrier(rank_, call.label);
     return std::make_shared<DoneWork>();
   }
 
@@ -57,14 +58,14 @@ class ThreadEngine : public Engine {
                                    const Call& call) override {
     if (in.is_cpu()) return host_->all_gather(out, in, counts, call);
     at::NoGradGuard no_grad;
-    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(in), call.label);
+    auto all = barrier_->gather(rank_, std::make_shared<at::Tensor>(in), call.label);
     int64_t begin = 0;
     for (int r = 0; r < size_; ++r) {
       const int64_t count = counts[static_cast<size_t>(r)];
       out.narrow(0, begin, count).copy_(peer(all, r, count, call.label));
       begin += count;
     }
-    meeting_->barrier(rank_, call.label);
+    barrier_->barrier(rank_, call.label);
     return std::make_shared<DoneWork>();
   }
 
@@ -72,10 +73,10 @@ class ThreadEngine : public Engine {
     if (tensor.is_cpu()) return host_->broadcast(tensor, root, call);
     at::NoGradGuard no_grad;
     auto flat = tensor.view({-1});
-    auto all = meeting_->exchange(rank_, std::make_shared<at::Tensor>(flat), call.label);
+    auto all = barrier_->gather(rank_, std::make_shared<at::Tensor>(flat), call.label);
     const auto& source = peer(all, root, flat.numel(), call.label);
     if (rank_ != root && source.data_ptr() != flat.data_ptr()) flat.copy_(source);
-    meeting_->barrier(rank_, call.label);
+    barrier_->barrier(rank_, call.label);
     return std::make_shared<DoneWork>();
   }
 
@@ -93,16 +94,16 @@ class ThreadEngine : public Engine {
   }
 
   void abort(const std::string& reason) override {
-    meeting_->abort(reason);
+    barrier_->abort(reason);
     host_->abort(reason);
   }
 
  private:
-  const at::Tensor& peer(const std::vector<Meeting::Item>& all, int r, int64_t count,
+  const at::Tensor& peer(const std::vector<ThreadBarrier::Item>& all, int r, int64_t count,
                          const std::string& label) const {
     const auto& tensor = *static_cast<const at::Tensor*>(all[static_cast<size_t>(r)].get());
     if (tensor.numel() != count) {
-      meeting_->abort(fmt::format("'{}' has different sizes on the ranks", label));
+      barrier_->abort(fmt::format("'{}' has different sizes on the ranks", label));
       fail<CommunicationError>("comm", "'{}' has {} elements on rank {} and {} on rank {}", label,
                                count, rank_, tensor.numel(), r);
     }
@@ -111,19 +112,19 @@ class ThreadEngine : public Engine {
 
   int rank_;
   int size_;
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<ThreadBarrier> barrier_;
   std::shared_ptr<Engine> host_;
 };
 
 }  // namespace
 
 std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeout) {
-  auto meeting = std::make_shared<Meeting>(size, timeout);
+  auto barrier = std::make_shared<ThreadBarrier>(size, timeout);
   auto segment = shm::Segment::of_threads(size);
   std::vector<Group> groups;
   for (int r = 0; r < size; ++r) {
     auto host = make_staged_engine(make_shm_engine("threads", segment, r, timeout), at::kCPU);
-    groups.emplace_back(r, size, std::make_shared<ThreadEngine>(r, size, meeting, std::move(host)));
+    groups.emplace_back(r, size, std::make_shared<ThreadEngine>(r, size, barrier, std::move(host)));
   }
   return groups;
 }

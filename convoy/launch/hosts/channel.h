@@ -11,6 +11,8 @@
 
 namespace convoy::launch {
 
+inline constexpr size_t kLongestGreeting = 4096;  ///< bytes of the first line each way
+
 /// Lines of text over a socket and TLS, without ever waiting. What is sent before the other side
 /// has proved to know the secret goes out after that.
 class LineSocket {

@@ -9,14 +9,14 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/agent_common.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/hosts/rendezvous_client.h"
 #include "convoy/launch/hosts/rendezvous_server.h"
 #include "convoy/launch/hosts/secret.h"
-#include "convoy/launch/rank_processes.h"
-#include "convoy/launch/shown_command.h"
 #include "convoy/launch/signals.h"
+#include "convoy/launch/supervise/agent_common.h"
+#include "convoy/launch/supervise/rank_processes.h"
+#include "convoy/launch/supervise/shown_command.h"
 
 namespace convoy::launch {
 namespace {
@@ -71,18 +71,18 @@ Listening listen_at(const Endpoint& endpoint, std::optional<bool> serves,
 class HostAgent {
  public:
   HostAgent(const LaunchOptions& options, const HostOptions& host)
-      : options_(options), host_(host), speaker_(options) {
+      : options_(options), host_(host), output_queue_(options) {
     const std::string secret = read_secret(host.token_file, process_variable);
     auto listening = listen_at(host.endpoint, host.serves, host.local_address);
     endpoint_ = listening.endpoint;
     taken_ = listening.taken;
     if (listening.socket.get() >= 0) {
-      speaker_.say(fmt::format("[launch] serving the rendezvous of {} hosts at {}{}\n",
-                               wanted(host.rendezvous), endpoint_.to_text(),
-                               listening.guessed ? "; --local-addr ADDRESS chooses another" : ""));
+      output_queue_.say(fmt::format(
+          "[launch] serving the rendezvous of {} hosts at {}{}\n", wanted(host.rendezvous),
+          endpoint_.to_text(), listening.guessed ? "; --local-addr ADDRESS chooses another" : ""));
       server_ = std::make_unique<RendezvousServer>(
           std::move(listening.socket), host.rendezvous, secret,
-          [this](const std::string& text) { speaker_.say(text + "\n"); });
+          [this](const std::string& text) { output_queue_.say(text + "\n"); });
     }
     client_ = std::make_unique<RendezvousClient>(endpoint_, host.rendezvous.run_id, secret,
                                                  host.local_address);
@@ -116,7 +116,7 @@ class HostAgent {
     while (!channel_) {
       channel_ = client_->step();
       if (client_->met_a_stranger() && !std::exchange(warned, true)) {
-        speaker_.say(
+        output_queue_.say(
             fmt::format("[launch] no rendezvous at {} yet: {}; trying on; expected the "
                         "same secret on all hosts\n",
                         endpoint_.to_text(), client_->trouble()));
@@ -171,10 +171,10 @@ class HostAgent {
       if (interrupted_by_ != 0) code_ = 128 + interrupted_by_;
     } else if (type == "finish") {
       tell(message);
-      speaker_.say(message.at("text").get<std::string>());
+      output_queue_.say(message.at("text").get<std::string>());
       code_ = message.at("code").get<int>();
     } else if (type == "wait") {
-      speaker_.say(fmt::format("[launch] {}\n", message.at("why").get<std::string>()));
+      output_queue_.say(fmt::format("[launch] {}\n", message.at("why").get<std::string>()));
     } else if (type == "refuse") {
       fail<UsageError>("launch", "the rendezvous at {} refused this host: {}", endpoint_.to_text(),
                        message.at("why").get<std::string>());
@@ -186,7 +186,8 @@ class HostAgent {
     const Json& report = message["report"];
     std::vector<RankReport> ranks;
     for (const Json& rank : report.at("ranks")) ranks.push_back(rank_report_from_json(rank));
-    tell_failure(options_, speaker_, FailureReport(report.at("command"), std::move(ranks)), logs_);
+    tell_failure(options_, output_queue_, FailureReport(report.at("command"), std::move(ranks)),
+                 logs_);
   }
 
   void start(const Json& message) {
@@ -209,8 +210,8 @@ class HostAgent {
     node_ = node;
     try {
       logs_ = log_folder(options_, node.round);
-      ranks_ = std::make_unique<RankProcesses>(options_, speaker_, node, errors_.make(node.round),
-                                               logs_);
+      ranks_ = std::make_unique<RankProcesses>(options_, output_queue_, node,
+                                               errors_.make(node.round), logs_);
     } catch (const Error& error) {
       RankReport report{.rank = node.first_rank, .host = host_name()};
       report.end = RankEnd::kFailed;
@@ -236,8 +237,8 @@ class HostAgent {
                                   row.at("address").get<std::string>(), ranks.size() > 1 ? "s" : "",
                                   compact_numbers(ranks)));
     }
-    speaker_.say(fmt::format("[launch] starting on {}: {}\n", plural(std::ssize(hosts), "host"),
-                             join(hosts, "; ")));
+    output_queue_.say(fmt::format("[launch] starting on {}: {}\n",
+                                  plural(std::ssize(hosts), "host"), join(hosts, "; ")));
   }
 
   void look_after_ranks() {
@@ -303,7 +304,7 @@ class HostAgent {
 
   const LaunchOptions options_;
   const HostOptions host_;
-  Speaker speaker_;  // ends last: then a signal ends whoever waits for the terminal
+  OutputQueue output_queue_;  // ends last: then a signal ends whoever waits for the terminal
   const PrivateFolder errors_{"convoy-launch"};
   SignalCatcher signals_;
   Endpoint endpoint_;

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "convoy/launch/agent.h"
 #include "convoy/launch/hosts/network.h"
 #include "convoy/launch/hosts/rendezvous.h"
+#include "convoy/launch/supervise/agent.h"
 
 namespace convoy::launch {
 

@@ -46,7 +46,7 @@ class Address {
   socklen_t size_ = 0;
 };
 
-/// The address from which this host would talk to others far away; a loopback address when it
+/// The address from which this host would reach others far away; a loopback address when it
 /// cannot.
 Address outward_address();
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convoy/base/json.h"
-#include "convoy/launch/failure.h"
+#include "convoy/launch/supervise/failure.h"
 
 namespace convoy::launch {
 

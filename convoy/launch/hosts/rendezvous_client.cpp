@@ -7,7 +7,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kLongestGreeting = 4096;
 constexpr std::chrono::milliseconds kRetry{500};
 constexpr std::chrono::seconds kGreeting{10};
 

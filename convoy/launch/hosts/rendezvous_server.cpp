@@ -16,7 +16,6 @@
 namespace convoy::launch {
 namespace {
 
-constexpr size_t kLongestGreeting = 4096;
 constexpr size_t kMostVisitors = 256;
 constexpr int kMostAtOnce = 32;  // a crowd must not keep the members waiting
 constexpr double kGreetingSeconds = 10;

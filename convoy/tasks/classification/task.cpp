@@ -6,10 +6,9 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/tasks/language/memory.h"
 #include "convoy/tasks/language/scorer.h"
+#include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
-#include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;

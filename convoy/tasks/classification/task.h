@@ -5,10 +5,10 @@
 #include <string>
 
 #include "convoy/data/labelled_texts.h"
-#include "convoy/models/bert_text.h"
+#include "convoy/models/bert/bert_text.h"
 #include "convoy/tasks/classification/texts.h"
 #include "convoy/tasks/task.h"
-#include "convoy/text/tokenizer.h"
+#include "convoy/tokenizers/tokenizer.h"
 
 namespace convoy::tasks {
 
@@ -46,7 +46,7 @@ class ClassificationTask : public Task {
   int64_t max_length_ = 128;
   std::optional<int64_t> pad_to_multiple_of_;
   Labels labels_;
-  std::optional<text::Tokenizer> tokenizer_;
+  std::optional<tokenizers::Tokenizer> tokenizer_;
   std::filesystem::path opened_;                     // folder of a run
   OptionTable* opened_options_ = nullptr;            // its own, and later what is typed
   std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made

@@ -42,7 +42,7 @@ std::pair<int64_t, int64_t> kept_of(int64_t first, int64_t second, int64_t room)
 /// Puts ids around texts as BERT wants them: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
 class Framer {
  public:
-  Framer(const text::Tokenizer& tokenizer, int64_t max_length)
+  Framer(const tokenizers::Tokenizer& tokenizer, int64_t max_length)
       : tokenizer_(tokenizer), max_length_(max_length), cls_(need("[CLS]")), sep_(need("[SEP]")) {}
 
   Row frame(const std::string& text, const std::string* second) const {
@@ -77,7 +77,7 @@ class Framer {
     return ids;
   }
 
-  const text::Tokenizer& tokenizer_;
+  const tokenizers::Tokenizer& tokenizer_;
   int64_t max_length_;
   int32_t cls_, sep_;
 };
@@ -193,7 +193,7 @@ void Labels::write(Json& config) const {
 
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
-                                                  const text::Tokenizer& tokenizer,
+                                                  const tokenizers::Tokenizer& tokenizer,
                                                   const Padding& padding, const std::string& where,
                                                   std::vector<std::string>* notes) {
   const Framer framer(tokenizer, padding.most);

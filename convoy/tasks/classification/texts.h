@@ -6,7 +6,8 @@
 
 #include "convoy/base/json.h"
 #include "convoy/data/labelled_texts.h"
-#include "convoy/text/tokenizer.h"
+#include "convoy/data/loader.h"
+#include "convoy/tokenizers/tokenizer.h"
 #include "convoy/train/batches.h"
 
 namespace convoy::tasks {
@@ -39,19 +40,20 @@ class Labels {
 /// How texts of different lengths come to one.
 struct Padding {
   int64_t most = 0;      ///< tokens; a text keeps no more, nor does padding add more
-  int64_t multiple = 1;  ///< the longest of a cell is padded to a multiple of this, too
+  int64_t multiple = 1;  ///< the longest of a micro-batch is padded to a multiple of this, too
   int64_t id = 0;
 };
 
 /// Texts as rows for a classifier: `input_ids`, with pairs `token_type_ids`, `labels`, and where
-/// there is padding `key_mask`; padded to the longest of the cell. Longer ones than `padding.most`
-/// tokens lose their ends, of a pair the longer text first, as Hugging Face's tokenizers do.
+/// there is padding `key_mask`; padded to the longest of the micro-batch. Longer ones than
+/// `padding.most` tokens lose their ends, of a pair the longer text first, as Hugging Face's
+/// tokenizers do.
 ///
 /// Throws UsageError, naming file and row, on a label that is not in `labels`, and where most texts
 /// with labels are of unknown tokens only; else `notes` (null: nobody) are told of such texts.
 std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
-                                                  const text::Tokenizer& tokenizer,
+                                                  const tokenizers::Tokenizer& tokenizer,
                                                   const Padding& padding, const std::string& where,
                                                   std::vector<std::string>* notes = nullptr);
 

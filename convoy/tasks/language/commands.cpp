@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "convoy/base/text.h"
-#include "convoy/prepare/tokenize.h"
+#include "convoy/data/tools/tokenize.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/tasks/language/task.h"
 
@@ -14,9 +14,9 @@ namespace {
 
 using report::line;
 
-int run_tokenize(const prepare::TokenizeOptions& options) {
+int run_tokenize(const data::TokenizeOptions& options) {
   report::ProgressLine progress("tokenizing");
-  const prepare::TokenizeReport report = prepare::tokenize(options, progress.function());
+  const data::TokenizeReport report = data::tokenize(options, progress.function());
   const double seconds = progress.seconds();
   progress.wipe();
   line("texts", "{} ({})", human_count(report.num_texts), human_bytes(report.num_bytes));
@@ -38,7 +38,7 @@ int run_tokenize(const prepare::TokenizeOptions& options) {
 }  // namespace
 
 void add_language_commands(CLI::App& data, Work& run) {
-  auto options = std::make_shared<prepare::TokenizeOptions>();
+  auto options = std::make_shared<data::TokenizeOptions>();
   CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into ids for a language model");
   sub->add_option("input", options->inputs,
                   ".txt (a text a line), .jsonl or Parquet files, -: the standard input")

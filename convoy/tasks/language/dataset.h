@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "convoy/data/loader.h"
 #include "convoy/data/token_file.h"
 #include "convoy/train/batches.h"
 

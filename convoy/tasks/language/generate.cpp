@@ -9,10 +9,9 @@
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
-#include "convoy/machine/memory.h"
-#include "convoy/models/t5.h"
+#include "convoy/machine/memory_limit.h"
+#include "convoy/models/language_model.h"
 #include "convoy/nn/kv_cache.h"
-#include "convoy/tasks/language/next_token.h"
 
 // Shapes: B texts of a batch, T positions under way, S positions so far.
 namespace convoy::tasks {
@@ -22,11 +21,11 @@ namespace {
 using Prompts = std::vector<std::vector<int32_t>>;
 
 /// Whether an encoder reads the prompts, and a decoder begins anew.
-bool has_encoder(const models::CausalConfig& config) {
-  return config.objective() == models::Objective::Spans;
+bool has_encoder(const models::LanguageModelConfig& config) {
+  return config.start_id().has_value();
 }
 
-void check_prompts(const Prompts& prompts, const models::CausalConfig& config) {
+void check_prompts(const Prompts& prompts, const models::LanguageModelConfig& config) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const auto& ids = prompts[i];
     if (ids.empty()) {
@@ -52,13 +51,13 @@ void check_prompts(const Prompts& prompts, const models::CausalConfig& config) {
 }
 
 /// Positions that texts with prompts of these lengths can come to when they begin and end together.
-int64_t most_positions(int64_t shortest, int64_t longest, const models::CausalConfig& config,
+int64_t most_positions(int64_t shortest, int64_t longest, const models::LanguageModelConfig& config,
                        const GenerateOptions& options) {
   return longest + std::min(options.max_new_tokens, config.max_length() - shortest);
 }
 
 /// Before it is taken, beside the weights.
-void check_cache(const Prompts& prompts, const models::CausalConfig& config,
+void check_cache(const Prompts& prompts, const models::LanguageModelConfig& config,
                  const GenerateOptions& options, parallel::Strategy& strategy) {
   if (!options.use_cache || prompts.empty()) return;
   const auto [shortest, longest] =
@@ -102,7 +101,8 @@ struct Text {
 /// the left, and their positions count from their own start.
 class Batch {
  public:
-  Batch(std::vector<Text> texts, const models::CausalConfig& config, const GenerateOptions& options)
+  Batch(std::vector<Text> texts, const models::LanguageModelConfig& config,
+        const GenerateOptions& options)
       : texts_(std::move(texts)), config_(config), options_(options) {
     int64_t shortest = config.max_length();
     for (const auto& text : texts_) {
@@ -225,7 +225,7 @@ class Batch {
   }
 
   std::vector<Text> texts_;
-  const models::CausalConfig& config_;
+  const models::LanguageModelConfig& config_;
   const GenerateOptions& options_;
   int64_t length_ = 0;  // of all texts, with padding
   bool padded_ = false;
@@ -277,7 +277,7 @@ void gather(const std::vector<Batch>& batches, const comm::Group& group, Generat
 
 }  // namespace
 
-GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig& config,
+GenerateReport generate(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
                         const Prompts& prompts, const GenerateOptions& asked,
                         const std::function<void(const Generated&)>& use) {
   auto options = asked;
@@ -296,8 +296,8 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
       std::vector<Text> texts;
       for (int64_t i = begin; i < std::min(num_prompts, begin + B); ++i) {
         const auto& ids = prompts[static_cast<size_t>(i)];
-        if (const auto* t5 = dynamic_cast<const models::T5Config*>(&config)) {
-          texts.push_back({i, {static_cast<int32_t>(t5->start_id())}, 1, 1, ids});
+        if (const auto start = config.start_id()) {
+          texts.push_back({i, {static_cast<int32_t>(*start)}, 1, 1, ids});
         } else {
           texts.push_back({i, ids, std::ssize(ids), std::ssize(ids)});
         }
@@ -322,6 +322,7 @@ GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig
       active = most[0].item<int64_t>() != 0;
       report.cache_bytes = most[1].item<int64_t>();
     }
+    if (!strategy.tells_rows()) batches.clear();
     gather(batches, group, report, use);
   }
   return report;

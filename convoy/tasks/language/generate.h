@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "convoy/models/causal.h"
-#include "convoy/parallel/strategy.h"
+#include "convoy/models/language_model.h"
+#include "convoy/parallel/data/strategy.h"
 
 namespace convoy::tasks {
 
@@ -27,6 +27,10 @@ struct GenerateOptions {
   /// Whether the text of prompt number `prompt` is over by its new ids; empty = never.
   std::function<bool(int64_t prompt, std::span<const int32_t> new_ids)> is_over;
 };
+
+/// Draws an id by scores [V] fp32, with temperature, top_k and top_p as Hugging Face's warpers
+/// apply them one after the other; `uniform` in [0, 1) decides.
+int32_t draw_token(const at::Tensor& scores, const GenerateOptions& options, double uniform);
 
 enum class Ended { AtLength, AtEndToken, AtStop, AtContext };
 
@@ -48,7 +52,7 @@ struct GenerateReport {
 ///
 /// Throws UsageError, naming the prompt, for one that is empty, leaves no room in the model's
 /// context, or has ids that the model lacks; and for a cache that does not fit into the memory.
-GenerateReport generate(parallel::Strategy& strategy, const models::CausalConfig& config,
+GenerateReport generate(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
                         const std::vector<std::vector<int32_t>>& prompts,
                         const GenerateOptions& options,
                         const std::function<void(const Generated&)>& use);

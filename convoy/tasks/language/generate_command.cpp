@@ -33,14 +33,14 @@ struct GenerateCommand {
   std::optional<int64_t> nproc;
 };
 
-struct Prompts {
+struct GivenPrompts {
   std::vector<std::string> texts;
   std::vector<std::string> names;  ///< of each, for messages
   int64_t num_blank = 0;           ///< lines of the file that were passed over
 };
 
-Prompts read_prompts(const GenerateCommand& command) {
-  Prompts out;
+GivenPrompts read_prompts(const GenerateCommand& command) {
+  GivenPrompts out;
   out.texts = command.prompts;
   for (size_t i = 0; i < out.texts.size(); ++i)
     out.names.push_back(fmt::format("prompt {}", i + 1));
@@ -87,7 +87,7 @@ void check(const GenerateCommand& command) {
 }
 
 /// What a tokenizer or an encoder adds by itself is no prompt.
-void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt,
+void check_prompt(const tokenizers::Tokenizer& tokenizer, const std::string& prompt,
                   const std::string& name) {
   std::vector<int32_t> plain;
   tokenizer.encode(prompt, plain, /*add_special_tokens=*/false);
@@ -99,7 +99,7 @@ void check_prompt(const text::Tokenizer& tokenizer, const std::string& prompt,
 
 /// What the new ids add to the text of the prompt: a token in front of which nothing stands may be
 /// written otherwise. The prompt's last ids tell, unless they are no text.
-std::string continuation(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt,
+std::string continuation(const tokenizers::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                          std::span<const int32_t> ids) {
   std::string before;
   size_t count = 0;
@@ -139,8 +139,8 @@ void show(const GenerateCommand& command, const std::string& prompt,
   fmt::print("{}\n", json_line(line));
 }
 
-void run_generate(GenerateCommand command, const Prompts& given, const Program& program, Task& any,
-                  const Run& run, const train::TrainingArguments& training) {
+void run_generate(GenerateCommand command, const GivenPrompts& given, const Program& program,
+                  Task& any, const Run& run, const train::TrainingArguments& training) {
   auto* task = dynamic_cast<LanguageTask*>(&any);
   if (task == nullptr) {
     fail<UsageError>("tasks",
@@ -161,7 +161,8 @@ void run_generate(GenerateCommand command, const Prompts& given, const Program& 
                      "time; try without it",
                      training.parallel.pipeline_parallel_size);
   }
-  for (auto& note : task->generation_config().take(command.typed, command.options, command.stops)) {
+  const auto said = task->generation_config();
+  for (auto& note : said.take(command.typed, command.options, command.stops)) {
     run.notes->push_back(std::move(note));
   }
   const auto& texts = given.texts;
@@ -181,6 +182,14 @@ void run_generate(GenerateCommand command, const Prompts& given, const Program& 
   options.use_cache = !command.no_cache;
   options.seed = static_cast<uint64_t>(training.seed);
   options.end_ids = task->end_ids();
+  // config.json has one of the family's usual tokenizer, whatever this model's is.
+  const bool names_ends = said.json.contains("eos_token_id");
+  for (const int32_t id : options.end_ids) {
+    if (!names_ends || id < task->config().num_ids()) continue;
+    run.notes->push_back(fmt::format(
+        "warning: eos_token_id = {} is no id of this model, which has {}: no text ends with it", id,
+        task->config().num_ids()));
+  }
   const auto& marks = sentinels.ids();
   const auto names = [&](int32_t id) {
     return tokenizer.has(id) || std::find(marks.begin(), marks.end(), id) != marks.end();

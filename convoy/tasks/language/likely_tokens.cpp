@@ -6,7 +6,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/text_source.h"
-#include "convoy/models/t5.h"
 #include "convoy/tasks/each_row.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/task.h"
@@ -121,8 +120,7 @@ at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const Asked
 void LanguageTask::predict(const Prediction& asked, const Run& run,
                            const train::TrainingArguments& training) {
   const bool fills = learns(models::Objective::HiddenTokens);
-  const bool answers = learns(models::Objective::Spans);
-  Mark mark{fills ? "[MASK]" : answers ? "<extra_id_0>" : ""};
+  Mark mark{config_->mask_token()};
   if (asked.data.empty()) {
     fail<UsageError>(
         "tasks", "there are no texts; try --data FILE{}: .txt (a text a line), .jsonl or .parquet",
@@ -132,12 +130,12 @@ void LanguageTask::predict(const Prediction& asked, const Run& run,
   const auto& words = tokenizer();
   std::vector<int64_t> answer;
   if (fills) mark.id = static_cast<int32_t>(masking().mask_id);
-  if (const auto* t5 = dynamic_cast<const models::T5Config*>(config_.get())) {
+  if (const auto start = config_->start_id()) {
     const auto marks = sentinels();
     if (marks.ids().empty()) {
       fail<UsageError>("tasks", "neither the tokenizer nor the model has a token {}", mark.text);
     }
-    answer = {t5->start_id(), marks.ids()[0]};
+    answer = {*start, marks.ids()[0]};
     mark.id = static_cast<int32_t>(marks.ids()[0]);
   }
   auto texts = read_texts(asked.data, data_.column);

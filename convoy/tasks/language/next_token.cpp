@@ -1,4 +1,4 @@
-#include "convoy/tasks/language/next_token.h"
+#include "convoy/tasks/language/generate.h"
 
 #include <ATen/ATen.h>
 

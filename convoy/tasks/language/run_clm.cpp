@@ -35,7 +35,7 @@ void answer_run_clm_flags(OptionTable& table) {
   });
 }
 
-void apply_config_overrides(const std::string& overrides, models::CausalConfig& config,
+void apply_config_overrides(const std::string& overrides, models::LanguageModelConfig& config,
                             OptionTable& table) {
   std::vector<std::string> keys;
   for (const auto& field : config.fields()) {

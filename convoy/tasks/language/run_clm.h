@@ -3,7 +3,7 @@
 #include <string>
 
 #include "convoy/base/options.h"
-#include "convoy/models/causal.h"
+#include "convoy/models/language_model.h"
 
 // What Hugging Face's run_clm.py is told on its command line, and is not an option here.
 namespace convoy::tasks {
@@ -13,7 +13,7 @@ void answer_run_clm_flags(OptionTable& table);
 
 /// Sets the options of `config` that `overrides` names, such as "n_embd=10,resid_pdrop=0.2". Throws
 /// UsageError on what is no key of such a config.
-void apply_config_overrides(const std::string& overrides, models::CausalConfig& config,
+void apply_config_overrides(const std::string& overrides, models::LanguageModelConfig& config,
                             OptionTable& table);
 
 }  // namespace convoy::tasks

@@ -1,36 +1,17 @@
 #include "convoy/tasks/language/sentinels.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "convoy/base/text.h"
 
 namespace convoy::tasks {
 
-namespace {
-
-constexpr std::string_view kBegin = "<extra_id_";
-
-std::string name_of(int64_t number) {
-  return fmt::format("{}{}>", kBegin, number);
-}
-
-/// The number of the sentinel whose name begins there, or -1.
-int64_t number_at(std::string_view text, size_t at) {
-  const auto first = at + kBegin.size(), end = text.find('>', first);
-  int64_t number = -1;
-  if (end == std::string_view::npos || !parse_number(text.substr(first, end - first), number)) {
-    return -1;
-  }
-  return text.substr(at, end + 1 - at) == name_of(number) ? number : -1;  // no 01, no +1
-}
-
-}  // namespace
-
-Sentinels::Sentinels(const text::Tokenizer* tokenizer, int64_t num_ids) {
+Sentinels::Sentinels(models::SpanTokens tokens, const tokenizers::Tokenizer* tokenizer,
+                     int64_t num_ids)
+    : tokens_(std::move(tokens)) {
   while (tokenizer != nullptr) {
-    const auto id = tokenizer->id_of(name_of(std::ssize(ids_)));
+    const auto id = tokenizer->id_of(tokens_.name(std::ssize(ids_)));
     if (!id) break;
     ids_.push_back(*id);
   }
@@ -39,12 +20,23 @@ Sentinels::Sentinels(const text::Tokenizer* tokenizer, int64_t num_ids) {
   // A model's table may have more rows than there are ids: T5's 32,000 pieces and 100 sentinels
   // lie in one of 32,128.
   const int64_t end =
-      tokenizer != nullptr ? std::min(num_ids, tokenizer->vocab_size() + kUsual) : num_ids;
-  const int64_t first = tokenizer != nullptr ? tokenizer->vocab_size() : num_ids - kUsual;
+      tokenizer != nullptr ? std::min(num_ids, tokenizer->vocab_size() + tokens_.usual) : num_ids;
+  const int64_t first = tokenizer != nullptr ? tokenizer->vocab_size() : num_ids - tokens_.usual;
   for (int64_t id = end - 1; id >= std::max<int64_t>(0, first); --id) ids_.push_back(id);
 }
 
-std::vector<int32_t> Sentinels::encode(const text::Tokenizer& tokenizer,
+/// The number of the sentinel whose name begins there, or -1.
+int64_t Sentinels::number_at(std::string_view text, size_t at) const {
+  const auto first = at + tokens_.begin.size(), end = text.find(tokens_.end, first);
+  int64_t number = -1;
+  if (end == std::string_view::npos || !parse_number(text.substr(first, end - first), number)) {
+    return -1;
+  }
+  const auto name = text.substr(at, end + tokens_.end.size() - at);
+  return name == tokens_.name(number) ? number : -1;  // no 01, no +1
+}
+
+std::vector<int32_t> Sentinels::encode(const tokenizers::Tokenizer& tokenizer,
                                        const std::string& text) const {
   std::vector<int32_t> ids;
   if (own_ || ids_.empty()) {
@@ -52,12 +44,13 @@ std::vector<int32_t> Sentinels::encode(const text::Tokenizer& tokenizer,
     return ids;
   }
   size_t from = 0;  // what is behind the last sentinel
-  for (size_t at = text.find(kBegin); at != std::string::npos; at = text.find(kBegin, at + 1)) {
+  const auto& begin = tokens_.begin;
+  for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
     const auto number = number_at(text, at);
     if (number < 0 || number >= std::ssize(ids_)) continue;
     tokenizer.encode(text.substr(from, at - from), ids, /*add_special_tokens=*/false);
     ids.push_back(static_cast<int32_t>(ids_[static_cast<size_t>(number)]));
-    from = at + name_of(number).size();
+    from = at + tokens_.name(number).size();
   }
   if (from == 0) {
     tokenizer.encode(text, ids);
@@ -67,7 +60,7 @@ std::vector<int32_t> Sentinels::encode(const text::Tokenizer& tokenizer,
   return ids;
 }
 
-std::string Sentinels::decode(const text::Tokenizer& tokenizer,
+std::string Sentinels::decode(const tokenizers::Tokenizer& tokenizer,
                               const std::vector<int32_t>& ids) const {
   std::string text;
   std::vector<int32_t> part;
@@ -83,7 +76,7 @@ std::string Sentinels::decode(const text::Tokenizer& tokenizer,
     }
     end_part();
     if (!text.empty()) text += " ";
-    text += name_of(found - ids_.begin()) + " ";
+    text += tokens_.name(found - ids_.begin()) + " ";
   }
   end_part();
   return text;

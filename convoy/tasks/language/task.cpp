@@ -5,13 +5,11 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/models/t5.h"
 #include "convoy/tasks/language/dataset.h"
-#include "convoy/tasks/language/memory.h"
 #include "convoy/tasks/language/run_clm.h"
 #include "convoy/tasks/language/scorer.h"
+#include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
-#include "convoy/tasks/trained.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -25,7 +23,7 @@ constexpr const char* kGenerationConfig = "generation_config.json";
 }  // namespace
 
 LanguageTask::LanguageTask(std::string family)
-    : family_(std::move(family)), config_(models::make_causal_config(family_)) {}
+    : family_(std::move(family)), config_(models::make_model_config(family_)) {}
 
 void LanguageTask::declare(OptionTable& table) {
   table
@@ -81,8 +79,9 @@ void LanguageTask::settle(OptionTable& table) {
     follow(key, value, "the tokenizer");
   };
   if (tokenizer_ && learns(Objective::Spans)) {
-    const bool own = tokenizer_->id_of("<extra_id_0>").has_value();
-    follow_tokenizer("model.vocab_size", tokenizer_->vocab_size() + (own ? 0 : Sentinels::kUsual));
+    const auto tokens = config_->span_tokens();
+    const bool own = tokenizer_->id_of(tokens.name(0)).has_value();
+    follow_tokenizer("model.vocab_size", tokenizer_->vocab_size() + (own ? 0 : tokens.usual));
     const auto& special = tokenizer_->special_ids();
     if (special.eos) follow_tokenizer("model.eos_token_id", *special.eos);
     if (special.pad) follow_tokenizer("model.pad_token_id", *special.pad);
@@ -136,12 +135,12 @@ void LanguageTask::read_configs(OptionTable& table) {
   if (!start_.empty()) read_pretrained(start_, *config_, table);
 }
 
-std::optional<text::Tokenizer> LanguageTask::find_tokenizer() const {
+std::optional<tokenizers::Tokenizer> LanguageTask::find_tokenizer() const {
   // A run keeps its own; else the one that is named; else that of the model to start from.
   return tasks::find_tokenizer({opened_, opened_ / "..", data_.tokenizer, start_}, data_.tokenizer);
 }
 
-const text::Tokenizer& LanguageTask::tokenizer() {
+const tokenizers::Tokenizer& LanguageTask::tokenizer() {
   if (!tokenizer_) tokenizer_ = find_tokenizer();
   if (!tokenizer_) {
     fail<UsageError>("tasks", "{} holds no tokenizer; try --data.tokenizer FOLDER",
@@ -155,18 +154,27 @@ GenerationConfig LanguageTask::generation_config() const {
   const auto file = opened_ / kGenerationConfig;
   out.file = file.string();
   if (!fs::exists(file)) return out;
-  const auto json = parse_json(read_file(file), out.file);
-  if (json.is_object()) out.json = json;
+  out.json = parse_json(read_file(file), out.file);
+  if (!out.json.is_object()) {
+    fail<FileError>("tasks", "{} holds {}; expected an object", out.file, out.json.type_name());
+  }
   return out;
 }
 
 std::vector<int32_t> LanguageTask::end_ids() const {
-  auto ends = generation_config().json.value("eos_token_id",
-                                             config_->to_json().value("eos_token_id", Json()));
+  const char* key = "eos_token_id";
+  const auto generation = generation_config();
+  const bool there = generation.json.contains(key);
+  const auto said = there ? generation.json[key] : config_->to_json().value(key, Json());
+  if (said.is_null()) return {};
   std::vector<int32_t> ids;
-  if (!ends.is_array()) ends = Json::array({ends});
-  for (const auto& id : ends) {
-    if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
+  for (const auto& id : said.is_array() ? said : Json::array({said})) {
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+      fail<FileError>("tasks", "{}: {} = {}; expected an id, or a list of ids",
+                      there ? generation.file : (opened_ / "config.json").string(), key,
+                      said.dump());
+    }
+    ids.push_back(id.get<int32_t>());
   }
   return ids;
 }
@@ -175,19 +183,20 @@ models::TextMasking LanguageTask::masking() const {
   models::TextMasking out;
   out.probability = data_.mlm_probability;
   if (!learns(Objective::HiddenTokens) || !tokenizer_) return out;
-  const auto id_of = [&](const char* token) {
+  const auto id_of = [&](const std::string& token) {
     const auto id = tokenizer_->id_of(token);
     if (id) return *id;
-    fail<UsageError>("tasks", "the tokenizer has no token {}; expected one of BERT's", token);
+    fail<UsageError>("tasks", "the tokenizer has no token {}; expected one made for {}", token,
+                     config_->family());
   };
-  out.mask_id = id_of("[MASK]");
-  out.kept_ids = {id_of("[CLS]"), id_of("[SEP]"), id_of("[PAD]")};
+  out.mask_id = id_of(config_->mask_token());
+  for (const auto& token : config_->kept_tokens()) out.kept_ids.push_back(id_of(token));
   return out;
 }
 
 Sentinels LanguageTask::sentinels() const {
   if (!learns(Objective::Spans)) return {};
-  return {tokenizer_ ? &*tokenizer_ : nullptr, config_->num_ids()};
+  return {config_->span_tokens(), tokenizer_ ? &*tokenizer_ : nullptr, config_->num_ids()};
 }
 
 models::SpanCorruption LanguageTask::corruption() const {
@@ -205,9 +214,8 @@ Run LanguageTask::make_run() {
   notes_ = out.notes;
   // The blocks copy what they need of the config.
   out.factory = [config = config_->to_json(), masking = masking(), corruption = corruption()] {
-    const auto read = models::read_causal_config(config, "the model's config");
-    if (auto* bert = dynamic_cast<models::BertTextConfig*>(read.get())) bert->masking = masking;
-    if (auto* t5 = dynamic_cast<models::T5Config*>(read.get())) t5->corruption = corruption;
+    const auto read = models::read_model_config(config, "the model's config");
+    read->hide(masking, corruption);
     return read->make_blocks();
   };
   out.scorer = [] { return std::make_unique<LanguageScorer>(); };
@@ -217,10 +225,10 @@ Run LanguageTask::make_run() {
 double LanguageTask::flops_per_row() const {
   const int64_t length = block_size();
   if (learns(Objective::Spans)) {
-    return models::training_flops(*config_, length, corruption().target_length(row_length()));
+    return config_->training_flops(length, corruption().target_length(row_length()));
   }
   const double hidden = data_.mlm_probability * static_cast<double>(length);
-  return models::training_flops(*config_, length, static_cast<int64_t>(std::nearbyint(hidden)));
+  return config_->training_flops(length, static_cast<int64_t>(std::nearbyint(hidden)));
 }
 
 Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
@@ -234,7 +242,15 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
   if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
   if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);
+  const auto check_evaluates = [&] {
+    if (!data_.max_eval_samples || !do_eval_ || out.valid_data) return;
+    fail<UsageError>("data",
+                     "max_eval_samples = {} is without effect: there is no evaluation data; try "
+                     "--data.valid FILE, or --validation_split_percentage 5",
+                     *data_.max_eval_samples);
+  };
   if (data_.random_tokens > 0) {
+    check_evaluates();
     auto texts = std::make_shared<data::TokenTexts>(
         random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
     out.train_data = blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
@@ -261,6 +277,7 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   } else if (do_eval_ && held_out > 0) {
     out.valid_data = blocks(texts, 0, held_out, data_.train, data_.max_eval_samples);
   }
+  check_evaluates();
   return out;
 }
 

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "convoy/data/token_file.h"
-#include "convoy/models/bert_text.h"
+#include "convoy/models/language_model.h"
 #include "convoy/models/span_corruption.h"
-#include "convoy/tasks/language/arguments.h"
+#include "convoy/models/text_masking.h"
 #include "convoy/tasks/language/generation_config.h"
+#include "convoy/tasks/language/language_data.h"
 #include "convoy/tasks/language/sentinels.h"
 #include "convoy/tasks/task.h"
-#include "convoy/text/tokenizer.h"
+#include "convoy/tokenizers/tokenizer.h"
 
 namespace convoy::tasks {
 
@@ -32,9 +33,9 @@ class LanguageTask : public Task {
   void predict(const Prediction& prediction, const Run& run,
                const train::TrainingArguments& training) override;
 
-  const models::CausalConfig& config() const { return *config_; }
+  const models::LanguageModelConfig& config() const { return *config_; }
   /// Throws UsageError where none is found.
-  const text::Tokenizer& tokenizer();
+  const tokenizers::Tokenizer& tokenizer();
   /// Ids of a text that the model is to go on from, to fill, or to answer. Throws as tokenizer().
   std::vector<int32_t> prompt_ids(const std::string& text);
   /// None but of a model that names hidden spans.
@@ -52,7 +53,7 @@ class LanguageTask : public Task {
   double flops_per_row() const;
   models::TextMasking masking() const;
   models::SpanCorruption corruption() const;
-  std::optional<text::Tokenizer> find_tokenizer() const;
+  std::optional<tokenizers::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   /// Of the texts from first_text on; not more than `most`.
   std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
@@ -69,10 +70,10 @@ class LanguageTask : public Task {
   std::string start_;  // folder of a pretrained model
   std::string config_name_, config_overrides_;
   bool do_eval_ = true;
-  std::unique_ptr<models::CausalConfig> config_;
+  std::unique_ptr<models::LanguageModelConfig> config_;
   LanguageData data_;
   int64_t top_k_ = 5;  // of predictions
-  std::optional<text::Tokenizer> tokenizer_;
+  std::optional<tokenizers::Tokenizer> tokenizer_;
   std::filesystem::path opened_;                     // folder of a run
   std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made
 };

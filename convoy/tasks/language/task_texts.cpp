@@ -6,7 +6,7 @@
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/task.h"
 
-// What a language model's task makes of texts: rows of blocks.
+// What a language model's task makes of texts: blocks of tokens, row by row.
 namespace convoy::tasks {
 
 using models::Objective;
@@ -17,7 +17,7 @@ constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 
 /// What a tokenizer makes of any text, and blanks, and last its unknown token; empty where it has
 /// none.
-std::vector<int32_t> ids_of_nothing(const std::optional<text::Tokenizer>& tokenizer) {
+std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& tokenizer) {
   std::vector<int32_t> ids;
   if (!tokenizer) return ids;
   const auto unknown = unknown_id(*tokenizer);
@@ -49,9 +49,9 @@ int64_t LanguageTask::row_length() const {
   if (spans <= std::ssize(hides.sentinel_ids)) return length;
   fail<UsageError>("tasks",
                    "rows of block_size = {} have {} hidden spans, and there are {} sentinels for "
-                   "them (<extra_id_0> and so on, or ids of the model beyond the tokenizer's); try "
+                   "them ({} and so on, or ids of the model beyond the tokenizer's); try "
                    "a smaller block_size, longer spans, or a larger vocab_size",
-                   block_size(), spans, hides.sentinel_ids.size());
+                   block_size(), spans, hides.sentinel_ids.size(), config_->mask_token());
 }
 
 std::vector<int32_t> LanguageTask::prompt_ids(const std::string& text) {

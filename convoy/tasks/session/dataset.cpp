@@ -17,16 +17,16 @@ at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
       c10::CppTypeToScalarType<T>::value);
 }
 
-parallel::MicroBatch to_tensors(data::Cell&& cell) {
+parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
   parallel::MicroBatch out;
-  for (auto& [name, column] : cell.columns) {
-    std::vector<int64_t> shape{cell.rows};
-    if (column.is_list) shape.push_back(cell.length);
+  for (auto& [name, column] : micro_batch.columns) {
+    std::vector<int64_t> shape{micro_batch.rows};
+    if (column.is_list) shape.push_back(micro_batch.length);
     out.inputs[name] = column.kind == data::Column::Int64 ? adopt(std::move(column.ints), shape)
                                                           : adopt(std::move(column.floats), shape);
   }
-  out.inputs["lengths"] = adopt(std::move(cell.lengths), {cell.rows});
-  out.samples = adopt(std::move(cell.sample_offset), {cell.rows});
+  out.inputs["lengths"] = adopt(std::move(micro_batch.lengths), {micro_batch.rows});
+  out.samples = adopt(std::move(micro_batch.sample_offset), {micro_batch.rows});
   return out;
 }
 
@@ -48,11 +48,12 @@ class SessionStream : public train::BatchStream {
     train::StepBatch step;
     step.s0 = batch->s0;
     step.end = batch->end;
-    for (auto& cell : batch->cells) {
-      for (const int64_t length : cell.lengths) step.num_tokens += length;
-      step.num_samples.push_back(cell.num_samples);
-      step.cells.push_back(cell.num_samples == 0 ? parallel::MicroBatch()
-                                                 : to_tensors(std::move(cell)));
+    for (auto& micro_batch : batch->micro_batches) {
+      for (const int64_t length : micro_batch.lengths) step.num_tokens += length;
+      step.num_samples.push_back(micro_batch.num_samples);
+      step.micro_batches.push_back(micro_batch.num_samples == 0
+                                       ? parallel::MicroBatch()
+                                       : to_tensors(std::move(micro_batch)));
     }
     return step;
   }

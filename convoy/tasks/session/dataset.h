@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convoy/data/loader.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/train/batches.h"
 

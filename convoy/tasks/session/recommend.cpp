@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kShownItems = 3;  // of a session
 
-/// Places of a row in the table that ranks exchange, before its `top_k` ids.
+/// Places of a row in the table that ranks gather, before its `top_k` ids.
 enum Place : int64_t { kRow, kOwner, kHasOwner, kLength, kSession, kIds = kSession + kShownItems };
 
 /// A step's best items: [rows, kIds + k] and [rows, k].
@@ -99,8 +99,10 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
     best.numbers.select(1, kHasOwner).zero_();
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
-      if (step.cells[c].empty() || step.num_samples[c] == 0 || outs[c].empty()) continue;
-      take_best(step.cells[c], outs[c], step.s0, options, best, filled);
+      const bool none =
+          step.micro_batches[c].empty() || step.num_samples[c] == 0 || outs[c].empty();
+      if (none || !strategy.tells_rows()) continue;
+      take_best(step.micro_batches[c], outs[c], step.s0, options, best, filled);
     }
     const auto numbers = group.gather_rows(best.numbers.narrow(0, 0, filled), "gather ids");
     const auto scores = group.gather_rows(best.scores.narrow(0, 0, filled), "gather scores");

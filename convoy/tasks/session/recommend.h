@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "convoy/prepare/items.h"
+#include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/setup/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {

@@ -6,7 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/tasks/session/dataset.h"
-#include "convoy/tasks/trained.h"
+#include "convoy/tasks/task.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;

@@ -3,8 +3,10 @@
 #include <filesystem>
 
 #include "convoy/formats/schema.h"
-#include "convoy/models/session.h"
-#include "convoy/tasks/session/arguments.h"
+#include "convoy/models/session/session.h"
+#include "convoy/tasks/session/session_arguments.h"
+#include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/setup/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {

@@ -4,7 +4,7 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
-#include "convoy/tasks/session/memory.h"
+#include "convoy/tasks/memory.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 
 namespace convoy::tasks {

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/report/timeline.h"
+#include "convoy/schedule/pipeline/compare.h"
+
+namespace convoy::cli {
+
+/// Stages that are given as numbers, without a model: `convoy schedule --stages 4 ...`.
+struct StagesAsked {
+  int num_stages = 0;  ///< 0: there is a model
+  int64_t num_micro_batches = 8;
+  int virtual_stages = 2;
+  std::string placement;  ///< empty: each schedule's own
+  double memory = 0;
+  schedule::StageNumbers numbers = {};
+  std::string schedule = "auto";  ///< that is saved
+  std::string save;               ///< file
+};
+
+void add_stage_options(CLI::App& command, StagesAsked& asked);
+
+inline constexpr const char* kAboutTheLetters =
+    "0 to 9: forward of a micro-batch; a to j: its backward, or the half that a stage waits for; A "
+    "to J: the\nother half, gradients of weights; .: bubble.\n";
+inline constexpr const char* kAboutTheFloor =
+    "The floor is the way of the first micro-batch to a stage and all its work, of all stages the "
+    "largest.\n";
+
+/// Timelines by what they show.
+using Pictures = std::vector<std::pair<std::string, report::Timeline>>;
+
+/// As an SVG file, unless `plot` is empty.
+void draw(const std::string& plot, const Pictures& pictures, int num_stages,
+          int64_t num_micro_batches);
+
+/// Prints all schedules of such stages, drawn, also as the file `plot`, and saves one of them.
+int show_stages(const StagesAsked& asked, const std::string& plot);
+
+}  // namespace convoy::cli

@@ -1,0 +1,65 @@
+#include "convoy/bench/pace.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "convoy/base/timing.h"
+#include "convoy/bench/rates.h"
+#include "convoy/train/state.h"
+
+namespace convoy::bench {
+
+namespace {
+
+// What an update reads and writes of a parameter beside the optimizer's states: weight and gradient
+// in, weight out; in bf16 also the weight that products see, and the gradient's second form.
+constexpr double kUpdateBytes = 12, kUpdateBytesBf16 = 18;
+constexpr double kPatience = 20;  // seconds of training before it is measured beside them
+
+Pace pace_of(const doctor::Rate& rate, double flops_per_sample, double samples_per_second,
+             train::Trainer& trainer, const train::TrainingArguments& arguments) {
+  const bool half = arguments.bf16 || arguments.fp16;
+  const double peak = (half ? rate.bf16_gflops : rate.fp32_gflops) * 1e9;
+  const double each = samples_per_second / trainer.job().num_devices();
+  const double samples =
+      static_cast<double>(trainer.state().step_samples) / trainer.job().num_devices();
+  const auto& flat = trainer.strategy().replica().flat();
+  const auto parameters = static_cast<double>(flat.num_trainable_parameters()) /
+                          trainer.job().groups.mesh.degree(schedule::Axis::Pipeline);
+  const double update_bytes = (half ? kUpdateBytesBf16 : kUpdateBytes) +
+                              2 * static_cast<double>(flat.optimizer().state_bytes());
+  const double floor = samples * flops_per_sample / peak +
+                       parameters * update_bytes / (rate.copy_gb_per_second * 1e9);
+  return {100 * each * flops_per_sample / peak, samples / each / floor};
+}
+
+doctor::Rate rate_of(const train::Job& job, int64_t bytes) {
+  return measure_rate(job.devices.at(0), job.threads, bytes);
+}
+
+}  // namespace
+
+Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
+                  const train::TrainingArguments& arguments, int64_t bytes) {
+  return pace_of(rate_of(trainer.job(), bytes), flops_per_sample, samples_per_second, trainer,
+                 arguments);
+}
+
+std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train::Trainer& trainer,
+                                                 const train::TrainingArguments& arguments) {
+  if (flops_per_sample <= 0 || arguments.output.quiet) return {};
+  return [=, &trainer, began = std::chrono::steady_clock::now(),
+          rate = std::optional<doctor::Rate>()](train::LogRecord& record) mutable {
+    if (!rate && seconds_since(began) < kPatience) return;
+    // The peak of the memory is the training's, not the measurement's.
+    constexpr int64_t kLeast = 16 << 20, kMost = 256 << 20;
+    if (!rate) rate = rate_of(trainer.job(), std::clamp(record.memory_bytes / 8, kLeast, kMost));
+    const auto pace =
+        pace_of(*rate, flops_per_sample, record.samples_per_second, trainer, arguments);
+    record.peak_percent = pace.peak_percent;
+    record.floor_times = pace.floor_times;
+  };
+}
+
+}  // namespace convoy::bench

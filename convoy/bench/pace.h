@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+
+#include "convoy/train/setup/job.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::bench {
+
+/// How near training comes to what the machine can do.
+struct Pace {
+  double peak_percent = 0;  ///< of the speed that products reach
+  double floor_times = 0;   ///< the time of a step in multiples of what it needs at the least: its
+                            ///< products at that speed, and the optimizer's pass over the memory
+};
+
+/// The pace of so many samples a second over all ranks, against the device of this process, which
+/// is measured now with buffers of at most some `bytes`.
+Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
+                  const train::TrainingArguments& arguments, int64_t bytes);
+
+/// For Trainer::set_pace: measures once, when training has gone on for a while. Empty where the
+/// flops are not known. `trainer` must outlive it.
+std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train::Trainer& trainer,
+                                                 const train::TrainingArguments& arguments);
+
+}  // namespace convoy::bench

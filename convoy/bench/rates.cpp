@@ -1,0 +1,108 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/base/timing.h"
+#include "convoy/bench/rates.h"
+
+namespace convoy::bench {
+namespace {
+
+constexpr double kRateSeconds = 0.15;  // per number
+/// Products of a transformer's step: rows x inner x columns.
+struct Product {
+  int64_t rows, inner, columns;
+};
+/// GPT-2's of 4 x 128 tokens, the last its vocabulary.
+constexpr Product kCpuProducts[] = {
+    {512, 768, 2304}, {512, 768, 3072}, {512, 3072, 768}, {512, 768, 50257}};
+constexpr Product kGpuProducts[] = {{8192, 8192, 8192}};
+constexpr int64_t kMostCopied = int64_t{256} << 20;
+
+using doctor::Rate;
+using Clock = std::chrono::steady_clock;
+
+/// The shortest time of one call of `work`, which must have finished when it returns.
+template <class F>
+double best_seconds(F&& work) {
+  work();
+  double best = 1e9;
+  const auto began = Clock::now();
+  do {
+    const auto start = Clock::now();
+    work();
+    best = std::min(best, seconds_since(start));
+  } while (seconds_since(began) < kRateSeconds);
+  return best;
+}
+
+/// Waits for a GPU.
+void finish(const at::Tensor& tensor) {
+  if (!tensor.is_cpu()) tensor.flatten()[0].item();
+}
+
+double gemm_gflops(at::Device device, at::ScalarType type, int64_t spare_bytes) {
+  const auto options = at::TensorOptions().device(device).dtype(type);
+  double flops = 0, seconds = 0;
+  for (const auto& [rows, inner, columns] :
+       device.is_cpu() ? std::span<const Product>(kCpuProducts) : kGpuProducts) {
+    if ((inner + rows) * columns * 4 > spare_bytes) continue;
+    const auto a = at::rand({rows, inner}, options), b = at::rand({inner, columns}, options);
+    auto out = at::empty({rows, columns}, options);
+    seconds += best_seconds([&] {
+      at::mm_out(out, a, b);
+      finish(out);
+    });
+    flops += 2.0 * static_cast<double>(rows) * static_cast<double>(inner * columns);
+  }
+  return seconds > 0 ? flops / seconds * 1e-9 : 0;
+}
+
+double copy_gb_per_second(at::Device device, int64_t bytes) {
+  const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
+  const auto from = at::ones({bytes / 4}, options);
+  auto to = at::empty_like(from);
+  const double seconds = best_seconds([&] {
+    to.copy_(from);
+    finish(to);
+  });
+  return 2.0 * static_cast<double>(bytes) / seconds * 1e-9;
+}
+
+}  // namespace
+
+Rate measure_rate(at::Device device, int threads, int64_t bytes) {
+  Rate rate;
+  rate.device = device.str();
+  rate.threads = threads;
+  rate.fp32_gflops = gemm_gflops(device, at::kFloat, 4 * bytes);
+  rate.bf16_gflops = gemm_gflops(device, at::kBFloat16, 4 * bytes);
+  rate.copy_gb_per_second = copy_gb_per_second(device, bytes);
+  return rate;
+}
+
+std::vector<Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,
+                                const std::function<void(const std::string&)>& say) {
+  const int before = at::get_num_threads();
+  const int64_t bytes = std::clamp(available_bytes / 16, int64_t{1} << 20, kMostCopied);
+  std::vector<Rate> rates;
+  for (const int count : threads > 1 ? std::vector<int>{1, threads} : std::vector<int>{1}) {
+    say("timing " + plural(count, "thread"));
+    at::set_num_threads(count);
+    rates.push_back(measure_rate(at::kCPU, count, bytes));
+  }
+  at::set_num_threads(before);
+  for (int i = 0; i < num_gpus; ++i) {
+    say(fmt::format("timing GPU {}", i));
+    const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(i));
+    rates.push_back(measure_rate(gpu, 0, 4 * kMostCopied));
+  }
+  return rates;
+}
+
+}  // namespace convoy::bench

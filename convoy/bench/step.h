@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "convoy/base/json.h"
+#include "convoy/bench/pace.h"
+#include "convoy/tasks/task.h"
+
+namespace convoy::bench {
+
+struct StepOptions {
+  int64_t steps = 30;  ///< that are timed
+  int64_t warmup = 5;  ///< before those
+};
+
+/// What steady training steps took.
+struct StepTimes {
+  std::string strategy;
+  int num_devices = 1;
+  int threads = 1;  ///< per rank
+  int64_t steps = 0;
+  double median_ms = 0;
+  double samples_per_second = 0;  ///< over all ranks, as are tokens
+  double tokens_per_second = 0;
+  double peak_memory_bytes = 0;                    ///< of a rank
+  std::optional<double> peak_device_memory_bytes;  ///< on a GPU
+  double data_wait_percent = 0;
+  double comm_wait_percent = 0;  ///< not finite where it is not known
+  std::optional<Pace> pace;      ///< where the model's flops are known
+};
+
+/// Trains as `arguments` say, without evaluations, checkpoints and a log. All ranks call this; the
+/// main one gets the times.
+std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments arguments,
+                                    const StepOptions& options);
+
+/// A line for a person.
+std::string to_text(const StepTimes& times);
+Json to_json(const StepTimes& times);
+
+}  // namespace convoy::bench

@@ -1,0 +1,292 @@
+#include "convoy/bench/strategies.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/process.h"
+#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/train/setup/job.h"
+
+namespace convoy::bench {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Behind the name of a schedule: two pipelines that share out the data.
+constexpr std::string_view kTwoPipelines = "-2d";
+
+/// One training.
+struct Trial {
+  std::string strategy;
+  int ranks = 1;
+  bool slow_link = false;
+  int64_t chunks = 0;  ///< micro-batches of a pipeline; 0: some for each stage
+
+  std::string name() const {
+    return fmt::format("{}-{}{}{}", strategy, ranks, slow_link ? "-slow" : "",
+                       chunks > 0 ? fmt::format("-{}-chunks", chunks) : "");
+  }
+
+  /// Stage of ZeRO.
+  int zero() const {
+    return strategy.starts_with("zero") && !is_pipeline() ? strategy[4] - '0' : 0;
+  }
+  bool is_hybrid() const { return strategy.ends_with("-hybrid"); }
+  bool is_offloaded() const { return strategy.ends_with("-disk"); }
+  /// Of a pipeline; else empty.
+  std::string schedule() const {
+    std::string_view name = strategy;
+    if (is_2d()) name.remove_suffix(kTwoPipelines.size());
+    const auto all = schedule::pipeline_schedule_names();
+    return std::find(all.begin(), all.end(), name) == all.end() ? "" : std::string(name);
+  }
+  bool is_pipeline() const { return !schedule().empty(); }
+  bool is_2d() const { return strategy.ends_with(kTwoPipelines); }
+  int num_pipelines() const { return is_2d() ? 2 : 1; }
+  int num_stages() const { return is_pipeline() ? ranks / num_pipelines() : 1; }
+  bool has_processes() const { return strategy == "ddp" || zero() > 0 || is_pipeline(); }
+};
+
+std::vector<Trial> trials(const StrategiesOptions& options) {
+  std::vector<Trial> out;
+  std::vector<std::string> known{"single",       "dp",         "ddp",          "zero1",
+                                 "zero2",        "zero3",      "zero1-hybrid", "zero2-hybrid",
+                                 "zero3-hybrid", "zero1-disk", "zero2-disk",   "zero3-disk"};
+  for (const auto& name : schedule::pipeline_schedule_names()) {
+    known.push_back(name);
+    known.push_back(fmt::format("{}{}", name, kTwoPipelines));
+  }
+  for (const auto& strategy : options.strategies) {
+    if (std::find(known.begin(), known.end(), strategy) == known.end()) {
+      fail<UsageError>("bench", "--strategies has '{}'; expected {}", strategy, join(known));
+    }
+    if (strategy == "single") {
+      out.push_back({strategy, 1});
+      continue;
+    }
+    for (int ranks : options.ranks) {
+      if (ranks < 1) fail<UsageError>("bench", "--ranks has {}; expected at least 1", ranks);
+      if (ranks > 1) out.push_back({strategy, ranks});
+      if (ranks > 1 && out.back().is_2d() && (ranks < 4 || ranks % 2 != 0)) {
+        fail<UsageError>("bench",
+                         "{} on {} ranks: two pipelines need an even number of ranks, 4 at least; "
+                         "try --ranks 4",
+                         strategy, ranks);
+      }
+      if (ranks > 1 && out.back().is_hybrid() && (ranks < 4 || ranks % 2 != 0)) {
+        fail<UsageError>("bench",
+                         "{} on {} ranks: two state replicas need an even number of ranks, 4 "
+                         "at least; try --ranks 4",
+                         strategy, ranks);
+      }
+      if (ranks > 1 && strategy == "ddp" && options.per_device) {
+        out.push_back({strategy, ranks, /*slow_link=*/true});
+      }
+      if (ranks > 1 && out.back().is_pipeline() && !options.chunks.empty()) {
+        auto trial = std::move(out.back());
+        out.pop_back();
+        for (const int64_t chunks : options.chunks) {
+          if (chunks < 1) fail<UsageError>("bench", "--chunks has {}; expected at least 1", chunks);
+          trial.chunks = chunks;
+          out.push_back(trial);
+        }
+      }
+    }
+  }
+  if (out.empty())
+    fail<UsageError>("bench", "nothing to train; try --strategies single,ddp --ranks 2");
+  if (!options.chunks.empty() &&
+      std::none_of(out.begin(), out.end(), [](const auto& trial) { return trial.is_pipeline(); })) {
+    fail<UsageError>("bench",
+                     "--chunks are the micro-batches of a pipeline, and --strategies has none; try "
+                     "--strategies single,{}",
+                     join(schedule::pipeline_schedule_names(), ","));
+  }
+  return out;
+}
+
+/// Rows of a micro-batch, and how many of these are a step of a rank.
+struct Cut {
+  int64_t rows = 0;
+  int64_t micro_batches = 0;
+};
+
+/// The same rows for all, unless the batch is per device. The stages of a pipeline see the same
+/// ones, and each stage wants some micro-batches.
+Cut cut_of(const Trial& trial, const StrategiesOptions& options,
+           const train::TrainingArguments& arguments) {
+  const int64_t total = arguments.per_device_train_batch_size;
+  const int64_t given = arguments.gradient_accumulation_steps;
+  if (trial.chunks > 0) {
+    const int64_t parts = trial.chunks * trial.num_pipelines();
+    if (total * given % parts == 0) return {total * given / parts, trial.chunks};
+    fail<UsageError>("bench",
+                     "--chunks {}: a step of {} rows makes no {} equal micro-batches for {}; try "
+                     "--per_device_train_batch_size {}",
+                     trial.chunks, total * given, parts, trial.strategy, parts);
+  }
+  const int64_t shares = trial.is_pipeline()  ? trial.num_pipelines()
+                         : options.per_device ? 1
+                                              : trial.ranks;
+  if (total % shares != 0) {
+    fail<UsageError>("bench", "a batch of {} does not divide over {} {}; try {}", total, shares,
+                     trial.is_pipeline() ? "pipelines" : "ranks", (total / shares + 1) * shares);
+  }
+  if (!trial.is_pipeline()) return {total / shares, given};
+  constexpr int64_t kMicroBatchesAStage = 4;
+  int64_t pieces = kMicroBatchesAStage * trial.num_stages();
+  while (total / shares % pieces != 0) --pieces;
+  return {total / shares / pieces, given * pieces};
+}
+
+/// The command that trains this trial: same total batch, same steps.
+std::vector<std::string> command(const Trial& trial, const StrategiesOptions& options,
+                                 const train::TrainingArguments& arguments,
+                                 const fs::path& folder) {
+  const auto cut = cut_of(trial, options, arguments);
+  auto argv = launch::this_program();
+  argv.insert(argv.end(), {"train", options.config});
+  argv.insert(argv.end(), options.overrides.begin(), options.overrides.end());
+  argv.push_back("--output.dir=" + folder.string());
+  argv.push_back("--output.overwrite=true");
+  argv.push_back(fmt::format("--train.per_device_train_batch_size={}", cut.rows));
+  argv.push_back(fmt::format("--train.gradient_accumulation_steps={}", cut.micro_batches));
+  argv.push_back(fmt::format("--parallel.pipeline_parallel_size={}", trial.num_stages()));
+  argv.push_back("--parallel.pipeline_schedule=" +
+                 (trial.is_pipeline()
+                      ? trial.schedule()
+                      : schedule::name_of(train::ParallelArguments().pipeline.schedule)));
+  const auto& own = arguments.parallel;
+  const bool as_asked = trial.schedule() == schedule::name_of(own.pipeline.schedule) &&
+                        trial.num_stages() == static_cast<int>(own.pipeline_parallel_size);
+  if (!as_asked) argv.push_back("--parallel.pipeline_splits=");
+  argv.push_back("--parallel.dp_batch=per_device");
+  argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
+  argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
+  if (trial.zero() > 0) {
+    argv.push_back("--parallel.shard_ranks=" +
+                   (trial.is_hybrid() ? std::to_string(trial.ranks / 2) : "all"));
+  }
+  const char* const place = trial.is_offloaded() ? "disk" : "none";
+  argv.push_back(fmt::format("--parallel.offload_optimizer={}", place));
+  argv.push_back(fmt::format("--parallel.offload_gradients={}", trial.zero() < 2 ? "none" : place));
+  argv.push_back(
+      fmt::format("--parallel.offload_parameters={}", trial.zero() < 3 ? "none" : place));
+  argv.push_back("--parallel.offload_dir=" +
+                 (trial.is_offloaded() ? folder.parent_path().string() : ""));
+  argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
+  argv.push_back(
+      fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
+  if (trial.slow_link && train::visible_devices(arguments.parallel.device)[0].is_cpu()) {
+    argv.push_back("--parallel.backend=gloo");
+  }
+  if (trial.has_processes()) {
+    argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
+  } else {
+    argv.push_back("--parallel.backend=auto");
+  }
+  return argv;
+}
+
+/// `json`: its all_results.json.
+StrategyRow result(const Trial& trial, const StrategiesOptions& options,
+                   const train::TrainingArguments& arguments, const Json& json) {
+  StrategyRow row;
+  row.strategy = trial.strategy;
+  if (trial.is_pipeline()) row.micro_batches = cut_of(trial, options, arguments).micro_batches;
+  row.ranks = trial.ranks;
+  row.threads = static_cast<int>(std::max<int64_t>(1, arguments.parallel.threads));
+  row.seconds = json.at("train_steady_seconds");
+  row.samples_per_second = json.at("train_steady_samples_per_second");
+  row.collectives_per_step = json.at("train_collectives_per_step");
+  row.bytes_per_step = json.at("train_bytes_per_step");
+  row.peak_memory_bytes_per_rank =
+      static_cast<int64_t>(json.at("peak_memory_bytes_per_rank").get<double>());
+  row.device_memory_bytes_per_rank =
+      static_cast<int64_t>(json.value("peak_device_memory_bytes_per_rank", 0.0));
+  row.loss = json.value("train_final_loss", row.loss);
+  for (const auto& [key, value] : json.items()) {
+    auto at = key.find("_at_");
+    if (key.rfind("eval_", 0) != 0) continue;
+    auto name =
+        at == std::string::npos ? key.substr(5) : key.substr(5, at - 5) + "@" + key.substr(at + 4);
+    if (at != std::string::npos || name == "loss") row.metrics[name] = value;
+  }
+  return row;
+}
+
+/// As Hugging Face's guide lays it out, with its figures: GPT-2 124M, 4 x 1,024 tokens a device,
+/// two TITAN RTX. What it calls samples per second are steps.
+report::Table per_device_table(const std::vector<std::pair<Trial, Json>>& results) {
+  struct Known {
+    const char* name;
+    const char* runtime;
+    const char* steps;
+  };
+  constexpr Known kGuide[] = {{"dp-2", "110.6 s", "1.808"},
+                              {"ddp-2", "101.9 s", "1.963"},
+                              {"ddp-2-slow", "131.4 s", "1.522"}};
+  report::Table table;
+  table.column("type", report::Align::kLeft).column("fast link", report::Align::kLeft);
+  for (const char* title : {"train_runtime", "steps/s", "samples/s", "epoch",
+                            "the guide's train_runtime", "the guide's steps/s"}) {
+    table.column(title);
+  }
+  for (const auto& [trial, json] : results) {
+    const auto* known = std::find_if(std::begin(kGuide), std::end(kGuide),
+                                     [&](const auto& row) { return trial.name() == row.name; });
+    const bool in_guide = known != std::end(kGuide);
+    const auto number = [&](const char* key) { return json.at(key).get<double>(); };
+    table.row({fmt::format("{}:{}", trial.ranks, trial.strategy),
+               trial.ranks == 1  ? "-"
+               : trial.slow_link ? "no"
+                                 : "yes",
+               fmt::format("{:.1f} s", number("train_runtime")),
+               fmt::format("{:.3f}", number("train_steps_per_second")),
+               fmt::format("{:.2f}", number("train_samples_per_second")),
+               fmt::format("{:.2f}", number("epoch")), in_guide ? known->runtime : "-",
+               in_guide ? known->steps : "-"});
+  }
+  return table;
+}
+
+}  // namespace
+
+StrategiesResult compare_strategies(const StrategiesOptions& options,
+                                    const train::TrainingArguments& arguments,
+                                    const std::filesystem::path& output,
+                                    const std::function<void(const std::string&)>& say) {
+  const auto all = trials(options);
+  std::vector<StrategyRow> rows;
+  std::vector<std::pair<Trial, Json>> results;
+  for (const auto& trial : all) command(trial, options, arguments, output);  // before any runs
+  for (const auto& trial : all) {
+    const auto folder = output / trial.name();
+    say(fmt::format("{} on {}{}{} ({} of {})", trial.strategy, plural(trial.ranks, "rank"),
+                    trial.slow_link ? " over a slow link" : "",
+                    trial.chunks > 0 ? fmt::format(", {} micro-batches", trial.chunks) : "",
+                    rows.size() + 1, all.size()));
+    launch::ProcessOptions process;
+    process.capture = false;
+    if (trial.slow_link) process.env["NCCL_P2P_DISABLE"] = "1";
+    const auto done = launch::run_process(command(trial, options, arguments, folder), process);
+    if (!done.ok()) {
+      fail<Error>("bench",
+                  "training with {} on {} ranks ended with exit code {}; its message stands "
+                  "above",
+                  trial.strategy, trial.ranks, done.exit_code);
+    }
+    const auto path = folder / "all_results.json";
+    results.emplace_back(trial, parse_json(read_file(path), path.string()));
+    rows.push_back(result(trial, options, arguments, results.back().second));
+  }
+  fill_speedups(rows);
+  auto table = options.per_device ? per_device_table(results) : strategies_table(rows);
+  return {std::move(rows), std::move(table)};
+}
+
+}  // namespace convoy::bench

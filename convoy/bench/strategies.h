@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/bench/strategies_table.h"
+#include "convoy/train/setup/arguments.h"
+
+namespace convoy::bench {
+
+struct StrategiesOptions {
+  std::string config;  ///< TOML file of the run
+  /// Of `parallel.strategy`, or zero1 to zero3, also with two state replicas (-hybrid) or with
+  /// all on the disk that the stage allows (-disk); or a `pipeline_schedule`, with as many stages
+  /// as ranks, or half as many and two pipelines (-2d).
+  std::vector<std::string> strategies{"single", "dp", "ddp"};
+  std::vector<int> ranks{2};
+  /// Into how many micro-batches a pipeline cuts a step, each tried; empty: some for each stage.
+  std::vector<int64_t> chunks = {};
+  bool per_device = false;  ///< keeps the batch per device, and adds ddp over a slow link
+  /// Of the run, as --section.name=value, beside the config.
+  std::vector<std::string> overrides;
+};
+
+struct StrategiesResult {
+  std::vector<StrategyRow> rows;
+  report::Table table;  ///< as people read it
+};
+
+/// Trains the run of `arguments` with each strategy, the same total batch and steps unless
+/// `per_device`: a fresh process of this program each, in folders below `output`. `say` hears which
+/// one is next. Throws UsageError on strategies that cannot go, before any does, and Error where a
+/// training fails.
+StrategiesResult compare_strategies(const StrategiesOptions& options,
+                                    const train::TrainingArguments& arguments,
+                                    const std::filesystem::path& output,
+                                    const std::function<void(const std::string&)>& say);
+
+}  // namespace convoy::bench

@@ -1,0 +1,45 @@
+#include "convoy/comm/groups.h"
+
+#include <map>
+#include <string_view>
+
+namespace convoy::comm {
+
+using schedule::Axis;
+using schedule::AxisSet;
+
+Groups::Groups(const Group& data)
+    : mesh({}, data.rank(), data.size()), world(data), rows(data), gradients(data), shard(data) {}
+
+Groups::Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect& connect_hosts)
+    : mesh(mesh) {
+  std::map<std::vector<int>, Group> made;
+  const auto make = [&](AxisSet axes, const char* name) -> Group {
+    const auto ranks = mesh.ranks_along(axes);
+    if (ranks.size() == 1) return {};
+    const auto known = made.find(ranks);
+    if (known != made.end()) return known->second;
+    return made[ranks] = connect(ranks, fmt::format("{}-{}", name, ranks.front()));
+  };
+  world = make(schedule::kWorld, "world");
+  pipeline = pipeline_back = make(Axis::Pipeline, "pipeline");
+  gradients = make(schedule::kGradients, "gradients");
+  rows = make(schedule::kRows, "rows");
+  shard = make(schedule::kState, "shard");
+  replicas = make(Axis::Replicate, "replicas");
+  context = make(Axis::Context, "context");
+  tensor = make(Axis::Tensor, "tensor");
+  // What NCCL sends waits for its receive: the two directions must not wait for each other.
+  if (pipeline.size() > 1 && std::string_view(pipeline.engine()) == "nccl") {
+    const auto stages = mesh.ranks_along(Axis::Pipeline);
+    pipeline_back = connect(stages, fmt::format("pipeline-back-{}", stages.front()));
+    pipeline_heads = connect_hosts(stages, fmt::format("pipeline-heads-{}", stages.front()));
+  }
+}
+
+Traffic Groups::traffic() const {
+  return Group::traffic_of({world, rows, gradients, shard, replicas, context, tensor, pipeline,
+                            pipeline_back, pipeline_heads});
+}
+
+}  // namespace convoy::comm

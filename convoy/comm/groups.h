@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/group.h"
+#include "convoy/schedule/run/mesh.h"
+
+namespace convoy::comm {
+
+/// Makes the group of some ranks of the job, in ascending order; each of them calls it.
+using Connect = std::function<Group(const std::vector<int>& ranks, const std::string& name)>;
+
+/// With whom a rank communicates, by what they share. A small value, copied freely. Groups of the
+/// same ranks are one; of one rank a Group does nothing.
+struct Groups {
+  schedule::Mesh mesh;
+  Group world;      ///< all ranks of the job
+  Group rows;       ///< ranks that the rows of a batch are dealt over
+  Group gradients;  ///< ranks that share the samples of a step: gradients are summed over them
+  Group shard;      ///< ranks that keep one state replica together
+  Group replicas;   ///< ranks with the same part, one of each state replica
+  Group context, tensor;
+  Group pipeline;       ///< ranks that hold the blocks together, by stage
+  Group pipeline_back;  ///< the same ranks: what goes to earlier stages
+  /// Over NCCL: the same ranks, from host to host, for what describes a message; else one rank.
+  Group pipeline_heads;
+
+  Groups() = default;
+  /// Data parallelism alone: all ranks of `data` keep one state replica.
+  Groups(const Group& data);  // NOLINT: a group says it all
+  /// All groups that `mesh` names, made in one order on all ranks. Over NCCL a pipeline gets a
+  /// second group for its other direction, and one from host to host by `connect_hosts`.
+  Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect& connect_hosts = {});
+
+  /// Of the ranks with the same part one counts it.
+  bool owns_part() const { return replicas.rank() == 0; }
+  /// What this rank has said so far, to whomever.
+  Traffic traffic() const;
+};
+
+}  // namespace convoy::comm

@@ -1,0 +1,50 @@
+#include "convoy/comm/thread/thread_barrier.h"
+
+#include <fmt/ranges.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy::comm {
+
+ThreadBarrier::ThreadBarrier(int size, std::chrono::milliseconds timeout)
+    : size_(size), timeout_(timeout), labels_(static_cast<size_t>(size)) {
+  for (auto& items : items_) items.assign(static_cast<size_t>(size), nullptr);
+}
+
+std::vector<ThreadBarrier::Item> ThreadBarrier::gather(int rank, Item item,
+                                                       const std::string& label) {
+  std::unique_lock lock(mutex_);
+  const uint64_t round = round_;
+  auto& items = items_[round % 2];
+  if (aborted_) fail<CommunicationError>("comm", "'{}' was stopped: {}", label, reason_);
+  items[static_cast<size_t>(rank)] = std::move(item);
+  labels_[static_cast<size_t>(rank)] = label;
+  if (++num_here_ == size_) {
+    num_here_ = 0;
+    labels_.assign(labels_.size(), "");
+    auto all = items;
+    ++round_;
+    arrived_.notify_all();
+    return all;
+  }
+  bool done = arrived_.wait_for(lock, timeout_, [&] { return round_ != round || aborted_; });
+  if (round_ != round) return items_[round % 2];
+  if (aborted_) fail<CommunicationError>("comm", "'{}' was stopped: {}", label, reason_);
+  internal_check(!done, "comm", "barrier woke without reason");
+  std::vector<int> missing;
+  for (int r = 0; r < size_; ++r) {
+    if (labels_[static_cast<size_t>(r)].empty()) missing.push_back(r);
+  }
+  fail<CommunicationError>("comm", "rank {} waited {} ms in '{}' for rank {}", rank,
+                           timeout_.count(), label, fmt::join(missing, ", "));
+}
+
+void ThreadBarrier::abort(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  reason_ = reason;
+  aborted_ = true;
+  arrived_.notify_all();
+}
+
+}  // namespace convoy::comm

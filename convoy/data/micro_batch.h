@@ -1,0 +1,56 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/data/columns.h"
+#include "convoy/data/row_source.h"
+
+namespace convoy::data {
+
+/// Which end of a list longer than the limit stays.
+enum class Truncation { KeepLast, KeepFirst };
+
+/// A column of a batch, dense. Lists: [rows, length] in row-major order, padded with zeros on the
+/// right; scalars: [rows].
+struct PaddedColumn {
+  Column::Kind kind = Column::Int64;
+  bool is_list = false;
+  std::vector<int64_t> ints;
+  std::vector<float> floats;
+};
+
+/// A micro-batch of one rank. It always has a row: a micro-batch without samples holds one row of
+/// padding with length 0, so that every rank has something to run.
+struct MicroBatch {
+  int64_t rows = 0;         ///< at least 1
+  int64_t num_samples = 0;  ///< rows that hold a sample: `rows`, or 0 for a micro-batch of padding
+  int64_t length = 1;       ///< of the longest list, at least 1
+  std::map<std::string, PaddedColumn> columns;
+  std::vector<int64_t> lengths;        ///< [rows] valid positions; 1 without list columns
+  std::vector<int64_t> sample_offset;  ///< [rows] index of the sample in the step's global batch
+  int64_t truncated_rows = 0;          ///< rows that lost positions to the limit
+  int64_t short_rows = 0;              ///< rows with fewer than two positions: nothing to predict
+};
+
+/// Collects rows of one micro-batch, then pads them to its longest.
+class MicroBatchBuilder {
+ public:
+  MicroBatchBuilder(const std::vector<ColumnInfo>& columns, int64_t max_length,
+                    Truncation truncation);
+
+  /// Copies the row, cut to the limit.
+  void add(const RowRef& ref, int64_t sample_offset);
+  /// The micro-batch; leaves the builder empty.
+  MicroBatch finish();
+
+ private:
+  const std::vector<ColumnInfo> columns_;
+  const int64_t max_length_;
+  const Truncation truncation_;
+  MicroBatch micro_batch_;
+  std::vector<Column> ragged_;  // by column
+};
+
+}  // namespace convoy::data

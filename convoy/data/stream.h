@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+// What streams of batches are asked for, and give.
+namespace convoy::data {
+
+/// How ranks and micro-batches share a step.
+struct Layout {
+  int64_t world = 1;              ///< W, ranks that read different data
+  int64_t rank = 0;               ///< r in [0, W)
+  int64_t accumulation = 1;       ///< A, micro-batches of a rank in one step
+  int64_t per_device_batch = 32;  ///< b, rows of a micro-batch
+
+  /// Samples of a full step: A x W x b.
+  int64_t step_samples() const { return accumulation * world * per_device_batch; }
+};
+
+/// What every stream of batches is asked for.
+struct StreamOptions {
+  Layout layout;
+  uint64_t seed = 42;
+  bool shuffle = true;                ///< false (evaluation): rows in the order of the file
+  bool drop_last = false;             ///< leave out a last step that is not full
+  bool every_rank_needs_rows = true;  ///< fewer rows than ranks is an error; false for evaluation
+};
+
+/// One step's data for one rank.
+template <class Rows>
+struct StepBatch {
+  int64_t s0 = 0;                   ///< first sample of the step's global batch
+  int64_t end = 0;                  ///< one past its last sample; the position after the step
+  std::vector<Rows> micro_batches;  ///< one for each micro-batch
+};
+
+/// What a rank gets in one epoch.
+struct RankShare {
+  int64_t rows = 0;
+  int64_t batches = 0;  ///< micro-batches, equal for all ranks
+};
+
+}  // namespace convoy::data

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/machine/cgroup.h"
+#include "convoy/machine/gpus.h"
+#include "convoy/machine/host.h"
+#include "convoy/machine/limits.h"
+
+namespace convoy::doctor {
+
+enum class Verdict { Ok, Note, Warning, Problem };
+
+/// One thing that was looked at, and what to do about it.
+struct Finding {
+  Verdict verdict = Verdict::Ok;
+  std::string about;   ///< "open files"
+  std::string text;    ///< what is
+  std::string advice;  ///< what to try; "" when there is nothing to do
+};
+
+const char* to_text(Verdict verdict);
+Json to_json(const std::vector<Finding>& findings);
+
+/// The worst of all; Ok when there is none.
+Verdict worst(const std::vector<Finding>& findings);
+
+/// Cores: a quota or an affinity below what the machine has, NUMA.
+std::vector<Finding> check_cpus(const machine::Host& host, const machine::CgroupLimits& cgroup,
+                                const machine::Limits& limits);
+
+/// Memory that is short or fenced, overcommit, huge pages.
+std::vector<Finding> check_memory(const machine::Host& host, const machine::CgroupLimits& cgroup);
+
+/// Open files, processes, locked memory, /dev/shm, room for files.
+std::vector<Finding> check_limits(const machine::CgroupLimits& cgroup,
+                                  const machine::Limits& limits, const machine::Gpus& gpus);
+
+/// Drivers and slots of GPUs.
+std::vector<Finding> check_gpus(const machine::Gpus& gpus);
+
+/// Variables that are set and change what convoy or a library below it does, with their meaning.
+/// `get` is getenv or stands in for it; `threads` is what usable_cores() gave.
+std::vector<Finding> check_variables(const std::function<const char*(const char*)>& get,
+                                     int threads);
+
+}  // namespace convoy::doctor

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+
+#include "convoy/launch/supervise/agent.h"
+#include "convoy/launch/supervise/output_queue.h"
+
+// What agents of one host and of several hosts have in common.
+namespace convoy::launch {
+
+/// Throws UsageError when options make no sense.
+void check(const LaunchOptions& options);
+
+/// A folder that only the owner can enter and that goes when the launcher ends.
+class PrivateFolder {
+ public:
+  explicit PrivateFolder(std::string_view prefix);
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+
+  /// A new folder in it, for one round.
+  std::filesystem::path make(int round) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Where the logs of a round go, made; empty without a log_dir. Throws FileError.
+std::filesystem::path log_folder(const LaunchOptions& options, int round);
+
+/// Whether a rank was ended because nobody reads what this process prints any more, as in
+/// `convoy launch ... | head`: no failure of which anybody wants to hear.
+bool reader_left(const FailureReport& report);
+
+/// Says why the job failed, writes failure.json into `logs` unless that is empty, and calls
+/// on_failure.
+void tell_failure(const LaunchOptions& options, OutputQueue& output_queue,
+                  const FailureReport& report, const std::filesystem::path& logs);
+
+}  // namespace convoy::launch

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/activity.h"
+#include "convoy/base/json.h"
+#include "convoy/launch/error_file.h"
+
+namespace convoy::launch {
+
+enum class RankEnd {
+  kSucceeded,
+  kFailed,   ///< by itself
+  kStopped,  ///< because another rank failed
+  kKilled,   ///< the same, but it did not stop when asked
+};
+
+/// How one rank ended.
+struct RankReport {
+  int rank = 0;
+  std::string host;
+  int64_t pid = 0;
+  RankEnd end = RankEnd::kSucceeded;
+  int exit_code = 0;               ///< 128 + signal when a signal ended it
+  int signal = 0;                  ///< 0 when it exited
+  double seconds = 0;              ///< how long it ran
+  double end_time = 0;             ///< seconds since 1970
+  std::optional<RankError> error;  ///< what it said itself
+  Activity activity;               ///< what it was doing when it failed or was told to stop
+  int64_t peak_bytes = 0;          ///< the most memory it held
+  bool out_of_memory = false;      ///< SIGKILL, and the kernel killed for want of memory meanwhile
+  bool suspended = false;          ///< it was stopped then: SIGSTOP, Ctrl-Z, a debugger
+  bool early = false;         ///< it failed, or gave its reason, before the ranks were told to stop
+  std::filesystem::path log;  ///< its error output, or empty
+  std::vector<std::string> log_tail;
+
+  /// "NumericError: the loss is nan ...", "was ended by SIGKILL", "ended with exit code 3",
+  /// "was stuck: the others waited for it in vain".
+  std::string reason() const;
+  /// "`reduce bucket 3` of step 17", "step 17", or "".
+  std::string place() const;
+};
+
+Json to_json(const RankReport& report);
+/// The other way round, for reports of other hosts. Throws Json::exception when something is
+/// missing or has the wrong type.
+RankReport rank_report_from_json(const Json& json);
+
+/// The index of the rank that failed first. A rank that only lost its peers (CommunicationError)
+/// is to blame only when no other has a reason of its own and it missed none that was stuck.
+size_t find_culprit(const std::vector<RankReport>& ranks);
+
+/// Why a job failed: all its ranks and the one that is to blame.
+struct FailureReport {
+  FailureReport(std::string command, std::vector<RankReport> ranks)
+      : command(std::move(command)), ranks(std::move(ranks)), first(find_culprit(this->ranks)) {}
+
+  std::string command;
+  std::vector<RankReport> ranks;
+  size_t first = 0;  ///< index into ranks
+
+  const RankReport& culprit() const { return ranks.at(first); }
+  int exit_code() const;
+  /// False when starting again would end the same way: a wrong option, a missing program; or when
+  /// somebody stopped a rank.
+  bool worth_a_restart() const;
+  std::string to_text() const;
+  Json to_json() const;
+};
+
+}  // namespace convoy::launch

@@ -1,0 +1,52 @@
+#include "convoy/launch/supervise/rank_processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace convoy::launch {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+void set_unless_given(Variables& env, const char* name, const std::string& value) {
+  if (std::getenv(name) == nullptr) env[name] = value;
+}
+
+}  // namespace
+
+Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int rank) {
+  const auto number = [](int value) { return fmt::format("{}", value); };
+  Variables env = {
+      {"RANK", number(rank)},
+      {"LOCAL_RANK", number(rank - node.first_rank)},
+      {"GROUP_RANK", number(node.node_rank)},
+      {"ROLE_RANK", number(rank)},
+      {"ROLE_NAME", "default"},
+      {"WORLD_SIZE", number(node.world_size)},
+      {"LOCAL_WORLD_SIZE", number(options.num_ranks)},
+      {"GROUP_WORLD_SIZE", number(node.num_nodes)},
+      {"ROLE_WORLD_SIZE", number(node.world_size)},
+      {"MASTER_ADDR", node.master_addr},
+      {"MASTER_PORT", number(node.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", number(node.restarts)},
+      {"TORCHELASTIC_MAX_RESTARTS", number(options.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", node.run_id},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"CONVOY_ROUND", number(node.round)},
+      {"CONVOY_JOB_START", fmt::format("{:.3f}", node.job_start)},
+      {"CONVOY_LAUNCHER", "convoy"},
+  };
+  // Nothing needs to be reachable from elsewhere.
+  if (!node.interface.empty()) {
+    set_unless_given(env, "GLOO_SOCKET_IFNAME", node.interface);
+    set_unless_given(env, "NCCL_SOCKET_IFNAME", node.interface);
+  }
+  if (options.threads_per_rank > 0 || options.num_ranks > 1) {
+    set_unless_given(env, "OMP_NUM_THREADS", number(std::max(1, options.threads_per_rank)));
+  }
+  return env;
+}
+
+}  // namespace convoy::launch

@@ -1,0 +1,252 @@
+#include "convoy/models/bert/bert_text.h"
+
+#include <ATen/ATen.h>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/device.h"
+#include "convoy/nn/activation.h"
+#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/ranking.h"
+#include "convoy/nn/tensor_ranks.h"
+
+// Shapes: B rows, T positions, D = hidden_size, V vocabulary, L labels.
+namespace convoy::models {
+
+namespace {
+
+using nn::Init;
+using nn::ParamPtr;
+
+class BertInput : public nn::Block {
+ public:
+  BertInput(const BertTextConfig& config, bool hides)
+      : Block("embeddings"), config_(config), hides_(hides) {
+    const int64_t D = config.hidden_size;
+    words_ = table("word_embeddings", config.vocab_size, D, {0});
+    positions_ = table("position_embeddings", config.max_position_embeddings, D);
+    types_ = table("token_type_embeddings", config.type_vocab_size, D);
+    norm_ = declare_norm("bert.embeddings.LayerNorm", D);
+  }
+
+  const ParamPtr& words() const { return words_; }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    auto ids = in.at("input_ids");
+    const int64_t V = config_.vocab_size, T = ids.size(1);
+    const auto& batch = context.batch(in);
+    check_ids(batch.at("input_ids"), V, "input_ids");
+    if (T > config_.max_position_embeddings) {
+      fail<UsageError>("models",
+                       "rows of {} ids; expected at most max_position_embeddings = {}; try a "
+                       "shorter max_length or block_size",
+                       T, config_.max_position_embeddings);
+    }
+    auto out = in;
+    if (hides_) {
+      const auto given = batch.find("labels");
+      if (given != batch.end()) {
+        check_ids(given->second, V, "labels", /*ignores=*/true);
+        put_targets(out, given->second, ids.device());
+      } else if (context.mode != nn::Mode::Predict) {
+        const auto masked = mask_text(batch.at("input_ids"), config_.masking, V, context);
+        ids = comm::upload(masked.ids, ids.device());
+        put_targets(out, masked.targets, ids.device());
+      }
+    }
+    const auto types = in.find("token_type_ids");
+    if (types != in.end()) {
+      check_ids(batch.at("token_type_ids"), config_.type_vocab_size, "token_type_ids");
+    }
+    auto x = nn::embedding(ids, words_, config_.pad_token_id == 0, context.tensor) +
+             nn::embedding(types != in.end() ? types->second : at::zeros_like(ids), types_, false);
+    x = nn::layer_norm(nn::add_positions(x, positions_), norm_, config_.layer_norm_eps);
+    out["hidden"] = nn::dropout(x, config_.hidden_dropout_prob, context, 0);
+    return out;
+  }
+
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
+    return declare_table(fmt::format("bert.embeddings.{}.weight", leaf), {rows, width},
+                         Init::normal(config_.initializer_range), std::move(cut));
+  }
+
+  BertTextConfig config_;
+  bool hides_;
+  ParamPtr words_, positions_, types_;
+  nn::NormParams norm_;
+};
+
+/// Names hidden tokens.
+class MaskedHead : public nn::Block {
+ public:
+  MaskedHead(const BertTextConfig& config, const ParamPtr& words) : Block("cls"), config_(config) {
+    const std::string name = "cls.predictions.";
+    const int64_t D = config.hidden_size;
+    transform_ = declare_dense(name + "transform.dense", D, D, config.initializer_range);
+    norm_ = declare_norm(name + "transform.LayerNorm", D);
+    table_ = config.tie_word_embeddings
+                 ? tie(words)
+                 : declare_matrix(name + "decoder.weight", words->spec().shape,
+                                  Init::normal(config.initializer_range), {0});
+    bias_ = declare_vector(name + "bias", config.vocab_size, Init::zeros(), {0});
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto& x = in.at("hidden");
+    const auto rows = x.reshape({-1, x.size(-1)});
+    if (context.mode == nn::Mode::Predict) {
+      auto scores = nn::tied_scores(states(rows), table_, 1, 0).add_(bias_->value());
+      scores = nn::gather_columns(scores, table_, 0, context.tensor);
+      return {{"logits", scores.view({x.size(0), x.size(1), -1})}};
+    }
+    const auto& targets = in.at("targets");
+    nn::CrossEntropyOptions options{.first_id = 0};
+    options.bias = bias_;
+    options.tensor = context.tensor;
+    options.count_correct = context.mode == nn::Mode::Evaluate;
+    const auto entropy =
+        nn::cross_entropy(states(rows.index_select(0, in.at("asked"))), table_, targets, options);
+    nn::Bundle out{{"loss", entropy.loss},
+                   {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
+    if (options.count_correct) out["correct"] = entropy.correct;
+    return out;
+  }
+
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  at::Tensor states(const at::Tensor& rows) const {
+    auto h = nn::activate(config_.hidden_act, nn::linear(rows, transform_));
+    return nn::layer_norm(h, norm_, config_.layer_norm_eps);
+  }
+
+  BertTextConfig config_;
+  nn::DenseParams transform_;
+  nn::NormParams norm_;
+  ParamPtr table_, bias_;
+};
+
+/// Sorts texts by the state of their first token.
+class Classifier : public nn::Block {
+ public:
+  Classifier(const BertTextConfig& config, int64_t num_labels)
+      : Block("classifier"),
+        dropout_(config.classifier_dropout.value_or(config.hidden_dropout_prob)),
+        num_labels_(num_labels) {
+    const int64_t D = config.hidden_size;
+    pooler_ = declare_dense("bert.pooler.dense", D, D, config.initializer_range);
+    classifier_ = declare_dense("classifier", D, num_labels, config.initializer_range);
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    auto pooled = at::tanh(nn::linear(in.at("hidden").select(1, 0), pooler_));
+    pooled = nn::dropout(pooled, dropout_, context, 0);
+    const auto logits = nn::linear(pooled, classifier_).to(at::kFloat);
+    if (context.mode == nn::Mode::Predict) return {{"logits", logits}};
+    const auto& labels = in.at("labels");
+    check_ids(context.batch(in).at("labels"), num_labels_, "labels");
+    nn::Bundle out{{"loss", at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum)},
+                   {"count", at::scalar_tensor(labels.numel(), at::kLong)}};
+    if (context.mode == nn::Mode::Evaluate) out["correct"] = (logits.argmax(1) == labels).sum();
+    return out;
+  }
+
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  double dropout_;
+  int64_t num_labels_;
+  nn::DenseParams pooler_, classifier_;
+};
+
+}  // namespace
+
+Fields BertTextConfig::fields() {
+  return {
+      {"vocab_size", &vocab_size, "ids of the vocabulary", 1, kMostIds},
+      {"hidden_size", &hidden_size, "width of the states", 1, kWidest},
+      {"num_hidden_layers", &num_hidden_layers, "layers", 0, kDeepest},
+      {"num_attention_heads", &num_attention_heads, "attention heads", 1, kWidest},
+      {"intermediate_size", &intermediate_size, "width of the feed-forward part", 1, kWidest},
+      {"hidden_act", &hidden_act, "of the feed-forward part", 0, 0, nn::activations()},
+      {"hidden_dropout_prob", &hidden_dropout_prob, "dropout on states", 0, kMostDropped},
+      {"attention_probs_dropout_prob", &attention_probs_dropout_prob,
+       "dropout on attention's probabilities", 0, kMostDropped},
+      {"max_position_embeddings", &max_position_embeddings, "longest row", 1, kMostIds},
+      {"type_vocab_size", &type_vocab_size, "kinds of tokens: of the first text, of the second", 1,
+       kMostIds},
+      {"initializer_range", &initializer_range, "deviation of initial weights", 0},
+      {"layer_norm_eps", &layer_norm_eps, "under the root of normalisations", 0},
+      {"classifier_dropout", &classifier_dropout,
+       "dropout before the classifier; none = hidden_dropout_prob", 0, kMostDropped},
+      {"tie_word_embeddings", &tie_word_embeddings, "the embedding is the output matrix"},
+      {"is_decoder", &is_decoder, "false: positions see both sides"},
+      {"pad_token_id", &pad_token_id, "id of padding"},
+      {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
+      {"eos_token_id", &eos_token_id, "id that ends a text; kept for other tools"},
+  };
+}
+
+void BertTextConfig::check_together() const {
+  if (is_decoder) {
+    fail<UsageError>("models",
+                     "is_decoder = true is not supported; expected false: BERT sees both "
+                     "sides");
+  }
+  if (hidden_size % num_attention_heads == 0) return;
+  fail<UsageError>("models", "hidden_size = {} does not divide into num_attention_heads = {}",
+                   hidden_size, num_attention_heads);
+}
+
+nn::BlockList BertTextConfig::make_blocks() const {
+  check();
+  auto input = std::make_shared<BertInput>(*this, /*hides=*/true);
+  nn::BlockList blocks{input};
+  for (int64_t i = 0; i < num_hidden_layers; ++i) {
+    blocks.push_back(make_bert_layer(*this, "bert", i));
+  }
+  blocks.push_back(std::make_shared<MaskedHead>(*this, input->words()));
+  return blocks;
+}
+
+nn::BlockList BertTextConfig::make_classifier(int64_t num_labels) const {
+  check();
+  nn::BlockList blocks{std::make_shared<BertInput>(*this, /*hides=*/false)};
+  for (int64_t i = 0; i < num_hidden_layers; ++i) {
+    // The head reads the first position only, which sees all of the layer before.
+    const bool last = i + 1 == num_hidden_layers;
+    blocks.push_back(make_bert_layer(*this, "bert", i, /*first_only=*/last));
+  }
+  blocks.push_back(std::make_shared<Classifier>(*this, num_labels));
+  return blocks;
+}
+
+double BertTextConfig::training_flops(int64_t length, int64_t asked) const {
+  const auto reads = static_cast<double>(length);
+  return flops_of([&](const auto&, const auto&,
+                      bool head) { return head ? static_cast<double>(asked) : reads; },
+                  static_cast<double>(num_hidden_layers) * reads * reads);
+}
+
+WeightLayout BertTextConfig::layout() const {
+  WeightLayout out{"bert.",
+                   {"embeddings.position_ids", "cls.predictions.decoder.bias"},
+                   "cls.predictions.decoder.weight",
+                   tie_word_embeddings ? "bert.embeddings.word_embeddings.weight" : ""};
+  out.may_lack = {"cls.predictions."};
+  out.unused = {"pooler.", "bert.pooler.", "cls.seq_relationship.", "classifier."};
+  return out;
+}
+
+WeightLayout BertTextConfig::classifier_layout() const {
+  WeightLayout out{"bert.", {"embeddings.position_ids"}, "", ""};
+  out.may_lack = {"classifier.", "bert.pooler."};
+  out.unused = {"cls."};
+  return out;
+}
+
+}  // namespace convoy::models

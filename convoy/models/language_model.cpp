@@ -1,0 +1,199 @@
+#include "convoy/models/language_model.h"
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/device.h"
+#include "convoy/models/bert/bert_text.h"
+#include "convoy/models/gpt2/gpt2.h"
+#include "convoy/models/llama/llama.h"
+#include "convoy/models/t5/t5.h"
+
+namespace convoy::models {
+
+namespace {
+
+using Make = std::unique_ptr<LanguageModelConfig> (*)();
+
+std::map<std::string, Make>& families() {
+  static std::map<std::string, Make> all{
+      {"bert", [] { return std::unique_ptr<LanguageModelConfig>(new BertTextConfig()); }},
+      {"gpt2", [] { return std::unique_ptr<LanguageModelConfig>(new Gpt2Config()); }},
+      {"llama", [] { return std::unique_ptr<LanguageModelConfig>(new LlamaConfig()); }},
+      {"t5", [] { return std::unique_ptr<LanguageModelConfig>(new T5Config()); }}};
+  return all;
+}
+
+/// Keys of any model that change neither logits nor loss.
+const auto kPassedOn = split(
+    "_name_or_path architectures auto_map chunk_size_feed_forward cross_attention_hidden_size "
+    "dtype finetuning_task gradient_checkpointing id2label is_decoder label2id model_type "
+    "n_ctx n_positions output_attentions output_hidden_states output_past "
+    "predict_special_tokens pretraining_tp problem_type return_dict task_specific_params "
+    "torch_dtype torchscript transformers_version use_cache",
+    ' ');
+
+/// Keys of any model that change numbers in a way that is not known here, and where they do not.
+const std::map<std::string, std::vector<Json>> kHarmless{
+    {"add_cross_attention", {false}},
+    {"is_encoder_decoder", {false}},
+    {"partial_rotary_factor", {nullptr, 1}},
+    {"position_embedding_type", {nullptr, "absolute"}},
+    {"pruned_heads", {nullptr, Json::object(), Json::array()}},
+    {"quantization_config", {nullptr}},
+    {"tie_encoder_decoder", {false}}};
+
+void expect_object(const Json& json, const std::string& where) {
+  if (json.is_object()) return;
+  fail<FileError>("models", "{} is {}; expected an object", where, json.type_name());
+}
+
+void refuse_what_changes_numbers(const Json& json, const std::string& where) {
+  for (const auto& [key, harmless] : kHarmless) {
+    auto found = json.find(key);
+    if (found == json.end()) continue;
+    if (std::find(harmless.begin(), harmless.end(), *found) == harmless.end()) {
+      fail<FileError>("models", "{}: {} = {} is not supported; expected {}", where, key,
+                      found->dump(), harmless.front().dump());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> causal_families() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : families()) names.push_back(name);
+  return names;
+}
+
+void add_family(const std::string& family, Make make) {
+  const bool added = families().emplace(family, make).second;
+  internal_check(added, "models", "there is a model family {} already", family);
+}
+
+std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family) {
+  auto found = families().find(family);
+  if (found != families().end()) return found->second();
+  fail<UsageError>("models", "model family '{}' is unknown; expected one of {}{}", family,
+                   join(causal_families()), did_you_mean(family, causal_families()));
+}
+
+std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where) {
+  expect_object(json, where);
+  auto type = json.find("model_type");
+  if (type == json.end() || !type->is_string()) {
+    fail<FileError>("models", "{}: model_type is missing; expected one of {}", where,
+                    join(causal_families()));
+  }
+  if (!families().contains(type->get<std::string>())) {
+    fail<FileError>("models", "{} describes a model of type {}; expected one of {}", where,
+                    type->dump(), join(causal_families()));
+  }
+  auto config = make_model_config(type->get<std::string>());
+  config->read(json, where);
+  return config;
+}
+
+void LanguageModelConfig::read(const Json& json, const std::string& where) {
+  expect_object(json, where);
+  const auto type = json.value("model_type", Json(family()));
+  if (type != family()) {
+    fail<FileError>("models", "{} describes a model of type {}; expected {}", where, type.dump(),
+                    family());
+  }
+  others_ = json;
+  unknown_.clear();
+  take_fields(others_, fields(), where);
+  refuse_what_changes_numbers(others_, where);
+  for (const auto& [key, value] : others_.items()) {
+    const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();
+    if (!known && !kHarmless.contains(key)) unknown_.push_back(key);
+  }
+  check();
+}
+
+void LanguageModelConfig::check() const {
+  check_fields(const_cast<LanguageModelConfig*>(this)->fields());
+  check_together();
+}
+
+Json LanguageModelConfig::to_json() const {
+  Json out = others_;
+  write_fields(out, const_cast<LanguageModelConfig*>(this)->fields());
+  finish(out);
+  out["model_type"] = family();
+  if (!out.contains("architectures")) out["architectures"] = {architecture()};
+  out["dtype"] = out["torch_dtype"] = "float32";
+  return out;
+}
+
+double LanguageModelConfig::flops_of(const PositionsOf& positions, double pairs) const {
+  const auto blocks = make_blocks();
+  double products = 0;
+  for (size_t b = 1; b < blocks.size(); ++b) {  // the first looks its rows up
+    for (const auto& param : blocks[b]->params()) {
+      const auto& spec = param->spec();
+      if (spec.shape.size() != 2) continue;
+      products += static_cast<double>(spec.num_elements()) *
+                  positions(*blocks[b], spec, b + 1 == blocks.size());
+    }
+  }
+  // Scores and mixture of each pair.
+  return 3 * 2 * (products + 2 * pairs * static_cast<double>(attention_width()));
+}
+
+double LanguageModelConfig::training_flops(int64_t length, int64_t asked) const {
+  const auto positions = static_cast<double>(length);
+  // Causality leaves half of the pairs.
+  return flops_of([&](const auto&, const auto&, bool) { return positions; },
+                  static_cast<double>(num_layers()) * positions * positions / 2);
+}
+
+double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
+                   at::ScalarType dtype) {
+  const auto kept = 2 * config.num_layers() * config.key_width();  // keys and values of a position
+  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) *
+         static_cast<double>(rows) * static_cast<double>(positions);
+}
+
+void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what, bool ignores) {
+  if (!ids.is_cpu() || ids.numel() == 0) return;
+  const auto [low, high] = at::aminmax(ignores ? ids.masked_fill(ids == kIgnored, 0) : ids);
+  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+  if (least >= 0 && most < num_ids) return;
+  fail<UsageError>("models",
+                   "{} hold {}; expected 0 to {}, the model's vocabulary; try the tokenizer that "
+                   "belongs to the model",
+                   what, least < 0 ? least : most, num_ids - 1);
+}
+
+at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
+  const auto& ids = in.at("input_ids");
+  const auto given = in.find("labels");
+  auto labels = given != in.end() ? given->second : ids;
+  auto targets = at::full_like(labels, kIgnored);
+  const int64_t last = labels.size(1) - 1;
+  targets.narrow(1, 0, last).copy_(labels.narrow(1, 1, last));
+  const auto mask = in.find("key_mask");
+  if (given != in.end()) {
+    check_ids(labels, num_ids, "labels", /*ignores=*/true);
+  } else if (mask != in.end()) {
+    auto both = mask->second.narrow(1, 0, last).logical_and(mask->second.narrow(1, 1, last));
+    targets.narrow(1, 0, last).masked_fill_(both.logical_not(), kIgnored);
+  }
+  return targets;
+}
+
+void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device) {
+  const auto flat = targets.reshape({-1});
+  const auto asked = (flat >= 0).nonzero().squeeze(1);
+  out["targets"] = comm::upload(flat.index_select(0, asked), device);
+  out["asked"] = comm::upload(asked, device);
+}
+
+}  // namespace convoy::models

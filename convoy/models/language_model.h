@@ -1,0 +1,146 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/models/fields.h"
+#include "convoy/nn/block.h"
+
+namespace convoy::models {
+
+struct SpanCorruption;
+struct TextMasking;
+
+/// How Hugging Face's files name what a model holds.
+struct WeightLayout {
+  std::string prefix;                ///< of the body's names, which some files leave out
+  std::vector<std::string> buffers;  ///< ends of names that hold no weights
+  std::string head;                  ///< output matrix; files of a body alone have none
+  std::string tied_to;  ///< the table that `head` is a copy of; "" = a matrix of its own
+  std::vector<std::string> may_lack{};  ///< beginnings of names that a file may lack: drawn then
+  std::vector<std::string> unused{};    ///< beginnings of names that other heads of the body have
+};
+
+/// What a family is trained to do: to name what comes next, hidden tokens, or hidden spans.
+enum class Objective { NextToken, HiddenTokens, Spans };
+
+/// How a family names the tokens that stand for hidden spans: the first span's number, 0, between
+/// `begin` and `end`, and so on.
+struct SpanTokens {
+  std::string begin, end;
+  int64_t usual = 0;  ///< there are so many where the tokenizer has none of its own
+
+  std::string name(int64_t number) const { return begin + std::to_string(number) + end; }
+};
+
+/// A family of language models: its config, by Hugging Face's names, and its blocks.
+///
+/// The blocks read `input_ids` [B, T] int64 and, where given, `labels` [B, T] int64 (-100 is
+/// ignored; default: input_ids, but what key_mask hides), `key_mask` [B, T] bool (what is real),
+/// `positions` [B, T] int64 (default: from the start of the row) and `logits_to_keep` (int64
+/// scalar). Position t predicts label t + 1. With context.cache they see what comes after what it
+/// holds; key_mask [B, S] is of all.
+///
+/// Training and evaluation give `loss` and `count`, evaluation `correct` too: targets that had the
+/// best score. Prediction gives `logits` [B, K, V] fp32 of the last logits_to_keep positions, of
+/// all with 0, and by default of each row's last real one.
+class LanguageModelConfig {
+ public:
+  virtual ~LanguageModelConfig() = default;
+
+  virtual std::string family() const = 0;        ///< `model_type`
+  virtual std::string architecture() const = 0;  ///< Hugging Face's class
+  virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
+  virtual int64_t max_length() const = 0;        ///< positions the model was made for
+  virtual Objective objective() const { return Objective::NextToken; }
+  /// The token that stands for what is hidden, for the first where there are several; "" = none.
+  virtual std::string mask_token() const { return ""; }
+  /// The tokens that stand for hidden spans, where those are what it is trained to name.
+  virtual SpanTokens span_tokens() const { return {}; }
+  /// Tokens that are never hidden.
+  virtual std::vector<std::string> kept_tokens() const { return {}; }
+  /// Takes what blocks made from now on hide in training, which is no part of config.json.
+  virtual void hide(const TextMasking& tokens, const SpanCorruption& spans) {}
+  /// The id that a decoder sees first where an encoder reads the text; none where a text goes on.
+  virtual std::optional<int64_t> start_id() const { return std::nullopt; }
+  virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says
+  /// For the size of a cache of keys and values: layers whose attention has one, 0 = none.
+  virtual int64_t num_layers() const { return 0; }
+  virtual int64_t attention_width() const { return 0; }  ///< heads times their width
+  virtual int64_t key_width() const { return 0; }        ///< the same of heads of keys
+  /// Multiplications and additions of the products that training needs for a row of `length`
+  /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
+  /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
+  virtual double training_flops(int64_t length, int64_t asked = 0) const;
+  /// Every key that this family knows, bound to this object.
+  virtual Fields fields() = 0;
+  virtual nn::BlockList make_blocks() const = 0;
+  virtual WeightLayout layout() const = 0;
+
+  /// Takes and checks what `config.json` says; keys that it lacks stay as they are, and without
+  /// `model_type` it is taken for this family's. Throws FileError or UsageError that name what is
+  /// wrong: another kind of model, a value of the wrong type, a setting that would change numbers
+  /// and is not known.
+  void read(const Json& json, const std::string& where);
+
+  /// Throws UsageError on values that are out of range or do not fit together.
+  void check() const;
+
+  Json to_json() const;  ///< `config.json`, for transformers 4.x and 5.x
+
+  /// Keys of the file that are not this family's nor known to mean nothing here; written back.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
+ protected:
+  virtual void check_together() const = 0;
+  /// Writes what goes by several spellings.
+  virtual void finish(Json& json) const {}
+
+  /// Positions that a matrix of a block is multiplied with; `head`: of the last block.
+  using PositionsOf =
+      std::function<double(const nn::Block& block, const nn::ParamSpec& spec, bool head)>;
+  /// training_flops() of these products with weights, and of attention over so many pairs of
+  /// positions, all layers together.
+  double flops_of(const PositionsOf& positions, double pairs) const;
+
+ private:
+  Json others_ = Json::object();
+  std::vector<std::string> unknown_;
+};
+
+/// Those there are, and what was added.
+std::vector<std::string> causal_families();
+
+/// Adds a family under its `model_type`: at the start of a program, before anything reads one.
+void add_family(const std::string& family, std::unique_ptr<LanguageModelConfig> (*make)());
+
+/// A family's config with Hugging Face's defaults. Throws UsageError on an unknown family.
+std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family);
+
+/// The config of the family that `config.json` names, read from it.
+std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where);
+
+/// Bytes of a KvCache of `dtype` for so many rows and positions, those of an encoder with them.
+double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
+                   at::ScalarType dtype);
+
+/// The label of a place that asks for nothing.
+inline constexpr int64_t kIgnored = -100;
+
+/// Throws UsageError on ids outside 0..num_ids-1, less -100s where `ignores`; only looks at tensors
+/// on the host: give it those of Context::batch.
+void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what,
+               bool ignores = false);
+
+/// What each position should predict, [B, T] int64, -100 = nothing; from `labels` or `input_ids`.
+at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids);
+
+/// Puts what a head is asked for into `out`: `asked` [N], the flat positions whose `targets` [B, T]
+/// are not -100, and `targets` [N]. No head needs to wait for a GPU to know how many there are
+/// where `targets` are on the host.
+void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device);
+
+}  // namespace convoy::models

@@ -1,0 +1,223 @@
+#include "convoy/models/llama/llama.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "convoy/comm/device.h"
+#include "convoy/models/causal_head.h"
+#include "convoy/nn/activation.h"
+#include "convoy/nn/attention.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/tensor_ranks.h"
+
+// Shapes: B rows, T positions, D = hidden_size, F = intermediate_size, H heads, K heads of keys,
+// E width of a head, V vocabulary.
+namespace convoy::models {
+
+namespace {
+
+using nn::Init;
+using nn::ParamPtr;
+
+/// The angles by which a model's layers turn queries and keys. Each process computes its own, so
+/// that they need not travel from stage to stage.
+class Rotary {
+ public:
+  explicit Rotary(const LlamaConfig& config)
+      : options_(config.rotary()), width_(config.head_width()) {}
+
+  /// Of the batch's positions, else of all up to `length`, which steps share.
+  const nn::RotaryTables& tables(const nn::Bundle& batch, int64_t length, at::Device device) {
+    const auto found = batch.find("positions");
+    const auto positions = found == batch.end() ? at::Tensor() : found->second;
+    const bool same = positions.is_same(positions_) && tables_.cos.defined() &&
+                      tables_.cos.device() == device &&
+                      (positions.defined() || tables_.cos.size(0) == length);
+    if (same) return tables_;
+    positions_ = positions;
+    if (positions.defined()) {
+      const auto most = positions.max().item<int64_t>() + 1;
+      const auto tables = nn::rotary_tables(options_, positions, most, width_);
+      tables_ = {comm::upload(tables.cos.unsqueeze(1), device),
+                 comm::upload(tables.sin.unsqueeze(1), device)};
+    } else {
+      tables_ = nn::rotary_tables(options_, length, width_, device);
+    }
+    return tables_;
+  }
+
+ private:
+  nn::RotaryOptions options_;
+  int64_t width_;
+  at::Tensor positions_;  // that tables_ are of; undefined: all up to a length
+  nn::RotaryTables tables_;
+};
+
+class LlamaInput : public nn::Block {
+ public:
+  explicit LlamaInput(const LlamaConfig& config) : Block("embeddings") {
+    table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
+                           Init::normal(config.initializer_range), {0});
+  }
+
+  const ParamPtr& table() const { return table_; }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto& ids = in.at("input_ids");
+    const int64_t V = table_->spec().shape[0];
+    const auto& batch = context.batch(in);
+    check_ids(batch.at("input_ids"), V, "input_ids");
+    auto out = in;
+    out["hidden"] = nn::embedding(ids, table_, false, context.tensor);
+    if (context.mode != nn::Mode::Predict) {
+      put_targets(out, causal_targets(batch, V), ids.device());
+    }
+    return out;
+  }
+
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  ParamPtr table_;
+};
+
+class LlamaLayer : public nn::Block {
+ public:
+  LlamaLayer(const LlamaConfig& config, int64_t index, std::shared_ptr<Rotary> rotary)
+      : Block(fmt::format("model.layers.{}", index)),
+        rotary_(std::move(rotary)),
+        heads_(config.num_attention_heads),
+        key_heads_(config.num_key_heads()),
+        width_(config.head_width()),
+        max_length_(config.max_position_embeddings),
+        epsilon_(config.rms_norm_eps),
+        dropout_(config.attention_dropout),
+        activation_(config.hidden_act),
+        deviation_(config.initializer_range) {
+    const int64_t D = config.hidden_size, F = config.intermediate_size;
+    const bool biased = config.attention_bias;
+    attention_norm_ = norm("input_layernorm.weight", D);
+    query_ = dense("self_attn.q_proj", D, heads_ * width_, biased, {0, {}, width_});
+    const schedule::TensorCut by_readers{0, {}, width_, heads_ / key_heads_};
+    key_ = dense("self_attn.k_proj", D, key_heads_ * width_, biased, by_readers);
+    value_ = dense("self_attn.v_proj", D, key_heads_ * width_, biased, by_readers);
+    mixed_ = dense("self_attn.o_proj", heads_ * width_, D, biased, {1, {}, width_});
+    feed_norm_ = norm("post_attention_layernorm.weight", D);
+    gate_ = dense("mlp.gate_proj", D, F, config.mlp_bias, {0});
+    up_ = dense("mlp.up_proj", D, F, config.mlp_bias, {0});
+    down_ = dense("mlp.down_proj", F, D, config.mlp_bias, {1});
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    auto x = in.at("hidden");
+    x = x + attention(in, context);
+    x = x + feed_forward(x, context.tensor);
+    auto out = in;
+    out["hidden"] = x;
+    return out;
+  }
+
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  at::Tensor attention(const nn::Bundle& in, const nn::Context& context) const {
+    const auto& x = in.at("hidden");
+    const int64_t B = x.size(0), T = x.size(1);
+    auto normed = nn::rms_norm(x, attention_norm_, epsilon_);
+    normed = nn::to_columns(normed, query_.weight, context.tensor);
+    auto heads = [&](const nn::DenseParams& dense) {
+      return nn::linear(normed, dense, context.tensor)
+          .view({B, T, dense.weight->shape()[0] / width_, width_})
+          .transpose(1, 2);
+    };
+    const auto& tables = rotary_->tables(context.batch(in), T, x.device());
+    auto turned = [&](const at::Tensor& t) { return nn::rotate(t, tables.cos, tables.sin); };
+    nn::AttentionOptions options;
+    options.dropout = dropout_;
+    options.max_length = std::max(max_length_, T);
+    if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
+    options.first_head = query_.weight->begin() / width_;
+    const auto read = keys_read(x.device());
+    auto mixed = nn::attention(turned(heads(query_)), for_readers(turned(heads(key_)), read),
+                               for_readers(heads(value_), read), options, context);
+    return nn::linear(mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]}), mixed_,
+                      context.tensor);
+  }
+
+  /// Which of the key heads that are here each query head reads, [H]; undefined where each serves
+  /// as many as the others, one after the other.
+  at::Tensor keys_read(at::Device device) const {
+    const int64_t queries = query_.weight->shape()[0] / width_;
+    const int64_t keys = key_.weight->shape()[0] / width_, readers = heads_ / key_heads_;
+    const int64_t first = query_.weight->begin() / width_,
+                  first_key = key_.weight->begin() / width_;
+    std::vector<int64_t> read;
+    bool even = queries % keys == 0;
+    for (int64_t query = 0; query < queries; ++query) {
+      read.push_back((first + query) / readers - first_key);
+      even = even && read.back() == query / (queries / keys);
+    }
+    return even ? at::Tensor() : at::tensor(read, at::kLong).to(device);
+  }
+
+  static at::Tensor for_readers(const at::Tensor& keys, const at::Tensor& read) {
+    return read.defined() ? keys.index_select(1, read) : keys;
+  }
+
+  at::Tensor feed_forward(const at::Tensor& x, const comm::Group& tensor) const {
+    auto normed = nn::rms_norm(x, feed_norm_, epsilon_);
+    normed = nn::to_columns(normed, gate_.weight, tensor);
+    auto gate = nn::linear(normed, gate_, tensor), up = nn::linear(normed, up_, tensor);
+    return nn::linear(nn::activate(activation_, gate, up), down_, tensor);
+  }
+
+  ParamPtr norm(const char* leaf, int64_t size) {
+    return declare_vector(name() + "." + leaf, size, Init::ones());
+  }
+
+  nn::DenseParams dense(const std::string& leaf, int64_t in, int64_t out, bool biased,
+                        const schedule::TensorCut& cut) {
+    const auto full = name() + "." + leaf;
+    if (biased) return declare_dense(full, in, out, deviation_, cut);
+    return {declare_matrix(full + ".weight", {out, in}, Init::normal(deviation_), cut), nullptr};
+  }
+
+  std::shared_ptr<Rotary> rotary_;
+  int64_t heads_, key_heads_, width_, max_length_;
+  double epsilon_, dropout_;
+  std::string activation_;
+  double deviation_;
+  ParamPtr attention_norm_, feed_norm_;
+  nn::DenseParams query_, key_, value_, mixed_, gate_, up_, down_;
+};
+
+}  // namespace
+
+nn::BlockList LlamaConfig::make_blocks() const {
+  check();
+  auto input = std::make_shared<LlamaInput>(*this);
+  nn::BlockList blocks{input};
+  const auto rotary = std::make_shared<Rotary>(*this);
+  for (int64_t i = 0; i < num_hidden_layers; ++i) {
+    blocks.push_back(std::make_shared<LlamaLayer>(*this, i, rotary));
+  }
+  blocks.push_back(make_causal_head({.norm = "model.norm",
+                                     .norm_has_bias = false,
+                                     .epsilon = rms_norm_eps,
+                                     .table = input->table(),
+                                     .tied = tie_word_embeddings,
+                                     .initializer_range = initializer_range}));
+  return blocks;
+}
+
+WeightLayout LlamaConfig::layout() const {
+  return {"model.",
+          {".rotary_emb.inv_freq"},
+          "lm_head.weight",
+          tie_word_embeddings ? "model.embed_tokens.weight" : ""};
+}
+
+}  // namespace convoy::models

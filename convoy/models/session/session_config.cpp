@@ -1,0 +1,146 @@
+#include "convoy/base/error.h"
+#include "convoy/models/session/session.h"
+#include "convoy/nn/activation.h"
+
+namespace convoy::models {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+const Names kJoins{"concat", "element-wise-sum", "element-wise-sum-item-multi"};
+const Names kBodies{"gpt2", "bert"}, kMaskings{"auto", "clm", "mlm"};
+const std::pair<std::string, Names> kWithBert{"model.body", {"bert"}};
+
+}  // namespace
+
+Fields SessionConfig::fields() {
+  const Names none;
+  return {
+      {"d_model", &d_model, "width of the body", 1, HUGE_VAL, {}, {"n_embd"}},
+      {"n_layer", &n_layer, "layers of the body", 0},
+      {"n_head", &n_head, "attention heads", 1},
+      {"n_inner", &n_inner, "width of the feed-forward part; 0 = 4 x d_model", 0},
+      {"dropout", &dropout, "rate on embeddings, attention and residuals", 0, kMostDropped},
+      {"activation", &activation, "of the feed-forward part", 0, 0, nn::activations()},
+      {"layer_norm_epsilon", &layer_norm_epsilon, "added to the variance", 0},
+      {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
+      {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},
+      {"embedding_dim", &embedding_dim, "width of other embeddings; 0 = d_model", 0},
+      {"aggregation", &aggregation, "how features become one input", 0, 0, kJoins},
+      {"continuous_projection", &continuous_projection,
+       "width that continuous features are projected to; 0 = d_model", 0},
+      {"body", &body, "transformer layers: causal, or looking at both sides", 0, 0, kBodies},
+      {"masking", &masking,
+       "predict each next item (clm), or hidden items (mlm); auto = what the body can do", 0, 0,
+       kMaskings},
+      {"mlm_probability", &mlm_probability, "part of the items that mlm hides", 0.01, 0.99, none,
+       none, "", kWithBert},
+      {"embedding_initializer_range", &embedding_initializer_range,
+       "standard deviation of initial embeddings", 0},
+      {"score_padding", &score_padding, "the padding id 0 competes with the items"},
+      {.name = "attend_padding",
+       .value = &attend_padding,
+       .help = "bert bodies look at padding, too",
+       .only_with = kWithBert},
+      {"temperature", &temperature, "scores are divided by it", 1e-6},
+      {"max_length", &max_length, "longest session; longer ones are cut", 2, HUGE_VAL, none,
+       Names{"max_sequence_length"}, "data"},
+  };
+}
+
+int64_t SessionConfig::dim_of(const SessionFeature& feature) const {
+  const int64_t dim = feature.name == item_feature ? item_embedding_dim : embedding_dim;
+  return dim > 0 ? dim : d_model;
+}
+
+const SessionFeature& SessionConfig::item() const {
+  for (const auto& feature : features) {
+    if (feature.name == item_feature) return feature;
+  }
+  fail<UsageError>("models", "the item feature '{}' is not among the model's features",
+                   item_feature);
+}
+
+void SessionConfig::check() const {
+  check_fields(const_cast<SessionConfig*>(this)->fields());
+  if (d_model % n_head != 0) {
+    fail<UsageError>("models",
+                     "d_model = {} does not divide into n_head = {} heads; try n_head = {}",
+                     d_model, n_head, d_model % 4 == 0 ? 4 : 1);
+  }
+  if (masking != "auto" && (masking == "mlm") != masks_items()) {
+    fail<UsageError>("models",
+                     "masking {} does not go with the body {}; try gpt2 with clm or bert with mlm",
+                     masking, body);
+  }
+  if (!item().categorical) {
+    fail<UsageError>("models", "the item feature '{}' is continuous; expected categorical",
+                     item_feature);
+  }
+  if (item().cardinality < 2) {
+    fail<UsageError>("models",
+                     "the item feature '{}' has {} ids; expected at least one besides padding",
+                     item_feature, item().cardinality);
+  }
+  for (const auto& feature : features) {
+    if (!feature.categorical || feature.cardinality >= 1) continue;
+    fail<UsageError>("models", "feature '{}' has {} ids; expected at least 1", feature.name,
+                     feature.cardinality);
+  }
+  if (aggregation == "concat") return;
+  for (const auto& [what, width] : {std::pair{"item_embedding_dim", item_embedding_dim},
+                                    std::pair{"embedding_dim", embedding_dim},
+                                    std::pair{"continuous_projection", continuous_projection}}) {
+    if (width == 0 || width == d_model) continue;
+    fail<UsageError>("models",
+                     "aggregation = {} needs every feature as wide as d_model = {}; got {} = {}; "
+                     "try aggregation = concat",
+                     aggregation, d_model, what, width);
+  }
+}
+
+Json SessionConfig::to_json() const {
+  Json out{{"model_type", "convoy_session"},
+           {"architectures", {"ConvoySessionModel"}},
+           {"item_feature", item_feature},
+           {"features", Json::array()}};
+  for (const auto& feature : features) {
+    out["features"].push_back({{"name", feature.name},
+                               {"categorical", feature.categorical},
+                               {"cardinality", feature.cardinality}});
+  }
+  write_fields(out, const_cast<SessionConfig*>(this)->fields());
+  return out;
+}
+
+void SessionConfig::read_json(const Json& json, const std::string& where) {
+  auto rest = json;
+  try {
+    if (json.at("model_type") != "convoy_session") {
+      fail<FileError>("models", "{} describes a model of type {}; expected convoy_session", where,
+                      json.at("model_type").dump());
+    }
+    json.at("item_feature").get_to(item_feature);
+    features.clear();
+    for (const auto& item : json.at("features")) {
+      features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality")});
+    }
+    take_fields(rest, fields(), where);
+    check();
+  } catch (const Json::exception& error) {
+    fail<FileError>("models", "{} is not a session model's config: {}", where, json_trouble(error));
+  } catch (const UsageError& error) {
+    throw FileError(fmt::format("{} (in {})", error.what(), where));
+  }
+  for (const char* key : {"model_type", "architectures", "item_feature", "features"}) {
+    rest.erase(key);
+  }
+  if (rest.empty()) return;
+  fail<FileError>("models",
+                  "{} has the key {}, which this convoy does not know; a model of another version "
+                  "has to be trained again",
+                  where, rest.begin().key());
+}
+
+}  // namespace convoy::models

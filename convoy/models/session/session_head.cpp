@@ -1,0 +1,63 @@
+#include "convoy/models/session/session_head.h"
+
+#include <ATen/ATen.h>
+
+#include "convoy/models/session/masking.h"
+#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/ranking.h"
+
+// Shapes: B rows, T positions, D = d_model, V = number of item ids with padding, N = targets.
+namespace convoy::models {
+
+using nn::Mode;
+
+SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table)
+    : Block("head"), config_(config), first_id_(config.score_padding ? 0 : 1) {
+  const int64_t D = config.d_model;
+  if (config.body == "gpt2") norm_ = declare_norm("transformer.ln_f", D);
+  const int64_t item_dim = item_table->spec().shape[1];
+  if (item_dim != D) {
+    output_projection_ = declare(
+        {"output_projection.weight", {item_dim, D}, nn::Init::normal(config.initializer_range)});
+  }
+  items_ = tie(item_table);
+}
+
+nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
+  const auto& x = in.at("hidden");
+  if (context.mode == Mode::Predict) {
+    auto h = states(x, targets_of(in).positions);
+    return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
+  }
+  const auto targets = targets_of(in);
+  auto h = states(x, targets.positions);
+  nn::CrossEntropyOptions options{config_.temperature, first_id_};
+  options.tensor = context.tensor;
+  const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
+  nn::Bundle out{{"loss", entropy.loss},
+                 {"count", at::scalar_tensor(targets.items.numel(), at::kLong)}};
+  if (context.mode == Mode::Evaluate) {
+    out["target_rank"] = nn::tied_ranks(h, items_, targets.items, first_id_, context.tensor);
+  }
+  return out;
+}
+
+SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in) const {
+  const auto& ids = in.at("item_ids");
+  auto flat = ids.reshape({-1});
+  if (auto asked = in.find("asked"); asked != in.end()) {
+    const auto& positions = asked->second;
+    return {positions, flat.index_select(0, config_.masks_items() ? positions : positions + 1)};
+  }
+  auto row_start = at::arange(ids.size(0), ids.options()) * ids.size(1);
+  return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
+}
+
+at::Tensor SessionHead::states(const at::Tensor& x, const at::Tensor& positions) const {
+  auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
+  if (norm_.weight) h = nn::layer_norm(h, norm_, config_.layer_norm_epsilon);
+  return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
+}
+
+}  // namespace convoy::models

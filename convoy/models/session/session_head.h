@@ -1,0 +1,29 @@
+#pragma once
+
+#include "convoy/models/session/session.h"
+
+namespace convoy::models {
+
+/// Hidden states to loss, rank of the target, or scores; the item embedding is the output matrix.
+class SessionHead : public nn::Block {
+ public:
+  SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table);
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  /// Flat positions [N] whose states predict, and the items [N] they should predict.
+  struct Targets {
+    at::Tensor positions, items;
+  };
+  Targets targets_of(const nn::Bundle& in) const;
+  at::Tensor states(const at::Tensor& x, const at::Tensor& positions) const;
+
+  SessionConfig config_;
+  nn::NormParams norm_;  // gpt2 ends in one
+  nn::ParamPtr output_projection_, items_;
+  int64_t first_id_;
+};
+
+}  // namespace convoy::models

@@ -1,0 +1,159 @@
+#include "convoy/models/session/session_input.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/comm/device.h"
+#include "convoy/models/session/masking.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+
+// Shapes: B rows, T positions, D = d_model.
+namespace convoy::models {
+
+namespace {
+
+using nn::Init;
+using nn::Mode;
+
+constexpr double kMaskedItemRange = 0.001;
+
+/// [B, T] bool: the items that another one follows.
+at::Tensor has_successor(const at::Tensor& ids) {
+  return at::constant_pad_nd(ids.narrow(1, 1, ids.size(1) - 1) != 0, {0, 1}, 0);
+}
+
+/// The columns with padding up to `length` positions.
+nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
+  nn::Bundle out;
+  for (const auto& [name, column] : in) {
+    out[name] =
+        column.dim() == 2 ? at::constant_pad_nd(column, {0, length - column.size(1)}, 0) : column;
+  }
+  return out;
+}
+
+}  // namespace
+
+SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config_(config) {
+  std::sort(config_.features.begin(), config_.features.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  const int64_t D = config.d_model;
+  int64_t width = 0, num_continuous = 0;
+  for (const auto& feature : config_.features) {
+    if (feature.categorical) {
+      const int64_t dim = config.dim_of(feature);
+      tables_[feature.name] = declare_table(fmt::format("embeddings.{}.weight", feature.name),
+                                            {feature.cardinality, dim},
+                                            Init::normal(config.embedding_initializer_range), {0});
+      width += dim;
+    } else {
+      ++num_continuous;
+    }
+  }
+  if (num_continuous > 0) {
+    const int64_t dim = config.continuous_projection > 0 ? config.continuous_projection : D;
+    continuous_ =
+        declare_dense("continuous_projection", num_continuous, dim, config.initializer_range);
+    width += dim;
+  }
+  if (config.aggregation == "concat" && width != D) {
+    projection_ = declare_dense("input_projection", width, D, config.initializer_range);
+  }
+  if (config.masks_items()) {
+    masked_item_ = declare({"masked_item_embedding", {D}, Init::normal(kMaskedItemRange)});
+  }
+  const auto init = Init::normal(config.initializer_range);
+  const int64_t P = config.num_positions();
+  if (config.body == "gpt2") {
+    positions_ = declare({"transformer.wpe.weight", {P, D}, init});
+  } else {
+    positions_ = declare({"bert.embeddings.position_embeddings.weight", {P, D}, init});
+    token_types_ = declare({"bert.embeddings.token_type_embeddings.weight", {2, D}, init});
+    norm_ = declare_norm("bert.embeddings.LayerNorm", D);
+  }
+}
+
+nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& context) {
+  const bool appends = config_.masks_items() && context.mode == Mode::Predict;
+  // Padding that is attended to must not depend on what else is in the batch.
+  const int64_t longest = columns.at(config_.item_feature).size(1);
+  const bool fixed = config_.attend_padding && config_.masks_items();
+  const int64_t length = (fixed ? config_.max_length : longest) + appends;
+  const auto in = length > longest ? padded_to(columns, length) : columns;
+  const auto& ids = in.at(config_.item_feature);
+  nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
+  auto x = aggregate(in, context.tensor);
+  // The ids where they came from: no step waits for a GPU to know its targets.
+  auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
+  if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
+  at::Tensor asked;  // [B, T] bool: positions that predict
+  if (config_.masks_items()) {
+    auto mask = context.mode == Mode::Train ? training_mask(known, config_.mlm_probability, context)
+                : appends
+                    ? at::arange(length, known.options()) == session_lengths(known).unsqueeze(1)
+                    : last_item_mask(known);
+    asked = mask;
+    mask = comm::upload(mask, ids.device());
+    x = nn::replace_rows(x, mask, masked_item_);
+    if (!config_.attend_padding) {
+      auto real = (ids != 0).logical_or_(mask);
+      real.select(1, 0).fill_(true);  // a row of padding only must have something to look at
+      out["key_mask"] = real;
+    }
+  } else if (context.mode == Mode::Train) {
+    asked = has_successor(known);
+  } else if (context.mode == Mode::Evaluate) {
+    asked = at::arange(length, known.options()) == (session_lengths(known) - 2).unsqueeze(1);
+  }
+  if (asked.defined()) {
+    out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());
+  }
+  out["hidden"] = add_positions(x, context);
+  return out;
+}
+
+at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tensor) const {
+  at::Tensor item;
+  std::vector<at::Tensor> parts, numbers;  // parts: in the features' order, without the item
+  std::vector<at::Tensor> all;             // with it
+  for (const auto& feature : config_.features) {
+    const auto& column = in.at(feature.name);
+    if (!feature.categorical) {
+      numbers.push_back(column);
+      continue;
+    }
+    all.push_back(nn::embedding(column, tables_.at(feature.name), true, tensor));
+    if (feature.name == config_.item_feature) {
+      item = all.back();
+    } else {
+      parts.push_back(all.back());
+    }
+  }
+  if (!numbers.empty()) {
+    all.push_back(at::relu(nn::linear(at::stack(numbers, 2), continuous_)).to(at::kFloat));
+    parts.push_back(all.back());
+  }
+  if (config_.aggregation == "concat") {
+    auto x = all.size() > 1 ? at::cat(all, 2) : all[0];
+    return projection_.weight ? nn::linear(x, projection_).to(at::kFloat) : x;
+  }
+  if (parts.empty()) return item;
+  auto sum = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
+  return config_.aggregation == "element-wise-sum" ? item + sum : item * sum;
+}
+
+at::Tensor SessionInput::add_positions(const at::Tensor& x, const nn::Context& context) const {
+  auto placed = nn::add_positions(x, positions_);
+  if (token_types_) {
+    auto type = at::zeros({x.size(0), x.size(1)}, x.options().dtype(at::kLong));
+    placed = placed + nn::embedding(type, token_types_, false);
+    placed = nn::layer_norm(placed, norm_, config_.layer_norm_epsilon);
+  }
+  return nn::dropout(placed, config_.dropout, context, 0);
+}
+
+}  // namespace convoy::models

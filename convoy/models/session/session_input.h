@@ -1,0 +1,34 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "convoy/models/session/session.h"
+
+namespace convoy::models {
+
+/// Columns to hidden states: embeds and joins the features, hides items where the model is trained
+/// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T], `asked` [N] (flat
+/// positions that predict; without masked items not in prediction), with masked items `key_mask`
+/// [B, T] bool (what is real). Prediction with masked items appends a position, so T grows by one.
+class SessionInput : public nn::Block {
+ public:
+  explicit SessionInput(const SessionConfig& config);
+
+  const nn::ParamPtr& item_table() const { return tables_.at(config_.item_feature); }
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  at::Tensor aggregate(const nn::Bundle& in, const comm::Group& tensor) const;
+  at::Tensor add_positions(const at::Tensor& x, const nn::Context& context) const;
+
+  SessionConfig config_;
+  std::map<std::string, nn::ParamPtr> tables_;
+  nn::DenseParams continuous_, projection_;
+  nn::ParamPtr masked_item_;
+  nn::ParamPtr positions_, token_types_;
+  nn::NormParams norm_;
+};
+
+}  // namespace convoy::models

@@ -1,0 +1,190 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "convoy/models/t5/relative_bias.h"
+#include "convoy/models/t5/t5.h"
+#include "convoy/nn/activation.h"
+#include "convoy/nn/attention.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/tensor_ranks.h"
+
+// Shapes: B rows, T positions, S positions that are looked at, D = d_model, H = num_heads,
+// E = d_kv, F = d_ff.
+namespace convoy::models {
+
+namespace {
+
+using nn::Init;
+using nn::ParamPtr;
+
+/// Texts are as long as they are; random draws are addressed as if they were this long.
+constexpr int64_t kLongest = int64_t{1} << 20;
+
+/// Numbers of the random draws of a layer.
+enum Site { kAttention, kAfterAttention, kCross, kAfterCross, kInner, kAfterFeedForward };
+
+class T5Layer : public nn::Block {
+ public:
+  T5Layer(const T5Config& config, const std::string& stack, int64_t index)
+      : Block(fmt::format("{}.block.{}", stack, index)),
+        config_(config),
+        decodes_(stack == "decoder") {
+    const int64_t D = config.d_model, H = config.num_heads;
+    self_ = declare_attention("layer.0.SelfAttention");
+    if (index == 0) {
+      nn::ParamSpec spec{name() + ".layer.0.SelfAttention.relative_attention_bias.weight",
+                         {config.relative_attention_num_buckets, H},
+                         normal(static_cast<double>(D))};
+      spec.decay = spec.read_in_backward = false;
+      spec.cut = {.dim = 1};
+      bias_ = declare(std::move(spec));
+    }
+    self_norm_ = norm("layer.0");
+    if (decodes_) {
+      cross_ = declare_attention("layer.1.EncDecAttention");
+      cross_norm_ = norm("layer.1");
+    }
+    declare_feed_forward(decodes_ ? "layer.2" : "layer.1");
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto hidden = in.find("hidden");
+    if (hidden == in.end()) return in;  // of an encoder that has spoken
+    auto out = in;
+    if (bias_) out["position_bias"] = position_bias(hidden->second.size(1), context);
+    auto x = hidden->second;
+    x = x + dropped(self_attention(x, out, context), kAfterAttention, context);
+    if (decodes_) x = x + dropped(cross_attention(x, in, context), kAfterCross, context);
+    out["hidden"] = x + dropped(feed_forward(x, context), kAfterFeedForward, context);
+    return out;
+  }
+
+  bool takes_tensor_ranks() const override { return true; }
+
+ private:
+  struct Attention {
+    ParamPtr query, key, value, mixed;
+  };
+
+  at::Tensor position_bias(int64_t T, const nn::Context& context) const {
+    const int64_t seen = decodes_ && context.cache != nullptr ? context.cache->length() : 0;
+    return relative_bias(bias_, T, seen,
+                         {config_.relative_attention_num_buckets,
+                          config_.relative_attention_max_distance, !decodes_});
+  }
+
+  at::Tensor self_attention(const at::Tensor& x, const nn::Bundle& in,
+                            const nn::Context& context) const {
+    const auto& tensor = context.tensor;
+    auto normed = nn::rms_norm(x, self_norm_, config_.layer_norm_epsilon);
+    normed = nn::to_columns(normed, self_.query, tensor);
+    auto options = attention_options(kAttention, in, "key_mask");
+    options.causal = decodes_;
+    options.bias = in.at("position_bias");
+    return joined(
+        nn::attention(heads(normed, self_.query, tensor), heads(normed, self_.key, tensor),
+                      heads(normed, self_.value, tensor), options, context),
+        self_.mixed, tensor);
+  }
+
+  at::Tensor cross_attention(const at::Tensor& x, const nn::Bundle& in,
+                             const nn::Context& context) const {
+    const auto& tensor = context.tensor;
+    auto normed = nn::rms_norm(x, cross_norm_, config_.layer_norm_epsilon);
+    normed = nn::to_columns(normed, cross_.query, tensor);
+    auto options = attention_options(kCross, in, "encoder_mask");
+    options.causal = false;
+    const auto make = [&]() -> nn::KvCache::Seen {
+      const auto encoded = nn::to_columns(in.at("encoder_hidden"), cross_.key, tensor);
+      return {heads(encoded, cross_.key, tensor), heads(encoded, cross_.value, tensor)};
+    };
+    return joined(nn::cross_attention(heads(normed, cross_.query, tensor), make, options, context),
+                  cross_.mixed, tensor);
+  }
+
+  at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context) const {
+    const auto& tensor = context.tensor;
+    auto normed = nn::rms_norm(x, feed_norm_, config_.layer_norm_epsilon);
+    normed = nn::to_columns(normed, inner_, tensor);
+    const auto times = config_.gated() ? product(normed, linear_, tensor) : at::Tensor();
+    auto inner = nn::activate(config_.activation(), product(normed, inner_, tensor), times);
+    inner = nn::dropout(inner, config_.dropout_rate, context, kInner, {x.size(1), config_.d_ff},
+                        {0, inner_->begin()});
+    return product(inner, out_, tensor);
+  }
+
+  nn::AttentionOptions attention_options(Site site, const nn::Bundle& in, const char* mask) const {
+    nn::AttentionOptions options;
+    if (auto found = in.find(mask); found != in.end()) options.key_mask = found->second;
+    options.dropout = config_.dropout_rate;
+    options.max_length = kLongest;
+    options.site = site;
+    options.scale = 1;
+    options.first_head = self_.query->begin() / config_.d_kv;
+    return options;
+  }
+
+  at::Tensor heads(const at::Tensor& x, const ParamPtr& weight, const comm::Group& tensor) const {
+    const int64_t E = config_.d_kv, H = weight->shape()[0] / E;
+    return product(x, weight, tensor).unflatten(2, {H, E}).transpose(1, 2);
+  }
+  static at::Tensor joined(const at::Tensor& mixed, const ParamPtr& weight,
+                           const comm::Group& tensor) {
+    return product(mixed.transpose(1, 2).flatten(2, 3), weight, tensor);
+  }
+  static at::Tensor product(const at::Tensor& x, const ParamPtr& weight,
+                            const comm::Group& tensor) {
+    return nn::linear(x, weight, nullptr, false, tensor);
+  }
+  at::Tensor dropped(const at::Tensor& x, Site site, const nn::Context& context) const {
+    return nn::dropout(x, config_.dropout_rate, context, site);
+  }
+
+  /// Of a product whose terms are so many.
+  Init normal(double terms) const {
+    return Init::normal(config_.initializer_factor / std::sqrt(terms));
+  }
+  ParamPtr matrix(const std::string& leaf, int64_t in, int64_t out, Init init,
+                  const schedule::TensorCut& cut) {
+    return declare_matrix(name() + "." + leaf + ".weight", {out, in}, init, cut);
+  }
+  ParamPtr norm(const std::string& leaf) {
+    return declare_vector(name() + "." + leaf + ".layer_norm.weight", config_.d_model,
+                          Init::ones());
+  }
+  Attention declare_attention(const std::string& leaf) {
+    const int64_t D = config_.d_model, inner = config_.num_heads * config_.d_kv;
+    const auto d = static_cast<double>(D), e = static_cast<double>(config_.d_kv);
+    const schedule::TensorCut heads{.dim = 0, .granule = config_.d_kv};
+    return {matrix(leaf + ".q", D, inner, normal(d * e), heads),
+            matrix(leaf + ".k", D, inner, normal(d), heads),
+            matrix(leaf + ".v", D, inner, normal(d), heads),
+            matrix(leaf + ".o", inner, D, normal(static_cast<double>(inner)),
+                   {.dim = 1, .granule = config_.d_kv})};
+  }
+  void declare_feed_forward(const std::string& layer) {
+    const int64_t D = config_.d_model, F = config_.d_ff;
+    const auto into = normal(static_cast<double>(D));
+    const auto leaf = layer + ".DenseReluDense.";
+    inner_ = matrix(leaf + (config_.gated() ? "wi_0" : "wi"), D, F, into, {.dim = 0});
+    if (config_.gated()) linear_ = matrix(leaf + "wi_1", D, F, into, {.dim = 0});
+    out_ = matrix(leaf + "wo", F, D, normal(static_cast<double>(F)), {.dim = 1});
+    feed_norm_ = norm(layer);
+  }
+
+  T5Config config_;
+  bool decodes_;
+  Attention self_, cross_;
+  ParamPtr bias_, self_norm_, cross_norm_, feed_norm_, inner_, linear_, out_;
+};
+
+}  // namespace
+
+nn::BlockPtr make_t5_layer(const T5Config& config, const std::string& stack, int64_t index) {
+  return std::make_shared<T5Layer>(config, stack, index);
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,37 @@
+#include "convoy/nn/declare.h"
+
+#include <map>
+
+namespace convoy::nn {
+
+std::vector<ParamPtr> params_of(const BlockList& blocks) {
+  std::vector<ParamPtr> out;
+  std::map<const Param*, size_t> known;
+  for (const auto& block : blocks) {
+    for (const auto& param : block->params()) {
+      if (known.emplace(param.get(), out.size()).second) out.push_back(param);
+    }
+  }
+  return out;
+}
+
+schedule::ModelDecl declare(const BlockList& blocks) {
+  schedule::ModelDecl out;
+  std::map<const Param*, int64_t> index;
+  for (const auto& param : params_of(blocks)) {
+    const auto& spec = param->spec();
+    index[param.get()] = static_cast<int64_t>(out.params.size());
+    out.params.push_back({spec.name, spec.shape, spec.cut, spec.decay, spec.trainable,
+                          spec.read_in_backward, param->leaf().defined()});
+  }
+  for (const auto& block : blocks) {
+    auto& declared = out.blocks.emplace_back();
+    declared.name = block->name();
+    declared.repeatable = block->repeatable();
+    declared.takes_tensor_ranks = block->takes_tensor_ranks();
+    for (const auto& param : block->params()) declared.params.push_back(index.at(param.get()));
+  }
+  return out;
+}
+
+}  // namespace convoy::nn

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "convoy/nn/block.h"
+#include "convoy/schedule/run/model_decl.h"
+
+namespace convoy::nn {
+
+/// The parameters of a model, each once, in the order of the blocks that read them.
+std::vector<ParamPtr> params_of(const BlockList& blocks);
+
+/// What a plan has to know of a model; its parameters are those of params_of().
+schedule::ModelDecl declare(const BlockList& blocks);
+
+}  // namespace convoy::nn

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+// Shapes: M rows, K terms of a sum, N results of a row.
+namespace convoy::nn {
+
+/// x [M, K] times `matrix` [K, N], plus `bias` [N] where there is one, without autograd; of a
+/// matrix of 16 bits and x of 32, as of 32. In generation M texts take a token each, and what
+/// counts is to read a large matrix from memory once, as fast as it comes. Where M is at most 16
+/// and the processor has AVX-512, a row's result does not depend on the others'.
+at::Tensor product_of_rows(const at::Tensor& x, const at::Tensor& matrix,
+                           const at::Tensor& bias = {});
+
+/// Three times x [M, K] fp32 as bf16 [3 M, K]: what rounding leaves, and what that leaves. Their
+/// sum is x, so that sums of their products are as exact as of x.
+at::Tensor narrow_parts(const at::Tensor& x);
+
+}  // namespace convoy::nn

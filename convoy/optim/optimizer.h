@@ -1,0 +1,96 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convoy::optim {
+
+/// A number that an optimizer keeps of each weight, zero at first.
+struct StateSpec {
+  std::string name;  ///< checkpoints have it as `<name>.<parameter>`
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// Elements of one parameter that lie side by side, in the parameter and in a stretch.
+struct Span {
+  std::string_view parameter;  ///< its global name
+  int64_t begin = 0;           ///< the first one's index in the whole parameter, flattened
+  int64_t place = 0;           ///< where that lies in the stretch
+  int64_t length = 0;
+};
+
+/// Some elements of flat buffers, [elements] each: those of neighbouring parameters, or parts of
+/// them, and what fills up the gaps between, which is zero and stays so.
+struct Stretch {
+  at::Tensor weights;              ///< fp32 masters, updated in place
+  at::Tensor grads;                ///< fp32; of no use afterwards
+  std::vector<at::Tensor> states;  ///< in the order of Optimizer::states(), updated in place
+  at::Tensor rounded;              ///< the weights in the compute dtype; undefined where fp32
+  double weight_decay = 0;
+  std::vector<Span> spans = {};  ///< in ascending order; only for who asks for them
+};
+
+/// What an update is given beside, the same on all ranks.
+struct StepNumbers {
+  double learning_rate = 0;
+  int64_t step = 1;         ///< counts from 1, and updates only
+  double grad_divisor = 1;  ///< gradients are divided by it on the way
+  uint64_t seed = 0;
+};
+
+/// What an optimizer is made with, by the options' names; one that does without ignores it.
+struct Settings {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+/// How weights follow from gradients, element by element: which numbers are kept of each weight,
+/// and how a stretch of flat buffers is updated. What becomes of an element may depend on its own
+/// numbers, the step's and its parameter's name and index only, never on how stretches are cut: so
+/// every layout of ranks comes to the same bits. Threads share one object.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// As checkpoints call it.
+  virtual std::string name() const = 0;
+  virtual std::vector<StateSpec> states() const = 0;
+  /// Whether update() wants to know which parameters' elements a stretch has.
+  virtual bool needs_spans() const { return false; }
+  virtual void update(const Stretch& stretch, const StepNumbers& numbers) const = 0;
+
+  /// Bytes that all states of one weight take.
+  int64_t state_bytes() const;
+};
+
+using OptimizerPtr = std::shared_ptr<const Optimizer>;
+
+inline constexpr const char* kDefaultOptimizer = "adamw_torch";
+
+/// By the names that `--optim` takes. Throws UsageError, with those there are, on any other.
+OptimizerPtr make_optimizer(const std::string& name = kDefaultOptimizer,
+                            const Settings& settings = {});
+std::vector<std::string> optimizer_names();
+
+/// An optimizer, as `--optim` finds it.
+struct OptimizerEntry {
+  std::string name;
+  std::string what;  ///< a few words for the help
+  bool reads_epsilon = false;
+  OptimizerPtr (*make)(const Settings&) = nullptr;
+};
+
+/// Adds one behind the others: at the start of a program, before anything asks for one.
+void add_optimizer(OptimizerEntry entry);
+/// Those among them that read Settings::epsilon.
+std::vector<std::string> optimizers_with_epsilon();
+/// A line on each, for the help of `--optim`.
+std::string optimizer_help();
+
+}  // namespace convoy::optim

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "convoy/comm/groups.h"
+#include "convoy/parallel/run/flat_buffers.h"
+#include "convoy/schedule/run/memory.h"
+#include "convoy/schedule/run/program.h"
+
+namespace convoy::parallel {
+
+/// The gradients of a step: where each micro-batch's go, and how they are summed over the ranks.
+///
+/// Kept whole, a unit's gradient of the first micro-batch is written into the flat buffers, those
+/// of the later ones into scratch memory and added. Of shards, a bucket has memory from its
+/// first contribution until it is reduced. Micro-batches may take turns: each finds again what it
+/// wrote.
+class Gradients {
+ public:
+  /// `reduce_each`: sharded gradients are reduced after every micro-batch.
+  Gradients(FlatBuffers& flat, comm::Groups groups, bool reduce_each);
+
+  void begin_step();
+  /// Says where the gradient of `unit` goes for this micro-batch, until another is named.
+  void bind(int64_t unit, int64_t micro_batch);
+  /// The unit's gradient of this micro-batch is finished.
+  void accumulate(int64_t unit, int64_t micro_batch);
+  /// Starts summing a bucket over the ranks: all of it, or this rank's part.
+  void reduce(int64_t bucket);
+  void reduce_scatter(int64_t bucket, int64_t micro_batch);
+  /// Sums what this rank has of a unit's reduced gradient over the stages that hold it.
+  void reduce_tied(int64_t unit);
+  /// In place of the sum: whether this rank's own gradient is finite.
+  bool finite(int64_t bucket);
+  /// Waits for the sums under way, that of an offloaded bucket among them; the `last` micro-batch's
+  /// is summed up over the state replicas.
+  void complete(int64_t bucket, bool last);
+  /// Waits for the sums under way, and sums up over the state replicas.
+  void wait();
+
+  /// Elements of the buckets that are whole for a while.
+  int64_t num_pooled() const { return pool_.num_elements() + scratch_pool_.num_elements(); }
+
+ private:
+  struct InFlight {
+    comm::Group::Handle handle;
+    at::Tensor memory;  // of the pool, or undefined
+  };
+
+  bool is_sharded() const { return flat_.layout().is_sharded(schedule::Kind::Gradients); }
+  /// What a micro-batch's gradient of a unit is, once it is bound.
+  struct Bound {
+    at::Tensor scratch;              // undefined: its place
+    std::vector<bool> written = {};  // by slot, while another micro-batch is bound
+  };
+
+  bool is_in_place(int64_t unit, int64_t micro_batch) const;
+  at::Tensor whole(int64_t bucket);
+  at::Tensor place_of(int64_t unit);
+  void complete();
+  bool offloaded() const { return flat_.layout().offloaded(schedule::Kind::Gradients); }
+  comm::Group::Handle sum_over_replicas(int64_t bucket);
+  void drop(int64_t bucket);
+
+  FlatBuffers& flat_;
+  comm::Groups groups_;
+  bool reduce_each_;
+  Pool pool_, scratch_pool_;
+  std::vector<at::Tensor> buckets_;              // [bucket] memory while it is not reduced
+  std::vector<int64_t> filling_;                 // [bucket] micro-batch it has memory for
+  std::vector<std::map<int64_t, Bound>> begun_;  // [unit][micro-batch], until accumulated
+  std::vector<int64_t> bound_;                   // [unit] micro-batch its gradient is bound to
+  std::deque<InFlight> in_flight_;
+};
+
+}  // namespace convoy::parallel

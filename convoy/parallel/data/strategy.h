@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "convoy/parallel/run/replica.h"
+
+namespace convoy::parallel {
+
+/// How the work of a step is spread over devices. A strategy owns the replicas of this process.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  /// Data-parallel ranks over all processes, and those that this process computes:
+  /// [first_rank(), first_rank() + num_local_ranks()).
+  virtual int num_ranks() const = 0;
+  virtual int first_rank() const = 0;
+  virtual int num_local_ranks() const = 0;
+
+  /// micro-batches[local rank][micro-batch]. Returns totals over all ranks.
+  virtual StepResult step(const std::vector<std::vector<MicroBatch>>& micro_batches,
+                          const StepInput& input, const OptimizerOptions& optimizer) = 0;
+  /// One batch per local rank; the last blocks' bundles.
+  virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
+                                          nn::Mode mode) = 0;
+
+  /// What this process keeps of weights and buffers, or of the optimizer's moments; what all own
+  /// together is the whole.
+  virtual State weights() = 0;
+  virtual State moments() = 0;
+  /// Completes weights and buffers (and moments) after each process filled its part.
+  virtual void share(bool moments) = 0;
+
+  /// One of this process's replicas.
+  virtual Replica& replica() = 0;
+  /// Ranks in different processes; size 1 when this process is alone.
+  virtual const comm::Group& processes() const = 0;
+  /// Of the processes that compute the same rows together one counts and tells of them.
+  bool tells_rows() { return replica().groups().tensor.rank() == 0; }
+  /// Collectives and bytes so far of this process's (or, within one process, of one) rank.
+  virtual comm::Traffic traffic() const = 0;
+};
+
+/// One replica in this process: a single device, or one rank of DistributedDataParallel.
+std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, comm::Groups groups,
+                                                const ReplicaOptions& options);
+
+/// DataParallel: a thread per device in one process. Replicas on the same device share weights.
+/// Each thread uses `threads` intra-op threads, and waits for another no longer than `timeout`.
+std::unique_ptr<Strategy> make_thread_strategy(const ModelFactory& factory,
+                                               const std::vector<at::Device>& devices,
+                                               const ReplicaOptions& options, int threads,
+                                               std::chrono::milliseconds timeout);
+
+}  // namespace convoy::parallel

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/optim/optimizer.h"
+#include "convoy/parallel/run/pool.h"
+#include "convoy/schedule/run/layout.h"
+#include "convoy/schedule/run/run_options.h"
+
+namespace convoy::parallel {
+
+using schedule::OffloadOptions;
+using schedule::Place;
+
+/// Room outside of the device's memory, in bytes from 0 on.
+class OffloadStore {
+ public:
+  /// To be called once, in the thread that computes.
+  using Wait = std::function<void()>;
+
+  virtual ~OffloadStore() = default;
+  /// Starts filling `memory`, [bytes] on the device, or writing it; it stays as it is until the
+  /// wait is over. What is written can be read once its wait is over.
+  virtual Wait read(int64_t place, at::Tensor memory) = 0;
+  virtual Wait write(int64_t place, at::Tensor memory) = 0;
+  /// Those bytes as a tensor of the host, while nothing of them is under way.
+  virtual at::Tensor view(int64_t place, int64_t bytes) = 0;
+};
+
+/// The first `bytes` of some memory, [more than bytes], that a file can be read into directly.
+at::Tensor aligned(const at::Tensor& memory, int64_t bytes);
+
+/// A file without a name in `folder`, and a GPU's pinned host memory.
+std::unique_ptr<OffloadStore> make_disk_store(const std::filesystem::path& folder, int64_t bytes,
+                                              const std::string& what);
+std::unique_ptr<OffloadStore> make_host_store(int64_t bytes, at::Device device);
+
+/// The offloaded state of one rank: of each kind a bucket's elements are in memory only between
+/// fetch() (or create()) and store() or drop().
+class Offload {
+ public:
+  /// `states`: which moments there are. Throws FileError where a disk has no room.
+  Offload(const schedule::Layout& layout, const OffloadOptions& options, at::Device device,
+          at::ScalarType compute_dtype, const std::vector<optim::StateSpec>& states);
+  /// Waits for what is under way: stores read and write memory that goes with this.
+  ~Offload();
+  Offload(const Offload&) = delete;
+  Offload& operator=(const Offload&) = delete;
+
+  /// Starts bringing a bucket's elements into memory, and finds memory for new ones.
+  void fetch(schedule::Kind kind, int64_t bucket);
+  void create(schedule::Kind kind, int64_t bucket);
+  /// Its elements, once they are there: what the rank keeps of the bucket; `moment`: of which.
+  at::Tensor here(schedule::Kind kind, int64_t bucket, size_t moment = 0);
+  /// Starts writing them.
+  void store(schedule::Kind kind, int64_t bucket);
+  void drop(schedule::Kind kind, int64_t bucket);
+  /// Forgets what is in memory, as after an error.
+  void forget();
+
+  /// A bucket's elements where they have their place, between steps.
+  at::Tensor view(schedule::Kind kind, int64_t bucket, size_t moment = 0);
+
+  /// Bytes in all, of a kind, and of the memory through which they come and go.
+  int64_t num_bytes() const { return num_bytes_; }
+  int64_t num_bytes(schedule::Kind kind) const;
+  int64_t num_pooled_bytes() const { return pool_.num_elements(); }
+  /// Time that was spent waiting.
+  double wait_seconds = 0;
+
+ private:
+  struct Part {
+    int64_t begin = 0;  // in bytes
+    int64_t bytes = 0;
+    at::ScalarType dtype = at::kFloat;
+    at::Tensor of(const at::Tensor& bytes_of_entry) const;
+  };
+  struct Entry {
+    int64_t place = 0;
+    int64_t bytes = 0;        // a multiple of what a store moves at once
+    std::vector<Part> parts;  // one after the other: all moments, or one
+    OffloadStore* store = nullptr;
+    at::Tensor memory, values;  // of the pool; defined while it is here
+    OffloadStore::Wait wait;
+  };
+  using Key = std::pair<schedule::Kind, int64_t>;
+
+  void take(Entry& entry);
+  void complete();
+  Entry& entry(schedule::Kind kind, int64_t bucket);
+
+  std::map<Place, std::unique_ptr<OffloadStore>> stores_;
+  std::map<Key, Entry> entries_;
+  struct InFlight {
+    Key key;
+    at::Tensor memory;
+    OffloadStore::Wait wait;
+  };
+  std::deque<InFlight> in_flight_;
+  Pool pool_;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace convoy::parallel

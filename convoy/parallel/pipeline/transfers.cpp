@@ -1,0 +1,217 @@
+#include "convoy/parallel/pipeline/transfers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/pinned.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+/// Of a tensor's first byte in a body, so that it can be looked at as any type.
+constexpr int64_t kAlign = 16;
+
+/// How many descriptions each side of a pair remembers: batches of changing length have many.
+constexpr size_t kMostShapes = 4096;
+
+/// What a head holds.
+struct Sizes {
+  int64_t shapes = 0;  // number of the description, of those from this sender
+  int64_t text = 0;    // bytes of the description, which follows; 0: it is known
+  int64_t body = 0;
+  int64_t received = 0;  // bundles, by the sender from the receiver
+};
+constexpr auto kHeadBytes = static_cast<int64_t>(sizeof(Sizes));
+
+int64_t rounded(int64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+/// `size` bytes that begin with those at `from`.
+at::Tensor bytes_at(const void* from, size_t size) {
+  auto out = at::empty({static_cast<int64_t>(size)}, at::kByte);
+  std::memcpy(out.data_ptr(), from, size);
+  return out;
+}
+
+Sizes sizes_of(const at::Tensor& head) {
+  Sizes sizes;
+  std::memcpy(&sizes, head.data_ptr(), sizeof sizes);
+  return sizes;
+}
+
+/// The same on both sides.
+std::string label_of(const Instruction& i) {
+  const bool grad = i.op == Op::SendGrad || i.op == Op::ReceiveGrad;
+  return fmt::format("{} block {}, micro-batch {}", grad ? "gradient of" : "output of", i.block,
+                     i.micro_batch);
+}
+
+}  // namespace
+
+Transfers::Transfers(comm::Groups groups, at::Device device)
+    : groups_(std::move(groups)),
+      bytes_(at::TensorOptions(at::kByte).device(device)),
+      sent_(static_cast<size_t>(groups_.pipeline.size())),
+      received_(sent_.size()),
+      told_(sent_.size()),
+      heard_(sent_.size()) {}
+
+/// The memory of what is under way must stay.
+Transfers::~Transfers() {
+  for (auto& message : in_flight_) {
+    try {
+      message.wait();
+    } catch (const std::exception&) {
+      // Whoever waits for something of the group is told.
+    }
+  }
+}
+
+void Transfers::InFlight::wait() {
+  std::exchange(head, {}).wait();
+  std::exchange(text, {}).wait();
+  std::exchange(body, {}).wait();
+}
+
+void Transfers::InFlight::free_body() {
+  if (!packet.body.defined() || !body.done()) return;
+  std::exchange(body, {}).wait();
+  packet.body = at::Tensor();
+}
+
+/// A line for each tensor: how it travels, its type, number of dimensions, sizes, name.
+Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer) {
+  std::string text;
+  std::vector<at::Tensor> parts;
+  for (const auto& [name, tensor] : bundle) {
+    const auto own = known.find(name);
+    const bool there = own != known.end() && own->second.is_same(tensor);
+    text += fmt::format("{} {} {}",
+                        there                    ? 'k'
+                        : tensor.requires_grad() ? 'g'
+                                                 : 'v',
+                        static_cast<int>(tensor.scalar_type()), there ? 0 : tensor.dim());
+    for (int64_t d = 0; !there && d < tensor.dim(); ++d) text += fmt::format(" {}", tensor.size(d));
+    text += " " + name + "\n";
+    if (!there) parts.push_back(comm::bytes_of(tensor.contiguous()));
+  }
+  for (size_t p = 0; parts.size() > 1 && p < parts.size(); ++p) {
+    const int64_t gap = rounded(parts[p].numel()) - parts[p].numel();
+    if (gap > 0) parts[p] = at::constant_pad_nd(parts[p], {0, gap});
+  }
+  Packet packet;
+  packet.body = parts.empty()       ? at::empty({0}, bytes_)
+                : parts.size() == 1 ? parts.front()
+                                    : at::cat(parts);
+  if (text.empty()) text = "\n";  // there is always one to remember
+  auto& told = told_.at(static_cast<size_t>(peer));
+  if (told.size() == kMostShapes) told.clear();
+  const auto [shapes, is_new] = told.emplace(text, static_cast<int64_t>(told.size()));
+  if (is_new) packet.text = bytes_at(text.data(), text.size());
+  const Sizes sizes{.shapes = shapes->second,
+                    .text = is_new ? static_cast<int64_t>(text.size()) : 0,
+                    .body = packet.body.numel(),
+                    .received = received_.at(static_cast<size_t>(peer))};
+  packet.head = bytes_at(&sizes, sizeof sizes);
+  return packet;
+}
+
+nn::Bundle Transfers::unpack(const at::Tensor& body, const std::string& text,
+                             const nn::Bundle& known) const {
+  int64_t at = 0;
+  nn::Bundle out;
+  std::istringstream lines(text);
+  char how = 0;
+  int type = 0, dims = 0;
+  while (lines >> how >> type >> dims) {
+    std::vector<int64_t> shape(static_cast<size_t>(dims));
+    for (auto& size : shape) lines >> size;
+    std::string name;
+    std::getline(lines.ignore(), name);
+    if (how == 'k') {
+      out[name] = known.at(name);
+      continue;
+    }
+    const auto dtype = static_cast<at::ScalarType>(type);
+    int64_t bytes = static_cast<int64_t>(at::elementSize(dtype));
+    for (const int64_t size : shape) bytes *= size;
+    auto tensor = body.narrow(0, at, bytes).view(dtype).view(shape);
+    out[name] = how == 'g' ? tensor.detach().requires_grad_(true) : tensor;
+    at += rounded(bytes);
+  }
+  return out;
+}
+
+void Transfers::settle() {
+  for (auto& message : in_flight_) message.wait();
+  in_flight_.clear();
+}
+
+/// Gives up what has arrived.
+void Transfers::complete(int64_t peer, int64_t num_arrived) {
+  for (auto message = in_flight_.begin(); message != in_flight_.end();) {
+    const bool arrived = message->peer == peer && message->number < num_arrived;
+    message->free_body();
+    if (!arrived && !message->done()) {
+      ++message;
+      continue;
+    }
+    message->wait();  // and tell what went wrong
+    message = in_flight_.erase(message);
+  }
+}
+
+nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
+  const at::NoGradGuard no_grad;
+  const auto label = label_of(i);
+  const bool forth = i.peer < groups_.pipeline.rank();
+  const auto& group = towards(forth);
+  const auto peer = static_cast<size_t>(i.peer);
+  const auto head = at::empty({kHeadBytes}, at::kByte);
+  heads_towards(forth).start_receive(head, i.peer, "shapes of " + label).wait();
+  const auto sizes = sizes_of(head);
+  auto& heard = heard_.at(peer);
+  if (sizes.text > 0) {
+    heard.resize(static_cast<size_t>(sizes.shapes));  // its sender may have begun anew
+    const auto text = at::empty({sizes.text}, at::kByte);
+    heads_towards(forth).start_receive(text, i.peer, "new shapes of " + label).wait();
+    heard.emplace_back(static_cast<const char*>(text.const_data_ptr()), text.nbytes());
+  }
+  const auto body = at::empty({sizes.body}, bytes_);
+  if (body.numel() > 0) group.start_receive(body, i.peer, label).wait();
+  ++received_.at(peer);
+  complete(i.peer, sizes.received);
+  return unpack(body, heard.at(static_cast<size_t>(sizes.shapes)), known);
+}
+
+void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::Bundle& known) {
+  const at::NoGradGuard no_grad;
+  complete(i.peer, 0);
+  const auto label = label_of(i);
+  const bool forth = i.peer > groups_.pipeline.rank();
+  InFlight message{
+      i.peer, sent_.at(static_cast<size_t>(i.peer))++, pack(bundle, known, i.peer), {}, {}, {}};
+  message.head = heads_towards(forth).start_send(message.packet.head, i.peer, "shapes of " + label);
+  if (message.packet.text.defined()) {
+    message.text =
+        heads_towards(forth).start_send(message.packet.text, i.peer, "new shapes of " + label);
+  }
+  if (message.packet.body.numel() > 0) {
+    message.body = towards(forth).start_send(message.packet.body, i.peer, label);
+  }
+  in_flight_.push_back(std::move(message));
+}
+
+}  // namespace convoy::parallel

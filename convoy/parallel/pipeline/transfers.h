@@ -1,0 +1,74 @@
+#pragma once
+
+#include <list>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/groups.h"
+#include "convoy/nn/block.h"
+#include "convoy/schedule/run/program.h"
+
+namespace convoy::parallel {
+
+/// Carries bundles of tensors, and their gradients, between the stages of a pipeline.
+///
+/// A bundle is two messages: what comes, then all values. Names, types and shapes go between them
+/// where they are new, else by a number that both sides remember. Tensors that the receiver has,
+/// because they are part of the batch, travel by name only. Each also tells how many have arrived
+/// from its receiver, who needs not keep those any longer: not all engines say so.
+class Transfers {
+ public:
+  Transfers(comm::Groups groups, at::Device device);
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  /// Starts sending a bundle, of which the receiver has `known`, too.
+  void send(const schedule::Instruction& instruction, const nn::Bundle& bundle,
+            const nn::Bundle& known);
+  /// Waits for what is received; tensors that carry a gradient are leaves. This rank has `known`.
+  nn::Bundle receive(const schedule::Instruction& instruction, const nn::Bundle& known);
+  /// Waits until all that was sent has arrived.
+  void settle();
+  /// Bundles that were sent and, as far as this rank knows, have not arrived.
+  size_t num_under_way() const { return in_flight_.size(); }
+
+ private:
+  struct Packet {
+    at::Tensor head;  // bytes on the host, so that nobody waits for a GPU to know what comes
+    at::Tensor text;  // names, types and shapes, where they are new; beside the head
+    at::Tensor body;  // bytes
+  };
+  struct InFlight {
+    int64_t peer = 0;
+    int64_t number = 0;  // among those sent to it
+    Packet packet;
+    comm::Group::Handle head, text, body;
+    void wait();
+    /// Gives up the values as soon as they have left: heads may go another way, and later.
+    void free_body();
+    /// Of Gloo nobody knows.
+    bool done() const { return head.done() && text.done() && body.done(); }
+  };
+
+  void complete(int64_t peer, int64_t num_arrived);
+  Packet pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer);
+  nn::Bundle unpack(const at::Tensor& body, const std::string& text, const nn::Bundle& known) const;
+  /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
+  const comm::Group& towards(bool later_stage) const {
+    return later_stage ? groups_.pipeline : groups_.pipeline_back;
+  }
+  const comm::Group& heads_towards(bool later_stage) const {
+    return groups_.pipeline_heads.size() > 1 ? groups_.pipeline_heads : towards(later_stage);
+  }
+
+  comm::Groups groups_;
+  at::TensorOptions bytes_;
+  std::list<InFlight> in_flight_;
+  std::vector<int64_t> sent_, received_;              // [stage] bundles so far
+  std::vector<std::map<std::string, int64_t>> told_;  // [stage] descriptions it knows, by number
+  std::vector<std::vector<std::string>> heard_;       // [stage] those that it told
+};
+
+}  // namespace convoy::parallel

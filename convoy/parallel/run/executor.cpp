@@ -1,0 +1,262 @@
+#include "convoy/parallel/run/executor.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/timing.h"
+#include "convoy/parallel/run/finite.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Axis;
+using schedule::Op;
+
+}  // namespace
+
+Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, comm::Groups groups,
+                   at::ScalarType compute_dtype, const schedule::StepOptions& options)
+    : blocks_(std::move(blocks)),
+      flat_(flat),
+      groups_(std::move(groups)),
+      compute_dtype_(compute_dtype),
+      gradients_(flat, groups_, options.reduce_each),
+      gathers_(flat, groups_.shard),
+      transfers_(groups_, flat.fp32().device()),
+      update_(flat, groups_, compute_dtype == at::kHalf) {
+  observers_.push_back(make_activity_observer());
+  observers_.push_back(make_fault_injector(flat, gathers_, groups_));
+}
+
+StepResult Executor::run(const schedule::Program& program,
+                         const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         const OptimizerOptions& optimizer) {
+  auto pass = make_pass(micro_batches, input, nn::Mode::Train, program);
+  if (auto* offload = flat_.offload()) offload->forget();
+  gradients_.begin_step();
+  update_.begin_step(input, optimizer);
+  wait_seconds_ = 0;
+  observed(program, [&](const schedule::Instruction& i) {
+    execute(pass, i);
+    if (!overflowed_) return;
+    if (update_.spoilt_loss() >= 0) fail_for_loss(micro_batches, input, program);
+    fail_for_gradient(micro_batches, input, program);
+  });
+  transfers_.settle();  // all was received before the last sums
+  auto result = update_.result;
+  // On a GPU the clock would also count what is still to be computed there.
+  result.wait_seconds = flat_.fp32().device().is_cpu() ? wait_seconds_ : NAN;
+  return result;
+}
+
+nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch& batch,
+                             nn::Mode mode) {
+  const std::vector<MicroBatch> batches{batch};
+  const StepInput input;
+  auto pass = make_pass(batches, input, mode, program);
+  at::NoGradGuard no_grad;
+  for (const auto& i : program) execute(pass, i);
+  transfers_.settle();  // no stage runs ahead
+  return std::move(pass.result(0));
+}
+
+Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         nn::Mode mode, const schedule::Program& program) {
+  const PassInput given{micro_batches,         input,         mode, compute_dtype_,
+                        flat_.fp32().device(), groups_.tensor};
+  return {blocks_, flat_.layout(), gradients_, given, program};
+}
+
+template <class Run>
+void Executor::observed(const schedule::Program& program, const Run& run) {
+  for (const auto& i : program) {
+    for (const auto& observer : observers_) observer->before(i);
+    run(i);
+    for (const auto& observer : observers_) observer->after(i);
+  }
+}
+
+void Executor::execute(Pass& pass, const schedule::Instruction& i) {
+  if (groups_.shard.size() > 1) timed([&] { gathers_.await(i); });
+  switch (i.op) {
+    case Op::Load:
+      pass.load(i.micro_batch);
+      break;
+    case Op::Gather:
+      timed([&] { gathers_.start(i.bucket); });
+      break;
+    case Op::Release:
+      flat_.detach(i.bucket);
+      break;
+    case Op::Fetch:
+      flat_.offload()->fetch(i.kind, i.bucket);
+      break;
+    case Op::Store:
+      store(pass, i);
+      break;
+    case Op::Forward:
+      pass.forward(i.block, i.micro_batch);
+      break;
+    case Op::Loss:
+      take_loss(pass, i.micro_batch);
+      break;
+    case Op::Recompute:
+      pass.recompute(i.block, i.micro_batch);
+      break;
+    case Op::Backward:
+      pass.backward(i.block, i.micro_batch);
+      break;
+    case Op::BackwardInput:
+      pass.backward_input(i.block, i.micro_batch);
+      break;
+    case Op::BackwardWeight:
+      pass.backward_weight(i.block, i.micro_batch);
+      break;
+    case Op::Send:
+    case Op::Receive:
+    case Op::SendGrad:
+    case Op::ReceiveGrad:
+      timed([&] { pass.transfer(i, transfers_); });
+      break;
+    case Op::Accumulate:
+      gradients_.accumulate(i.unit, i.micro_batch);
+      break;
+    case Op::Reduce:
+      timed([&] { gradients_.reduce(i.bucket); });
+      break;
+    case Op::ReduceScatter:
+      timed([&] { gradients_.reduce_scatter(i.bucket, i.micro_batch); });
+      break;
+    case Op::ReduceTied:
+      timed([&] { gradients_.reduce_tied(i.unit); });
+      break;
+    case Op::ReduceLoss:
+      timed([&] { gradients_.wait(); });
+      update_.close_totals();
+      timed([&] { update_.reduce_totals(); });
+      break;
+    case Op::Clip:
+      overflowed_ = !update_.clip();
+      break;
+    case Op::Update:
+      update_.update(i.bucket);
+      if (flat_.layout().offloaded(schedule::Kind::Gradients)) {
+        flat_.offload()->drop(schedule::Kind::Gradients, i.bucket);
+      }
+      break;
+  }
+}
+
+void Executor::take_loss(Pass& pass, int64_t m) {
+  if (pass.empty(m)) return;
+  const auto& out = pass.result(m);
+  const auto &loss = required(out, "loss"), &count = required(out, "count");
+  if (groups_.tensor.rank() == 0) update_.add(loss, count);  // all tensor ranks have the same
+}
+
+void Executor::store(const Pass& pass, const schedule::Instruction& i) {
+  if (i.kind == schedule::Kind::Gradients) {
+    const bool last = i.micro_batch + 1 == pass.num_micro_batches();
+    timed([&] { gradients_.complete(i.bucket, last); });
+    if (last) update_.add_squares(i.bucket);
+  }
+  flat_.offload()->store(i.kind, i.bucket);
+}
+
+/// Adds to the time that communication takes.
+template <class Work>
+void Executor::timed(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  wait_seconds_ += seconds_since(start);
+}
+
+template <class Look>
+void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         const schedule::Program& program, const Look& look) {
+  const schedule::Instruction end{Op::ReduceLoss};
+  schedule::Program until(program.begin(), std::find(program.begin(), program.end(), end));
+  std::erase_if(until, [](const schedule::Instruction& i) {
+    return i.op == Op::Store || (i.op == Op::Fetch && i.kind != schedule::Kind::Weights);
+  });
+  if (auto* offload = flat_.offload()) offload->forget();
+  auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
+  gradients_.begin_step();
+  observed(until, [&](const schedule::Instruction& i) {
+    if (i.op == Op::ReduceTied) return;
+    if (i.op != Op::Reduce && i.op != Op::ReduceScatter) execute(again, i);
+    look(again, i);
+  });
+}
+
+void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                             const schedule::Program& program) {
+  const auto& world = groups_.world;
+  int64_t who = update_.spoilt_loss();
+  const double loss = update_.result.loss_sum;
+  // The last stage of a pipeline has the loss; an earlier one may have spoilt it.
+  if (groups_.pipeline.size() > 1) {
+    const auto num_blocks = static_cast<int64_t>(blocks_.size());
+    auto firsts = at::full({world.size()}, num_blocks, at::kLong);  // block that is not finite
+    auto* firsts_of = firsts.data_ptr<int64_t>();
+    auto& first = firsts_of[world.rank()];
+    run_again(micro_batches, input, program, [&](Pass& pass, const schedule::Instruction& i) {
+      if (i.op == Op::Reduce || i.op == Op::ReduceScatter) gradients_.finite(i.bucket);
+      if (i.op != Op::Forward || pass.empty(i.micro_batch)) return;
+      for (const auto& [name, tensor] : pass.output(i.block, i.micro_batch)) {
+        if (tensor.requires_grad() && !is_finite(tensor.detach())) first = std::min(first, i.block);
+      }
+    });
+    firsts.sub_(num_blocks);
+    world.all_reduce(firsts, comm::ReduceOp::Sum, "find the stage with the bad loss");
+    for (const int r : groups_.mesh.of(static_cast<int>(who)).ranks_along(Axis::Pipeline)) {
+      if (firsts_of[r] < firsts_of[who]) who = r;
+    }
+  }
+  fail_on_all_ranks<NumericError>(
+      "train",
+      "the loss of step {} is not finite on rank {}; got {}; try a lower "
+      "learning_rate, max_grad_norm, or look for NaN in the data",
+      input.step + 1, who, std::isnan(loss) ? "nan" : "inf");
+}
+
+void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
+                                 const StepInput& input, const schedule::Program& program) {
+  const auto& world = groups_.world;
+  std::string who = fmt::format("on rank {}", world.rank());
+  // The ranks' own gradients are summed away by now: compute them again.
+  if (world.size() > 1) {
+    auto spoilt = at::zeros({world.size()}, at::kLong);
+    run_again(micro_batches, input, program, [&](Pass&, const schedule::Instruction& i) {
+      if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return;
+      if (!gradients_.finite(i.bucket)) spoilt[world.rank()] = 1;
+    });
+    world.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");
+    std::vector<int64_t> ranks;
+    for (int64_t r = 0; r < world.size(); ++r) {
+      if (spoilt[r].item<int64_t>() != 0) ranks.push_back(r);
+    }
+    // What a stage spoils is spoilt on all before it.
+    const auto stage_of = [&](int64_t r) {
+      return groups_.mesh.of(static_cast<int>(r)).place(Axis::Pipeline);
+    };
+    const int last = ranks.empty() ? 0 : stage_of(ranks.back());
+    std::erase_if(ranks, [&](int64_t r) { return stage_of(r) < last; });
+    who = ranks.empty() ? "although that of each rank is"
+                        : fmt::format("on rank {}", fmt::join(ranks, ", "));
+  }
+  fail_on_all_ranks<NumericError>(
+      "train",
+      "the gradient of step {} is not finite {}; got a norm of {}; try a lower "
+      "learning_rate or look for extreme values in the data",
+      input.step + 1, who, update_.result.grad_norm);
+}
+
+}  // namespace convoy::parallel

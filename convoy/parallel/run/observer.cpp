@@ -1,0 +1,146 @@
+#include "convoy/parallel/run/observer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <optional>
+
+#include "convoy/base/activity.h"
+#include "convoy/base/fault.h"
+#include "convoy/comm/range.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+class ActivityObserver : public Observer {
+ public:
+  void before(const Instruction& i) override {
+    const auto name = schedule::to_text(i);
+    tell_operation(name);
+    range_.reset();  // an instruction that threw left it open
+    range_.emplace([&] { return name; });
+  }
+  void after(const Instruction&) override { range_.reset(); }
+
+ private:
+  std::optional<comm::Range> range_;
+};
+
+const char* phase_of(Op op) {
+  switch (op) {
+    case Op::Forward:
+      return "forward";
+    case Op::Backward:
+    case Op::BackwardInput:
+      return "backward";
+    case Op::BackwardWeight:
+      return "backward_weight";
+    case Op::Gather:
+      return "gather";
+    case Op::Update:
+      return "update";
+    case Op::Store:
+      return "offload";
+    case Op::Send:
+    case Op::SendGrad:
+      return "send";
+    case Op::Reduce:
+    case Op::ReduceScatter:
+      return "reduce";
+    default:
+      return nullptr;
+  }
+}
+
+bool is_backward(Op op) {
+  return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight;
+}
+
+class FaultInjector : public Observer {
+ public:
+  FaultInjector(FlatBuffers& flat, Gathers& gathers, const comm::Groups& groups)
+      : flat_(flat), gathers_(gathers), groups_(groups) {}
+
+  void before(const Instruction& i) override {
+    const char* phase = phase_of(i.op);
+    if (phase == nullptr) return;
+    const auto fault = fault_at(phase);
+    if (fault == Fault::kMismatch) {
+      auto extra = at::zeros({1});
+      groups_.world.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
+    }
+    if (fault == Fault::kNan) spoil(i);
+  }
+
+  void after(const Instruction& i) override {
+    if (is_backward(i.op) && std::exchange(spoils_backward_, false)) {
+      spoil_gradient(flat_.layout().table().units_of_block[static_cast<size_t>(i.block)]);
+    }
+  }
+
+ private:
+  void spoil(const Instruction& i) {
+    const at::NoGradGuard no_grad;
+    if (is_backward(i.op)) {
+      spoils_backward_ = true;
+    } else if (i.op == Op::Store) {
+      if (i.kind != schedule::Kind::Gradients) flat_.offload()->here(i.kind, i.bucket).fill_(NAN);
+    } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
+      spoil_bucket(i.bucket);
+    } else {
+      gathers_.settle();
+      flat_.offload() != nullptr ? spoil_what_is_here(i) : flat_.fill(NAN);
+    }
+  }
+
+  /// Offloaded weights may not be in memory.
+  void spoil_what_is_here(const Instruction& i) {
+    for (const int64_t bucket : schedule::reads(i, flat_.layout())) {
+      flat_.bucket_weights(bucket).fill_(NAN);
+    }
+    if (i.bucket < 0) return;
+    const auto kind = i.op == Op::Update ? schedule::Kind::Masters : schedule::Kind::Weights;
+    flat_.narrow(kind, i.bucket, flat_.part(i.bucket)).fill_(NAN);
+  }
+
+  /// Of the first of these units that is trained.
+  void spoil_gradient(const std::vector<int64_t>& units) {
+    for (const int64_t unit : units) {
+      if (flat_.layout().table().is_frozen(unit)) continue;
+      const auto& slots = flat_.units()[static_cast<size_t>(unit)].slots;
+      return slots.front().param->add_to_grad([](at::Tensor& grad) { grad.fill_(NAN); });
+    }
+  }
+
+  /// Of a bucket that is complete: where no memory of its own holds it, the flat buffers does.
+  void spoil_bucket(int64_t bucket) {
+    if (flat_.layout().is_sharded(schedule::Kind::Gradients)) {
+      return spoil_gradient(flat_.layout().buckets()[static_cast<size_t>(bucket)].units);
+    }
+    const auto& all = flat_.layout().buckets()[static_cast<size_t>(bucket)].all;
+    flat_.grads(bucket, {all.begin, all.begin + 1}).fill_(NAN);
+  }
+
+  FlatBuffers& flat_;
+  Gathers& gathers_;
+  comm::Groups groups_;
+  bool spoils_backward_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Observer> make_activity_observer() {
+  return std::make_unique<ActivityObserver>();
+}
+
+std::unique_ptr<Observer> make_fault_injector(FlatBuffers& flat, Gathers& gathers,
+                                              const comm::Groups& groups) {
+  return std::make_unique<FaultInjector>(flat, gathers, groups);
+}
+
+}  // namespace convoy::parallel

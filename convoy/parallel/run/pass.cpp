@@ -1,0 +1,206 @@
+#include "convoy/parallel/run/pass.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/device.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+/// The batch with its inputs on `device`.
+MicroBatch to_device(MicroBatch batch, at::Device device) {
+  if (device.is_cpu()) return batch;
+  batch.loaded = batch.inputs;
+  for (auto& [name, tensor] : batch.inputs) tensor = comm::upload(tensor, device);
+  return batch;
+}
+
+const nn::Bundle* loaded(const MicroBatch& batch) {
+  return batch.loaded.empty() ? &batch.inputs : &batch.loaded;
+}
+
+/// The gradients that backward left at a block's inputs, which are given up.
+nn::Bundle taken_grads(nn::Bundle& in) {
+  nn::Bundle out;
+  for (const auto& [name, leaf] : std::exchange(in, {})) {
+    if (leaf.requires_grad() && leaf.grad().defined()) out[name] = leaf.grad();
+  }
+  return out;
+}
+
+}  // namespace
+
+nn::Bundle detached(const nn::Bundle& bundle) {
+  nn::Bundle out;
+  for (const auto& [name, tensor] : bundle) {
+    out[name] = tensor.requires_grad() ? tensor.detach().requires_grad_(true) : tensor;
+  }
+  return out;
+}
+
+const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
+  auto it = bundle.find(name);
+  if (it == bundle.end()) {
+    fail<UsageError>("parallel",
+                     "the model's last block returned no '{}'; expected 'loss' (sum "
+                     "over targets) and 'count' (their number)",
+                     name);
+  }
+  return it->second;
+}
+
+Pass::Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradients& gradients,
+           const PassInput& input, const schedule::Program& program)
+    : blocks_(blocks),
+      layout_(layout),
+      gradients_(gradients),
+      input_(input),
+      batches_(input.micro_batches.size()),
+      backwards_left_(input.micro_batches.size()) {
+  ins_.assign(input.micro_batches.size(), std::vector<nn::Bundle>(blocks.size()));
+  outs_ = grads_ = ins_;
+  std::map<const nn::Param*, size_t> first_reader;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    for (const auto& param : blocks[b]->params()) {
+      if (first_reader.emplace(param.get(), b).first->second != b) shared_.insert(param.get());
+    }
+  }
+  for (const auto& i : program) {
+    if (i.op == Op::Recompute) recomputed_.insert({i.block, i.micro_batch});
+    if (i.op == Op::Backward || i.op == Op::BackwardInput || i.op == Op::BackwardWeight) {
+      ++backwards_left_[static_cast<size_t>(i.micro_batch)];
+    }
+  }
+}
+
+void Pass::load(int64_t m) {
+  const auto index = static_cast<size_t>(m);
+  batches_[index] = to_device(input_.micro_batches.at(index), input_.device);
+  if (layout_.holds(0)) at(ins_, 0, m) = batches_[index].inputs;
+}
+
+void Pass::forward(int64_t block, int64_t m) {
+  if (empty(m)) return;
+  const bool trains = input_.mode == nn::Mode::Train;
+  const bool continues = block > 0 && layout_.holds(block - 1);
+  auto &in = at(ins_, block, m), &out = at(outs_, block, m);
+  if (continues) in = detached(at(outs_, block - 1, m));
+  // A loss may write gradients at once.
+  if (trains && block + 1 == static_cast<int64_t>(blocks_.size())) bind_grads(block, m);
+  out = run(block, m);
+  if (recomputed_.contains({block, m})) out = detached(out);
+  if (trains) return;
+  in.clear();
+  if (continues) at(outs_, block - 1, m).clear();
+}
+
+void Pass::recompute(int64_t block, int64_t m) {
+  if (!empty(m)) at(outs_, block, m) = run(block, m);
+}
+
+nn::Bundle Pass::run(int64_t block, int64_t m) const {
+  const auto& batch = batches_[static_cast<size_t>(m)];
+  nn::Context context{input_.mode,   input_.step.seed,     input_.step.step,
+                      block,         input_.compute_dtype, batch.samples,
+                      loaded(batch), batch.cache.get(),    input_.tensor};
+  const auto b = static_cast<size_t>(block);
+  return blocks_[b]->forward(ins_[static_cast<size_t>(m)][b], context);
+}
+
+/// Says where the gradients of the block's units go for this micro-batch.
+void Pass::bind_grads(int64_t block, int64_t m) {
+  for (int64_t unit : layout_.table().units_of_block[static_cast<size_t>(block)]) {
+    if (!layout_.table().is_frozen(unit)) gradients_.bind(unit, m);
+  }
+}
+
+void Pass::backward(int64_t block, int64_t m) {
+  run_backward(block, m);
+  count_backward(m);
+}
+
+void Pass::backward_input(int64_t block, int64_t m) {
+  if (!empty(m)) put_off(block, &put_off_[{block, m}]);
+  run_backward(block, m);
+  put_off(block, nullptr);
+  count_backward(m);
+}
+
+void Pass::backward_weight(int64_t block, int64_t m) {
+  bind_grads(block, m);
+  if (auto writes = put_off_.extract({block, m})) {
+    for (const auto& write : writes.mapped()) write();
+  }
+  count_backward(m);
+}
+
+/// Of the parameters that this block alone reads.
+void Pass::put_off(int64_t block, std::vector<std::function<void()>>* later) {
+  for (const auto& param : blocks_[static_cast<size_t>(block)]->params()) {
+    if (!shared_.contains(param.get())) param->put_off(later);
+  }
+}
+
+void Pass::run_backward(int64_t block, int64_t m) {
+  bind_grads(block, m);
+  if (empty(m)) return;
+  auto& out = at(outs_, block, m);
+  std::vector<at::Tensor> roots, grads;
+  if (block + 1 == static_cast<int64_t>(blocks_.size())) {
+    roots.push_back(required(out, "loss"));
+    grads.push_back(at::full_like(roots.back(), input_.step.loss_scale));
+  } else {
+    for (const auto& [name, grad] : take_gradient_after(block, m)) {
+      roots.push_back(out.at(name));
+      grads.push_back(grad);
+    }
+  }
+  if (!roots.empty() && roots[0].requires_grad()) torch::autograd::backward(roots, grads);
+  out.clear();
+}
+
+/// A micro-batch leaves the device after its last backward here.
+void Pass::count_backward(int64_t m) {
+  const auto index = static_cast<size_t>(m);
+  if (--backwards_left_[index] > 0) return;
+  batches_[index] = {};
+  if (layout_.holds(0)) at(ins_, 0, m).clear();
+}
+
+/// Of what a block returned, by name; it is given up.
+nn::Bundle Pass::take_gradient_after(int64_t block, int64_t m) {
+  if (layout_.holds(block + 1)) return taken_grads(at(ins_, block + 1, m));
+  return std::exchange(at(grads_, block, m), {});
+}
+
+nn::Bundle Pass::outgoing(const Instruction& i) {
+  if (i.op == Op::SendGrad) return taken_grads(at(ins_, i.block + 1, i.micro_batch));
+  auto& out = at(outs_, i.block, i.micro_batch);
+  const bool kept =
+      input_.mode == nn::Mode::Train && !recomputed_.contains({i.block, i.micro_batch});
+  return kept ? out : std::exchange(out, {});
+}
+
+void Pass::transfer(const Instruction& i, Transfers& transfers) {
+  if (empty(i.micro_batch)) return;  // on all stages alike
+  const auto& batch = batches_[static_cast<size_t>(i.micro_batch)].inputs;
+  switch (i.op) {
+    case Op::Send:
+      return transfers.send(i, outgoing(i), batch);
+    case Op::SendGrad:
+      return transfers.send(i, outgoing(i), {});
+    case Op::Receive:
+      at(ins_, i.block + 1, i.micro_batch) = transfers.receive(i, batch);
+      break;
+    default:
+      at(grads_, i.block, i.micro_batch) = transfers.receive(i, {});
+  }
+}
+
+}  // namespace convoy::parallel

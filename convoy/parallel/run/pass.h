@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "convoy/nn/block.h"
+#include "convoy/parallel/data/gradients.h"
+#include "convoy/parallel/pipeline/transfers.h"
+#include "convoy/parallel/run/types.h"
+#include "convoy/parallel/run/update.h"
+
+namespace convoy::parallel {
+
+/// What a run of a program gives to the blocks.
+struct PassInput {
+  const std::vector<MicroBatch>& micro_batches;
+  const StepInput& step;
+  nn::Mode mode = nn::Mode::Train;
+  at::ScalarType compute_dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  comm::Group tensor = {};
+};
+
+/// What lies between the blocks during a run: each block's inputs are detached, and the gradients
+/// carried from block to block. A micro-batch is on the device from its load to the last backward
+/// here; one without rows is skipped.
+class Pass {
+ public:
+  /// Blocks and micro-batches of `program`'s Recomputes keep their inputs only.
+  Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradients& gradients,
+       const PassInput& input, const schedule::Program& program);
+
+  void load(int64_t m);
+  void forward(int64_t block, int64_t m);
+  void recompute(int64_t block, int64_t m);
+  void backward(int64_t block, int64_t m);
+  /// The same in two halves: the inputs' gradients first. Products of weights' gradients are put
+  /// off until the second, but for parameters that several blocks read.
+  void backward_input(int64_t block, int64_t m);
+  void backward_weight(int64_t block, int64_t m);
+  bool empty(int64_t m) const { return input_.micro_batches.at(static_cast<size_t>(m)).empty(); }
+  int64_t num_micro_batches() const { return static_cast<int64_t>(input_.micro_batches.size()); }
+  /// What a block returned, until it is sent on.
+  const nn::Bundle& output(int64_t block, int64_t m) { return at(outs_, block, m); }
+  /// What the last block returned.
+  nn::Bundle& result(int64_t m) { return outs_[static_cast<size_t>(m)].back(); }
+
+  /// Carries out a send or a receive.
+  void transfer(const schedule::Instruction& instruction, Transfers& transfers);
+
+ private:
+  using Bundles = std::vector<std::vector<nn::Bundle>>;  // [micro-batch][block]
+
+  nn::Bundle run(int64_t block, int64_t m) const;
+  void bind_grads(int64_t block, int64_t m);
+  void run_backward(int64_t block, int64_t m);
+  void count_backward(int64_t m);
+  void put_off(int64_t block, std::vector<std::function<void()>>* later);
+  nn::Bundle take_gradient_after(int64_t block, int64_t m);
+  nn::Bundle outgoing(const schedule::Instruction& instruction);
+  static nn::Bundle& at(Bundles& bundles, int64_t block, int64_t m) {
+    return bundles[static_cast<size_t>(m)].at(static_cast<size_t>(block));
+  }
+
+  const nn::BlockList& blocks_;
+  const schedule::Layout& layout_;
+  Gradients& gradients_;
+  PassInput input_;
+  std::vector<MicroBatch> batches_;      // on the device
+  std::vector<int64_t> backwards_left_;  // [micro-batch] until it can leave the device
+  /// [block, micro-batch] Writes of weights' gradients that were put off.
+  std::map<std::pair<int64_t, int64_t>, std::vector<std::function<void()>>> put_off_;
+  Bundles ins_, outs_;
+  Bundles grads_;                                     // received, of outs
+  std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)
+  std::set<const nn::Param*> shared_;                 // parameters that several blocks read
+};
+
+/// Cuts the graph: tensors that carry a gradient become leaves.
+nn::Bundle detached(const nn::Bundle& bundle);
+
+/// The tensor of that name; throws UsageError when the model's last block returned none.
+const at::Tensor& required(const nn::Bundle& bundle, const char* name);
+
+}  // namespace convoy::parallel

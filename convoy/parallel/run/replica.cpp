@@ -1,0 +1,221 @@
+#include "convoy/parallel/run/replica.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/agree.h"
+#include "convoy/nn/declare.h"
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::parallel {
+
+using schedule::Kind;
+
+schedule::RunOptions ReplicaOptions::run() const {
+  schedule::RunOptions out = *this;
+  out.low_precision = compute_dtype != at::kFloat;
+  out.state_bytes = optimizer->state_bytes();
+  return out;
+}
+
+namespace {
+
+schedule::RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& groups,
+                          const ReplicaOptions& options, bool shares_weights) {
+  auto run = options.run();
+  run.shares_weights = shares_weights;
+  return schedule::plan_run(nn::declare(blocks), groups.mesh, run);
+}
+
+}  // namespace
+
+Replica::Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions& options,
+                 bool shares_weights, Replica* lender)
+    : blocks_(std::move(blocks)),
+      groups_(std::move(groups)),
+      options_(options),
+      plan_(plan_of(blocks_, groups_, options_, shares_weights)),
+      flat_(blocks_, stage().layout,
+            {options_.device, options_.compute_dtype, options_.trains,
+             groups_.mesh.place(schedule::kState), options_.offload, options_.optimizer},
+            lender == nullptr ? nullptr : &lender->flat_) {
+  for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
+  executor_ =
+      std::make_unique<Executor>(blocks_, flat_, groups_, options.compute_dtype, plan_.step);
+}
+
+void Replica::start() {
+  check_same_model();
+  broadcast_leaves();
+  flat_.bind();
+  if (options_.fill) {
+    options_.fill(*this);
+  } else {
+    std::set<std::string> all;
+    for (const auto& slot : flat_.all_slots()) all.insert(slot.param->spec().name);
+    draw(all);
+  }
+  share(/*moments=*/false);
+}
+
+void Replica::draw(const std::set<std::string>& names) {
+  at::NoGradGuard no_grad;
+  const auto& layout = flat_.layout();
+  for (const auto& piece : layout.pieces(flat_.rank())) {
+    const auto& slots = flat_.units()[static_cast<size_t>(piece.unit)].slots;
+    const auto& spec = slots[static_cast<size_t>(piece.param)].param->spec();
+    if (!names.contains(spec.name)) continue;
+    const int64_t bucket = layout.bucket_of(piece.unit);
+    flat_.change(bucket, {Kind::Masters}, [&] {
+      nn::initialize(spec, options_.seed,
+                     flat_.masters(bucket, {piece.place, piece.place + piece.length}), piece.begin);
+    });
+  }
+}
+
+StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                         const OptimizerOptions& optimizer) {
+  internal_check(options_.trains, "parallel", "a step of a replica that does not train");
+  auto result = executor_->run(stage().step, micro_batches, input, optimizer);
+  broadcast_buffers();  // each rank saw other samples; evaluation and checkpoints need one truth
+  return result;
+}
+
+std::vector<nn::NamedTensor> Replica::buffers() const {
+  std::vector<nn::NamedTensor> out;
+  for (const auto& block : blocks_) {
+    for (auto& buffer : block->buffers()) out.push_back(buffer);
+  }
+  return out;
+}
+
+State Replica::weights() {
+  executor_->settle();
+  return weights_of(flat_, buffers(), groups_);
+}
+
+State Replica::moments() {
+  internal_check(options_.trains, "parallel", "moments of a replica that does not train");
+  return moments_of(flat_, groups_);
+}
+
+schedule::MemoryUse Replica::memory() const {
+  auto bytes = [](const at::Tensor& t) {
+    return t.defined() ? t.numel() * static_cast<int64_t>(t.element_size()) : 0;
+  };
+  schedule::MemoryUse out;
+  out.parameters = bytes(flat_.masters());
+  const auto& weights = flat_.compute_weights();
+  if (!weights.is_same(flat_.masters())) out.parameters += bytes(weights);
+  out.gradients = bytes(flat_.grads());
+  for (const auto& moment : flat_.moments()) out.optimizer += bytes(moment);
+  out.gathered = flat_.num_pooled_bytes();
+  // Where gradients are kept whole, what later micro-batches write beside the sum.
+  const bool is_sharded = flat_.layout().is_sharded(Kind::Gradients);
+  (is_sharded ? out.gathered : out.buffers) += executor_->num_pooled_gradients() * 4;
+  for (const auto& buffer : buffers()) out.buffers += bytes(buffer.tensor);
+  if (flat_.offload() != nullptr) {
+    out.buffers += flat_.offload()->num_pooled_bytes();
+    out.offloaded = flat_.offload()->num_bytes();
+  }
+  return out;
+}
+
+int64_t Replica::most_gathered() const {
+  return stage().alive.weights * static_cast<int64_t>(at::elementSize(flat_.weight_dtype()));
+}
+
+/// A user's modules start with rank 0's values. They stay on the host until the flat buffers takes
+/// its part of them; what other stages hold is given up.
+void Replica::broadcast_leaves() {
+  const auto& world = groups_.world;
+  if (world.size() == 1) return;
+  at::NoGradGuard no_grad;
+  for (size_t u = 0; u < flat_.units().size(); ++u) {
+    const bool held = flat_.layout().holds_unit(static_cast<int64_t>(u));
+    for (const auto& slot : flat_.units()[u].slots) {
+      at::Tensor leaf = slot.param->leaf();
+      if (!leaf.defined()) continue;
+      auto values = leaf.detach().to(options_.device).contiguous();
+      world.broadcast(values, 0, "broadcast " + slot.param->spec().name);
+      if (!held) {
+        leaf.set_data(at::empty({0}, leaf.options()));
+      } else if (values.data_ptr() != leaf.data_ptr()) {
+        leaf.detach().copy_(values);
+      }
+    }
+  }
+}
+
+/// Those of the first rank of the stage that runs their block.
+void Replica::broadcast_buffers() {
+  if (groups_.world.size() == 1) return;
+  at::NoGradGuard no_grad;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const int stage = flat_.layout().stage_of(static_cast<int64_t>(b));
+    for (auto& buffer : blocks_[b]->buffers()) {
+      auto copy = buffer.tensor.detach().contiguous();
+      const auto label = "broadcast buffer " + buffer.name;
+      if (groups_.gradients.size() > 1) groups_.gradients.broadcast(copy, 0, label);
+      if (groups_.pipeline.size() > 1) groups_.pipeline.broadcast(copy, stage, label);
+      if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
+    }
+  }
+}
+
+/// Throws UsageError, naming the parameter, unless all ranks have rank 0's names and shapes.
+void Replica::check_same_model() const {
+  std::vector<std::string> entries;
+  auto add = [&](const char* kind, const std::string& name, at::IntArrayRef shape) {
+    entries.push_back(fmt::format("{} '{}' [{}]", kind, name, fmt::join(shape, ", ")));
+  };
+  for (const auto& block : blocks_) {
+    for (const auto& param : block->params()) {
+      add("parameter", param->spec().name, param->spec().shape);
+    }
+    for (const auto& buffer : block->buffers()) add("buffer", buffer.name, buffer.tensor.sizes());
+  }
+  for (const auto& blocks : flat_.layout().options().stages) {
+    entries.push_back(fmt::format("stage of blocks {}, {}", fmt::join(blocks, " "),
+                                  schedule::name_of(options_.pipeline.schedule)));
+  }
+  comm::check_agreement(groups_.world, entries, "model");
+}
+
+/// Completes what is kept whole from everyone's own parts.
+void Replica::gather_whole(Kind kind, const std::string& what) {
+  const auto& layout = flat_.layout();
+  for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
+    if (layout.is_sharded(kind, bucket)) continue;
+    const auto& all = layout.buckets()[static_cast<size_t>(bucket)].all;
+    flat_.change(bucket, {kind}, [&] {
+      const auto part = flat_.part(bucket);
+      const size_t count = kind == Kind::Moments ? flat_.moments().size() : 1;
+      for (size_t k = 0; k < count; ++k) {
+        groups_.shard.all_gather(flat_.narrow(kind, bucket, all, k),
+                                 flat_.narrow(kind, bucket, part, k),
+                                 fmt::format("gather {} of bucket {}", what, bucket));
+      }
+    });
+  }
+}
+
+void Replica::share(bool moments) {
+  executor_->settle();
+  const auto& layout = flat_.layout();
+  if (layout.options().shares_weights) groups_.shard.barrier("share weights");
+  const bool gathers = groups_.shard.size() > 1 && !layout.options().shares_weights;
+  if (gathers) gather_whole(Kind::Masters, "weights");
+  if (!layout.options().shares_weights || groups_.shard.rank() == 0) flat_.publish_weights();
+  const bool apart = layout.options().low_precision && layout.is_sharded(Kind::Masters);
+  if (gathers && apart) gather_whole(Kind::Weights, "weights");
+  if (moments && gathers) gather_whole(Kind::Moments, "moments");
+  broadcast_buffers();
+  if (layout.options().shares_weights) groups_.shard.barrier("weights are shared");
+}
+
+}  // namespace convoy::parallel

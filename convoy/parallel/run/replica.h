@@ -1,0 +1,90 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "convoy/parallel/run/executor.h"
+#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/run/types.h"
+#include "convoy/schedule/run/run_plan.h"
+
+namespace convoy::parallel {
+
+/// How a run is spread, and what a replica of it is made of.
+struct ReplicaOptions : schedule::RunOptions {
+  at::Device device = at::kCPU;
+  at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
+  uint64_t seed = 42;
+  optim::OptimizerPtr optimizer = optim::make_optimizer();
+  /// Gives every parameter's elements that this rank owns their first value: reads what it has and
+  /// has the rest drawn. Default: all are drawn.
+  std::function<void(Replica&)> fill;
+
+  /// With what follows from dtype and optimizer.
+  schedule::RunOptions run() const;
+};
+
+/// A whole model on one device, or this rank's stage or shards of it: blocks, flat buffers,
+/// programs, executor.
+class Replica {
+ public:
+  /// `shares_weights`: all replicas of the group are threads on one device and use the weights of
+  /// `lender`, or are it (null).
+  Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions& options,
+          bool shares_weights = false, Replica* lender = nullptr);
+
+  /// Gives the weights their first values, together with the other ranks. Throws UsageError, naming
+  /// the parameter, unless all have rank 0's names and shapes.
+  void start();
+
+  StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
+                  const OptimizerOptions& optimizer);
+  nn::Bundle forward(const MicroBatch& batch, nn::Mode mode) {
+    return executor_->forward(stage().forward, batch, mode);
+  }
+
+  FlatBuffers& flat() { return flat_; }
+  const comm::Groups& groups() const { return groups_; }
+  /// All that hold the model together.
+  const comm::Group& world() const { return groups_.world; }
+  comm::Traffic traffic() const { return groups_.traffic(); }
+  const schedule::Program& program() const { return stage().step; }
+  at::ScalarType compute_dtype() const { return options_.compute_dtype; }
+  /// But for activations, which a replica does not know.
+  schedule::MemoryUse memory() const;
+  /// What all stages do and keep.
+  const schedule::RunPlan& plan() const { return plan_; }
+  /// The most bytes of weights that a step gathers at a time.
+  int64_t most_gathered() const;
+
+  /// Tensors without gradient that belong to the model's state.
+  std::vector<nn::NamedTensor> buffers() const;
+
+  /// What this rank keeps of weights and buffers, or of the moments, to be read or written.
+  State weights();
+  State moments();
+
+  /// Draws the initial values of these parameters.
+  void draw(const std::set<std::string>& names);
+
+  /// Completes what each rank filled its part of: weights, buffers (rank 0's), and moments too.
+  void share(bool moments);
+
+ private:
+  const schedule::StagePlan& stage() const { return plan_.of(groups_.mesh); }
+  void broadcast_leaves();
+  void broadcast_buffers();
+  void check_same_model() const;
+  void gather_whole(schedule::Kind kind, const std::string& what);
+
+  nn::BlockList blocks_;
+  comm::Groups groups_;
+  ReplicaOptions options_;
+  schedule::RunPlan plan_;
+  FlatBuffers flat_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace convoy::parallel

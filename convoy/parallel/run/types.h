@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "convoy/nn/block.h"
+
+// What replicas of a model are made of, compute on, and tell.
+namespace convoy::parallel {
+
+class Replica;
+class Strategy;
+
+/// Makes a model's blocks; called once per replica.
+using ModelFactory = std::function<nn::BlockList()>;
+
+/// The rows that one device computes at once. A short last batch may leave a device without any.
+struct MicroBatch {
+  nn::Bundle inputs;
+  at::Tensor samples;  ///< [rows] int64 on the host: index of each row in the step's global batch
+  nn::Bundle loaded;  ///< the inputs before they went to another device; empty while they are there
+  std::shared_ptr<nn::KvCache> cache;  ///< for prediction: of the positions before
+
+  bool empty() const { return !samples.defined() || samples.numel() == 0; }
+};
+
+}  // namespace convoy::parallel

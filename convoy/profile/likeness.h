@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "convoy/nn/block.h"
+
+namespace convoy::profile {
+
+/// The same for blocks of one kind and size with inputs of one kind and size.
+std::string likeness(const nn::Block& block, const nn::Bundle& in);
+
+}  // namespace convoy::profile

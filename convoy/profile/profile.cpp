@@ -1,0 +1,139 @@
+#include "convoy/profile/profile.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <typeinfo>
+
+#include "convoy/base/tensor_memory.h"
+#include "convoy/base/timing.h"
+#include "convoy/profile/likeness.h"
+
+namespace convoy::profile {
+
+std::string likeness(const nn::Block& block, const nn::Bundle& in) {
+  std::string out = typeid(block).name();
+  for (const auto& param : block.params()) {
+    out += fmt::format(" {}{}", fmt::join(param->spec().shape, "x"), param->spec().trainable);
+  }
+  for (const auto& [name, tensor] : in) {
+    out += fmt::format(" {}:{}:{}:{}", name, fmt::join(tensor.sizes(), "x"),
+                       static_cast<int>(tensor.scalar_type()), tensor.requires_grad());
+  }
+  return out;
+}
+
+namespace {
+
+constexpr int kRuns = 2;  // the first pays for what is made once
+
+void bind(const nn::Block& block, const ProfileOptions& options) {
+  at::NoGradGuard no_grad;
+  for (const auto& param : block.params()) {
+    const auto& spec = param->spec();
+    auto values = at::empty(spec.shape, at::kFloat);
+    nn::initialize(spec, options.seed, values.view({-1}));
+    param->bind_value(values.to(options.compute_dtype));
+    if (spec.trainable) param->bind_grad(at::zeros(spec.shape, at::kFloat));
+  }
+}
+
+void release(const nn::Block& block) {
+  for (const auto& param : block.params()) {
+    param->bind_value(at::empty({0}));
+    if (param->spec().trainable) param->bind_grad(at::empty({0}));
+  }
+}
+
+bool holds(const nn::Bundle& bundle, const std::string& name, const at::Tensor& tensor) {
+  const auto found = bundle.find(name);
+  return found != bundle.end() && found->second.is_same(tensor);
+}
+
+class Run {
+ public:
+  Run(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
+      int64_t number)
+      : block_(block), batch_(batch), options_(options), number_(number) {}
+
+  /// What the block returns, without its graph.
+  nn::Bundle run(const nn::Bundle& given) {
+    for (const auto& param : block_.params()) {
+      if (param->spec().trainable) param->bind_grad(param->grad());
+    }
+    auto in = parallel::detached(given);
+    tensor_memory.take_peak();
+    const int64_t before = tensor_memory.held();
+    auto began = std::chrono::steady_clock::now();
+    auto out = block_.forward(in, {nn::Mode::Train, options_.seed, 0, number_,
+                                   options_.compute_dtype, batch_.samples, &batch_.inputs});
+    cost.forward_seconds = seconds_since(began);
+    const int64_t after = tensor_memory.held();
+    cost.forward_bytes = tensor_memory.take_peak() - before;
+    cost.kept_bytes = after - before;
+    cost.returned_bytes = cost.sent_bytes = cost.sent_parts = 0;
+    cost.grad_bytes = cost.grad_parts = 0;
+    std::vector<at::Tensor> roots, grads;
+    for (const auto& [name, tensor] : out) {
+      const auto bytes = static_cast<int64_t>(tensor.nbytes());
+      if (!holds(in, name, tensor)) cost.returned_bytes += bytes;
+      if (!holds(batch_.inputs, name, tensor)) {
+        cost.sent_bytes += bytes;
+        ++cost.sent_parts;
+      }
+      if (tensor.requires_grad()) {
+        cost.grad_bytes += bytes;
+        ++cost.grad_parts;
+        roots.push_back(tensor);
+        grads.push_back(at::ones_like(tensor));
+      }
+    }
+    auto result = parallel::detached(out);
+    began = std::chrono::steady_clock::now();
+    if (!roots.empty()) torch::autograd::backward(roots, grads);
+    cost.backward_seconds = seconds_since(began);
+    cost.backward_bytes = tensor_memory.take_peak() - after;
+    return result;
+  }
+
+  BlockCost cost;
+
+ private:
+  nn::Block& block_;
+  const parallel::MicroBatch& batch_;
+  const ProfileOptions& options_;
+  int64_t number_;
+};
+
+}  // namespace
+
+std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
+                               const ProfileOptions& options) {
+  std::vector<BlockCost> out;
+  std::map<std::string, std::pair<BlockCost, nn::Bundle>> known;
+  nn::Bundle in = batch.inputs;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    auto& block = *blocks[b];
+    const auto kind = likeness(block, in);
+    auto found = known.find(kind);
+    if (found == known.end()) {
+      bind(block, options);
+      Run run(block, batch, options, static_cast<int64_t>(b));
+      nn::Bundle result;
+      for (int i = 0; i < kRuns; ++i) result = run.run(in);
+      release(block);
+      found = known.emplace(kind, std::pair{run.cost, std::move(result)}).first;
+    }
+    out.push_back(found->second.first);
+    in = found->second.second;
+  }
+  return out;
+}
+
+}  // namespace convoy::profile

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "convoy/parallel/run/pass.h"
+#include "convoy/schedule/run/memory.h"
+
+namespace convoy::profile {
+
+using schedule::BlockCost;
+
+struct ProfileOptions {
+  at::ScalarType compute_dtype = at::kFloat;
+  uint64_t seed = 42;
+};
+
+/// Runs the blocks one after the other, forward and backward, on the host; each has weights of its
+/// own only while it runs, so that the memory of the dearest is all that is needed. Of blocks that
+/// are alike, with inputs that are alike, one is run. `blocks` are good for nothing else
+/// afterwards.
+std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
+                               const ProfileOptions& options);
+
+}  // namespace convoy::profile

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/schedule/pipeline/plan.h"
+
+namespace convoy::schedule {
+
+/// How a schedule would do, or why it cannot be had.
+struct ComparedSchedule {
+  PipelineSchedule schedule;
+  std::optional<PipelinePlan> plan = {};
+  std::string refusal = {};
+};
+
+/// What stages cost that are given as numbers, without a model: of a list one for each stage, of
+/// one number all the same. Throws UsageError, naming the option, where a list is of another length
+/// or a number is no time.
+struct StageNumbers {
+  std::vector<double> forward = {1};
+  std::vector<double> backward = {1};  ///< its input half
+  std::vector<double> weight = {1};    ///< its weight half
+  std::vector<double> send = {0};      ///< a message to the next stage, and one back
+  std::vector<double> kept = {1};      ///< of a micro-batch until its backward
+  std::vector<double> put_off = {};    ///< of that until its weight half; empty: all
+
+  Costs costs(int num_stages) const;
+};
+
+/// All schedules, each as `options` have it but for the schedule.
+std::vector<ComparedSchedule> compare_schedules(const Costs& by_stage, const PlanOptions& options);
+
+}  // namespace convoy::schedule

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <tuple>
+#include <vector>
+
+#include "convoy/schedule/pipeline/cut.h"
+
+namespace convoy::schedule {
+
+/// What blocks cost, and how many stretches are wanted of them.
+class CutProblem {
+ public:
+  CutProblem(const std::vector<double>& costs, int num_stages, int virtual_stages,
+             Placement placement);
+
+  size_t num_blocks() const { return before_.size() - 1; }
+  size_t num_stages() const { return num_stages_; }
+  size_t virtual_stages() const { return virtual_stages_; }
+  size_t num_stretches() const { return num_stages_ * virtual_stages_; }
+  Placement placement() const { return placement_; }
+  size_t stage_of(size_t stretch) const;
+  /// Of the blocks [begin, end).
+  double cost(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
+  double total() const { return before_.back(); }
+
+ private:
+  std::vector<double> before_;  // [block] of all blocks before it
+  size_t num_stages_, virtual_stages_;
+  Placement placement_;
+};
+
+/// Where stretches end, the last with the last block.
+using Ends = std::vector<size_t>;
+
+/// How good a cut is, the smaller the better: dearest stage, dearest stretch, sum of squares.
+using CutScore = std::tuple<double, double, double>;
+CutScore score(const CutProblem& problem, const Ends& ends);
+/// Whether `a` is better than `b` by more than rounding makes.
+bool is_better(const CutScore& a, const CutScore& b);
+
+/// The best cut into one stretch a stage.
+Ends cut_once(const CutProblem& problem);
+/// The best cut into two stretches a stage; none is dearer than one of `limit`.
+Ends cut_twice(const CutProblem& problem, double limit);
+/// Moves blocks from stretch to stretch while that makes a cut better.
+Ends improved(const CutProblem& problem, Ends ends);
+/// Looks at all cuts for one that is better than `ends`, or at as many as there is time for.
+Ends searched(const CutProblem& problem, const Ends& ends);
+
+}  // namespace convoy::schedule

@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/schedule/pipeline/board.h"
+#include "convoy/schedule/pipeline/builders.h"
+
+namespace convoy::schedule {
+
+namespace {
+
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
+
+class ListScheduler {
+ public:
+  ListScheduler(const Pipe& pipe, const ListRules& rules)
+      : pipe_(pipe), rules_(rules), board_(pipe), orders_(static_cast<size_t>(pipe.num_ranks())) {
+    for (int rank = 0; rank < pipe.num_ranks(); ++rank) {
+      auto& it = states_.emplace_back();
+      for (const int64_t v : pipe.virtual_stages_of(rank)) it.own.push_back({v});
+    }
+  }
+
+  Orders run() {
+    for (;;) {
+      std::optional<size_t> first;
+      for (size_t r = 0; r < states_.size(); ++r) {
+        auto& it = states_[r];
+        if (std::exchange(it.changed, false)) it.choice = choose(r);
+        if (!it.choice) continue;
+        if (!first || it.choice->begin < states_[*first].choice->begin) first = r;
+      }
+      if (!first) break;
+      take(*first, states_[*first].choice->cell);
+    }
+    for (const auto& it : states_) {
+      for (const auto& own : it.own) {
+        internal_check(own.backward == pipe_.num_micro_batches, "schedule",
+                       "virtual stage {} finds no room", own.v);
+      }
+    }
+    return std::move(orders_);
+  }
+
+ private:
+  /// A virtual stage and how many micro-batches have begun there.
+  struct Own {
+    int64_t v = 0;
+    int64_t forward = 0, backward = 0;
+  };
+  struct Choice {
+    Cell cell;
+    double begin;
+  };
+  struct State {
+    std::vector<Own> own;
+    std::deque<Cell> weights;  // halves put off, in their order
+    double held = 0;           // bytes
+    bool changed = true;       // since its choice
+    std::optional<Choice> choice = {};
+  };
+
+  /// What a micro-batch takes of a rank's memory at most.
+  double size(int64_t v) const {
+    const double kept = board_.kept_by(v);
+    return rules_.halves ? std::max(kept, board_.put_off_by(v)) : kept;
+  }
+
+  /// Whether there is room for a forward, and enough is left for all micro-batches that have begun
+  /// to come to their ends, the oldest first (Dijkstra's banker).
+  bool fits(const State& it, const Own& next) const {
+    double left = rules_.memory * (1 + 1e-9) - it.held - size(next.v);
+    if (left < 0) return false;
+    for (const auto& half : it.weights) left += board_.put_off_by(half.virtual_stage);
+    int64_t oldest = pipe_.num_micro_batches, newest = 0;
+    double whole = 0;
+    for (const auto& own : it.own) {
+      oldest = std::min(oldest, own.backward);
+      newest = std::max(newest, own.forward);
+      whole += size(own.v);
+    }
+    for (int64_t m = oldest; m <= newest && left < whole; ++m) {
+      double needed = 0, given_back = 0;
+      for (const auto& own : it.own) {
+        const bool forward = m < own.forward || (&own == &next && m == own.forward);
+        if (!forward) needed += size(own.v);
+        if (forward && m >= own.backward) given_back += size(own.v);
+      }
+      if (needed > left) return false;
+      left += given_back;
+    }
+    return true;
+  }
+
+  /// Smaller comes first.
+  using Rank = std::tuple<double, int64_t, int64_t, int64_t, int64_t>;
+
+  Rank rank_of(const Cell& cell, double begin) const {
+    const auto& [v, kind, m] = cell;
+    const bool forward = kind == ActionKind::Forward;
+    const int64_t first = forward == rules_.forward_first ? 0 : 1;
+    const int64_t group = m / rules_.group;
+    if (forward && rules_.deep_first) return {begin, first, -v, m, 0};
+    return {begin, first, group, forward ? v : -v, m};
+  }
+
+  std::optional<Choice> choose(size_t r) const {
+    const auto& it = states_[r];
+    const double now = board_.time(static_cast<int>(r));
+    std::optional<Choice> best;
+    Rank best_rank;
+    for (const auto& own : it.own) {
+      for (const bool forward : {true, false}) {
+        const int64_t m = forward ? own.forward : own.backward;
+        if (m == pipe_.num_micro_batches || (!forward && m >= own.forward)) continue;
+        const auto backward = rules_.halves ? ActionKind::BackwardInput : ActionKind::Backward;
+        const Cell cell{own.v, forward ? ActionKind::Forward : backward, m};
+        const double ready = board_.ready(cell);
+        if (ready == kNoTime || (forward && !fits(it, own))) continue;
+        const double begin = std::max(now, ready);
+        const auto rank = rank_of(cell, begin);
+        if (best && best_rank <= rank) continue;
+        best = {cell, begin};
+        best_rank = rank;
+      }
+    }
+    if (it.weights.empty()) return best;
+    const auto& weight = it.weights.front();
+    const double gap = best ? best->begin - now : kNoTime;
+    if (gap > 0 && gap >= rules_.patience * board_.takes(weight)) return Choice{weight, now};
+    return best;
+  }
+
+  void take(size_t r, const Cell cell) {
+    auto& it = states_[r];
+    const auto& [v, kind, m] = cell;
+    for (const int64_t near : {v - 1, v, v + 1}) {
+      if (near < 0 || near == pipe_.num_virtual_stages()) continue;
+      states_[static_cast<size_t>(pipe_.rank_of[static_cast<size_t>(near)])].changed = true;
+    }
+    board_.run(cell);
+    orders_[r].push_back(cell);
+    const double put_off = board_.put_off_by(v);
+    if (kind == ActionKind::BackwardWeight) {
+      it.weights.pop_front();
+      it.held -= put_off;
+      return;
+    }
+    auto& own = *std::find_if(it.own.begin(), it.own.end(),
+                              [&](const Own& each) { return each.v == cell.virtual_stage; });
+    if (kind == ActionKind::Forward) {
+      ++own.forward;
+      it.held += size(v);
+      return;
+    }
+    ++own.backward;
+    it.held -= size(v);
+    if (kind == ActionKind::Backward) return;
+    it.held += put_off;
+    it.weights.push_back({v, ActionKind::BackwardWeight, m});
+  }
+
+  const Pipe& pipe_;
+  ListRules rules_;
+  Board board_;
+  std::vector<State> states_;
+  Orders orders_;
+};
+
+/// [rank] What one micro-batch keeps there.
+std::vector<double> kept_of_one(const Pipe& pipe) {
+  const auto costs = pipe.all_costs();
+  std::vector<double> out(static_cast<size_t>(pipe.num_ranks()));
+  for (size_t v = 0; v < pipe.rank_of.size(); ++v) {
+    out[static_cast<size_t>(pipe.rank_of[v])] += costs.kept[v];
+  }
+  return out;
+}
+
+}  // namespace
+
+Orders list_schedule(const Pipe& pipe, const ListRules& rules) {
+  return ListScheduler(pipe, rules).run();
+}
+
+std::vector<ListRules> list_rules(const Pipe& pipe, bool halves, double memory) {
+  std::vector<ListRules> out;
+  for (const bool forward_first : {false, true}) {
+    for (const double patience : {0.0, 0.5, 1.0}) {
+      if (!halves && patience > 0) continue;
+      ListRules rules{.halves = halves,
+                      .deep_first = true,
+                      .group = pipe.num_ranks(),
+                      .forward_first = forward_first,
+                      .patience = patience,
+                      .memory = memory};
+      out.push_back(rules);
+      rules.deep_first = false;
+      out.push_back(rules);
+      rules.group = 1;
+      out.push_back(rules);
+    }
+  }
+  return out;
+}
+
+double smallest_memory(const Pipe& pipe) {
+  const auto kept = kept_of_one(pipe);
+  return *std::max_element(kept.begin(), kept.end());
+}
+
+double memory_bound(const Pipe& pipe) {
+  if (pipe.memory > 0) return pipe.memory;
+  const auto kept = kept_of_one(pipe);
+  double out = 0;
+  for (size_t s = 0; s < kept.size(); ++s) {
+    const auto ahead = static_cast<int64_t>(kept.size() - s);
+    out = std::max(out, static_cast<double>(std::min(ahead, pipe.num_micro_batches)) * kept[s]);
+  }
+  return out;
+}
+
+}  // namespace convoy::schedule

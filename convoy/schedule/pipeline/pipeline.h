@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/cut.h"
+#include "convoy/schedule/run/run_options.h"
+
+namespace convoy::schedule {
+
+/// What is to be known of each.
+struct PipelineScheduleEntry {
+  PipelineSchedule schedule;
+  const char* name;  ///< as parallel.pipeline_schedule has it
+  bool interleaved;  ///< a rank may have several virtual stages
+  /// What all ranks compute in a step.
+  Orders (*orders)(const Pipe& pipe);
+};
+
+/// Adds one behind the others: at the start of a program, before anything asks for one.
+PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
+                                       Orders (*orders)(const Pipe& pipe));
+
+const std::vector<PipelineScheduleEntry>& pipeline_schedules();
+const PipelineScheduleEntry& entry_of(PipelineSchedule schedule);
+
+/// Their names, or of those only that have several virtual stages a rank.
+std::vector<std::string> pipeline_schedule_names(bool interleaved_only = false);
+
+const char* name_of(PipelineSchedule schedule);
+/// Throws UsageError for another name.
+PipelineSchedule pipeline_schedule(const std::string& name);
+
+/// The virtual stages of a cut with what they cost, given what blocks do; of `recomputed` blocks
+/// inputs are kept, and their backward takes a forward more.
+Pipe pipe_of(const Cut& cut, int64_t num_micro_batches, const Costs& costs = {},
+             const std::set<int64_t>& recomputed = {});
+
+/// [rank] What a schedule means for the blocks of a cut.
+std::vector<std::vector<Action>> actions_of(const Cut& cut, const Orders& orders);
+
+/// A step of all stages, given what each keeps; `by_block`: for schedules that go by costs.
+std::vector<Program> pipeline_programs(PipelineSchedule schedule,
+                                       const std::vector<Layout>& layouts,
+                                       const StepOptions& options, const Costs& by_block = {});
+
+/// The same for a schedule that is at hand: `cut` is that of the layouts, where several
+/// neighbouring stretches may be one rank's.
+std::vector<Program> pipeline_programs(const Cut& cut, const Orders& orders,
+                                       const std::vector<Layout>& layouts,
+                                       const StepOptions& options);
+
+}  // namespace convoy::schedule

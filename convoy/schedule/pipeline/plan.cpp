@@ -1,0 +1,121 @@
+#include "convoy/schedule/pipeline/plan.h"
+
+#include <functional>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/schedule/pipeline/builders.h"
+
+namespace convoy::schedule {
+
+namespace {
+
+/// How virtual stages may lie.
+struct Way {
+  int virtual_stages = 1;
+  Placement placement = Placement::Loop;
+};
+
+/// Where virtual stages lie one way, in a cut or without one.
+using Lay = std::function<std::pair<Cut, Pipe>(const Way&)>;
+
+std::vector<Way> ways(const PlanOptions& options) {
+  const bool searches = options.schedule == PipelineSchedule::Automatic;
+  const bool either = searches || options.schedule == PipelineSchedule::ZeroBubble;
+  const int most = entry_of(options.schedule).interleaved ? options.virtual_stages : 1;
+  if (options.placement == Placement::V && most != 2 && !(searches && most > 2)) {
+    fail<UsageError>("parallel",
+                     "pipeline_placement = v takes two virtual stages a rank; got {} with "
+                     "pipeline_schedule = {}; try pipeline_placement = loop",
+                     most, name_of(options.schedule));
+  }
+  std::vector<Way> out;
+  for (int v = searches ? 1 : most; v <= most; ++v) {
+    if (options.placement == Placement::V && v != 2) continue;
+    const auto asked = v == 2 ? options.placement : Placement::Loop;
+    // Of equally fast ones the v, where a table that the ends share needs no sum over ranks.
+    if (asked == Placement::V || (!asked && either)) out.push_back({v, Placement::V});
+    if (asked != Placement::V) out.push_back({v, Placement::Loop});
+  }
+  return out;
+}
+
+PipelinePlan plan(const Lay& lay, int64_t num_blocks, const PlanOptions& options) {
+  double memory = options.memory;
+  if (memory == 0) memory = memory_bound(lay({}).second);
+  std::optional<PipelinePlan> best;
+  double smallest = std::numeric_limits<double>::infinity();
+  for (const auto& way : ways(options)) {
+    if (num_blocks < static_cast<int64_t>(options.num_stages) * way.virtual_stages) continue;
+    PipelinePlan one;
+    std::tie(one.cut, one.pipe) = lay(way);
+    const double needed = smallest_memory(one.pipe);
+    smallest = std::min(smallest, needed);
+    if (options.schedule == PipelineSchedule::Automatic) {
+      if (needed > memory) continue;
+      one.pipe.memory = memory;
+    }
+    one.orders = entry_of(options.schedule).orders(one.pipe);
+    one.played = play(one.pipe, one.orders);
+    one.floor = floor_of(one.pipe);
+    if (!best || one.played.length < best->played.length * (1 - 1e-9)) best = std::move(one);
+  }
+  if (!best && smallest < std::numeric_limits<double>::infinity()) {
+    fail_for_memory(memory, smallest);
+  }
+  if (!best) {
+    fail<UsageError>("parallel", "a pipeline of {} with {} each needs as many blocks; got {}",
+                     plural(options.num_stages, "stage"),
+                     plural(ways(options).front().virtual_stages, "virtual stage"), num_blocks);
+  }
+  return std::move(*best);
+}
+
+}  // namespace
+
+PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options) {
+  std::vector<double> costs;
+  for (size_t b = 0; b < by_block.forward.size(); ++b) {
+    const bool again = options.recomputed.contains(static_cast<int64_t>(b));
+    costs.push_back(by_block.backward[b] + (again ? 2 : 1) * by_block.forward[b]);
+  }
+  const auto num_blocks = static_cast<int64_t>(costs.size());
+  if (num_blocks < options.num_stages) {
+    fail<UsageError>("parallel", "a pipeline of {} needs as many blocks; got {}",
+                     plural(options.num_stages, "stage"), num_blocks);
+  }
+  const Lay lay = [&](const Way& way) {
+    auto cut = cut_blocks(costs, options.num_stages, way.virtual_stages, way.placement);
+    if (options.joins_neighbours) cut = joined(cut);
+    auto pipe = pipe_of(cut, options.num_micro_batches, by_block, options.recomputed);
+    return std::pair{std::move(cut), std::move(pipe)};
+  };
+  return plan(lay, num_blocks, options);
+}
+
+PipelinePlan plan_stages(const Costs& by_stage, const PlanOptions& options) {
+  const Lay lay = [&](const Way& way) {
+    auto pipe = way.placement == Placement::V
+                    ? v_pipe(options.num_stages, options.num_micro_batches)
+                    : loop_pipe(options.num_stages, way.virtual_stages, options.num_micro_batches);
+    const auto share = [&](const std::vector<double>& of, double part) {
+      std::vector<double> out;
+      for (const int rank : pipe.rank_of) {
+        if (!of.empty()) out.push_back(of.at(static_cast<size_t>(rank)) * part);
+      }
+      return out;
+    };
+    const double part = 1.0 / way.virtual_stages;
+    pipe.costs = {share(by_stage.forward, part), share(by_stage.backward, part),
+                  share(by_stage.weight, part),  share(by_stage.send, 1),
+                  share(by_stage.send_grad, 1),  share(by_stage.kept, part),
+                  share(by_stage.put_off, part)};
+    return std::pair{Cut{}, std::move(pipe)};
+  };
+  return plan(lay, std::numeric_limits<int64_t>::max(), options);
+}
+
+}  // namespace convoy::schedule

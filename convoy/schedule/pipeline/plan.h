@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::schedule {
+
+/// What is wanted of a pipeline.
+struct PlanOptions {
+  int num_stages = 2;
+  int64_t num_micro_batches = 1;
+  PipelineSchedule schedule = PipelineSchedule::OneFOneB;
+  int virtual_stages = 2;  ///< of a rank, where the schedule has several; of auto at most
+  /// Empty: the faster one of auto and of zero_bubble with two virtual stages, else a loop. With a
+  /// v, auto has two virtual stages.
+  std::optional<Placement> placement = {};
+  double memory =
+      0;  ///< bytes that a rank may keep for backward with auto; 0: as many as with 1f1b
+  std::set<int64_t> recomputed = {};  ///< blocks
+  /// Neighbouring virtual stages of a rank are computed as one, as buckets of gradients need that
+  /// are reduced after every micro-batch (ZeRO 2 and 3).
+  bool joins_neighbours = false;
+};
+
+/// Which rank has which blocks, and what it does in which order.
+struct PipelinePlan {
+  Cut cut;  ///< empty: there are no blocks
+  Pipe pipe;
+  Orders orders;
+  Played played;
+  double floor = 0;  ///< no schedule of these virtual stages is faster
+
+  double above_floor() const {
+    return floor > 0 ? std::max(0.0, played.length / floor - 1) : 0;  // but for rounding
+  }
+};
+
+/// Cuts blocks by cost and makes the schedule; with auto the fastest over all numbers of virtual
+/// stages and placements that are allowed. Throws UsageError where there are fewer blocks than
+/// virtual stages, where a v is asked for that has not two virtual stages, and where no schedule
+/// keeps as few bytes as asked.
+PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options);
+
+/// The same without a model: of a stage's costs each of its virtual stages has an equal part.
+PipelinePlan plan_stages(const Costs& by_stage, const PlanOptions& options);
+
+}  // namespace convoy::schedule

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::schedule {
+
+/// Blocks that keep their inputs only (Chen et al., 2016), the fewest so that no stage keeps more
+/// than `memory` bytes for backward with this schedule; of as many those that take least time. Of
+/// more than twelve blocks of a stage not all sets are looked at: in a stretch those come first
+/// that save most, then the first ones. Only blocks of `repeatable` are taken. Throws UsageError
+/// naming the stage where all of them are not enough.
+std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, const Costs& by_block,
+                                      const std::set<int64_t>& repeatable, double memory);
+
+/// So many blocks of each stage, those that save most. Throws UsageError where a stage has not as
+/// many.
+std::set<int64_t> blocks_to_recompute(const Cut& cut, const std::vector<int64_t>& num_of_stage,
+                                      const Costs& by_block, const std::set<int64_t>& repeatable);
+
+}  // namespace convoy::schedule

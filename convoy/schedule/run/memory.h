@@ -1,0 +1,35 @@
+#pragma once
+
+#include <vector>
+
+#include "convoy/schedule/run/memory_use.h"
+#include "convoy/schedule/run/program.h"
+
+namespace convoy::schedule {
+
+/// What a block of a model costs for one micro-batch, read from running it (profile::profile).
+/// Bytes are those of tensors, weights and their gradients left out.
+struct BlockCost {
+  double forward_seconds = 0, backward_seconds = 0;
+  int64_t kept_bytes = 0;      ///< from forward until backward, what it returns among it
+  int64_t returned_bytes = 0;  ///< of what it returns: all that is kept where it is recomputed
+  int64_t forward_bytes = 0;   ///< at most beside what was there before, while it runs forward
+  int64_t backward_bytes = 0;  ///< at most beside what it kept, while it runs backward
+  // Of what it hands to the next block, but for what is part of the batch, and of its gradient:
+  // what another stage of a pipeline receives and sends.
+  int64_t sent_bytes = 0, grad_bytes = 0;
+  int64_t sent_parts = 0, grad_parts = 0;  ///< tensors
+};
+
+/// Sharded buckets of gradients that are being summed while another one fills.
+inline constexpr size_t kBucketsInFlight = 2;
+
+/// What a rank will hold at most in a step, by kind: state from what its layout keeps; gradients
+/// and weights that are whole for a while, and activations, from walking through its program with
+/// what blocks cost (none: activations count nothing). `state_bytes`: of a parameter, that the
+/// optimizer keeps.
+MemoryUse memory_of(const Layout& layout, const Program& program, const StepOptions& options,
+                    int64_t most_gathered, const std::vector<BlockCost>& costs,
+                    int64_t state_bytes);
+
+}  // namespace convoy::schedule

@@ -1,0 +1,183 @@
+#include "convoy/schedule/run/program.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace convoy::schedule {
+
+namespace {
+
+class Maker {
+ public:
+  Maker(const Layout& layout, const StepOptions& options, Incoming incoming = {})
+      : layout_(layout),
+        options_(options),
+        incoming_(std::move(incoming)),
+        each_(layout.is_sharded(Kind::Gradients) && options.reduce_each),
+        finished_(layout.table().units_finished_by_block()) {}
+
+  void add(const Action& action) {
+    const auto& [kind, first, last, m] = action;
+    load(m);
+    switch (kind) {
+      case ActionKind::Forward:
+        receive(Op::Receive, first - 1, first - 1, m);
+        for (int64_t b = first; b <= last; ++b) {
+          add({.op = Op::Forward, .block = b, .micro_batch = m});
+        }
+        send(Op::Send, last, last + 1, m);
+        break;
+      case ActionKind::Backward:
+      case ActionKind::BackwardInput:
+        receive(Op::ReceiveGrad, last, last + 1, m);
+        for (int64_t b = last; b >= first; --b) backward(b, m, kind == ActionKind::Backward);
+        send(Op::SendGrad, first - 1, first - 1, m);
+        break;
+      case ActionKind::BackwardWeight:
+        for (int64_t b = last; b >= first; --b) {
+          add({.op = Op::BackwardWeight, .block = b, .micro_batch = m});
+          finish_units(b, m);
+        }
+        break;
+    }
+  }
+
+  void add(const Instruction& i) { program_.push_back(i); }
+
+  void loss(int64_t m) { add({.op = Op::Loss, .micro_batch = m}); }
+
+  /// The end of a step.
+  void end() {
+    for (int64_t unit = 0; unit < layout_.table().num_units(); ++unit) {
+      if (layout_.is_tied(unit) && !layout_.table().is_frozen(unit)) {
+        add({.op = Op::ReduceTied, .unit = unit});
+      }
+    }
+    add({Op::ReduceLoss});
+    add({Op::Clip});
+    // In the order in which the next forward reads them.
+    for (int64_t bucket = layout_.num_trained_buckets() - 1; bucket >= 0; --bucket) {
+      add({.op = Op::Update, .bucket = bucket});
+      if (layout_.gathers_updates(bucket)) add({.op = Op::Gather, .bucket = bucket});
+    }
+  }
+
+  Program take() { return std::move(program_); }
+
+ private:
+  void load(int64_t m) {
+    if (loaded_.insert(m).second) add({.op = Op::Load, .micro_batch = m});
+  }
+
+  bool is_elsewhere(int64_t block) const {
+    return block >= 0 && block < layout_.table().num_blocks() && !layout_.holds(block);
+  }
+  /// What block `block` returned, or its gradient, as it crosses to or from the holder of `other`.
+  Instruction crossing(Op op, int64_t block, int64_t other, int64_t m) const {
+    return {.op = op, .block = block, .micro_batch = m, .peer = layout_.stage_of(other)};
+  }
+  void send(Op op, int64_t block, int64_t other, int64_t m) {
+    if (is_elsewhere(other)) add(crossing(op, block, other, m));
+  }
+  void receive(Op op, int64_t block, int64_t other, int64_t m) {
+    if (!is_elsewhere(other)) return;
+    const auto wanted = crossing(op, block, other, m);
+    if (!received_.insert({op, block, m}).second) return;
+    auto& [sent, at] = from_[wanted.peer];
+    if (const auto all = incoming_.find(wanted.peer); sent == nullptr && all != incoming_.end()) {
+      sent = &all->second;
+    }
+    // Messages come in the order sent: what is not needed yet is received now, and kept.
+    while (sent != nullptr && at < sent->size() && !((*sent)[at] == wanted)) {
+      const auto& early = (*sent)[at++];
+      if (!received_.insert({early.op, early.block, early.micro_batch}).second) continue;
+      load(early.micro_batch);
+      add(early);
+    }
+    ++at;
+    add(wanted);
+  }
+
+  void backward(int64_t block, int64_t m, bool whole) {
+    if (options_.recomputed.contains(block)) {
+      add({.op = Op::Recompute, .block = block, .micro_batch = m});
+    }
+    add({.op = whole ? Op::Backward : Op::BackwardInput, .block = block, .micro_batch = m});
+    if (whole) finish_units(block, m);
+  }
+
+  void finish_units(int64_t block, int64_t m) {
+    for (const int64_t unit : finished_[static_cast<size_t>(block)]) finish(unit, m);
+  }
+
+  void finish(int64_t unit, int64_t m) {
+    add({.op = Op::Accumulate, .unit = unit, .micro_batch = m});
+    const int64_t bucket = layout_.bucket_of(unit);
+    auto [waiting, fresh] = waiting_.try_emplace({bucket, m}, 0);
+    if (fresh) waiting->second = layout_.buckets()[static_cast<size_t>(bucket)].units.size();
+    const bool last = m + 1 == options_.num_micro_batches;
+    if (--waiting->second > 0 || !(last || each_)) return;
+    if (layout_.shares_out_updates()) {
+      add({.op = Op::ReduceScatter, .bucket = bucket, .micro_batch = m});
+    } else {
+      add({.op = Op::Reduce, .bucket = bucket});
+    }
+  }
+
+  const Layout& layout_;
+  const StepOptions& options_;
+  Incoming incoming_;
+  bool each_;
+  std::vector<std::vector<int64_t>> finished_;
+  std::set<int64_t> loaded_;
+  std::set<std::tuple<Op, int64_t, int64_t>> received_;  // block, micro-batch
+  // [peer] What it sends, and how much of that was received.
+  std::map<int, std::pair<const std::vector<Instruction>*, size_t>> from_;
+  // Units of a bucket whose gradient is not complete yet, by bucket and micro-batch.
+  std::map<std::pair<int64_t, int64_t>, size_t> waiting_;
+  Program program_;
+};
+
+}  // namespace
+
+Program step_program(const Layout& layout, const StepOptions& options,
+                     const std::vector<Action>& actions, const Incoming& incoming) {
+  Maker maker(layout, options, incoming);
+  for (const auto& action : actions) {
+    maker.add(action);
+    const bool last = action.last_block + 1 == layout.table().num_blocks();
+    if (last && action.kind == ActionKind::Forward) maker.loss(action.micro_batch);
+  }
+  maker.end();
+  return maker.take();
+}
+
+Program data_parallel_program(const Layout& layout, const StepOptions& options) {
+  std::vector<Action> actions;
+  for (int64_t m = 0; m < options.num_micro_batches; ++m) {
+    for (const auto kind : {ActionKind::Forward, ActionKind::Backward}) {
+      actions.push_back({kind, 0, layout.table().num_blocks() - 1, m});
+    }
+  }
+  return with_offload(with_gathers(step_program(layout, options, actions), layout, options),
+                      layout);
+}
+
+Program forward_program(const Layout& layout, const StepOptions& options) {
+  Maker maker(layout, options);
+  for (const auto& [first, last] : layout.virtual_stages()) {
+    maker.add(Action{ActionKind::Forward, first, last, 0});
+  }
+  return with_offload(with_gathers(maker.take(), layout, options), layout);
+}
+
+bool sends(Op op) {
+  return op == Op::Send || op == Op::SendGrad;
+}
+
+bool receives(Op op) {
+  return op == Op::Receive || op == Op::ReceiveGrad;
+}
+
+}  // namespace convoy::schedule

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/cut.h"
+#include "convoy/schedule/run/check.h"
+#include "convoy/schedule/run/memory.h"
+#include "convoy/schedule/run/mesh.h"
+#include "convoy/schedule/run/model_decl.h"
+#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/simulate.h"
+
+namespace convoy::schedule {
+
+/// What one stage of a run keeps, does and takes. Ranks of a stage differ only in which part of the
+/// state is theirs.
+struct StagePlan {
+  Layout layout;
+  Program step;     ///< empty where nothing is trained
+  Program forward;  ///< of an evaluation
+  Alive alive;      ///< at most in a step
+  MemoryUse memory;
+};
+
+/// What a run will do, before any memory is taken: proven by check().
+struct RunPlan {
+  StepOptions step;
+  Cut cut;                        ///< which stage has which blocks; empty without a pipeline
+  Orders orders;                  ///< what each stage computes; empty without a pipeline
+  std::vector<StagePlan> stages;  ///< of the pipeline; one without
+  /// A step as it would go, in seconds of the costs; without them of several stages in products.
+  Timeline timeline;
+
+  const StagePlan& of(const Mesh& mesh) const {
+    return stages.at(static_cast<size_t>(mesh.place(Axis::Pipeline)));
+  }
+};
+
+/// Plans a run of `model` over the ranks of `mesh`; `costs`: by block, without them activations
+/// count nothing. Throws UsageError where stages do not go into the model, blocks do not take the
+/// mesh's tensor ranks, or nothing can be recomputed.
+RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
+                 const std::vector<BlockCost>& costs = {});
+
+/// No schedule of the plan's cut makes a step faster than this, of what its timeline's length is.
+double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,
+                const std::vector<BlockCost>& costs = {});
+
+/// Where the parameters of a model lie with these options.
+Layout layout_of(const ModelDecl& model, const LayoutOptions& options);
+
+/// Bytes of state that each rank keeps of a parameter on average, before a model is known.
+double state_bytes_of_parameter(const Mesh& mesh, const RunOptions& options);
+
+}  // namespace convoy::schedule

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "convoy/schedule/run/check.h"
+
+namespace convoy::schedule {
+
+/// What computing a micro-batch takes, and what it keeps: by block, or by virtual stage. Times are
+/// in any unit, kept memory in bytes.
+struct Costs {
+  std::vector<double> forward;
+  std::vector<double> backward;     ///< both halves
+  std::vector<double> weight = {};  ///< of that the weight half; empty: half of it
+  /// What a message over the border behind takes, of what a forward returned and of its gradient;
+  /// empty: no time.
+  std::vector<double> send = {}, send_grad = {};
+  std::vector<double> kept = {};  ///< from forward until backward; empty: nothing
+  /// Of that until the weight half, where a backward is split; empty: all.
+  std::vector<double> put_off = {};
+  std::vector<double> inputs = {};  ///< all that is kept until a recomputation
+
+  double input_half(size_t at) const { return backward.at(at) - weight_half(at); }
+  double weight_half(size_t at) const {
+    return weight.empty() ? backward.at(at) / 2 : weight.at(at);
+  }
+};
+
+/// What a message takes: a constant, and its bytes at a rate.
+struct Link {
+  double seconds = 0;
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+
+  double time_of(double bytes) const { return seconds + bytes / bytes_per_second; }
+};
+
+/// A forward, recomputation, backward or half of one on one rank.
+struct Span {
+  Instruction instruction;
+  double begin = 0, end = 0;
+};
+
+/// A step as it would go.
+struct Timeline {
+  std::vector<std::vector<Span>> ranks;
+  double length = 0;
+  /// [rank] What is kept for backward from a time on, in bytes, by ascending times.
+  std::vector<std::vector<std::pair<double, double>>> memory = {};
+
+  /// The part of the time in which ranks compute nothing.
+  double idle() const;
+  /// The most bytes that are kept at a time on a rank.
+  double peak(size_t rank) const;
+};
+
+/// When messages arrive that are sent from one rank to another: they go beside the computing, one
+/// after the other.
+class Wire {
+ public:
+  /// Of a message that takes so long: when it is there.
+  double send(double now, double takes) { return free_ = std::max(free_, now) + takes; }
+
+ private:
+  double free_ = 0;
+};
+
+/// Plays the programs of all ranks, which must have passed check(), with costs by block. A receive
+/// waits for what it receives, ReduceLoss for all ranks; nothing else but blocks and messages takes
+/// time. Where messages take none, a bubble is one because of the schedule, or since stages are not
+/// alike.
+Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs);
+
+}  // namespace convoy::schedule

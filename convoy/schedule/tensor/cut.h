@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace convoy::schedule {
+
+using Shape = std::vector<int64_t>;
+
+/// How tensor-parallel ranks share out a parameter: along one dimension each part is cut into as
+/// many stretches as there are ranks, as equal as whole granules allow; a rank has one of each
+/// part, side by side. Where granules have `readers`, those are shared out, and a rank has what its
+/// readers read: stretches overlap where readers of one granule are of several ranks.
+struct TensorCut {
+  int64_t dim = -1;     ///< -1: every rank has all of it
+  Shape parts = {};     ///< sizes along `dim`, such as of q | k | v; empty: one part
+  int64_t granule = 1;  ///< what stays together along `dim`, such as a head's width
+  int64_t readers = 1;  ///< of each granule: queries' heads that read one of keys
+};
+
+/// Which of the ranks that share out parameters one is.
+struct TensorPlace {
+  int rank = 0;
+  int num_ranks = 1;
+};
+
+/// Some of a parameter's elements, in its global shape and in what one rank has of it.
+struct Box {
+  Shape begin;  ///< in the global shape
+  Shape size;
+  Shape local_begin;  ///< in the local shape
+  bool owned = true;  ///< no rank before has it
+
+  bool operator==(const Box&) const = default;
+};
+
+/// Elements that lie side by side in the parameter and in what one rank has of it, both flattened.
+struct Run {
+  int64_t global = 0;
+  int64_t local = 0;
+  int64_t length = 0;
+  bool owned = true;  ///< no rank before has it
+
+  bool operator==(const Run&) const = default;
+};
+
+int64_t num_elements(const Shape& shape);
+
+/// The shape of what a rank has of a parameter.
+Shape local_shape(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
+
+/// Whether several of `num_ranks` have some of the same elements of a parameter that is cut.
+bool overlaps(const Shape& shape, const TensorCut& cut, int num_ranks);
+
+/// How many ranks can share out a parameter, each with some of it; of a cut.
+int64_t most_ranks(const Shape& shape, const TensorCut& cut);
+
+/// A box for each part, in order, and where stretches overlap one more for what a rank before has,
+/// too; boxes may be empty. Throws InternalError when the parts are not the dimension.
+std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
+
+/// Where the elements [begin, begin + length) of what a rank has, flattened, lie in the parameter.
+std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
+                      int64_t begin, int64_t length);
+
+}  // namespace convoy::schedule

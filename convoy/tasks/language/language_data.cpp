@@ -1,0 +1,47 @@
+#include "convoy/tasks/language/language_data.h"
+
+namespace convoy::tasks {
+
+void LanguageData::declare(OptionTable& t) {
+  const char* s = "data";
+  t.add(s, "train", train,
+        "training text: .txt (a text a line), .jsonl, .parquet, or ids in .parquet")
+      .alias("train_file")
+      .path();
+  t.add(s, "valid", valid, "evaluation text; none = the first part of the training text")
+      .alias("validation_file")
+      .path();
+  t.add(s, "tokenizer", tokenizer, "folder or file of the tokenizer; none = the model's own folder")
+      .alias("tokenizer_name")
+      .path();
+  t.add(s, "ids_tokenizer", ids_tokenizer,
+        "fingerprint of the tokenizer whose ids a run was trained on without it; the run notes it, "
+        "and other ids are refused");
+  t.add(s, "column", column,
+        "column or key of the text in .parquet and .jsonl, or of ids in .parquet (input_ids where "
+        "there is no text)")
+      .alias("text_column_name");
+  t.add(s, "grouping", grouping,
+        "join the tokens of 1,000 texts and drop what is left over as Hugging Face's run_clm does, "
+        "or of all texts")
+      .choice({"run_clm", "stream"});
+  t.add(s, "block_size", block_size,
+        "tokens per row; 0 = 1024 (T5: 512), or what the model was made for if less")
+      .at_least(0);
+  t.add(s, "validation_split_percentage", validation_split_percentage,
+        "part of the training texts held out for evaluation where data.valid is not given")
+      .within(0, 90);
+  t.add(s, "max_train_samples", max_train_samples, "train on the first so many blocks; none = all")
+      .at_least(1);
+  t.add(s, "max_eval_samples", max_eval_samples, "evaluate the first so many blocks; none = all")
+      .at_least(1);
+  t.add(s, "memory_budget_mb", memory_budget_mb,
+        "tokens that take more, 4 bytes each, lie in a file in $TMPDIR")
+      .within(0, int64_t{1} << 40)
+      .differs();
+  t.add(s, "random_tokens", random_tokens,
+        "so many random tokens instead of a file, for benchmarks")
+      .within(0, 1e9);
+}
+
+}  // namespace convoy::tasks

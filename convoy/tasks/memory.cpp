@@ -1,0 +1,83 @@
+#include "convoy/tasks/memory.h"
+
+#include <set>
+
+#include "convoy/base/text.h"
+#include "convoy/train/setup/memory_check.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+// Measured: what a layer takes besides numbers, counted as parameters in training.
+constexpr double kLayerParameters = 6e3;
+
+std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
+                                        const std::string& schema_file) {
+  const auto d = static_cast<double>(model.d_model), inner = static_cast<double>(model.inner());
+  std::vector<train::MemoryPart> parts;
+  double width = 0;
+  bool continuous = false;
+  for (const auto& feature : model.features) {
+    continuous |= !feature.categorical;
+    if (!feature.categorical) continue;
+    const auto dim = static_cast<double>(model.dim_of(feature));
+    const bool is_item = feature.name == model.item_feature;
+    width += dim;
+    parts.push_back({fmt::format("feature '{}' has {} ids by {}: its embedding takes", feature.name,
+                                 human_count(feature.cardinality), schema_file),
+                     static_cast<double>(feature.cardinality) * dim,
+                     fmt::format("as its max the largest id that occurs, ids numbered anew (convoy "
+                                 "data sessions), or a smaller {}",
+                                 is_item ? "item_embedding_dim" : "embedding_dim")});
+  }
+  if (continuous) {
+    width += model.continuous_projection > 0 ? static_cast<double>(model.continuous_projection) : d;
+  }
+  if (model.aggregation == "concat") {
+    parts.push_back({fmt::format("d_model = {} of features {:.0f} wide: their projection takes",
+                                 model.d_model, width),
+                     width * d, "a smaller d_model, embedding_dim or continuous_projection"});
+  }
+  parts.push_back({fmt::format("max_length = {}: the table of positions takes", model.max_length),
+                   static_cast<double>(model.num_positions()) * d, "a smaller max_length"});
+  parts.push_back({fmt::format("n_layer = {} with d_model = {} and n_inner = {}: the layers take",
+                               model.n_layer, model.d_model, model.inner()),
+                   static_cast<double>(model.n_layer) *
+                       (4 * d * d + 2 * d * inner + 9 * d + inner + kLayerParameters),
+                   "a smaller n_layer, d_model or n_inner"});
+  return parts;
+}
+
+}  // namespace
+
+void check_memory(const models::SessionConfig& model, const std::string& schema_file,
+                  const train::ParallelArguments& parallel) {
+  train::check_memory(parts_of(model, schema_file), parallel);
+}
+
+void check_memory(const models::LanguageModelConfig& config,
+                  const train::ParallelArguments& parallel) {
+  const auto blocks = config.make_blocks();
+  double tables = 0, positions = 0, layers = 0;
+  std::set<const nn::Param*> seen;
+  for (const auto& block : blocks) {
+    const bool outer = block == blocks.front() || block == blocks.back();
+    for (const auto& param : block->params()) {
+      if (!seen.insert(param.get()).second) continue;
+      const bool of_ids = param->spec().shape[0] == config.num_ids();
+      auto& part = !outer ? layers : of_ids ? tables : positions;
+      part += static_cast<double>(param->spec().num_elements());
+    }
+  }
+  const auto num_layers = static_cast<int64_t>(blocks.size()) - 2;
+  train::check_memory({{fmt::format("a vocabulary of {} ids takes", human_count(config.num_ids())),
+                        tables, "a tokenizer with fewer ids, or a narrower model"},
+                       {fmt::format("{} positions take", human_count(config.max_length())),
+                        positions, "fewer positions, or a narrower model"},
+                       {fmt::format("{} layers take", human_count(num_layers)), layers,
+                        "fewer or narrower layers"}},
+                      parallel);
+}
+
+}  // namespace convoy::tasks

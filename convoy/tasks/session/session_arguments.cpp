@@ -1,0 +1,174 @@
+#include "convoy/tasks/session/session_arguments.h"
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/formats/schema.h"
+
+namespace convoy::tasks {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool same_value(const std::string& one, const std::string& other) {
+  double a = 0, b = 0;
+  return parse_number(one, a) && parse_number(other, b) ? a == b : one == other;
+}
+
+std::string or_in(const std::string& given, const std::string& folder, const char* name) {
+  if (!given.empty()) return given;
+  return folder.empty() ? "" : (fs::path(folder) / name).string();
+}
+
+void add_hints(OptionTable& table) {
+  // Names in Hugging Face's configs, in Lightning, on the street.
+  static const std::vector<OptionHint> hints{
+      {"model.d_model", true, {"hidden_size", "hidden", "width", "dim", "embed_dim", "model_dim"}},
+      {"model.n_layer", true, {"layers", "num_layers", "num_hidden_layers", "n_layers", "depth"}},
+      {"model.n_head", true, {"heads", "num_heads", "num_attention_heads", "n_heads"}},
+      {"model.n_inner", false, {"intermediate_size", "d_ff", "ffn_dim", "d_inner"}},
+      {"model.dropout", true, {"drop", "resid_pdrop", "hidden_dropout_prob", "attn_pdrop"}},
+      {"model.activation", false, {"activation_function", "hidden_act"}},
+      {"model.body", true, {"model_type", "arch", "architecture"}},
+      {"model.masking", false, {"mlm"}},
+      {"data.path", true, {"data", "data_dir", "data_path", "input", "dataset"}},
+      {"data.train", true, {"training_file", "train_data", "train_path"}},
+      {"data.valid", true, {"eval_file", "valid_file", "validation", "eval_data", "test"}},
+      {"data.features", true, {"columns"}},
+      {"data.max_length",
+       true,
+       {"max_seq_length", "seq_len", "seq_length", "max_len", "block_size", "n_positions"}},
+      {"train.top_ks", true, {"top_k", "topk", "k"}},
+  };
+  for (const auto& hint : hints) table.hint(hint);
+}
+
+}  // namespace
+
+std::string valid_in(const std::string& where) {
+  const auto file = fs::path(where) / "valid.parquet";
+  return fs::exists(file) ? file.string() : where;
+}
+
+std::string DataArguments::train_file() const {
+  const auto file = or_in(train, path, "train.parquet");
+  if (!train.empty() || file.empty() || fs::exists(file)) return file;
+  const auto sample = fs::path(path) / "data.parquet";  // as Transformers4Rec's own folders
+  return fs::exists(sample) ? sample.string() : file;
+}
+
+std::string DataArguments::valid_file() const {
+  if (!valid.empty()) return valid;
+  auto file = or_in("", path, "valid.parquet");
+  return !file.empty() && fs::exists(file) ? file : "";
+}
+
+std::string DataArguments::schema_file() const {
+  if (!schema.empty()) return schema;
+  auto folder = fs::path(path);
+  if (path.empty()) {
+    if (train.empty()) return "";
+    folder = fs::is_directory(train) ? fs::path(train) : fs::path(train).parent_path();
+  }
+  return formats::schema_in(folder).string();
+}
+
+std::string DataArguments::items_file() const {
+  auto file = fs::path(schema_file()).parent_path() / "items.parquet";
+  return fs::exists(file) ? file.string() : "";
+}
+
+void SessionArguments::declare(OptionTable& t) {
+  const char* s = "model";
+  t.add(s, "family", family, "model family").choice({"session"});
+  t.add(s, "parity", parity, "set every option that you do not set to what another program does")
+      .choice({"none", "transformers4rec"});
+  models::declare_options(t, s, model.fields());
+
+  s = "data";
+  t.add(s, "path", data.path,
+        "folder with train.parquet, valid.parquet, schema.json or schema.pbtxt")
+      .path();
+  t.add(s, "train", data.train, "training Parquet: file, folder or pattern")
+      .alias("train_file")
+      .path();
+  t.add(s, "valid", data.valid, "evaluation Parquet: file, folder or pattern")
+      .alias("validation_file")
+      .path();
+  t.add(s, "schema", data.schema, "schema in Transformers4Rec's form, schema.json or schema.pbtxt")
+      .path();
+  t.add(s, "features", data.features,
+        "columns to use; none = every categorical or continuous list "
+        "column of the schema");
+  t.add(s, "truncation", data.truncation, "which end of a long session stays")
+      .choice({"keep_last", "keep_first"});
+  t.add(s, "partition", data.partition,
+        "share by rows, or by whole row groups as Transformers4Rec "
+        "does")
+      .choice({"rows", "row_groups"});
+  t.add(s, "shuffle_window", data.shuffle_window,
+        "rows that are shuffled at once in each of 64 lanes; 0 = all rows of data that takes at "
+        "most 256 MiB decoded, else 1024; as many as there are, or more = all rows")
+      .at_least(0);
+  t.add(s, "memory_budget_mb", data.memory_budget_mb,
+        "decoded data kept in memory; larger data "
+        "is streamed")
+      .at_least(1)
+      .differs();
+  t.add(s, "prefetch_depth", data.prefetch_depth, "steps that are read ahead")
+      .within(1, 1024)
+      .differs();
+
+  s = "train";
+  t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall and MRR");
+  t.add(s, "metric_names", ranking.metric_names,
+        "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
+      .choice({"plain", "transformers4rec"});
+  add_hints(t);
+}
+
+void SessionArguments::apply_parity(OptionTable& table) {
+  if (parity != "transformers4rec") return;
+  std::vector<std::pair<const char*, const char*>> quirks{
+      {"model.dropout", "0.3"},
+      {"model.initializer_range", "0.01"},
+      {"model.embedding_initializer_range", "0.05"},
+      {"model.score_padding", "true"},
+      {"data.truncation", "keep_first"},
+      {"train.metric_names", "transformers4rec"},
+  };
+  if (model.body == "bert") {  // its config's dropout and width do not reach Hugging Face's BERT
+    quirks[0].second = "0.1";
+    quirks.insert(quirks.end(), {{"model.n_inner", "3072"},
+                                 {"model.layer_norm_epsilon", "0.03"},
+                                 {"model.attend_padding", "true"}});
+  }
+  std::vector<std::string> kept;
+  for (const auto& [key, value] : quirks) {
+    const Option& option = *table.find(key);
+    if (option.source.empty()) {
+      table.set(key, value, "parity = transformers4rec");
+    } else if (!option.typed && !same_value(option.plain(), value)) {
+      kept.push_back(fmt::format("{} = {} instead of {}", key, option.toml(), value));
+    }
+  }
+  if (!kept.empty() && table.find("model.parity")->typed) {
+    warnings.push_back(fmt::format(
+        "--parity transformers4rec does not change what the configuration file sets: {}{}",
+        join(kept), kept.size() == quirks.size() ? "; so it changes nothing" : ""));
+  }
+}
+
+std::vector<int64_t> RankingArguments::top_k_values() const {
+  std::vector<int64_t> out;
+  for (const auto& text : top_ks) {
+    int64_t k = 0;
+    if (!parse_number(text, k) || k < 1) {
+      fail<UsageError>("config", "train.top_ks has '{}'; expected whole numbers of at least 1",
+                       text);
+    }
+    out.push_back(k);
+  }
+  return out;
+}
+
+}  // namespace convoy::tasks

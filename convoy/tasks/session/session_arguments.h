@@ -1,0 +1,65 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "convoy/base/options.h"
+#include "convoy/models/session/session.h"
+
+namespace convoy::tasks {
+
+/// `[data]`: what is read, and how.
+struct DataArguments {
+  std::string path;
+  std::string train;
+  std::string valid;
+  std::string schema;
+  std::vector<std::string> features;
+  std::string truncation = "keep_last";
+  std::string partition = "rows";
+  int64_t shuffle_window = 0;
+  int64_t memory_budget_mb = 256;
+  int64_t prefetch_depth = 4;
+
+  /// The files that are meant: `train`, or train.parquet in `path` (data.parquet where there is no
+  /// such file), and so on; "" when there is neither.
+  std::string train_file() const;
+  std::string valid_file() const;
+  std::string schema_file() const;
+  /// items.parquet beside the schema, or "".
+  std::string items_file() const;
+};
+
+/// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
+std::string valid_in(const std::string& where);
+
+/// `[train]`: how an evaluation of sessions is reported.
+struct RankingArguments {
+  std::vector<std::string> top_ks{"5", "10", "20"};
+  std::string metric_names = "plain";
+
+  /// The cut-offs of the metrics. Throws UsageError on one that is no positive number.
+  std::vector<int64_t> top_k_values() const;
+};
+
+/// What a session run is told beside how to train.
+struct SessionArguments {
+  std::string family = "session";
+  std::string parity = "none";
+  models::SessionConfig model;  ///< its features come from the data
+  DataArguments data;
+  RankingArguments ranking;
+
+  /// Sentences for the user that a run of this shows at its start.
+  std::vector<std::string> warnings;
+
+  void declare(OptionTable& table);
+
+  /// With model.parity, sets the options of `table` (declared by this object) that nobody has set
+  /// to what the other program does. Where parity was typed, warns of options that a file keeps
+  /// from it.
+  void apply_parity(OptionTable& table);
+};
+
+}  // namespace convoy::tasks

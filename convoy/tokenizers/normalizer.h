@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convoy/tokenizers/load/json_field.h"
+
+namespace convoy::tokenizers {
+
+/// A part of tokenizer.json's "normalizer": appends what a text becomes before it is cut.
+using Normalizer = std::function<void(std::string_view text, std::string& out)>;
+
+/// The steps of "normalizer", in their order. Throws FileError that names what is not supported.
+std::vector<Normalizer> make_normalizers(const JsonField& part);
+
+/// Runs all steps; the result is `text` itself or lies in `buffer`.
+std::string_view normalize(const std::vector<Normalizer>& steps, std::string_view text,
+                           std::string& buffer);
+
+}  // namespace convoy::tokenizers

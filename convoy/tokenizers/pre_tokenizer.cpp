@@ -1,0 +1,163 @@
+#include "convoy/tokenizers/pre_tokenizer.h"
+
+#include "convoy/tokenizers/split.h"
+#include "convoy/tokenizers/unicode/scanner.h"
+#include "convoy/tokenizers/unicode/unicode.h"
+
+namespace convoy::tokenizers {
+namespace {
+
+/// Replaces every piece by what `cut(piece, add)` makes of it.
+template <class Cut>
+void cut_pieces(Pieces& pieces, const Cut& cut) {
+  pieces.spare.clear();
+  const auto add = [&](size_t begin, size_t end) {
+    if (begin < end) pieces.spare.push_back({begin, end});
+  };
+  for (const Pieces::Piece& piece : pieces.pieces) cut(piece, add);
+  pieces.pieces.swap(pieces.spare);
+}
+
+/// Rewrites every piece: `rewrite(piece, is_first, out)` appends what it becomes.
+template <class Rewrite>
+void rewrite_pieces(Pieces& pieces, const Rewrite& rewrite) {
+  std::string text;
+  bool first = true;
+  for (Pieces::Piece& piece : pieces.pieces) {
+    const size_t begin = text.size();
+    rewrite(pieces.of(piece), first, text);
+    piece = {begin, text.size()};
+    first = false;
+  }
+  pieces.own = std::move(text);
+  pieces.text = pieces.own;
+}
+
+PreTokenizer scan(Scanner scanner) {
+  return [scanner](Pieces& pieces) {
+    cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
+      const std::string_view text = pieces.of(piece);
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = scanner(text, at);
+        add(piece.begin + at, piece.begin + end);
+        at = end;
+      }
+    });
+  };
+}
+
+PreTokenizer cut_by_pattern(const JsonField& part) {
+  if (const Scanner scanner = Split::scanner_for(part)) return scan(scanner);
+  return [split = Split(part)](Pieces& pieces) {
+    cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
+      for (const auto& cut : split.cut(pieces.of(piece))) {
+        add(piece.begin + cut.begin, piece.begin + cut.end);
+      }
+    });
+  };
+}
+
+/// A space before each piece that has none: the first word like the others.
+void prefix_space(Pieces& pieces) {
+  rewrite_pieces(pieces, [](std::string_view piece, bool /*first*/, std::string& out) {
+    if (!piece.starts_with(' ')) out += ' ';
+    out += piece;
+  });
+}
+
+/// SentencePiece's way: spaces become U+2581, one comes in front, words begin with it.
+PreTokenizer metaspace(const JsonField& part) {
+  part.expect_keys(
+      {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
+  const std::string replacement = part.text("replacement", "\xE2\x96\x81");
+  const bool prefix = part.flag("add_prefix_space", true);
+  const std::string scheme = part.text("prepend_scheme", prefix ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    part["prepend_scheme"].refuse("always, first or never");
+  }
+  if (replacement.empty()) part["replacement"].refuse("one character");
+  return [=, splits = part.flag("split", true)](Pieces& pieces) {
+    rewrite_pieces(pieces, [&](std::string_view piece, bool first, std::string& out) {
+      const bool prepend = scheme == "always" || (scheme == "first" && first && pieces.at_start);
+      if (prepend && !piece.starts_with(' ') && !piece.starts_with(replacement)) {
+        out += replacement;
+      }
+      for (const char c : piece) {
+        if (c == ' ') {
+          out += replacement;
+        } else {
+          out += c;
+        }
+      }
+    });
+    if (!splits) return;
+    cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
+      size_t begin = piece.begin;
+      while (begin < piece.end) {
+        const size_t next = pieces.text.find(replacement, begin + 1);
+        const size_t end = std::min(next, piece.end);
+        add(begin, end);
+        begin = end;
+      }
+    });
+  };
+}
+
+/// Words between white space; of BERT also every punctuation mark for itself.
+PreTokenizer words(bool cut_punctuation) {
+  return [cut_punctuation](Pieces& pieces) {
+    const Characters& characters = Characters::get();
+    cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
+      size_t begin = piece.begin;
+      for (size_t at = piece.begin; at < piece.end;) {
+        const size_t here = at;
+        const char32_t c = next_character(pieces.text, at);
+        if (characters.is_space(c)) {
+          add(begin, here);
+          begin = at;
+        } else if (cut_punctuation && characters.is_bert_punctuation(c)) {
+          add(begin, here);
+          add(here, at);
+          begin = at;
+        }
+      }
+      add(begin, piece.end);
+    });
+  };
+}
+
+void add_steps(const JsonField& part, PreTokenizers& made) {
+  if (part.is_null()) return;
+  if (made.byte_level) part.refuse("nothing behind ByteLevel");
+  auto& steps = made.steps;
+  const std::string type = part.type();
+  if (type == "Sequence") {
+    part.expect_keys({"type", "pretokenizers"});
+    for (const JsonField& element : part["pretokenizers"].elements()) add_steps(element, made);
+  } else if (type == "ByteLevel") {
+    part.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    if (part.flag("add_prefix_space", true)) steps.emplace_back(prefix_space);
+    if (part.flag("use_regex", true)) steps.push_back(scan(find_scanner(kGpt2Pattern)));
+    made.byte_level = true;
+  } else if (type == "Split") {
+    steps.push_back(cut_by_pattern(part));
+  } else if (type == "Metaspace") {
+    steps.push_back(metaspace(part));
+  } else if (type == "BertPreTokenizer" || type == "WhitespaceSplit") {
+    part.expect_keys({"type"});
+    steps.push_back(words(type == "BertPreTokenizer"));
+  } else {
+    part["type"].refuse(
+        "Sequence, ByteLevel, Split, Metaspace, BertPreTokenizer or WhitespaceSplit");
+  }
+}
+
+}  // namespace
+
+PreTokenizers make_pre_tokenizers(const JsonField& part) {
+  PreTokenizers made;
+  add_steps(part, made);
+  return made;
+}
+
+}  // namespace convoy::tokenizers

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convoy/tokenizers/load/json_field.h"
+
+namespace convoy::tokenizers {
+
+/// A text cut into pieces that are not empty.
+struct Pieces {
+  struct Piece {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  std::string_view text;  ///< another's, or `own` after a step that changed it
+  std::string own;
+  std::vector<Piece> pieces;
+  bool at_start = false;  ///< whether the whole text begins here
+
+  std::vector<Piece> spare;  ///< memory that the next step may use
+
+  std::string_view of(const Piece& piece) const {
+    return text.substr(piece.begin, piece.end - piece.begin);
+  }
+};
+
+/// A part of tokenizer.json's "pre_tokenizer": cuts pieces into smaller ones.
+using PreTokenizer = std::function<void(Pieces& pieces)>;
+
+/// The steps of "pre_tokenizer", in their order, and whether the model then sees bytes.
+struct PreTokenizers {
+  std::vector<PreTokenizer> steps;
+  bool byte_level = false;
+};
+
+/// Throws FileError that names what is not supported.
+PreTokenizers make_pre_tokenizers(const JsonField& part);
+
+}  // namespace convoy::tokenizers

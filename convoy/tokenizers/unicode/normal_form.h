@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace convoy::tokenizers {
+
+/// Unicode's normal forms: decomposed or composed, with or without compatibility.
+enum class NormalForm { D, C, KD, KC };
+
+/// Appends the normal form of well-formed UTF-8, as Hugging Face's tokenizers make it: characters
+/// that are younger than Unicode 9 stay as they are.
+void append_normalized(std::string_view text, NormalForm form, std::string& out);
+
+/// Appends the lower-case form of a character: one or two characters.
+void append_lower(char32_t c, std::string& out);
+
+}  // namespace convoy::tokenizers

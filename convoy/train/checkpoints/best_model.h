@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "convoy/train/callback.h"
+#include "convoy/train/setup/arguments.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/state.h"
+
+namespace convoy::train {
+
+/// Which evaluation was best, and whether it is time to stop: Hugging Face's metric_for_best_model,
+/// greater_is_better and early stopping. What it remembers lies in the TrainerState.
+class BestModel {
+ public:
+  explicit BestModel(const TrainingArguments& arguments);
+
+  /// Compares an evaluation with the best so far; true when it is better. Throws UsageError when it
+  /// lacks the metric.
+  bool update(const Metrics& metrics, TrainerState& state) const;
+  bool out_of_patience(const TrainerState& state) const;
+  /// Forgets a best evaluation by another metric or direction; true when it did.
+  bool forget_other_metric(TrainerState& state) const;
+
+  const std::string& metric() const { return metric_; }
+  /// With its direction, as the state keeps it.
+  std::string full_name() const;
+
+ private:
+  double value_of(const Metrics& metrics) const;
+
+  std::string metric_;
+  bool greater_is_better_;
+  int64_t patience_;
+  double threshold_;
+};
+
+}  // namespace convoy::train

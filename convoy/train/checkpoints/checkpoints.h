@@ -1,0 +1,110 @@
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/folder_lock.h"
+#include "convoy/checkpoint/save.h"
+#include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/logging/callback_handler.h"
+#include "convoy/train/state.h"
+
+namespace convoy::train {
+
+// Internal to the component.
+
+/// A run's folder: what the run goes on from, the checkpoints that are written beside the training,
+/// and the model at its end. By all ranks together, but where it says otherwise; rank 0 looks at
+/// the folder for all.
+class Checkpoints {
+ public:
+  /// All of them must outlive it.
+  Checkpoints(const TrainingArguments& arguments, const Job& job, parallel::Strategy& strategy,
+              const CallbackHandler& callbacks);
+  ~Checkpoints();
+
+  void set_files(ModelFiles files) { files_ = std::move(files); }
+  const std::string& encoding() const { return files_.encoding; }
+
+  /// Takes output.dir for this run alone, in the state that the last one left or anew, and reads
+  /// weights and moments of the checkpoint to go on from. Where it was not said which, that is the
+  /// newest that is whole: of newer ones it tells why not. Returns its state, none for a new run;
+  /// `fresh` is what that begins with. Throws UsageError for a folder of others, or a checkpoint
+  /// that does not fit.
+  std::optional<TrainerState> resume(const TrainerState& fresh);
+  const std::string& resumed_from() const { return resumed_from_; }
+
+  /// Begins to write a checkpoint, or writes it where `wait` or save_async is off. One at a time:
+  /// waits for one that is under way.
+  void save(TrainerState& state, bool wait);
+  /// Whether this process has still to write its part. Not collective.
+  bool writing() const;
+  /// Waits for the checkpoint under way, if any. Throws what any rank met.
+  void finish();
+  /// The same when an error, which all ranks throw, ends the run.
+  void keep() noexcept;
+
+  /// Not collective.
+  std::filesystem::path path(int64_t step) const;
+  bool holds_model() const;
+
+  void save_model(const TrainerState& state);
+  /// Writes `<split>_results.json` and merges into `all_results.json`. Not collective.
+  void save_metrics(const std::string& split, const Metrics& metrics);
+
+  void load_weights(const std::filesystem::path& folder);
+  /// Reads the weights of the best checkpoint that `state` names; where there is none, warns and
+  /// returns false.
+  bool load_best(const TrainerState& state);
+
+ private:
+  struct Saving;
+
+  void open_output();
+  void tell_who_shares();
+  void lock_output();
+  void keep_output();
+  void check_inputs() const;
+  void check_output() const;
+  bool holds_run() const;
+  std::vector<std::string> own_names() const;
+  bool would_write(const std::filesystem::path& file) const;
+  void put_old_run_aside();
+  void remove_old_run() const;
+  std::deque<std::filesystem::path> checkpoints_of_this_job() const;
+  void find_candidates();
+  Json first_that_fits(const TrainerState& fresh);
+  void pass_over(const std::filesystem::path& folder, const FileError& error);
+  Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
+  void check_same_model(const std::filesystem::path& checkpoint) const;
+  std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
+  std::filesystem::path best_path(const TrainerState& state) const;
+  void save_small_files(const std::filesystem::path& folder) const;
+  checkpoint::ConnectWriters connect_writers();
+
+  const TrainingArguments& arguments_;
+  const Job& job_;
+  parallel::Strategy& strategy_;
+  const CallbackHandler& callbacks_;
+  const std::filesystem::path dir_;  // "" = nothing is saved
+  std::string resume_from_;          // a folder, "latest", or "" for a new run
+  ModelFiles files_;
+  FolderLock lock_;                               // of output.dir, on the main rank
+  std::deque<std::filesystem::path> candidates_;  // to go on from, on the main rank
+  bool candidate_was_named_ = false;              // then no other one will do
+  std::vector<std::string> passed_over_;
+  std::string resumed_from_;
+  std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own
+  std::unique_ptr<Saving> saving_;                   // under way
+};
+
+/// Whether arguments ask to go on from a checkpoint.
+bool resumes(const TrainingArguments& arguments);
+
+}  // namespace convoy::train

@@ -1,0 +1,222 @@
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/visitors.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/comm/agree.h"
+#include "convoy/train/checkpoints/checkpoints.h"
+#include "convoy/train/checkpoints/run_files.h"
+
+namespace convoy::train {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What an error says, without the component that it begins with.
+std::string reason_of(const FileError& error) {
+  const std::string text = error.what();
+  const auto end = text.starts_with("[") ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+TrainerState read_state(const fs::path& folder) {
+  const auto path = folder / kState;
+  return TrainerState::from_json(parse_json(read_file(path), path.string()), path.string());
+}
+
+}  // namespace
+
+bool resumes(const TrainingArguments& arguments) {
+  const auto& from = arguments.resume_from_checkpoint;
+  return !from.empty() && from != "false" && from != "False";
+}
+
+/// Rank 0 looks at the files, and all go on from where it says.
+std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
+  if (dir_.empty() && resume_from_.empty()) return std::nullopt;
+  comm::ask_main(
+      job_.world(), "open output.dir",
+      [&] {
+        if (!dir_.empty()) open_output();
+        find_candidates();
+        return Json();
+      },
+      comm::Lasts::Long);
+  if (!dir_.empty()) tell_who_shares();
+  while (true) {
+    const Json found = comm::ask_main(job_.world(), "look for a checkpoint",
+                                      [&] { return first_that_fits(fresh); });
+    if (found.is_null()) return std::nullopt;
+    const fs::path folder = found.at("folder").get<std::string>();
+    const auto& group = strategy_.processes();
+    try {
+      checkpoint::load_weights(folder, strategy_.weights(), group);
+      checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
+    } catch (const FileError& error) {  // of all ranks
+      if (found.at("was_named").get<bool>()) throw;
+      pass_over(folder, error);
+      continue;
+    }
+    strategy_.share(/*moments=*/true);
+    resumed_from_ = folder.string();
+    if (job_.environment.restart_count > 0) {
+      callbacks_.say(fmt::format("start {}: going on from {}", job_.environment.restart_count + 1,
+                                 resumed_from_));
+    }
+    return TrainerState::from_json(found.at("state"), resumed_from_);
+  }
+}
+
+void Checkpoints::pass_over(const fs::path& folder, const FileError& error) {
+  passed_over_.push_back(fmt::format("{} is passed over: {}", folder.string(), reason_of(error)));
+  callbacks_.say("warning: " + passed_over_.back());
+}
+
+/// The state of the first candidate that this run can go on from; those up to it are done with.
+/// Null where there are none.
+Json Checkpoints::first_that_fits(const TrainerState& fresh) {
+  while (!candidates_.empty()) {
+    const auto folder = candidates_.front();
+    candidates_.pop_front();
+    try {
+      return look_at(folder, fresh);
+    } catch (const FileError& error) {
+      if (candidate_was_named_) throw;
+      pass_over(folder, error);
+    }
+  }
+  if (passed_over_.empty()) return {};
+  fail<FileError>("train", "no checkpoint in {} is whole: {}; try to start anew", dir_.string(),
+                  join(passed_over_, "; "));
+}
+
+/// Before hours of work come to the first checkpoint.
+void Checkpoints::tell_who_shares() {
+  const auto sees = checkpoint::who_sees(dir_ / ".lock", job_.world());
+  std::vector<int> blind;
+  for (int rank = 0; rank < job_.world().size(); ++rank) {
+    if (!sees[static_cast<size_t>(rank)]) blind.push_back(rank);
+  }
+  if (blind.empty() || !sees[0]) return;
+  callbacks_.say(
+      fmt::format("output.dir = {} of rank 0's host is not seen by rank{} {}: what they keep "
+                  "goes there over the network with each checkpoint",
+                  dir_.string(), blind.size() > 1 ? "s" : "", fmt::join(blind, ", ")));
+}
+
+/// The ranks were started again: the job goes on where it saved last, unless that is forbidden
+/// (resume_from_checkpoint = false). Other checkpoints in the folder are another job's. Empty when
+/// there is none; else the newest first, with those whose state cannot be read.
+std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
+  const auto& asked = arguments_.resume_from_checkpoint;
+  if (job_.environment.restart_count == 0 || (!asked.empty() && !resumes(arguments_))) return {};
+  const auto& id = job_.environment.job_id;
+  std::deque<fs::path> out;
+  bool own = false;
+  for (const auto& [step, path] : checkpoint::all_named(dir_)) {
+    bool wanted = true;
+    try {
+      wanted = read_state(path).job_id == id || id.empty();
+      own = own || wanted;
+    } catch (const FileError&) {
+      // Whoever goes on tells of it.
+    }
+    if (wanted) out.push_front(path);
+  }
+  return own ? out : std::deque<fs::path>();
+}
+
+/// The best first; none for a new run.
+void Checkpoints::find_candidates() {
+  if (!dir_.empty()) candidates_ = checkpoints_of_this_job();
+  if (!candidates_.empty() || resume_from_.empty()) return;
+  candidate_was_named_ = resume_from_ != "latest";
+  if (candidate_was_named_) {
+    const auto latest = checkpoint::latest_checkpoint(resume_from_);
+    candidates_ = {resume_from_};
+    if (!latest) return;
+    fail<UsageError>("train",
+                     "resume_from_checkpoint = {} is a run's folder; try its checkpoint {}",
+                     resume_from_, latest->string());
+  }
+  for (const auto& [step, path] : checkpoint::all_named(dir_)) candidates_.push_front(path);
+  if (!candidates_.empty()) return;
+  // Of a run that --overwrite_output_dir put aside, when the new one had not saved yet.
+  const auto old = checkpoint::latest_checkpoint(dir_ / kReplaced);
+  fail<UsageError>("train",
+                   "there is no checkpoint in {}; expected a folder checkpoint-<step>; "
+                   "try without --resume_from_checkpoint{}",
+                   dir_.string(),
+                   old ? fmt::format(", or the run that was put aside: {}", old->string()) : "");
+}
+
+/// Looks whether a checkpoint fits this run, and returns its state.
+Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) const {
+  auto saved = read_state(folder);
+  check_same_model(folder);
+  if (!saved.encoding.empty() && saved.encoding != fresh.encoding) {
+    fail<UsageError>("train",
+                     "{} was trained with the {}, this run has {}: the same ids would stand for "
+                     "something else; try that one, or start anew",
+                     folder.string(), saved.encoding,
+                     fresh.encoding.empty() ? "none" : "the " + fresh.encoding);
+  }
+  if (saved.optimizer != fresh.optimizer) {
+    fail<UsageError>("train",
+                     "the optimizer state of {} is of {}; got {}; try --optim {}, or start anew",
+                     folder.string(), saved.optimizer, fresh.optimizer, saved.optimizer);
+  }
+  if (saved.num_rows != fresh.num_rows || saved.data_seed != fresh.data_seed) {
+    fail<UsageError>("train",
+                     "{} was made with {} rows and data seed {}; got {} rows and data "
+                     "seed {}; try the same data and seed, or start anew",
+                     folder.string(), saved.num_rows, saved.data_seed, fresh.num_rows,
+                     fresh.data_seed);
+  }
+  if (saved.epoch_position > 0 && saved.data_order != fresh.data_order) {
+    fail<UsageError>(
+        "train",
+        "{} stands in mid-epoch, and its order of samples ({}) is not this run's ({}); try the "
+        "same files, data.shuffle_window and data.partition (and with row_groups the same number "
+        "of ranks), or resume from the end of an epoch",
+        folder.string(), saved.data_order, fresh.data_order);
+  }
+  saved.best_model_checkpoint = best_seen_from_here(folder / "..", saved.best_model_checkpoint);
+  return {
+      {"folder", folder.string()}, {"state", saved.to_json()}, {"was_named", candidate_was_named_}};
+}
+
+/// The best checkpoint that a state of `run` names, as this run's state names it.
+std::string Checkpoints::best_seen_from_here(const fs::path& run, const std::string& best) const {
+  if (best.empty()) return "";
+  std::error_code error;
+  auto place = run / best;
+  if (!fs::exists(place, error)) place = run / fs::path(best).filename();  // it moved with its run
+  if (same_file(place.parent_path(), dir_)) return place.filename().string();
+  return fs::weakly_canonical(place).string();
+}
+
+void Checkpoints::check_same_model(const fs::path& checkpoint) const {
+  const auto path = checkpoint / kConfig;
+  if (files_.config.is_null() || !fs::exists(path)) return;
+  const auto saved = parse_json(read_file(path), path.string());
+  std::vector<std::string> different;
+  for (const auto& [key, value] : files_.config.items()) {
+    if (!saved.contains(key)) {
+      different.push_back(fmt::format("{} = {}, which it does not name", key, value.dump()));
+    } else if (saved.at(key) != value) {
+      different.push_back(
+          fmt::format("{} = {} instead of {}", key, value.dump(), saved[key].dump()));
+    }
+  }
+  if (different.empty()) return;
+  fail<UsageError>("train", "{} holds another model: this run has {}; try the same [model] options",
+                   checkpoint.string(), join(different));
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "convoy/checkpoint/folder.h"
+
+// Internal to the component: what the files of a run are called.
+namespace convoy::train {
+
+using checkpoint::kConfig;
+using checkpoint::kOptimizer;
+using checkpoint::kState;
+inline constexpr const char* kResults[] = {"all_results.json", "train_results.json",
+                                           "eval_results.json"};
+inline constexpr const char* kLog = "log.jsonl";
+/// Where a run's curves are, unless another folder is named for them.
+inline constexpr const char* kEvents = "runs";
+/// Where a run that is overwritten stays until the new one has saved.
+inline constexpr const char* kReplaced = ".replaced";
+
+}  // namespace convoy::train

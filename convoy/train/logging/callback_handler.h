@@ -1,0 +1,45 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/text.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/setup/job.h"
+
+namespace convoy::train {
+
+// Internal to the component.
+
+/// Those who watch a run: told on the main rank only.
+class CallbackHandler {
+ public:
+  explicit CallbackHandler(int rank) : rank_(rank) {}
+
+  void add(std::shared_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
+
+  template <class F>
+  void notify(F call) const {
+    if (rank_ != 0) return;
+    for (const auto& callback : callbacks_) call(*callback);
+  }
+
+  void say(const std::string& text) const {
+    notify([&](Callback& callback) { callback.on_message(text); });
+  }
+
+  /// On any rank.
+  void warn(const std::string& text) const {
+    say("warning: " + text);
+    if (rank_ != 0) fmt::print(stderr, "warning: rank {}: {}\n", rank_, printable_lines(text));
+  }
+
+ private:
+  int rank_;
+  std::vector<std::shared_ptr<Callback>> callbacks_;
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/options.h"
+#include "convoy/schedule/run/run_options.h"
+
+namespace convoy::train {
+
+/// `[parallel]`: how the work is spread. What a plan follows from is schedule::RunOptions'.
+struct ParallelArguments : schedule::RunOptions {
+  std::string strategy = "auto";  ///< auto, single, dp or ddp
+  int64_t replicas = 0;  ///< of DataParallel; 0 = one per GPU, or with strategy dp two on the CPU
+  std::string dp_batch = "per_device";
+  std::string backend = "auto";
+  int64_t pipeline_parallel_size = 1;     ///< stages of a pipeline
+  int64_t tensor_parallel_size = 1;       ///< ranks that share out the weights of each layer
+  int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
+  std::string shard_ranks = "all";        ///< all, host, or a number
+  std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
+  bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
+  int64_t timeout = 100;
+  std::string device = "auto";
+
+  /// The part of TrainingArguments::shared_options() that is known when the ranks meet.
+  std::vector<std::string> shared_options() const;
+  /// Takes from `table` what is needed of other sections: task_options, which are what it holds
+  /// beside training's own options, and what the optimizer keeps.
+  void share(const OptionTable& table);
+};
+
+/// What offload_* may say, and what it means.
+std::vector<std::pair<std::string, schedule::Place>> offload_places();
+
+/// `[output]`: what is written and printed.
+struct OutputArguments {
+  OutputArguments();
+
+  std::string dir;
+  bool overwrite = false;
+  bool quiet = false;
+  std::string trace;
+  int64_t trace_steps = 3;
+  std::string max_shard_size;  ///< "5GB"
+};
+
+/// `[train]`: Hugging Face's TrainingArguments by their known names and defaults.
+struct TrainingArguments {
+  double num_train_epochs = 3;
+  int64_t max_steps = -1;
+  int64_t per_device_train_batch_size = 8;
+  int64_t per_device_eval_batch_size = 8;
+  int64_t gradient_accumulation_steps = 1;
+  bool gradient_checkpointing = false;
+  std::string optim = "adamw_torch";  ///< see optim::optimizer_names()
+  double learning_rate = 5e-5;
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;
+  std::string lr_scheduler_type = "linear";
+  double warmup_ratio = 0;
+  int64_t warmup_steps = 0;
+  bool bf16 = false;
+  bool fp16 = false;
+  bool tf32 = false;
+  bool deterministic = false;
+  int64_t seed = 42;
+  std::optional<int64_t> data_seed;
+  bool dataloader_drop_last = false;
+  std::string logging_strategy = "steps";
+  double logging_steps = 500;
+  bool logging_first_step = false;
+  std::string eval_strategy = "no";
+  std::optional<double> eval_steps;
+  bool eval_on_start = false;
+  std::string save_strategy = "steps";
+  double save_steps = 500;
+  std::optional<int64_t> save_total_limit;
+  bool save_async = true;
+  std::string resume_from_checkpoint;
+  std::string report_to = "none";
+  std::string logging_dir;
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model;
+  std::string greater_is_better = "auto";
+  int64_t early_stopping_patience = 0;
+  double early_stopping_threshold = 0;
+
+  ParallelArguments parallel;
+  OutputArguments output;
+
+  /// Declares every option of the sections train, parallel and output.
+  void declare(OptionTable& table);
+
+  /// Takes `--train.learning_rate 1e-3`, `--learning_rate 1e-3` and the like from a program's
+  /// command line. Returns the list of them all where `--help` asks for it, for the program to
+  /// print. Throws UsageError on anything else.
+  [[nodiscard]] std::optional<std::string> read_command_line(int argc, char** argv);
+
+  /// Throws UsageError on options that would have no effect under this launcher.
+  void check_effect() const;
+  /// "name = value" of each option that all ranks of a job must have alike: of all that are not
+  /// declared to differ.
+  std::vector<std::string> shared_options() const;
+
+  /// Throws UsageError on a value out of range, and on options that do not fit together or with
+  /// what there is: training data, evaluation data.
+  void check(bool trains, bool evaluates) const;
+
+  /// Sentences about what is allowed but hardly meant in a run of `max_steps` steps.
+  std::vector<std::string> warnings(int64_t max_steps) const;
+
+  /// Where TensorBoard's events go: logging_dir, or `runs` in output.dir. Throws UsageError when
+  /// neither is given.
+  std::filesystem::path events_folder() const;
+
+ private:
+  /// Tells `table` which options are those of every day, and what others call them: `--lr` is
+  /// answered with learning_rate.
+  static void add_hints(OptionTable& table);
+};
+
+}  // namespace convoy::train

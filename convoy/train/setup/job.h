@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/connect.h"
+#include "convoy/comm/groups.h"
+#include "convoy/comm/store.h"
+#include "convoy/launch/environment.h"
+#include "convoy/parallel/data/strategy.h"
+#include "convoy/train/setup/arguments.h"
+
+namespace convoy::train {
+
+/// How this process takes part in a run: which strategy, why, on which devices, with whom.
+struct Job {
+  launch::RankEnvironment environment;
+  std::string strategy;               ///< single, dp, ddp, pipeline or tensor
+  std::string reason;                 ///< why it was chosen
+  std::string faster;                 ///< what would be faster, or ""
+  std::vector<std::string> warnings;  ///< what a person may not have meant
+  std::vector<at::Device> devices;    ///< of this process; more than one only with dp
+  int threads = 1;                    ///< intra-op threads per rank
+  comm::Groups groups;                ///< the processes, by what they share
+  /// Makes more groups, where there are several hosts.
+  std::shared_ptr<const comm::Connector> connector;
+
+  /// All processes: loss, stopping, saving.
+  const comm::Group& world() const { return groups.world; }
+  bool is_main() const { return environment.rank == 0; }
+  /// Those that share out the data.
+  int num_ranks() const { return strategy == "dp" ? num_devices() : groups.rows.size(); }
+  int num_devices() const {
+    return strategy == "dp" ? static_cast<int>(devices.size()) : world().size();
+  }
+};
+
+/// Decides on a strategy without any communication. More ranks or replicas than GPUs share them,
+/// with a warning. Throws UsageError when the arguments, the launcher and the devices do not fit
+/// together.
+Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
+             const std::vector<at::Device>& visible_devices);
+
+/// Where the processes of a planned job meet.
+comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments);
+
+/// Who this process is among the ranks of a job. Throws UsageError where they do not make pipelines
+/// of as many stages and tensor ranks, or `shard_ranks` does not divide what is left.
+schedule::Mesh mesh_of(const ParallelArguments& arguments,
+                       const launch::RankEnvironment& environment);
+
+/// With shard_ranks = host: throws UsageError unless the ranks of each state replica share a host.
+/// `hosts`: by rank.
+void check_state_replicas(const schedule::Mesh& mesh, const std::vector<std::string>& hosts);
+
+/// plan_job() for this process, then meets the other ranks.
+Job join_job(const ParallelArguments& arguments);
+
+/// Devices that `choice` (auto, cpu, cuda) allows here, CUDA_VISIBLE_DEVICES respected. With auto
+/// `why_no_gpu` tells why GPUs that are here are not used.
+std::vector<at::Device> visible_devices(const std::string& choice,
+                                        std::string* why_no_gpu = nullptr);
+
+}  // namespace convoy::train

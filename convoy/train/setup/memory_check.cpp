@@ -1,0 +1,113 @@
+#include "convoy/train/setup/memory_check.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/launch/environment.h"
+#include "convoy/machine/memory_limit.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/setup/job.h"
+
+namespace convoy::train {
+
+namespace {
+
+// Measured: what an instruction takes, and a micro-batch's rows.
+constexpr double kInstructionBytes = 120;
+constexpr double kMicroBatchBytes = 1e3;
+
+constexpr const char* kTry =
+    "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
+    "max_length, fewer ranks, bf16, or offload_optimizer = disk";
+
+std::string for_each_of(int ranks) {
+  return ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "";
+}
+
+/// Bytes that each rank keeps of a parameter.
+double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+  schedule::Mesh mesh;
+  if (environment.world_size > 1) mesh = mesh_of(parallel, environment);
+  return schedule::state_bytes_of_parameter(mesh, parallel) /
+         static_cast<double>(parallel.pipeline_parallel_size * parallel.tensor_parallel_size);
+}
+
+}  // namespace
+
+void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel) {
+  if (parallel.only_asks) return;
+  const auto limit = machine::memory_limit();
+  double parameters = 0;
+  for (const auto& part : parts) parameters += part.parameters;
+  const auto environment = launch::detect_environment();
+  const double kept = kept_bytes(parallel, environment);
+  const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
+  const int ranks = environment.local_world_size;
+  if (limit.bytes == 0 || parameters * kept * ranks <= static_cast<double>(limit.bytes)) return;
+  const auto& largest =
+      *std::max_element(parts.begin(), parts.end(),
+                        [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
+  fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}", largest.what,
+                   human_bytes(largest.parameters * sizeof(float)),
+                   all ? "the whole model with gradient and the optimizer's states"
+                       : "what zero and offload leave of the model's state",
+                   human_bytes(parameters * kept), for_each_of(ranks), limit.text, largest.advice);
+}
+
+parallel::ModelFactory check_memory(parallel::ModelFactory factory,
+                                    const TrainingArguments& arguments, int ranks) {
+  return [factory = std::move(factory), steps = arguments.gradient_accumulation_steps, ranks] {
+    auto blocks = factory();
+    const auto limit = machine::memory_limit();
+    // Forward, backward and accumulation of each block.
+    const double bytes =
+        static_cast<double>(steps) * ranks *
+        (kMicroBatchBytes + 3 * kInstructionBytes * static_cast<double>(blocks.size()));
+    if (limit.bytes > 0 && bytes > static_cast<double>(limit.bytes)) {
+      fail<UsageError>("train",
+                       "gradient_accumulation_steps = {}: a step of so many micro-batches takes "
+                       "{}{} before any number is computed, but {}; try a smaller one",
+                       steps, human_bytes(bytes / ranks), for_each_of(ranks), limit.text);
+    }
+    return blocks;
+  };
+}
+
+std::string little_memory(int64_t needed, int64_t available) {
+  const auto environment = launch::detect_environment();
+  return fmt::format(
+      "[memory] {} holds {} and takes {} more, but {} are left on this host: the kernel may end it "
+      "without another word; {}",
+      environment.world_size > 1
+          ? fmt::format("rank {} of {}", environment.rank, environment.world_size)
+          : "this process",
+      human_bytes(resident_bytes()), human_bytes(needed), human_bytes(available), kTry);
+}
+
+bool tells_of_memory(std::string_view message) {
+  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory",
+                           "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"}) {
+    if (message.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+std::string out_of_memory(const std::string& details) {
+  constexpr std::string_view kAsked = "tried to allocate ";  // of the host's allocator
+  const auto at = details.find(kAsked);
+  if (at == std::string::npos && !details.empty()) {
+    return fmt::format("[memory] the device has no memory left; {}; torch says: {}", kTry, details);
+  }
+  const int64_t asked =
+      at == std::string::npos ? 0 : std::atoll(details.c_str() + at + kAsked.size());
+  return fmt::format(
+      "[memory] there is no memory left{}; this process holds {}, {}, and {} are free on this "
+      "host; {}",
+      asked > 0 ? fmt::format(" for {} more", human_bytes(asked)) : "",
+      human_bytes(resident_bytes()), machine::memory_limit().text,
+      human_bytes(machine::available_memory()), kTry);
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/parallel/offload/offload.h"
+#include "convoy/train/setup/job.h"
+
+namespace convoy::train {
+
+/// What the arguments offload, and whereto. Throws UsageError for what does not go together: a
+/// place without a folder or a GPU, gradients or weights that are not sharded, replicas that
+/// share their state.
+/// Without training only weights count.
+parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
+                                         bool trains);
+
+/// Sentences for the start of a run.
+std::vector<std::string> offload_warnings(const ParallelArguments& arguments);
+
+}  // namespace convoy::train

@@ -1,0 +1,242 @@
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/agree.h"
+#include "convoy/train/setup/from_arguments.h"
+#include "convoy/train/setup/memory_check.h"
+#include "convoy/train/setup/memory_use.h"
+#include "convoy/train/setup/offload.h"
+#include "convoy/train/trainer_impl.h"
+
+namespace convoy::train {
+
+namespace {
+
+/// Every layer waits for its sums over tensor ranks.
+std::vector<std::string> tensor_warnings(const schedule::Mesh& mesh,
+                                         const std::vector<Placement>& placements) {
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    const int first = mesh.of(rank).ranks_along(schedule::Axis::Tensor).front();
+    const auto& here = placements.at(static_cast<size_t>(rank)).host;
+    const auto& there = placements.at(static_cast<size_t>(first)).host;
+    if (here == there) continue;
+    return {
+        fmt::format("tensor ranks {} and {} are on {} and {}: each layer waits for the network "
+                    "four times in a step; try a tensor_parallel_size that divides the ranks "
+                    "of a host, or --pipeline_parallel_size between hosts",
+                    first, rank, there, here)};
+  }
+  return {};
+}
+
+/// Whether a block reads all of the model's buckets. What is not trained has buckets of its own,
+/// even where the model is one block.
+bool reads_all(const schedule::Layout& layout) {
+  for (int64_t block = 0; block < layout.table().num_blocks(); ++block) {
+    if (std::ssize(layout.buckets_of_block(block)) == layout.num_buckets()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
+  auto options = replica_options(arguments_, train_data_ != nullptr);
+  options.device = job_.devices.at(0);
+  options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
+  options.fill = std::move(fill);
+  options.products = products(factory);
+  // The checkpoint holds everything.
+  if (resumes(arguments_)) options.fill = [](parallel::Replica&) {};
+  factory = check_memory(
+      std::move(factory), arguments_,
+      std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size())));
+  strategy_ =
+      job_.strategy == "dp"
+          ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads,
+                                           std::chrono::seconds(arguments_.parallel.timeout))
+          : parallel::make_process_strategy(factory, job_.groups, options);
+}
+
+/// Rank 0 counts for all.
+std::vector<schedule::Products> Trainer::Impl::products(
+    const parallel::ModelFactory& factory) const {
+  if (!train_data_ || arguments_.parallel.pipeline_parallel_size == 1) return {};
+  const auto told = comm::ask_main(job_.world(), "count products", [&] {
+    Json out = Json::array();
+    for (const auto& block : products_of(factory, arguments_, *train_data_)) {
+      out.push_back({block.forward, block.backward});
+    }
+    return out;
+  });
+  std::vector<schedule::Products> out;
+  for (const auto& block : told) out.push_back({block.at(0), block.at(1)});
+  return out;
+}
+
+int64_t Trainer::Impl::per_device(int64_t configured) const {
+  if (job_.strategy != "dp" || arguments_.parallel.dp_batch != "total") return configured;
+  const auto devices = static_cast<int64_t>(job_.devices.size());
+  if (configured % devices != 0) {
+    fail<UsageError>("train", "a total batch of {} does not divide over {} devices; try {}",
+                     configured, devices, (configured / devices + 1) * devices);
+  }
+  return configured / devices;
+}
+
+StreamOptions Trainer::Impl::stream_options(bool training) const {
+  auto options = train::stream_options(arguments_, training);
+  // DataParallel reads the batches of all its devices as one stream, micro-batch by micro-batch.
+  // Processes that share a data rank, on another axis of the mesh, read the same rows.
+  const int local = strategy_->num_local_ranks();
+  options.layout.world = strategy_->num_ranks() / local;
+  options.layout.rank = strategy_->first_rank() / local;
+  options.layout.accumulation *= local;
+  options.layout.per_device_batch = per_device(options.layout.per_device_batch);
+  return options;
+}
+
+// Other files, or another part of them, would end in a collective that one rank does not call.
+void Trainer::Impl::check_same_data(const BatchStream& stream, const char* what) const {
+  comm::check_agreement(job_.world(), {fmt::format("{} rows", stream.num_rows()), stream.order()},
+                        what);
+}
+
+void Trainer::Impl::prepare() {
+  stream_ = train_data_->open(stream_options(true));
+  check_same_data(*stream_, "training data");
+  const int64_t per_epoch = stream_->steps_per_epoch();
+  if (per_epoch == 0) {
+    fail<UsageError>("train",
+                     "an epoch of {} rows has no full batch of {} rows and "
+                     "dataloader_drop_last leaves the rest out; try a smaller batch size",
+                     stream_->num_rows(), stream_options(true).layout.step_samples());
+  }
+  check_best_metric(arguments_.metric_for_best_model, make_scorer_);
+  state_ = {};
+  state_.num_rows = stream_->num_rows();
+  state_.step_samples = stream_options(true).layout.step_samples();
+  state_.data_seed = stream_options(true).seed;
+  state_.data_order = stream_->order();
+  state_.encoding = checkpoints_->encoding();
+  state_.optimizer = strategy_->replica().flat().optimizer().name();
+  if (arguments_.max_steps > 0) {
+    state_.max_steps = arguments_.max_steps;
+    state_.num_train_epochs =
+        std::ceil(static_cast<double>(arguments_.max_steps) / static_cast<double>(per_epoch));
+  } else {
+    state_.num_train_epochs = arguments_.num_train_epochs;
+    state_.max_steps = static_cast<int64_t>(
+        std::ceil(arguments_.num_train_epochs * static_cast<double>(per_epoch)));
+  }
+  state_.job_id = job_.environment.job_id;
+  resume();
+  stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
+  const RunInfo info = describe();
+  // What is wrong with the evaluation data should show now.
+  if (eval_data_) {
+    auto first = eval_data_->open(stream_options(false));
+    check_same_data(*first, "evaluation data");
+    first->start(0, 0);
+    first->next();
+  }
+  callbacks_.notify([&](Callback& callback) { callback.on_train_begin(info); });
+}
+
+/// Goes on from a checkpoint where that is asked for.
+void Trainer::Impl::resume() {
+  auto saved = checkpoints_->resume(state_);
+  if (!saved) return;
+  if (best_.forget_other_metric(*saved)) {
+    callbacks_.say(
+        fmt::format("warning: {} counted another metric; the best evaluation starts anew with {}",
+                    checkpoints_->resumed_from(), best_.full_name()));
+  }
+  const auto fresh = std::exchange(state_, *saved);
+  state_.max_steps = fresh.max_steps;
+  state_.num_train_epochs = fresh.num_train_epochs;
+  state_.step_samples = fresh.step_samples;
+  state_.data_order = fresh.data_order;
+  state_.encoding = fresh.encoding;
+  state_.job_id = fresh.job_id;
+}
+
+RunInfo Trainer::Impl::describe() {
+  RunInfo info;
+  info.job = &job_;
+  info.arguments = &arguments_;
+  info.num_examples = state_.num_rows;
+  const auto& flat = strategy_->replica().flat();
+  info.num_parameters = flat.num_parameters();
+  info.num_trainable_parameters = flat.num_trainable_parameters();
+  info.memory = strategy_->replica().memory();
+  info.most_gathered = strategy_->replica().most_gathered();
+  info.pipeline = pipeline_text(strategy_->replica().plan(), arguments_.parallel);
+  const int tensor_ranks = job_.groups.tensor.size();
+  if (!info.pipeline.empty() || tensor_ranks > 1) {  // of the rank that holds most
+    info.memory = largest(info.memory, job_.world());
+    auto most = at::tensor({info.most_gathered}, at::kLong);
+    job_.world().all_reduce(most, comm::ReduceOp::Max, "reduce gathered weights");
+    info.most_gathered = most.item<int64_t>();
+  }
+  info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
+  info.total_batch = state_.step_samples;
+  info.steps_per_epoch = stream_->steps_per_epoch();
+  info.max_steps = state_.max_steps;
+  info.first_step = state_.global_step;
+  info.resumed_from = checkpoints_->resumed_from();
+  info.placements = gather_placements(job_);
+  info.shares = stream_->partition_summary();
+  info.warnings = job_.warnings;
+  const auto warn = [&](const std::vector<std::string>& more) {
+    info.warnings.insert(info.warnings.end(), more.begin(), more.end());
+  };
+  warn(offload_warnings(arguments_.parallel));
+  warn(tensor_warnings(job_.groups.mesh, info.placements));
+  const bool shares = flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
+  if (!info.pipeline.empty() && arguments_.parallel.zero >= 2 && shares) {
+    info.warnings.push_back(fmt::format(
+        "zero = {} with a pipeline: {} each micro-batch, and a pipeline wants many; try --zero 1, "
+        "which sends as much as a step without",
+        arguments_.parallel.zero,
+        arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
+                                      : "gradients are reduced after"));
+  }
+  if (arguments_.parallel.zero > 0 && !shares) {
+    info.warnings.push_back(
+        fmt::format("zero = {} shares nothing out {}", arguments_.parallel.zero,
+                    job_.world().size() == 1 ? "on one rank; try convoy launch -n 2 train ..."
+                    : job_.num_ranks() == 1
+                        ? fmt::format("where {}; try --nproc {}",
+                                      tensor_ranks > 1 ? "no two ranks have the same weights"
+                                                       : "each stage has one rank",
+                                      2 * job_.world().size())
+                        : fmt::format("with one rank a state replica: shard_ranks = {}; try all",
+                                      arguments_.parallel.shard_ranks)));
+  } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
+    info.warnings.push_back(
+        fmt::format("zero = 3 shards no weights: all pieces of the model are below zero_keep_mb = "
+                    "{}; try a smaller one, or --zero 2",
+                    arguments_.parallel.keep_bytes >> 20));
+  } else if (arguments_.parallel.zero == 3 && info.pipeline.empty() && reads_all(flat.layout())) {
+    info.warnings.push_back(
+        "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
+        "try a smaller --bucket_cap_mb, or give the model as a list of blocks");
+  }
+  warn(stream_->warnings());
+  warn(arguments_.warnings(state_.max_steps));
+  if (ended()) {
+    info.warnings.push_back(
+        fmt::format("nothing is left to train: {} stands at step {} of {}{}; try more {}",
+                    info.resumed_from.empty() ? "the run" : info.resumed_from, state_.global_step,
+                    state_.max_steps, stopped_early_ ? ", where it stopped early" : "",
+                    stopped_early_ ? "early_stopping_patience" : "num_train_epochs or max_steps"));
+  }
+  return info;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# ./dev gpu run: what one GPU allows, in ten minutes: doctor, the tests of label gpu, trainings beside the CPU, bench step.
+# Each result is in the folder as soon as it is there; what fails does not stop the rest. CONVOY is the program.
+set -uo pipefail
+OUT=${1:?folder} BUILD=${2:?build folder}
+CONVOY=$(realpath "${CONVOY:-$BUILD/bin/convoy}")
+# A simulated GPU has no speed: models of this size, and no tests of label gpu, which ctest runs elsewhere.
+SMALL=${CONVOY_FAKE_GPU:+1}
+END=$((SECONDS + ${GPU_SECONDS:-570}))
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+mkdir -p "$OUT"
+OUT=$(realpath "$OUT")
+: >"$OUT/summary.txt"
+FAILED=0
+
+# Runs a command, its output into the folder, a line into the summary.
+run() { # NAME COMMAND...
+  local name=$1 start=$SECONDS left=$((END - SECONDS)) code=0 verdict
+  shift
+  if ((left < 5)); then
+    verdict="left out: no time"
+  else
+    timeout "$left" "$@" >"$OUT/$name.txt" 2>&1 || code=$?
+    case $code in
+      0) verdict="ok" ;;
+      124) verdict="cut short: no time" ;;
+      *) verdict="FAILED with $code: $(grep -m 1 -i 'error\|failed' "$OUT/$name.txt" | cut -c 1-150)" && FAILED=1 ;;
+    esac
+  fi
+  printf '%-28s %4d s  %s\n' "$name" $((SECONDS - start)) "$verdict" | tee -a "$OUT/summary.txt"
+}
+
+WORK=$OUT/work
+rm -rf "$WORK"
+mkdir -p "$WORK"
+run data "$CONVOY" data synthetic --output "$WORK/sessions" --rows 2000 --items 300
+cat >"$WORK/session.toml" <<END_TOML
+[model]
+family = "session"
+d_model = 64
+n_layer = 2
+n_head = 4
+dropout = 0.0
+[data]
+path = "$WORK/sessions"
+features = ["item_id-list"]
+max_length = 12
+[train]
+per_device_train_batch_size = 32
+learning_rate = 1e-3
+logging_steps = 1
+max_steps = 8
+seed = 1
+save_strategy = "steps"
+save_steps = 4
+END_TOML
+
+train() { # NAME OPTIONS...
+  local name=$1
+  shift
+  run "$name" "$CONVOY" train "$WORK/session.toml" --output_dir "$WORK/$name" --overwrite_output_dir "$@"
+}
+
+# The last losses of two runs may differ by this much.
+close() { # NAME OTHER DIFFERENCE
+  local a b
+  a=$(sed -n 's/.*"train_final_loss": \([0-9.]*\).*/\1/p' "$WORK/$1/train_results.json" 2>/dev/null)
+  b=$(sed -n 's/.*"train_final_loss": \([0-9.]*\).*/\1/p' "$WORK/$2/train_results.json" 2>/dev/null)
+  if awk -v a="${a:-0}" -v b="${b:-0}" -v t="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < t && -d < t) }'; then
+    printf '%-28s         ok: losses %s and %s\n' "$1 = $2" "$a" "$b" | tee -a "$OUT/summary.txt"
+  else
+    FAILED=1
+    printf '%-28s         FAILED: losses %s and %s\n' "$1 = $2" "${a:-none}" "${b:-none}" | tee -a "$OUT/summary.txt"
+  fi
+}
+
+run doctor "$CONVOY" doctor
+if [[ ! $SMALL ]]; then run ctest_gpu ctest --test-dir "$BUILD" -L gpu --output-on-failure; fi
+
+train cpu --device cpu
+train single --device cuda --strategy single
+train deterministic --device cuda --strategy single --deterministic
+train recompute --device cuda --strategy single --gradient_checkpointing
+train bf16 --device cuda --strategy single --bf16
+train fp16 --device cuda --strategy single --fp16
+train tf32 --device cuda --strategy single --tf32
+train offload --device cuda --strategy single --offload_optimizer cpu
+train replicas --device cuda --strategy dp --replicas 2 --per_device_train_batch_size 16
+train ddp --device cuda --nproc 2 --per_device_train_batch_size 16
+train zero3 --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16
+train pipeline --device cuda --nproc 2 --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+train resumed_on_cpu --device cpu --resume_from_checkpoint "$WORK/single/checkpoint-4"
+for name in single deterministic recompute offload replicas ddp zero3 pipeline resumed_on_cpu; do close $name cpu 1e-3; done
+for name in bf16 fp16 tf32; do close $name cpu 5e-2; done
+run eval "$CONVOY" eval "$WORK/single" --device cuda
+run predict "$CONVOY" predict "$WORK/single" --rows 5 --device cuda
+
+# Speed: tokens or sessions a second and the most memory, as `convoy bench step` tells them.
+run bench_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
+run bench_session_bf16 "$CONVOY" bench step "$WORK/session.toml" --device cuda --bf16 --trace "$OUT/trace.json"
+# Language models of the sizes that others publish; of a simulated GPU only that it runs.
+python3 "$(dirname "$0")/../tests/fake_gpu/runs.py" "$WORK/texts" || FAILED=1
+if [[ $SMALL ]]; then
+  gpt2=(--model.n_layer 2 --steps 2 --warmup 1) llama=(--model.num_hidden_layers 2 --steps 2 --warmup 1)
+else
+  gpt2=(--model.vocab_size 50304 --model.n_layer 12 --model.n_embd 768 --model.n_head 12 --model.n_positions 1024
+    --data.block_size 1024)
+  llama=(--model.vocab_size 32000 --model.hidden_size 2048 --model.intermediate_size 5632 --model.num_hidden_layers 22
+    --model.num_attention_heads 32 --model.num_key_value_heads 4 --model.max_position_embeddings 1024 --data.block_size 1024)
+fi
+bench() { # NAME FAMILY OPTIONS...
+  local name=$1 family=$2
+  shift 2
+  run "$name" env -C "$WORK/texts" "$CONVOY" bench step "$family.toml" --device cuda --json "$@"
+}
+bench bench_gpt2_124m gpt2 "${gpt2[@]}"
+bench bench_gpt2_124m_bf16 gpt2 "${gpt2[@]}" --bf16
+bench bench_llama_1b_bf16 llama "${llama[@]}" --bf16 --per_device_train_batch_size 4
+rm -rf "$WORK"/*/checkpoint-*
+printf 'results: %s\n' "$OUT"
+exit $FAILED

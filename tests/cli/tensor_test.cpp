@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include "tests/cli/ranks_testing.h"
+#include "tests/cli/ring_of_words.h"
+
+// Real processes that share out the weights of layers.
+namespace convoy {
+namespace {
+
+class TensorCommand : public Ranks {
+ protected:
+  void SetUp() override {
+    Ranks::SetUp();
+    write_ring_of_words(folder_, 8);
+  }
+
+  /// With three heads, and dropout.
+  static std::string gpt2(const std::string& more) {
+    return "train --model_type gpt2 --n_embd 24 --n_layer 2 --n_head 3 --n_positions 32"
+           " --data.train text.txt --data.tokenizer words --block_size 16 --learning_rate 1e-2"
+           " --lr_scheduler_type constant --per_device_train_batch_size 4 --threads 1"
+           " --gradient_accumulation_steps 2 --logging_steps 1 --save_steps 3 " +
+           more;
+  }
+
+  static constexpr const char* kTwo = "--nproc 2 --tensor_parallel_size 2 ";
+};
+
+TEST_F(TensorCommand, RanksTrainAsOneDeviceAndGoOnWithItsCheckpoints) {
+  const std::string two = kTwo;
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir one")), 0) << output_;
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir two " + two)), 0) << output_;
+  expect("strategy       tensor");
+  expect("mesh           2 tensor");
+  expect("batch          4 per device x 1 device x 2 accumulation = 8 in total");
+  expect_near(losses("one"), losses("two"));
+  for (const char* key : {"eval_loss", "eval_accuracy"}) {
+    EXPECT_NEAR(json("two/eval_results.json").at(key), json("one/eval_results.json").at(key), 1e-4);
+  }
+  // What one device saved, two ranks load and save: the same files.
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir saved --resume_from_checkpoint one/checkpoint-6 " +
+                     two)),
+            0)
+      << output_;
+  EXPECT_TRUE(model("saved") == model("one"));
+  ASSERT_EQ(
+      run(gpt2("--max_steps 6 --output_dir on --resume_from_checkpoint one/checkpoint-3 " + two)),
+      0)
+      << output_;
+  const auto whole = losses("one");
+  expect_near({whole.begin() + 3, whole.end()}, losses("on"), 1e-4);
+  ASSERT_EQ(run(gpt2("--max_steps 9 --output_dir back --resume_from_checkpoint on/checkpoint-6")),
+            0)
+      << output_;
+  ASSERT_EQ(run("checkpoint verify on/checkpoint-6"), 0) << output_;
+}
+
+TEST_F(TensorCommand, RanksEvaluateAndGoOnWithText) {
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir out")), 0) << output_;
+  const std::string four = "--nproc 4 --tp_size 2 ";
+  ASSERT_EQ(run("eval out --json --threads 1 > one.json"), 0) << output_;
+  ASSERT_EQ(run("eval out --json --threads 1 > four.json " + four), 0) << output_;
+  for (const char* key : {"eval_loss", "eval_accuracy", "eval_samples"}) {
+    EXPECT_NEAR(json("four.json").at(key), json("one.json").at(key), 1e-5) << key;
+  }
+  ASSERT_EQ(run("generate out --prompt w1 --prompt 'w2 w3' --max_new_tokens 8 --quiet > one"), 0)
+      << output_;
+  ASSERT_EQ(run("generate out --prompt w1 --prompt 'w2 w3' --max_new_tokens 8 --quiet > two " +
+                std::string(kTwo)),
+            0)
+      << output_;
+  EXPECT_EQ(read_file(folder_ / "one"), read_file(folder_ / "two"));
+}
+
+TEST_F(TensorCommand, ASessionModelIsEvaluatedAndPredictsOnAllRanks) {
+  const std::string tiny = "train" + kTiny + "--max_steps 6 ";
+  ASSERT_EQ(run(tiny + "--output_dir one"), 0) << output_;
+  ASSERT_EQ(run(tiny + kTwo + "--output_dir two"), 0) << output_;
+  expect_near(losses("one"), losses("two"));
+  for (const auto& [ranks, name] : {std::pair("", "one"), {kTwo, "two"}}) {
+    ASSERT_EQ(run(fmt::format("eval one --json --threads 1 {} > {}.json", ranks, name)), 0)
+        << output_;
+    ASSERT_EQ(run(fmt::format("predict one --top-k 3 --output {}.csv --threads 1 {}", name, ranks)),
+              0)
+        << output_;
+  }
+  for (const char* key : {"eval_loss", "eval_ndcg_at_10"}) {
+    EXPECT_NEAR(json("two.json").at(key), json("one.json").at(key), 1e-5);
+  }
+  EXPECT_EQ(shell("cut -d, -f1-4 one.csv > a; cut -d, -f1-4 two.csv | diff a -"), 0) << output_;
+}
+
+TEST_F(TensorCommand, WhatDoesNotGoTogetherIsTold) {
+  const auto refused = [&](const std::string& options, const char* why) {
+    EXPECT_EQ(run(gpt2("--max_steps 1 " + options)), 2) << output_;
+    expect(why);
+  };
+  refused("--tensor_parallel_size 2",
+          "tensor_parallel_size = 2 needs a process for each tensor rank; got one process; try "
+          "--nproc 2");
+  refused("--nproc 3 --tensor_parallel_size 2", "got 3 ranks; try --nproc 4");
+  refused("--nproc 2 --tensor_parallel_size 2 --pp_size 2",
+          "pipeline_parallel_size = 2 and tensor_parallel_size = 2 need a process for each tensor "
+          "rank of each stage, 4 together; got 2 ranks; try --nproc 4");
+  refused("--strategy dp --replicas 2 --tensor_parallel_size 2",
+          "but strategy = dp is DataParallel in one process; try --nproc 4 without it");
+  refused("--nproc 4 --tensor_parallel_size 4",
+          "tensor_parallel_size = 4 is more than the heads, ids or inner units that weights "
+          "consist of: transformer.h.0.attn.c_attn.weight 3, ");
+  expect("try --tensor_parallel_size 3");
+  EXPECT_EQ(run("train" + kTiny + "--max_steps 1 --tp 2"), 2) << output_;
+  expect("tensor_parallel_size");
+}
+
+}  // namespace
+}  // namespace convoy

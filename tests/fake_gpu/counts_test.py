@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""What a step asks of a GPU may not grow: waits of the host, blocking copies, launches, copies and their bytes.
+
+counts_test.py compares with counts.md; counts_test.py --write makes it anew. A step of a family's small model on one
+GPU; a layer is the second of the model's, forward and backward.
+"""
+import collections
+import pathlib
+import re
+import sys
+import unittest
+
+from layouts import batches
+from runs import NO_DROPOUT, Runs
+
+TABLE = pathlib.Path(__file__).with_name("counts.md")
+STEP = 3  # memory is warm by then, and the end is not near
+FAMILIES = {
+    "gpt2": ("gpt2", ()), "llama": ("llama", ()), "bert": ("bert", ()), "t5": ("t5", ()), "session": ("session", ()),
+    "session, body bert": ("session", ("--model.body", "bert")),
+}
+VARIANTS = {
+    "fp32": lambda family: NO_DROPOUT[family],
+    "fp32, dropout": lambda family: [],
+    "bf16": lambda family: [*NO_DROPOUT[family], "--bf16"],
+    "fp16": lambda family: [*NO_DROPOUT[family], "--fp16"],
+    "4 micro-batches": lambda family: [*NO_DROPOUT[family], *batches(2, 4)],
+}
+COLUMNS = ("waits", "blocking copies", "launches", "launches of a layer", "copies up", "bytes up", "copies down", "bytes down",
+           "allocations past the cache")
+FILE = ("launches", "beside", "waits", "blocking copies", "copies up", "bytes up", "copies down", "bytes down",
+        "allocations past the cache", "operands")
+HEAD = """# What a step asks of a GPU
+
+Written by `tests/fake_gpu/counts_test.py --write`, counted on the simulated device, where an operation is one launch
+whatever kernels it has; the test fails where a number is larger. The small models of `tests/fake_gpu/runs.py`, on one
+GPU, batches of 8 rows; the third step.
+"""
+
+
+def count(runs, family, args):
+    """The numbers of one step, by COLUMNS."""
+    file = runs.folder / "counts"
+    file.unlink(missing_ok=True)
+    result = runs.train(family, (*args, "--max_steps", str(STEP + 1)), 1, f"counts={file}")
+    if result.code or result.misuses:
+        raise AssertionError(result.misuses or result.out[-2000:])
+    out = collections.Counter()
+    for line in file.read_text().splitlines():
+        _, step, *numbers = line.split("\t")
+        if int(step) != STEP:
+            continue
+        label = numbers[len(FILE)] if len(numbers) > len(FILE) else ""
+        numbers = dict(zip(FILE, map(int, numbers[:len(FILE)])))
+        for column in COLUMNS:
+            out[column] += numbers.get(column, 0)
+        if re.search(r"ward block 2\b", label):
+            out["launches of a layer"] += numbers["launches"]
+    return [out[column] for column in COLUMNS]
+
+
+def all_counts():
+    """Maps (family, variant) to its numbers."""
+    runs = Runs()
+    try:
+        return {(family, variant): count(runs, model, (*of(model), *args))
+                for family, (model, args) in FAMILIES.items() for variant, of in VARIANTS.items()}
+    finally:
+        runs.remove()
+
+
+def write(counts):
+    rows = [("model", "step") + COLUMNS] + [(*key, *map(str, numbers)) for key, numbers in counts.items()]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|---|---|" + "--:|" * len(COLUMNS))
+    TABLE.write_text(HEAD + "\n" + "\n".join(lines) + "\n")
+
+
+def read():
+    rows = [[part.strip() for part in line.strip("|\n ").split("|")] for line in TABLE.read_text().splitlines()
+            if line.startswith("|")]
+    return {(row[0], row[1]): list(map(int, row[2:])) for row in rows[2:]}
+
+
+class Counts(unittest.TestCase):
+    def test_do_not_grow(self):
+        known = read()
+        for key, numbers in all_counts().items():
+            for column, number, limit in zip(COLUMNS, numbers, known[key]):
+                with self.subTest(model=key[0], step=key[1], column=column):
+                    self.assertLessEqual(number, limit, "if it must be so: tests/fake_gpu/counts_test.py --write")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        write(all_counts())
+    else:
+        unittest.main()

@@ -1,0 +1,12 @@
+// The one function of the CUDA driver that convoy asks for: who a device is.
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+extern "C" int cuDeviceGetUuid_v2(std::array<unsigned char, 16>* identity, int device) {
+  identity->fill(0xfa);
+  const char* options = std::getenv("FAKE_GPU_OPTIONS");
+  if (options != nullptr && std::strstr(options, "mutate=same_identity") != nullptr) device = 0;
+  std::memcpy(identity->data(), &device, sizeof device);
+  return 0;
+}

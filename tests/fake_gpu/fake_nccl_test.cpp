@@ -1,0 +1,109 @@
+// The stand-in for NCCL: two ranks as threads of this process.
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "convoy/comm/nccl/plugin.h"
+#include "tests/fake_gpu/fake_gpu_testing.h"
+
+namespace convoy::fake_gpu {
+namespace {
+
+class FakeNccl : public FakeGpu {
+ protected:
+  static comm::MakeNcclBackend make() {
+    const std::string file = FAKE_GPU_FOLDER "/libconvoy_nccl.so";
+    void* opened = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(opened, nullptr) << ::dlerror();
+    return reinterpret_cast<comm::MakeNcclBackend>(::dlsym(opened, comm::kMakeNcclBackend));
+  }
+
+  using Rank = std::function<void(c10d::Backend&, at::Device)>;
+
+  /// Rank r computes on device r.
+  static void run(const Rank& work, std::chrono::milliseconds timeout = std::chrono::seconds(80)) {
+    const auto store = c10::make_intrusive<c10d::HashStore>();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        c10::intrusive_ptr<c10d::Backend> backend;
+        make()({store, rank, 2, timeout}, backend);
+        work(*backend, at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(rank)));
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+};
+
+at::Tensor ones(at::Device device, int64_t count) {
+  return at::full({count}, 1.0 + device.index(), at::device(device).dtype(at::kFloat));
+}
+
+TEST_F(FakeNccl, SumsGathersAndScatters) {
+  run([](c10d::Backend& nccl, at::Device device) {
+    std::vector<at::Tensor> x{ones(device, 4)};
+    nccl.allreduce(x)->wait();
+    EXPECT_EQ(x[0].sum().item<float>(), 12);
+    auto own = ones(device, 2), all = at::empty({4}, own.options());
+    nccl._allgather_base(all, own)->wait();
+    EXPECT_EQ(all.sum().item<float>(), 6);
+    auto part = at::empty({2}, own.options());
+    nccl._reduce_scatter_base(part, all)->wait();
+    EXPECT_EQ(part.sum().item<float>(), device.index() == 0 ? 4 : 8);
+  });
+  EXPECT_EQ(FAKE_GPU(fake_gpu_first_misuse)(), std::string());
+}
+
+TEST_F(FakeNccl, MessagesPassInTheOrderOfCalls) {
+  run([](c10d::Backend& nccl, at::Device device) {
+    std::vector<at::Tensor> first{ones(device, 4)}, second{ones(device, 3) * 10};
+    if (device.index() == 0) {
+      nccl.send(first, 1, 0)->wait();
+      nccl.send(second, 1, 0)->wait();
+    } else {
+      nccl.recv(first, 0, 0)->wait();
+      nccl.recv(second, 0, 0)->wait();
+      EXPECT_EQ(first[0].sum().item<float>(), 4);
+      EXPECT_EQ(second[0].sum().item<float>(), 30);
+    }
+    std::vector<at::Tensor> sent{ones(device, 2)}, received{at::empty({2}, sent[0].options())};
+    nccl.startCoalescing();
+    nccl.send(sent, 1 - device.index(), 0);
+    nccl.recv(received, 1 - device.index(), 0);
+    nccl.endCoalescing()->wait();
+    EXPECT_EQ(received[0][0].item<float>(), 2.0f - static_cast<float>(device.index()));
+  });
+}
+
+TEST_F(FakeNccl, AResultThatNobodyWaitedForIsTold) {
+  FAKE_GPU(fake_gpu_set)("mode=count");
+  run([](c10d::Backend& nccl, at::Device device) {
+    std::vector<at::Tensor> x{ones(device, 4)};
+    const auto work = nccl.allreduce(x);
+    const auto y = x[0] + 1;
+    work->wait();
+    EXPECT_EQ(x[0].sum().item<float>(), 12);
+  });
+  const std::string text = FAKE_GPU(fake_gpu_first_misuse)();
+  EXPECT_NE(text.find("nothing orders 'aten::add'"), std::string::npos) << text;
+  EXPECT_NE(text.find("after 'nccl all_reduce'"), std::string::npos) << text;
+}
+
+TEST_F(FakeNccl, WhatARankNeverJoinsNeverEnds) {
+  run(
+      [](c10d::Backend& nccl, at::Device device) {
+        std::vector<at::Tensor> x{ones(device, 4)};
+        nccl.allreduce(x)->wait();
+        if (device.index() == 1) return;
+        const auto work = nccl.allreduce(x);
+        work->wait();  // returns: only the stream waits on a GPU
+        EXPECT_FALSE(work->isCompleted());
+        EXPECT_TRUE(std::isnan(x[0][0].item<float>()));
+      },
+      std::chrono::milliseconds(61000));
+}
+
+}  // namespace
+}  // namespace convoy::fake_gpu

@@ -1,0 +1,197 @@
+// Operations that have no kernel here: the processor's run on the device's memory.
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <set>
+
+#include "tests/fake_gpu/counters.h"
+#include "tests/fake_gpu/run_on_host.h"
+
+namespace convoy::fake_gpu {
+
+namespace {
+
+using Stack = torch::jit::Stack;
+
+/// For which torch's CUDA kernels make the host wait: their result's size, or the result itself.
+const std::set<std::string> kWaiting{"aten::_local_scalar_dense",
+                                     "aten::nonzero",
+                                     "aten::masked_select",
+                                     "aten::_unique2",
+                                     "aten::unique_dim",
+                                     "aten::unique_consecutive",
+                                     "aten::bincount",
+                                     "aten::equal",
+                                     "aten::repeat_interleave",
+                                     "aten::is_set_to",
+                                     "aten::_unique",
+                                     "aten::histc"};
+
+/// Those that take tensors of the host beside the device's.
+bool takes_host_tensors(const std::string& name) {
+  return name.starts_with("aten::index") || name.starts_with("aten::_index") ||
+         name == "aten::_fused_adamw_" || name == "aten::_fused_adam_";
+}
+
+/// One call of an operation.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, Stack& stack)
+      : op_(op),
+        schema_(op.schema()),
+        name_(op.operator_name().name),
+        stack_(stack),
+        begin_(stack.size() - schema_.arguments().size()),
+        given_(stack.begin() + static_cast<std::ptrdiff_t>(begin_), stack.end()) {}
+
+  void run() {
+    find_device();
+    const c10::DeviceGuard guard({c10::kCUDA, device_});
+    Operation operation(name_, device_);
+    for (size_t i = 0; i < given_.size(); ++i) bring(i, operation);
+    {
+      const c10::impl::ExcludeDispatchKeyGuard none(c10::autograd_dispatch_keyset);
+      op_.callBoxed(&stack_);
+    }
+    for (auto& [i, host] : resized_) give_size(given_[i].toTensor(), host, operation);
+    return_results(operation);
+    if (!kWaiting.contains(name_)) return;
+    Counts wait;
+    wait.waits = 1;
+    count(wait);
+    host_waits(reached(operation.stream()));
+  }
+
+ private:
+  void see(const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    if (tensor.is_cpu()) {
+      if (tensor.dim() > 0 && !on_cpu_) on_cpu_ = true;
+      return;
+    }
+    const auto index = tensor.device().index();
+    TORCH_CHECK(device_ < 0 || device_ == index,
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                "cuda:",
+                int{device_}, " and cuda:", int{index}, "! (", name_, ")");
+    device_ = index;
+  }
+
+  void find_device() {
+    for (const auto& value : given_) {
+      if (value.isTensor()) see(value.toTensor());
+      if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) see(tensor);
+      }
+      if (value.isOptionalTensorList()) {
+        for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList()) {
+          if (tensor) see(*tensor);
+        }
+      }
+    }
+    TORCH_CHECK(!on_cpu_ || device_ < 0 || takes_host_tensors(name_),
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                "cuda:",
+                int{device_}, " and cpu! (", name_, ")");
+    for (const auto& value : given_) {
+      if (device_ < 0 && value.isDevice() && value.toDevice().has_index()) {
+        device_ = value.toDevice().index();
+      }
+    }
+    if (device_ < 0) device_ = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
+  }
+
+  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation) {
+    if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+    if (writes) {
+      operation.writes(tensor);
+    } else {
+      operation.reads(tensor);
+    }
+    return on_host(tensor);
+  }
+
+  void bring(size_t i, Operation& operation) {
+    auto& value = stack_[begin_ + i];
+    const auto* alias = schema_.arguments()[i].alias_info();
+    const bool writes = alias != nullptr && alias->isWrite();
+    if (value.isTensor()) {
+      const at::Tensor tensor = value.toTensor();
+      if (writes && tensor.defined() && tensor.is_cuda() && tensor.numel() == 0) {
+        resized_.emplace_back(i, at::empty({0}, tensor.options().device(at::kCPU)));
+        value = resized_.back().second;
+      } else {
+        value = take(tensor, writes, operation);
+      }
+    } else if (value.isTensorList()) {
+      auto list = value.toTensorVector();
+      for (auto& tensor : list) tensor = take(tensor, writes, operation);
+      value = c10::IValue(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList()) {
+        list.push_back(tensor ? std::optional(take(*tensor, writes, operation)) : std::nullopt);
+      }
+      value = list;
+    } else if (value.isDevice()) {
+      value = c10::Device(at::kCPU);
+    }
+  }
+
+  /// An output that came empty gets the size that the kernel gave its stand-in.
+  static void give_size(const at::Tensor& out, const at::Tensor& host, Operation& operation) {
+    out.resize_(host.sizes());
+    if (host.numel() == 0) return;
+    operation.writes(out);
+    on_host(out).copy_(host);
+  }
+
+  void return_results(Operation& operation) {
+    const auto& returns = schema_.returns();
+    const size_t first = stack_.size() - returns.size();
+    for (size_t r = 0; r < returns.size(); ++r) {
+      auto& value = stack_[first + r];
+      if (const auto* alias = returns[r].alias_info()) {
+        value = argument_of(*alias);
+      } else if (value.isTensor()) {
+        value = onto(value.toTensor(), device_, operation);
+      } else if (value.isTensorList()) {
+        auto list = value.toTensorVector();
+        for (auto& tensor : list) tensor = onto(tensor, device_, operation);
+        value = c10::IValue(list);
+      }
+    }
+  }
+
+  const c10::IValue& argument_of(const c10::AliasInfo& wanted) const {
+    for (size_t i = 0; wanted.isWrite() && i < given_.size(); ++i) {
+      const auto* alias = schema_.arguments()[i].alias_info();
+      if (alias != nullptr && alias->beforeSets() == wanted.beforeSets()) return given_[i];
+    }
+    TORCH_CHECK(false, "fake_gpu: ", name_, " returns a view: it needs a kernel of its own");
+  }
+
+  const c10::OperatorHandle& op_;
+  const c10::FunctionSchema& schema_;
+  const std::string& name_;
+  Stack& stack_;
+  size_t begin_;
+  std::vector<c10::IValue> given_;
+  std::vector<std::pair<size_t, at::Tensor>> resized_;
+  c10::DeviceIndex device_ = -1;
+  bool on_cpu_ = false;
+};
+
+void fallback(const c10::OperatorHandle& op, Stack* stack) {
+  Call(op, *stack).run();
+}
+
+}  // namespace
+
+}  // namespace convoy::fake_gpu
+
+TORCH_LIBRARY_IMPL(_, CUDA, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&convoy::fake_gpu::fallback>());
+}

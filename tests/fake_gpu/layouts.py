@@ -1,0 +1,94 @@
+"""The layouts that are tried on simulated GPUs: by name, options, GPUs, what they must equal."""
+import dataclasses
+
+RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4)}
+OFFLOAD = ("--offload_optimizer", "cpu", "--offload_parameters", "cpu", "--offload_gradients", "cpu")
+
+
+@dataclasses.dataclass
+class Layout:
+    name: str
+    args: tuple
+    gpus: int = 1
+    batch: int = 8        # of all GPUs together, in a micro-batch
+    micro_batches: int = 1
+    off: float = 1e-5     # from the CPU on one device
+    same: str = ""        # another layout whose bits it has on the CPU, so that it has them here
+    fast: bool = True     # in ./dev test
+
+    def options(self, family):
+        ranks = 1 if "dp" in self.args else max(self.gpus, self._ranks())
+        stages = int(self.args[self.args.index("--pipeline_parallel_size") + 1]) if "--pipeline_parallel_size" in self.args else 1
+        shares = (self.gpus if "dp" in self.args else ranks) // stages
+        return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
+
+    def on_one(self, family):
+        """The options of one device with the same batches."""
+        return batches(self._of(family), self.micro_batches)
+
+    def _of(self, family):
+        return self.batch * (2 if family == "session" else 1)
+
+    def _ranks(self):
+        return int(self.args[self.args.index("--nproc") + 1]) if "--nproc" in self.args else 1
+
+
+def batches(size, micro_batches):
+    return ("--per_device_train_batch_size", str(size), "--gradient_accumulation_steps", str(micro_batches))
+
+
+def pipeline(name, schedule, ranks=2, stages=2, micro_batches=4, more=(), **others):
+    return Layout(name, (*RANKS[ranks], "--pipeline_parallel_size", str(stages), "--pipeline_schedule", schedule, *more),
+                  ranks, 2, micro_batches, **others)
+
+
+LAYOUTS = [
+    Layout("single", ()),
+    Layout("accumulate", (), 1, 2, 4),
+    Layout("checkpointing", ("--gradient_checkpointing",), same="single"),
+    Layout("deterministic", ("--deterministic",)),
+    Layout("offload_optimizer", ("--offload_optimizer", "cpu"), same="single"),
+    Layout("offload_disk", ("--offload_optimizer", "disk", "--offload_dir", "."), same="single", fast=False),
+    Layout("dp2", ("--strategy", "dp"), 2, same="ddp2"),
+    Layout("dp4", ("--strategy", "dp"), 4),
+    Layout("ddp2", RANKS[2], 2),
+    Layout("ddp3", RANKS[3], 3, 12),
+    Layout("ddp4", RANKS[4], 4),
+    Layout("ddp2_shm", ("--nproc", "2", "--backend", "shm"), 2, same="ddp2"),
+    Layout("ddp2_gloo", ("--nproc", "2", "--backend", "gloo"), 2, same="ddp2", fast=False),
+    Layout("shared_gpu", ("--nproc", "2", "--backend", "auto"), 1, same="ddp2"),
+    Layout("zero1", (*RANKS[2], "--zero", "1"), 2, same="ddp2"),
+    Layout("zero2", (*RANKS[2], "--zero", "2"), 2, same="ddp2"),
+    Layout("zero2_accumulate", (*RANKS[2], "--zero", "2"), 2, 4, 2, fast=False),
+    Layout("zero3_prefetch0", (*RANKS[2], "--zero", "3", "--prefetch", "0"), 2, same="ddp2"),
+    Layout("zero3_prefetch1", (*RANKS[2], "--zero", "3", "--prefetch", "1"), 2, same="ddp2"),
+    Layout("zero3_prefetch3", (*RANKS[2], "--zero", "3", "--prefetch", "3"), 2, same="ddp2"),
+    Layout("zero3_checkpointing", (*RANKS[2], "--zero", "3", "--gradient_checkpointing"), 2, same="ddp2"),
+    Layout("zero3_shm", ("--nproc", "2", "--backend", "shm", "--zero", "3"), 2, same="ddp2", fast=False),
+    Layout("zero3_three_ranks", (*RANKS[3], "--zero", "3"), 3, 12, same="ddp3", fast=False),
+    Layout("hybrid2", (*RANKS[4], "--zero", "2", "--shard_ranks", "2"), 4, fast=False),
+    Layout("hybrid3", (*RANKS[4], "--zero", "3", "--shard_ranks", "2"), 4),
+    Layout("offload_all", (*RANKS[2], "--zero", "3", *OFFLOAD), 2, same="ddp2"),
+    Layout("offload_all_prefetch3", (*RANKS[2], "--zero", "3", "--prefetch", "3", *OFFLOAD), 2, same="ddp2", fast=False),
+    pipeline("naive", "naive"),
+    pipeline("gpipe", "gpipe", same="naive"),
+    pipeline("1f1b", "1f1b", same="naive"),
+    pipeline("interleaved", "interleaved", same="naive"),
+    pipeline("zero_bubble", "zero_bubble"),
+    pipeline("auto", "auto"),
+    # The first rank has the first blocks and the last, so the tied table is its own alone.
+    pipeline("v", "interleaved", more=("--pipeline_placement", "v")),
+    pipeline("zero_bubble_v", "zero_bubble", more=("--pipeline_placement", "v"), same="v"),
+    pipeline("four_stages", "1f1b", ranks=4, stages=4, fast=False),
+    pipeline("zero_bubble_four_stages", "zero_bubble", ranks=4, stages=4, more=("--pipeline_virtual_stages", "1"), fast=False),
+    pipeline("pipeline_shm", "1f1b", more=("--backend", "shm"), same="naive", fast=False),
+    pipeline("pipeline_zero1", "1f1b", ranks=4, micro_batches=4, more=("--zero", "1"), fast=False),
+    pipeline("pipeline_ddp", "interleaved", ranks=4, same="pipeline_zero1", fast=False),
+    Layout("bf16", ("--bf16",), off=5e-2),
+    Layout("bf16_zero3", (*RANKS[2], "--zero", "3", "--bf16"), 2, off=5e-2),
+    pipeline("bf16_pipeline", "1f1b", more=("--bf16",), off=5e-2),
+    pipeline("bf16_zero_bubble", "zero_bubble", more=("--bf16",), off=5e-2, fast=False),
+    Layout("fp16", ("--fp16",), off=5e-2),
+    Layout("fp16_zero2", (*RANKS[2], "--zero", "2", "--fp16"), 2, off=5e-2),
+]
+BY_NAME = {layout.name: layout for layout in LAYOUTS}

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Trainings on simulated GPUs: the layouts agree to the bit where the CPU's do, and with the CPU to 1e-5.
+
+layouts_test.py [-v] [CLASS...]; with FAKE_GPU_ALL=1 all layouts of all families.
+"""
+import os
+import unittest
+
+from layouts import BY_NAME, LAYOUTS, OFFLOAD, RANKS, batches
+from runs import MODELS, Runs, difference
+
+ALL = os.environ.get("FAKE_GPU_ALL") == "1"
+# In ./dev test the other families are tried where they differ: ties, two stacks, masks, sessions.
+OF_FAMILIES = ("single", "zero3_prefetch1", "zero_bubble", "bf16")
+
+
+class OnFakeGpus(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.runs = Runs()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.runs.remove()
+
+    def good(self, result):
+        self.assertEqual(result.code, 0, result.out[-3000:])
+        self.assertEqual(result.misuses, "")
+        return result
+
+    def check(self, family, layout):
+        result = self.good(self.runs.known(family, layout.options(family), layout.gpus))
+        one = self.good(self.runs.known(family, layout.on_one(family)))
+        self.assertLessEqual(difference(result, one), layout.off, f"{result.losses} and on the CPU {one.losses}")
+        if layout.same:
+            other = BY_NAME[layout.same]
+            self.assertEqual(result.numbers(), self.runs.known(family, other.options(family), other.gpus).numbers(),
+                             f"has the bits of {layout.same}")
+
+
+class Gpt2(OnFakeGpus):
+    """All layouts of one family."""
+
+
+class Families(OnFakeGpus):
+    """Some layouts of the others."""
+
+
+for one in LAYOUTS:
+    if one.fast:
+        setattr(Gpt2, f"test_{one.name}", lambda self, layout=one: self.check("gpt2", layout))
+for kind in MODELS:
+    for one in LAYOUTS:
+        if kind != "gpt2" and one.name in OF_FAMILIES:
+            setattr(Families, f"test_{kind}_{one.name}", lambda self, family=kind, layout=one: self.check(family, layout))
+if ALL:
+    class Everything(OnFakeGpus):
+        """The whole grid."""
+
+    for kind in MODELS:
+        for one in LAYOUTS:
+            setattr(Everything, f"test_{kind}_{one.name}", lambda self, family=kind, layout=one: self.check(family, layout))
+
+
+class Halves(OnFakeGpus):
+    def test_fp16_skips_what_overflows_everywhere_alike(self):
+        overflows = ("--fp16", "--model.initializer_range", "0.4", "--max_steps", "5")
+        on_cpu = self.good(self.runs.train("gpt2", overflows))
+        self.assertGreater(on_cpu.skipped, 0)
+        for args, gpus in (((), 1), ((*RANKS[2], "--zero", "2", *batches(4, 1)), 2), (("--strategy", "dp", *batches(4, 1)), 2)):
+            result = self.good(self.runs.train("gpt2", (*overflows, *args), gpus))
+            self.assertEqual(result.skipped, on_cpu.skipped)
+            self.assertAlmostEqual(result.losses[0][0], on_cpu.losses[0][0], delta=5e-2)
+
+
+class Checkpoints(OnFakeGpus):
+    """What one device saved, another goes on with."""
+    SAVE = ("--save_strategy", "steps", "--save_steps", "2")
+
+    def goes_on(self, args, gpus, size, micro_batches=1, family="gpt2"):
+        one = batches(8 if micro_batches == 1 else 2, micro_batches)
+        args = (*args, *batches(size, micro_batches))
+        whole = self.good(self.runs.known(family, one))
+        saved = self.good(self.runs.train(family, (*args, *self.SAVE), gpus, name="saved"))
+        resume = ("--resume_from_checkpoint", str(saved.folder / "checkpoint-2"))
+        for on, where in ((one, 0), (args, gpus)):
+            result = self.good(self.runs.train(family, (*on, *resume), where, name="resumed"))
+            self.assertAlmostEqual(result.losses[-1][0], whole.losses[-1][0], delta=1e-5)
+            self.assertEqual(len(result.losses), 3)
+
+    def test_of_one_gpu(self):
+        self.goes_on((), 1, 8)
+
+    def test_of_data_parallel_on_two(self):
+        self.goes_on(("--strategy", "dp"), 2, 4)
+
+    def test_of_data_parallel_on_four(self):
+        self.goes_on(("--strategy", "dp"), 4, 2)
+
+    def test_of_zero3(self):
+        self.goes_on((*RANKS[2], "--zero", "3"), 2, 4)
+
+    def test_of_offloaded_state(self):
+        self.goes_on((*RANKS[2], "--zero", "3", *OFFLOAD), 2, 4)
+
+    def test_of_a_pipeline(self):
+        self.goes_on((*RANKS[2], "--pipeline_parallel_size", "2"), 2, 2, 4)
+
+    def test_of_the_cpu(self):
+        whole = self.good(self.runs.known("gpt2", batches(8, 1)))
+        saved = self.good(self.runs.train("gpt2", self.SAVE, name="saved"))
+        result = self.good(self.runs.train("gpt2", ("--resume_from_checkpoint", str(saved.folder / "checkpoint-2")), 1))
+        self.assertAlmostEqual(result.losses[-1][0], whole.losses[-1][0], delta=1e-5)
+
+
+class Commands(OnFakeGpus):
+    def both(self, *args):
+        """What a command says on the CPU and on a GPU, without speeds."""
+        said = [self.good(self.runs.convoy([*args, "--device", device], gpus)).out for device, gpus in (("cpu", 0), ("cuda", 1))]
+        return [[line for line in text.splitlines() if not any(word in line for word in ("/s", " s:", "MiB", "cuda", "cpu"))]
+                for text in said]
+
+    def test_evaluate_predict_generate(self):
+        self.good(self.runs.train("gpt2", ("--data.valid", "text.txt"), 1, name="gpt2"))
+        self.good(self.runs.train("session", (), 1, name="session"))
+        for args in (("eval", "gpt2"), ("eval", "session"), ("predict", "session", "--rows", "5"),
+                     ("generate", "gpt2", "--prompt", "w03 w08 w15", "--max-new-tokens", "8"),
+                     ("generate", "gpt2", "--prompt", "w03 w08 w15", "--max-new-tokens", "8", "--do-sample", "--seed", "3")):
+            with self.subTest(command=" ".join(args)):
+                on_cpu, on_gpu = self.both(*args)
+                self.assertTrue(any(on_cpu))
+                self.assertEqual(on_gpu, on_cpu)
+
+
+class Faults(OnFakeGpus):
+    NCCL = (*RANKS[2], *batches(4, 1))
+
+    def test_a_rank_killed_in_a_collective(self):
+        result = self.runs.train("gpt2", self.NCCL, 2, environment=(("CONVOY_FAULT", "sigkill@1:reduce:2"),))
+        self.assertEqual(result.code, 137, result.out)
+        self.assertIn("rank 1 failed first", result.out)
+        self.assertIn("`reduce bucket 0` of step 2", result.out)
+        self.assertEqual(result.misuses, "")
+
+    def test_a_rank_that_never_comes(self):
+        result = self.runs.train("gpt2", (*self.NCCL, "--ddp_timeout", "3"), 2,
+                                 environment=(("CONVOY_FAULT", "sigstop@1:reduce:2"),), timeout=60)
+        self.assertEqual(result.code, 1, result.out)
+        self.assertIn("[comm] 'reduce bucket 0' did not finish within 3 s on the GPU", result.out)
+        self.assertEqual(result.misuses, "")
+
+    def test_memory_that_runs_out_in_mid_backward(self):
+        result = self.runs.train("gpt2", self.NCCL, 2, "oom=backward block 2")
+        self.assertEqual(result.code, 1, result.out)
+        self.assertIn("[memory] the device has no memory left", result.out)
+        self.assertIn("while   `backward block 2, micro-batch 0` of step 1", result.out)
+        self.assertEqual(result.misuses, "")
+
+
+if __name__ == "__main__":
+    unittest.main()

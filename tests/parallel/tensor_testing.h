@@ -1,0 +1,189 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/nn/declare.h"
+#include "convoy/parallel/run/replica.h"
+#include "convoy/schedule/pipeline/pipeline.h"
+#include "tests/comm/ranks_testing.h"
+#include "tests/models/testing.h"
+
+// Tensor ranks, each a thread.
+namespace convoy::parallel::tensors {
+
+constexpr int64_t kIds = 51;  // no number of ranks divides it but 3
+
+/// Five heads; of Llama six, which read three heads of keys. With dropout where `drops`.
+inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true) {
+  const models::Small size{.ids = kIds, .width = 20, .heads = 5, .length = 16};
+  if (family == "llama") {
+    auto config = models::small_llama({.ids = kIds, .width = 24, .heads = 6, .length = 16});
+    config.num_key_value_heads = 3;
+    if (!drops) config.attention_dropout = 0;
+    return config.make_blocks();
+  }
+  if (family == "bert" || family == "classifier") {
+    auto config = models::small_bert(size);
+    config.masking.probability = 0.4;
+    if (!drops) config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0;
+    return family == "bert" ? config.make_blocks() : config.make_classifier(3);
+  }
+  if (family == "t5") {
+    auto config = models::small_t5({.ids = kIds, .width = 20, .heads = 5});
+    config.feed_forward_proj = "gated-gelu";
+    config.tie_word_embeddings = false;
+    config.relative_attention_num_buckets = 8;
+    return config.make_blocks();
+  }
+  if (family == "session") {
+    auto config = models::small_session({.ids = kIds, .width = 20, .heads = 5, .length = 16});
+    config.features.push_back({"kind", true, 3});  // fewer than the most ranks
+    return models::make_session_model(config);
+  }
+  auto config = models::small_gpt2(size);
+  config.tie_word_embeddings = family == "gpt2";  // else "gpt2 untied"
+  if (!drops) config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0;
+  return config.make_blocks();
+}
+
+struct Trial {
+  std::string family = "gpt2";
+  schedule::MeshDegrees mesh = {};
+  int64_t micro_batches = 2;
+  int64_t steps = 3;
+  int zero = 0;
+  bool drops = true;
+  bool recomputes = false;
+  bool empties = true;  ///< the last micro-batch of the last step has no rows
+  at::ScalarType dtype = at::kFloat;
+
+  int num_ranks() const {
+    return mesh.pipeline * mesh.tensor * std::max(1, mesh.shard) * mesh.replicate;
+  }
+  ReplicaOptions options() const {
+    ReplicaOptions out;
+    out.num_micro_batches = micro_batches;
+    out.compute_dtype = dtype;
+    out.zero = zero;
+    out.bucket_bytes = 0;
+    out.recompute = recomputes;
+    out.pipeline.schedule = schedule::pipeline_schedule("1f1b");
+    return out;
+  }
+};
+
+/// Rows of micro-batch `m` of all data ranks together; of another length each, with padding.
+inline MicroBatch tensor_batch(const std::string& family, int64_t step, int64_t m, int64_t rows) {
+  const int64_t length = 10 + 4 * (m % 2), first = m * 3;
+  auto ids = at::arange(rows * length, at::kLong).view({rows, length});
+  ids = ids.mul(7).add(11 * m + 5 * step).remainder(kIds - 1);
+  MicroBatch out{{{"input_ids", ids}}, at::arange(first, first + rows, at::kLong)};
+  if (family == "t5") out.inputs["labels"] = ids.flip(1);
+  if (family == "session") {
+    const auto lengths = length - at::arange(rows, at::kLong);
+    const auto real = at::arange(length, at::kLong).unsqueeze(0) < lengths.view({-1, 1});
+    out.inputs = {
+        {"items", (ids + 1) * real}, {"kind", (ids % 2 + 1) * real}, {"lengths", lengths}};
+    return out;
+  }
+  if (family == "classifier") out.inputs["labels"] = at::arange(rows, at::kLong).remainder(3);
+  if (family != "llama") {
+    out.inputs["key_mask"] = at::arange(length, at::kLong).unsqueeze(0) <
+                             length - at::arange(rows, at::kLong).view({-1, 1});
+  }
+  return out;
+}
+
+/// What a run came to: losses, numbers of targets and norms; of the last step each gradient, and
+/// the weights after it.
+struct TensorOutcome {
+  std::vector<double> losses, counts, norms;
+  std::map<std::string, at::Tensor> grads, first_grads, weights;
+};
+
+inline void put(std::map<std::string, at::Tensor>& all, const std::string& name,
+                const std::vector<int64_t>& shape, int64_t begin, const at::Tensor& values) {
+  auto& whole = all[name];
+  if (!whole.defined()) whole = at::full({schedule::num_elements(shape)}, NAN);
+  auto place = whole.narrow(0, begin, values.numel());
+  const auto known = place.isfinite();
+  EXPECT_TRUE(at::equal(place.masked_select(known), values.masked_select(known)))
+      << "ranks differ in " << name;
+  place.copy_(values);
+}
+
+/// Adds a rank's parts, which must have the bits of what others have, too.
+inline void put_grads(std::map<std::string, at::Tensor>& all, FlatBuffers& flat) {
+  for (const auto& piece : flat.layout().pieces(flat.rank())) {
+    const auto& spec = flat.units()[static_cast<size_t>(piece.unit)]
+                           .slots[static_cast<size_t>(piece.param)]
+                           .param->spec();
+    const int64_t bucket = flat.layout().bucket_of(piece.unit);
+    put(all, spec.name, spec.shape, piece.begin,
+        flat.grads(bucket, {piece.place, piece.place + piece.length}));
+  }
+}
+
+inline TensorOutcome train(const Trial& trial) {
+  TensorOutcome out;
+  std::mutex mutex;
+  comm::ThreadConnector connector(std::chrono::seconds(30));
+  comm::run_threads(trial.num_ranks(), [&](int rank) {
+    at::set_num_threads(1);
+    const comm::Groups groups({trial.mesh, rank, trial.num_ranks()},
+                              [&](const std::vector<int>& ranks, const std::string& name) {
+                                return connector.connect(rank, ranks, name);
+                              });
+    Replica replica(tensor_blocks(trial.family, trial.drops), groups, trial.options());
+    replica.start();
+    const int64_t data = groups.rows.size(), own = groups.rows.rank();
+    for (int64_t step = 0; step < trial.steps; ++step) {
+      std::vector<MicroBatch> batches;
+      for (int64_t m = 0; m < trial.micro_batches; ++m) {
+        // One rank's micro-batches are the data ranks' in turns.
+        const bool none = trial.empties && step + 1 == trial.steps && m + 1 == trial.micro_batches;
+        batches.push_back(tensor_batch(trial.family, step, m * data + own, none ? 0 : 3));
+      }
+      const StepInput input{.seed = 7, .step = step, .learning_rate = 2e-3, .updates = step};
+      const auto result =
+          replica.step(batches, input, {.weight_decay = 0.01, .max_grad_norm = 0.5});
+      const std::lock_guard lock(mutex);
+      if (rank == 0) {
+        out.losses.push_back(result.loss());
+        out.counts.push_back(result.count);
+        out.norms.push_back(result.grad_norm);
+      }
+      if (step == 0) put_grads(out.first_grads, replica.flat());
+      if (step + 1 == trial.steps) put_grads(out.grads, replica.flat());
+    }
+    const std::lock_guard lock(mutex);
+    for (const auto& tensor : replica.weights()) {
+      for (const auto& piece : tensor.pieces) {
+        put(out.weights, tensor.name, tensor.shape, piece.begin, piece.values);
+      }
+    }
+  });
+  return out;
+}
+
+inline double distance(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  for (const auto& [name, weights] : b.weights) {
+    EXPECT_TRUE(at::equal(a.weights.at(name), weights)) << name;
+  }
+}
+
+}  // namespace convoy::parallel::tensors

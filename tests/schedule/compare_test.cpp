@@ -1,0 +1,54 @@
+#include "convoy/schedule/pipeline/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy::schedule {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Compare, AllSchedulesOfFourStages) {
+  const auto costs = StageNumbers{}.costs(4);
+  const auto all = compare_schedules(costs, {.num_stages = 4, .num_micro_batches = 8});
+  ASSERT_EQ(all.size(), pipeline_schedules().size());
+  for (const auto& each : all) ASSERT_TRUE(each.plan) << name_of(each.schedule);
+  EXPECT_NEAR(all[0].plan->played.idle(), 0.75, 1e-9);           // naive
+  EXPECT_NEAR(all[1].plan->played.idle(), 3.0 / 11, 1e-9);       // gpipe
+  EXPECT_NEAR(all[2].plan->above_floor(), 33.0 / 27 - 1, 1e-9);  // 1f1b
+  EXPECT_NEAR(all[4].plan->above_floor(), 0, 1e-9);              // zero_bubble
+  EXPECT_EQ(all[2].plan->played.peak, (std::vector<double>{4, 3, 2, 1}));
+  EXPECT_LE(all[5].plan->played.length, all[4].plan->played.length + 1e-9);  // auto
+}
+
+TEST(Compare, UnevenStagesAreListsAndMistakesAreNamed) {
+  EXPECT_EQ((StageNumbers{.forward = {1, 2}, .backward = {3}, .weight = {1, 2}}.costs(2).backward),
+            (std::vector<double>{4, 5}));
+  const auto refusal = [](const StageNumbers& numbers) -> std::string {
+    try {
+      numbers.costs(4);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refusal({.forward = {1, 2}}),
+              HasSubstr("--forward has 2 numbers; expected one, or one for each of 4 stages"));
+  EXPECT_THAT(refusal({.weight = {-1}}), HasSubstr("--weight -1 is no cost"));
+}
+
+TEST(Compare, WhatCannotBeHadIsTold) {
+  const auto all = compare_schedules(StageNumbers{}.costs(2), {.num_stages = 2,
+                                                               .num_micro_batches = 2,
+                                                               .virtual_stages = 3,
+                                                               .placement = Placement::V,
+                                                               .memory = 0.5});
+  EXPECT_TRUE(all[2].plan);
+  EXPECT_THAT(all[3].refusal, HasSubstr("takes two virtual stages a rank; got 3"));
+  EXPECT_THAT(all[5].refusal, HasSubstr("fits no schedule"));
+}
+
+}  // namespace
+}  // namespace convoy::schedule

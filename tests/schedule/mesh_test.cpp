@@ -1,0 +1,58 @@
+#include "convoy/schedule/run/mesh.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+
+namespace convoy::schedule {
+namespace {
+
+std::string mesh_refusal(const MeshDegrees& degrees, int num_ranks) {
+  try {
+    Mesh mesh(degrees, 0, num_ranks);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Mesh, NumbersRanksWithTensorFastest) {
+  // As the pipeline documents draw it: two stages, two data ranks; pipelines take {0, 2}, {1, 3}.
+  const Mesh mesh({.pipeline = 2, .shard = 2}, 3, 4);
+  EXPECT_EQ(mesh.place(Axis::Pipeline), 1);
+  EXPECT_EQ(mesh.place(Axis::Shard), 1);
+  EXPECT_EQ(mesh.ranks_along(Axis::Pipeline), (std::vector<int>{1, 3}));
+  EXPECT_EQ(mesh.ranks_along(Axis::Shard), (std::vector<int>{2, 3}));
+  EXPECT_EQ(mesh.to_text(), "2 pipeline x 2 data");
+  EXPECT_EQ(Mesh().to_text(), "1 rank");
+}
+
+TEST(Mesh, EachSetOfAxesHasThisRankAtItsPlace) {
+  const MeshDegrees degrees{.pipeline = 2, .replicate = 2, .context = 2, .tensor = 3};
+  for (int rank = 0; rank < 48; ++rank) {
+    const Mesh mesh(degrees, rank, 48);
+    EXPECT_EQ(mesh.rank(), rank);
+    EXPECT_EQ(mesh.degree(Axis::Shard), 2);
+    EXPECT_EQ(mesh.ranks_along(Axis::Tensor)[0] % 3, 0);
+    for (const AxisSet axes :
+         {AxisSet(Axis::Pipeline), AxisSet(Axis::Replicate), AxisSet(Axis::Shard),
+          AxisSet(Axis::Context), AxisSet(Axis::Tensor), kRows, kGradients, kState, kWorld}) {
+      const auto ranks = mesh.ranks_along(axes);
+      EXPECT_EQ(static_cast<int>(ranks.size()), mesh.degree(axes));
+      EXPECT_EQ(ranks[static_cast<size_t>(mesh.place(axes))], rank);
+      for (const int other : ranks) EXPECT_EQ(mesh.of(other).ranks_along(axes), ranks);
+    }
+    EXPECT_EQ(mesh.degree(kState) * mesh.degree(Axis::Replicate), mesh.degree(kGradients));
+  }
+}
+
+TEST(Mesh, SaysWhichDegreeIsWrong) {
+  EXPECT_NE(mesh_refusal({.tensor = 0}, 4).find("the tensor degree is 0"), std::string::npos);
+  EXPECT_NE(mesh_refusal({.pipeline = 3}, 4).find("do not divide the 4 ranks of the job; try 6"),
+            std::string::npos);
+  EXPECT_NE(mesh_refusal({.shard = 3, .tensor = 2}, 4).find("the shard degree is 3, but 4 ranks"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::schedule

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::schedule {
+
+/// A step of all stages of a cut, with a unit per block, and a bucket unless `layout` says more;
+/// `tied`: the last block reads the first one's unit, too.
+struct PipelineStep {
+  PipelineStep(Cut cut_as, const Orders& orders, const StepOptions& how,
+               LayoutOptions layout = {.bucket_bytes = 0}, bool tied = false)
+      : cut(std::move(cut_as)), options(how) {
+    ModelTable table;
+    std::vector<std::vector<ParamShape>> params;
+    for (int64_t block = 0; block <= cut.back().last_block; ++block) {
+      table.units_of_block.push_back({block});
+      params.push_back({{{64}}});
+    }
+    if (tied) table.units_of_block.back().push_back(0);
+    layout.stages = stages_of(cut);
+    const Layout first(table, params, layout);
+    for (size_t s = 0; s < layout.stages.size(); ++s) {
+      layouts.push_back(first.of_stage(static_cast<int>(s)));
+    }
+    programs = pipeline_programs(cut, orders, layouts, options);
+  }
+
+  std::vector<RankProgram> ranks() const {
+    std::vector<int> stages(layouts.size());
+    std::iota(stages.begin(), stages.end(), 0);
+    std::vector<RankProgram> out;
+    for (size_t s = 0; s < layouts.size(); ++s) out.push_back({programs[s], layouts[s], stages});
+    return out;
+  }
+  std::vector<Alive> check() const { return schedule::check(ranks(), options); }
+  /// What check() says of one rank's program in place of its own.
+  std::string refusal(size_t rank, const Program& program) const {
+    auto all = ranks();
+    std::vector<RankProgram> changed;
+    for (size_t r = 0; r < all.size(); ++r) {
+      changed.push_back({r == rank ? program : programs[r], layouts[r], all[r].pipeline});
+    }
+    try {
+      schedule::check(changed, options);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  Cut cut;
+  StepOptions options;
+  std::vector<Layout> layouts;
+  std::vector<Program> programs;
+};
+
+/// So many blocks in each virtual stage of a pipe.
+inline Cut cut_for(const Pipe& pipe, int64_t blocks_each) {
+  Cut out;
+  for (const int rank : pipe.rank_of) {
+    const int64_t first = out.empty() ? 0 : out.back().last_block + 1;
+    out.push_back({first, first + blocks_each - 1, rank});
+  }
+  return out;
+}
+
+}  // namespace convoy::schedule

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What scripts/lint.py says of single lines: our own words and the other senses of them."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import lint  # noqa: E402
+
+
+def said(line, path="convoy/base/any.h"):
+    return [own for own, _ in lint.own_words(path, line)]
+
+
+class Words(unittest.TestCase):
+    def test_refuses_our_own(self):
+        for path, line, own in (
+                ("docs/any.md", "the rank stands still", "stands still"),
+                ("convoy/schedule/pipeline/pipeline.h", "for (const auto& row : rows_)", "row"),
+                ("convoy/schedule/run/any.h", "std::vector<Action> tasks;", "tasks"),
+                ("README.md", "convoy train --output_dir runs/sliced", "sliced"),
+                ("convoy/train/any.h", "copies of the state", "copies of the state"),
+                ("docs/any.md", "one arena, and its sinks", "arena"),
+                ("convoy/data/any.h", "an empty cell", "cell"),
+                ("convoy/comm/any.h", "the ranks exchange sizes", "exchange"),
+                ("convoy/comm/any.h", "ranks that talk", "talk"),
+                ("convoy/parallel/any.h", "std::deque<Flight> flights_;", "Flight"),
+                ("benchmarks/any.sh", "one run of the peer", "peer"),
+                ("cmake/any.cmake", "# convoy_test(ROOM)", "ROOM"),
+                ("docs/performance.md", "two sittings", "sittings"),
+                ("CHANGELOG.md", "a meeting of ranks", "meeting")):
+            self.assertEqual(said(line, path)[:1], [own], line)
+
+    def test_knows_the_other_senses(self):
+        for path, line in (
+                ("convoy/comm/any.h", "std::exchange(handle_, {}).wait(); seen.compare_exchange_weak(a, b)"),
+                ("convoy/train/any.h", "class CircleTask : public tasks::Task {"),
+                ("convoy/nn/any.cpp", "ids.slice(0, 1); array->Slice(begin, end)"),
+                ("convoy/report/any.h", "one cell for each column"),
+                ("convoy/bench/save.h", "int64_t rounds = 3;"),
+                ("convoy/schedule/run/any.h", "int peer = -1;"),
+                ("convoy/parallel/any.h", "std::deque<InFlight> in_flight_;  // in flight"),
+                ("docs/data.md", "the flights, one sequence per aircraft"),
+                ("convoy/base/any.h", "what has no room in memory")):
+            self.assertEqual(said(line, path), [], line)
+
+    def test_another_sense_frees_itself_only(self):
+        line = "std::exchange(a, b);  // the ranks exchange sizes"
+        self.assertEqual(said(line), ["exchange"])
+
+
+class Registries(unittest.TestCase):
+    def found(self, text, path="convoy/train/any.cpp"):
+        return [number for number, _ in lint.listed_names(path, text, lint.read_registries())]
+
+    def test_refuses_lists_outside_the_table(self):
+        for text in ('.choice({"auto", "shm", "gloo"})', '"one of gpipe, 1f1b"', '"gpipe, "\n    "1f1b"',
+                     '.only_with("pipeline_schedule", {"interleaved"})', '{"train", "eval"}', "// gpt2 and llama"):
+            self.assertEqual(self.found(text), [1], text)
+
+    def test_lets_single_names_and_sentences_stand(self):
+        for text in ('engine == "nccl"', '"try backend = gloo"', '"shm+gloo"', '"rows of data, predict"',
+                     '"a layer of gpt2"', '#include "convoy/comm/shm/shm_engine.h"'):
+            self.assertEqual(self.found(text), [], text)
+
+
+if __name__ == "__main__":
+    unittest.main()
