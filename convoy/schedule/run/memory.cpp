@@ -164,6 +164,22 @@ class Activations {
   std::deque<int64_t> under_way_;
 };
 
+/// What is offloaded comes and goes through memory for three buckets: one that is brought, one that
+/// is there, one that is written.
+void keep(const Layout& layout, Kind kind, int64_t width, int64_t& place, MemoryUse& use) {
+  constexpr int64_t kBuckets = 3;
+  if (!layout.offloaded(kind)) {
+    place += layout.kept(kind) * width;
+    return;
+  }
+  use.offloaded += layout.kept(kind) * width;
+  int64_t most = 0;
+  for (int64_t b = 0; b < layout.num_buckets(kind); ++b) {
+    most = std::max(most, layout.kept(kind, b, 0).length());
+  }
+  use.buffers += std::min(kBuckets, layout.num_buckets(kind)) * most * width;
+}
+
 }  // namespace
 
 MemoryUse memory_of(const Layout& layout, const Program& program, const StepOptions& options,
@@ -172,9 +188,10 @@ MemoryUse memory_of(const Layout& layout, const Program& program, const StepOpti
   const bool low = layout.options().low_precision;
   const int64_t width = low ? 2 : 4;
   MemoryUse out;
-  out.parameters = layout.kept(Kind::Masters) * 4 + (low ? layout.kept(Kind::Weights) * width : 0);
-  out.gradients = layout.kept(Kind::Gradients) * 4;
-  out.optimizer = layout.kept(Kind::Moments) * state_bytes;
+  keep(layout, Kind::Masters, 4, out.parameters, out);
+  if (low) keep(layout, Kind::Weights, width, out.parameters, out);
+  keep(layout, Kind::Gradients, 4, out.gradients, out);
+  keep(layout, Kind::Moments, state_bytes, out.optimizer, out);
   GradientPool pool(layout, options);
   for (const auto& i : program) pool.see(i);
   out.gathered = most_gathered * width;

@@ -19,6 +19,9 @@ struct BlockCost {
   // what another stage of a pipeline receives and sends.
   int64_t sent_bytes = 0, grad_bytes = 0;
   int64_t sent_parts = 0, grad_parts = 0;  ///< tensors
+  // Of the sums over tensor ranks inside of it: how many, and their bytes.
+  int64_t forward_sums = 0, forward_sum_bytes = 0;
+  int64_t backward_sums = 0, backward_sum_bytes = 0;
 };
 
 /// Sharded buckets of gradients that are being summed while another one fills.

@@ -215,7 +215,7 @@ Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
 }
 
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                 const std::vector<BlockCost>& costs) {
+                 const std::vector<BlockCost>& costs, bool proves) {
   check_tensor_ranks(model, mesh.degree(Axis::Tensor));
   RunPlan out;
   out.step = step_options(model, options);
@@ -241,16 +241,19 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
     stage.forward = forward_program(stage.layout, out.step);
     if (options.trains) stage.step = std::move(steps[s]);
   }
-  check_forward(of_pipeline(out.stages, &StagePlan::forward));
+  if (proves) check_forward(of_pipeline(out.stages, &StagePlan::forward));
   if (!options.trains) return out;
   const auto programs = of_pipeline(out.stages, &StagePlan::step);
-  const auto alive = check(programs, out.step);
-  for (size_t s = 0; s < out.stages.size(); ++s) {
-    auto& stage = out.stages[s];
-    stage.alive = alive[s];
-    stage.memory = memory_of(stage.layout, stage.step, out.step, stage.alive.weights, costs,
-                             options.state_bytes);
+  if (proves) {
+    const auto alive = check(programs, out.step);
+    for (size_t s = 0; s < out.stages.size(); ++s) out.stages[s].alive = alive[s];
   }
+  for (auto& stage : out.stages) {
+    const auto gathered = proves ? stage.alive.weights : most_gathered(stage.step, stage.layout);
+    stage.memory =
+        memory_of(stage.layout, stage.step, out.step, gathered, costs, options.state_bytes);
+  }
+  if (!proves) return out;
   if (num_stages > 1 || !costs.empty()) {
     out.timeline = simulate(programs, costs.empty() ? products : measured(costs));
   }

@@ -39,10 +39,11 @@ struct RunPlan {
 };
 
 /// Plans a run of `model` over the ranks of `mesh`; `costs`: by block, without them activations
-/// count nothing. Throws UsageError where stages do not go into the model, blocks do not take the
+/// count nothing; `proves`: by check(), which a search leaves for the plan that it returns. Throws
+/// UsageError where stages do not go into the model, blocks do not take the
 /// mesh's tensor ranks, or nothing can be recomputed.
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                 const std::vector<BlockCost>& costs = {});
+                 const std::vector<BlockCost>& costs = {}, bool proves = true);
 
 /// No schedule of the plan's cut makes a step faster than this, of what its timeline's length is.
 double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,

@@ -1,32 +1,123 @@
 #include "convoy/schedule/run/simulate.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/schedule/run/memory.h"
 
 namespace convoy::schedule {
 
 namespace {
 
+double at_or_none(const std::vector<double>& values, int64_t index) {
+  return values.empty() ? 0 : values.at(static_cast<size_t>(index));
+}
+
+/// What goes on beside the computing of a rank: collectives one after the other, transfers of
+/// offloaded state likewise. Each call gives the rank's time after it.
+class Beside {
+ public:
+  Beside(const Layout& layout, const StepTimes& times) : layout_(layout), times_(times) {}
+
+  double start(double now, const Instruction& i) {
+    switch (i.op) {
+      case Op::Reduce:
+        return sum(now, at_or_none(times_.reduce, i.bucket));
+      case Op::ReduceScatter:
+        now = sum(now, at_or_none(times_.reduce_scatter, i.bucket));
+        if (sums_.size() <= kBucketsInFlight || !layout_.is_sharded(Kind::Gradients)) return now;
+        now = std::max(now, sums_.front());
+        sums_.pop_front();
+        return now;
+      case Op::Gather:
+        return collective(now, at_or_none(times_.gather, i.bucket), there_[i.bucket]);
+      case Op::Fetch:
+        if (i.kind != Kind::Moments) return now;
+        there_[i.bucket] = disk_ = std::max(disk_, now) + at_or_none(times_.fetch, i.bucket);
+        return now;
+      case Op::Store:
+        if (i.kind != Kind::Moments) return now;
+        disk_ = std::max(disk_, now) + at_or_none(times_.store, i.bucket);
+        return now;
+      default:
+        return now;
+    }
+  }
+
+  /// When a bucket's weights or offloaded state are there.
+  double there(int64_t bucket) const {
+    const auto found = there_.find(bucket);
+    return found == there_.end() ? 0 : found->second;
+  }
+
+  /// When all sums have ended, those of losses and norms behind them.
+  double summed(double now) {
+    for (const double end : sums_) now = std::max(now, end);
+    sums_.clear();
+    return now + times_.totals;
+  }
+
+ private:
+  double collective(double now, double takes, double& end) {
+    end = queue_ = std::max(queue_, now) + takes;
+    return now + (1 - times_.beside) * takes;
+  }
+  double sum(double now, double takes) {
+    sums_.push_back(0);
+    return collective(now, takes, sums_.back());
+  }
+
+  const Layout& layout_;
+  StepTimes times_;
+  double queue_ = 0, disk_ = 0;
+  std::map<int64_t, double> there_;  // [bucket]
+  std::deque<double> sums_;
+};
+
 class Simulation {
  public:
-  Simulation(const std::vector<RankProgram>& ranks, const Costs& costs)
-      : ranks_(ranks), costs_(costs), at_(ranks.size()), time_(ranks.size()), kept_(ranks.size()) {
+  Simulation(const std::vector<RankProgram>& ranks, const Costs& costs,
+             const std::vector<StepTimes>& times, int num_steps)
+      : ranks_(ranks), costs_(costs), times_(times), num_steps_(num_steps), states_(ranks.size()) {
     timeline_.ranks.resize(ranks.size());
     timeline_.memory.resize(ranks.size());
-    for (const auto& rank : ranks) {
-      recomputed_.emplace_back();
-      for (const auto& i : rank.program) {
-        if (i.op == Op::Recompute) recomputed_.back().insert(i.block);
+    timeline_.held_up.resize(ranks.size());
+    timeline_.updates.resize(ranks.size());
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      beside_.emplace_back(ranks[r].layout, times.empty() ? StepTimes() : times.at(r));
+      for (const auto& i : ranks[r].program) {
+        if (i.op == Op::Recompute) states_[r].recomputed.insert(i.block);
       }
     }
   }
 
   Timeline run() {
+    for (step_ = 0; step_ < num_steps_; ++step_) play_step();
+    return std::move(timeline_);
+  }
+
+ private:
+  struct State {
+    size_t at = 0;
+    double time = 0, kept = 0;
+    std::set<int64_t> recomputed;  // blocks
+  };
+  /// What travels, from which rank to which.
+  using Message = std::tuple<int, int, bool, int64_t, int64_t>;
+
+  void play_step() {
+    sent_.clear();
+    met_ = false;
+    begin_ = 0;
+    for (auto& state : states_) {
+      begin_ = std::max(begin_, state.time);
+      state.at = 0;
+    }
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -34,15 +125,12 @@ class Simulation {
       }
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      internal_check(at_[r] == ranks_[r].program.size(), "schedule", "rank {} hangs", r);
-      timeline_.length = std::max(timeline_.length, time_[r]);
+      internal_check(states_[r].at == ranks_[r].program.size(), "schedule", "rank {} hangs", r);
+      timeline_.length = std::max(timeline_.length, states_[r].time - begin_);
     }
-    return std::move(timeline_);
   }
 
- private:
-  /// What travels, from which rank to which.
-  using Message = std::tuple<int, int, bool, int64_t, int64_t>;
+  bool is_told() const { return step_ + 1 == num_steps_; }
 
   Message message(size_t r, const Instruction& i) const {
     auto from = static_cast<int>(r), to = ranks_[r].pipeline.at(static_cast<size_t>(i.peer));
@@ -53,29 +141,59 @@ class Simulation {
 
   /// Whether rank `r` got on.
   bool step(size_t r) {
+    auto& state = states_[r];
     const auto& program = ranks_[r].program;
-    if (at_[r] == program.size()) return false;
-    const auto& i = program[at_[r]];
+    if (state.at == program.size()) return false;
+    const auto& i = program[state.at];
     if (sends(i.op)) {
-      const auto crossing = message(r, i);
-      const auto& takes = i.op == Op::Send ? costs_.send : costs_.send_grad;
-      sent_[crossing] = wires_[{std::get<0>(crossing), std::get<1>(crossing)}].send(
-          time_[r], takes.empty() ? 0 : takes.at(static_cast<size_t>(i.block)));
+      send(r, i);
     } else if (receives(i.op)) {
       if (!receive(r, i)) return false;
     } else if (i.op == Op::ReduceLoss) {
       if (!meet(r)) return false;
-    } else {
+    } else if (i.op == Op::Update) {
+      update(r, i);
+    } else if (i.block >= 0) {
+      wait(r, reads(i, ranks_[r].layout));
       compute(r, i);
+    } else {
+      hold_up(r, beside_[r].start(state.time, i));
     }
-    ++at_[r];
+    ++state.at;
     return true;
+  }
+
+  void hold_up(size_t r, double until) {
+    auto& time = states_[r].time;
+    if (until <= time) return;
+    if (is_told()) timeline_.held_up[r] += until - time;
+    time = until;
+  }
+
+  void wait(size_t r, const std::vector<int64_t>& buckets) {
+    for (const int64_t bucket : buckets) hold_up(r, beside_[r].there(bucket));
+  }
+
+  void update(size_t r, const Instruction& i) {
+    if (times_.empty()) return;
+    wait(r, {i.bucket});
+    const double takes = at_or_none(times_[r].update, i.bucket);
+    if (is_told()) timeline_.updates[r] += takes;
+    states_[r].time += takes;
+  }
+
+  void send(size_t r, const Instruction& i) {
+    const auto crossing = message(r, i);
+    const auto& takes = i.op == Op::Send ? costs_.send : costs_.send_grad;
+    auto& wire = wires_[{std::get<0>(crossing), std::get<1>(crossing)}];
+    sent_[crossing] = wire.send(states_[r].time, at_or_none(takes, i.block));
   }
 
   void compute(size_t r, const Instruction& i) {
     const auto b = static_cast<size_t>(i.block);
-    const bool again = recomputed_[r].contains(i.block);
-    const double begin = time_[r];
+    auto& time = states_[r].time;
+    const bool again = states_[r].recomputed.contains(i.block);
+    const double begin = time;
     const auto of = [b](const std::vector<double>& bytes) {
       return bytes.empty() ? 0 : bytes.at(b);
     };
@@ -83,64 +201,74 @@ class Simulation {
     switch (i.op) {
       case Op::Forward:
         keep(r, again ? of(costs_.inputs) : of(costs_.kept));
-        time_[r] += costs_.forward.at(b);
+        time += costs_.forward.at(b);
         break;
       case Op::Recompute:
         keep(r, of(costs_.kept) - of(costs_.inputs));
-        time_[r] += costs_.forward.at(b);
+        time += costs_.forward.at(b);
         break;
       case Op::Backward:
-        time_[r] += costs_.backward.at(b);
+        time += costs_.backward.at(b);
         keep(r, -of(costs_.kept));
         break;
       case Op::BackwardInput:
-        time_[r] += costs_.input_half(b);
+        time += costs_.input_half(b);
         keep(r, of(put_off) - of(costs_.kept));
         break;
       case Op::BackwardWeight:
-        time_[r] += costs_.weight_half(b);
+        time += costs_.weight_half(b);
         keep(r, -of(put_off));
         break;
       default:
         return;
     }
-    timeline_.ranks[r].push_back({i, begin, time_[r]});
+    if (is_told()) timeline_.ranks[r].push_back({i, begin - begin_, time - begin_});
   }
 
   void keep(size_t r, double more) {
     if (more == 0) return;
-    kept_[r] += more;
-    timeline_.memory[r].emplace_back(time_[r], kept_[r]);
+    states_[r].kept += more;
+    if (is_told()) {
+      timeline_.memory[r].emplace_back(states_[r].time - begin_, states_[r].kept);
+    }
   }
 
   bool receive(size_t r, const Instruction& i) {
     const auto found = sent_.find(message(r, i));
     if (found == sent_.end()) return false;
-    time_[r] = std::max(time_[r], found->second);
+    states_[r].time = std::max(states_[r].time, found->second);
     return true;
   }
 
   /// The end of the step's sums.
   bool meet(size_t r) {
-    for (size_t other = 0; other < ranks_.size(); ++other) {
-      const auto& program = ranks_[other].program;
-      if (at_[other] < program.size() && program[at_[other]].op != Op::ReduceLoss && !met_) {
-        return false;
+    if (!met_) {
+      for (size_t other = 0; other < ranks_.size(); ++other) {
+        const auto& program = ranks_[other].program;
+        const size_t at = states_[other].at;
+        if (at < program.size() && program[at].op != Op::ReduceLoss) return false;
+      }
+      met_ = true;
+      for (size_t all = 0; all < ranks_.size(); ++all) {
+        hold_up(all, beside_[all].summed(states_[all].time));
+        met_at_ = std::max(all == 0 ? 0 : met_at_, states_[all].time);
       }
     }
-    met_ = true;
-    time_[r] = *std::max_element(time_.begin(), time_.end());
+    states_[r].time = std::max(states_[r].time, met_at_);
     return true;
   }
 
   const std::vector<RankProgram>& ranks_;
   const Costs& costs_;
-  std::vector<size_t> at_;
-  std::vector<double> time_, kept_;
-  std::vector<std::set<int64_t>> recomputed_;  // [rank] blocks
+  const std::vector<StepTimes>& times_;
+  int num_steps_, step_ = 0;
+  double begin_ = 0;  // of the step
+  std::vector<State> states_;
+  std::vector<Beside> beside_;
   std::map<std::pair<int, int>, Wire> wires_;  // [from, to]
   std::map<Message, double> sent_;             // when it is there
   bool met_ = false;
+  double met_at_ = 0;
   Timeline timeline_;
 };
 
@@ -161,8 +289,9 @@ double Timeline::peak(size_t rank) const {
   return most;
 }
 
-Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs) {
-  return Simulation(ranks, costs).run();
+Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
+                  const std::vector<StepTimes>& times, int num_steps) {
+  return Simulation(ranks, costs, times, num_steps).run();
 }
 
 }  // namespace convoy::schedule

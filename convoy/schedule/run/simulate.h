@@ -37,6 +37,18 @@ struct Link {
   double time_of(double bytes) const { return seconds + bytes / bytes_per_second; }
 };
 
+/// What else a step takes on a rank, in the units of Costs: its collectives and transfers by
+/// bucket, each one after the other beside the computing, and its updates. Empty: no time.
+struct StepTimes {
+  std::vector<double> reduce = {}, reduce_scatter = {}, gather = {};
+  std::vector<double> fetch = {}, store = {};  ///< of the optimizer's state that is offloaded
+  std::vector<double> update = {};
+  double totals = 0;  ///< the sums of losses and norms
+  /// The part of a collective that the rank computes beside; the rest holds it up, as where its
+  /// engine's thread has no core of its own.
+  double beside = 1;
+};
+
 /// A forward, recomputation, backward or half of one on one rank.
 struct Span {
   Instruction instruction;
@@ -49,6 +61,8 @@ struct Timeline {
   double length = 0;
   /// [rank] What is kept for backward from a time on, in bytes, by ascending times.
   std::vector<std::vector<std::pair<double, double>>> memory = {};
+  /// [rank] How long it was held up by collectives and offloaded state, and by updates.
+  std::vector<double> held_up = {}, updates = {};
 
   /// The part of the time in which ranks compute nothing.
   double idle() const;
@@ -68,9 +82,15 @@ class Wire {
 };
 
 /// Plays the programs of all ranks, which must have passed check(), with costs by block. A receive
-/// waits for what it receives, ReduceLoss for all ranks; nothing else but blocks and messages takes
-/// time. Where messages take none, a bubble is one because of the schedule, or since stages are not
-/// alike.
-Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs);
+/// waits for what it receives, ReduceLoss for all ranks. Without `times` nothing else but blocks
+/// and messages takes time: where messages take none, a bubble is one because of the schedule, or
+/// since stages are not alike.
+///
+/// `times`: by rank. Weights are waited for where they are first read, sums by ReduceLoss,
+/// offloaded state by the update. Ranks that share the data are alike, so that one of each stage
+/// stands for all. The last of `num_steps` steps is told: what the step before left under way goes
+/// on in it.
+Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
+                  const std::vector<StepTimes>& times = {}, int num_steps = 1);
 
 }  // namespace convoy::schedule

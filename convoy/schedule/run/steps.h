@@ -50,11 +50,13 @@ class Steps {
 
   bool did(const Instruction& i) const { return done_.contains(key(i)); }
   void require(bool condition, const Instruction& i, const char* what) const {
-    internal_check(condition, "schedule", "rank {}: '{}' {}", rank_, to_text(i), what);
+    if (condition) return;  // the text takes longer than the proof
+    fail<InternalError>("schedule", "rank {}: '{}' {}", rank_, to_text(i), what);
   }
   void require_before(bool condition, const Instruction& i, const Instruction& before) const {
-    internal_check(condition, "schedule", "rank {}: '{}' comes without '{}' before it", rank_,
-                   to_text(i), to_text(before));
+    if (condition) return;
+    fail<InternalError>("schedule", "rank {}: '{}' comes without '{}' before it", rank_, to_text(i),
+                        to_text(before));
   }
   void need(const Instruction& i, const Instruction& before) const {
     require_before(did(before), i, before);

@@ -1,0 +1,191 @@
+#include "convoy/plan/cluster.h"
+
+#include <algorithm>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/base/options.h"
+#include "convoy/base/text.h"
+
+namespace convoy::plan {
+
+namespace {
+
+constexpr int64_t kGigabyte = 1'000'000'000;
+constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
+
+/// Numbers as a person writes them.
+struct Written {
+  std::string device;
+  double memory_gb = 0, fp32_tflops = 0, bf16_tflops = 0, memory_gb_per_second = 0;
+  double reserved_gb = 0;
+  double inside_gb = 0, inside_us = 5, between_gb = 0, between_us = 20;
+  double disk_gb = 1, beside = 1, efficiency = 0.5;
+  int64_t hosts = 1, devices = 1;
+};
+
+const Device* find_device(const std::string& name) {
+  const auto& all = known_devices();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> out;
+  for (const auto& device : known_devices()) out.push_back(device.name);
+  return out;
+}
+
+[[noreturn]] void fail_for_device(const std::string& name) {
+  fail<UsageError>("plan",
+                   "device '{}' is not known{}; expected one of {}, or a [device] with "
+                   "memory_gb, bf16_tflops, fp32_tflops and memory_gb_per_second",
+                   name, did_you_mean(name, device_names()), join(device_names()));
+}
+
+void add_options(OptionTable& table, Written& to) {
+  table.add("cluster", "hosts", to.hosts, "hosts, all alike").at_least(1);
+  table.add("cluster", "devices", to.devices, "devices of a host, all alike").at_least(1);
+  table.add("cluster", "disk_gb_per_second", to.disk_gb, "of a host's disk").at_least(0.001);
+  table
+      .add("cluster", "beside", to.beside,
+           "part of a collective that goes on while a device computes; 0: on the same core")
+      .within(0, 1);
+  table
+      .add("cluster", "efficiency", to.efficiency,
+           "part of what data sheets promise that trainings reach")
+      .within(0.01, 1);
+  table.add("device", "name", to.device, "one that is known, or a name of your own");
+  table.add("device", "memory_gb", to.memory_gb, "memory of one").at_least(0);
+  table.add("device", "reserved_gb", to.reserved_gb, "of it, taken by other things").at_least(0);
+  table.add("device", "fp32_tflops", to.fp32_tflops, "peak of dense products").at_least(0);
+  table.add("device", "bf16_tflops", to.bf16_tflops, "the same in bf16 and fp16").at_least(0);
+  table.add("device", "memory_gb_per_second", to.memory_gb_per_second, "of its memory").at_least(0);
+  table.add("inside", "gb_per_second", to.inside_gb, "between two devices of a host").at_least(0);
+  table.add("inside", "microseconds", to.inside_us, "of a message of no bytes").at_least(0);
+  table.add("between", "gb_per_second", to.between_gb, "from one host to all others").at_least(0);
+  table.add("between", "microseconds", to.between_us, "of a message of no bytes").at_least(0);
+}
+
+Link link_of(double gb_per_second, double microseconds) {
+  return {microseconds * kMicro, gb_per_second * kGiga};
+}
+
+}  // namespace
+
+// Peaks and bandwidths: NVIDIA's data sheets of the SXM and PCIe boards (dense, without sparsity).
+// fp32 is TF32 where the device has it.
+const std::vector<Device>& known_devices() {
+  static const std::vector<Device> all{
+      {"b200-180", 180 * kGigabyte, 1100 * kTera, 2250 * kTera, 7700 * kGiga},
+      {"h200-141", 141 * kGigabyte, 495 * kTera, 989 * kTera, 4800 * kGiga},
+      {"h100-80", 80 * kGigabyte, 495 * kTera, 989 * kTera, 3350 * kGiga},
+      {"a100-80", 80 * kGigabyte, 156 * kTera, 312 * kTera, 2039 * kGiga},
+      {"a100-40", 40 * kGigabyte, 156 * kTera, 312 * kTera, 1555 * kGiga},
+      {"v100-32", 32 * kGigabyte, 15.7 * kTera, 125 * kTera, 900 * kGiga},
+      {"l40s-48", 48 * kGigabyte, 183 * kTera, 362 * kTera, 864 * kGiga},
+      {"l4-24", 24 * kGigabyte, 60 * kTera, 121 * kTera, 300 * kGiga},
+      {"rtx4090-24", 24 * kGigabyte, 82.6 * kTera, 165 * kTera, 1008 * kGiga},
+      {"t4-16", 16 * kGigabyte, 8.1 * kTera, 65 * kTera, 320 * kGiga}};
+  return all;
+}
+
+Cluster usual_cluster(const std::string& device, int num_devices) {
+  constexpr int kMostOfAHost = 8;
+  const auto* known = find_device(device);
+  if (known == nullptr) fail_for_device(device);
+  Cluster out;
+  out.device = *known;
+  out.devices_per_host = std::min(num_devices, kMostOfAHost);
+  out.num_hosts = (num_devices + out.devices_per_host - 1) / out.devices_per_host;
+  // NVLink 3, 4 and 5 carry 300, 450 and 900 GB/s each way, PCIe 4 with 16 lanes some 25; hosts
+  // with NVLink have a network card of 400 Gbit/s for each device as a rule, others 100 in all.
+  const bool has_nvlink = device.starts_with('b') || device.starts_with('h') ||
+                          device.starts_with('a') || device.starts_with('v');
+  const double nvlink = device.starts_with('b') ? 900 : device.starts_with('h') ? 450 : 300;
+  out.inside = link_of(has_nvlink ? nvlink : 25, 5);
+  out.between = link_of(has_nvlink ? 50.0 * out.devices_per_host : 12.5, 20);
+  out.reserved_bytes = kGigabyte;  // of CUDA's context and NCCL's buffers
+  return out;
+}
+
+Cluster read_cluster(const std::filesystem::path& file) {
+  Written written;
+  OptionTable table;
+  add_options(table, written);
+  table.read_toml(file);
+  table.check();
+  Cluster out;
+  if (const auto* known = find_device(written.device)) {
+    out.device = *known;
+  } else if (written.memory_gb <= 0 || written.memory_gb_per_second <= 0 ||
+             (written.fp32_tflops <= 0 && written.bf16_tflops <= 0)) {
+    fail_for_device(written.device);
+  }
+  out.device.name = written.device;
+  const auto take = [](auto& to, double given, double unit) {
+    if (given > 0) to = static_cast<std::decay_t<decltype(to)>>(given * unit);
+  };
+  take(out.device.memory_bytes, written.memory_gb, kGiga);
+  take(out.device.fp32_flops, written.fp32_tflops, kTera);
+  take(out.device.bf16_flops, written.bf16_tflops, kTera);
+  take(out.device.bytes_per_second, written.memory_gb_per_second, kGiga);
+  take(out.reserved_bytes, written.reserved_gb, kGiga);
+  if (out.device.bf16_flops == 0) out.device.bf16_flops = out.device.fp32_flops;
+  if (out.device.fp32_flops == 0) out.device.fp32_flops = out.device.bf16_flops;
+  out.num_hosts = static_cast<int>(written.hosts);
+  out.devices_per_host = static_cast<int>(written.devices);
+  if (out.devices_per_host > 1 && written.inside_gb <= 0) {
+    fail<UsageError>("plan",
+                     "{} has {} devices a host and no [inside] gb_per_second, what one of "
+                     "them sends to another",
+                     file.string(), out.devices_per_host);
+  }
+  if (out.num_hosts > 1 && written.between_gb <= 0) {
+    fail<UsageError>("plan",
+                     "{} has {} hosts and no [between] gb_per_second, what one of them "
+                     "sends to the others",
+                     file.string(), out.num_hosts);
+  }
+  out.inside = link_of(written.inside_gb, written.inside_us);
+  out.between = link_of(written.between_gb, written.between_us);
+  out.disk_bytes_per_second = written.disk_gb * kGiga;
+  out.beside = written.beside;
+  out.efficiency = written.efficiency;
+  return out;
+}
+
+GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes)
+    : inside_(cluster.inside), between_(cluster.between), size_(mesh.degree(axes)) {
+  std::set<int> hosts;
+  const auto ranks = mesh.ranks_along(axes);
+  for (const int rank : ranks) hosts.insert(cluster.host_of(rank));
+  num_hosts_ = static_cast<int>(hosts.size());
+  per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;
+  const int on_host = std::min(cluster.devices_per_host, mesh.num_ranks());
+  between_.bytes_per_second /= std::max(1, on_host / per_host_);
+}
+
+double GroupTimes::time(double bytes, double passes) const {
+  double out = 0;
+  const auto part = [](int n) { return static_cast<double>(n - 1) / n; };
+  if (per_host_ > 1) out += inside_.time_of(passes * part(per_host_) * bytes);
+  if (num_hosts_ > 1) out += between_.time_of(passes * part(num_hosts_) * bytes);
+  return out;
+}
+
+Link link_to_next_stage(const Cluster& cluster, const schedule::Mesh& mesh) {
+  const auto stages = mesh.ranks_along(schedule::Axis::Pipeline);
+  if (stages.size() < 2) return {};
+  const int apart = stages[1] - stages[0];
+  for (size_t s = 0; s + 1 < stages.size(); ++s) {
+    if (cluster.host_of(stages[s]) == cluster.host_of(stages[s + 1])) continue;
+    auto link = cluster.between;
+    link.bytes_per_second /= std::min(apart, cluster.devices_per_host);
+    return link;
+  }
+  return cluster.inside;
+}
+
+}  // namespace convoy::plan

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "convoy/schedule/run/mesh.h"
+#include "convoy/schedule/run/simulate.h"
+
+namespace convoy::plan {
+
+using schedule::Link;
+
+/// A kind of device.
+struct Device {
+  std::string name;
+  int64_t memory_bytes = 0;
+  double fp32_flops = 0, bf16_flops = 0;  ///< of dense products a second, as its data sheet says
+  double bytes_per_second = 0;            ///< of its memory
+};
+
+/// Devices whose data sheets are known, such as h100-80.
+const std::vector<Device>& known_devices();
+
+/// Hosts that are alike, with devices that are alike; rank r is on host r / devices_per_host.
+struct Cluster {
+  int num_hosts = 1;
+  int devices_per_host = 1;
+  Device device;
+  Link inside;   ///< between two devices of a host
+  Link between;  ///< of one host to all others
+  double disk_bytes_per_second = 1e9;
+  /// The part of a collective that a device computes beside; none of a processor's core that has
+  /// the engine's thread on it.
+  double beside = 1;
+  /// What data sheets promise and trainings reach: of products, of the memory, of links.
+  double efficiency = 0.5;
+  int64_t reserved_bytes = 0;  ///< of a device's memory: what a process takes beside tensors
+
+  int num_devices() const { return num_hosts * devices_per_host; }
+  int host_of(int rank) const { return rank / devices_per_host; }
+};
+
+/// Reads a TOML file with [cluster], [device], [inside] and [between]. Throws UsageError for a
+/// device that is not known and has no numbers, and for a link without a bandwidth.
+Cluster read_cluster(const std::filesystem::path& file);
+
+/// As many devices of a kind, eight a host, with the links that such hosts have as a rule. Throws
+/// UsageError for a device that is not known.
+Cluster usual_cluster(const std::string& device, int num_devices);
+
+/// What the collectives of a mesh's groups along some axes take, in seconds: inside a host each
+/// rank sends what is not its own, then each host one copy to the others, as convoy's engines do
+/// (comm/hierarchy) and NCCL's rings. Groups whose ranks share a host share its link to the others.
+class GroupTimes {
+ public:
+  GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes);
+
+  int size() const { return size_; }
+  bool crosses_hosts() const { return num_hosts_ > 1; }
+  double all_reduce(double bytes) const { return time(bytes, 2); }
+  /// `bytes` of the whole, as of what is scattered.
+  double all_gather(double bytes) const { return time(bytes, 1); }
+  double reduce_scatter(double bytes) const { return time(bytes, 1); }
+
+ private:
+  double time(double bytes, double passes) const;
+
+  Link inside_, between_;
+  int size_ = 1, per_host_ = 1, num_hosts_ = 1;
+};
+
+/// What a message to the next stage takes.
+Link link_to_next_stage(const Cluster& cluster, const schedule::Mesh& mesh);
+
+}  // namespace convoy::plan

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "convoy/plan/cluster.h"
+#include "convoy/plan/split.h"
+#include "convoy/schedule/run/run_plan.h"
+
+namespace convoy::plan {
+
+using schedule::BlockCost;
+
+/// What is known of a model and of how fast it is computed. The same question has the same answer.
+struct Numbers {
+  schedule::ModelDecl model;
+  /// By block, for micro-batches of so many rows on one of so many tensor ranks: memory, and
+  /// seconds of computing alone.
+  std::function<std::vector<BlockCost>(int64_t rows, int tensor)> blocks;
+  double update_seconds = 0;  ///< of the optimizer, for an element
+  /// How far predictions may be off, as parts of them: what was seen of measured or analytic costs.
+  double memory_spread = 0.05, time_spread = 0.3;
+};
+
+enum class Fit { Yes, AtRisk, No };
+
+/// What a split would take.
+struct Prediction {
+  double seconds = 0;  ///< of a step, in a row of steps
+  // Parts of that, of the stage that computes most:
+  double computing = 0, held_up = 0, updates = 0, bubble = 0;
+  schedule::MemoryUse memory;  ///< of the stage that needs most
+  int stage = 0;               ///< that one
+  Fit fit = Fit::Yes;
+  int64_t short_bytes = 0;  ///< by how much it does not fit
+};
+
+/// Plans a run with the split and plays its step on the cluster. Throws UsageError where the model
+/// does not go into so many stages or tensor ranks.
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+                   const Split& split);
+
+/// What a step takes at the least: all blocks on all ranks and the sums inside of them, and the
+/// update; no schedule is faster.
+double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split& split);
+
+/// What the stage that needs most takes at the least: its part of the state, and one micro-batch.
+int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split);
+
+/// Whether so many bytes go into a device's memory.
+Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
+
+}  // namespace convoy::plan

@@ -1,0 +1,108 @@
+#include "convoy/plan/split.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <vector>
+
+#include "convoy/base/text.h"
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::plan {
+
+namespace {
+
+const char* name_of(schedule::Place place) {
+  return place == schedule::Place::Device ? "none" : place == schedule::Place::Cpu ? "cpu" : "disk";
+}
+
+/// [section] name = value of what a split decides.
+std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>> values_of(
+    const Split& split) {
+  std::vector<std::pair<std::string, std::string>> parallel{
+      {"pipeline_parallel_size", std::to_string(split.pipeline)},
+      {"tensor_parallel_size", std::to_string(split.tensor)},
+      {"zero", std::to_string(split.zero)},
+      {"offload_optimizer", name_of(split.optimizer)}};
+  if (split.pipeline > 1) {
+    parallel.emplace_back("pipeline_schedule", schedule::name_of(split.schedule));
+  }
+  return {{"train",
+           {{"per_device_train_batch_size", std::to_string(split.rows)},
+            {"gradient_accumulation_steps", std::to_string(split.micro_batches)},
+            {"gradient_checkpointing", split.recompute ? "true" : "false"}}},
+          {"parallel", parallel}};
+}
+
+bool is_number(const std::string& text) {
+  return text == "true" || text == "false" || text.find_first_not_of("0123456789") == text.npos;
+}
+
+}  // namespace
+
+schedule::Mesh Split::mesh(int rank) const {
+  return {{.pipeline = pipeline, .tensor = tensor}, rank, num_ranks()};
+}
+
+schedule::RunOptions Split::options(schedule::RunOptions base) const {
+  base.num_micro_batches = micro_batches;
+  base.zero = zero;
+  base.recompute = recompute;
+  base.pipeline.schedule = schedule;
+  base.pipeline.splits.clear();
+  base.pipeline.placement.reset();
+  base.offload = {.optimizer = optimizer};
+  return base;
+}
+
+std::string Split::to_text() const {
+  std::string out = mesh().to_text();
+  if (pipeline > 1) out += fmt::format(", {}", schedule::name_of(schedule));
+  if (zero > 0) out += fmt::format(", zero {}", zero);
+  if (recompute) out += ", gradient_checkpointing";
+  if (optimizer != schedule::Place::Device) {
+    out += fmt::format(", optimizer offloaded to {}", name_of(optimizer));
+  }
+  return out + fmt::format(", {} of {}",
+                           micro_batches == 1 ? "1 micro-batch"
+                                              : fmt::format("{} micro-batches", micro_batches),
+                           plural(rows, "row"));
+}
+
+std::string Split::family() const {
+  std::vector<std::string> out;
+  if (pipeline > 1) out.emplace_back("pipeline");
+  if (tensor > 1) out.emplace_back("tensor");
+  if (zero > 0) {
+    out.push_back(fmt::format("zero {}", zero));
+  } else if (data > 1) {
+    out.emplace_back(out.empty() ? "ddp" : "data");
+  }
+  if (out.empty()) out.emplace_back("one device");
+  if (optimizer != schedule::Place::Device) out.emplace_back("offload");
+  return join(out, " x ");
+}
+
+std::string Split::to_toml() const {
+  std::string out;
+  for (const auto& [section, values] : values_of(*this)) {
+    out += fmt::format("[{}]\n", section);
+    for (const auto& [name, value] : values) {
+      out += fmt::format("{} = {}\n", name, is_number(value) ? value : toml_text(value));
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::vector<std::string> Split::to_flags() const {
+  std::vector<std::string> out;
+  for (const auto& [section, values] : values_of(*this)) {
+    for (const auto& [name, value] : values) {
+      out.push_back(fmt::format("--{}.{}={}", section, name, value));
+    }
+  }
+  return out;
+}
+
+}  // namespace convoy::plan

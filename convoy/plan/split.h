@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/schedule/run/mesh.h"
+#include "convoy/schedule/run/run_options.h"
+
+namespace convoy::plan {
+
+/// A way to spread a step over ranks: what `convoy train` is told.
+struct Split {
+  int pipeline = 1, data = 1, tensor = 1;
+  int64_t rows = 1;           ///< of a micro-batch
+  int64_t micro_batches = 1;  ///< of a rank's step
+  int64_t zero = 0;
+  bool recompute = false;
+  schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
+  schedule::Place optimizer = schedule::Place::Device;  ///< where its state lies
+
+  int num_ranks() const { return pipeline * data * tensor; }
+  int64_t global_batch() const { return rows * micro_batches * data; }
+  schedule::Mesh mesh(int rank = 0) const;
+  /// `base` as this split has it.
+  schedule::RunOptions options(schedule::RunOptions base) const;
+
+  /// "2 pipeline x 4 data, 1f1b, zero 1, 8 micro-batches of 4 rows".
+  std::string to_text() const;
+  /// Which ways of sharing it has: "ddp", "zero 3", "pipeline x tensor x zero 1".
+  std::string family() const;
+  /// The options of a run, as lines of its TOML file below [train] and [parallel].
+  std::string to_toml() const;
+  /// The same as --section.name=value.
+  std::vector<std::string> to_flags() const;
+
+  bool operator==(const Split&) const = default;
+};
+
+}  // namespace convoy::plan

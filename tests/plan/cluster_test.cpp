@@ -1,0 +1,72 @@
+#include "convoy/plan/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::plan {
+namespace {
+
+Cluster read(const std::string& text) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "cluster_test.toml";
+  write_file(file, text);
+  return read_cluster(file);
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    read(text);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ClusterFile, HasHostsDevicesAndLinks) {
+  const auto cluster = read(
+      "[cluster]\nhosts = 4\ndevices = 8\n[device]\nname = \"a100-40\"\nreserved_gb = 2\n"
+      "[inside]\ngb_per_second = 300\n[between]\ngb_per_second = 25\nmicroseconds = 10\n");
+  EXPECT_EQ(cluster.num_devices(), 32);
+  EXPECT_EQ(cluster.device.memory_bytes, 40'000'000'000);
+  EXPECT_EQ(cluster.reserved_bytes, 2'000'000'000);
+  EXPECT_DOUBLE_EQ(cluster.between.time_of(25e9), 1 + 10e-6);
+  EXPECT_EQ(cluster.host_of(8), 1);
+}
+
+TEST(ClusterFile, SaysWhatIsMissing) {
+  EXPECT_NE(refusal("[device]\nname = \"h10-80\"\n").find("did you mean 'h100-80'"),
+            std::string::npos);
+  EXPECT_NE(refusal("[cluster]\ndevices = 2\n[device]\nname = \"t4-16\"\n").find("[inside]"),
+            std::string::npos);
+  EXPECT_NE(refusal("[cluster]\nhosts = 2\n[device]\nname = \"t4-16\"\n").find("[between]"),
+            std::string::npos);
+  EXPECT_NE(refusal("[cluster]\nhost = 2\n").find("hosts"), std::string::npos);
+}
+
+TEST(GroupTimes, OfOneRankAreNone) {
+  const schedule::Mesh mesh({.pipeline = 4}, 0, 4);
+  const auto cluster = usual_cluster("h100-80", 4);
+  EXPECT_EQ(GroupTimes(cluster, mesh, schedule::kRows).all_reduce(1e9), 0);
+}
+
+TEST(GroupTimes, GroupsShareTheLinkOfTheirHost) {
+  Cluster cluster;
+  cluster.num_hosts = 2;
+  cluster.devices_per_host = 4;
+  cluster.inside = {0, 100};
+  cluster.between = {0, 10};
+  // Four tensor ranks a host: each of the four data groups has one rank on either host.
+  const schedule::Mesh tensor({.tensor = 4}, 0, 8);
+  const GroupTimes data(cluster, tensor, schedule::kRows);
+  EXPECT_TRUE(data.crosses_hosts());
+  EXPECT_DOUBLE_EQ(data.all_reduce(100), 2 * 0.5 * 100 / (10.0 / 4));
+  EXPECT_FALSE(GroupTimes(cluster, tensor, schedule::Axis::Tensor).crosses_hosts());
+  // All eight share out data: inside of a host first, then one copy of each.
+  const schedule::Mesh plain({}, 0, 8);
+  EXPECT_DOUBLE_EQ(GroupTimes(cluster, plain, schedule::kRows).all_gather(100),
+                   0.75 * 100 / 100 + 0.5 * 100 / 10);
+}
+
+}  // namespace
+}  // namespace convoy::plan

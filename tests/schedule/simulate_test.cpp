@@ -1,0 +1,78 @@
+#include "convoy/schedule/run/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/schedule/pipeline_testing.h"
+
+namespace convoy::schedule {
+namespace {
+
+/// Four blocks of 1 forward and 2 backward on one stage, a bucket each.
+struct OneStage {
+  explicit OneStage(int zero = 0, int parts = 2, int64_t micro_batches = 1) {
+    ModelTable table;
+    std::vector<std::vector<ParamShape>> params;
+    for (int64_t block = 0; block < 4; ++block) {
+      table.units_of_block.push_back({block});
+      params.push_back({{{64}}});
+    }
+    layout = Layout(table, params, {.stage = zero, .num_parts = parts, .bucket_bytes = 0});
+    options.num_micro_batches = micro_batches;
+    program = data_parallel_program(layout, options);
+  }
+  double length(const StepTimes& times, int steps = 2) const {
+    const std::vector<RankProgram> ranks{{program, layout}};
+    const Costs costs{.forward = {1, 1, 1, 1}, .backward = {2, 2, 2, 2}};
+    return simulate(ranks, costs, {times}, steps).length;
+  }
+
+  Layout layout;
+  StepOptions options;
+  Program program;
+};
+
+std::vector<double> each(double value) {
+  return {value, value, value, value};
+}
+
+TEST(Simulate, SumsGoOnBesideTheBackward) {
+  const OneStage ddp;
+  EXPECT_DOUBLE_EQ(ddp.length({}), 12);
+  // Each sum is shorter than the backward of the next block: only the last one shows.
+  EXPECT_DOUBLE_EQ(ddp.length({.reduce = each(1.5)}), 12 + 1.5);
+  // Longer ones queue up behind the first.
+  EXPECT_DOUBLE_EQ(ddp.length({.reduce = each(3)}), 4 + 2 + 4 * 3);
+  // Where they take the rank's own core, all of them show.
+  EXPECT_DOUBLE_EQ(ddp.length({.reduce = each(1.5), .beside = 0}), 12 + 4 * 1.5);
+  EXPECT_DOUBLE_EQ(ddp.length({.update = each(0.5), .totals = 0.25}), 12 + 4 * 0.5 + 0.25);
+}
+
+TEST(Simulate, GathersOfUpdatesGoOnInTheNextStep) {
+  const OneStage zero1(1);
+  // The weights of the first block are updated and gathered first, and read first: one gather
+  // shows.
+  const double one = zero1.length({.gather = each(1)}, 1), two = zero1.length({.gather = each(1)});
+  EXPECT_DOUBLE_EQ(one, 12);
+  EXPECT_DOUBLE_EQ(two, 12 + 1);
+  EXPECT_DOUBLE_EQ(zero1.length({.gather = each(1), .update = each(1)}), 12 + 4);
+  // Where they take long, blocks wait for theirs: 4 + 3 of the first, then each computes 3 less.
+  EXPECT_DOUBLE_EQ(zero1.length({.gather = each(4)}), 4 * 4 + 1 + 8);
+}
+
+TEST(Simulate, WeightsOfStageThreeAreGatheredAhead) {
+  const OneStage zero3(3);
+  const double time = zero3.length({.gather = each(0.5)});
+  // But for the first of a step, each is on its way while the block before computes.
+  EXPECT_GE(time, 12.5);
+  EXPECT_LE(time, 13.5);
+  EXPECT_GT(zero3.length({.gather = each(3)}), 12 + 3);
+}
+
+TEST(Simulate, MessagesAndStagesKeepTheirTimesOverSteps) {
+  const Pipeline pipeline(PipelineSchedule::OneFOneB, 4, 8);
+  const double once = simulate(pipeline.ranks(), pipeline.costs).length;
+  EXPECT_DOUBLE_EQ(simulate(pipeline.ranks(), pipeline.costs, {}, 3).length, once);
+}
+
+}  // namespace
+}  // namespace convoy::schedule
