@@ -51,8 +51,12 @@ class Search {
   void run(const std::vector<Split>& splits, const std::function<void(size_t, size_t)>& say) {
     std::vector<Bounded> all;
     for (const auto& split : splits) {
-      all.push_back({split, least_seconds(numbers_, cluster_, split),
-                     least_bytes(numbers_, wishes_.base, split)});
+      try {
+        all.push_back({split, least_seconds(numbers_, cluster_, split),
+                       least_bytes(numbers_, wishes_.base, split)});
+      } catch (const UsageError& error) {
+        reasons_.insert(error.what());
+      }
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.seconds < b.seconds; });

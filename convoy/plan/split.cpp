@@ -63,10 +63,7 @@ std::string Split::to_text() const {
   if (optimizer != schedule::Place::Device) {
     out += fmt::format(", optimizer offloaded to {}", name_of(optimizer));
   }
-  return out + fmt::format(", {} of {}",
-                           micro_batches == 1 ? "1 micro-batch"
-                                              : fmt::format("{} micro-batches", micro_batches),
-                           plural(rows, "row"));
+  return out + fmt::format(", {} x {}", micro_batches, plural(rows, "row"));
 }
 
 std::string Split::family() const {

@@ -24,7 +24,7 @@ struct Split {
   /// `base` as this split has it.
   schedule::RunOptions options(schedule::RunOptions base) const;
 
-  /// "2 pipeline x 4 data, 1f1b, zero 1, 8 micro-batches of 4 rows".
+  /// "2 pipeline x 4 data, 1f1b, zero 1, 8 x 4 rows": micro-batches of so many rows.
   std::string to_text() const;
   /// Which ways of sharing it has: "ddp", "zero 3", "pipeline x tensor x zero 1".
   std::string family() const;

@@ -20,7 +20,7 @@ namespace convoy::profile {
 std::string likeness(const nn::Block& block, const nn::Bundle& in) {
   std::string out = typeid(block).name();
   for (const auto& param : block.params()) {
-    out += fmt::format(" {}{}", fmt::join(param->spec().shape, "x"), param->spec().trainable);
+    out += fmt::format(" {}{}", fmt::join(param->shape(), "x"), param->spec().trainable);
   }
   for (const auto& [name, tensor] : in) {
     out += fmt::format(" {}:{}:{}:{}", name, fmt::join(tensor.sizes(), "x"),
@@ -37,10 +37,10 @@ void bind(const nn::Block& block, const ProfileOptions& options) {
   at::NoGradGuard no_grad;
   for (const auto& param : block.params()) {
     const auto& spec = param->spec();
-    auto values = at::empty(spec.shape, at::kFloat);
+    auto values = at::empty(param->shape(), at::kFloat);
     nn::initialize(spec, options.seed, values.view({-1}));
     param->bind_value(values.to(options.compute_dtype));
-    if (spec.trainable) param->bind_grad(at::zeros(spec.shape, at::kFloat));
+    if (spec.trainable) param->bind_grad(at::zeros(param->shape(), at::kFloat));
   }
 }
 
@@ -71,8 +71,13 @@ class Run {
     tensor_memory.take_peak();
     const int64_t before = tensor_memory.held();
     auto began = std::chrono::steady_clock::now();
-    auto out = block_.forward(in, {nn::Mode::Train, options_.seed, 0, number_,
-                                   options_.compute_dtype, batch_.samples, &batch_.inputs});
+    auto out = block_.forward(in, {.mode = nn::Mode::Train,
+                                   .seed = options_.seed,
+                                   .block = number_,
+                                   .compute_dtype = options_.compute_dtype,
+                                   .samples = batch_.samples,
+                                   .loaded = &batch_.inputs,
+                                   .tensor = options_.tensor});
     cost.forward_seconds = seconds_since(began);
     const int64_t after = tensor_memory.held();
     cost.forward_bytes = tensor_memory.take_peak() - before;
@@ -118,6 +123,11 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   std::vector<BlockCost> out;
   std::map<std::string, std::pair<BlockCost, nn::Bundle>> known;
   nn::Bundle in = batch.inputs;
+  for (const auto& block : blocks) {
+    for (const auto& param : block->params()) {
+      param->cut({options.tensor.rank(), options.tensor.size()});
+    }
+  }
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = *blocks[b];
     const auto kind = likeness(block, in);

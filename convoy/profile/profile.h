@@ -12,6 +12,8 @@ using schedule::BlockCost;
 struct ProfileOptions {
   at::ScalarType compute_dtype = at::kFloat;
   uint64_t seed = 42;
+  /// The rank whose share of the parameters is run, and which is alone (comm::echo_group).
+  comm::Group tensor = {};
 };
 
 /// Runs the blocks one after the other, forward and backward, on the host; each has weights of its

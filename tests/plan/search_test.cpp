@@ -9,8 +9,6 @@
 namespace convoy::plan {
 namespace {
 
-constexpr double kGiga = 1e9;
-
 Found found_for(const PaperModel& model, const Cluster& cluster, int64_t global_batch,
                 bool all = false) {
   Wishes wishes{.num_ranks = cluster.num_devices(), .global_batch = global_batch};

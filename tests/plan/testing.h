@@ -8,6 +8,8 @@
 
 namespace convoy::plan {
 
+constexpr double kGiga = 1e9;
+
 /// A transformer on paper: a table, layers that are alike, a head.
 struct PaperModel {
   int64_t layers = 8, width = 512, vocabulary = 8000, length = 128, heads = 8;

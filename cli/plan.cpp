@@ -1,0 +1,274 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "cli/typed.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/bench/run_step.h"
+#include "convoy/plan/decision.h"
+#include "convoy/report/chart.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/report/table.h"
+#include "convoy/train/planning/planner.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PlanOptions {
+  std::string config;
+  train::PlanRequest request;
+  std::string memory;
+  int64_t verify = 0;
+  std::string output, plot;
+  bool json = false;
+};
+
+/// A folder or config.json of Hugging Face's in the place of a run: its architecture, and tokens
+/// that are drawn.
+void take_model_folder(PlanOptions& options) {
+  std::error_code error;
+  fs::path place = options.config;
+  if (place.filename() == "config.json") place = place.parent_path();
+  if (place.empty() || !fs::is_regular_file(place / "config.json", error)) return;
+  constexpr const char* kTokens = "1000000";
+  auto typed = typed_args();
+  typed.insert(typed.end(), {"--config_name", place.string(), "--random_tokens", kTokens});
+  set_typed_args(std::move(typed));
+  options.config.clear();
+}
+
+std::string toml_of(Configured& configured, const plan::Split& split) {
+  for (const auto& flag : split.to_flags()) {
+    const auto equals = flag.find('=');
+    configured.table.set(flag.substr(2, equals - 2), flag.substr(equals + 1), "the plan");
+  }
+  return configured.table.to_toml();
+}
+
+/// A plan that was tried for real.
+struct Verified {
+  const plan::Planned* planned;
+  bench::MeasuredStep measured;
+};
+
+/// Times the fastest ones that fit, each in fresh ranks.
+std::vector<Verified> verify(Configured& configured, const train::PlanReport& report,
+                             int64_t number) {
+  const auto folder = unique_folder("convoy-plan");
+  const std::shared_ptr<void> clean_up(nullptr, [&](void*) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  });
+  make_folder(folder);
+  std::vector<const plan::Planned*> tried;
+  for (const auto* planned : report.found.of_families()) {
+    if (planned->prediction.fit != plan::Fit::No) tried.push_back(planned);
+  }
+  for (const auto& planned : report.found.tried) {
+    const bool is_there = std::find(tried.begin(), tried.end(), &planned) != tried.end();
+    if (planned.prediction.fit != plan::Fit::No && !is_there) tried.push_back(&planned);
+  }
+  std::vector<Verified> out;
+  for (const auto* planned : tried) {
+    if (std::ssize(out) == number) break;
+    fmt::print("trying {}\n", planned->split.to_text());
+    std::fflush(stdout);
+    const auto file = folder / "run.toml";
+    write_file(file, toml_of(configured, planned->split));
+    constexpr int64_t kSteps = 8;
+    out.push_back(
+        {planned, bench::run_step(file.string(), {}, planned->split.num_ranks(), kSteps)});
+  }
+  return out;
+}
+
+/// The fastest of what was tried, or of what was only predicted.
+const plan::Planned* chosen(const train::PlanReport& report, const std::vector<Verified>& tried) {
+  const Verified* fastest = nullptr;
+  for (const auto& one : tried) {
+    if (!one.measured.failure.empty()) continue;
+    if (fastest == nullptr || one.measured.seconds < fastest->measured.seconds) fastest = &one;
+  }
+  return fastest != nullptr ? fastest->planned : report.found.best();
+}
+
+void print_verified(const std::vector<Verified>& tried) {
+  if (tried.empty()) return;
+  report::Table table;
+  table.column("tried", report::Align::kLeft).column("predicted").column("measured").column("off");
+  for (const auto& [planned, measured] : tried) {
+    const double predicted = planned->prediction.seconds;
+    table.row({planned->split.to_text(), plan::step_text(predicted),
+               measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure,
+               measured.failure.empty()
+                   ? fmt::format("{:+.0f} %", 100 * (predicted / measured.seconds - 1))
+                   : "-"});
+  }
+  fmt::print("\n{}", table.to_text());
+}
+
+void print_table(const train::PlanReport& report) {
+  report::Table table;
+  table.column("", report::Align::kLeft).column("split", report::Align::kLeft);
+  table.column("step").column("memory").column("", report::Align::kLeft);
+  const auto* best = report.found.best();
+  for (const auto* planned : report.found.of_families()) {
+    const auto& it = planned->prediction;
+    table.row({planned == best ? "*" : "", planned->split.to_text(), plan::step_text(it.seconds),
+               human_bytes(it.memory.sum()), plan::verdict(*planned, best)});
+  }
+  fmt::print("\n{}", table.to_text());
+  fmt::print(
+      "\nOf each way of sharing out a step the fastest that fits; {} splits were played, "
+      "{} left out by their bounds. Times are {}, give or take {:.0f} %; memory is of the "
+      "rank that needs most, give or take {:.0f} %.\n",
+      report.found.tried.size(), report.found.num_bounded, report.how_known,
+      100 * report.numbers.time_spread, 100 * report.numbers.memory_spread);
+}
+
+void print_json(const train::PlanReport& report, const std::vector<Verified>& tried) {
+  Json out{
+      {"decision", plan::decision(report.numbers, report.cluster, report.wishes, report.found)},
+      {"families", Json::array()},
+      {"front", Json::array()},
+      {"verified", Json::array()},
+      {"refused", report.found.refused}};
+  const auto* best = chosen(report, tried);
+  out["best"] = best == nullptr ? Json() : plan::to_json(*best);
+  for (const auto* planned : report.found.of_families()) {
+    auto row = plan::to_json(*planned);
+    row["verdict"] = plan::verdict(*planned, report.found.best());
+    out["families"].push_back(std::move(row));
+  }
+  for (const auto* planned : report.found.front()) out["front"].push_back(plan::to_json(*planned));
+  for (const auto& [planned, measured] : tried) {
+    out["verified"].push_back({{"split", planned->split.to_text()},
+                               {"predicted_seconds", planned->prediction.seconds},
+                               {"measured_seconds", measured.seconds},
+                               {"failure", measured.failure}});
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+void draw_front(const std::string& file, const train::PlanReport& report) {
+  if (file.empty()) return;
+  constexpr double kGiB = 1 << 30;
+  report::LineChart chart;
+  chart.title = "Time and memory of the splits that fit";
+  chart.subtitle = report.what;
+  chart.x_title = "memory of a rank, GiB";
+  chart.y_title = "seconds a step";
+  report::Series front{"none is as fast with as little", {}, {}};
+  const auto found = report.found.front();
+  for (auto planned = found.rbegin(); planned != found.rend(); ++planned) {
+    front.x.push_back(static_cast<double>((*planned)->prediction.memory.sum()) / kGiB);
+    front.y.push_back((*planned)->prediction.seconds);
+  }
+  chart.series.push_back(std::move(front));
+  write_file(file, report::line_chart(chart));
+}
+
+int run_plan(PlanOptions options) {
+  take_model_folder(options);
+  const auto configured = read_config(options.config);
+  auto& request = options.request;
+  if (!options.memory.empty()) request.memory_bytes = train::bytes_of(options.memory);
+  auto parallel = configured->training.parallel;
+  parallel.only_asks = true;
+  auto run = configured->task->prepare(parallel);
+  configured->note_flags(run);
+  if (!options.json) tell(*run.notes);
+  report::ProgressLine progress("planning");
+  const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
+                                       progress.function());
+  progress.wipe();
+  if (options.verify > 0 && !report.is_this_host) {
+    fail<UsageError>("cli",
+                     "--verify tries plans on this host; it does not go with --cluster and "
+                     "--device");
+  }
+  if (!options.json) {
+    fmt::print("{}\n\n", report.what);
+    for (const auto& line :
+         plan::decision(report.numbers, report.cluster, report.wishes, report.found)) {
+      fmt::print("{}\n", wrap("- " + line, 2));
+    }
+    print_table(report);
+  }
+  const auto tried =
+      options.verify > 0 ? verify(*configured, report, options.verify) : std::vector<Verified>();
+  if (options.json) {
+    print_json(report, tried);
+  } else {
+    print_verified(tried);
+  }
+  draw_front(options.plot, report);
+  const auto* best = chosen(report, tried);
+  if (best == nullptr) {
+    if (!options.json) fmt::print("\nNo plan fits.\n");
+    return 1;
+  }
+  if (!options.output.empty()) {
+    write_file(options.output, toml_of(*configured, best->split));
+    if (!options.json) {
+      fmt::print(
+          "\nwrote {0}; train it with: convoy train {0}{1}\n", options.output,
+          best->split.num_ranks() > 1 ? fmt::format(" --nproc {}", best->split.num_ranks()) : "");
+    }
+  } else if (!options.json) {
+    fmt::print("\nAs options of convoy train:\n  {}\n", wrap(join(best->split.to_flags(), " "), 2));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Run& run) {
+  auto options = std::make_shared<PlanOptions>();
+  auto& request = options->request;
+  auto* command = app.add_subcommand(
+      "plan", "Find the fastest way to spread a training over ranks that fits their memory");
+  command->add_option("config", options->config,
+                      "TOML file of the run, or a folder with config.json");
+  command
+      ->add_option("--ranks", request.num_ranks,
+                   "ranks of the job [those of the cluster, else the processor's cores]")
+      ->check(at_least(1));
+  command->add_option("--cluster", request.cluster_file,
+                      "TOML file that describes hosts, devices and links");
+  command->add_option("--on", request.device,
+                      "a kind of device in the place of a cluster, such as h100-80");
+  command
+      ->add_option("--global_batch_size,--global-batch-size", request.global_batch,
+                   "rows of a step [as many as with data-parallel ranks alone]")
+      ->check(at_least(1));
+  command->add_option("--max_rows,--max-rows", request.most_rows, "of a micro-batch, at most [64]")
+      ->check(at_least(1));
+  command->add_option("--device_memory,--device-memory", options->memory,
+                      "what a rank may take, such as 6GB");
+  command->add_option("--verify", options->verify,
+                      "train so many of the best for some steps on this host; the fastest wins");
+  command->add_option("--output", options->output, "write the run's TOML file with the plan");
+  command->add_option("--plot", options->plot, "draw time over memory as this SVG file");
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "Takes the options of convoy train. On this host each block of the model runs once for some "
+      "sizes of a micro-batch; for other devices its products are counted, and their data sheets "
+      "tell the rest. Every split is then planned as a training would be, and played.\n"
+      "Examples:\n  convoy plan run.toml --ranks 2 --verify 3 --output plan.toml\n"
+      "  convoy plan run.toml --ranks 64 --on h100-80 --global_batch_size 512\n"
+      "  convoy plan llama-folder --block_size 2048 --cluster cluster.toml --bf16\n");
+  command->callback([options, &run] { run = [options] { return run_plan(*options); }; });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace convoy::bench {
+
+/// What `convoy bench step` measures in fresh processes.
+struct MeasuredStep {
+  double seconds = 0;            ///< the median
+  double peak_memory_bytes = 0;  ///< of a process
+  std::string failure;           ///< what it said where it did not end well; "" else
+};
+
+/// Times steps of a run on so many ranks of this host; `config` may be "", `flags` are options of
+/// the run.
+MeasuredStep run_step(const std::string& config, const std::vector<std::string>& flags,
+                      int num_ranks, int64_t steps);
+
+}  // namespace convoy::bench

@@ -1,0 +1,183 @@
+#include "convoy/plan/decision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/base/text.h"
+
+namespace convoy::plan {
+
+namespace {
+
+/// Of a block: what training keeps of its parameters.
+struct BlockState {
+  std::string name;
+  double bytes = 0;
+};
+
+double state_of(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
+                double bytes_each) {
+  double out = 0;
+  for (const int64_t p : params) {
+    const auto& param = model.params[static_cast<size_t>(p)];
+    out += static_cast<double>(schedule::num_elements(param.shape)) * bytes_each;
+  }
+  return out;
+}
+
+BlockState largest_block(const schedule::ModelDecl& model, double bytes_each) {
+  BlockState out;
+  for (const auto& block : model.blocks) {
+    const double bytes = state_of(model, block.params, bytes_each);
+    if (bytes > out.bytes) out = {block.name, bytes};
+  }
+  return out;
+}
+
+/// Weights, masters where there are some, gradients and the optimizer's state of one parameter.
+double bytes_of_parameter(const schedule::RunOptions& base) {
+  return (base.low_precision ? 6.0 : 4.0) + 4.0 + static_cast<double>(base.state_bytes);
+}
+
+std::string room(const Cluster& cluster) {
+  return human_bytes(cluster.device.memory_bytes - cluster.reserved_bytes);
+}
+
+std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+  const Split alone{.rows = 1, .micro_batches = wishes.global_batch};
+  const auto one = predict(numbers, cluster, wishes.base, alone);
+  const int64_t state = one.memory.sum() - one.memory.activations;
+  return fmt::format(
+      "On one device, row by row, training takes {}: {} of state and {} of activations. That {}.",
+      human_bytes(one.memory.sum()), human_bytes(state), human_bytes(one.memory.activations),
+      one.fit == Fit::No ? fmt::format("is {} more than a device has room for ({})",
+                                       human_bytes(one.short_bytes), room(cluster))
+      : one.fit == Fit::AtRisk
+          ? fmt::format("fits into the {} of a device, if only just", room(cluster))
+          : fmt::format("fits into the {} of a device", room(cluster)));
+}
+
+std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+  const auto block = largest_block(numbers.model, bytes_of_parameter(wishes.base));
+  const auto bytes = static_cast<int64_t>(block.bytes);
+  const bool fits = fit_of(numbers, cluster, bytes) != Fit::No;
+  return fmt::format("Its largest block, {}, has {} of state: {}.", block.name, human_bytes(bytes),
+                     fits ? "a stage of a pipeline can hold it"
+                          : "no stage of a pipeline can hold it; tensor ranks or stage 3 of ZeRO "
+                            "share it out");
+}
+
+std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+  const Split data{.data = wishes.num_ranks};
+  const GroupTimes group(cluster, data.mesh(), schedule::kRows);
+  double bytes = 0;
+  for (const auto& param : numbers.model.params) {
+    if (param.trained) bytes += 4.0 * static_cast<double>(schedule::num_elements(param.shape));
+  }
+  const Split share{.data = wishes.num_ranks,
+                    .rows = 1,
+                    .micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks)};
+  const double computing = least_seconds(numbers, cluster, share);
+  const double sum = group.all_reduce(bytes);
+  constexpr double kLittle = 0.2, kMuch = 1;
+  return fmt::format(
+      "The sum of all gradients ({}) over {} takes {}, {:.0f} % of a step's computing: the links "
+      "{} are {} for this model.",
+      human_bytes(bytes), plural(wishes.num_ranks, "rank"), step_text(sum), 100 * sum / computing,
+      group.crosses_hosts() ? "between hosts" : "inside the host",
+      sum < kLittle * computing ? "fast"
+      : sum < kMuch * computing ? "neither fast nor slow"
+                                : "slow");
+}
+
+std::string outcome(const Cluster& cluster, const Found& found) {
+  if (const auto* best = found.best()) {
+    return fmt::format("So: {}.", best->split.to_text());
+  }
+  const auto* smallest = found.smallest();
+  if (smallest == nullptr) return "No split goes into this model.";
+  return fmt::format(
+      "Nothing fits: what needs least ({}) takes {} in stage {}, {} more than there is room for. "
+      "It needs more devices, larger ones, or a smaller model or batch.",
+      smallest->split.to_text(), human_bytes(smallest->prediction.memory.sum()),
+      smallest->prediction.stage, human_bytes(smallest->prediction.short_bytes));
+}
+
+double part(double of, double all) {
+  return all > 0 ? 100 * of / all : 0;
+}
+
+}  // namespace
+
+std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster,
+                                  const Wishes& wishes, const Found& found) {
+  std::vector<std::string> out{of_one_device(numbers, cluster, wishes),
+                               of_largest_block(numbers, cluster, wishes)};
+  if (wishes.num_ranks > 1) out.push_back(of_links(numbers, cluster, wishes));
+  out.push_back(outcome(cluster, found));
+  return out;
+}
+
+std::string verdict(const Planned& planned, const Planned* best) {
+  const auto& it = planned.prediction;
+  if (it.fit == Fit::No) {
+    return fmt::format("{} short{}", human_bytes(it.short_bytes),
+                       planned.split.pipeline > 1 ? fmt::format(" in stage {}", it.stage) : "");
+  }
+  if (best == nullptr || &planned == best) {
+    return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
+  }
+  const auto& other = best->prediction;
+  struct Loss {
+    double seconds;
+    std::string text;
+  };
+  const Loss losses[] = {
+      {it.bubble - other.bubble, fmt::format("a bubble of {:.0f} %", part(it.bubble, it.seconds))},
+      {it.held_up - other.held_up,
+       fmt::format("communication {:.0f} %", part(it.held_up, it.seconds))},
+      {it.updates - other.updates, fmt::format("updates {:.0f} %", part(it.updates, it.seconds))},
+      {it.computing - other.computing,
+       fmt::format("computes {:.0f} % longer{}",
+                   part(it.computing - other.computing, other.computing),
+                   planned.split.recompute && !best->split.recompute ? " (forwards twice)"
+                   : planned.split.tensor > best->split.tensor       ? " (sums in layers)"
+                   : planned.split.pipeline > best->split.pipeline   ? " (uneven stages)"
+                                                                     : "")}};
+  const auto* most =
+      std::max_element(std::begin(losses), std::end(losses),
+                       [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  return most->seconds > 0 ? most->text : "as fast, and less simple";
+}
+
+std::string step_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} s", seconds);
+}
+
+Json to_json(const Planned& planned) {
+  const auto& [split, it] = planned;
+  return {{"split", split.to_text()},
+          {"family", split.family()},
+          {"pipeline_parallel_size", split.pipeline},
+          {"tensor_parallel_size", split.tensor},
+          {"data_parallel_size", split.data},
+          {"per_device_train_batch_size", split.rows},
+          {"gradient_accumulation_steps", split.micro_batches},
+          {"zero", split.zero},
+          {"gradient_checkpointing", split.recompute},
+          {"seconds", it.seconds},
+          {"computing_seconds", it.computing},
+          {"bubble_seconds", it.bubble},
+          {"communication_seconds", it.held_up},
+          {"update_seconds", it.updates},
+          {"memory_bytes", it.memory.sum()},
+          {"activations_bytes", it.memory.activations},
+          {"stage", it.stage},
+          {"fits", it.fit == Fit::Yes      ? "yes"
+                   : it.fit == Fit::AtRisk ? "at risk"
+                                           : "no"},
+          {"short_bytes", it.short_bytes}};
+}
+
+}  // namespace convoy::plan

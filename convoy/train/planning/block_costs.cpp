@@ -1,0 +1,142 @@
+#include "convoy/train/planning/block_costs.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/echo/echo_engine.h"
+#include "convoy/profile/profile.h"
+#include "convoy/train/setup/from_arguments.h"
+
+namespace convoy::train {
+
+namespace {
+
+using plan::BlockCost;
+
+constexpr double BlockCost::*kSeconds[] = {&BlockCost::forward_seconds,
+                                           &BlockCost::backward_seconds};
+constexpr int64_t BlockCost::*kCounts[] = {
+    &BlockCost::kept_bytes,        &BlockCost::returned_bytes,    &BlockCost::forward_bytes,
+    &BlockCost::backward_bytes,    &BlockCost::sent_bytes,        &BlockCost::grad_bytes,
+    &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes};
+
+/// On the line through two measurements.
+BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
+  BlockCost out = a;
+  for (const auto field : kSeconds) {
+    out.*field = std::max(0.0, a.*field + (b.*field - a.*field) * part);
+  }
+  for (const auto field : kCounts) {
+    const auto step = static_cast<double>(b.*field - a.*field) * part;
+    out.*field = std::max<int64_t>(0, a.*field + static_cast<int64_t>(step));
+  }
+  return out;
+}
+
+}  // namespace
+
+BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments,
+                       const Dataset& data, std::vector<int64_t> sizes, int neighbours)
+    : factory_(std::move(factory)),
+      arguments_(std::move(arguments)),
+      data_(data),
+      sizes_(std::move(sizes)),
+      neighbours_(neighbours) {
+  arguments_.gradient_accumulation_steps = 1;
+}
+
+std::vector<BlockCost> BlockCosts::of(int64_t rows, int tensor) {
+  const auto upper = std::lower_bound(sizes_.begin(), sizes_.end(), rows);
+  if (upper != sizes_.end() && *upper == rows) return measured(rows, tensor);
+  if (sizes_.size() == 1) return measured(sizes_.front(), tensor);
+  const auto high = upper == sizes_.end()     ? sizes_.end() - 1
+                    : upper == sizes_.begin() ? sizes_.begin() + 1
+                                              : upper;
+  const int64_t low = *(high - 1);
+  const auto& a = measured(low, tensor);
+  const auto& b = measured(*high, tensor);
+  const double part = static_cast<double>(rows - low) / static_cast<double>(*high - low);
+  std::vector<BlockCost> out;
+  for (size_t n = 0; n < a.size(); ++n) out.push_back(between(a[n], b[n], part));
+  return out;
+}
+
+const std::vector<BlockCost>& BlockCosts::measured(int64_t rows, int tensor) {
+  auto found = known_.find({rows, tensor});
+  if (found == known_.end()) {
+    found = known_.emplace(std::pair{rows, tensor}, run(rows, tensor)).first;
+  }
+  return found->second;
+}
+
+std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) const {
+  auto arguments = arguments_;
+  arguments.per_device_train_batch_size = rows;
+  const auto batch = first_batch(arguments, data_, 1);
+  if (batch.empty() || batch.samples.numel() < rows) {
+    fail<UsageError>("train",
+                     "the training data has no {} rows to read the costs from; try a smaller batch",
+                     rows);
+  }
+  const auto replica = replica_options(arguments, true);
+  const profile::ProfileOptions options{.compute_dtype = replica.compute_dtype,
+                                        .seed = replica.seed,
+                                        .tensor = comm::echo_group(tensor - 1, tensor)};
+  auto out = profile::profile(factory_(), batch, options);
+  if (neighbours_ < 2) return out;
+  std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));
+  std::vector<std::exception_ptr> failures(busy.size());
+  const int num_threads = at::get_num_threads();
+  {
+    std::vector<std::jthread> threads;
+    for (size_t n = 0; n < busy.size(); ++n) {
+      threads.emplace_back([&, n] {
+        try {
+          at::set_num_threads(num_threads);
+          busy[n] = profile::profile(factory_(), batch, options);
+        } catch (...) {
+          failures[n] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  for (size_t b = 0; b < out.size(); ++b) {
+    for (const auto field : kSeconds) {
+      out[b].*field = 0;
+      for (const auto& one : busy) out[b].*field += one[b].*field / neighbours_;
+    }
+  }
+  return out;
+}
+
+std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
+                                 const std::vector<schedule::Products>& products_of_row,
+                                 int64_t rows, int tensor, const plan::Cluster& cluster,
+                                 bool low_precision) {
+  const auto& device = cluster.device;
+  const double flops = cluster.efficiency * (low_precision ? device.bf16_flops : device.fp32_flops);
+  const double rate = cluster.efficiency * device.bytes_per_second;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    auto& block = blocks[b];
+    const double share = static_cast<double>(rows) / tensor;
+    const double forward = products_of_row.at(b).forward * share;
+    const double backward = products_of_row.at(b).backward * share;
+    constexpr double kPasses = 2;  // written once and read once
+    block.forward_seconds =
+        forward / flops + kPasses * static_cast<double>(block.forward_bytes) / rate;
+    block.backward_seconds =
+        backward / flops +
+        kPasses * static_cast<double>(block.kept_bytes + block.backward_bytes) / rate;
+  }
+  return blocks;
+}
+
+}  // namespace convoy::train

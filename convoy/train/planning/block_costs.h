@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "convoy/plan/predict.h"
+#include "convoy/train/batches.h"
+#include "convoy/train/setup/arguments.h"
+
+namespace convoy::train {
+
+/// What a model's blocks cost for micro-batches of any size, on one of any number of tensor ranks:
+/// they are run on this host, forward and backward, for some sizes; between and beyond those what
+/// they take and keep grows evenly.
+class BlockCosts {
+ public:
+  /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
+  /// are those of ranks that share the host's memory; memory is counted with one. The data must
+  /// have as many rows.
+  BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
+             std::vector<int64_t> sizes, int neighbours);
+
+  /// By block. Measures what was not asked for before.
+  std::vector<plan::BlockCost> of(int64_t rows, int tensor);
+
+ private:
+  const std::vector<plan::BlockCost>& measured(int64_t rows, int tensor);
+  std::vector<plan::BlockCost> run(int64_t rows, int tensor) const;
+
+  parallel::ModelFactory factory_;
+  TrainingArguments arguments_;
+  const Dataset& data_;
+  std::vector<int64_t> sizes_;
+  int neighbours_;
+  std::map<std::pair<int64_t, int>, std::vector<plan::BlockCost>> known_;
+};
+
+/// The same with times of another device: products at its speed, and each byte that a block keeps,
+/// returns or computes with on its way through the memory, written and read.
+std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
+                                       const std::vector<schedule::Products>& products_of_row,
+                                       int64_t rows, int tensor, const plan::Cluster& cluster,
+                                       bool low_precision);
+
+}  // namespace convoy::train

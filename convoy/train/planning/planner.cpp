@@ -1,0 +1,163 @@
+#include "convoy/train/planning/planner.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/machine/cores.h"
+#include "convoy/nn/declare.h"
+#include "convoy/profile/trace.h"
+#include "convoy/train/planning/block_costs.h"
+#include "convoy/train/planning/this_host.h"
+#include "convoy/train/setup/from_arguments.h"
+
+namespace convoy::train {
+
+namespace {
+
+/// Measured times hold for a quiet machine; those of data sheets are of devices that never ran it.
+constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.3;
+constexpr double kMemorySpread = 0.03, kOtherDevicesMemorySpread = 0.1;
+/// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
+constexpr double kUpdateBytes = 32;
+
+plan::Cluster cluster_of(const PlanRequest& request, int num_ranks) {
+  if (!request.cluster_file.empty() && !request.device.empty()) {
+    fail<UsageError>("train", "--cluster and --on both say what the devices are; try one of them");
+  }
+  auto out = !request.cluster_file.empty() ? plan::read_cluster(request.cluster_file)
+             : !request.device.empty()     ? plan::usual_cluster(request.device, num_ranks)
+                                           : this_host(num_ranks, request.memory_bytes);
+  if (request.memory_bytes > 0) {
+    out.device.memory_bytes = std::min(out.device.memory_bytes, request.memory_bytes);
+  }
+  if (num_ranks > out.num_devices()) {
+    fail<UsageError>("train", "--ranks {} on a cluster of {}; try --ranks {}", num_ranks,
+                     plural(out.num_devices(), "device"), out.num_devices());
+  }
+  return out;
+}
+
+int ranks_of(const PlanRequest& request) {
+  if (request.num_ranks > 0) return request.num_ranks;
+  if (!request.cluster_file.empty()) return plan::read_cluster(request.cluster_file).num_devices();
+  return request.device.empty() ? machine::usable_cores() : 1;
+}
+
+std::vector<int64_t> sizes_to_run(int64_t most, int64_t largest) {
+  std::vector<int64_t> out;
+  for (int64_t rows = 1; rows <= std::min(most, largest); rows *= 2) out.push_back(rows);
+  return out;
+}
+
+void check_arguments(const TrainingArguments& arguments) {
+  const auto& parallel = arguments.parallel;
+  if (parallel.strategy == "dp" || parallel.replicas > 1) {
+    fail<UsageError>("train",
+                     "plan is of a process for each rank; try without --strategy dp and "
+                     "--replicas");
+  }
+}
+
+std::string memory_text(const plan::Cluster& cluster) {
+  return human_bytes(cluster.device.memory_bytes);
+}
+
+}  // namespace
+
+int64_t bytes_of(const std::string& text) {
+  const auto unit_at = std::min(text.find_first_not_of("0123456789."), text.size());
+  double number = 0;
+  const auto unit = text.substr(unit_at);
+  const std::pair<const char*, double> units[] = {{"GB", 1e9},      {"MB", 1e6},      {"TB", 1e12},
+                                                  {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"", 1}};
+  if (parse_number(text.substr(0, unit_at), number) && number > 0) {
+    for (const auto& [name, bytes] : units) {
+      if (unit == name) return static_cast<int64_t>(number * bytes);
+    }
+  }
+  fail<UsageError>("train", "device_memory = {}; expected a size such as 6GB, 500MB or 2GiB", text);
+}
+
+PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+                     const Dataset& data, const PlanRequest& request, const ProgressFn& progress) {
+  check_arguments(arguments);
+  const int num_ranks = ranks_of(request);
+  PlanReport out;
+  out.is_this_host = request.cluster_file.empty() && request.device.empty();
+  if (arguments.parallel.threads > 0) {
+    at::set_num_threads(static_cast<int>(arguments.parallel.threads));
+  } else if (out.is_this_host) {
+    at::set_num_threads(machine::cores_per_rank(num_ranks));
+  }
+  out.cluster = cluster_of(request, num_ranks);
+  const auto blocks = factory();
+  const auto replica = replica_options(arguments, true);
+  auto& wishes = out.wishes;
+  wishes.num_ranks = num_ranks;
+  wishes.base = replica.run();
+  wishes.global_batch = request.global_batch > 0
+                            ? request.global_batch
+                            : arguments.per_device_train_batch_size *
+                                  arguments.gradient_accumulation_steps * num_ranks;
+  wishes.most_rows = request.most_rows;
+  wishes.takes_recompute = blocks.size() > 1 && blocks.front()->repeatable();
+  if (!out.is_this_host) wishes.offload = {schedule::Place::Cpu};
+  if (!arguments.parallel.offload.folder.empty()) wishes.offload.push_back(schedule::Place::Disk);
+
+  auto& numbers = out.numbers;
+  numbers.model = nn::declare(blocks);
+  const bool low = wishes.base.low_precision;
+  const int64_t most = std::min(wishes.most_rows, wishes.global_batch);
+  const auto check = [model = numbers.model, base = wishes.base](int tensor) {
+    if (tensor == 1) return;
+    schedule::plan_run(model, schedule::Mesh({.tensor = tensor}, tensor - 1, tensor), base, {},
+                       /*proves=*/false);
+  };
+  const int neighbours = out.is_this_host ? num_ranks : 1;
+  const auto costs = std::make_shared<BlockCosts>(
+      factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
+  if (out.is_this_host) {
+    out.how_known = "measured on this host";
+    numbers.time_spread = kMeasuredSpread;
+    numbers.memory_spread = kMemorySpread;
+    numbers.update_seconds = seconds_of_update(arguments, num_ranks);
+    numbers.blocks = [costs, check](int64_t rows, int tensor) {
+      check(tensor);
+      return costs->of(rows, tensor);
+    };
+  } else {
+    out.how_known = "of data sheets";
+    numbers.time_spread = kAnalyticSpread;
+    numbers.memory_spread = kOtherDevicesMemorySpread;
+    numbers.update_seconds =
+        kUpdateBytes / (out.cluster.efficiency * out.cluster.device.bytes_per_second);
+    const auto batch = first_batch(arguments, data, 1);
+    if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
+    const auto products = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
+    numbers.blocks = [costs, check, products, cluster = out.cluster, low](int64_t rows,
+                                                                          int tensor) {
+      check(tensor);
+      return on_device(costs->of(rows, tensor), products, rows, tensor, cluster, low);
+    };
+  }
+  double parameters = 0;
+  for (const auto& param : numbers.model.params) {
+    parameters += static_cast<double>(schedule::num_elements(param.shape));
+  }
+  out.what = fmt::format(
+      "{:.1f}M parameters in {} blocks, {} rows a step, {}{} of {} ({})", parameters / 1e6,
+      blocks.size(), wishes.global_batch,
+      out.cluster.num_hosts > 1 ? plural(out.cluster.num_hosts, "host") + " x " : "",
+      plural(out.cluster.num_hosts > 1 ? out.cluster.devices_per_host : num_ranks, "device"),
+      out.cluster.device.name, memory_text(out.cluster));
+  out.found = plan::search(numbers, out.cluster, wishes, [&](size_t done, size_t all) {
+    if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
+  });
+  return out;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include "convoy/base/progress.h"
+#include "convoy/parallel/run/types.h"
+#include "convoy/plan/search.h"
+#include "convoy/train/batches.h"
+#include "convoy/train/setup/arguments.h"
+
+namespace convoy::train {
+
+/// What a plan is asked for.
+struct PlanRequest {
+  int num_ranks = 0;         ///< 0: those of the cluster, of this host its cores
+  std::string cluster_file;  ///< "": no cluster
+  std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
+  int64_t global_batch = 0;  ///< rows of a step; 0: those of data-parallel ranks alone
+  int64_t most_rows = 64;    ///< of a micro-batch
+  int64_t memory_bytes = 0;  ///< of a rank at most; 0: what a device has
+};
+
+/// A search, with all that it was made of.
+struct PlanReport {
+  bool is_this_host = true;
+  std::string what;       ///< a line on model, step and cluster
+  std::string how_known;  ///< where the times come from
+  plan::Numbers numbers;
+  plan::Cluster cluster;
+  plan::Wishes wishes;
+  plan::Found found;
+};
+
+/// Plans a training of `arguments`, of which precision, optimizer, buckets and the like hold, and
+/// batch and parallelism are searched for. Throws UsageError where a request does not go together.
+PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+                     const Dataset& data, const PlanRequest& request, const ProgressFn& progress);
+
+/// 6GB, 500MB, 2GiB.
+int64_t bytes_of(const std::string& text);
+
+}  // namespace convoy::train

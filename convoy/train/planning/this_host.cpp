@@ -1,0 +1,97 @@
+#include "convoy/train/planning/this_host.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "convoy/base/timing.h"
+#include "convoy/comm/measure.h"
+#include "convoy/comm/thread/thread_engine.h"
+#include "convoy/machine/cores.h"
+#include "convoy/machine/memory_limit.h"
+#include "convoy/optim/optimizer.h"
+#include "convoy/optim/squares.h"
+
+namespace convoy::train {
+
+namespace {
+
+constexpr double kMicro = 1e-6;
+/// What a process of convoy takes beside tensors: programs, libraries and their heaps.
+constexpr int64_t kProcessBytes = 200LL << 20;
+
+/// Runs `work` on threads 0 to n - 1 at once.
+template <class Work>
+void at_once(int num_threads, const Work& work) {
+  std::vector<std::jthread> threads;
+  for (int n = 0; n < num_threads; ++n) threads.emplace_back([&work, n] { work(n); });
+}
+
+/// Sums of two sizes tell what a sum takes by itself, and by its bytes.
+plan::Link measured_link(int num_ranks) {
+  constexpr int64_t kSmall = 64 << 10, kLarge = 32 << 20;
+  constexpr double kSecondsEach = 0.5;
+  const auto groups = comm::make_thread_groups(num_ranks, std::chrono::seconds(100));
+  double small = 0, large = 0;
+  at_once(num_ranks, [&](int rank) {
+    const auto& group = groups[static_cast<size_t>(rank)];
+    const auto time = [&](int64_t bytes) {
+      return kMicro * comm::measure(group, "all_reduce", at::kFloat, bytes, at::kCPU, kSecondsEach);
+    };
+    const double first = time(kSmall), second = time(kLarge);
+    if (rank == 0) small = first, large = second;
+  });
+  const double passes = 2.0 * (num_ranks - 1) / num_ranks;
+  const double slope = std::max(1e-15, (large - small) / static_cast<double>(kLarge - kSmall));
+  return {std::max(0.0, small - slope * kSmall), passes / slope};
+}
+
+}  // namespace
+
+plan::Cluster this_host(int num_ranks, int64_t memory_bytes) {
+  plan::Cluster out;
+  out.devices_per_host = num_ranks;
+  out.device.name = "this processor";
+  const int64_t share = machine::memory_limit().bytes / num_ranks;
+  out.device.memory_bytes = memory_bytes > 0 ? std::min(memory_bytes, share) : share;
+  out.reserved_bytes = kProcessBytes;
+  // An engine's thread takes the time of a core on which its rank computes.
+  out.beside = machine::usable_cores() >= num_ranks * (at::get_num_threads() + 1) ? 1 : 0;
+  if (num_ranks > 1) out.inside = measured_link(num_ranks);
+  return out;
+}
+
+double seconds_of_update(const TrainingArguments& arguments, int num_ranks) {
+  constexpr int64_t kElements = 8 << 20;
+  constexpr int kRuns = 3;
+  const auto optimizer = optim::make_optimizer(
+      arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
+  const int num_threads = at::get_num_threads();
+  std::vector<double> seconds(static_cast<size_t>(num_ranks));
+  at_once(num_ranks, [&](int rank) {
+    at::set_num_threads(num_threads);
+    optim::Stretch stretch;
+    stretch.weights = at::zeros({kElements}, at::kFloat);
+    stretch.grads = at::ones({kElements}, at::kFloat);
+    for (const auto& state : optimizer->states()) {
+      stretch.states.push_back(at::zeros({kElements}, state.dtype));
+    }
+    if (arguments.bf16) stretch.rounded = at::zeros({kElements}, at::kBFloat16);
+    const std::string name = "weight";
+    stretch.spans.push_back({name, 0, 0, kElements});
+    double best = 1e9;
+    for (int run = 0; run < kRuns; ++run) {
+      const auto began = std::chrono::steady_clock::now();
+      optim::sum_of_squares(stretch.grads);
+      optimizer->update(stretch, {.learning_rate = 1e-3, .step = run + 1});
+      best = std::min(best, seconds_since(began));
+    }
+    seconds[static_cast<size_t>(rank)] = best / kElements;
+  });
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+}  // namespace convoy::train

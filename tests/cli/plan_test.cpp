@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "tests/cli/command_testing.h"
+
+// The split that is found for a run, and trainings with it.
+namespace convoy {
+namespace {
+
+class PlanCommand : public CommandTest {
+ protected:
+  static std::string options(const std::string& more) {
+    return " --family gpt2 --n_embd 64 --n_layer 4 --n_head 4 --n_positions 64 --vocab_size 500 "
+           "--random_tokens 40000 --block_size 64 --per_device_train_batch_size 4 --threads 1 " +
+           more;
+  }
+
+  Json plan(const std::string& more, int code = 0) {
+    EXPECT_EQ(run("plan --json" + options(more) + " > plan.json"), code) << output_;
+    return json("plan.json");
+  }
+
+  static Json family(const Json& plan, const std::string& name) {
+    for (const auto& row : plan["families"]) {
+      if (row["family"] == name) return row;
+    }
+    return {};
+  }
+};
+
+TEST_F(PlanCommand, IsARunThatTrains) {
+  ASSERT_EQ(run("plan --ranks 2 --output plan.toml --plot front.svg" + options("")), 0) << output_;
+  expect("On one device, row by row, training takes");
+  expect("measured on this host");
+  expect("convoy train plan.toml --nproc 2");
+  EXPECT_NE(read_file(folder_ / "front.svg").find("<svg"), std::string::npos);
+  ASSERT_EQ(run("train plan.toml --nproc 2 --max_steps 2 --save_strategy no --output_dir out"), 0)
+      << output_;
+  expect("= 8 in total");
+}
+
+TEST_F(PlanCommand, CountsTheMemoryOfATraining) {
+  const auto all = plan("--ranks 2 --bucket_cap_mb 0 --max_rows 4");
+  for (const char* name : {"ddp", "zero 1", "zero 3", "pipeline", "tensor"}) {
+    SCOPED_TRACE(name);
+    const auto planned = family(all, name);
+    ASSERT_FALSE(planned.is_null());
+    const auto flags = fmt::format(
+        "--pipeline_parallel_size {} --tensor_parallel_size {} --zero {} --gradient_accumulation_"
+        "steps {} --bucket_cap_mb 0{}",
+        planned["pipeline_parallel_size"].get<int>(), planned["tensor_parallel_size"].get<int>(),
+        planned["zero"].get<int>(), planned["gradient_accumulation_steps"].get<int>(),
+        planned["gradient_checkpointing"].get<bool>() ? " --gradient_checkpointing" : "");
+    ASSERT_EQ(run("estimate --json --ranks 2 " + options(flags) +
+                  fmt::format(" --per_device_train_batch_size {} > estimate.json",
+                              planned["per_device_train_batch_size"].get<int>())),
+              0)
+        << output_;
+    double estimated = 0;
+    for (const auto& way : json("estimate.json")) {
+      if (!way["asked"].get<bool>()) continue;
+      for (const auto& stage : way["stages"]) {
+        estimated = std::max(estimated, stage["sum"].get<double>());
+      }
+    }
+    EXPECT_LE(std::abs(planned["memory_bytes"].get<double>() / estimated - 1), 0.02);
+  }
+}
+
+TEST_F(PlanCommand, SharesOutWhatDoesNotFit) {
+  const std::string large = "--n_embd 256 --n_layer 8 --bucket_cap_mb 1 ";  // 103 MB of state
+  EXPECT_EQ(plan("--ranks 2 " + large)["best"]["fits"], "yes");
+  const auto little = plan("--ranks 2 --device_memory 300MB " + large);
+  EXPECT_NE(little["best"]["family"], "ddp");
+  EXPECT_EQ(family(little, "ddp")["fits"], "no");
+  EXPECT_NE(family(little, "ddp")["verdict"].get<std::string>().find("short"), std::string::npos);
+  EXPECT_EQ(run("plan --ranks 2 --device_memory 210MB" + options(large)), 1) << output_;
+  expect("Nothing fits: what needs least");
+}
+
+TEST_F(PlanCommand, PlansForDevicesThatAreElsewhere) {
+  const auto all =
+      plan("--ranks 16 --on h100-80 --global_batch_size 128 --bf16 --n_embd 512 --n_head 8");
+  EXPECT_FALSE(all["best"].is_null());
+  EXPECT_EQ(all["best"]["per_device_train_batch_size"].get<int>() *
+                all["best"]["gradient_accumulation_steps"].get<int>() *
+                all["best"]["data_parallel_size"].get<int>(),
+            128);
+  EXPECT_EQ(all, plan("--ranks 16 --on h100-80 --global_batch_size 128 --bf16 --n_embd 512 "
+                      "--n_head 8"));
+  write_file(folder_ / "cluster.toml",
+             "[cluster]\nhosts = 2\ndevices = 4\n[device]\nname = \"t4-16\"\n[inside]\n"
+             "gb_per_second = 12\n[between]\ngb_per_second = 1.2\n");
+  EXPECT_FALSE(plan("--cluster cluster.toml")["best"].is_null());
+}
+
+TEST_F(PlanCommand, SaysWhatDoesNotGo) {
+  EXPECT_EQ(run("plan --ranks 4 --on h10-80" + options("")), 2) << output_;
+  expect("did you mean 'h100-80'");
+  write_file(folder_ / "one.toml", "[device]\nname = \"t4-16\"\n");
+  EXPECT_EQ(run("plan --ranks 4 --cluster one.toml" + options("")), 2) << output_;
+  expect("--ranks 4 on a cluster of 1 device; try --ranks 1");
+  EXPECT_EQ(run("plan --cluster one.toml --on t4-16" + options("")), 2) << output_;
+  expect("try one of them");
+  EXPECT_EQ(run("plan --verify 1 --on t4-16" + options("")), 2) << output_;
+  expect("--verify tries plans on this host");
+  EXPECT_EQ(run("plan --device_memory lots" + options("")), 2) << output_;
+  expect("expected a size such as 6GB");
+  EXPECT_EQ(run("plan --strategy dp" + options("")), 2) << output_;
+  expect("a process for each rank");
+}
+
+TEST_F(PlanCommand, TriesTheBest) {
+  ASSERT_EQ(run("plan --ranks 2 --verify 2" + options("")), 0) << output_;
+  expect("predicted");
+  expect("measured");
+}
+
+}  // namespace
+}  // namespace convoy
