@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -155,6 +156,14 @@ class C10dEngine : public Engine {
     });
   }
 
+  void connect_pairs(const Pairs& pairs, at::Tensor word, const Call& call) override {
+    if (!is_nccl_) return;
+    const int own = own_rank();
+    for (const auto& [first, second] : pairs) {
+      if (own == first || own == second) connect(first + second - own, own == first, word, call);
+    }
+  }
+
   void abort(const std::string&) override { backend_->abort(); }
 
  private:
@@ -167,6 +176,38 @@ class C10dEngine : public Engine {
     std::vector<at::Tensor> inputs{std::move(in)};
     return start(call, [&] { return backend_->allgather(outputs, inputs); });
   }
+
+  /// A word to `peer` and one back. The host waits in NCCL until both have come.
+  void connect(int peer, bool speaks_first, const at::Tensor& word, const Call& call) {
+    const std::vector<int> other{
+        others_.at(static_cast<size_t>(peer - (peer > own_rank() ? 1 : 0)))};
+    const auto label = fmt::format("{}: ranks {} and {}", call.label, own_rank(), peer);
+    using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+    std::optional<Works> works;
+    try {
+      works = within(timeout_, [backend = backend_, peer, speaks_first, word] {
+        std::vector<at::Tensor> out{word}, in{at::empty_like(word)};
+        Works made;
+        if (speaks_first) made.push_back(backend->send(out, peer, 0));
+        made.push_back(backend->recv(in, peer, 0));
+        if (!speaks_first) made.push_back(backend->send(out, peer, 0));
+        return made;
+      });
+    } catch (const std::exception& error) {
+      rethrow(label, error, other);
+    }
+    if (!works) {
+      throw CommunicationError(
+          fmt::format("[comm] '{}' did not finish within {:g} s; another rank may have failed",
+                      label, static_cast<double>(timeout_.count()) / 1000),
+          other);
+    }
+    for (const auto& work : *works) {
+      add_pending({std::make_shared<C10dWork>(work, label, other), label, other, timeout_});
+    }
+    finish_pending();
+  }
+  int own_rank() const { return backend_->getRank(); }
 
   template <class Start>
   std::shared_ptr<Work> start(const Call& call, Start start) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace convoy::comm {
@@ -33,6 +34,9 @@ struct Call {
 
 /// Elements of each rank's part.
 using Counts = std::vector<int64_t>;
+
+/// Ranks that send to each other, two by two.
+using Pairs = std::vector<std::pair<int, int>>;
 
 /// What moves tensors between the ranks of a Group. One folder per engine.
 ///
@@ -64,6 +68,10 @@ class Engine {
   /// Both at once: no rank waits for the order in which the others call.
   virtual std::shared_ptr<Work> send_receive(at::Tensor out, int to, at::Tensor in, int from,
                                              const Call& call);
+
+  /// Makes now what an engine would else make at the first message of two ranks, one pair after the
+  /// other: all ranks call it with the same pairs. `word` travels.
+  virtual void connect_pairs(const Pairs& /*pairs*/, at::Tensor /*word*/, const Call& /*call*/) {}
 
   /// Makes every present and later wait of the group fail with `reason`.
   virtual void abort(const std::string& reason) = 0;

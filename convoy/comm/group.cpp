@@ -240,6 +240,11 @@ Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, i
   return begin(out, label, [&] { return engine_->send_receive(out, to, in, from, {label}); });
 }
 
+void Group::connect_pairs(const Pairs& pairs, const std::string& label) const {
+  if (!engine_) return;
+  engine_->connect_pairs(pairs, at::zeros({1}), {label, true});
+}
+
 void Group::barrier(const std::string& label) const {
   if (!engine_) return;
   all_reduce(at::zeros({1}, at::kLong), ReduceOp::Sum, label);

@@ -4,7 +4,7 @@
 
 namespace convoy::comm {
 
-/// How much a group has said so far.
+/// What a group has communicated so far.
 struct Traffic {
   int64_t collectives = 0;  ///< collective operations
   int64_t bytes = 0;        ///< payload bytes of this rank
@@ -83,6 +83,11 @@ class Group {
   Handle start_receive(at::Tensor tensor, int from, const std::string& label) const;
   Handle start_send_receive(at::Tensor out, int to, at::Tensor in, int from,
                             const std::string& label) const;
+
+  /// Over NCCL two ranks make a connection of their own at their first message, which waits for the
+  /// other without saying so: here all of `pairs` do, in this order, the same on all ranks. Throws
+  /// CommunicationError that names the rank that did not come.
+  void connect_pairs(const Pairs& pairs, const std::string& label) const;
 
   void barrier(const std::string& label) const;
   void abort(const std::string& reason) const;

@@ -8,6 +8,21 @@ namespace convoy::comm {
 using schedule::Axis;
 using schedule::AxisSet;
 
+namespace {
+
+/// Neighbours in the ring, both of which any order of stages uses; who is in no two of a round
+/// waits for none.
+Pairs neighbours(int size) {
+  Pairs pairs;
+  for (const int first : {0, 1}) {
+    for (int rank = first; rank + 1 < size; rank += 2) pairs.emplace_back(rank, rank + 1);
+  }
+  if (size > 2) pairs.emplace_back(0, size - 1);
+  return pairs;
+}
+
+}  // namespace
+
 Groups::Groups(const Group& data)
     : mesh({}, data.rank(), data.size()), world(data), rows(data), gradients(data), shard(data) {}
 
@@ -34,6 +49,9 @@ Groups::Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect
     const auto stages = mesh.ranks_along(Axis::Pipeline);
     pipeline_back = connect(stages, fmt::format("pipeline-back-{}", stages.front()));
     pipeline_heads = connect_hosts(stages, fmt::format("pipeline-heads-{}", stages.front()));
+    const auto pairs = neighbours(pipeline.size());
+    pipeline.connect_pairs(pairs, "connect stages");
+    pipeline_back.connect_pairs(pairs, "connect stages for gradients");
   }
 }
 

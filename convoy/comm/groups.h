@@ -36,7 +36,7 @@ struct Groups {
 
   /// Of the ranks with the same part one counts it.
   bool owns_part() const { return replicas.rank() == 0; }
-  /// What this rank has said so far, to whomever.
+  /// What this rank has communicated so far, over all groups.
   Traffic traffic() const;
 };
 

@@ -105,6 +105,10 @@ class StagedEngine : public Engine {
     return back(then(std::move(work), [source] {}), copy, in);
   }
 
+  void connect_pairs(const Pairs& pairs, at::Tensor word, const Call& call) override {
+    engine_->connect_pairs(pairs, word.to(device_), call);
+  }
+
   void abort(const std::string& reason) override { engine_->abort(reason); }
 
  private:

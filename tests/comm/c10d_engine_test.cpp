@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "convoy/base/error.h"
@@ -41,9 +42,11 @@ class FakeBackend : public c10d::Backend {
   void startCoalescing() override { calls.emplace_back("begin"); }
   WorkPtr endCoalescing() override { return note("end"); }
   WorkPtr send(std::vector<at::Tensor>&, int to, int) override {
+    std::this_thread::sleep_for(delay);
     return note("send to " + std::to_string(to));
   }
   WorkPtr recv(std::vector<at::Tensor>&, int from, int) override {
+    std::this_thread::sleep_for(delay);
     return note("receive from " + std::to_string(from));
   }
   WorkPtr allreduce(std::vector<at::Tensor>&, const c10d::AllreduceOptions&) override {
@@ -64,6 +67,7 @@ class FakeBackend : public c10d::Backend {
   std::vector<std::string> calls;
   std::string error;
   bool ends = true;
+  std::chrono::milliseconds delay{0};
 
  private:
   WorkPtr note(const std::string& call) {
@@ -94,6 +98,36 @@ TEST(C10dEngine, NcclGetsPairsAsOneAndFlatTensors) {
   gloo.group.start_send_receive(out, 2, in, 0, "ring").wait();
   gloo.group.all_gather(all, in, "gather");
   EXPECT_THAT(gloo.backend->calls, ElementsAre("send to 2", "receive from 0", "gather a list"));
+}
+
+TEST(C10dEngine, NcclConnectsPairsAndNamesWhoDoesNotCome) {
+  Fake nccl("nccl");
+  const Pairs pairs{{0, 1}, {1, 2}, {0, 2}};
+  nccl.group.connect_pairs(pairs, "connect stages");
+  EXPECT_THAT(nccl.backend->calls,
+              ElementsAre("receive from 0", "send to 0", "send to 2", "receive from 2"));
+  nccl.backend->ends = false;
+  try {
+    nccl.group.connect_pairs({{1, 2}}, "connect stages");
+    FAIL() << "no error";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'connect stages: ranks 1 and 2' did not finish within"));
+    EXPECT_THAT(error.missing(), ElementsAre(6));
+  }
+  nccl.backend->ends = true;
+  nccl.backend->delay = std::chrono::milliseconds(800);  // as NCCL does until the other comes
+  try {
+    nccl.group.connect_pairs({{0, 1}}, "connect stages");
+    FAIL() << "no error";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'connect stages: ranks 1 and 0' did not finish within"));
+    EXPECT_THAT(error.missing(), ElementsAre(4));
+  }
+  std::this_thread::sleep_for(3 * nccl.backend->delay);  // what was left behind uses the backend
+
+  Fake gloo("gloo");
+  gloo.group.connect_pairs(pairs, "connect stages");
+  EXPECT_TRUE(gloo.backend->calls.empty()) << "it has connected all";
 }
 
 TEST(C10dEngine, AnErrorSaysItsLabelAndNcclsOwnReason) {

@@ -60,5 +60,81 @@ TEST(Groups, OfTheSameRanksAreOne) {
   EXPECT_EQ(names, (std::vector<std::string>{"world-0", "shard-0", "replicas-0"}));
 }
 
+/// Stands in for NCCL; notes which ranks connect.
+class Connecting : public Engine {
+ public:
+  Connecting(std::vector<std::string>& said, int rank) : said_(said), rank_(rank) {}
+  const char* name() const override { return "nccl"; }
+  void connect_pairs(const Pairs& pairs, at::Tensor, const Call& call) override {
+    said_.push_back(call.label);
+    for (const auto& [first, second] : pairs) {
+      if (rank_ == first || rank_ == second) said_.push_back(fmt::format("{}-{}", first, second));
+    }
+  }
+  std::shared_ptr<Work> all_reduce(at::Tensor, ReduceOp, const Call&) override { return {}; }
+  std::shared_ptr<Work> reduce_scatter(at::Tensor, at::Tensor, const Counts&, ReduceOp,
+                                       const Call&) override {
+    return {};
+  }
+  std::shared_ptr<Work> all_gather(at::Tensor, at::Tensor, const Counts&, const Call&) override {
+    return {};
+  }
+  std::shared_ptr<Work> broadcast(at::Tensor, int, const Call&) override { return {}; }
+  std::shared_ptr<Work> all_to_all(at::Tensor, const Counts&, at::Tensor, const Counts&,
+                                   const Call&) override {
+    return {};
+  }
+  std::shared_ptr<Work> send(at::Tensor, int, const Call&) override { return {}; }
+  std::shared_ptr<Work> receive(at::Tensor, int, const Call&) override { return {}; }
+  void abort(const std::string&) override {}
+
+ private:
+  std::vector<std::string>& said_;
+  int rank_;
+};
+
+TEST(Groups, StagesOverNcclConnectTwoByTwoAtTheStart) {
+  using Said = std::vector<std::string>;
+  const auto connections = [](int stages, int rank) {
+    Said said;
+    const auto connect = [&](const std::vector<int>& ranks, const std::string&) {
+      return Group(rank, static_cast<int>(ranks.size()), std::make_shared<Connecting>(said, rank));
+    };
+    const Groups groups({{.pipeline = stages}, rank, stages}, connect, connect);
+    EXPECT_EQ(groups.pipeline_back.size(), stages);
+    return said;
+  };
+  EXPECT_EQ(connections(2, 1),
+            (Said{"connect stages", "0-1", "connect stages for gradients", "0-1"}));
+  EXPECT_EQ(connections(4, 0),
+            (Said{"connect stages", "0-1", "0-3", "connect stages for gradients", "0-1", "0-3"}));
+  EXPECT_EQ(connections(4, 2),
+            (Said{"connect stages", "2-3", "1-2", "connect stages for gradients", "2-3", "1-2"}));
+  EXPECT_EQ(connections(1, 0), Said{});
+  // In this order no two wait for each other in a circle.
+  for (const int stages : {3, 5, 8}) {
+    std::vector<Said> left;
+    for (int rank = 0; rank < stages; ++rank) {
+      auto said = connections(stages, rank);
+      std::erase_if(said, [](const auto& text) { return text.starts_with("connect"); });
+      left.push_back({said.rbegin(), said.rend()});
+    }
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (auto& own : left) {
+        for (auto& other : left) {
+          if (&own == &other || own.empty() || other.empty() || own.back() != other.back())
+            continue;
+          own.pop_back();
+          other.pop_back();
+          moved = true;
+        }
+      }
+    }
+    for (const auto& own : left) EXPECT_TRUE(own.empty()) << stages;
+  }
+}
+
 }  // namespace
 }  // namespace convoy::comm
