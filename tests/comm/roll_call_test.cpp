@@ -5,9 +5,12 @@
 #include <atomic>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/connect.h"
+#include "convoy/comm/hierarchy/hierarchy_engine.h"
+#include "convoy/comm/hosts.h"
 #include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {
@@ -101,6 +104,53 @@ TEST(RollCall, AsksTheStoreAFewTimesHoweverManyRanksThereAre) {
   const auto over_gloo = most_requests("gloo", 16);
   EXPECT_LE(over_gloo, 10);
   EXPECT_EQ(over_gloo, most_requests("gloo", 8));
+}
+
+/// The same on hosts that are told apart by number, with a pipeline of two stages: a host is of one
+/// stage, and each stage has several hosts.
+int64_t most_requests_on_hosts(int num_hosts, int on_host) {
+  const int num_ranks = num_hosts * on_host, half = num_ranks / 2;
+  const auto shared = c10::make_intrusive<c10d::HashStore>();
+  std::atomic<int64_t> most = 0;
+  run_threads(num_ranks, [&](int rank) {
+    const auto store = c10::make_intrusive<CountingStore>(shared);
+    const StoreAddress point{.rank = rank, .size = num_ranks, .timeout = std::chrono::seconds(60)};
+    roll_call(point, store, {"host"}, point.timeout);
+    const auto join = [&](const std::vector<int>& ranks, const std::string& name) {
+      auto own = point;
+      own.size = static_cast<int>(ranks.size());
+      own.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+      own.names = ranks;
+      std::vector<std::string> names;
+      for (const int r : ranks) names.push_back(std::to_string(r / on_host));
+      const auto hosts = number_hosts(names);
+      const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store);
+      const bool alone = hosts.back() + 1 == own.size;
+      const auto group =
+          alone ? make_gloo_group(own, prefixed) : make_hierarchy_group(own, prefixed, hosts);
+      auto sum = at::ones({3});
+      group.all_reduce(sum, ReduceOp::Sum, "sum");
+      EXPECT_EQ(sum[0].item<float>(), static_cast<float>(own.size));
+    };
+    std::vector<int> world(static_cast<size_t>(num_ranks)), stages{rank % half, rank % half + half},
+        data(static_cast<size_t>(half));
+    std::iota(world.begin(), world.end(), 0);
+    std::iota(data.begin(), data.end(), rank / half * half);
+    join(world, "world");
+    join(stages, fmt::format("pipeline-{}", stages.front()));
+    join(data, fmt::format("data-{}", data.front()));
+    int64_t before = most;
+    while (before < store->count() && !most.compare_exchange_weak(before, store->count())) {
+    }
+  });
+  return most;
+}
+
+TEST(RollCall, AsksTheStoreAFewTimesOnSeveralHosts) {
+  const auto most = most_requests_on_hosts(/*num_hosts=*/4, /*on_host=*/4);
+  EXPECT_LE(most, 16) << "a group of several hosts has three engines";
+  EXPECT_EQ(most, most_requests_on_hosts(4, 8));
+  EXPECT_EQ(most, most_requests_on_hosts(8, 2));
 }
 
 TEST(RollCall, TellsEachWhatAllSay) {
