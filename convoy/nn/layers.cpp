@@ -19,18 +19,42 @@ void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
   if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
 }
 
+/// [count, D]: row k is the sum of the rows with the number k, in their order.
+at::Tensor sums_by_number(const at::Tensor& rows, const at::Tensor& numbers, int64_t count) {
+  constexpr int64_t kNoPadding = -1;
+  return at::embedding_dense_backward(rows, numbers, count, kNoPadding,
+                                      /*scale_grad_by_freq=*/false);
+}
+
+/// Numbers the places that occur, by size, and adds to each the sum of its rows. How many occur the
+/// host need not know: there are as many sums as rows, the last of which are zeros for any place.
+void add_sums(at::Tensor& table, const at::Tensor& places, const at::Tensor& rows, double scale) {
+  const int64_t n = places.size(0);
+  const auto [sorted, order] = places.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+  auto number = at::zeros_like(sorted);
+  number.narrow(0, 1, n - 1).copy_(sorted.narrow(0, 1, n - 1) != sorted.narrow(0, 0, n - 1));
+  number = number.cumsum(0);
+  const auto of_row = at::empty_like(number).scatter_(0, order, number);
+  const auto to =
+      at::arange(n, places.options()).remainder_(table.size(0)).scatter_(0, number, sorted);
+  table.index_add_(0, to, sums_by_number(rows, of_row, n), scale);
+}
+
 }  // namespace
 
 void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows, double scale,
               AddRows how) {
-  if (how == AddRows::Automatic) how = table.is_cpu() ? AddRows::InPlace : AddRows::OfATable;
+  constexpr int64_t kLarge = 1 << 20;  // numbers
+  if (how == AddRows::Automatic) {
+    const bool pays = table.numel() > kLarge && table.size(0) > places.size(0);
+    how = table.is_cpu() ? AddRows::InPlace : pays ? AddRows::BySums : AddRows::OfATable;
+  }
   if (how == AddRows::InPlace) {
     table.index_add_(0, places, rows, scale);
-  } else {
-    constexpr int64_t kNoPadding = -1;
-    table.add_(at::embedding_dense_backward(rows, places, table.size(0), kNoPadding,
-                                            /*scale_grad_by_freq=*/false),
-               scale);
+  } else if (how == AddRows::OfATable) {
+    table.add_(sums_by_number(rows, places, table.size(0)), scale);
+  } else if (places.size(0) > 0) {
+    add_sums(table, places, rows, scale);
   }
 }
 

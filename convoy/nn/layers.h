@@ -28,8 +28,10 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
 enum class AddRows {
   Automatic,
   InPlace,   ///< one after the other: on the host
-  OfATable,  ///< by a second table, whose rows are found beside each other: on a GPU, where those
-             ///< of one id would else wait for each other
+  OfATable,  ///< rows of one place are summed first, in a second table: on a GPU, where they would
+             ///< else wait for each other
+  BySums,    ///< the same bits from as many sums as there are rows: of a table of more, where it is
+             ///< large enough to be worth the sorting
 };
 
 /// Adds `scale` times `rows` [n, D] to the rows `places` [n] int64 of `table` [V, D].

@@ -63,22 +63,38 @@ TEST(Layers, EmbeddingAddsToWhatOthersGaveAndMakesNoTable) {
 }
 
 // Of a few ids each comes many times, as of the words of a text. That of a GPU runs here, too.
-TEST(Layers, RowsAreAddedToATableOneByOneOrByASecondTable) {
-  const auto places = at::randint(0, 7, {500}, at::kLong) * 3;
-  const auto before = at::randn({25, 12}), rows = at::randn({500, 12});
-  for (const double scale : {1.0, -1.0}) {
-    auto exact = before.to(at::kDouble);
-    for (int64_t i = 0; i < places.size(0); ++i) {
-      exact[places[i].item<int64_t>()] += scale * rows[i].to(at::kDouble);
-    }
-    for (const auto how : {AddRows::Automatic, AddRows::InPlace, AddRows::OfATable}) {
-      auto table = before.clone(), again = before.clone();
-      add_rows(table, places, rows, scale, how);
-      EXPECT_LE((table - exact).abs().max().item<double>(), 1e-4) << static_cast<int>(how);
-      add_rows(again, places, rows, scale, how);
-      EXPECT_TRUE(at::equal(table, again)) << "in the same order";
+TEST(Layers, RowsAreAddedToATableOneByOneOrByTheirSums) {
+  for (const auto& [V, n] : {std::pair{25, 500}, {700, 500}, {700, 1}, {700, 0}}) {
+    const auto places = at::randint(0, 7, {n}, at::kLong) * 3;
+    const auto before = at::randn({V, 12}), rows = at::randn({n, 12});
+    for (const double scale : {1.0, -1.0}) {
+      auto exact = before.to(at::kDouble);
+      for (int64_t i = 0; i < n; ++i) {
+        exact[places[i].item<int64_t>()] += scale * rows[i].to(at::kDouble);
+      }
+      for (const auto how :
+           {AddRows::Automatic, AddRows::InPlace, AddRows::OfATable, AddRows::BySums}) {
+        auto table = before.clone(), again = before.clone();
+        add_rows(table, places, rows, scale, how);
+        EXPECT_LE((table - exact).abs().max().item<double>(), 1e-4) << static_cast<int>(how);
+        add_rows(again, places, rows, scale, how);
+        EXPECT_TRUE(at::equal(table, again)) << "in the same order";
+      }
     }
   }
+}
+
+// What a GPU adds them by.
+TEST(Layers, SumsOfRowsHaveTheBitsOfASecondTableAndNotItsMemory) {
+  const int64_t V = 20'000, n = 300, D = 64;
+  const auto places = at::randint(0, 90, {n}, at::kLong) * 200;
+  const auto rows = at::randn({n, D}), before = at::randn({V, D});
+  const auto expected = before.add(at::embedding_dense_backward(rows, places, V, -1, false), -1);
+  auto table = before.clone();
+  const PeakMemory memory;
+  add_rows(table, places, rows, -1, AddRows::BySums);
+  EXPECT_LT(memory.peak(), static_cast<int64_t>(table.nbytes()) / 8);
+  EXPECT_TRUE(at::equal(table, expected));
 }
 
 TEST(Layers, RmsNorm) {
