@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
@@ -43,11 +44,11 @@ int64_t rows_below(const ParamPtr& table, int64_t first_id) {
   return std::clamp<int64_t>(first_id - table->begin(), 0, table->shape()[0]);
 }
 
-at::Tensor scores_here(const at::Tensor& h, const ParamPtr& table, int64_t first_id) {
-  auto weights = table->value().to(at::kFloat);
+/// Of the rows of a table that are here, those of ids from `first_id` on, one a column.
+at::Tensor columns_from(const ParamPtr& table, int64_t first_id) {
+  const auto weights = table->value();
   const int64_t below = rows_below(table, first_id);
-  auto items = weights.narrow(0, below, weights.size(0) - below);
-  return at::mm(h.to(at::kFloat), items.t());
+  return weights.narrow(0, below, weights.size(0) - below).t();
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ at::Tensor scores_here(const at::Tensor& h, const ParamPtr& table, int64_t first
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
                        int64_t first_id, const comm::Group& tensor) {
   at::NoGradGuard no_grad;
-  auto scores = gather_columns(scores_here(h, table, first_id), table, 0, tensor, first_id);
+  const auto here = product_of_rows(h.to(at::kFloat), columns_from(table, first_id));
+  auto scores = gather_columns(here, table, 0, tensor, first_id);
   return temperature == 1 ? scores : scores.div_(temperature);
 }
 
@@ -64,11 +66,12 @@ at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tens
   at::NoGradGuard no_grad;
   const bool cut = is_cut(table, 0, tensor);
   auto columns = (targets - first_id).unsqueeze(1);
+  const auto items = columns_from(table, first_id).to(at::kFloat);
   const int64_t piece = score_rows_at_once(table->spec().shape[0] - first_id, h.device());
   std::vector<at::Tensor> parts{at::empty({0}, targets.options())};
   for (int64_t begin = 0; begin < h.size(0); begin += piece) {
     const int64_t rows = std::min(piece, h.size(0) - begin);
-    const auto scores = scores_here(h.narrow(0, begin, rows), table, first_id);
+    const auto scores = at::mm(h.narrow(0, begin, rows).to(at::kFloat), items);
     parts.push_back(cut ? ranks_among_all(scores, targets.narrow(0, begin, rows),
                                           table->begin() + rows_below(table, first_id), table,
                                           tensor)

@@ -182,13 +182,16 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Ten
 
 /// On a GPU, with the sums in 32 bits: x is narrowed instead of the matrix, which is read once.
 at::Tensor multiply_parts(const at::Tensor& x, const at::Tensor& matrix) {
-  const auto products = at::mm(narrow_parts(x), matrix, at::kFloat);
-  return products.view({-1, x.size(0), matrix.size(1)}).sum(0);
+  const auto [parts, scale] = narrow_parts(x, matrix.scalar_type());
+  const auto products = at::mm(parts, matrix, at::kFloat);
+  const auto sums = products.view({-1, x.size(0), matrix.size(1)}).sum(0);
+  return scale.defined() ? sums.mul(scale) : sums;
 }
 
 /// Of numbers of 16 bits, made wide a few columns at a time.
 at::Tensor multiply_narrow(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
-  if (matrix.is_cuda() && matrix.scalar_type() == at::kBFloat16 && x.scalar_type() == at::kFloat) {
+  if (matrix.is_cuda() && at::isReducedFloatingType(matrix.scalar_type()) &&
+      x.scalar_type() == at::kFloat) {
     auto out = multiply_parts(x, matrix);
     return bias.defined() ? out.add_(bias) : out;
   }
@@ -206,15 +209,25 @@ at::Tensor multiply_narrow(const at::Tensor& x, const at::Tensor& matrix, const 
 
 }  // namespace
 
-at::Tensor narrow_parts(const at::Tensor& x) {
+NarrowParts narrow_parts(const at::Tensor& x, at::ScalarType type) {
   constexpr int kParts = 3;  // of 8 bits each: the 24 of a number of 32
-  std::vector<at::Tensor> parts;
+  NarrowParts out;
   auto rest = x;
+  if (type == at::kHalf && x.numel() > 0) {
+    // Below 2^15, where its numbers end; what lies 2^39 below that is lost.
+    const auto largest = x.abs().amax(1, /*keepdim=*/true).clamp_min_(1e-30);
+    const auto [mantissa, exponent] = at::frexp(largest);
+    const auto above = largest / mantissa;  // a power of two
+    out.scale = above.div(0x1p15);
+    rest = x / out.scale;
+  }
+  std::vector<at::Tensor> parts;
   for (int i = 0; i < kParts; ++i) {
-    parts.push_back(rest.to(at::kBFloat16));
+    parts.push_back(rest.to(type));
     rest = rest - parts.back().to(at::kFloat);
   }
-  return at::cat(parts);
+  out.parts = at::cat(parts);
+  return out;
 }
 
 at::Tensor product_of_rows(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {

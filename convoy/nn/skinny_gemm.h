@@ -12,8 +12,12 @@ namespace convoy::nn {
 at::Tensor product_of_rows(const at::Tensor& x, const at::Tensor& matrix,
                            const at::Tensor& bias = {});
 
-/// Three times x [M, K] fp32 as bf16 [3 M, K]: what rounding leaves, and what that leaves. Their
-/// sum is x, so that sums of their products are as exact as of x.
-at::Tensor narrow_parts(const at::Tensor& x);
+/// Three times x [M, K] fp32 in 16 bits, [3 M, K]: what rounding leaves, and what that leaves.
+/// Their sum, times `scale` [M, 1] where `type` is fp16, is x, so that sums of their products are
+/// as exact as of x; but for what is 2^-39 of a row's largest in fp16.
+struct NarrowParts {
+  at::Tensor parts, scale;
+};
+NarrowParts narrow_parts(const at::Tensor& x, at::ScalarType type);
 
 }  // namespace convoy::nn

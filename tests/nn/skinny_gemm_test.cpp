@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/nn/peak_memory.h"
 
 namespace convoy::nn {
@@ -44,18 +46,41 @@ TEST(FewRows, OfAMatrixOf16BitsAreThoseOfItsNumbers) {
   }
 }
 
-// What a GPU multiplies by a matrix of bf16 with sums of 32 bits.
+// What a GPU multiplies by a matrix of 16 bits with sums of 32 bits.
 TEST(FewRows, ArePartsOf16BitsThatLoseNothing) {
-  const auto x = at::cat({at::randn({5, 300}), at::randn({5, 300}) * 1e-6, at::zeros({1, 300})});
-  const auto parts = narrow_parts(x);
-  ASSERT_EQ(parts.scalar_type(), at::kBFloat16);
-  ASSERT_EQ(parts.size(0), 3 * x.size(0));
-  EXPECT_TRUE(at::equal(parts.to(at::kDouble).view({3, -1, 300}).sum(0), x.to(at::kDouble)));
-  const auto table = at::randn({300, 400}).to(at::kBFloat16);
-  const auto products = at::mm(parts.to(at::kFloat), table.to(at::kFloat));
-  EXPECT_LE(
-      (products.view({3, -1, 400}).sum(0) - product_of_rows(x, table)).abs().max().item<double>(),
-      1e-4);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const auto x = at::cat({at::randn({5, 300}), at::randn({5, 300}) * 1e-6,
+                            at::randn({5, 300}) * 1e7, at::zeros({1, 300})});
+    const auto [parts, scale] = narrow_parts(x, type);
+    ASSERT_EQ(parts.scalar_type(), type);
+    ASSERT_EQ(parts.size(0), 3 * x.size(0));
+    ASSERT_EQ(scale.defined(), type == at::kHalf);
+    auto sum = parts.to(at::kDouble).view({3, -1, 300}).sum(0);
+    const auto table = at::randn({300, 400}).to(type);
+    auto products = at::mm(parts.to(at::kFloat), table.to(at::kFloat)).view({3, -1, 400}).sum(0);
+    if (scale.defined()) {
+      sum.mul_(scale);
+      products.mul_(scale);
+    }
+    EXPECT_TRUE(at::equal(sum, x.to(at::kDouble)));
+    const auto exact = at::mm(x.to(at::kDouble), table.to(at::kDouble));
+    const auto size = exact.abs().amax(1, true).clamp_min(1e-30);
+    EXPECT_LE(((products - exact) / size).abs().max().item<double>(), 1e-5);
+  }
+}
+
+TEST(FewRows, ThatAreNoNumbersStayNone) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const float odd : {INFINITY, -INFINITY, NAN}) {
+      auto x = at::randn({3, 64});
+      x[1][7] = odd;
+      const auto [parts, scale] = narrow_parts(x, type);
+      auto products = at::mm(parts.to(at::kFloat), at::ones({64, 2})).view({3, 3, 2}).sum(0);
+      if (scale.defined()) products.mul_(scale);
+      EXPECT_FALSE(products[1].isfinite().any().item<bool>()) << odd;
+      EXPECT_TRUE(products[0].isfinite().all().item<bool>());
+    }
+  }
 }
 
 TEST(FewRows, OfAPieceOfAMatrix) {
