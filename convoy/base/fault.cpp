@@ -98,4 +98,16 @@ bool fault_ends_data() {
   return std::exchange(plan.ends_data, false);
 }
 
+void refuse_faults_before(int64_t first_step) {
+  const char* text = std::getenv("CONVOY_FAULT");
+  const auto parts = split(text == nullptr ? "" : text, ':');
+  int64_t step = 0;
+  if (parts.size() != 3 || parts[1] == "start" || !parse_number(parts[2], step)) return;
+  if (step >= first_step) return;
+  fail<UsageError>("fault",
+                   "CONVOY_FAULT = {} names step {}, which this run does not have; expected {} or "
+                   "more; try --eval_on_start, whose step is 0",
+                   text, step, first_step);
+}
+
 }  // namespace convoy

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 // Faults that tests put into a run, to prove that nothing hangs and everyone is told why:
@@ -25,5 +26,9 @@ Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.
 bool fault_ends_data();
+
+/// Throws UsageError, on all ranks alike, where CONVOY_FAULT names a step before the first that the
+/// run has: 0 where it evaluates before it trains or without training, else 1.
+void refuse_faults_before(int64_t first_step);
 
 }  // namespace convoy

@@ -114,6 +114,7 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   callbacks_.add(make_console(arguments_.output.quiet));
   // Errors now rather than at the first evaluation.
   arguments_.check(train_data_ != nullptr, eval_data_ != nullptr);
+  refuse_faults_before(train_data_ && !arguments_.eval_on_start ? 1 : 0);
   if (train_data_) per_device(arguments_.per_device_train_batch_size);
   if (eval_data_) per_device(arguments_.per_device_eval_batch_size);
   if (train_data_ && arguments_.report_to == "tensorboard") {

@@ -33,5 +33,27 @@ TEST(Fault, NamesARankThatIsThere) {
   EXPECT_EQ(said("exit@1:evaluation:0", 0), "") << "it may run without training";
 }
 
+TEST(Fault, NamesAStepThatTheRunHas) {
+  const auto said = [](const std::string& fault, int64_t first_step) {
+    ::setenv("CONVOY_FAULT", fault.c_str(), 1);
+    std::string message;
+    try {
+      refuse_faults_before(first_step);
+    } catch (const UsageError& error) {
+      message = error.what();
+    }
+    ::unsetenv("CONVOY_FAULT");
+    return message;
+  };
+  for (const std::string phase : {"forward", "gather", "send", "evaluation"}) {
+    EXPECT_EQ(said("nan@0:" + phase + ":0", 0), "");
+    EXPECT_NE(said("nan@0:" + phase + ":0", 1).find("names step 0, which this run does not have"),
+              std::string::npos);
+    EXPECT_EQ(said("nan@0:" + phase + ":1", 1), "");
+  }
+  EXPECT_EQ(said("nan@0:start:0", 1), "");
+  EXPECT_EQ(said("", 1), "");
+}
+
 }  // namespace
 }  // namespace convoy
