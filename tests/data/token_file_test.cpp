@@ -144,6 +144,14 @@ TEST_F(TokenFile, WhatOtherToolsWriteBesideIdsIsNotIgnored) {
     EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
                 HasSubstr(last == 1 ? read : "attention_mask is 0 in row 1"));
   }
+  for (const bool last : {true, false}) {
+    testing::write_parquet(
+        file, {{"input_ids", testing::int_lists({{5, 6}, {7, 8}})},
+               {"attention_mask", testing::lists<arrow::BooleanBuilder, arrow::ListBuilder, bool>(
+                                      {{true, true}, {true, last}})}});
+    EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
+                HasSubstr(last ? read : "attention_mask is 0 in row 1"));
+  }
   EXPECT_EQ(message_with("labels", {{5, 6}, {7, 8, 9}, {1}}), read);
   EXPECT_THAT(message_with("labels", {{5, 6}, {7, 8, 9}, {-100}}),
               HasSubstr("ids.parquet: labels differ from input_ids in row 2; expected the same"));
@@ -152,6 +160,28 @@ TEST_F(TokenFile, WhatOtherToolsWriteBesideIdsIsNotIgnored) {
   EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "text", std::nullopt); }),
               HasSubstr("holds id -6; expected 0 to 2147483647; try convoy data tokenize, or "
                         "--column NAME of another column of ids"));
+}
+
+// Of datasets whose rows are several texts.
+TEST_F(TokenFile, ListsOfListsAreNoIds) {
+  const auto file = folder_ / "ids.parquet";
+  auto values = std::make_shared<arrow::Int64Builder>();
+  auto inner = std::make_shared<arrow::ListBuilder>(arrow::default_memory_pool(), values);
+  arrow::ListBuilder outer(arrow::default_memory_pool(), inner);
+  for (int64_t row = 0; row < 3; ++row) {
+    testing::ok(outer.Append());
+    for (int64_t text = 0; text <= row; ++text) {
+      testing::ok(inner->Append());
+      testing::ok(values->Append(5 + text));
+    }
+  }
+  testing::write_parquet(file, {{"nested", outer.Finish().ValueOrDie()},
+                                {"tokens", testing::int_lists({{5}, {6}, {7}})}});
+  EXPECT_THAT(testing::message_of([&] { read_token_texts(file, "nested", std::nullopt); }),
+              HasSubstr("column 'nested' of " + file.string() +
+                        " holds list<element: list<element: int64>>; expected text, or lists of "
+                        "integers"));
+  EXPECT_THAT(read_token_texts(file, "tokens", std::nullopt).ids->ids(), ElementsAre(5, 6, 7));
 }
 
 TEST(TokenStore, HoldsTheSameInMemoryAndInAFile) {
