@@ -1,4 +1,4 @@
-#include "convoy/optim/optimizers.h"
+#include "convoy/optim/built_in.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/optim/optimizers.h"
+#include "convoy/optim/built_in.h"
 
 namespace convoy::optim {
 
