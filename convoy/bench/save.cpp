@@ -129,11 +129,11 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Seconds that `work` takes on all ranks together.
-double together(const comm::Group& group, const std::function<void()>& work) {
+/// Seconds that `work` takes on all ranks together. What is Long must not use the group.
+double together(const comm::Group& group, const std::function<void()>& work, comm::Lasts lasts) {
   group.barrier("before");
   const auto began = Steady::now();
-  comm::each_rank(group, "bench save", work);
+  comm::each_rank(group, "bench save", work, lasts);
   return seconds_since(began);
 }
 
@@ -148,8 +148,9 @@ SaveTimes measure_saves(parallel::Strategy& strategy, const fs::path& folder, in
   const auto mine = plain / std::to_string(group.rank());
   std::map<std::string, std::vector<double>> seconds;
   for (int64_t round = 0; round < rounds; ++round) {
-    const auto note = [&](const char* what, const std::function<void()>& work) {
-      seconds[what].push_back(together(group, work));
+    const auto note = [&](const char* what, const std::function<void()>& work,
+                          comm::Lasts lasts = comm::Lasts::Briefly) {
+      seconds[what].push_back(together(group, work, lasts));
     };
     comm::ask_main(group, "make folders", [&] {
       for (const auto& each : {plain, tensors}) {
@@ -158,8 +159,12 @@ SaveTimes measure_saves(parallel::Strategy& strategy, const fs::path& folder, in
       }
       return Json();
     });
-    const auto write = [&] { note("plain_write", [&] { write_plainly(mine, own, block); }); };
-    const auto read = [&] { note("plain_read", [&] { read_plainly(mine, block); }); };
+    const auto write = [&] {
+      note("plain_write", [&] { write_plainly(mine, own, block); }, comm::Lasts::Long);
+    };
+    const auto read = [&] {
+      note("plain_read", [&] { read_plainly(mine, block); }, comm::Lasts::Long);
+    };
     const bool plain_first = round % 2 == 0;  // a disk may give its best to whoever comes first
     if (plain_first) write();
     note("save", [&] {
