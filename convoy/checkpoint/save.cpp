@@ -21,6 +21,9 @@ using parallel::State;
 
 namespace {
 
+/// Bytes of a GPU that come to the host together, through pinned memory.
+constexpr int64_t kBroughtAtOnce = int64_t{64} << 20;
+
 /// What this process writes of it. The state replicas share the writing where all see the
 /// files; else the first has it alone, which may be the only one on rank 0's host.
 void keep_own(State& state, bool all_see) {
@@ -154,9 +157,32 @@ void Save::note_error() noexcept {
 void Save::write(const std::function<void()>& first) noexcept try {
   if (first) first();
   if (open_.empty()) return;
+  std::vector<std::pair<size_t, parallel::StatePiece>> brought;
+  std::vector<std::pair<at::Tensor, at::Tensor>> downloads;
+  int64_t bytes = 0;
+  const auto put_brought = [&] {
+    comm::download_all(downloads);
+    for (const auto& [tensor, piece] : brought) put(tensor, piece);
+    brought.clear();
+    downloads.clear();
+    bytes = 0;
+  };
   for (size_t t = 0; t < state_.size(); ++t) {
-    for (const auto& piece : state_[t].pieces) put(t, piece);
+    for (const auto& piece : state_[t].pieces) {
+      if (piece.values.is_cpu()) {
+        put(t, piece);
+        continue;
+      }
+      check_stop();
+      auto host = piece;
+      host.values = at::empty(piece.values.sizes(), piece.values.options().device(at::kCPU));
+      downloads.emplace_back(piece.values.contiguous(), host.values);
+      bytes += static_cast<int64_t>(host.values.nbytes());
+      brought.emplace_back(t, std::move(host));
+      if (bytes >= kBroughtAtOnce) put_brought();
+    }
   }
+  put_brought();
 } catch (...) {
   note_error();
 }
