@@ -81,7 +81,7 @@ class Console : public Callback {
       if (!line.empty()) print("    {}\n", line);
     }
     if (!info.pipeline.empty()) item("pipeline", "{}", info.pipeline);
-    if (job.groups.tensor.size() > 1) item("mesh", "{}", job.groups.mesh.to_text());
+    if (job.groups.mesh.num_ranks() > 1) item("mesh", "{}", job.groups.mesh.to_text());
     if (job.world().size() > 1) item("collectives", "{}", job.world().engine());
     if (!job.faster.empty()) item("hint", "{}", job.faster);
     item("examples", "{}", human_count(info.num_examples));
