@@ -9,7 +9,7 @@ For changes that must change no number: losses, gradient norms and learning rate
 the bytes of the checkpoint's tensors, must be the same. Ends with 1 where they are not, and where a
 training left fewer numbers than its steps and checkpoints make.
 
-It can compare builds of ae4137b (the last commit before the folders moved) and of all later ones: they
+It can compare builds of 40dc84a (the last commit before the folders moved) and of all later ones: they
 take the same options and write the same files. Older ones deal the rows in another order since 784b673.
 A file of numbers holds for machines with the same processor and the same wheel of torch.
 """

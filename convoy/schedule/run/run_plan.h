@@ -14,8 +14,9 @@
 
 namespace convoy::schedule {
 
-/// What one stage of a run keeps, does and takes. Ranks of a stage differ only in which part of the
-/// state is theirs.
+/// What one stage of a run keeps, does and takes, on the tensor rank that the mesh names. Ranks of
+/// a stage differ in which part of the state is theirs; tensor ranks also in how much, where heads,
+/// ids or inner units do not divide.
 struct StagePlan {
   Layout layout;
   Program step;     ///< empty where nothing is trained
