@@ -71,18 +71,6 @@ Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, 
   for (auto& [key, entry] : entries_) entry.store = stores_.at(place_of(key.first)).get();
 }
 
-Offload::~Offload() {
-  const auto end = [](const OffloadStore::Wait& wait) {
-    try {
-      if (wait) wait();
-    } catch (const std::exception&) {
-      // Nobody needs it any more.
-    }
-  };
-  for (auto& [key, entry] : entries_) end(entry.wait);
-  for (auto& write : in_flight_) end(write.wait);
-}
-
 Offload::Entry& Offload::entry(Kind kind, int64_t bucket) {
   const auto found = entries_.find({kind, bucket});
   internal_check(found != entries_.end(), "parallel", "bucket {} is not offloaded", bucket);

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/pending.h"
 #include "convoy/optim/squares.h"
 
 namespace convoy::parallel {
@@ -87,6 +88,7 @@ void Update::take_totals(const double* values) {
 }
 
 bool Update::clip() {
+  comm::finish_pending();
   std::exchange(handle_, {}).wait();
   const auto read = comm::download(totals_);  // the step's only wait for a GPU
   const auto* values = read.data_ptr<double>();
