@@ -126,9 +126,14 @@ void add_step(CLI::App& app, Run& run) {
   command->add_option("config", flags->config, "TOML file of the run")->required();
   command->add_option("--steps", flags->steps, "steps to time");
   command->add_option("--warmup", flags->warmup, "steps before that");
+  command
+      ->add_option("--peak_tflops,--peak-tflops", flags->peak_tflops,
+                   "a device's dense peak, for the MFU; default: by the GPU's name")
+      ->check(CLI::PositiveNumber);
   command->add_option("--nproc", flags->nproc, "ranks on this host");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
+      "On a GPU one more step is counted: its launches and waits.\n"
       "Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
   command->callback([flags, &run] { run = [flags] { return bench_step(*flags); }; });
 }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "convoy/base/error.h"
+#include "convoy/base/fake_gpu.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/bench/rates.h"
@@ -22,7 +23,9 @@ struct Product {
 constexpr Product kCpuProducts[] = {
     {512, 768, 2304}, {512, 768, 3072}, {512, 3072, 768}, {512, 768, 50257}};
 constexpr Product kGpuProducts[] = {{8192, 8192, 8192}};
-constexpr int64_t kMostCopied = int64_t{256} << 20;
+/// A simulated GPU is the processor, and has no speed.
+constexpr Product kSimulatedProducts[] = {{256, 256, 256}};
+constexpr int64_t kMostCopied = int64_t{256} << 20, kMostSimulated = int64_t{1} << 20;
 
 using doctor::Rate;
 using Clock = std::chrono::steady_clock;
@@ -41,6 +44,15 @@ double best_seconds(F&& work) {
   return best;
 }
 
+bool is_simulated(at::Device device) {
+  return device.is_cuda() && fake_gpus();
+}
+
+std::span<const Product> products_for(at::Device device) {
+  if (device.is_cpu()) return kCpuProducts;
+  return is_simulated(device) ? std::span(kSimulatedProducts) : kGpuProducts;
+}
+
 /// Waits for a GPU.
 void finish(const at::Tensor& tensor) {
   if (!tensor.is_cpu()) tensor.flatten()[0].item();
@@ -49,8 +61,7 @@ void finish(const at::Tensor& tensor) {
 double gemm_gflops(at::Device device, at::ScalarType type, int64_t spare_bytes) {
   const auto options = at::TensorOptions().device(device).dtype(type);
   double flops = 0, seconds = 0;
-  for (const auto& [rows, inner, columns] :
-       device.is_cpu() ? std::span<const Product>(kCpuProducts) : kGpuProducts) {
+  for (const auto& [rows, inner, columns] : products_for(device)) {
     if ((inner + rows) * columns * 4 > spare_bytes) continue;
     const auto a = at::rand({rows, inner}, options), b = at::rand({inner, columns}, options);
     auto out = at::empty({rows, columns}, options);
@@ -77,6 +88,7 @@ double copy_gb_per_second(at::Device device, int64_t bytes) {
 }  // namespace
 
 Rate measure_rate(at::Device device, int threads, int64_t bytes) {
+  if (is_simulated(device)) bytes = std::min(bytes, kMostSimulated);
   Rate rate;
   rate.device = device.str();
   rate.threads = threads;

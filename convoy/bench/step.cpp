@@ -5,25 +5,32 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/bench/peaks.h"
 
 namespace convoy::bench {
 
 namespace {
 
-/// Collects the steps after the warm-up.
+/// Collects the steps after the warm-up, and counts what the one after those asks of a GPU.
 class StepTimer : public train::Callback {
  public:
-  explicit StepTimer(int64_t warmup) : warmup_(warmup) {}
+  StepTimer(const StepOptions& options, DeviceCounter& counter)
+      : first_(options.warmup + 1), last_(options.warmup + options.steps), counter_(counter) {}
 
   void on_step(const train::StepTiming& timing) override {
-    if (timing.step > warmup_) steps_.push_back(timing);
+    if (timing.step >= first_ && timing.step <= last_) steps_.push_back(timing);
+    if (timing.step > last_) work_ = counter_.end();
+    if (timing.step == last_) counter_.begin();
   }
 
   const std::vector<train::StepTiming>& steps() const { return steps_; }
+  const std::optional<DeviceWork>& work() const { return work_; }
 
  private:
-  int64_t warmup_;
+  int64_t first_, last_;
+  DeviceCounter& counter_;
   std::vector<train::StepTiming> steps_;
+  std::optional<DeviceWork> work_;
 };
 
 StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
@@ -48,19 +55,29 @@ StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
   return out;
 }
 
+void add_mfu(StepTimes& times, double flops_per_sample, double peak,
+             const train::TrainingArguments& arguments) {
+  const auto peaks = peaks_of(times.device);
+  times.peak_tflops = peak > 0 ? peak : peaks ? bench::peak_tflops(*peaks, arguments) : 0;
+  if (times.peak_tflops == 0 || flops_per_sample <= 0) return;
+  times.mfu_percent = 100 * times.samples_per_second * flops_per_sample /
+                      (times.peak_tflops * 1e12 * times.num_devices);
+}
+
 }  // namespace
 
 std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments arguments,
                                     const StepOptions& options) {
-  arguments.max_steps = options.warmup + options.steps;
   arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
   arguments.output.dir.clear();
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
   auto job = train::join_job(arguments.parallel);
+  DeviceCounter counter(job.devices.at(0), !arguments.output.trace.empty());
+  arguments.max_steps = options.warmup + options.steps + (counter.counts() ? 1 : 0);
   auto run = task.prepare(arguments.parallel);
   train::Trainer trainer(run.factory, arguments, run.train_data, nullptr, job, run.fill);
-  auto timer = std::make_shared<StepTimer>(options.warmup);
+  auto timer = std::make_shared<StepTimer>(options, counter);
   trainer.add_callback(timer);
   auto metrics = trainer.train();
   if (!job.is_main()) return std::nullopt;
@@ -70,6 +87,9 @@ std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments 
   out.num_devices = job.num_devices();
   out.threads = job.threads;
   out.steps = options.steps;
+  out.device = device_name(job.devices.at(0));
+  out.device_work = timer->work();
+  add_mfu(out, run.flops_per_sample, options.peak_tflops, arguments);
   out.peak_memory_bytes = metrics.at("peak_memory_bytes_per_rank");
   if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
     out.peak_device_memory_bytes = gpu->second;
@@ -83,6 +103,18 @@ std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments 
 
 std::string to_text(const StepTimes& t) {
   const auto gpu = t.peak_device_memory_bytes;
+  std::string more;
+  if (t.pace) {
+    more += fmt::format(", {:.0f} % of the peak, {:.2f}x the floor", t.pace->peak_percent,
+                        t.pace->floor_times);
+  }
+  if (t.mfu_percent) {
+    more += fmt::format(", MFU {:.1f} % of {:g} TFLOP/s", *t.mfu_percent, t.peak_tflops);
+  }
+  if (t.device_work) {
+    more += fmt::format(", a step {} launches and {}", t.device_work->launches,
+                        plural(t.device_work->waits, "wait"));
+  }
   return fmt::format(
       "{}, {} ranks x {} threads, {} steps: {:.1f} ms/step, {} samples/s, {:.0f} "
       "tokens/s, peak {}{}, waiting for data {:.1f} %, for communication {}{}\n",
@@ -90,9 +122,7 @@ std::string to_text(const StepTimes& t) {
       t.tokens_per_second, human_bytes(t.peak_memory_bytes),
       gpu ? " (GPU " + human_bytes(*gpu) + ")" : "", t.data_wait_percent,
       std::isfinite(t.comm_wait_percent) ? fmt::format("{:.1f} %", t.comm_wait_percent) : "n/a",
-      t.pace ? fmt::format(", {:.0f} % of the peak, {:.2f}x the floor", t.pace->peak_percent,
-                           t.pace->floor_times)
-             : "");
+      more);
 }
 
 Json to_json(const StepTimes& t) {
@@ -106,6 +136,15 @@ Json to_json(const StepTimes& t) {
   if (t.pace) {
     out["peak_percent"] = t.pace->peak_percent;
     out["floor_times"] = t.pace->floor_times;
+  }
+  if (!t.device.empty()) out["device"] = t.device;
+  if (t.mfu_percent) {
+    out["mfu_percent"] = *t.mfu_percent;
+    out["peak_tflops"] = t.peak_tflops;
+  }
+  if (t.device_work) {
+    out["launches_per_step"] = t.device_work->launches;
+    out["waits_per_step"] = t.device_work->waits;
   }
   return out;
 }

@@ -5,14 +5,16 @@
 #include <string>
 
 #include "convoy/base/json.h"
+#include "convoy/bench/device_work.h"
 #include "convoy/bench/pace.h"
 #include "convoy/tasks/task.h"
 
 namespace convoy::bench {
 
 struct StepOptions {
-  int64_t steps = 30;  ///< that are timed
-  int64_t warmup = 5;  ///< before those
+  int64_t steps = 30;      ///< that are timed
+  int64_t warmup = 5;      ///< before those
+  double peak_tflops = 0;  ///< of one device, for the MFU; 0: by the GPU's name, where it is known
 };
 
 /// What steady training steps took.
@@ -29,10 +31,16 @@ struct StepTimes {
   double data_wait_percent = 0;
   double comm_wait_percent = 0;  ///< not finite where it is not known
   std::optional<Pace> pace;      ///< where the model's flops are known
+  std::string device;            ///< a GPU's name; "" of the CPU
+  double peak_tflops = 0;        ///< of one device; 0 where it is not known
+  /// Model FLOPs utilization (Chowdhery et al., 2022): the model's flops of that peak. What is
+  /// computed again does not count.
+  std::optional<double> mfu_percent;
+  std::optional<DeviceWork> device_work;  ///< of one step, on the main rank
 };
 
-/// Trains as `arguments` say, without evaluations, checkpoints and a log. All ranks call this; the
-/// main one gets the times.
+/// Trains as `arguments` say, without evaluations, checkpoints and a log; on a GPU one step more,
+/// which is counted and not timed. All ranks call this; the main one gets the times.
 std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments arguments,
                                     const StepOptions& options);
 
