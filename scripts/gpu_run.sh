@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# ./dev gpu run: what one GPU allows, in ten minutes: doctor, the tests of label gpu, trainings beside the CPU, bench step.
-# Each result is in the folder as soon as it is there; what fails does not stop the rest. CONVOY is the program.
+# ./dev gpu run: what one GPU allows, in ten minutes: doctor, the tests of label gpu, trainings beside the CPU, bench step
+# beside PyTorch. Each result is in the folder as soon as it is there; what fails does not stop the rest.
+# CONVOY is the program, PYTHON one that has torch.
 set -uo pipefail
 OUT=${1:?folder} BUILD=${2:?build folder}
 CONVOY=$(realpath "${CONVOY:-$BUILD/bin/convoy}")
-# A simulated GPU has no speed: models of this size, and no tests of label gpu, which ctest runs elsewhere.
+# A simulated GPU has no speed: small models, no PyTorch beside them, and no tests of label gpu, which ctest runs
+# elsewhere.
 SMALL=${CONVOY_FAKE_GPU:+1}
 END=$((SECONDS + ${GPU_SECONDS:-570}))
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
@@ -75,7 +77,7 @@ close() { # NAME OTHER DIFFERENCE
 }
 
 run doctor "$CONVOY" doctor
-if [[ ! $SMALL ]]; then run ctest_gpu ctest --test-dir "$BUILD" -L gpu --output-on-failure; fi
+if [[ ! $SMALL ]]; then run ctest_gpu ctest --test-dir "$BUILD" -L '^gpu$' --output-on-failure; fi
 
 train cpu --device cpu
 train single --device cuda --strategy single
@@ -98,24 +100,52 @@ run predict "$CONVOY" predict "$WORK/single" --rows 5 --device cuda
 # Speed: tokens or sessions a second and the most memory, as `convoy bench step` tells them.
 run bench_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
 run bench_session_bf16 "$CONVOY" bench step "$WORK/session.toml" --device cuda --bf16 --trace "$OUT/trace.json"
-# Language models of the sizes that others publish; of a simulated GPU only that it runs.
-python3 "$(dirname "$0")/../tests/fake_gpu/runs.py" "$WORK/texts" || FAILED=1
+# Language models of the sizes that others publish, without dropout, and the same in PyTorch; of a simulated GPU only
+# that they run.
+SCRIPTS=$(dirname "$0")
+python3 "$SCRIPTS/../tests/fake_gpu/runs.py" "$WORK/texts" || FAILED=1
 if [[ $SMALL ]]; then
   gpt2=(--model.n_layer 2 --steps 2 --warmup 1) llama=(--model.num_hidden_layers 2 --steps 2 --warmup 1)
 else
   gpt2=(--model.vocab_size 50304 --model.n_layer 12 --model.n_embd 768 --model.n_head 12 --model.n_positions 1024
     --data.block_size 1024)
   llama=(--model.vocab_size 32000 --model.hidden_size 2048 --model.intermediate_size 5632 --model.num_hidden_layers 22
-    --model.num_attention_heads 32 --model.num_key_value_heads 4 --model.max_position_embeddings 1024 --data.block_size 1024)
+    --model.num_attention_heads 32 --model.num_key_value_heads 4 --model.max_position_embeddings 1024
+    --model.tie_word_embeddings false --data.block_size 1024 --per_device_train_batch_size 4)
 fi
+gpt2+=(--model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0)
 bench() { # NAME FAMILY OPTIONS...
   local name=$1 family=$2
   shift 2
   run "$name" env -C "$WORK/texts" "$CONVOY" bench step "$family.toml" --device cuda --json "$@"
 }
+for python in "${PYTHON:-}" "$SCRIPTS"/../.venv/bin/python python3; do
+  if [[ ! $SMALL && $python ]] && "$python" -c 'import torch' 2>/dev/null; then PEER=$python && break; fi
+done
+peer() { # NAME FAMILY OPTIONS...
+  local name=$1
+  shift
+  if [[ ${PEER:-} ]]; then
+    run "$name" "$PEER" "$SCRIPTS/torch_peer.py" "$@"
+  elif [[ ! $SMALL ]]; then
+    printf '%-28s         left out: no python with torch; PYTHON=... names one\n' "$name" | tee -a "$OUT/summary.txt"
+  fi
+}
 bench bench_gpt2_124m gpt2 "${gpt2[@]}"
-bench bench_gpt2_124m_bf16 gpt2 "${gpt2[@]}" --bf16
-bench bench_llama_1b_bf16 llama "${llama[@]}" --bf16 --per_device_train_batch_size 4
+peer torch_gpt2_124m gpt2 --fp32
+for family in gpt2 llama; do
+  size=$([[ $family == gpt2 ]] && printf 124m || printf 1b)
+  if [[ $family == gpt2 ]]; then options=("${gpt2[@]}"); else options=("${llama[@]}"); fi
+  bench "bench_${family}_${size}_bf16" $family "${options[@]}" --bf16
+  peer "torch_${family}_${size}_bf16" $family
+  peer "torch_${family}_${size}_bf16_compiled" $family --compile
+done
+# Their speeds side by side.
+for file in "$OUT"/{bench,torch}_*.txt; do
+  [[ -f $file ]] || continue
+  sed -n 's/.*"tokens_per_second": \([0-9.]*\).*/\1/p' "$file" | head -n 1 |
+    xargs -r printf "%-28s %12.0f tokens/s\n" "$(basename "$file" .txt)"
+done | tee -a "$OUT/summary.txt"
 rm -rf "$WORK"/*/checkpoint-*
 printf 'results: %s\n' "$OUT"
 exit $FAILED
