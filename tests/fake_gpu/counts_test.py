@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What a step asks of a GPU may not grow: waits of the host, blocking copies, launches, copies and their bytes.
+"""What a step asks of a GPU may not grow: waits of the host, blocking copies, launches, copies and their bytes, and
+those of operands.
 
-counts_test.py compares with counts.md; counts_test.py --write makes it anew. A step of a family's small model on one
+counts_test.py compares with counts.md, and docs/gpu.md with that; counts_test.py --write makes both anew. A step of a family's small model on one
 GPU; a layer is the second of the model's, forward and backward.
 """
 import collections
@@ -11,9 +12,10 @@ import sys
 import unittest
 
 from layouts import batches
-from runs import NO_DROPOUT, Runs
+from runs import NO_DROPOUT, ROOT, Runs
 
 TABLE = pathlib.Path(__file__).with_name("counts.md")
+PAGE = ROOT / "docs/gpu.md"
 STEP = 3  # memory is warm by then, and the end is not near
 FAMILIES = {
     "gpt2": ("gpt2", ()), "llama": ("llama", ()), "bert": ("bert", ()), "t5": ("t5", ()), "session": ("session", ()),
@@ -27,7 +29,11 @@ VARIANTS = {
     "4 micro-batches": lambda family: [*NO_DROPOUT[family], *batches(2, 4)],
 }
 COLUMNS = ("waits", "blocking copies", "launches", "launches of a layer", "copies up", "bytes up", "copies down", "bytes down",
-           "allocations past the cache")
+           "allocations past the cache", "operands")
+# Of these steps the page has some columns, under its own names.
+ON_PAGE = {"waits": "waits", "blocking copies": "blocking copies", "launches": "launches", "launches of a layer": "of a layer",
+           "bytes up": "bytes up", "bytes down": "bytes down", "operands": "bytes of operands"}
+STEPS_ON_PAGE = ("fp32", "bf16")
 FILE = ("launches", "beside", "waits", "blocking copies", "copies up", "bytes up", "copies down", "bytes down",
         "allocations past the cache", "operands")
 HEAD = """# What a step asks of a GPU
@@ -69,11 +75,30 @@ def all_counts():
         runs.remove()
 
 
+def table(columns, counts):
+    rows = [("model", "step", *columns)] + [(*key, *map(str, numbers)) for key, numbers in counts.items()]
+    return ["| " + " | ".join(row) + " |" for row in rows[:1]] + ["|---|---|" + "--:|" * len(columns)] + [
+        "| " + " | ".join(row) + " |" for row in rows[1:]]
+
+
+def page_table(counts):
+    """The part of the table that the page has."""
+    return table(ON_PAGE.values(), {key: [numbers[COLUMNS.index(column)] for column in ON_PAGE]
+                                    for key, numbers in counts.items() if key[1] in STEPS_ON_PAGE})
+
+
+def on_page():
+    """The page's lines, and where its table begins and ends."""
+    lines = PAGE.read_text().splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("| model | step |"))
+    end = next(i for i in range(begin, len(lines)) if not lines[i].startswith("|"))
+    return lines, begin, end
+
+
 def write(counts):
-    rows = [("model", "step") + COLUMNS] + [(*key, *map(str, numbers)) for key, numbers in counts.items()]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    lines.insert(1, "|---|---|" + "--:|" * len(COLUMNS))
-    TABLE.write_text(HEAD + "\n" + "\n".join(lines) + "\n")
+    TABLE.write_text(HEAD + "\n" + "\n".join(table(COLUMNS, counts)) + "\n")
+    lines, begin, end = on_page()
+    PAGE.write_text("\n".join(lines[:begin] + page_table(counts) + lines[end:]) + "\n")
 
 
 def read():
@@ -89,6 +114,10 @@ class Counts(unittest.TestCase):
             for column, number, limit in zip(COLUMNS, numbers, known[key]):
                 with self.subTest(model=key[0], step=key[1], column=column):
                     self.assertLessEqual(number, limit, "if it must be so: tests/fake_gpu/counts_test.py --write")
+
+    def test_are_those_of_the_page(self):
+        lines, begin, end = on_page()
+        self.assertEqual(lines[begin:end], page_table(read()))
 
 
 if __name__ == "__main__":

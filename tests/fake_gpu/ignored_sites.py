@@ -7,27 +7,51 @@ ignored_sites.py [PART OF A NAME...]
 import hashlib
 import sys
 
-from layouts import BY_NAME, OFFLOAD, RANKS, Layout, batches, pipeline
-from runs import Runs
+from layouts import BY_NAME, OFFLOAD, RANKS, TENSOR, Layout, pipeline
+from runs import CONVOY, OWN_MODULE, Runs
 
 SAVE = ("--save_strategy", "steps", "--save_steps", "2")
+LEAST_SITES = 25  # fewer would mean that the device no longer finds them
+
+
+def training(layout, family="gpt2"):
+    return lambda runs, options: runs.train(family, layout.options(family), layout.gpus, options, timeout=60)
+
+
+def command(args, gpus):
+    return lambda runs, options: runs.convoy(args, gpus, options, timeout=60)
+
+
+def own_module(before=(), after=()):
+    return lambda runs, options: runs.program([*before, OWN_MODULE, *after], 2, options, timeout=60)
+
+
 # Few, and those that see the most first: a hunt is as long as it takes until one sees it.
 SCENARIOS = {
-    "offload_all": ("gpt2", Layout("", (*RANKS[2], "--zero", "3", *OFFLOAD, *SAVE), 2), 2),
-    "zero2": ("gpt2", Layout("", (*RANKS[2], "--zero", "2", *SAVE), 2), 2),
-    "ddp2_shm": ("gpt2", Layout("", ("--nproc", "2", "--backend", "shm", *SAVE), 2), 2),
-    "pipeline": ("gpt2", pipeline("", "1f1b", more=SAVE), 2),
-    "zero_bubble": ("gpt2", pipeline("", "zero_bubble"), 2),
-    "v": ("llama", pipeline("", "interleaved", more=("--pipeline_placement", "v")), 2),
-    "hybrid3": ("gpt2", BY_NAME["hybrid3"], 4),
-    "pipeline_zero1": ("gpt2", BY_NAME["pipeline_zero1"], 4),
-    "dp2": ("gpt2", Layout("", ("--strategy", "dp", *SAVE), 2), 2),
-    "offload_disk": ("gpt2", BY_NAME["offload_disk"], 1),
-    "zero1_accumulate": ("gpt2", Layout("", (*RANKS[2], "--zero", "1"), 2, 4, 2), 2),
-    "fp16_zero2": ("gpt2", BY_NAME["fp16_zero2"], 2),
-    "shm_zero3": ("gpt2", BY_NAME["zero3_shm"], 2),
-    "session": ("session", BY_NAME["ddp2"], 2),
-    "t5": ("t5", pipeline("", "1f1b"), 2),
+    "offload_all": training(Layout("", (*RANKS[2], "--zero", "3", *OFFLOAD, *SAVE), 2)),
+    "zero2": training(Layout("", (*RANKS[2], "--zero", "2", *SAVE), 2)),
+    "ddp2_shm": training(Layout("", ("--nproc", "2", "--backend", "shm", *SAVE), 2)),
+    "pipeline": training(pipeline("", "1f1b", more=SAVE)),
+    "zero_bubble": training(pipeline("", "zero_bubble")),
+    "v": training(pipeline("", "interleaved", more=("--pipeline_placement", "v")), "llama"),
+    "hybrid3": training(BY_NAME["hybrid3"]),
+    "pipeline_zero1": training(BY_NAME["pipeline_zero1"]),
+    "dp2": training(Layout("", ("--strategy", "dp", *SAVE), 2)),
+    "tensor2": training(Layout("", (*RANKS[2], *TENSOR, *SAVE), 2)),
+    "tensor2_t5": training(BY_NAME["tensor2"], "t5"),
+    # What is gathered for a checkpoint is read at once.
+    "ddp2_bf16": training(Layout("", (*RANKS[2], "--bf16", *SAVE), 2)),
+    "offload_disk": training(BY_NAME["offload_disk"]),
+    "zero1_accumulate": training(Layout("", (*RANKS[2], "--zero", "1"), 2, 4, 2)),
+    "fp16_zero2": training(BY_NAME["fp16_zero2"]),
+    "shm_zero3": training(BY_NAME["zero3_shm"]),
+    "session": training(BY_NAME["ddp2"], "session"),
+    "t5": training(pipeline("", "1f1b"), "t5"),
+    # It ends in the middle of copies to the host: no checkpoint waits for them.
+    "offload_step": command(("bench", "step", "gpt2.toml", "--device", "cuda", "--steps", "2", "--warmup", "1",
+                             "--offload_optimizer", "cpu"), 1),
+    "own_module_dp": own_module(after=("--strategy", "dp")),
+    "own_module_ddp": own_module(before=(CONVOY, "launch", "-n", "2", "--")),
 }
 # Faults of the device itself, and the scenario that is to see each.
 MUTATIONS = {
@@ -36,17 +60,8 @@ MUTATIONS = {
     "unordered_nccl": "zero2", "short_upload": "ddp2_shm", "nccl_wait_orders_nothing": "zero2",
     "nccl_forgets_a_rank": "zero2", "same_identity": "zero2",
 }
-# No scenario sees these. Why, as far as it is known: "superfluous" where the code shows that nothing can.
-UNSEEN = {
-    "set_device convoy::parallel::Workers::loop": "not explained: probably since operations take the device of their tensors",
-    "set_device convoy::train::join_job": "not explained: probably since operations take the device of their tensors",
-    "set_stream convoy::parallel::HostStore::copy": "without either of its two all runs on one stream, in order: slower; what "
-                                                    "view() reads right after a write is not tried",
-    "synchronize_stream convoy::parallel::HostStore::~HostStore": "needed by a run that ends in mid-copy, which is not tried",
-    "work_wait convoy::comm::make_group": "not explained: probably connect_now(), whose sum nobody reads",
-    "work_wait convoy::parallel::FlatBuffers::change": "not explained: the work that it waits for is to be found",
-    "work_wait convoy::parallel::Update::clip": "superfluous for order: download() asks right after until all work has ended",
-}
+# No scenario sees these, and why.
+UNSEEN = {}
 
 
 class Hunt:
@@ -54,15 +69,18 @@ class Hunt:
         self.runs = Runs()
         self.normal = {}
 
-    def numbers(self, result):
-        """Losses, weights, and what checkpoints hold."""
-        saved = [hashlib.md5(file.read_bytes()).hexdigest() for file in sorted(result.folder.glob("checkpoint-2/*.safetensors"))]
-        return (*result.numbers(), saved)
+    def numbers(self, result, counts):
+        """Losses, weights, what checkpoints hold, and how much of the first step ran beside the default streams."""
+        files = sorted(result.folder.glob("checkpoint-2/*.safetensors")) if result.folder else []
+        lines = [line.split("\t") for line in counts.read_text().splitlines()] if counts.exists() else []
+        return {"numbers": (*result.numbers(), [hashlib.md5(file.read_bytes()).hexdigest() for file in files]),
+                "overlap": sum(int(beside) for _, step, _, beside, *_ in lines if step == "1")}
 
-    def run(self, name, options, timeout=60):
-        family, layout, gpus = SCENARIOS[name]
-        result = self.runs.train(family, layout.options(family), gpus, options, timeout=timeout)
-        return result, self.numbers(result)
+    def run(self, name, options):
+        counts = self.runs.folder / "counts"
+        counts.unlink(missing_ok=True)
+        result = SCENARIOS[name](self.runs, f"{options},counts={counts}")
+        return result, self.numbers(result, counts)
 
     def sites(self):
         """Maps each site to the scenarios that come to it."""
@@ -72,6 +90,8 @@ class Hunt:
             result, self.normal[name] = self.run(name, f"sites={file}")
             if result.code or result.misuses:
                 sys.exit(f"{name} fails by itself: {result.misuses or result.out[-2000:]}")
+            if (again := self.run(name, "mode=throw")[1]) != self.normal[name]:
+                sys.exit(f"{name} has other numbers each time: {again} and {self.normal[name]}")
             for site in sorted(set(file.read_text().split("\n")) - {""} if file.exists() else ()):
                 out.setdefault(site, []).append(name)
         return out
@@ -85,8 +105,9 @@ class Hunt:
             if result.code:
                 errors = [line for line in result.out.splitlines() if "error" in line or "why" in line]
                 return f"{name}: ends with {result.code}: {(errors or [''])[0].strip()}"
-            if numbers != self.normal[name]:
-                return f"{name}: other numbers"
+            for what, normal in self.normal[name].items():
+                if numbers[what] != normal:
+                    return f"{name}: other {what}" + (f", {numbers[what]} instead of {normal}" if what == "overlap" else "")
         return None
 
 
@@ -97,17 +118,24 @@ def main():
         sites = hunt.sites()
         todo = [(site, f"ignore={site}", where) for site, where in sorted(sites.items())]
         todo += [(name, f"mutate={name}", [where]) for name, where in MUTATIONS.items()]
-        missed = 0
+        seen, wrong = set(), []
         for name, option, where in todo:
             if wanted and not any(one in name for one in wanted):
                 continue
-            seen = hunt.seen(option, where)
-            why = UNSEEN.get(name.rsplit("+", 1)[0])
-            missed += seen is None and why is None
-            print(f"{name}\n    {seen or ('unseen: ' + why if why else 'NOTHING SEES IT, of ' + ', '.join(where))}",
-                  flush=True)
-        print(f"{len(sites)} sites and {len(MUTATIONS)} faults of the device, {missed} that nothing sees")
-        return 1 if missed else 0
+            short = name.rsplit("+", 1)[0]
+            how = hunt.seen(option, where)
+            if how:
+                seen.add(short)
+            elif short not in UNSEEN:
+                wrong.append(f"nothing sees {name}")
+            print(f"{name}\n    {how or 'unseen: ' + UNSEEN.get(short, 'NOTHING SEES IT, of ' + ', '.join(where))}", flush=True)
+        if not wanted:
+            wrong += [f"UNSEEN has {name}, which is no site or is seen" for name in UNSEEN
+                      if name in seen or name not in {site.rsplit("+", 1)[0] for site in sites}]
+        if len(sites) < LEAST_SITES:
+            wrong.append(f"only {len(sites)} sites, of {LEAST_SITES} at least")
+        print(f"{len(sites)} sites and {len(MUTATIONS)} faults of the device", *wrong, sep="\n")
+        return 1 if wrong else 0
     finally:
         hunt.runs.remove()
 

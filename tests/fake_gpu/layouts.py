@@ -3,6 +3,7 @@ import dataclasses
 
 RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4)}
 OFFLOAD = ("--offload_optimizer", "cpu", "--offload_parameters", "cpu", "--offload_gradients", "cpu")
+TENSOR = ("--tensor_parallel_size", "2")
 
 
 @dataclasses.dataclass
@@ -17,9 +18,8 @@ class Layout:
     fast: bool = True     # in ./dev test
 
     def options(self, family):
-        ranks = 1 if "dp" in self.args else max(self.gpus, self._ranks())
-        stages = int(self.args[self.args.index("--pipeline_parallel_size") + 1]) if "--pipeline_parallel_size" in self.args else 1
-        shares = (self.gpus if "dp" in self.args else ranks) // stages
+        ranks = self.gpus if "dp" in self.args else max(self.gpus, self._number("--nproc"))
+        shares = ranks // self._number("--pipeline_parallel_size") // self._number("--tensor_parallel_size")
         return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
 
     def on_one(self, family):
@@ -29,8 +29,8 @@ class Layout:
     def _of(self, family):
         return self.batch * (2 if family == "session" else 1)
 
-    def _ranks(self):
-        return int(self.args[self.args.index("--nproc") + 1]) if "--nproc" in self.args else 1
+    def _number(self, option):
+        return int(self.args[self.args.index(option) + 1]) if option in self.args else 1
 
 
 def batches(size, micro_batches):
@@ -84,6 +84,10 @@ LAYOUTS = [
     pipeline("pipeline_shm", "1f1b", more=("--backend", "shm"), same="naive", fast=False),
     pipeline("pipeline_zero1", "1f1b", ranks=4, micro_batches=4, more=("--zero", "1"), fast=False),
     pipeline("pipeline_ddp", "interleaved", ranks=4, same="pipeline_zero1", fast=False),
+    Layout("tensor2", (*RANKS[2], *TENSOR), 2),
+    Layout("tensor2_accumulate", (*RANKS[2], *TENSOR), 2, 4, 2, fast=False),
+    Layout("tensor2_zero1", (*RANKS[4], *TENSOR, "--zero", "1"), 4, same="tensor2_accumulate"),
+    pipeline("tensor2_pipeline", "1f1b", ranks=4, more=TENSOR),
     Layout("bf16", ("--bf16",), off=5e-2),
     Layout("bf16_zero3", (*RANKS[2], "--zero", "3", "--bf16"), 2, off=5e-2),
     pipeline("bf16_pipeline", "1f1b", more=("--bf16",), off=5e-2),

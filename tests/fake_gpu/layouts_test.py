@@ -3,15 +3,17 @@
 
 layouts_test.py [-v] [CLASS...]; with FAKE_GPU_ALL=1 all layouts of all families.
 """
+import json
 import os
 import unittest
 
+from counts_test import COLUMNS, read
 from layouts import BY_NAME, LAYOUTS, OFFLOAD, RANKS, batches
-from runs import MODELS, Runs, difference
+from runs import MODELS, NO_DROPOUT, Runs, difference
 
 ALL = os.environ.get("FAKE_GPU_ALL") == "1"
 # In ./dev test the other families are tried where they differ: ties, two stacks, masks, sessions.
-OF_FAMILIES = ("single", "zero3_prefetch1", "zero_bubble", "bf16")
+OF_FAMILIES = ("single", "zero3_prefetch1", "zero_bubble", "tensor2", "bf16")
 
 
 class OnFakeGpus(unittest.TestCase):
@@ -130,6 +132,16 @@ class Commands(OnFakeGpus):
                 on_cpu, on_gpu = self.both(*args)
                 self.assertTrue(any(on_cpu))
                 self.assertEqual(on_gpu, on_cpu)
+
+    def test_bench_step_tells_what_the_device_counts(self):
+        known = dict(zip(COLUMNS, read()["gpt2", "fp32"]))
+        out = self.good(self.runs.convoy(["bench", "step", "gpt2.toml", *NO_DROPOUT["gpt2"], "--steps", "2", "--warmup", "1",
+                                          "--device", "cuda", "--json"], 1)).out
+        told = json.loads(out)
+        self.assertEqual(told["waits_per_step"], known["waits"])
+        self.assertEqual(told["launches_per_step"], known["launches"])
+        self.assertEqual(told["peak_tflops"], 67)
+        self.assertGreater(told["mfu_percent"], 0)
 
 
 class Faults(OnFakeGpus):

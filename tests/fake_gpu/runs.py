@@ -15,6 +15,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONVOY = os.environ.get("CONVOY", str(ROOT / "build/bin/convoy"))
 FOLDER = os.environ.get("FAKE_GPU_FOLDER", str(ROOT / "build/fake_gpu"))
+OWN_MODULE = FOLDER + "/own_module"
 
 # As wide as it takes for gradients in several buckets of a MiB.
 MODELS = {
@@ -94,8 +95,12 @@ class Runs:
                 ["[model]"] + model + lines + ["[data]"] + data + ["[train]"] + train +
                 ["[parallel]", "bucket_cap_mb = 1", ""]))
 
-    def convoy(self, args, gpus=0, options="", environment=(), timeout=100):
-        """Runs any command; gpus = 0 is the CPU."""
+    def convoy(self, args, *others, **more):
+        """Runs any command of convoy."""
+        return self.program([CONVOY, *args], *others, **more)
+
+    def program(self, command, gpus=0, options="", environment=(), timeout=100):
+        """Runs any program; gpus = 0 is the CPU."""
         report = self.folder / "report"
         report.unlink(missing_ok=True)
         env = dict(os.environ, OMP_NUM_THREADS="1", **dict(environment))
@@ -103,7 +108,7 @@ class Runs:
         if gpus:
             env["CONVOY_FAKE_GPU"] = f"{FOLDER}:{gpus}"
             env["FAKE_GPU_OPTIONS"] = f"report={report}" + ("," + options if options else "")
-        process = subprocess.Popen([CONVOY, *args], cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
+        process = subprocess.Popen(command, cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT)
         try:
             out, code = process.communicate(timeout=timeout)[0], process.returncode
@@ -114,7 +119,8 @@ class Runs:
             except subprocess.TimeoutExpired:
                 process.kill()
                 out, code = process.communicate()[0], -1
-        return Result(code, out, misuses=report.read_text(errors="replace") if report.exists() else "")
+        return Result(code, out, evaluated="".join(line for line in out.splitlines() if line.startswith("evaluated")),
+                      misuses=report.read_text(errors="replace") if report.exists() else "")
 
     def train(self, family, args=(), gpus=0, options="", environment=(), name=None, timeout=100):
         """Trains. Without a name the folder of the run is overwritten by the next."""
@@ -132,7 +138,6 @@ class Runs:
             result.skipped = state["skipped_steps"]
         if (folder / "model.safetensors").exists():
             result.weights = hashlib.md5((folder / "model.safetensors").read_bytes()).hexdigest()
-        result.evaluated = "".join(line for line in result.out.splitlines() if line.startswith("evaluated"))
         return result
 
     def known(self, family, args=(), gpus=0):
