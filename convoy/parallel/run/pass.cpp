@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
+
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
 
@@ -62,15 +64,10 @@ Pass::Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradient
       gradients_(gradients),
       input_(input),
       batches_(input.micro_batches.size()),
-      backwards_left_(input.micro_batches.size()) {
+      backwards_left_(input.micro_batches.size()),
+      shared_(nn::read_by_several(blocks)) {
   ins_.assign(input.micro_batches.size(), std::vector<nn::Bundle>(blocks.size()));
   outs_ = grads_ = ins_;
-  std::map<const nn::Param*, size_t> first_reader;
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    for (const auto& param : blocks[b]->params()) {
-      if (first_reader.emplace(param.get(), b).first->second != b) shared_.insert(param.get());
-    }
-  }
   for (const auto& i : program) {
     if (i.op == Op::Recompute) recomputed_.insert({i.block, i.micro_batch});
     if (i.op == Op::Backward || i.op == Op::BackwardInput || i.op == Op::BackwardWeight) {
@@ -126,9 +123,12 @@ void Pass::backward(int64_t block, int64_t m) {
 }
 
 void Pass::backward_input(int64_t block, int64_t m) {
-  if (!empty(m)) put_off(block, &put_off_[{block, m}]);
+  std::optional<nn::PutOff> put_off;
+  if (!empty(m)) {
+    put_off.emplace(*blocks_[static_cast<size_t>(block)], shared_, put_off_[{block, m}]);
+  }
   run_backward(block, m);
-  put_off(block, nullptr);
+  put_off.reset();
   count_backward(m);
 }
 
@@ -138,13 +138,6 @@ void Pass::backward_weight(int64_t block, int64_t m) {
     for (const auto& write : writes.mapped()) write();
   }
   count_backward(m);
-}
-
-/// Of the parameters that this block alone reads.
-void Pass::put_off(int64_t block, std::vector<std::function<void()>>* later) {
-  for (const auto& param : blocks_[static_cast<size_t>(block)]->params()) {
-    if (!shared_.contains(param.get())) param->put_off(later);
-  }
 }
 
 void Pass::run_backward(int64_t block, int64_t m) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/put_off.h"
 #include "convoy/parallel/data/gradients.h"
 #include "convoy/parallel/pipeline/transfers.h"
 #include "convoy/parallel/run/types.h"
@@ -59,7 +59,6 @@ class Pass {
   void bind_grads(int64_t block, int64_t m);
   void run_backward(int64_t block, int64_t m);
   void count_backward(int64_t m);
-  void put_off(int64_t block, std::vector<std::function<void()>>* later);
   nn::Bundle take_gradient_after(int64_t block, int64_t m);
   nn::Bundle outgoing(const schedule::Instruction& instruction);
   static nn::Bundle& at(Bundles& bundles, int64_t block, int64_t m) {
@@ -73,7 +72,7 @@ class Pass {
   std::vector<MicroBatch> batches_;      // on the device
   std::vector<int64_t> backwards_left_;  // [micro-batch] until it can leave the device
   /// [block, micro-batch] Writes of weights' gradients that were put off.
-  std::map<std::pair<int64_t, int64_t>, std::vector<std::function<void()>>> put_off_;
+  std::map<std::pair<int64_t, int64_t>, nn::PutOffWrites> put_off_;
   Bundles ins_, outs_;
   Bundles grads_;                                     // received, of outs
   std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)
