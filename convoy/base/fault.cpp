@@ -18,9 +18,9 @@ namespace {
 
 const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",  "oom",
                                       "nan",     "slow",    "mismatch",  "nodata"};
-const std::vector<std::string> kPhases{"start",  "forward",    "backward", "backward_weight",
-                                       "reduce", "gather",     "update",   "offload",
-                                       "send",   "evaluation", "saving"};
+const std::vector<std::string> kPhases{"start",  "forward", "backward",   "backward_weight",
+                                       "reduce", "gather",  "update",     "offload",
+                                       "send",   "receive", "evaluation", "saving"};
 
 struct Plan {
   std::string kind;  // empty: none
@@ -89,7 +89,7 @@ Fault fault_at(std::string_view phase) {
   if (kind == "exception") {
     throw std::runtime_error(fmt::format("[fault] injected exception in {}", phase));
   }
-  if (kind == "oom") ::operator delete(::operator new(size_t{1} << 60));
+  if (kind == "oom") ::operator delete(::operator new (size_t{1} << 60));
   if (kind == "slow") std::this_thread::sleep_for(std::chrono::hours(1));
   return Fault::kNone;
 }

@@ -19,9 +19,9 @@ enum class Fault {
 void arm_fault(int rank, int num_ranks, int restart_count);
 
 /// Called at the start of each phase: start, forward, backward, backward_weight, reduce, gather,
-/// update, offload, send, evaluation, saving. When it and the step (see tell_step) are those of
-/// CONVOY_FAULT, the fault happens: the process is killed, stopped, left (exit), an exception is
-/// thrown (exception, oom), time passes (slow).
+/// update, offload, send, receive, evaluation, saving. When it and the step (see tell_step) are
+/// those of CONVOY_FAULT, the fault happens: the process is killed, stopped, left (exit), an
+/// exception is thrown (exception, oom), time passes (slow).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

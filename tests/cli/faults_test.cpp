@@ -190,8 +190,28 @@ TEST_F(Faults, AFewInAPipeline) {
         cell("sigkill", "backward_weight", "shm", 2, 1),
         cell("exception", "backward_weight", "gloo", 2, 1),
         cell("sigstop", "backward_weight", "shm", 2, 1),
-        cell("nan", "backward_weight", "shm", 2, 1)}) {
+        cell("nan", "backward_weight", "shm", 2, 1), cell("sigkill", "receive", "shm", 2, 1),
+        cell("exception", "receive", "gloo", 2, 0), cell("sigstop", "receive", "shm", 2, 0),
+        cell("mismatch", "receive", "shm", 2, 1)}) {
     try_cell(each);
+  }
+}
+
+// Nothing goes from the first stage to the last one, or back.
+TEST_F(Faults, AStageThatIsNoNeighbourIsNamed) {
+  const auto train = fmt::format(
+      "train{}--max_steps 6 --n_layer 4 --nproc 3 --ddp_timeout 10 --pipeline_parallel_size 3 "
+      "--gradient_accumulation_steps 4 ",
+      kTiny);
+  for (const std::string fault : {"sigkill@2:forward:3", "exception@2:backward:3",
+                                  "sigkill@0:receive:3", "exception@0:receive:3"}) {
+    SCOPED_TRACE(fault);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_NE(shell(fmt::format("CONVOY_FAULT={} timeout 60 $convoy {}", fault, train)), 0);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 10) << output_;
+    expect(fmt::format("rank {} failed first", fault[fault.find('@') + 1]));
+    EXPECT_EQ(num_processes(), 0) << output_;
   }
 }
 
@@ -267,10 +287,10 @@ TEST_F(Faults, DISABLED_TheMatrixOfStages) {
   for (const char* kind :
        {"sigkill", "sigstop", "exception", "exit", "oom", "nan", "slow", "mismatch"}) {
     for (const std::string phase :
-         {"forward", "backward", "backward_weight", "send", "reduce", "saving"}) {
+         {"forward", "backward", "backward_weight", "send", "receive", "reduce", "saving"}) {
       // What a stage spoils of its weights or sends, others see first.
       if (kind == std::string("nan") &&
-          (phase == "forward" || phase == "send" || phase == "saving")) {
+          (phase == "forward" || phase == "send" || phase == "receive" || phase == "saving")) {
         continue;
       }
       for (const char* backend : {"shm", "gloo"}) {

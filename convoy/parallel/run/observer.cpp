@@ -49,6 +49,9 @@ const char* phase_of(Op op) {
     case Op::Send:
     case Op::SendGrad:
       return "send";
+    case Op::Receive:
+    case Op::ReceiveGrad:
+      return "receive";
     case Op::Reduce:
     case Op::ReduceScatter:
       return "reduce";
