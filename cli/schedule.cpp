@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include "cli/schedule_stages.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 #include "convoy/nn/declare.h"
 #include "convoy/report/table.h"
 #include "convoy/report/timeline.h"
@@ -59,8 +59,16 @@ report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Lay
   return out;
 }
 
-/// What each stage keeps at most, a micro-batch through all its blocks being 1.
-std::vector<double> kept_by_stages(const schedule::RunPlan& plan) {
+/// What each stage keeps at most: bytes, or where none are known micro-batches through all its
+/// blocks.
+std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_bytes) {
+  std::vector<std::string> out;
+  if (in_bytes) {
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      out.push_back(human_bytes(plan.timeline.peak(s)));
+    }
+    return out;
+  }
   auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
   const auto& stages = plan.stages[0].layout.options().stages;
   pipe.costs = pipe.all_costs();
@@ -70,7 +78,36 @@ std::vector<double> kept_by_stages(const schedule::RunPlan& plan) {
                          static_cast<double>(stages[static_cast<size_t>(stage)].size());
   }
   pipe.costs.put_off = pipe.costs.kept;
-  return schedule::play(pipe, plan.orders).peak;
+  for (const double kept : schedule::play(pipe, plan.orders).peak) {
+    out.push_back(fmt::format("{:.3g}", kept));
+  }
+  return out;
+}
+
+/// One schedule of the model.
+struct Way {
+  std::string name;
+  schedule::RunOptions options;
+  bool asked = false;  ///< it is what a training would do
+};
+
+/// All that have a name, and one that is read from a file.
+std::vector<Way> ways_of(const train::TrainingArguments& arguments,
+                         const train::PipelineInputs& inputs) {
+  const auto& asked = arguments.parallel.pipeline;
+  auto options = train::replica_options(arguments, true).run();
+  take(inputs, options);
+  std::vector<Way> out;
+  for (const auto& entry : schedule::pipeline_schedules()) {
+    auto& way = out.emplace_back(Way{entry.name, options});
+    way.options.pipeline.schedule = entry.schedule;
+    way.options.pipeline.file = way.options.pipeline.csv = "";
+    way.asked = asked.file.empty() && entry.schedule == asked.schedule;
+    const bool as_many_stages = entry.interleaved == schedule::entry_of(asked.schedule).interleaved;
+    if (!as_many_stages || !asked.file.empty()) way.options.pipeline.splits.clear();
+  }
+  if (!asked.file.empty()) out.push_back({asked.file, options, true});
+  return out;
 }
 
 int show_schedules(const ScheduleOptions& options) {
@@ -87,41 +124,37 @@ int show_schedules(const ScheduleOptions& options) {
   }
   const auto prepared = configured->task->prepare(arguments.parallel);
   const auto blocks = prepared.factory();
-  const auto products = prepared.train_data
-                            ? train::products_of(prepared.factory, arguments, *prepared.train_data)
-                            : std::vector<schedule::Products>();
+  const auto inputs =
+      train::pipeline_inputs(prepared.factory, arguments, prepared.train_data.get());
+  const bool in_bytes = !inputs.counts.empty();
   report::Table table;
   table.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
   table.column("blocks of each stage", report::Align::kLeft);
-  table.column("micro-batches that each keeps", report::Align::kLeft);
+  table.column(in_bytes ? "kept for backward by each" : "micro-batches that each keeps",
+               report::Align::kLeft);
   std::string texts;
   std::vector<std::pair<std::string, report::Timeline>> pictures;
   const auto model = nn::declare(blocks);
   const schedule::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
   const auto& asked = arguments.parallel.pipeline;
-  for (const auto& entry : schedule::pipeline_schedules()) {
-    auto way = train::replica_options(arguments, true).run();
-    way.pipeline.schedule = entry.schedule;
-    way.products = products;
-    const bool as_many_stages = entry.interleaved == schedule::entry_of(asked.schedule).interleaved;
-    if (!as_many_stages) way.pipeline.splits.clear();
+  for (const auto& way : ways_of(arguments, inputs)) {
     try {
-      const auto plan = schedule::plan_run(model, mesh, way);
+      const auto plan = schedule::plan_run(model, mesh, way.options);
       const auto& layout = plan.stages[0].layout;
-      const double above = plan.timeline.length / schedule::floor_of(model, plan, way) - 1;
-      table.row({entry.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
+      const double above = plan.timeline.length / schedule::floor_of(model, plan, way.options) - 1;
+      table.row({way.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
                  fmt::format("{:.1f} %", 100 * std::max(0.0, above)), train::stages_text(layout),
-                 fmt::format("{:.3g}", fmt::join(kept_by_stages(plan), " | "))});
-      if (entry.schedule == asked.schedule && !options.stages.save.empty()) {
+                 join(kept_by_stages(plan, in_bytes), " | ")});
+      if (way.asked && !options.stages.save.empty()) {
         write_file(options.stages.save, schedule::to_csv(plan.orders));
       }
       auto bars = bars_of(plan.timeline, layout);
-      texts += fmt::format("\n{}\n{}", entry.name, report::timeline_text(bars, 88));
-      pictures.emplace_back(entry.name, std::move(bars));
+      texts += fmt::format("\n{}\n{}", way.name, report::timeline_text(bars, 88));
+      pictures.emplace_back(way.name, std::move(bars));
     } catch (const UsageError& error) {
       // The others need not go, the one that is asked for must.
-      if (entry.schedule == asked.schedule) throw;
-      texts += fmt::format("\n{}: {}\n", entry.name, error.what());
+      if (way.asked) throw;
+      texts += fmt::format("\n{}: {}\n", way.name, error.what());
     }
   }
   fmt::print("{}{}", table.to_text(), texts);
@@ -129,10 +162,11 @@ int show_schedules(const ScheduleOptions& options) {
     fmt::print("\npipeline_splits holds for schedules with as many virtual stages only.\n");
   }
   if (!options.stages.save.empty()) fmt::print("\nwrote {}\n", options.stages.save);
-  fmt::print(
-      "\n{}{}Of what blocks cost only the products with weights count, and messages take no "
-      "time.\n",
-      kAboutTheLetters, kAboutTheFloor);
+  fmt::print("\n{}{}{} Messages take no time.\n", kAboutTheLetters, kAboutTheFloor,
+             !arguments.parallel.pipeline_costs.empty() ? "A block costs what pipeline_costs says."
+             : in_bytes
+                 ? "A block costs its products of matrices, counted with samples of the data."
+                 : "A block costs the elements of its matrices.");
   draw(options.plot, pictures, num_stages, arguments.gradient_accumulation_steps);
   return 0;
 }
@@ -148,7 +182,7 @@ void add_schedule(CLI::App& app, Run& run) {
   add_stage_options(*command, options->stages);
   command->footer(
       "Takes the options of convoy train, starts nothing, and compares the schedules of "
-      "--pipeline_schedule for this model (--pipeline_virtual_stages goes with interleaved).\n"
+      "--pipeline_schedule, and that of --pipeline_schedule_file, for this model.\n"
       "Example:\n  convoy schedule run.toml --pipeline_parallel_size 4 "
       "--gradient_accumulation_steps 8 --plot pipeline.svg\n  convoy schedule --stages 4 "
       "--micro_batches 8 --forward 1 --backward 1 --weight 1 --save pipe.csv\n");

@@ -45,6 +45,9 @@ struct Trial {
     return std::find(all.begin(), all.end(), name) == all.end() ? "" : std::string(name);
   }
   bool is_pipeline() const { return !schedule().empty(); }
+  bool has_virtual_stages() const {
+    return is_pipeline() && schedule::entry_of(schedule::pipeline_schedule(schedule())).interleaved;
+  }
   bool is_2d() const { return strategy.ends_with(kTwoPipelines); }
   int num_pipelines() const { return is_2d() ? 2 : 1; }
   int num_stages() const { return is_pipeline() ? ranks / num_pipelines() : 1; }
@@ -163,7 +166,18 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   const auto& own = arguments.parallel;
   const bool as_asked = trial.schedule() == schedule::name_of(own.pipeline.schedule) &&
                         trial.num_stages() == static_cast<int>(own.pipeline_parallel_size);
-  if (!as_asked) argv.push_back("--parallel.pipeline_splits=");
+  if (!as_asked) {
+    argv.insert(argv.end(), {"--parallel.pipeline_splits=", "--parallel.pipeline_schedule_file=",
+                             "--parallel.recompute_layers="});
+  }
+  if (!trial.has_virtual_stages()) {
+    argv.push_back("--parallel.pipeline_placement=auto");
+    argv.push_back(fmt::format("--parallel.pipeline_virtual_stages={}",
+                               train::ParallelArguments().pipeline.virtual_stages));
+  }
+  if (!trial.is_pipeline()) {
+    argv.insert(argv.end(), {"--parallel.pipeline_memory=", "--parallel.pipeline_costs="});
+  }
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
   argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));

@@ -1,13 +1,30 @@
 #pragma once
 
+#include <set>
 #include <string>
+#include <vector>
 
-#include "convoy/nn/block.h"
+#include "convoy/nn/put_off.h"
 
 namespace convoy::profile {
 
-/// The same for blocks of one kind and size with inputs of one kind and size; of parameters that
-/// are cut, what is here counts.
-std::string likeness(const nn::Block& block, const nn::Bundle& in);
+/// The same for blocks of one kind and size with inputs of one kind and size; `shared`: parameters
+/// that several blocks read. Of parameters that are cut, what is here counts.
+std::string likeness(const nn::Block& block, const nn::Bundle& in,
+                     const std::set<const nn::Param*>& shared);
+
+/// Whether a bundle has that very tensor by that name.
+bool holds(const nn::Bundle& bundle, const std::string& name, const at::Tensor& tensor);
+
+/// The bundle with tensors of its own: of those that take a gradient, or all `but` some.
+nn::Bundle with_copies(const nn::Bundle& bundle, const nn::Bundle* but = nullptr);
+
+/// Where a backward begins: what a block returned that takes a gradient, each with ones.
+struct Roots {
+  explicit Roots(const nn::Bundle& out);
+  void backward() const;
+
+  std::vector<at::Tensor> tensors, grads;
+};
 
 }  // namespace convoy::profile

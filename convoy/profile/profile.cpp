@@ -2,32 +2,18 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/ranges.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
-#include <typeinfo>
+#include <utility>
 
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/timing.h"
 #include "convoy/profile/likeness.h"
 
 namespace convoy::profile {
-
-std::string likeness(const nn::Block& block, const nn::Bundle& in) {
-  std::string out = typeid(block).name();
-  for (const auto& param : block.params()) {
-    out += fmt::format(" {}{}", fmt::join(param->shape(), "x"), param->spec().trainable);
-  }
-  for (const auto& [name, tensor] : in) {
-    out += fmt::format(" {}:{}:{}:{}", name, fmt::join(tensor.sizes(), "x"),
-                       static_cast<int>(tensor.scalar_type()), tensor.requires_grad());
-  }
-  return out;
-}
 
 namespace {
 
@@ -51,11 +37,6 @@ void release(const nn::Block& block) {
   }
 }
 
-bool holds(const nn::Bundle& bundle, const std::string& name, const at::Tensor& tensor) {
-  const auto found = bundle.find(name);
-  return found != bundle.end() && found->second.is_same(tensor);
-}
-
 class Run {
  public:
   Run(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
@@ -71,20 +52,15 @@ class Run {
     tensor_memory.take_peak();
     const int64_t before = tensor_memory.held();
     auto began = std::chrono::steady_clock::now();
-    auto out = block_.forward(in, {.mode = nn::Mode::Train,
-                                   .seed = options_.seed,
-                                   .block = number_,
-                                   .compute_dtype = options_.compute_dtype,
-                                   .samples = batch_.samples,
-                                   .loaded = &batch_.inputs,
-                                   .tensor = options_.tensor});
+    auto traffic = options_.tensor.traffic();
+    auto out = forward(in);
     cost.forward_seconds = seconds_since(began);
+    take_sums(traffic, cost.forward_sums, cost.forward_sum_bytes);
     const int64_t after = tensor_memory.held();
     cost.forward_bytes = tensor_memory.take_peak() - before;
     cost.kept_bytes = after - before;
     cost.returned_bytes = cost.sent_bytes = cost.sent_parts = 0;
     cost.grad_bytes = cost.grad_parts = 0;
-    std::vector<at::Tensor> roots, grads;
     for (const auto& [name, tensor] : out) {
       const auto bytes = static_cast<int64_t>(tensor.nbytes());
       if (!holds(in, name, tensor)) cost.returned_bytes += bytes;
@@ -95,21 +71,57 @@ class Run {
       if (tensor.requires_grad()) {
         cost.grad_bytes += bytes;
         ++cost.grad_parts;
-        roots.push_back(tensor);
-        grads.push_back(at::ones_like(tensor));
       }
     }
+    const Roots roots(out);
     auto result = parallel::detached(out);
     began = std::chrono::steady_clock::now();
-    if (!roots.empty()) torch::autograd::backward(roots, grads);
+    roots.backward();
     cost.backward_seconds = seconds_since(began);
+    take_sums(traffic, cost.backward_sums, cost.backward_sum_bytes);
     cost.backward_bytes = tensor_memory.take_peak() - after;
     return result;
+  }
+
+  /// The same with a backward in halves; parameters that are `shared` are in the first.
+  void run_halves(const nn::Bundle& given, const std::set<const nn::Param*>& shared) {
+    for (const auto& param : block_.params()) {
+      if (param->spec().trainable) param->bind_grad(param->grad());
+    }
+    const int64_t before = tensor_memory.held();
+    nn::PutOffWrites writes;
+    {
+      const auto in = with_copies(given);
+      const Roots roots(forward(in));
+      const nn::PutOff put_off(block_, shared, writes);
+      roots.backward();
+    }
+    cost.put_off_bytes = tensor_memory.held() - before;
+    const auto began = std::chrono::steady_clock::now();
+    for (const auto& write : std::exchange(writes, {})) write();
+    cost.weight_seconds = std::min(seconds_since(began), cost.backward_seconds);
   }
 
   BlockCost cost;
 
  private:
+  /// What the tensor ranks have summed since `before`, which becomes now.
+  void take_sums(comm::Traffic& before, int64_t& sums, int64_t& bytes) const {
+    const auto now = options_.tensor.traffic();
+    sums = now.collectives - before.collectives;
+    bytes = now.bytes - before.bytes;
+    before = now;
+  }
+  nn::Bundle forward(const nn::Bundle& in) const {
+    return block_.forward(in, {.mode = nn::Mode::Train,
+                               .seed = options_.seed,
+                               .block = number_,
+                               .compute_dtype = options_.compute_dtype,
+                               .samples = batch_.samples,
+                               .loaded = &batch_.inputs,
+                               .tensor = options_.tensor});
+  }
+
   nn::Block& block_;
   const parallel::MicroBatch& batch_;
   const ProfileOptions& options_;
@@ -122,6 +134,7 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
                                const ProfileOptions& options) {
   std::vector<BlockCost> out;
   std::map<std::string, std::pair<BlockCost, nn::Bundle>> known;
+  const auto shared = nn::read_by_several(blocks);
   nn::Bundle in = batch.inputs;
   for (const auto& block : blocks) {
     for (const auto& param : block->params()) {
@@ -130,13 +143,14 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   }
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = *blocks[b];
-    const auto kind = likeness(block, in);
+    const auto kind = likeness(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
       bind(block, options);
       Run run(block, batch, options, static_cast<int64_t>(b));
       nn::Bundle result;
       for (int i = 0; i < kRuns; ++i) result = run.run(in);
+      run.run_halves(in, shared);
       release(block);
       found = known.emplace(kind, std::pair{run.cost, std::move(result)}).first;
     }

@@ -3,10 +3,14 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "convoy/profile/likeness.h"
 
@@ -43,18 +47,65 @@ double operations_of(const std::string& name, c10::ArrayRef<const c10::IValue> i
   return attention(tensor(0), tensor(1), tensor(2));
 }
 
+/// Memory that operations of this thread have returned.
+class Storages {
+ public:
+  void see(const c10::IValue& value) {
+    if (value.isTensor()) return see(value.toTensor());
+    if (value.isTensorList()) {
+      for (const auto& tensor : value.toTensorVector()) see(tensor);
+    }
+  }
+  /// What is there already does not count.
+  void ignore(const at::Tensor& tensor) {
+    if (auto* storage = storage_of(tensor)) ignored_.insert(storage);
+  }
+  double live_bytes() const {
+    double out = 0;
+    for (const auto& [address, storage] : seen_) {
+      const auto held = storage.lock();
+      if (held.defined()) out += static_cast<double>(held->nbytes());
+    }
+    return out;
+  }
+
+ private:
+  static c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+    const bool has = tensor.defined() && tensor.has_storage();
+    return has ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+  }
+  void see(const at::Tensor& tensor) {
+    auto* storage = storage_of(tensor);
+    if (storage == nullptr || ignored_.contains(storage) || seen_.contains(storage)) return;
+    seen_.emplace(storage, tensor.storage().getWeakStorageImpl());
+  }
+
+  std::set<c10::StorageImpl*> ignored_;
+  // While there is a weak reference, no other storage has the address.
+  std::map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> seen_;
+};
+
+thread_local Storages* storages = nullptr;
+
 std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
   operations += operations_of(function.name(), function.inputs());
   return nullptr;
+}
+
+void see(const at::RecordFunction& function, at::ObserverContext*) {
+  if (storages == nullptr) return;
+  for (const auto& value : function.outputs()) storages->see(value);
 }
 
 /// Counts while it lives.
 class Counter {
  public:
   Counter()
-      : handle_(
-            at::addThreadLocalCallback(at::RecordFunctionCallback(count).needsInputs(true).scopes(
-                {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}))) {}
+      : handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(count, see)
+                .needsInputs(true)
+                .needsOutputs(true)
+                .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}))) {}
   ~Counter() { at::removeCallback(handle_); }
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
@@ -63,6 +114,15 @@ class Counter {
 
  private:
   at::CallbackHandle handle_;
+};
+
+/// Watches memory while it lives.
+class Watch {
+ public:
+  explicit Watch(Storages& all) { storages = &all; }
+  ~Watch() { storages = nullptr; }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
 };
 
 /// Gives a block memory while it lives.
@@ -88,50 +148,131 @@ class Bound {
   const nn::Block& block_;
 };
 
-/// A batch of the first row.
-parallel::MicroBatch first_row(const parallel::MicroBatch& batch) {
-  parallel::MicroBatch out{.inputs = {}, .samples = batch.samples.narrow(0, 0, 1)};
+/// Of a batch the first rows.
+parallel::MicroBatch first_rows(const parallel::MicroBatch& batch, int64_t number) {
+  const int64_t rows = batch.samples.numel();
+  parallel::MicroBatch out{.inputs = {}, .samples = batch.samples.narrow(0, 0, number)};
   for (const auto& [name, tensor] : batch.inputs) {
-    out.inputs[name] = tensor.narrow(0, 0, 1).contiguous();
+    const bool by_row = tensor.dim() > 0 && tensor.size(0) == rows;
+    out.inputs[name] = by_row ? tensor.narrow(0, 0, number).contiguous() : tensor;
   }
   return out;
 }
 
+/// Runs blocks on some rows.
+class Tracer {
+ public:
+  Tracer(const nn::BlockList& blocks, const parallel::MicroBatch& rows,
+         const ProfileOptions& options)
+      : blocks_(blocks), rows_(rows), options_(options), shared_(nn::read_by_several(blocks)) {}
+
+  std::vector<BlockCounts> run() {
+    std::vector<BlockCounts> out;
+    nn::Bundle in = rows_.inputs;
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      const auto kind = likeness(*blocks_[b], in, shared_);
+      auto found = known_.find(kind);
+      if (found == known_.end()) found = known_.emplace(kind, run(b, in)).first;
+      out.push_back(found->second.first);
+      in = found->second.second;
+    }
+    return out;
+  }
+
+  /// Operations of what was run: of blocks that are alike, one.
+  double operations() const {
+    double out = 0;
+    for (const auto& [kind, of] : known_) out += of.first.forward + of.first.backward;
+    return out;
+  }
+
+ private:
+  using Counted = std::pair<BlockCounts, nn::Bundle>;  // and what the block returned
+
+  Counted run(size_t number, const nn::Bundle& in) {
+    auto& block = *blocks_[number];
+    const Bound bound(block, options_.compute_dtype);
+    const nn::Context context{
+        nn::Mode::Train, options_.seed, 0, static_cast<int64_t>(number), options_.compute_dtype,
+        rows_.samples,   &rows_.inputs};
+    Storages all;
+    for (const auto& [name, tensor] : in) all.ignore(tensor);
+    for (const auto& param : block.params()) {
+      all.ignore(param->value());
+      if (param->spec().trainable) all.ignore(param->grad());
+    }
+    Counted out;
+    auto& counts = out.first;
+    nn::PutOffWrites writes;
+    double after_forward = 0;
+    {
+      std::optional<Watch> watch(all);
+      const auto given = with_copies(in);
+      const double before = all.live_bytes();
+      counter_.take();
+      auto result = block.forward(given, context);
+      counts.forward = counter_.take();
+      after_forward = all.live_bytes() - before;
+      watch.reset();
+      add_bundle(counts, result, given);
+      out.second = with_copies(result, /*but=*/&rows_.inputs);
+      watch.emplace(all);
+      const Roots roots(std::exchange(result, {}));
+      const nn::PutOff put_off(block, shared_, writes);
+      roots.backward();
+      counts.backward = counter_.take();
+    }
+    const double after_backward = all.live_bytes();
+    {
+      const Watch watch(all);
+      for (const auto& write : std::exchange(writes, {})) write();
+    }
+    const double stays = all.live_bytes();  // what the block has made once for all
+    counts.kept = after_forward - stays;
+    counts.put_off = after_backward - stays;
+    counts.weight = counter_.take();
+    counts.backward += counts.weight;
+    return out;
+  }
+
+  void add_bundle(BlockCounts& counts, const nn::Bundle& result, const nn::Bundle& given) const {
+    for (const auto& [name, tensor] : result) {
+      const auto bytes = static_cast<double>(tensor.nbytes());
+      if (!holds(given, name, tensor)) counts.returned += bytes;
+      if (!holds(rows_.inputs, name, tensor)) counts.sent += bytes;
+      if (tensor.requires_grad()) counts.sent_grad += bytes;
+    }
+  }
+
+  const nn::BlockList& blocks_;
+  const parallel::MicroBatch& rows_;
+  const ProfileOptions& options_;
+  std::set<const nn::Param*> shared_;
+  Counter counter_;
+  std::map<std::string, Counted> known_;
+};
+
 }  // namespace
 
-std::vector<Products> trace(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
-                            const ProfileOptions& options) {
-  const auto row = first_row(batch);
-  std::vector<Products> out;
-  std::map<std::string, std::pair<Products, nn::Bundle>> known;
-  nn::Bundle in = row.inputs;
-  Counter counter;
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    auto& block = *blocks[b];
-    const auto kind = likeness(block, in);
-    auto found = known.find(kind);
-    if (found == known.end()) {
-      const Bound bound(block, options.compute_dtype);
-      const nn::Context context{
-          nn::Mode::Train,       options.seed, 0,          static_cast<int64_t>(b),
-          options.compute_dtype, row.samples,  &row.inputs};
-      const auto given = parallel::detached(in);
-      counter.take();
-      const auto result = block.forward(given, context);
-      Products products{.forward = counter.take()};
-      std::vector<at::Tensor> roots, grads;
-      for (const auto& [name, tensor] : result) {
-        if (!tensor.requires_grad()) continue;
-        roots.push_back(tensor);
-        grads.push_back(at::ones_like(tensor));
-      }
-      if (!roots.empty()) torch::autograd::backward(roots, grads);
-      products.backward = counter.take();
-      found = known.emplace(kind, std::pair{products, parallel::detached(result)}).first;
-    }
-    out.push_back(found->second.first);
-    in = found->second.second;
-  }
+std::vector<BlockCounts> trace(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
+                               const ProfileOptions& options) {
+  constexpr int64_t kMostRows = 8;
+  constexpr double kOperations = 1e11;  // a second, or less
+  double operations = 0;
+  const auto traced = [&](int64_t rows) {
+    const auto first = first_rows(batch, rows);
+    Tracer tracer(blocks, first, options);
+    auto counts = tracer.run();
+    operations = tracer.operations();
+    return counts;
+  };
+  int64_t number = 1;
+  auto out = traced(number);
+  const double cheap = std::floor(kOperations / std::max(1.0, operations));
+  const int64_t most = std::min(batch.samples.numel(), kMostRows);
+  const auto more = static_cast<int64_t>(std::min(cheap, static_cast<double>(most)));
+  if (more > number) out = traced(number = more);
+  for (auto& block : out) block = block.times(1 / static_cast<double>(number));
   return out;
 }
 

@@ -8,13 +8,14 @@
 
 namespace convoy::profile {
 
-using schedule::Products;
+using schedule::BlockCounts;
 
-/// Counts the products of each block for the first row of a batch, while the blocks run on the host
-/// with weights of zeros. No stopwatch: the same batch gives the same numbers on any machine. Of
-/// blocks that are alike, with inputs that are alike, one is run, and has memory only meanwhile.
-/// `blocks` are good for nothing else afterwards.
-std::vector<Products> trace(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
-                            const ProfileOptions& options);
+/// Counts what each block takes for a row of a batch, while the blocks run on the host with weights
+/// of zeros: products, and the bytes of tensors that live. No stopwatch and no allocator: the same
+/// batch gives the same numbers on any machine. Takes the first rows, as many as eight where that
+/// is soon done. Of blocks that are alike, with inputs that are alike, one is run, and has memory
+/// only meanwhile. `blocks` are good for nothing else afterwards.
+std::vector<BlockCounts> trace(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
+                               const ProfileOptions& options);
 
 }  // namespace convoy::profile

@@ -10,6 +10,7 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/process.h"
+#include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/logging/console.h"
 #include "convoy/train/logging/log_files.h"
 #include "convoy/train/setup/memory_use.h"
@@ -51,6 +52,8 @@ Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
 Trainer::~Trainer() = default;
 
 void Trainer::set_files(ModelFiles files) {
+  const auto csv = pipeline_csv(impl_->strategy_->replica().plan());
+  if (!csv.empty()) files.texts[kPipeline] = csv;
   impl_->checkpoints_->set_files(std::move(files));
 }
 void Trainer::set_scorer(MakeScorer make_scorer) {

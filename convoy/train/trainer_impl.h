@@ -8,6 +8,7 @@
 #include "convoy/train/logging/clock.h"
 #include "convoy/train/logging/trace.h"
 #include "convoy/train/scorer.h"
+#include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/placement.h"
 #include "convoy/train/state.h"
@@ -27,7 +28,7 @@ struct Trainer::Impl {
   RunInfo describe();
   StreamOptions stream_options(bool training) const;
   void check_same_data(const BatchStream& stream, const char* what) const;
-  std::vector<schedule::Products> products(const parallel::ModelFactory& factory) const;
+  PipelineInputs inputs_of_pipeline(const parallel::ModelFactory& factory) const;
   int64_t per_device(int64_t configured) const;
   void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.world()); }
 

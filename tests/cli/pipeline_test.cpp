@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <regex>
 
 #include "convoy/schedule/pipeline/csv.h"
 #include "tests/cli/ranks_testing.h"
@@ -53,9 +54,73 @@ TEST_F(PipelineCommand, StagesTrainToTheBitsOfOneDevice) {
                   json(std::string(whole) + "/eval_results.json").at(key), 1e-6);
     }
   }
+  EXPECT_TRUE(fs::exists(folder_ / "stages/pipeline.csv"));
   expect("strategy       pipeline");
   expect("pipeline       2 stages, 1f1b, blocks 0-3 | 4-5; a bubble of about ");
   expect("batch          2 per device x 2 devices x 2 accumulation = 8 in total");
+}
+
+TEST_F(PipelineCommand, WhatAutoFoundIsToldAndCanBeFollowed) {
+  const std::string two = "--max_steps 4 --nproc 2 --pipeline_parallel_size 2 ";
+  ASSERT_EQ(run(llama(two + "--pipeline_schedule auto --output_dir found")), 0) << output_;
+  const auto told = std::regex_replace(output_, std::regex(R"(\s+)"), " ");
+  EXPECT_TRUE(std::regex_search(
+      told,
+      std::regex(R"(pipeline 2 stages, auto \((\w+|an order of its own)(, 2 virtual stages )"
+                 R"(each in a (loop|v))?, (backwards in halves|whole backwards)\), blocks )")))
+      << output_;
+  const auto csv = read_file(folder_ / "found/pipeline.csv");
+  schedule::from_csv(csv, "pipeline.csv", 2, 4);
+  // Rank 0 alone needs the file.
+  ASSERT_EQ(run(llama(two + "--pipeline_schedule_file found/pipeline.csv --output_dir followed")),
+            0)
+      << output_;
+  expect("2 stages, found/pipeline.csv (");
+  EXPECT_EQ(losses("followed"), losses("found"));
+  EXPECT_EQ(read_file(folder_ / "followed/pipeline.csv"), csv);
+  EXPECT_TRUE(model("followed") == model("found"));
+  ASSERT_EQ(run("eval followed --threads 1 --nproc 2 --pp_size 2"), 0) << output_;
+}
+
+TEST_F(PipelineCommand, MemoryAndRecomputationChangeNoNumbers) {
+  ASSERT_EQ(run(llama("--max_steps 4 --output_dir one")), 0) << output_;
+  const std::string two =
+      "--max_steps 4 --nproc 2 --pipeline_parallel_size 2 --output_dir two --overwrite_output_dir ";
+  for (const auto& [options, told] :
+       {std::pair{"--recompute_layers 2,1", ", of which 1, 2, 3 are recomputed; a bubble"},
+        {"--pipeline_schedule auto --pipeline_memory 1GiB", "2 stages, auto ("},
+        {"--pipeline_memory 64KiB --recompute_layers auto", "are recomputed; a bubble"}}) {
+    SCOPED_TRACE(options);
+    ASSERT_EQ(run(llama(two + options)), 0) << output_;
+    expect(told);
+    EXPECT_EQ(losses("two"), losses("one"));
+    EXPECT_TRUE(model("two") == model("one"));
+  }
+  // One device knows numbers of blocks, too.
+  ASSERT_EQ(run(llama("--max_steps 4 --recompute_layers 3 --output_dir again")), 0) << output_;
+  EXPECT_TRUE(model("again") == model("one"));
+}
+
+TEST_F(PipelineCommand, CostsAreReadFromAFile) {
+  const std::string two = "--max_steps 1 --nproc 2 --pipeline_parallel_size 2 ";
+  Json costs;
+  for (const char* name : {"embeddings", "model.layers.0", "model.layers.1", "model.layers.2",
+                           "model.layers.3", "head"}) {
+    costs[name] = {{"forward", 1}, {"backward", 2}, {"weight", 1}, {"kept", 9}, {"put_off", 3}};
+  }
+  costs["embeddings"]["forward"] = 30;
+  write_file(folder_ / "costs.json", costs.dump());
+  ASSERT_EQ(run(llama(two + "--pipeline_costs costs.json")), 0) << output_;
+  expect("blocks 0 | 1-5;");
+  ASSERT_EQ(
+      run("schedule" + llama("--pipeline_parallel_size 2 --pipeline_costs costs.json").substr(5)),
+      0)
+      << output_;
+  expect("A block costs what pipeline_costs says.");
+  costs.erase("head");
+  write_file(folder_ / "costs.json", costs.dump());
+  EXPECT_EQ(run(llama(two + "--pipeline_costs costs.json")), 2) << output_;
+  expect("costs.json has nothing of block 'head'");
 }
 
 TEST_F(PipelineCommand, ACheckpointGoesOnWithAnotherNumberOfStages) {
@@ -162,14 +227,16 @@ TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
                                 "--gradient_accumulation_steps 8 ")
                                 .substr(5);
   ASSERT_EQ(run("schedule" + eight + "--plot out.svg"), 0) << output_;
-  for (const char* line :
-       {"schedule     bubble  above the floor  blocks of each stage           micro-batches that "
-        "each "
-        "keeps",
-        "naive        75.0 %          241.3 %  0-2 | 3-4 | 5-6 | 7-9          1 | 1 | 1 | 1",
-        "gpipe        29.5 %           21.0 %  0-2 | 3-4 | 5-6 | 7-9          8 | 8 | 8 | 1",
-        "zero_bubble   8.3 %            3.9 %  0-1, 8-9 | 2, 7 | 3, 6 | 4-5   4 | 4 | 4 | 4",
-        "auto          6.5 %", "stage 0  000", "stage 3  ...", "wrote out.svg"}) {
+  for (
+      const char* line :
+      {"schedule     bubble  above the floor  blocks of each stage           kept for backward by "
+       "each",
+       "naive        75.0 %          241.3 %  0-2 | 3-4 | 5-6 | 7-9          71.0 KiB | 68.5 KiB | "
+       "68.5 KiB | 72.4 KiB",
+       "1f1b         29.5 %           21.0 %  0-2 | 3-4 | 5-6 | 7-9          283.9 KiB | 205.5 KiB "
+       "| 137.0 KiB | 72.4 KiB",
+       "zero_bubble   7.6 %            3.2 %  0-1, 8-9 | 2, 7 | 3, 6 | 4-5   295.2 KiB | ",
+       "auto         10.2 %            0.3 %  ", "stage 0  000", "stage 3  ...", "wrote out.svg"}) {
     expect(line);
   }
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/pipeline.svg";
@@ -258,6 +325,11 @@ TEST_F(PipelineCommand, BenchComparesSchedulesAndNumbersOfMicroBatches) {
   for (const auto& row : rows) EXPECT_NEAR(row["loss"], rows[0]["loss"], 1e-5) << row;
   EXPECT_FALSE(rows[0].contains("micro_batches"));
   EXPECT_EQ(rows[2]["micro_batches"], 4);
+  // What a schedule has none of is left out.
+  ASSERT_EQ(bench("--strategies single,zero_bubble,1f1b --pipeline_schedule zero_bubble "
+                  "--pipeline_placement v --pipeline_memory 1GiB --output mixed"),
+            0)
+      << output_;
   ASSERT_EQ(bench("--strategies single,1f1b-2d --ranks 4 --output both"), 0) << output_;
   const auto two = json("both/strategies.json");
   EXPECT_NEAR(two[1]["loss"], two[0]["loss"], 1e-5);
@@ -303,8 +375,25 @@ TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
   refused("--pipeline_schedule gpipe", "has no effect without a pipeline");
   refused("--pipeline_placement v", "pipeline_placement = v has no effect without a pipeline");
   refused("--nproc 3 --pipeline_parallel_size 2", "got 3 ranks; try --nproc 4");
+  refused("--pipeline_memory 1GiB", "pipeline_memory = 1073741824 has no effect without");
+  refused("--recompute_layers auto", "recompute_layers = auto fits stages of a pipeline");
+  refused("--recompute_layers 3 --gradient_checkpointing", "try one of them");
   const std::string two = "--nproc 2 --pipeline_parallel_size 2 ";
   refused(two + "--pipeline_splits 2,x", "expected numbers of blocks between commas: 4,8; got 'x'");
+  refused(two + "--pipeline_memory 1GX", "expected a size such as 4GiB or 500MB");
+  refused(two + "--pipeline_memory 80KB", "pipeline_schedule = 1f1b keeps");
+  refused(two + "--pipeline_memory 10 --pipeline_schedule auto", "fits no schedule");
+  refused(two + "--recompute_layers 1,-1", "expected auto, or a number, or one for each stage");
+  refused(two + "--pipeline_virtual_stages 3",
+          "pipeline_virtual_stages = 3 has no effect with pipeline_schedule = 1f1b");
+  write_file(folder_ / "pipe.csv", "0F0,0B0\n1F0,1B0\n");
+  refused(two + "--pipeline_schedule_file pipe.csv",
+          "pipe.csv is for 1 micro-batches; gradient_accumulation_steps = 4");
+  refused(two + "--pipeline_schedule_file pipe.csv --pipeline_schedule gpipe",
+          "and pipeline_schedule = gpipe are two schedules");
+  refused(two + "--pipeline_schedule_file pipe.csv --pipeline_placement v",
+          "and pipeline_placement = v are two schedules");
+  refused(two + "--pipeline_schedule_file none.csv", "none.csv");
   refused(two + "--pipeline_splits 6", "must ascend between 1 and 5");
   refused(two + "--pipeline_placement v",
           "pipeline_placement = v takes two virtual stages a rank; got 1 with pipeline_schedule = "

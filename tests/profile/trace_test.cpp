@@ -3,8 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
+#include "convoy/nn/layers.h"
 #include "tests/models/testing.h"
 
 namespace convoy::profile {
@@ -20,14 +19,69 @@ parallel::MicroBatch texts(bool labels = true) {
   return out;
 }
 
-std::vector<Products> traced(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
-                             at::ScalarType dtype = at::kFloat) {
+std::vector<BlockCounts> traced(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
+                                at::ScalarType dtype = at::kFloat) {
   return trace(blocks, batch, {.compute_dtype = dtype});
 }
 
-double sum(const std::vector<Products>& all, double Products::* of) {
-  return std::accumulate(all.begin(), all.end(), 0.0,
-                         [&](double so_far, const Products& one) { return so_far + one.*of; });
+/// Two products, and what they keep.
+class TwoLayers : public nn::Block {
+ public:
+  TwoLayers(const std::string& name, int64_t width, int64_t inner)
+      : Block(name),
+        first_(declare_matrix(name + ".first", {inner, width}, nn::Init::ones())),
+        second_(declare_matrix(name + ".second", {width, inner}, nn::Init::ones())),
+        bias_(declare_vector(name + ".bias", width)) {}
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context&) override {
+    const auto inner = nn::linear(in.at("x"), first_, nullptr, false);
+    return {{"x", nn::linear(inner, second_, bias_, false)}, {"table", in.at("table")}};
+  }
+
+ private:
+  nn::ParamPtr first_, second_, bias_;
+};
+
+TEST(Trace, CountsWhatIsKeptAndWhatIsPutOff) {
+  constexpr double kWidth = 8, kInner = 24, kFloat = sizeof(float);
+  const nn::BlockList blocks{std::make_shared<TwoLayers>("a", 8, 24),
+                             std::make_shared<TwoLayers>("b", 8, 24),
+                             std::make_shared<TwoLayers>("c", 8, 24)};
+  // A table has no rows of the batch.
+  const parallel::MicroBatch batch{{{"x", at::ones({5, 8})}, {"table", at::ones({2})}},
+                                   at::arange(5, at::kLong)};
+  const auto all = traced(blocks, batch);
+  const double products = 2 * kWidth * kInner * 2;
+  for (size_t b = 0; b < all.size(); ++b) {
+    SCOPED_TRACE(b);
+    EXPECT_EQ(all[b].forward, products);
+    EXPECT_EQ(all[b].weight, products);
+    // The batch takes no gradient.
+    EXPECT_EQ(all[b].backward, b == 0 ? 1.5 * products : 2 * products);
+    EXPECT_EQ(all[b].kept, kFloat * (kInner + kWidth));
+    EXPECT_EQ(all[b].returned, kFloat * kWidth);
+    EXPECT_EQ(all[b].sent, kFloat * kWidth);
+    EXPECT_EQ(all[b].sent_grad, kFloat * kWidth);
+    // Inputs and gradients of both layers, but for the batch.
+    EXPECT_EQ(all[b].put_off, kFloat * (2 * kInner + (b == 0 ? 1 : 2) * kWidth));
+  }
+  EXPECT_EQ(traced(blocks, batch), all);
+}
+
+TEST(Trace, WhatSeveralBlocksReadIsNotPutOff) {
+  const models::Small size{.ids = 60, .width = 32, .layers = 1, .length = kLength};
+  auto config = models::small_gpt2(size);
+  config.tie_word_embeddings = false;
+  const auto own = traced(config.make_blocks(), texts());
+  config.tie_word_embeddings = true;
+  const auto tied = traced(config.make_blocks(), texts());
+  for (const auto& counts : {own, tied}) {
+    EXPECT_GT(counts[1].weight, 0.45 * counts[1].backward);  // but for attention
+    EXPECT_GT(counts[1].put_off, counts[1].returned);
+    EXPECT_LT(counts[1].put_off, counts[1].kept);
+  }
+  EXPECT_EQ(own[1], tied[1]);
+  EXPECT_EQ(tied.back().weight, 0);
 }
 
 TEST(Trace, CountsTheProductsOfALlama) {
@@ -46,14 +100,21 @@ TEST(Trace, CountsTheProductsOfALlama) {
       }
       EXPECT_EQ(all[b].forward, 2 * tokens * (weights + 2 * d * kLength));
       EXPECT_GE(all[b].backward, 1.9 * all[b].forward);
+      EXPECT_EQ(all[b].weight, 2 * tokens * weights);
     }
   }
 }
 
 TEST(Trace, AHeadCostsByItsTargetsAndADecoderByItsOwnLength) {
-  auto bert = models::small_bert({.ids = 500, .width = 32, .length = kLength});
-  const auto few = traced(bert.make_blocks(), texts(false));
-  EXPECT_GT(sum(few, &Products::forward), 0);
+  // A seventh of the positions have targets; one row may have none or many.
+  constexpr double kIds = 500, kWidth = 32;
+  const auto bert = models::small_bert({.ids = 500, .width = 32, .length = kLength});
+  const auto ids = at::arange(8 * kLength, at::kLong).remainder(400).add_(50).view({8, -1});
+  const parallel::MicroBatch rows{{{"input_ids", ids}}, at::arange(8, at::kLong)};
+  const auto head = traced(bert.make_blocks(), rows).back();
+  const double everywhere = 3 * 2 * kLength * kIds * kWidth;
+  EXPECT_GT(head.forward + head.backward, 0.05 * everywhere);
+  EXPECT_LT(head.forward + head.backward, 0.5 * everywhere);
   auto t5 = models::small_t5({.ids = 60, .width = 32, .layers = 2});
   auto batch = texts();
   const auto whole = traced(t5.make_blocks(), batch);

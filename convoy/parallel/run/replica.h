@@ -52,6 +52,7 @@ class Replica {
   comm::Traffic traffic() const { return groups_.traffic(); }
   const schedule::Program& program() const { return stage().step; }
   at::ScalarType compute_dtype() const { return options_.compute_dtype; }
+  const ReplicaOptions& options() const { return options_; }
   /// But for activations, which a replica does not know.
   schedule::MemoryUse memory() const;
   /// What all stages do and keep.

@@ -7,6 +7,13 @@
 
 namespace convoy::schedule {
 
+bool has_halves(const Orders& orders) {
+  return std::any_of(orders.begin(), orders.end(), [](const auto& order) {
+    return std::any_of(order.begin(), order.end(),
+                       [](const auto& cell) { return cell.kind == ActionKind::BackwardInput; });
+  });
+}
+
 int Pipe::num_ranks() const {
   return rank_of.empty() ? 0 : *std::max_element(rank_of.begin(), rank_of.end()) + 1;
 }

@@ -20,6 +20,9 @@ struct Cell {
 /// [rank] What it computes in a step, in its order.
 using Orders = std::vector<std::vector<Cell>>;
 
+/// Whether some backward comes in halves.
+bool has_halves(const Orders& orders);
+
 /// What a schedule is made for: numbers of virtual stages, not blocks.
 struct Pipe {
   std::vector<int> rank_of;  ///< [virtual stage]

@@ -9,10 +9,8 @@ namespace convoy::schedule {
 namespace {
 
 constexpr double kNoCut = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-11;
-
 double room(double limit) {
-  return limit * (1 + kRounding);
+  return limit * (1 + kCutRounding);
 }
 
 /// Ends of stretches that are at most `limit` dear with the least of what `add` makes of them.
@@ -86,7 +84,7 @@ CutScore score(const CutProblem& problem, const Ends& ends) {
 
 bool is_better(const CutScore& a, const CutScore& b) {
   const auto compare = [](double x, double y) {
-    return x < y * (1 - kRounding) ? -1 : x > y * (1 + kRounding) ? 1 : 0;
+    return x < y * (1 - kCutRounding) ? -1 : x > y * (1 + kCutRounding) ? 1 : 0;
   };
   const int stage = compare(std::get<0>(a), std::get<0>(b));
   const int stretch = compare(std::get<1>(a), std::get<1>(b));

@@ -7,6 +7,9 @@
 
 namespace convoy::schedule {
 
+/// Costs that are as near are the same.
+inline constexpr double kCutRounding = 1e-11;
+
 /// What blocks cost, and how many stretches are wanted of them.
 class CutProblem {
  public:

@@ -10,8 +10,6 @@ namespace convoy::schedule {
 namespace {
 
 constexpr double kUncut = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-11;
-
 /// What is made as small as can be of the two stretches of each stage.
 enum class Aim { DearestStage, DearestStretch, Squares };
 
@@ -23,8 +21,8 @@ class Pairs {
       : problem_(problem),
         n_(problem.num_blocks()),
         stages_(problem.num_stages()),
-        stage_((1 + kRounding) * stage),
-        stretch_((1 + kRounding) * stretch) {}
+        stage_((1 + kCutRounding) * stage),
+        stretch_((1 + kCutRounding) * stretch) {}
 
   /// The least that is possible, with the ends of such a cut.
   std::pair<double, Ends> run(Aim aim) {

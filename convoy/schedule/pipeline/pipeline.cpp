@@ -37,10 +37,10 @@ PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
   return schedule;
 }
 
-std::vector<std::string> pipeline_schedule_names(bool interleaved_only) {
+std::vector<std::string> pipeline_schedule_names() {
   std::vector<std::string> names;
   for (const auto& entry : pipeline_schedules()) {
-    if (entry.interleaved || !interleaved_only) names.emplace_back(entry.name);
+    names.emplace_back(entry.name);
   }
   return names;
 }

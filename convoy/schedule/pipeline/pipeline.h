@@ -25,8 +25,8 @@ PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
 const std::vector<PipelineScheduleEntry>& pipeline_schedules();
 const PipelineScheduleEntry& entry_of(PipelineSchedule schedule);
 
-/// Their names, or of those only that have several virtual stages a rank.
-std::vector<std::string> pipeline_schedule_names(bool interleaved_only = false);
+/// Their names.
+std::vector<std::string> pipeline_schedule_names();
 
 const char* name_of(PipelineSchedule schedule);
 /// Throws UsageError for another name.

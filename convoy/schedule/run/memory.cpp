@@ -108,13 +108,13 @@ class Activations {
         if (again && layout_.holds(i.block + 1)) now_ -= cost.returned_bytes;
         if (i.block + 1 < layout_.table().num_blocks()) now_ -= cost.grad_bytes;
         reach(cost.backward_bytes);
-        // What the weight half needs stays; it is not told apart from the rest.
-        if (i.op == Op::Backward) now_ -= cost.kept_bytes;
+        now_ -= cost.kept_bytes;
+        if (i.op == Op::BackwardInput) now_ += cost.put_off_bytes;
         if (i.block > 0) now_ += costs_[static_cast<size_t>(i.block) - 1].grad_bytes;
         break;
       case Op::BackwardWeight:
         reach(0);
-        now_ -= cost.kept_bytes;
+        now_ -= cost.put_off_bytes;
         break;
       case Op::Send:
         if (cost.sent_parts > 1) {  // as one

@@ -11,7 +11,9 @@ namespace convoy::schedule {
 /// Bytes are those of tensors, weights and their gradients left out.
 struct BlockCost {
   double forward_seconds = 0, backward_seconds = 0;
+  double weight_seconds = 0;   ///< of the backward its second half, where it comes in halves
   int64_t kept_bytes = 0;      ///< from forward until backward, what it returns among it
+  int64_t put_off_bytes = 0;   ///< from the first half of a backward until the second
   int64_t returned_bytes = 0;  ///< of what it returns: all that is kept where it is recomputed
   int64_t forward_bytes = 0;   ///< at most beside what was there before, while it runs forward
   int64_t backward_bytes = 0;  ///< at most beside what it kept, while it runs backward

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace convoy::schedule {
@@ -42,9 +43,34 @@ enum class Placement {
   V,     ///< rank s has s and 2P - 1 - s: the first rank begins and ends (Qi et al., 2024)
 };
 
-/// Products of matrices that a block takes for a row, in floating-point operations.
-struct Products {
-  double forward = 0, backward = 0;
+/// What a block takes for a micro-batch, alike on all ranks: counted (profile::trace), its times
+/// are operations of products of matrices; read from a file, they are seconds.
+struct BlockCounts {
+  double forward = 0;
+  double backward = 0;  ///< both halves
+  double weight = 0;    ///< of that the half that no stage waits for
+  // Bytes of tensors; weights and their gradients are left out.
+  double kept = 0;                 ///< from forward until backward, what it returns among it
+  double put_off = 0;              ///< from the first half of a backward until the second
+  double returned = 0;             ///< of what it returns: all that is kept where it is recomputed
+  double sent = 0, sent_grad = 0;  ///< what a stage behind it receives, and sends back
+
+  /// Of so many times the rows.
+  BlockCounts times(double rows) const {
+    return {forward * rows, backward * rows, weight * rows, kept * rows,
+            put_off * rows, returned * rows, sent * rows,   sent_grad * rows};
+  }
+
+  bool operator==(const BlockCounts&) const = default;
+};
+
+/// Which blocks are recomputed of a model that does not recompute all.
+struct RecomputeOptions {
+  /// Blocks of each stage, those that save most; one number: of every stage as many.
+  std::vector<int64_t> of_stage = {};
+  bool to_fit = false;  ///< the fewest so that no stage keeps more than PipelineOptions::memory
+
+  bool any() const { return to_fit || !of_stage.empty(); }
 };
 
 struct PipelineOptions {
@@ -54,6 +80,11 @@ struct PipelineOptions {
   std::vector<int64_t> splits = {};
   /// Where virtual stages lie; empty: as is faster, where the schedule allows both.
   std::optional<Placement> placement = {};
+  /// Bytes that a stage may keep for backward; 0: as many as it does, with auto no more than 1f1b.
+  int64_t memory = 0;
+  /// A schedule that is given: the name of its file, for messages, and what that holds (see
+  /// from_csv). Empty: `schedule` makes one.
+  std::string file = {}, csv = {};
 };
 
 /// How a run spreads a step over ranks and memory: what its options of these names say.
@@ -66,14 +97,16 @@ struct RunOptions {
   bool reshard_after_forward = true;  ///< else gathered weights stay until backward (stage 3)
   bool reduce_each = true;  ///< sharded gradients: reduce every micro-batch, not the last only
   bool recompute = false;   ///< blocks keep their inputs only, and run again before their backward
+  RecomputeOptions recomputed = {};  ///< the same of some blocks; of no meaning with `recompute`
   OffloadOptions offload = {};
   PipelineOptions pipeline = {};  ///< where the mesh has several stages
   bool trains = true;             ///< else no gradients and no moments are held
   bool low_precision = false;     ///< weights of 16 bits beside fp32 masters
   bool shares_weights = false;    ///< the ranks are threads on one copy of weights and moments
   int64_t state_bytes = 8;        ///< of a parameter, that the optimizer keeps
-  /// By block, as profile::trace counts them: what stages are cut by. Empty: by matrix elements.
-  std::vector<Products> products = {};
+  /// By block, of a micro-batch: what stages are cut by and schedules are made for. Empty: matrix
+  /// elements, and nothing is known of bytes.
+  std::vector<BlockCounts> counts = {};
 };
 
 }  // namespace convoy::schedule

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
+#include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/plan.h"
+#include "convoy/schedule/pipeline/choose.h"
+#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/schedule/run/counts.h"
 
 namespace convoy::schedule {
 
@@ -34,6 +36,15 @@ LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh, const Run
   return out;
 }
 
+/// Blocks that can be recomputed: the last one's backward follows at once.
+std::set<int64_t> repeatable(const ModelDecl& model) {
+  std::set<int64_t> out;
+  for (size_t b = 0; b + 1 < model.blocks.size(); ++b) {
+    if (model.blocks[b].repeatable) out.insert(static_cast<int64_t>(b));
+  }
+  return out;
+}
+
 StepOptions step_options(const ModelDecl& model, const RunOptions& options) {
   StepOptions out{options.num_micro_batches,
                   {},
@@ -41,9 +52,7 @@ StepOptions step_options(const ModelDecl& model, const RunOptions& options) {
                   options.reshard_after_forward,
                   options.reduce_each};
   if (!options.recompute) return out;
-  for (size_t b = 0; b + 1 < model.blocks.size(); ++b) {  // the last one's backward follows at once
-    if (model.blocks[b].repeatable) out.recomputed.insert(static_cast<int64_t>(b));
-  }
+  out.recomputed = repeatable(model);
   if (out.recomputed.empty()) {
     fail<UsageError>(
         "parallel",
@@ -105,17 +114,12 @@ std::vector<RankProgram> of_pipeline(const std::vector<StagePlan>& stages, Progr
 }
 
 /// What stages are cut by, the same on all ranks.
-Costs products_of(const ModelDecl& model, const RunOptions& options) {
+Costs shared_costs(const ModelDecl& model, const RunOptions& options) {
+  if (!options.counts.empty()) return costs_of(options.counts);
   Costs out;
-  if (options.products.empty()) {
-    // A backward is two products for each of the forward's.
-    out.forward = out.backward = block_costs(model);
-    for (auto& cost : out.backward) cost *= 2;
-  }
-  for (const auto& block : options.products) {
-    out.forward.push_back(block.forward);
-    out.backward.push_back(block.backward);
-  }
+  // A backward is two products for each of the forward's.
+  out.forward = out.backward = block_costs(model);
+  for (auto& cost : out.backward) cost *= 2;
   return out;
 }
 
@@ -124,87 +128,12 @@ Costs measured(const std::vector<BlockCost>& costs) {
   for (const auto& cost : costs) {
     out.forward.push_back(cost.forward_seconds);
     out.backward.push_back(cost.backward_seconds);
+    out.weight.push_back(cost.weight_seconds);
     out.kept.push_back(static_cast<double>(cost.kept_bytes));
+    out.put_off.push_back(static_cast<double>(cost.put_off_bytes));
     out.inputs.push_back(static_cast<double>(cost.returned_bytes));
   }
   return out;
-}
-
-/// Virtual stages that a rank has; with auto at most.
-int virtual_stages_of(const PipelineOptions& options) {
-  return entry_of(options.schedule).interleaved ? static_cast<int>(options.virtual_stages) : 1;
-}
-
-std::string with_virtual_stages(int number) {
-  return number > 1 ? fmt::format(" with {} virtual stages each", number) : "";
-}
-
-void check_number_of_blocks(const ModelDecl& model, int num_stages,
-                            const PipelineOptions& options) {
-  const bool searches = options.schedule == PipelineSchedule::Automatic;
-  const int virtual_stages = searches ? 1 : virtual_stages_of(options);
-  const auto num_blocks = static_cast<int64_t>(model.blocks.size());
-  if (num_blocks >= static_cast<int64_t>(num_stages) * virtual_stages) return;
-  std::vector<std::string> names;
-  for (const auto& block : model.blocks) names.push_back(block.name);
-  const int64_t fit = num_blocks / num_stages;
-  fail<UsageError>(
-      "parallel", "a pipeline of {} stages{} needs as many blocks; got a model of {} ({}); try {}",
-      num_stages, with_virtual_stages(virtual_stages), num_blocks, fmt::join(names, ", "),
-      fit > 1   ? fmt::format("pipeline_virtual_stages = {}", fit)
-      : fit > 0 ? "pipeline_schedule = 1f1b"
-                : "a smaller pipeline_parallel_size");
-}
-
-/// Where splits are given.
-Cut split_at(const std::vector<int64_t>& splits, int64_t num_blocks, int num_stages,
-             const PipelineOptions& options) {
-  const bool searches = options.schedule == PipelineSchedule::Automatic;
-  const int given = static_cast<int>(splits.size()) + 1;
-  const int virtual_stages = searches ? given / num_stages : virtual_stages_of(options);
-  if (given != num_stages * virtual_stages) {
-    fail<UsageError>("parallel",
-                     "pipeline_splits = {} makes {} virtual stages; expected {} numbers for {} "
-                     "stages{}",
-                     fmt::join(splits, ","), given, num_stages * std::max(1, virtual_stages) - 1,
-                     num_stages, with_virtual_stages(virtual_stages));
-  }
-  int64_t before = 0;
-  for (const int64_t begin : splits) {
-    if (begin <= before || begin >= num_blocks) {
-      fail<UsageError>("parallel",
-                       "pipeline_splits = {} must ascend between 1 and {}, the last block of the "
-                       "model; got {}",
-                       fmt::join(splits, ","), num_blocks - 1, begin);
-    }
-    before = begin;
-  }
-  return cut_at(splits, num_blocks, num_stages, options.placement.value_or(Placement::Loop));
-}
-
-/// Which rank has which blocks, and what it does in which order.
-std::pair<Cut, Orders> pipeline_of(const ModelDecl& model, int num_stages,
-                                   const RunOptions& options, const std::set<int64_t>& recomputed,
-                                   const Costs& costs) {
-  const auto& pipeline = options.pipeline;
-  check_number_of_blocks(model, num_stages, pipeline);
-  const bool joins = options.zero >= 2 && options.reduce_each;
-  if (pipeline.splits.empty()) {
-    auto plan = plan_pipeline(costs, {.num_stages = num_stages,
-                                      .num_micro_batches = options.num_micro_batches,
-                                      .schedule = pipeline.schedule,
-                                      .virtual_stages = virtual_stages_of(pipeline),
-                                      .placement = pipeline.placement,
-                                      .recomputed = recomputed,
-                                      .joins_neighbours = joins});
-    return {std::move(plan.cut), std::move(plan.orders)};
-  }
-  const auto num_blocks = static_cast<int64_t>(model.blocks.size());
-  auto cut = split_at(pipeline.splits, num_blocks, num_stages, pipeline);
-  if (joins) cut = joined(cut);
-  auto orders = entry_of(pipeline.schedule)
-                    .orders(pipe_of(cut, options.num_micro_batches, costs, recomputed));
-  return {std::move(cut), std::move(orders)};
 }
 
 }  // namespace
@@ -220,10 +149,16 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
   RunPlan out;
   out.step = step_options(model, options);
   const int num_stages = mesh.degree(Axis::Pipeline);
-  const auto products = products_of(model, options);
+  const auto shared = shared_costs(model, options);
+  const auto able = options.recompute ? std::set<int64_t>() : repeatable(model);
   if (num_stages > 1) {
-    std::tie(out.cut, out.orders) =
-        pipeline_of(model, num_stages, options, out.step.recomputed, products);
+    auto choice = choose_pipeline(model, num_stages, options, shared, out.step.recomputed, able);
+    out.cut = std::move(choice.cut);
+    out.orders = std::move(choice.orders);
+    out.found = std::move(choice.found);
+    out.step.recomputed = std::move(choice.recomputed);
+  } else if (options.trains && !options.recompute && options.recomputed.any()) {
+    out.step.recomputed = blocks_of_one_stage(options.recomputed, shared, able);
   }
   const auto layout = layout_of(model, layout_options(model, mesh, options, out.cut));
   std::vector<Layout> layouts;
@@ -255,14 +190,14 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
   }
   if (!proves) return out;
   if (num_stages > 1 || !costs.empty()) {
-    out.timeline = simulate(programs, costs.empty() ? products : measured(costs));
+    out.timeline = simulate(programs, costs.empty() ? shared : measured(costs));
   }
   return out;
 }
 
 double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,
                 const std::vector<BlockCost>& costs) {
-  const auto by_block = costs.empty() ? products_of(model, options) : measured(costs);
+  const auto by_block = costs.empty() ? shared_costs(model, options) : measured(costs);
   return floor_of(pipe_of(plan.cut, options.num_micro_batches, by_block, plan.step.recomputed));
 }
 

@@ -28,10 +28,12 @@ struct StagePlan {
 /// What a run will do, before any memory is taken: proven by check().
 struct RunPlan {
   StepOptions step;
-  Cut cut;                        ///< which stage has which blocks; empty without a pipeline
-  Orders orders;                  ///< what each stage computes; empty without a pipeline
+  Cut cut;            ///< which stage has which blocks; empty without a pipeline
+  Orders orders;      ///< what each stage computes; empty without a pipeline
+  std::string found;  ///< with auto: the schedule that this is; empty: one that has no name
   std::vector<StagePlan> stages;  ///< of the pipeline; one without
-  /// A step as it would go, in seconds of the costs; without them of several stages in products.
+  /// A step as it would go, in seconds of the costs; without them of several stages as
+  /// RunOptions::counts has it.
   Timeline timeline;
 
   const StagePlan& of(const Mesh& mesh) const {
@@ -41,7 +43,7 @@ struct RunPlan {
 
 /// Plans a run of `model` over the ranks of `mesh`; `costs`: by block, without them activations
 /// count nothing; `proves`: by check(), which a search leaves for the plan that it returns. Throws
-/// UsageError where stages do not go into the model, blocks do not take the
+/// UsageError where stages do not go into the model or what they may keep, blocks do not take the
 /// mesh's tensor ranks, or nothing can be recomputed.
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                  const std::vector<BlockCost>& costs = {}, bool proves = true);

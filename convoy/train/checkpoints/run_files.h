@@ -11,6 +11,8 @@ using checkpoint::kState;
 inline constexpr const char* kResults[] = {"all_results.json", "train_results.json",
                                            "eval_results.json"};
 inline constexpr const char* kLog = "log.jsonl";
+/// The schedule of a run's stages, as pipeline_schedule_file takes it.
+inline constexpr const char* kPipeline = "pipeline.csv";
 /// Where a run's curves are, unless another folder is named for them.
 inline constexpr const char* kEvents = "runs";
 /// Where a run that is overwritten stays until the new one has saved.

@@ -13,6 +13,7 @@
 #include "convoy/optim/optimizer.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/train/checkpoints/run_files.h"
+#include "convoy/train/setup/option_texts.h"
 
 namespace convoy::train {
 
@@ -51,21 +52,6 @@ std::vector<std::pair<std::string, std::optional<schedule::Placement>>> placemen
   return {{"auto", std::nullopt},
           {name_of(Placement::Loop), Placement::Loop},
           {name_of(Placement::V), Placement::V}};
-}
-
-OptionTable::Text block_numbers(std::vector<int64_t>& splits) {
-  const auto set = [&splits](const std::string& text) {
-    splits.clear();
-    if (text.empty()) return;
-    for (const auto& part : split(text, ',')) {
-      if (parse_number(part, splits.emplace_back())) continue;
-      fail<UsageError>("parallel",
-                       "pipeline_splits = {}; expected numbers of blocks between commas: 4,8; got "
-                       "'{}'",
-                       text, part);
-    }
-  };
-  return {[&splits] { return fmt::format("{}", fmt::join(splits, ",")); }, set};
 }
 
 std::vector<std::string> or_auto(std::vector<std::string> names) {
@@ -197,15 +183,32 @@ void TrainingArguments::declare(OptionTable& t) {
         "fewer micro-batches); that with several virtual stages a rank (a smaller bubble); with "
         "backwards in two halves that fill the gaps; or what a simulation finds to be fastest");
   t.add(s, "pipeline_virtual_stages", parallel.pipeline.virtual_stages,
-        "virtual stages that each rank holds; with auto at most")
-      .within(1, 64)
-      .only_with("pipeline_schedule", schedule::pipeline_schedule_names(/*interleaved_only=*/true));
+        "virtual stages that each rank holds where the schedule has several; with auto at most")
+      .within(1, 64);
   t.add(s, "pipeline_placement", parallel.pipeline.placement, placements(),
         "which virtual stages a rank holds: s, s + P and so on (loop), or of two the s-th and the "
         "s-th last (v), so that the first rank begins and ends; default: the faster one");
   t.add(s, "pipeline_splits", block_numbers(parallel.pipeline.splits),
         "numbers of the blocks with which (virtual) stages begin, but the first: 4,8; "
         "default: so that the dearest costs least");
+  t.add(
+      s, "pipeline_memory", memory_size("pipeline_memory", parallel.pipeline.memory),
+      "what a stage may keep for backward, such as 4GiB: pipeline_schedule = auto finds a schedule "
+      "within it, another must fit; default: with auto as much as 1f1b keeps");
+  t.add(
+       s, "pipeline_schedule_file", parallel.pipeline.file,
+       "a schedule to follow instead, as CSV of torch.distributed.pipelining (0F0, 1I0, 1W0, 1B0), "
+       "a line a rank; rank 0 reads it")
+      .path()
+      .differs(/*if_given=*/true);
+  t.add(s, "pipeline_costs", parallel.pipeline_costs,
+        "JSON of what each block costs, by its name: forward, backward, weight (seconds), kept, "
+        "put_off (bytes); default: it is counted; rank 0 reads it")
+      .path()
+      .differs(/*if_given=*/true);
+  t.add(s, "recompute_layers", layers_to_recompute(parallel.recomputed),
+        "blocks that keep their inputs only and run again before their backward: a number, one for "
+        "each stage (2,1,1,0), or auto: the fewest that fit into pipeline_memory");
   t.add(s, "tensor_parallel_size", parallel.tensor_parallel_size,
         "ranks that share out the weights of each layer (heads, inner units, ids) and compute the "
         "same "

@@ -19,6 +19,7 @@ struct ParallelArguments : schedule::RunOptions {
   std::string dp_batch = "per_device";
   std::string backend = "auto";
   int64_t pipeline_parallel_size = 1;     ///< stages of a pipeline
+  std::string pipeline_costs;             ///< file of what blocks cost; empty: it is counted
   int64_t tensor_parallel_size = 1;       ///< ranks that share out the weights of each layer
   int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
   std::string shard_ranks = "all";        ///< all, host, or a number

@@ -51,7 +51,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, const TrainingArgume
     at::set_num_threads(static_cast<int>(arguments.parallel.threads));
   }
   const auto checked = check_memory(factory, arguments, 1);
-  options_.products = products_of(checked, arguments, data);
+  take(pipeline_inputs(checked, arguments, &data), options_);
   const auto blocks = checked();
   model_ = nn::declare(blocks);
   const auto batch = first_batch(arguments, data, mesh_.degree(schedule::kRows));

@@ -2,12 +2,17 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/nn/declare.h"
 #include "convoy/profile/trace.h"
+#include "convoy/schedule/pipeline/csv.h"
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/schedule/run/counts.h"
 
 namespace convoy::train {
 
@@ -15,18 +20,77 @@ namespace {
 
 /// Throws UsageError for what has no effect without stages.
 void check_effect_of_pipeline(const ParallelArguments& arguments) {
-  const ParallelArguments usual;
-  const auto& [schedule, virtual_stages, splits, placement] = arguments.pipeline;
   if (arguments.pipeline_parallel_size > 1) return;
-  std::string asked;
-  if (placement) asked = fmt::format("pipeline_placement = {}", schedule::name_of(*placement));
-  if (schedule != usual.pipeline.schedule) {
-    asked = fmt::format("pipeline_schedule = {}", schedule::name_of(schedule));
+  const ParallelArguments usual;
+  const auto& asked = arguments.pipeline;
+  std::string text;
+  if (asked.placement) {
+    text = fmt::format("pipeline_placement = {}", schedule::name_of(*asked.placement));
   }
-  if (!splits.empty()) asked = fmt::format("pipeline_splits = {}", fmt::join(splits, ","));
-  if (asked.empty()) return;
+  if (asked.schedule != usual.pipeline.schedule) {
+    text = fmt::format("pipeline_schedule = {}", schedule::name_of(asked.schedule));
+  }
+  if (!asked.splits.empty()) {
+    text = fmt::format("pipeline_splits = {}", fmt::join(asked.splits, ","));
+  }
+  if (asked.virtual_stages != usual.pipeline.virtual_stages) {
+    text = fmt::format("pipeline_virtual_stages = {}", asked.virtual_stages);
+  }
+  if (asked.memory > 0) text = fmt::format("pipeline_memory = {}", asked.memory);
+  if (!asked.file.empty()) text = fmt::format("pipeline_schedule_file = {}", asked.file);
+  if (!arguments.pipeline_costs.empty()) {
+    text = fmt::format("pipeline_costs = {}", arguments.pipeline_costs);
+  }
+  if (text.empty()) return;
   fail<UsageError>("parallel",
-                   "{} has no effect without a pipeline; try --pipeline_parallel_size 2", asked);
+                   "{} has no effect without a pipeline; try --pipeline_parallel_size 2", text);
+}
+
+/// Throws UsageError for options of which each says what the other is to say.
+void check_conflicts(const TrainingArguments& arguments) {
+  const auto& parallel = arguments.parallel;
+  const auto& asked = parallel.pipeline;
+  if (arguments.gradient_checkpointing && parallel.recomputed.any()) {
+    fail<UsageError>("parallel",
+                     "gradient_checkpointing recomputes all blocks, recompute_layers some; try one "
+                     "of them");
+  }
+  const bool several = asked.file.empty() && schedule::entry_of(asked.schedule).interleaved;
+  const ParallelArguments usual;
+  if (parallel.pipeline_parallel_size > 1 && !several &&
+      asked.virtual_stages != usual.pipeline.virtual_stages) {
+    fail<UsageError>("parallel",
+                     "pipeline_virtual_stages = {} has no effect with {} = {}; try "
+                     "pipeline_schedule = interleaved",
+                     asked.virtual_stages,
+                     asked.file.empty() ? "pipeline_schedule" : "pipeline_schedule_file",
+                     asked.file.empty() ? schedule::name_of(asked.schedule) : asked.file);
+  }
+  if (asked.file.empty()) return;
+  const bool scheduled = asked.schedule != usual.pipeline.schedule;
+  if (!scheduled && !asked.placement) return;
+  fail<UsageError>(
+      "parallel", "pipeline_schedule_file = {} and {} = {} are two schedules; try one of them",
+      asked.file, scheduled ? "pipeline_schedule" : "pipeline_placement",
+      scheduled ? schedule::name_of(asked.schedule) : schedule::name_of(*asked.placement));
+}
+
+/// What is to be known of a schedule beside its name.
+std::string schedule_text(const schedule::RunPlan& plan, const schedule::PipelineOptions& asked) {
+  const bool searched = asked.schedule == schedule::PipelineSchedule::Automatic;
+  const auto name = asked.csv.empty() ? std::string(schedule::name_of(asked.schedule)) : asked.file;
+  if (!searched && asked.csv.empty()) return name;
+  std::vector<std::string> parts;
+  if (searched) parts.push_back(plan.found.empty() ? "an order of its own" : plan.found);
+  const auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
+  const auto each = pipe.virtual_stages_of(0).size();
+  if (each > 1) {
+    parts.push_back(
+        fmt::format("{} virtual stages each in a {}", each, pipe.is_loop() ? "loop" : "v"));
+  }
+  const bool halves = schedule::has_halves(plan.orders);
+  parts.emplace_back(halves ? "backwards in halves" : "whole backwards");
+  return fmt::format("{} ({})", name, join(parts));
 }
 
 }  // namespace
@@ -41,16 +105,33 @@ parallel::MicroBatch first_batch(const TrainingArguments& arguments, const Datas
   return batch ? std::move(batch->micro_batches.at(0)) : parallel::MicroBatch();
 }
 
-std::vector<schedule::Products> products_of(const parallel::ModelFactory& factory,
-                                            const TrainingArguments& arguments,
-                                            const Dataset& data) {
-  if (arguments.parallel.pipeline_parallel_size == 1) return {};
+PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
+                               const TrainingArguments& arguments, const Dataset* data) {
+  const auto& parallel = arguments.parallel;
+  if (data == nullptr || parallel.pipeline_parallel_size == 1) return {};
+  PipelineInputs out;
+  if (!parallel.pipeline.file.empty()) out.csv = read_file(parallel.pipeline.file);
   const auto blocks = factory();
-  if (nn::declare(blocks).has_modules()) return {};
-  const auto batch = first_batch(arguments, data, 1);
-  if (batch.empty()) return {};
+  const auto model = nn::declare(blocks);
+  if (!parallel.pipeline_costs.empty()) {
+    out.counts = schedule::counts_from_file(read_file(parallel.pipeline_costs),
+                                            parallel.pipeline_costs, model);
+    return out;
+  }
+  if (model.has_modules()) return out;
+  const auto batch = first_batch(arguments, *data, 1);
+  if (batch.empty()) return out;
   const auto replica = replica_options(arguments, true);
-  return profile::trace(blocks, batch, {replica.compute_dtype, replica.seed});
+  out.counts = profile::trace(blocks, batch, {replica.compute_dtype, replica.seed});
+  // Of a micro-batch of rows like these.
+  const auto rows = static_cast<double>(arguments.per_device_train_batch_size);
+  for (auto& block : out.counts) block = block.times(rows);
+  return out;
+}
+
+void take(PipelineInputs inputs, schedule::RunOptions& options) {
+  options.counts = std::move(inputs.counts);
+  options.pipeline.csv = std::move(inputs.csv);
 }
 
 std::string stages_text(const schedule::Layout& layout) {
@@ -66,16 +147,30 @@ std::string stages_text(const schedule::Layout& layout) {
   return join(stages, " | ");
 }
 
-std::string pipeline_text(const schedule::RunPlan& plan, const ParallelArguments& arguments) {
+std::string pipeline_text(const schedule::RunPlan& plan, const schedule::RunOptions& options) {
   if (plan.stages.size() == 1) return "";
-  return fmt::format("{} stages, {}, blocks {}; a bubble of about {:.0f} %", plan.stages.size(),
-                     schedule::name_of(arguments.pipeline.schedule),
-                     stages_text(plan.stages[0].layout), 100 * plan.timeline.idle());
+  const auto num_recomputed = plan.step.recomputed.size();
+  return fmt::format(
+      "{} stages, {}, blocks {}{}; a bubble of about {:.0f} %", plan.stages.size(),
+      schedule_text(plan, options.pipeline), stages_text(plan.stages[0].layout),
+      options.recompute || num_recomputed == 0
+          ? ""
+          : fmt::format(", of which {} are recomputed", fmt::join(plan.step.recomputed, ", ")),
+      100 * plan.timeline.idle());
+}
+
+std::string pipeline_csv(const schedule::RunPlan& plan) {
+  const auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
+  const bool trains = !plan.stages.empty() && !plan.stages[0].step.empty();
+  // Neighbouring virtual stages that are computed as one are no v any more.
+  const bool readable = !plan.cut.empty() && (pipe.is_loop() || pipe.is_v());
+  return trains && readable ? schedule::to_csv(plan.orders) : "";
 }
 
 parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, bool trains) {
   const auto& parallel = arguments.parallel;
   check_effect_of_pipeline(parallel);
+  check_conflicts(arguments);
   parallel::ReplicaOptions options;
   options.compute_dtype = arguments.bf16 ? at::kBFloat16 : arguments.fp16 ? at::kHalf : at::kFloat;
   static_cast<schedule::RunOptions&>(options) = parallel;

@@ -19,16 +19,31 @@ StreamOptions stream_options(const TrainingArguments& arguments, bool training);
 parallel::MicroBatch first_batch(const TrainingArguments& arguments, const Dataset& data,
                                  int num_ranks);
 
-/// What stages of a pipeline are cut by: the products of each block for a row of the data. Empty
-/// without a pipeline, without rows, and for a user's modules.
-std::vector<schedule::Products> products_of(const parallel::ModelFactory& factory,
-                                            const TrainingArguments& arguments,
-                                            const Dataset& data);
+/// What is known of a pipeline before it is made, which all ranks must have alike.
+struct PipelineInputs {
+  /// Of each block for a micro-batch: counted with rows of the data, or read from pipeline_costs.
+  /// Empty without a pipeline, without rows, and for a user's modules.
+  std::vector<schedule::BlockCounts> counts;
+  std::string csv;  ///< what pipeline_schedule_file holds
+};
+
+/// Reads files and counts, on this rank alone. Throws UsageError for a file that is not of this
+/// model.
+PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
+                               const TrainingArguments& arguments, const Dataset* data);
+
+/// Makes them part of a run's options.
+void take(PipelineInputs inputs, schedule::RunOptions& options);
 
 /// Which blocks each stage holds: 0-3 | 4-7.
 std::string stages_text(const schedule::Layout& layout);
 
-/// Which blocks each stage holds, and how large the bubble is; "" without stages.
-std::string pipeline_text(const schedule::RunPlan& plan, const ParallelArguments& arguments);
+/// The schedule that was found or read, which blocks each stage holds, and how large the bubble is;
+/// "" without stages.
+std::string pipeline_text(const schedule::RunPlan& plan, const schedule::RunOptions& options);
+
+/// The schedule of the stages, as pipeline_schedule_file takes it; "" without stages, and where
+/// nothing is trained.
+std::string pipeline_csv(const schedule::RunPlan& plan);
 
 }  // namespace convoy::train

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
+#include "convoy/schedule/run/counts.h"
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/memory_check.h"
 #include "convoy/train/setup/memory_use.h"
@@ -49,7 +50,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   options.device = job_.devices.at(0);
   options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
   options.fill = std::move(fill);
-  options.products = products(factory);
+  take(inputs_of_pipeline(factory), options);
   // The checkpoint holds everything.
   if (resumes(arguments_)) options.fill = [](parallel::Replica&) {};
   factory = check_memory(
@@ -62,20 +63,17 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
           : parallel::make_process_strategy(factory, job_.groups, options);
 }
 
-/// Rank 0 counts for all.
-std::vector<schedule::Products> Trainer::Impl::products(
-    const parallel::ModelFactory& factory) const {
+/// Rank 0 reads and counts for all, which may take longer than a collective may wait.
+PipelineInputs Trainer::Impl::inputs_of_pipeline(const parallel::ModelFactory& factory) const {
   if (!train_data_ || arguments_.parallel.pipeline_parallel_size == 1) return {};
-  const auto told = comm::ask_main(job_.world(), "count products", [&] {
-    Json out = Json::array();
-    for (const auto& block : products_of(factory, arguments_, *train_data_)) {
-      out.push_back({block.forward, block.backward});
-    }
-    return out;
-  });
-  std::vector<schedule::Products> out;
-  for (const auto& block : told) out.push_back({block.at(0), block.at(1)});
-  return out;
+  const auto told = comm::ask_main(
+      job_.world(), "count what blocks take",
+      [&] {
+        const auto inputs = pipeline_inputs(factory, arguments_, train_data_.get());
+        return Json{{"counts", schedule::to_json(inputs.counts)}, {"csv", inputs.csv}};
+      },
+      comm::Lasts::Long);
+  return {schedule::counts_from_json(told.at("counts")), told.at("csv")};
 }
 
 int64_t Trainer::Impl::per_device(int64_t configured) const {
@@ -175,7 +173,7 @@ RunInfo Trainer::Impl::describe() {
   info.num_trainable_parameters = flat.num_trainable_parameters();
   info.memory = strategy_->replica().memory();
   info.most_gathered = strategy_->replica().most_gathered();
-  info.pipeline = pipeline_text(strategy_->replica().plan(), arguments_.parallel);
+  info.pipeline = pipeline_text(strategy_->replica().plan(), strategy_->replica().options());
   const int tensor_ranks = job_.groups.tensor.size();
   if (!info.pipeline.empty() || tensor_ranks > 1) {  // of the rank that holds most
     info.memory = largest(info.memory, job_.world());

@@ -1,0 +1,103 @@
+#include "convoy/schedule/pipeline/fit.h"
+
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/recompute.h"
+
+namespace convoy::schedule {
+
+namespace {
+
+/// A plan of one schedule with some blocks recomputed.
+using Make = std::function<PipelinePlan(PipelineSchedule, const std::set<int64_t>& recomputed)>;
+
+class Fit {
+ public:
+  Fit(const Costs& costs, const PlanOptions& options, const std::set<int64_t>& repeatable)
+      : costs_(costs), options_(options), repeatable_(repeatable) {}
+
+  FittedPlan run(const Make& make) {
+    try_out(make, options_.schedule, {});
+    if (options_.schedule == PipelineSchedule::Automatic) {
+      try_out(make, options_.schedule, repeatable_);
+      for (const auto& entry : pipeline_schedules()) {
+        if (entry.schedule != options_.schedule) try_out(make, entry.schedule, {});
+      }
+    }
+    if (!best_) std::rethrow_exception(first_error_);
+    auto& plan = best_->plan;
+    plan.floor = floor_of(plan.pipe);
+    best_->schedule = schedule_named(plan.pipe, plan.orders);
+    return std::move(*best_);
+  }
+
+ private:
+  /// The schedule is made for blocks of which these are recomputed; the fewest that it needs are.
+  void try_out(const Make& make, PipelineSchedule schedule, const std::set<int64_t>& recomputed) {
+    try {
+      FittedPlan one{make(schedule, recomputed), {}, {}};
+      auto& plan = one.plan;
+      one.recomputed =
+          blocks_to_recompute(plan.cut, plan.orders, costs_, repeatable_, options_.memory);
+      plan.pipe = pipe_of(plan.cut, options_.num_micro_batches, costs_, one.recomputed);
+      plan.pipe.memory = options_.memory;
+      plan.played = play(plan.pipe, plan.orders);
+      const bool better = !best_ || plan.played.length < best_->plan.played.length * (1 - 1e-9);
+      if (better) best_ = std::move(one);
+    } catch (const UsageError&) {
+      if (!first_error_) first_error_ = std::current_exception();
+    }
+  }
+
+  const Costs& costs_;
+  const PlanOptions& options_;
+  const std::set<int64_t>& repeatable_;
+  std::optional<FittedPlan> best_;
+  std::exception_ptr first_error_;
+};
+
+}  // namespace
+
+FittedPlan plan_to_fit(const Costs& by_block, const PlanOptions& options,
+                       const std::set<int64_t>& repeatable) {
+  return Fit(by_block, options, repeatable).run([&](PipelineSchedule schedule, const auto& again) {
+    auto one = options;
+    one.schedule = schedule;
+    one.recomputed = again;
+    if (!entry_of(schedule).interleaved) one.placement.reset();
+    return plan_pipeline(by_block, one);
+  });
+}
+
+FittedPlan plan_to_fit(const Cut& cut, const Costs& by_block, const PlanOptions& options,
+                       const std::set<int64_t>& repeatable) {
+  return Fit(by_block, options, repeatable).run([&](PipelineSchedule schedule, const auto& again) {
+    PipelinePlan out;
+    out.cut = cut;
+    out.pipe = pipe_of(cut, options.num_micro_batches, by_block, again);
+    out.pipe.memory = options.memory;
+    const bool once = out.pipe.num_virtual_stages() == out.pipe.num_ranks();
+    if (!once && !entry_of(schedule).interleaved) {
+      fail<UsageError>("parallel", "pipeline_schedule = {} takes one virtual stage a rank",
+                       name_of(schedule));
+    }
+    out.orders = entry_of(schedule).orders(out.pipe);
+    return out;
+  });
+}
+
+std::string schedule_named(const Pipe& pipe, const Orders& orders) {
+  const bool once = pipe.num_virtual_stages() == pipe.num_ranks();
+  for (const auto& entry : pipeline_schedules()) {
+    const bool goes = once || entry.interleaved || entry.schedule == PipelineSchedule::Naive;
+    if (entry.schedule == PipelineSchedule::Automatic || !goes) continue;
+    if (entry.orders(pipe) == orders) return entry.name;
+  }
+  return "";
+}
+
+}  // namespace convoy::schedule

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "convoy/schedule/pipeline/plan.h"
+
+namespace convoy::schedule {
+
+/// A pipeline that fits, with what it recomputes for that.
+struct FittedPlan {
+  PipelinePlan plan;
+  std::set<int64_t> recomputed;  ///< blocks
+  std::string schedule;          ///< its name; empty: it has none
+};
+
+/// As plan_pipeline(), but no stage keeps more than `options.memory` bytes: of `repeatable` blocks
+/// the fewest are recomputed that make each schedule fit, and with auto the fastest of those is
+/// taken. Throws UsageError where nothing is enough.
+FittedPlan plan_to_fit(const Costs& by_block, const PlanOptions& options,
+                       const std::set<int64_t>& repeatable);
+
+/// The same for blocks that are cut already.
+FittedPlan plan_to_fit(const Cut& cut, const Costs& by_block, const PlanOptions& options,
+                       const std::set<int64_t>& repeatable);
+
+/// The schedule whose orders these are, of those that do not search; empty: none.
+std::string schedule_named(const Pipe& pipe, const Orders& orders);
+
+}  // namespace convoy::schedule

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/schedule/run/model_decl.h"
+#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/simulate.h"
+
+namespace convoy::schedule {
+
+/// As costs by block.
+Costs costs_of(const std::vector<BlockCounts>& counts);
+
+/// Counts as ranks tell them each other.
+Json to_json(const std::vector<BlockCounts>& counts);
+std::vector<BlockCounts> counts_from_json(const Json& json);
+
+/// Reads costs that were measured: of each block, by its name, `forward`, `backward` (both halves)
+/// and `weight` in seconds, `kept` and `put_off` in bytes, and where blocks are recomputed
+/// `returned`. Throws UsageError naming `file` where the names are not the model's blocks, a number
+/// is missing or none, or a part is more than the whole.
+std::vector<BlockCounts> counts_from_file(const std::string& text, const std::string& file,
+                                          const ModelDecl& model);
+
+}  // namespace convoy::schedule

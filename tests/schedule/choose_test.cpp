@@ -1,0 +1,220 @@
+#include "convoy/schedule/pipeline/choose.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/schedule/pipeline/csv.h"
+#include "convoy/schedule/pipeline/fit.h"
+#include "convoy/schedule/run/run_plan.h"
+
+// What the options of a pipeline make of a model.
+namespace convoy::schedule {
+namespace {
+
+using testing::HasSubstr;
+
+/// Eight blocks that keep 10 bytes, 2 of which they return, and put 4 off; the head has nothing to
+/// put off.
+struct Asked {
+  Asked() {
+    for (int b = 0; b < 8; ++b) {
+      model.params.push_back({"weight" + std::to_string(b), {64, 64}});
+      model.blocks.push_back({"block" + std::to_string(b), {b}});
+      options.counts.push_back({1, 2, 1, 10, 4, 2});
+    }
+    options.counts.back() = {1, 2, 0, 10, 0, 2};
+    options.num_micro_batches = 4;
+  }
+
+  RunPlan plan() const { return plan_run(model, {{.pipeline = stages}, 0, stages}, options); }
+  /// [stage] What it keeps at most.
+  std::vector<double> peaks() const {
+    const auto planned = plan();
+    std::vector<double> out;
+    for (size_t s = 0; s < planned.stages.size(); ++s) out.push_back(planned.timeline.peak(s));
+    return out;
+  }
+  std::string refusal() const {
+    try {
+      plan();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "taken";
+  }
+
+  ModelDecl model;
+  RunOptions options;
+  int stages = 2;
+};
+
+TEST(Choose, AHeadThatPutsNothingOffAllowsHalves) {
+  Asked it;
+  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.virtual_stages = 1;
+  const auto found = it.plan();
+  // 1f1b's first stage keeps two micro-batches of four blocks.
+  for (size_t s = 0; s < 2; ++s) EXPECT_LE(found.timeline.peak(s), 80);
+  it.options.pipeline.schedule = PipelineSchedule::OneFOneB;
+  EXPECT_LT(found.timeline.length, it.plan().timeline.length);
+}
+
+TEST(Choose, AScheduleThatKeepsMoreThanItMayIsRefused) {
+  Asked it;
+  it.options.pipeline.schedule = PipelineSchedule::GPipe;
+  it.options.pipeline.memory = 160;
+  EXPECT_EQ(it.refusal(), "taken");
+  it.options.pipeline.memory = 159;
+  EXPECT_THAT(it.refusal(), HasSubstr("pipeline_schedule = gpipe keeps 160 bytes (160 B) for "
+                                      "backward on stage 0; pipeline_memory = 159"));
+  it.options.pipeline.splits = {4};
+  EXPECT_THAT(it.refusal(), HasSubstr("on stage 0; pipeline_memory = 159"));
+  // Nothing fits: the least that does is told.
+  it.options.pipeline.memory = 39;
+  for (const auto schedule : {PipelineSchedule::GPipe, PipelineSchedule::Automatic}) {
+    it.options.pipeline.schedule = schedule;
+    for (const auto& splits : {std::vector<int64_t>{}, {4}}) {
+      it.options.pipeline.splits = splits;
+      EXPECT_THAT(it.refusal(), HasSubstr("fits no schedule: one micro-batch keeps 40 B on a "
+                                          "stage; try 40 or more"));
+    }
+  }
+  it.options.counts.clear();
+  EXPECT_THAT(it.refusal(), HasSubstr("is held against what blocks keep for backward"));
+}
+
+TEST(Choose, AutoKeepsWithinItsMemoryAndGetsFasterWithMore) {
+  for (const auto& splits : {std::vector<int64_t>{}, {4}}) {
+    Asked it;
+    it.options.pipeline.schedule = PipelineSchedule::Automatic;
+    it.options.pipeline.splits = splits;
+    double before = std::numeric_limits<double>::infinity();
+    for (const int64_t memory : {40, 60, 80, 160}) {
+      it.options.pipeline.memory = memory;
+      const auto found = it.plan();
+      for (size_t s = 0; s < 2; ++s) {
+        EXPECT_LE(found.timeline.peak(s), static_cast<double>(memory));
+      }
+      EXPECT_LE(found.timeline.length, before);
+      before = found.timeline.length;
+    }
+  }
+}
+
+TEST(Choose, BlocksAreRecomputedByStage) {
+  Asked it;
+  it.options.recomputed.of_stage = {3, 1};
+  EXPECT_EQ(it.plan().step.recomputed, (std::set<int64_t>{0, 1, 2, 4}));
+  it.options.recomputed.of_stage = {2};
+  EXPECT_EQ(it.plan().step.recomputed, (std::set<int64_t>{0, 1, 4, 5}));
+  it.options.recomputed.of_stage = {1, 1, 1};
+  EXPECT_THAT(it.refusal(), HasSubstr("recompute_layers = 1,1,1 has 3 numbers; expected one, or "
+                                      "one for each of 2 stages"));
+  // The last block's backward follows at once.
+  it.options.recomputed.of_stage = {0, 4};
+  EXPECT_THAT(it.refusal(), HasSubstr("asks for 4 blocks of stage 1, which has 3"));
+  it.stages = 1;
+  it.options.recomputed.of_stage = {3};
+  EXPECT_EQ(it.plan().step.recomputed, (std::set<int64_t>{0, 1, 2}));
+  it.options.recomputed = {.to_fit = true};
+  EXPECT_THAT(it.refusal(), HasSubstr("try --pipeline_parallel_size 2"));
+}
+
+TEST(Choose, TheFewestBlocksAreRecomputedThatFit) {
+  for (const auto& splits : {std::vector<int64_t>{}, {4}}) {
+    Asked it;
+    it.options.pipeline.splits = splits;
+    it.options.recomputed.to_fit = true;
+    EXPECT_THAT(it.refusal(), HasSubstr("try --pipeline_memory"));
+    // Two micro-batches of four blocks are 80; each block saves 8 of each.
+    for (const auto& [memory, number] : {std::pair{80, 0U}, {79, 1U}, {64, 1U}, {63, 2U}}) {
+      it.options.pipeline.memory = memory;
+      const auto plan = it.plan();
+      EXPECT_EQ(plan.step.recomputed.size(), number) << memory;
+      for (size_t s = 0; s < 2; ++s) EXPECT_LE(plan.timeline.peak(s), memory);
+    }
+    it.options.pipeline.memory = 5;
+    EXPECT_THAT(it.refusal(), HasSubstr("with all blocks recomputed that can be"));
+    it.options.pipeline.schedule = PipelineSchedule::Automatic;
+    EXPECT_THAT(it.refusal(), HasSubstr("pipeline_memory = 5"));
+    // Auto takes what is faster: a slower order, or blocks that are computed again.
+    it.options.pipeline.memory = 60;
+    const auto found = it.plan();
+    for (size_t s = 0; s < 2; ++s) EXPECT_LE(found.timeline.peak(s), 60);
+    it.options.recomputed.to_fit = false;
+    EXPECT_LE(found.timeline.length, it.plan().timeline.length);
+  }
+}
+
+TEST(Choose, AScheduleOfAFileIsFollowed) {
+  for (const auto schedule :
+       {PipelineSchedule::OneFOneB, PipelineSchedule::Interleaved, PipelineSchedule::ZeroBubble}) {
+    Asked it;
+    it.options.pipeline.schedule = schedule;
+    const auto made = it.plan();
+    it.options.pipeline = {.file = "pipe.csv", .csv = to_csv(made.orders)};
+    const auto read = it.plan();
+    EXPECT_EQ(read.orders, made.orders);
+    EXPECT_EQ(read.cut, made.cut);
+    EXPECT_EQ(read.timeline.length, made.timeline.length);
+  }
+  Asked it;
+  it.options.pipeline.schedule = PipelineSchedule::ZeroBubble;
+  it.options.pipeline.placement = Placement::V;
+  it.options.pipeline = {.file = "v.csv", .csv = to_csv(it.plan().orders)};
+  it.options.pipeline.splits = {1, 3, 6};
+  EXPECT_EQ(stages_of(it.plan().cut), (Stages{{0, 6, 7}, {1, 2, 3, 4, 5}}));
+  it.options.pipeline.splits = {3};
+  EXPECT_THAT(it.refusal(), HasSubstr("makes 2 virtual stages; expected 3 numbers"));
+  it.options.pipeline.splits.clear();
+  it.options.zero = 2;
+  EXPECT_THAT(it.refusal(), HasSubstr("try zero_reduce = last, or zero = 1"));
+  it.options.zero = 0;
+  it.options.num_micro_batches = 5;
+  EXPECT_THAT(it.refusal(), HasSubstr("v.csv is for 4 micro-batches"));
+  it.options.num_micro_batches = 4;
+  it.options.pipeline.memory = 10;
+  EXPECT_THAT(it.refusal(), HasSubstr("pipeline_memory = 10"));
+  it.options.pipeline.memory = 0;
+  it.model.blocks.resize(3), it.options.counts.resize(3);
+  EXPECT_THAT(it.refusal(), HasSubstr("v.csv has 4 virtual stages; got a model of 3 blocks"));
+}
+
+TEST(Choose, WhatAutoFoundIsNamed) {
+  Asked it;
+  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  const auto found = it.plan();
+  const auto pipe = pipe_of(found.cut, 4, {}, {});  // of the named schedules none goes by costs
+  EXPECT_EQ(schedule_named(pipe, found.orders), found.found);
+  it.options.pipeline.schedule = PipelineSchedule::OneFOneB;
+  const auto plain = it.plan();
+  EXPECT_EQ(plain.found, "");
+  EXPECT_EQ(schedule_named(pipe_of(plain.cut, 4), plain.orders), "1f1b");
+  auto other = plain.orders;
+  std::swap(other[0][0], other[0][1]);
+  EXPECT_EQ(schedule_named(pipe_of(plain.cut, 4), other), "");
+}
+
+TEST(Choose, WhatIsPutOffIsAllThatStaysAfterTheFirstHalf) {
+  Asked it;
+  it.options.pipeline.schedule = PipelineSchedule::ZeroBubble;
+  it.options.pipeline.virtual_stages = 1;
+  const auto bytes = [&](int64_t put_off) {
+    std::vector<BlockCost> costs(it.model.blocks.size());
+    for (auto& cost : costs) {
+      cost.kept_bytes = 1000;
+      cost.put_off_bytes = put_off;
+    }
+    return plan_run(it.model, {{.pipeline = 2}, 0, 2}, it.options, costs);
+  };
+  const auto little = bytes(100), all = bytes(1000);
+  for (size_t s = 0; s < 2; ++s) {
+    EXPECT_EQ(static_cast<double>(little.stages[s].memory.activations), little.timeline.peak(s));
+    EXPECT_EQ(static_cast<double>(all.stages[s].memory.activations), all.timeline.peak(s));
+  }
+  EXPECT_LT(little.stages[1].memory.activations, all.stages[1].memory.activations);
+}
+
+}  // namespace
+}  // namespace convoy::schedule
