@@ -25,7 +25,9 @@ schedule::Costs costs_of(const std::vector<BlockCost>& blocks, const GroupTimes&
                           sums(block.forward_sums, block.forward_sum_bytes));
     out.backward.push_back(block.backward_seconds +
                            sums(block.backward_sums, block.backward_sum_bytes));
+    out.weight.push_back(block.weight_seconds);
     out.kept.push_back(static_cast<double>(block.kept_bytes));
+    out.put_off.push_back(static_cast<double>(block.put_off_bytes));
     out.inputs.push_back(static_cast<double>(block.returned_bytes));
     out.send.push_back(to_next.time_of(static_cast<double>(block.sent_bytes)));
     out.send_grad.push_back(to_next.time_of(static_cast<double>(block.grad_bytes)));

@@ -21,9 +21,9 @@ using plan::BlockCost;
 constexpr double BlockCost::*kSeconds[] = {&BlockCost::forward_seconds,
                                            &BlockCost::backward_seconds};
 constexpr int64_t BlockCost::*kCounts[] = {
-    &BlockCost::kept_bytes,        &BlockCost::returned_bytes,    &BlockCost::forward_bytes,
-    &BlockCost::backward_bytes,    &BlockCost::sent_bytes,        &BlockCost::grad_bytes,
-    &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes};
+    &BlockCost::kept_bytes,    &BlockCost::put_off_bytes,     &BlockCost::returned_bytes,
+    &BlockCost::forward_bytes, &BlockCost::backward_bytes,    &BlockCost::sent_bytes,
+    &BlockCost::grad_bytes,    &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes};
 
 /// On the line through two measurements.
 BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
@@ -118,7 +118,7 @@ std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) const {
 }
 
 std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
-                                 const std::vector<schedule::Products>& products_of_row,
+                                 const std::vector<schedule::BlockCounts>& counts_of_row,
                                  int64_t rows, int tensor, const plan::Cluster& cluster,
                                  bool low_precision) {
   const auto& device = cluster.device;
@@ -127,14 +127,15 @@ std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = blocks[b];
     const double share = static_cast<double>(rows) / tensor;
-    const double forward = products_of_row.at(b).forward * share;
-    const double backward = products_of_row.at(b).backward * share;
+    const double forward = counts_of_row.at(b).forward * share;
+    const double backward = counts_of_row.at(b).backward * share;
     constexpr double kPasses = 2;  // written once and read once
     block.forward_seconds =
         forward / flops + kPasses * static_cast<double>(block.forward_bytes) / rate;
     block.backward_seconds =
         backward / flops +
         kPasses * static_cast<double>(block.kept_bytes + block.backward_bytes) / rate;
+    block.weight_seconds = counts_of_row.at(b).weight * share / flops;
   }
   return blocks;
 }

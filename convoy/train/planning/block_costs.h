@@ -40,7 +40,7 @@ class BlockCosts {
 /// The same with times of another device: products at its speed, and each byte that a block keeps,
 /// returns or computes with on its way through the memory, written and read.
 std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
-                                       const std::vector<schedule::Products>& products_of_row,
+                                       const std::vector<schedule::BlockCounts>& counts_of_row,
                                        int64_t rows, int tensor, const plan::Cluster& cluster,
                                        bool low_precision);
 

@@ -117,6 +117,10 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
     schedule::plan_run(model, schedule::Mesh({.tensor = tensor}, tensor - 1, tensor), base, {},
                        /*proves=*/false);
   };
+  const auto batch = first_batch(arguments, data, 1);
+  if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
+  // A training cuts its stages by the same counts.
+  wishes.base.counts = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
   const int neighbours = out.is_this_host ? num_ranks : 1;
   const auto costs = std::make_shared<BlockCosts>(
       factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
@@ -135,13 +139,10 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
     numbers.memory_spread = kOtherDevicesMemorySpread;
     numbers.update_seconds =
         kUpdateBytes / (out.cluster.efficiency * out.cluster.device.bytes_per_second);
-    const auto batch = first_batch(arguments, data, 1);
-    if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
-    const auto products = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
-    numbers.blocks = [costs, check, products, cluster = out.cluster, low](int64_t rows,
-                                                                          int tensor) {
+    numbers.blocks = [costs, check, counts = wishes.base.counts, cluster = out.cluster, low](
+                         int64_t rows, int tensor) {
       check(tensor);
-      return on_device(costs->of(rows, tensor), products, rows, tensor, cluster, low);
+      return on_device(costs->of(rows, tensor), counts, rows, tensor, cluster, low);
     };
   }
   double parameters = 0;
