@@ -55,9 +55,17 @@ Groups::Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect
   }
 }
 
+std::vector<Group> Groups::all() const {
+  return {world,   rows,   gradients, shard,         replicas,
+          context, tensor, pipeline,  pipeline_back, pipeline_heads};
+}
+
+void Groups::abort(const std::string& reason) const {
+  for (const auto& group : all()) group.abort(reason);
+}
+
 Traffic Groups::traffic() const {
-  return Group::traffic_of({world, rows, gradients, shard, replicas, context, tensor, pipeline,
-                            pipeline_back, pipeline_heads});
+  return Group::traffic_of(all());
 }
 
 }  // namespace convoy::comm

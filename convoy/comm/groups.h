@@ -36,8 +36,13 @@ struct Groups {
 
   /// Of the ranks with the same part one counts it.
   bool owns_part() const { return replicas.rank() == 0; }
+  /// Makes every wait in them fail with `reason`.
+  void abort(const std::string& reason) const;
   /// What this rank has communicated so far, over all groups.
   Traffic traffic() const;
+
+ private:
+  std::vector<Group> all() const;
 };
 
 }  // namespace convoy::comm

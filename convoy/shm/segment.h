@@ -51,8 +51,8 @@ struct alignas(128) MailboxArea {
 /// no folder and goes with the last of them). Pages come into being when they are first touched.
 class Segment {
  public:
-  /// For threads of this process.
-  static std::shared_ptr<Segment> of_threads(int size);
+  /// For threads of this process. `ranks_on_host`: as below.
+  static std::shared_ptr<Segment> of_threads(int size, int ranks_on_host = 0);
   /// For processes; fd() is to be handed to the others. `ranks_on_host`: all that compute here,
   /// others than these among them. Throws FileError when this host does not give it.
   static std::shared_ptr<Segment> create(int size, int ranks_on_host = 0);

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "convoy/base/error.h"
 #include "convoy/comm/nccl/nccl_engine.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/gpu/gpu_testing.h"
@@ -55,6 +56,52 @@ TEST_F(Engines, GlooTakesTensorsOfAGpu) {
     }
     EXPECT_EQ(word.item<float>(), 2);
   });
+}
+
+TEST_F(Engines, ThreadsSendEachOtherWhatTheyComputeInTheOrderSent) {
+  run_thread_ranks(2, [&](Group group) {
+    const int other = 1 - group.rank();
+    std::vector<Group::Handle> sent;
+    for (int64_t i = 0; i < 20; ++i) {
+      const auto value = at::full({50000 + i}, 100.0 * group.rank(), at::device(gpu_)).add_(i);
+      sent.push_back(group.start_send(value, other, "output"));
+    }
+    for (int64_t i = 0; i < 20; ++i) {
+      auto received = at::empty({50000 + i}, at::device(gpu_));
+      group.start_receive(received, other, "output").wait();
+      EXPECT_TRUE((received == 100.0 * other + static_cast<double>(i)).all().item<bool>()) << i;
+    }
+    for (auto& each : sent) {
+      each.wait();
+      EXPECT_TRUE(each.done());
+    }
+    auto mine = at::full({7}, group.rank(), at::device(gpu_)), theirs = at::empty_like(mine);
+    group.start_send_receive(mine, other, theirs, other, "both").wait();
+    EXPECT_TRUE((theirs == other).all().item<bool>());
+  });
+}
+
+TEST_F(Engines, AThreadThatExpectsAnotherMessageSaysWhich) {
+  const std::string told = "rank 0 sends 'output' of 3 elements, rank 1 receives 'gradient' of 3";
+  run_thread_ranks(
+      2,
+      [&](Group group) {
+        auto value = at::ones({3}, at::device(gpu_));
+        try {
+          if (group.rank() == 0) group.start_send(value, 1, "output").wait();
+          if (group.rank() == 1) group.start_receive(value, 0, "gradient").wait();
+          ADD_FAILURE() << group.rank();
+        } catch (const CommunicationError& error) {
+          EXPECT_NE(std::string(error.what()).find(told), std::string::npos) << error.what();
+        }
+        try {
+          group.start_receive(value, 1 - group.rank(), "nothing").wait();
+          ADD_FAILURE() << group.rank();
+        } catch (const CommunicationError& error) {
+          EXPECT_NE(std::string(error.what()).find("'nothing' was stopped"), std::string::npos);
+        }
+      },
+      std::chrono::seconds(5));
 }
 
 }  // namespace

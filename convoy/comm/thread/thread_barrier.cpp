@@ -2,12 +2,14 @@
 
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
 
-ThreadBarrier::ThreadBarrier(int size, std::chrono::milliseconds timeout)
-    : size_(size), timeout_(timeout), labels_(static_cast<size_t>(size)) {
+ThreadBarrier::ThreadBarrier(int size, std::chrono::milliseconds timeout, std::vector<int> names)
+    : size_(size), names_(std::move(names)), timeout_(timeout), labels_(static_cast<size_t>(size)) {
   for (auto& items : items_) items.assign(static_cast<size_t>(size), nullptr);
 }
 
@@ -33,9 +35,9 @@ std::vector<ThreadBarrier::Item> ThreadBarrier::gather(int rank, Item item,
   internal_check(!done, "comm", "barrier woke without reason");
   std::vector<int> missing;
   for (int r = 0; r < size_; ++r) {
-    if (labels_[static_cast<size_t>(r)].empty()) missing.push_back(r);
+    if (labels_[static_cast<size_t>(r)].empty()) missing.push_back(name(r));
   }
-  fail<CommunicationError>("comm", "rank {} waited {} ms in '{}' for rank {}", rank,
+  fail<CommunicationError>("comm", "rank {} waited {} ms in '{}' for rank {}", name(rank),
                            timeout_.count(), label, fmt::join(missing, ", "));
 }
 

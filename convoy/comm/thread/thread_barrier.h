@@ -18,7 +18,8 @@ class ThreadBarrier {
  public:
   using Item = std::shared_ptr<const void>;
 
-  ThreadBarrier(int size, std::chrono::milliseconds timeout);
+  /// `names`: how the ranks are called in messages; none: by their numbers here.
+  ThreadBarrier(int size, std::chrono::milliseconds timeout, std::vector<int> names = {});
 
   /// Leaves `item` and returns, when all are there, the items of all ranks.
   /// Throws CommunicationError naming `label` and who is missing, on abort or timeout.
@@ -30,7 +31,10 @@ class ThreadBarrier {
   void abort(const std::string& reason);
 
  private:
+  int name(int rank) const { return names_.empty() ? rank : names_.at(static_cast<size_t>(rank)); }
+
   const int size_;
+  const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable arrived_;

@@ -9,19 +9,25 @@
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/staged_engine.h"
 #include "convoy/comm/thread/thread_barrier.h"
+#include "convoy/comm/thread/thread_mailbox.h"
 #include "convoy/comm/ticket_work.h"
 
 namespace convoy::comm {
 
 namespace {
 
-/// Work on GPU tensors is finished when the call returns: each thread reduces its own part, and
-/// reads and writes the tensors of the others. The rest goes through the host.
+/// Collectives on GPU tensors are finished when the call returns: each thread reduces its own part,
+/// and reads and writes the tensors of the others. A message is a copy that its receiver makes. The
+/// rest goes through the host.
 class ThreadEngine : public Engine {
  public:
   ThreadEngine(int rank, int size, std::shared_ptr<ThreadBarrier> barrier,
-               std::shared_ptr<Engine> host)
-      : rank_(rank), size_(size), barrier_(std::move(barrier)), host_(std::move(host)) {}
+               std::shared_ptr<ThreadMailbox> mailbox, std::shared_ptr<Engine> host)
+      : rank_(rank),
+        size_(size),
+        barrier_(std::move(barrier)),
+        mailbox_(std::move(mailbox)),
+        host_(std::move(host)) {}
 
   const char* name() const override { return host_->name(); }
   bool adds() const override { return host_->adds(); }
@@ -86,15 +92,18 @@ class ThreadEngine : public Engine {
   }
 
   std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
-    return host_->send(tensor, to, call);
+    if (tensor.is_cpu()) return host_->send(tensor, to, call);
+    return mailbox_->send(tensor, rank_, to, call.label);
   }
 
   std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) override {
-    return host_->receive(tensor, from, call);
+    if (tensor.is_cpu()) return host_->receive(tensor, from, call);
+    return mailbox_->receive(tensor, from, rank_, call.label);
   }
 
   void abort(const std::string& reason) override {
     barrier_->abort(reason);
+    mailbox_->abort(reason);
     host_->abort(reason);
   }
 
@@ -113,18 +122,23 @@ class ThreadEngine : public Engine {
   int rank_;
   int size_;
   std::shared_ptr<ThreadBarrier> barrier_;
+  std::shared_ptr<ThreadMailbox> mailbox_;
   std::shared_ptr<Engine> host_;
 };
 
 }  // namespace
 
-std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeout) {
-  auto barrier = std::make_shared<ThreadBarrier>(size, timeout);
-  auto segment = shm::Segment::of_threads(size);
+std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeout,
+                                      const std::vector<int>& names, int num_threads) {
+  auto barrier = std::make_shared<ThreadBarrier>(size, timeout, names);
+  auto mailbox = std::make_shared<ThreadMailbox>(size, timeout, names);
+  auto segment = shm::Segment::of_threads(size, num_threads);
+  segment->set_names(names);
   std::vector<Group> groups;
   for (int r = 0; r < size; ++r) {
     auto host = make_staged_engine(make_shm_engine("threads", segment, r, timeout), at::kCPU);
-    groups.emplace_back(r, size, std::make_shared<ThreadEngine>(r, size, barrier, std::move(host)));
+    groups.emplace_back(r, size,
+                        std::make_shared<ThreadEngine>(r, size, barrier, mailbox, std::move(host)));
   }
   return groups;
 }
@@ -132,7 +146,9 @@ std::vector<Group> make_thread_groups(int size, std::chrono::milliseconds timeou
 Group ThreadConnector::connect(int rank, const std::vector<int>& ranks, const std::string& name) {
   const std::lock_guard lock(mutex_);
   auto& groups = groups_[name];
-  if (groups.empty()) groups = make_thread_groups(static_cast<int>(ranks.size()), timeout_);
+  if (groups.empty()) {
+    groups = make_thread_groups(static_cast<int>(ranks.size()), timeout_, ranks, num_threads_);
+  }
   return groups.at(
       static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
 }
