@@ -23,6 +23,13 @@ size_t description_column(const std::string& line) {
   return column == std::string::npos || column > 60 ? begin + 2 : column;
 }
 
+/// Whether `--nproc` was typed: each rank is a process, also where it is one.
+bool typed_nproc() {
+  return std::any_of(typed_args().begin(), typed_args().end(), [](const std::string& word) {
+    return word == "--nproc" || word.starts_with("--nproc=");
+  });
+}
+
 bool opens_model(const std::vector<std::string>& args) {
   return !args.empty() && find_command(args[0]).reads == Reads::Model;
 }
@@ -53,6 +60,7 @@ bool takes_config(const std::vector<std::string>& args) {
 Configured::Configured() : task(tasks::find_task(typed_args(), opens_model(typed_args()))) {
   task->declare(table);
   training.declare(table);
+  training.parallel.one_process_each = typed_nproc();
   if (!typed_args().empty() && typed_args()[0] == "predict") task->declare_predict(table);
 }
 
@@ -62,6 +70,7 @@ void Configured::note_flags(tasks::Run& run) const {
 
 Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   training.parallel = {};  // how it was trained does not matter now
+  training.parallel.one_process_each = typed_nproc();
   std::map<std::string, std::string> trained;
   for (const auto& option : table.options()) {
     if (option.section == "model") trained[option.key()] = option.plain();

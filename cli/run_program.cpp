@@ -63,6 +63,8 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   auto who = environment.world_size > 1 ? fmt::format(" on rank {} of {} ({})", environment.rank,
                                                       environment.world_size, launch::host_name())
                                         : "";
+  // Of ranks that are threads here.
+  if (const auto failed = noted_failure(); !failed.empty()) who = " on " + failed;
   const bool noted = launch::write_error_file(environment, kind, message, missing, code);
   std::fflush(stdout);
   // Names of files and tensors may hold anything.

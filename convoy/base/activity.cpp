@@ -13,6 +13,7 @@
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace convoy {
@@ -109,6 +110,17 @@ Voice first_voice() {
 }
 
 thread_local Voice voice = first_voice();
+thread_local ThreadOperation* own_operation = nullptr;
+
+struct Failure {
+  std::mutex mutex;
+  std::string text;
+};
+
+Failure& failure() {
+  static auto* instance = new Failure;
+  return *instance;
+}
 
 }  // namespace
 
@@ -153,6 +165,36 @@ void tell_operation(std::string_view operation) {
     set_text(all, operation);
     all.voice = voice;
   });
+  if (own_operation != nullptr) own_operation->tell(operation);
+}
+
+std::string ThreadOperation::tell(std::string_view operation) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(text_, std::string(operation));
+}
+
+std::string ThreadOperation::told() const {
+  const std::lock_guard lock(mutex_);
+  return text_;
+}
+
+void tell_too(ThreadOperation* own) {
+  own_operation = own;
+}
+
+void note_failure(const std::string& who_and_where) {
+  const std::lock_guard lock(failure().mutex);
+  failure().text = who_and_where;
+}
+
+std::string noted_failure() {
+  const std::lock_guard lock(failure().mutex);
+  return failure().text;
+}
+
+std::optional<std::string> Doing::tell_own(std::string_view operation) {
+  if (own_operation == nullptr) return std::nullopt;
+  return own_operation->tell(operation);
 }
 
 std::optional<std::string> Doing::tell(std::string_view operation) {

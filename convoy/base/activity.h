@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,26 @@ void tell_operation(std::string_view operation);
 /// What this process told last.
 Activity current_activity();
 
+/// The operation of one of several threads that work side by side, for another one to read.
+class ThreadOperation {
+ public:
+  /// Returns what was told before.
+  std::string tell(std::string_view operation);
+  std::string told() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
+/// What this thread tells from now on is told to `own`, too, which must live meanwhile; null: no
+/// longer.
+void tell_too(ThreadOperation* own);
+
+/// Of a process whose ranks are threads: who failed last, and in what, for whoever reports it.
+void note_failure(const std::string& who_and_where);
+std::string noted_failure();
+
 /// What a process told through a page. Safe while it is being written.
 Activity read_activity(const void* page);
 /// Empty when the file is missing or too short.
@@ -56,9 +77,12 @@ std::string to_text(const Activity& activity);
 /// whoever reports the failure.
 class Doing {
  public:
-  explicit Doing(std::string_view operation) : before_(tell(operation)) {}
+  explicit Doing(std::string_view operation)
+      : before_(tell(operation)), own_before_(tell_own(operation)) {}
   ~Doing() {
-    if (before_ && std::uncaught_exceptions() == exceptions_) tell(*before_);
+    if (std::uncaught_exceptions() != exceptions_) return;
+    if (before_) tell(*before_);
+    if (own_before_) tell_own(*own_before_);
   }
   Doing(const Doing&) = delete;
   Doing& operator=(const Doing&) = delete;
@@ -66,8 +90,9 @@ class Doing {
  private:
   /// Returns what was told before; nothing in a thread that is not heard.
   static std::optional<std::string> tell(std::string_view operation);
+  static std::optional<std::string> tell_own(std::string_view operation);
 
-  std::optional<std::string> before_;
+  std::optional<std::string> before_, own_before_;
   int exceptions_ = std::uncaught_exceptions();
 };
 

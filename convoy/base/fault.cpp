@@ -27,8 +27,12 @@ struct Plan {
   std::string phase;
   int64_t step = 0;
   bool ends_data = false;
+  int thread = 0;  // that is to fail, where the ranks are threads
 };
 Plan plan;
+
+constexpr int kAllRanks = -1;
+thread_local int own_rank = kAllRanks;
 
 void check_known(const std::string& value, const std::vector<std::string>& known,
                  const std::string& text) {
@@ -40,7 +44,7 @@ void check_known(const std::string& value, const std::vector<std::string>& known
 
 }  // namespace
 
-void arm_fault(int rank, int num_ranks, int restart_count) {
+void arm_fault(int rank, int num_ranks, int restart_count, bool threads) {
   plan = {};
   const char* text = std::getenv("CONVOY_FAULT");
   if (text == nullptr || *text == '\0' || restart_count > 0) return;
@@ -72,10 +76,20 @@ void arm_fault(int rank, int num_ranks, int restart_count) {
     fail<UsageError>("fault", "CONVOY_FAULT = {} names rank {}; expected 0 to {}", all, target,
                      num_ranks - 1);
   }
-  if (target == rank) plan = read;
+  if (threads) read.thread = static_cast<int>(target);
+  if (threads || target == rank) plan = read;
+}
+
+void suffer_faults_of(int rank) {
+  own_rank = rank;
+}
+
+int faulty_thread() {
+  return plan.thread;
 }
 
 Fault fault_at(std::string_view phase) {
+  if (own_rank != kAllRanks && own_rank != plan.thread) return Fault::kNone;
   if (plan.kind.empty() || plan.phase != phase) return Fault::kNone;
   if (phase != "start" && current_activity().step != plan.step) return Fault::kNone;
   if (plan.kind == "nan") return Fault::kNan;  // also when the step is looked at again

@@ -14,9 +14,15 @@ enum class Fault {
   kMismatch,  ///< call a collective that the other ranks do not call
 };
 
-/// Reads CONVOY_FAULT for this rank. Only the first attempt of a job is spoilt, so that a restart
-/// can succeed. Throws UsageError when it makes no sense, or names none of `num_ranks`.
-void arm_fault(int rank, int num_ranks, int restart_count);
+/// Reads CONVOY_FAULT for this process: `rank`, or with `threads` of several all ranks of the job.
+/// Only the first attempt of a job is spoilt, so that a restart can succeed. Throws UsageError when
+/// it makes no sense, or names none of `num_ranks`.
+void arm_fault(int rank, int num_ranks, int restart_count, bool threads = false);
+
+/// This thread is one of the ranks of its process, and has no other's faults.
+void suffer_faults_of(int rank);
+/// Of a process whose ranks are threads: the one that CONVOY_FAULT names; else 0.
+int faulty_thread();
 
 /// Called at the start of each phase: start, forward, backward, backward_weight, reduce, gather,
 /// update, offload, send, receive, evaluation, saving. When it and the step (see tell_step) are

@@ -7,12 +7,30 @@
 
 namespace convoy {
 
+/// Bytes of tensors that one thread made, less those that it let go of, and but for pools.
+class ThreadMemory {
+ public:
+  void add(int64_t bytes) noexcept {
+    held_ += bytes;
+    peak_ = std::max<int64_t>(peak_, held_);
+  }
+  /// The most beside what is held now, since the last call; while the thread does nothing.
+  int64_t take_passing() noexcept { return peak_.exchange(held_) - held_; }
+
+ private:
+  std::atomic<int64_t> held_{0}, peak_{0};  // written by one thread, read by another
+};
+
+/// Of this thread, if anyone asks.
+inline thread_local ThreadMemory* thread_memory = nullptr;
+
 /// Bytes of the tensors that this process holds in the host's memory, counted by the program's
 /// allocator, but for those in pools; all zero in a program that has none that counts.
 class TensorMemory {
  public:
   /// Returns what is held now, with what is in pools.
   int64_t add(int64_t bytes) noexcept {
+    if (thread_memory != nullptr) thread_memory->add(bytes);
     const int64_t all = held_ += bytes, now = all - pooled_;
     int64_t most = peak_;
     while (now > most && !peak_.compare_exchange_weak(most, now)) {
@@ -23,6 +41,7 @@ class TensorMemory {
   /// counts what is held.
   bool pool(int64_t bytes) noexcept {
     if (held_ <= 0 && bytes > 0) return false;
+    if (thread_memory != nullptr) thread_memory->add(-bytes);
     pooled_ += bytes;
     return true;
   }

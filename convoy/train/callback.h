@@ -39,6 +39,7 @@ struct RunInfo {
   std::string resumed_from;
   std::string pipeline;                 ///< which blocks each stage holds; "": one holds all
   schedule::MemoryUse memory;           ///< that each rank holds
+  std::vector<int64_t> stage_bytes;     ///< of these, state of a rank of each stage of a pipeline
   int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
   std::vector<Placement> placements;    ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank

@@ -12,7 +12,7 @@ void inject_fault(const char* phase, parallel::Strategy& strategy, const comm::G
   const auto fault = fault_at(phase);
   if (fault == Fault::kMismatch) group.barrier("injected fault");
   if (fault != Fault::kNan) return;
-  strategy.replica().flat().fill(NAN);
+  strategy.replicas().at(static_cast<size_t>(faulty_thread()))->flat().fill(NAN);
 }
 
 }  // namespace convoy::train

@@ -111,7 +111,8 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
       callbacks_(job_.environment.rank),
       best_(arguments_) {
   const auto& process = job_.environment;
-  arm_fault(process.rank, process.world_size, process.restart_count);
+  arm_fault(process.rank, job_.in_threads() ? job_.num_devices() : process.world_size,
+            process.restart_count, job_.in_threads());
   const auto told = [this](const std::string& text) { callbacks_.warn(text); };
   callbacks_.add(make_log_file(told));
   callbacks_.add(make_console(arguments_.output.quiet));
@@ -159,13 +160,25 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   if (const auto* offload = strategy_->replica().flat().offload()) {
     metrics["train_offload_wait_seconds"] = offload->wait_seconds;
   }
-  const auto memory = largest(largest(most_memory_, take_memory_use(*strategy_)), job_.world());
-  for (const auto& [kind, bytes] : kinds_of(memory)) {
+  note_memory();
+  const auto stages = largest(most_memory_, job_.world());
+  for (const auto& [kind, bytes] : kinds_of(largest(stages))) {
     metrics["memory_" + kind + "_bytes_per_rank"] = static_cast<double>(bytes);
+  }
+  for (size_t s = 0; stages.size() > 1 && s < stages.size(); ++s) {
+    metrics[fmt::format("memory_bytes_of_stage_{}", s)] = static_cast<double>(stages[s].sum());
   }
   const auto on_device = peak[1].item<double>();
   if (on_device > 0) metrics["peak_device_memory_bytes_per_rank"] = on_device;
   return metrics;
+}
+
+/// Of the largest rank since the last call.
+schedule::MemoryUse Trainer::Impl::note_memory() {
+  const auto now = take_memory_use(*strategy_);
+  most_memory_.resize(now.size());
+  for (size_t s = 0; s < now.size(); ++s) most_memory_[s] = largest(most_memory_[s], now[s]);
+  return largest(now);
 }
 
 int64_t Trainer::Impl::peak_device_bytes() const {
@@ -186,8 +199,7 @@ void Trainer::Impl::log() {
   if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
   record.skipped_steps = state_.skipped_steps;
   record.memory_bytes = resident_bytes();
-  record.memory = take_memory_use(*strategy_);
-  most_memory_ = largest(most_memory_, record.memory);
+  record.memory = note_memory();
   record.device_memory_bytes = peak_device_bytes();
   clock_.fill(record, stream_->wait_seconds());
   if (pace_ && job_.is_main()) {  // may measure
@@ -279,6 +291,7 @@ Metrics Trainer::Impl::train() {
                  arguments_.output.trace_steps);
   stop_signal_ = nullptr;
   take_memory_use(*strategy_);  // without what the start took
+  most_memory_.clear();
   clock_.start();
   while (!ended()) {
     stream_->start(state_.epoch_index, state_.epoch_position);

@@ -49,6 +49,7 @@ struct Trainer::Impl {
   void finish_trace();
   void check_targets() const;
   Metrics summary(const comm::Traffic& before);
+  schedule::MemoryUse note_memory();
   int64_t peak_device_bytes() const;
   /// A part of all steps, or a number of them.
   int64_t every(double value) const;
@@ -79,7 +80,7 @@ struct Trainer::Impl {
   Clock clock_{state_};
   Trace trace_;
   parallel::StepResult last_;
-  schedule::MemoryUse most_memory_;  // of each kind so far
+  std::vector<schedule::MemoryUse> most_memory_;  // by stage, of each kind so far
   Metrics eval_metrics_;
   int64_t evaluated_step_ = -1;
   bool stopped_early_ = false;

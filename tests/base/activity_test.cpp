@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "convoy/base/files.h"
@@ -85,6 +87,34 @@ TEST(Activity, IsNotThatOfAThreadBesideIt) {
     EXPECT_EQ(to_text(current_activity()), "step 3, reduce loss");
   }).join();
   tell_step(0);
+  tell_operation("");
+}
+
+TEST(Activity, OfThreadsThatWorkSideBySideIsKeptApart) {
+  ThreadOperation first, second;
+  const auto told = [](ThreadOperation& own, const std::string& text) {
+    std::thread([&] {
+      tell_too(&own);
+      tell_operation(text);
+      const Doing waiting("wait for " + text);
+      EXPECT_EQ(own.told(), "wait for " + text);
+    }).join();
+  };
+  told(first, "forward block 1");
+  told(second, "forward block 2");
+  EXPECT_EQ(first.told(), "forward block 1");
+  EXPECT_EQ(second.told(), "forward block 2");
+  EXPECT_EQ(first.tell("load"), "forward block 1");
+  // What throws leaves it told.
+  std::thread([&] {
+    tell_too(&second);
+    try {
+      const Doing doing("send block 2");
+      throw std::runtime_error("broken");
+    } catch (const std::runtime_error&) {
+    }
+  }).join();
+  EXPECT_EQ(second.told(), "send block 2");
   tell_operation("");
 }
 

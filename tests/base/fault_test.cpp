@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
@@ -53,6 +54,22 @@ TEST(Fault, NamesAStepThatTheRunHas) {
   }
   EXPECT_EQ(said("nan@0:start:0", 1), "");
   EXPECT_EQ(said("", 1), "");
+}
+
+TEST(Fault, HappensInTheThreadThatIsTheRank) {
+  ::setenv("CONVOY_FAULT", "nan@1:forward:0", 1);
+  arm_fault(/*rank=*/0, /*num_ranks=*/3, /*restart_count=*/0, /*threads=*/true);
+  ::unsetenv("CONVOY_FAULT");
+  EXPECT_EQ(faulty_thread(), 1);
+  for (const int rank : {0, 1, 2}) {
+    std::thread([rank] {
+      suffer_faults_of(rank);
+      EXPECT_EQ(fault_at("forward"), rank == 1 ? Fault::kNan : Fault::kNone) << rank;
+    }).join();
+  }
+  EXPECT_EQ(fault_at("forward"), Fault::kNan) << "this thread works for all";
+  arm_fault(0, 1, 0);
+  EXPECT_EQ(fault_at("forward"), Fault::kNone);
 }
 
 }  // namespace

@@ -20,13 +20,10 @@ class Endless : public Ranks {
  protected:
   void start(const std::string& how, const std::string& more = "--save_strategy no",
              int num_processes = 2) {
-    const auto train = "exec $convoy " +
-                       std::string(how == "launch" ? "launch -n 2 " + launcher_options_ : "") +
-                       "train" + kTiny + "--max_steps " + std::to_string(max_steps_) +
-                       " --output_dir out " + more +
-                       (how == "nproc" ? " --nproc 2"
-                        : how == "dp"  ? " --replicas 2"
-                                       : "");
+    const auto train =
+        "exec $convoy " + std::string(how == "launch" ? "launch -n 2 " + launcher_options_ : "") +
+        "train" + kTiny + "--max_steps " + std::to_string(max_steps_) + " --output_dir out " +
+        more + (how == "nproc" ? " --nproc 2" : in_threads(how));
     job_ = std::async(
         std::launch::async,
         [this, command = how == "torchrun" ? torchrun(train) : train] { return shell(command); });
@@ -44,6 +41,11 @@ class Endless : public Ranks {
       for (const auto& [pid, rank] : others_) kill(pid, SIGKILL);
     }
     CommandTest::TearDown();
+  }
+
+  /// Options of a process whose ranks are threads.
+  static std::string in_threads(const std::string& how) {
+    return how == "dp" ? " --replicas 2 " : how == "stages" ? " --pipeline_parallel_size 2 " : "";
   }
 
   /// The processes; pid -> rank, those without one (launcher and cleanup) apart.
@@ -133,8 +135,7 @@ TEST_P(Stop, SavesAndLeavesAfterTheSameStep) {
 
   const auto steps = std::to_string(std::stoi(step) + 10);
   const std::string common = (launched ? "launch -n 2 train" : std::string("train")) + kTiny +
-                             (std::string(how) == "dp" ? "--replicas 2 " : "") + "--max_steps " +
-                             steps;
+                             in_threads(how) + "--max_steps " + steps;
   ASSERT_EQ(run(common + " --output_dir out "
                          "--resume_from_checkpoint latest"),
             0)
@@ -142,12 +143,11 @@ TEST_P(Stop, SavesAndLeavesAfterTheSameStep) {
   EXPECT_EQ(json("out/trainer_state.json")["global_step"], std::stoi(steps));
 }
 
-INSTANTIATE_TEST_SUITE_P(Way, Stop,
-                         ::testing::Values(StopCase{"launch", SIGTERM, true},
-                                           StopCase{"launch", SIGINT, false},
-                                           StopCase{"single", SIGINT, false},
-                                           StopCase{"dp", SIGTERM, false},
-                                           StopCase{"single", SIGUSR1, false}));
+INSTANTIATE_TEST_SUITE_P(
+    Way, Stop,
+    ::testing::Values(StopCase{"launch", SIGTERM, true}, StopCase{"launch", SIGINT, false},
+                      StopCase{"single", SIGINT, false}, StopCase{"dp", SIGTERM, false},
+                      StopCase{"stages", SIGTERM, false}, StopCase{"single", SIGUSR1, false}));
 
 TEST_F(Endless, ASignalWaitsForTheCheckpointThatIsBeingWritten) {
   ASSERT_NO_FATAL_FAILURE(start("single", "--d_model 256 --save_strategy steps --save_steps 4", 0));

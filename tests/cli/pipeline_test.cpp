@@ -369,9 +369,13 @@ TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
     EXPECT_EQ(run(llama("--max_steps 1 " + options)), 2) << output_;
     expect(why);
   };
-  refused("--pipeline_parallel_size 2",
+  refused("--pipeline_parallel_size 2 --nproc 1",
           "needs a process for each stage; got one process; try "
           "--nproc 2");
+  refused("--pipeline_parallel_size 2 --backend gloo", "backend = gloo has no effect in one");
+  refused("--pipeline_parallel_size 2 --tensor_parallel_size 2",
+          "need a process for each tensor rank of each stage, 4 together; got one process");
+  refused("--pipeline_parallel_size 8", "; try a smaller pipeline_parallel_size");
   refused("--pipeline_schedule gpipe", "has no effect without a pipeline");
   refused("--pipeline_placement v", "pipeline_placement = v has no effect without a pipeline");
   refused("--nproc 3 --pipeline_parallel_size 2", "got 3 ranks; try --nproc 4");

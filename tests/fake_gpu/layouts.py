@@ -18,8 +18,9 @@ class Layout:
     fast: bool = True     # in ./dev test
 
     def options(self, family):
-        ranks = self.gpus if "dp" in self.args else max(self.gpus, self._number("--nproc"))
-        shares = ranks // self._number("--pipeline_parallel_size") // self._number("--tensor_parallel_size")
+        stages = self._number("--pipeline_parallel_size")
+        ranks = self.gpus if "dp" in self.args else max(self.gpus, self._number("--nproc"), stages)
+        shares = ranks // stages // self._number("--tensor_parallel_size")
         return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
 
     def on_one(self, family):
@@ -35,6 +36,11 @@ class Layout:
 
 def batches(size, micro_batches):
     return ("--per_device_train_batch_size", str(size), "--gradient_accumulation_steps", str(micro_batches))
+
+
+def threads(name, schedule, gpus=2, more=(), **others):
+    """Two stages as threads of one process."""
+    return Layout(name, ("--pipeline_parallel_size", "2", "--pipeline_schedule", schedule, *more), gpus, 2, 4, **others)
 
 
 def pipeline(name, schedule, ranks=2, stages=2, micro_batches=4, more=(), **others):
@@ -88,6 +94,9 @@ LAYOUTS = [
     Layout("tensor2_accumulate", (*RANKS[2], *TENSOR), 2, 4, 2, fast=False),
     Layout("tensor2_zero1", (*RANKS[4], *TENSOR, "--zero", "1"), 4, same="tensor2_accumulate"),
     pipeline("tensor2_pipeline", "1f1b", ranks=4, more=TENSOR),
+    threads("pipeline_threads", "1f1b", same="naive"),
+    threads("pipeline_threads_shared_gpu", "interleaved", gpus=1, same="naive"),
+    threads("pipeline_threads_two_replicas", "1f1b", gpus=4, same="pipeline_zero1", fast=False),
     Layout("bf16", ("--bf16",), off=5e-2),
     Layout("bf16_zero3", (*RANKS[2], "--zero", "3", "--bf16"), 2, off=5e-2),
     pipeline("bf16_pipeline", "1f1b", more=("--bf16",), off=5e-2),

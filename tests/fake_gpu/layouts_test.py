@@ -43,6 +43,18 @@ class OnFakeGpus(unittest.TestCase):
 class Gpt2(OnFakeGpus):
     """All layouts of one family."""
 
+    def bytes_through_the_host(self, layout):
+        """In the third step, but for what is saved after it."""
+        file = self.runs.folder / "counts"
+        file.unlink(missing_ok=True)
+        self.good(self.runs.train("gpt2", layout.options("gpt2"), layout.gpus, f"counts={file}"))
+        lines = [line.split("\t") for line in file.read_text().splitlines()]
+        return sum(int(line[7]) + int(line[9]) for line in lines if line[1] == "3" and line[-1] != "save model")
+
+    def test_stages_of_one_process_send_from_device_to_device(self):
+        # Rows and numbers of targets alone come and go; over shared memory 0.9 MB do.
+        self.assertLess(self.bytes_through_the_host(BY_NAME["pipeline_threads"]), 16_000)
+
 
 class Families(OnFakeGpus):
     """Some layouts of the others."""

@@ -81,6 +81,45 @@ TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
   EXPECT_TRUE(plan_job(three, {}, gpus(4)).warnings.empty());
 }
 
+TEST(Job, WithoutALauncherStagesAreThreads) {
+  ParallelArguments two;
+  two.pipeline_parallel_size = 2;
+  const auto on_cpu = plan_job(two, {}, kCpu);
+  EXPECT_EQ(on_cpu.strategy, "pipeline");
+  EXPECT_EQ(on_cpu.reason, "2 stages as threads of one process");
+  EXPECT_EQ(on_cpu.devices, std::vector<at::Device>(2, at::kCPU));
+  EXPECT_EQ(on_cpu.num_ranks(), 1);
+  EXPECT_EQ(on_cpu.num_devices(), 2);
+  EXPECT_EQ(plan_job(two, {}, gpus(2)).devices, gpus(2));
+  EXPECT_EQ(plan_job(two, {}, gpus(5)).devices, gpus(4)) << "two replicas have room";
+  const auto shared = plan_job(two, {}, gpus(1));
+  EXPECT_EQ(shared.warnings, std::vector<std::string>{"2 stages share one GPU and take turns"});
+  two.replicas = 2;
+  const auto four = plan_job(two, {}, gpus(2));
+  EXPECT_EQ(four.reason, "2 stages as threads of one process, 2 replicas of each");
+  EXPECT_EQ(four.devices,
+            (std::vector<at::Device>{gpus(2)[0], gpus(2)[0], gpus(2)[1], gpus(2)[1]}));
+  EXPECT_EQ(four.num_ranks(), 2);
+  EXPECT_EQ(four.warnings,
+            std::vector<std::string>{"4 replicas of stages share 2 GPUs and take turns"});
+  // A launcher's ranks are processes, also where it is one, and so are those of --nproc.
+  two.replicas = 0;
+  const char* told = "needs a process for each stage; got one process; try --nproc 2";
+  EXPECT_NE(refusal(two, ranks(1), kCpu).find(told), std::string::npos);
+  two.one_process_each = true;
+  EXPECT_NE(refusal(two, {}, kCpu).find(told), std::string::npos);
+  two.one_process_each = false;
+  two.tensor_parallel_size = 2;
+  EXPECT_NE(refusal(two, {}, kCpu).find("tensor rank of each stage, 4 together"),
+            std::string::npos);
+  two.tensor_parallel_size = 1;
+  two.strategy = "single";
+  EXPECT_NE(refusal(two, {}, kCpu)
+                .find("strategy = single is one device, but "
+                      "pipeline_parallel_size = 2"),
+            std::string::npos);
+}
+
 TEST(Job, MisfitsAreRefusedWithTheReason) {
   ParallelArguments dp;
   dp.strategy = "dp";

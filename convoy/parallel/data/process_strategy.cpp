@@ -1,4 +1,6 @@
-#include "convoy/base/error.h"
+#include <algorithm>
+
+#include "convoy/base/tensor_memory.h"
 #include "convoy/parallel/data/strategy.h"
 
 namespace convoy::parallel {
@@ -29,6 +31,12 @@ class ProcessStrategy : public Strategy {
   State moments() override { return replica_.moments(); }
   void share(bool moments) override { replica_.share(moments); }
   Replica& replica() override { return replica_; }
+  std::vector<Replica*> replicas() override { return {&replica_}; }
+  int64_t take_passing_bytes(int /*replica*/) override {
+    // The allocator's own count, which rounds sizes up.
+    const int64_t held = tensor_memory.held();
+    return std::max<int64_t>(0, tensor_memory.take_peak() - held);
+  }
   const comm::Group& processes() const override { return replica_.world(); }
   comm::Traffic traffic() const override { return replica_.traffic(); }
 

@@ -33,8 +33,12 @@ class Strategy {
   /// Completes weights and buffers (and moments) after each process filled its part.
   virtual void share(bool moments) = 0;
 
-  /// One of this process's replicas.
+  /// One of this process's replicas, and all.
   virtual Replica& replica() = 0;
+  virtual std::vector<Replica*> replicas() = 0;
+  /// Bytes of the host's tensors that one of them held at most since the last call, beside what it
+  /// holds now; while nothing is computed.
+  virtual int64_t take_passing_bytes(int replica) = 0;
   /// Ranks in different processes; size 1 when this process is alone.
   virtual const comm::Group& processes() const = 0;
   /// Of the processes that compute the same rows together one counts and tells of them.
@@ -47,11 +51,14 @@ class Strategy {
 std::unique_ptr<Strategy> make_process_strategy(const ModelFactory& factory, comm::Groups groups,
                                                 const ReplicaOptions& options);
 
-/// DataParallel: a thread per device in one process. Replicas on the same device share weights.
-/// Each thread uses `threads` intra-op threads, and waits for another no longer than `timeout`.
+/// A thread per device in one process: replicas of DataParallel, or of each stage of a pipeline, of
+/// which stage 0 has the first devices. Replicas of the same blocks on the same device share
+/// weights. Each thread uses `threads` intra-op threads, and waits for another no longer than
+/// `timeout`. What a thread throws is thrown by the call; one that does not end although the others
+/// wait for it is left behind, and named by a CommunicationError.
 std::unique_ptr<Strategy> make_thread_strategy(const ModelFactory& factory,
                                                const std::vector<at::Device>& devices,
                                                const ReplicaOptions& options, int threads,
-                                               std::chrono::milliseconds timeout);
+                                               std::chrono::milliseconds timeout, int stages = 1);
 
 }  // namespace convoy::parallel

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/groups.h"
 #include "convoy/comm/thread/thread_engine.h"
@@ -11,55 +13,97 @@ namespace convoy::parallel {
 
 namespace {
 
+using schedule::Axis;
+
+/// Finds a module that the model factory returned twice: threads that share one would mix up their
+/// gradients.
+class OwnModules {
+ public:
+  void check(const nn::BlockList& blocks) {
+    for (const auto& block : blocks) {
+      for (const auto& param : block->params()) {
+        const auto* leaf = param->leaf().unsafeGetTensorImpl();
+        if (!param->leaf().defined() ||
+            leaves_.insert({leaf, block.get()}).first->second == block.get()) {
+          continue;
+        }
+        fail<UsageError>("parallel",
+                         "the model factory returned the same module twice; threads of one process "
+                         "need one for each: make the module inside the factory");
+      }
+    }
+  }
+
+ private:
+  std::map<const void*, const nn::Block*> leaves_;
+};
+
+/// What the threads work on. One that is stuck keeps it alive.
+struct Ranks {
+  std::vector<comm::Groups> groups;
+  std::vector<std::unique_ptr<Replica>> replicas;
+
+  void abort(const std::string& reason) const {
+    for (const auto& group : groups) group.abort(reason);
+  }
+};
+
 class ThreadStrategy : public Strategy {
  public:
-  ThreadStrategy(const ModelFactory& factory, const std::vector<at::Device>& devices,
+  ThreadStrategy(const ModelFactory& factory, const std::vector<at::Device>& devices, int stages,
                  const ReplicaOptions& options, int threads, std::chrono::milliseconds timeout)
       : workers_(devices, threads) {
-    comm::ThreadConnector connector(timeout);
     const auto num_ranks = static_cast<int>(devices.size());
+    comm::ThreadConnector connector(timeout, num_ranks);
     for (int r = 0; r < num_ranks; ++r) {
       const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
         return connector.connect(r, ranks, name);
       };
-      groups_.emplace_back(schedule::Mesh({}, r, num_ranks), connect);
+      ranks_->groups.emplace_back(schedule::Mesh({.pipeline = stages}, r, num_ranks), connect);
     }
-    const bool one_device =
-        std::all_of(devices.begin(), devices.end(), [&](auto d) { return d == devices[0]; });
-    const bool shares = options.zero == 0 && one_device && devices.size() > 1;
-    for (size_t r = 0; r < devices.size(); ++r) {
+    const bool shares = shares_weights(devices, options);
+    OwnModules modules;
+    for (int r = 0; r < num_ranks; ++r) {
       auto own = options;
-      own.device = devices[r];
-      own.offload.rank = static_cast<int>(r);
+      own.device = devices[static_cast<size_t>(r)];
+      own.offload.rank = r;
       auto blocks = factory();
-      check_own(blocks);
-      replicas_.push_back(
-          std::make_unique<Replica>(std::move(blocks), groups_[r], own, shares,
-                                    shares && r > 0 ? replicas_[0].get() : nullptr));
+      modules.check(blocks);
+      const auto& groups = ranks_->groups[static_cast<size_t>(r)];
+      const int lender = groups.mesh.ranks_along(schedule::kRows).front();
+      ranks_->replicas.push_back(
+          std::make_unique<Replica>(std::move(blocks), groups, own, shares,
+                                    shares && r != lender ? &replica(lender) : nullptr));
     }
-    each([&](int r) { replicas_[static_cast<size_t>(r)]->start(); });
+    each([](Ranks& all, size_t r) { all.replicas[r]->start(); });
   }
 
-  int num_ranks() const override { return static_cast<int>(replicas_.size()); }
+  int num_ranks() const override { return mesh().degree(schedule::kRows); }
   int first_rank() const override { return 0; }
   int num_local_ranks() const override { return num_ranks(); }
 
   StepResult step(const std::vector<std::vector<MicroBatch>>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer) override {
-    std::vector<StepResult> results(replicas_.size());
-    each([&](int r) {
-      auto i = static_cast<size_t>(r);
-      results[i] = replicas_[i]->step(micro_batches.at(i), input, optimizer);
+    const auto results = std::make_shared<std::vector<StepResult>>(ranks_->replicas.size());
+    each([results, micro_batches, input, optimizer](Ranks& all, size_t r) {
+      const auto row = static_cast<size_t>(all.groups[r].mesh.place(schedule::kRows));
+      (*results)[r] = all.replicas[r]->step(micro_batches.at(row), input, optimizer);
     });
-    return results[0];
+    return results->front();
   }
 
   std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches, nn::Mode mode) override {
-    std::vector<nn::Bundle> out(replicas_.size());
-    each([&](int r) {
-      auto i = static_cast<size_t>(r);
-      out[i] = replicas_[i]->forward(batches.at(i), mode);
+    const auto outputs = std::make_shared<std::vector<nn::Bundle>>(ranks_->replicas.size());
+    each([outputs, batches, mode](Ranks& all, size_t r) {
+      const auto row = static_cast<size_t>(all.groups[r].mesh.place(schedule::kRows));
+      (*outputs)[r] = all.replicas[r]->forward(batches.at(row), mode);
     });
+    std::vector<nn::Bundle> out(static_cast<size_t>(num_ranks()));
+    for (size_t r = 0; r < outputs->size(); ++r) {
+      auto& bundle = (*outputs)[r];  // empty but where the last block is
+      const auto row = static_cast<size_t>(ranks_->groups[r].mesh.place(schedule::kRows));
+      if (!bundle.empty()) out[row] = std::move(bundle);
+    }
     return out;
   }
 
@@ -70,44 +114,84 @@ class ThreadStrategy : public Strategy {
     return merge([](Replica& replica) { return replica.moments(); });
   }
   void share(bool moments) override {
-    each([&](int r) { replicas_[static_cast<size_t>(r)]->share(moments); });
+    each([moments](Ranks& all, size_t r) { all.replicas[r]->share(moments); });
   }
-  Replica& replica() override { return *replicas_[0]; }
+  Replica& replica() override { return replica(0); }
+  std::vector<Replica*> replicas() override {
+    std::vector<Replica*> out;
+    for (const auto& replica : ranks_->replicas) out.push_back(replica.get());
+    return out;
+  }
+  int64_t take_passing_bytes(int replica) override { return workers_.take_passing_bytes(replica); }
   const comm::Group& processes() const override { return alone_; }
-  comm::Traffic traffic() const override { return replicas_[0]->traffic(); }
+  comm::Traffic traffic() const override { return ranks_->replicas[0]->traffic(); }
 
  private:
-  /// Threads that share a module would mix up their gradients.
-  void check_own(const nn::BlockList& blocks) {
-    for (const auto& block : blocks) {
-      for (const auto& param : block->params()) {
-        const auto* leaf = param->leaf().unsafeGetTensorImpl();
-        if (!param->leaf().defined() ||
-            leaves_.insert({leaf, block.get()}).first->second == block.get()) {
-          continue;
-        }
-        fail<UsageError>("parallel",
-                         "the model factory returned the same module twice; DataParallel needs one "
-                         "for each replica: make the module inside the factory");
-      }
+  const schedule::Mesh& mesh() const { return ranks_->groups[0].mesh; }
+  Replica& replica(int rank) { return *ranks_->replicas[static_cast<size_t>(rank)]; }
+
+  /// Whether the data ranks of each stage are on one device, and use one copy of its weights.
+  bool shares_weights(const std::vector<at::Device>& devices, const ReplicaOptions& options) const {
+    if (options.zero > 0 || options.offload.any() || num_ranks() == 1) return false;
+    for (const auto& groups : ranks_->groups) {
+      const auto together = groups.mesh.ranks_along(schedule::kRows);
+      const auto first = devices[static_cast<size_t>(together.front())];
+      if (devices[static_cast<size_t>(groups.mesh.rank())] != first) return false;
     }
+    return true;
   }
 
   template <class Of>
   State merge(const Of& of) {
     std::vector<State> states;
-    for (auto& replica : replicas_) states.push_back(of(*replica));
+    for (auto& replica : ranks_->replicas) states.push_back(of(*replica));
     return merged(std::move(states));
   }
 
-  void each(const std::function<void(int)>& work) {
-    workers_.run(work, [this] { groups_[0].world.abort("another replica failed"); });
+  void each(std::function<void(Ranks& all, size_t rank)> work) {
+    const auto failure =
+        workers_.try_run([ranks = ranks_, work = std::move(work)](
+                             int rank) { work(*ranks, static_cast<size_t>(rank)); },
+                         [ranks = ranks_] { ranks->abort("another rank failed"); });
+    if (failure) throw_for(*failure);
   }
 
-  std::map<const void*, const nn::Block*> leaves_;
-  std::vector<comm::Groups> groups_;
+  std::string name_of(int rank) const {
+    const auto own = mesh().of(rank);
+    const int stages = own.degree(Axis::Pipeline);
+    if (stages == 1) return fmt::format("replica {} of {}", rank, num_ranks());
+    auto text = fmt::format("stage {} of {}", own.place(Axis::Pipeline), stages);
+    if (num_ranks() > 1) {
+      text += fmt::format(", replica {} of {}", own.place(schedule::kRows), num_ranks());
+    }
+    return text;
+  }
+
+  /// Says who is to blame, where the error does not.
+  [[noreturn]] void throw_for(const Workers::Failure& failure) const {
+    auto where = name_of(failure.index);
+    if (!failure.operation.empty()) {
+      where += fmt::format(", in {}", to_text({current_activity().step, failure.operation}));
+    }
+    try {
+      std::rethrow_exception(failure.error);
+    } catch (const CommunicationError& error) {
+      if (!failure.is_stuck) throw;
+      fail<CommunicationError>("parallel", "the others waited in vain for {}: {}", where,
+                               error.what());
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      if (!error.on_all_ranks()) note_failure(where);
+      throw;
+    } catch (...) {
+      note_failure(where);
+      throw;
+    }
+  }
+
   comm::Group alone_;
-  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::shared_ptr<Ranks> ranks_ = std::make_shared<Ranks>();
   Workers workers_;
 };
 
@@ -116,8 +200,8 @@ class ThreadStrategy : public Strategy {
 std::unique_ptr<Strategy> make_thread_strategy(const ModelFactory& factory,
                                                const std::vector<at::Device>& devices,
                                                const ReplicaOptions& options, int threads,
-                                               std::chrono::milliseconds timeout) {
-  return std::make_unique<ThreadStrategy>(factory, devices, options, threads, timeout);
+                                               std::chrono::milliseconds timeout, int stages) {
+  return std::make_unique<ThreadStrategy>(factory, devices, stages, options, threads, timeout);
 }
 
 }  // namespace convoy::parallel

@@ -2,10 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <condition_variable>
 #include <exception>
 #include <functional>
-#include <mutex>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,23 +21,34 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
+  /// Why a run failed.
+  struct Failure {
+    int index = 0;             ///< the thread that is to blame
+    std::string operation;     ///< that it told last
+    std::exception_ptr error;  ///< its own, or of one that waited for it
+    bool is_stuck = false;     ///< it has not ended
+  };
+
   /// Runs `work(index)` on every thread and returns when all are done. Calls `on_error` as soon as
-  /// one throws, so that the others can be woken; then throws the first error that was not a
-  /// CommunicationError, else the first one.
-  void run(const std::function<void(int)>& work, const std::function<void()>& on_error);
+  /// one throws, so that the others can be woken. To blame is the first whose error was no
+  /// CommunicationError. Where all errors are such, it is a thread that has not ended some seconds
+  /// later, which is left behind with its copy of `work`, else the first. A run after one with a
+  /// thread left behind is an error.
+  std::optional<Failure> try_run(std::function<void(int)> work,
+                                 const std::function<void()>& on_error);
+  /// The same; throws the error.
+  void run(std::function<void(int)> work, const std::function<void()>& on_error);
+
+  /// Bytes of the host's tensors that a thread held at most since the last call, beside what it
+  /// holds now; 0 in a program whose allocator does not count.
+  int64_t take_passing_bytes(int index);
 
  private:
-  void loop(int index, at::Device device, int threads);
+  struct State;
+  static void loop(std::shared_ptr<State> state, int index, at::Device device, int threads);
   void end();
 
-  std::mutex mutex_;
-  std::condition_variable start_, done_;
-  const std::function<void(int)>* work_ = nullptr;
-  const std::function<void()>* on_error_ = nullptr;
-  uint64_t round_ = 0;
-  int running_ = 0;
-  bool stop_ = false;
-  std::vector<std::exception_ptr> errors_;
+  std::shared_ptr<State> state_;  // of the threads, too, which may outlive this
   std::vector<std::thread> threads_;
 };
 

@@ -52,6 +52,29 @@ std::string memory_text(const schedule::MemoryUse& use, int64_t most_gathered, i
   return zero == 0 ? text : fmt::format("{} (zero = {})", text, zero);
 }
 
+/// By stage of a pipeline.
+std::string stages_text(const std::vector<int64_t>& bytes) {
+  constexpr size_t kMost = 16;
+  std::vector<std::string> parts;
+  for (const int64_t each : bytes) {
+    if (parts.size() == kMost) {
+      parts.push_back(fmt::format("... {} more stages", bytes.size() - kMost));
+      break;
+    }
+    parts.push_back(human_bytes(each));
+  }
+  return join(parts, " | ");
+}
+
+/// What was counted of each stage.
+std::vector<int64_t> bytes_of_stages(const Metrics& metrics) {
+  std::vector<int64_t> out;
+  for (auto at = metrics.end();; out.push_back(static_cast<int64_t>(at->second))) {
+    at = metrics.find(fmt::format("memory_bytes_of_stage_{}", out.size()));
+    if (at == metrics.end()) return out;
+  }
+}
+
 /// What was counted of each kind that there was.
 std::string memory_kinds(const Metrics& metrics) {
   std::vector<std::string> parts;
@@ -90,6 +113,7 @@ class Console : public Callback {
     item("parameters", "{} ({} trainable)", human_count(info.num_parameters),
          human_count(info.num_trainable_parameters));
     item("memory", "{}", memory_text(info.memory, info.most_gathered, arguments.parallel.zero));
+    if (info.stage_bytes.size() > 1) item("by stage", "{}", stages_text(info.stage_bytes));
     item("batch", "{} per device x {} {} x {} accumulation = {} in total", info.per_device_batch,
          job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",
          arguments.gradient_accumulation_steps, info.total_batch);
@@ -195,6 +219,9 @@ class Console : public Callback {
     tell(text, 2);
     if (const auto kinds = memory_kinds(metrics); !kinds.empty()) {
       tell("memory per rank, at most: " + kinds, 2);
+    }
+    if (const auto stages = bytes_of_stages(metrics); !stages.empty()) {
+      tell("memory by stage, at most: " + stages_text(stages), 2);
     }
   }
 

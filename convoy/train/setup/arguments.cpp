@@ -160,8 +160,8 @@ void TrainingArguments::declare(OptionTable& t) {
       .choice({"auto", "single", "dp", "ddp"})
       .differs();
   t.add(s, "replicas", parallel.replicas,
-        "DataParallel replicas, which may share a GPU; 0 = one per GPU, or with strategy dp two on "
-        "the CPU")
+        "DataParallel replicas, or those of each stage where stages are threads, which may share a "
+        "GPU; 0 = as many as there are GPUs for, or with strategy dp two on the CPU")
       .within(0, 1024)
       .differs();
   t.add(s, "dp_batch", parallel.dp_batch,
@@ -173,9 +173,11 @@ void TrainingArguments::declare(OptionTable& t) {
         "host and Gloo between hosts")
       .choice(or_auto(comm::engine_names()))
       .alias("ddp_backend");
-  t.add(s, "pipeline_parallel_size", parallel.pipeline_parallel_size,
-        "stages of a pipeline, a rank each, that hold the model's blocks together; what is left of "
-        "the ranks shares out the data. gradient_accumulation_steps is the number of micro-batches")
+  t.add(
+       s, "pipeline_parallel_size", parallel.pipeline_parallel_size,
+       "stages of a pipeline, a rank each, that hold the model's blocks together; what is left of "
+       "the ranks shares out the data. gradient_accumulation_steps is the number of micro-batches. "
+       "Without a launcher and --nproc the stages are threads of one process")
       .within(1, 1024)
       .alias("pp_size");
   t.add(s, "pipeline_schedule", parallel.pipeline.schedule, schedules(),

@@ -15,7 +15,7 @@ namespace convoy::train {
 /// `[parallel]`: how the work is spread. What a plan follows from is schedule::RunOptions'.
 struct ParallelArguments : schedule::RunOptions {
   std::string strategy = "auto";  ///< auto, single, dp or ddp
-  int64_t replicas = 0;  ///< of DataParallel; 0 = one per GPU, or with strategy dp two on the CPU
+  int64_t replicas = 0;  ///< of DataParallel, or of stages in one process; 0 = as many as GPUs
   std::string dp_batch = "per_device";
   std::string backend = "auto";
   int64_t pipeline_parallel_size = 1;     ///< stages of a pipeline
@@ -24,6 +24,7 @@ struct ParallelArguments : schedule::RunOptions {
   int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
   std::string shard_ranks = "all";        ///< all, host, or a number
   std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
+  bool one_process_each = false;          ///< --nproc was given: each rank is a process
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
   int64_t timeout = 100;
   std::string device = "auto";

@@ -69,12 +69,49 @@ void check_one_process(const ParallelArguments& arguments) {
       arguments.tensor_parallel_size * std::max<int64_t>(2, arguments.replicas));
 }
 
-std::string sharing(size_t number, const char* what, size_t gpus) {
+std::string sharing(size_t number, const std::string& what, size_t gpus) {
   return fmt::format("{} {} share {} and take turns", number, what,
                      gpus == 1 ? "one GPU" : fmt::format("{} GPUs", gpus));
 }
 
+/// Stages of one process: `replicas` of each, or as many as there are GPUs for. Neighbours of a
+/// stage share a device before others do.
+Job pipeline_of_threads(Job job, const ParallelArguments& arguments,
+                        const std::vector<at::Device>& visible) {
+  const auto stages = static_cast<size_t>(arguments.pipeline_parallel_size);
+  if (arguments.strategy == "single") {
+    fail<UsageError>("parallel",
+                     "strategy = single is one device, but pipeline_parallel_size = {}; try "
+                     "strategy = auto",
+                     stages);
+  }
+  const bool cuda = visible[0].is_cuda();
+  size_t replicas = arguments.strategy == "dp" && !cuda ? 2 : 1;
+  if (cuda) replicas = std::max<size_t>(1, visible.size() / stages);
+  if (arguments.replicas > 0) replicas = static_cast<size_t>(arguments.replicas);
+  const size_t count = stages * replicas, devices = visible.size();
+  job.strategy = "pipeline";
+  job.stages = static_cast<int>(stages);
+  job.reason = fmt::format("{} stages as threads of one process", stages);
+  if (replicas > 1) job.reason += fmt::format(", {} replicas of each", replicas);
+  for (size_t r = 0; r < count; ++r) {
+    job.devices.push_back(visible[count > devices ? r * devices / count : r]);
+  }
+  if (cuda && count > devices) {
+    job.warnings.push_back(
+        sharing(count, replicas == 1 ? "stages" : "replicas of stages", devices));
+  }
+  job.threads = threads_per_rank(arguments.threads, 1, static_cast<int>(count));
+  return job;
+}
+
 }  // namespace
+
+bool stages_are_threads(const ParallelArguments& arguments,
+                        const launch::RankEnvironment& environment) {
+  return arguments.pipeline_parallel_size > 1 && arguments.tensor_parallel_size == 1 &&
+         !environment.launched() && !arguments.one_process_each;
+}
 
 Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible) {
@@ -143,6 +180,9 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
     fail<UsageError>("parallel",
                      "strategy = single is one device, but replicas = {}; try strategy = dp",
                      arguments.replicas);
+  }
+  if (stages_are_threads(arguments, environment)) {
+    return pipeline_of_threads(std::move(job), arguments, visible);
   }
   check_one_process(arguments);
   mesh_of(arguments, environment);

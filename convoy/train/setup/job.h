@@ -17,10 +17,11 @@ namespace convoy::train {
 struct Job {
   launch::RankEnvironment environment;
   std::string strategy;               ///< single, dp, ddp, pipeline or tensor
+  int stages = 1;                     ///< of a pipeline whose stages are threads of this process
   std::string reason;                 ///< why it was chosen
   std::string faster;                 ///< what would be faster, or ""
   std::vector<std::string> warnings;  ///< what a person may not have meant
-  std::vector<at::Device> devices;    ///< of this process; more than one only with dp
+  std::vector<at::Device> devices;    ///< of this process; more than one only with threads
   int threads = 1;                    ///< intra-op threads per rank
   comm::Groups groups;                ///< the processes, by what they share
   /// Makes more groups, where there are several hosts.
@@ -29,16 +30,22 @@ struct Job {
   /// All processes: loss, stopping, saving.
   const comm::Group& world() const { return groups.world; }
   bool is_main() const { return environment.rank == 0; }
+  /// Whether the ranks are threads of this process, a device each.
+  bool in_threads() const { return strategy == "dp" || stages > 1; }
   /// Those that share out the data.
-  int num_ranks() const { return strategy == "dp" ? num_devices() : groups.rows.size(); }
+  int num_ranks() const { return in_threads() ? num_devices() / stages : groups.rows.size(); }
   int num_devices() const {
-    return strategy == "dp" ? static_cast<int>(devices.size()) : world().size();
+    return in_threads() ? static_cast<int>(devices.size()) : world().size();
   }
 };
 
-/// Decides on a strategy without any communication. More ranks or replicas than GPUs share them,
-/// with a warning. Throws UsageError when the arguments, the launcher and the devices do not fit
-/// together.
+/// Whether a process that no launcher started runs the stages of a pipeline itself.
+bool stages_are_threads(const ParallelArguments& arguments,
+                        const launch::RankEnvironment& environment);
+
+/// Decides on a strategy without any communication. More ranks, stages or replicas than GPUs share
+/// them, with a warning. Throws UsageError when the arguments, the launcher and the devices do not
+/// fit together.
 Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible_devices);
 

@@ -44,7 +44,9 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto environment = launch::detect_environment();
   const double kept = kept_bytes(parallel, environment);
   const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
-  const int ranks = environment.local_world_size;
+  const auto ranks = stages_are_threads(parallel, environment)
+                         ? static_cast<int>(parallel.pipeline_parallel_size)
+                         : environment.local_world_size;
   if (limit.bytes == 0 || parameters * kept * ranks <= static_cast<double>(limit.bytes)) return;
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <unordered_map>
 
-#include "convoy/base/tensor_memory.h"
 #include "convoy/comm/device.h"
 
 namespace convoy::train {
@@ -15,7 +15,7 @@ using schedule::MemoryUse;
 
 struct Kind {
   const char* name;
-  int64_t schedule::MemoryUse::* bytes;
+  int64_t schedule::MemoryUse::*bytes;
 };
 constexpr Kind kKinds[] = {{"parameters", &schedule::MemoryUse::parameters},
                            {"gradients", &schedule::MemoryUse::gradients},
@@ -25,45 +25,79 @@ constexpr Kind kKinds[] = {{"parameters", &schedule::MemoryUse::parameters},
                            {"buffers", &schedule::MemoryUse::buffers},
                            {"offloaded", &schedule::MemoryUse::offloaded}};
 
+at::Device device_of(parallel::Replica& replica) {
+  return replica.flat().fp32().device();
+}
+
+/// What the replicas that share a GPU hold there.
+struct OnDevice {
+  void add(parallel::Replica& replica, const MemoryUse& use) {
+    const auto& groups = replica.groups();
+    // Replicas that share weights have all of them, and the moments.
+    const bool lends =
+        !replica.flat().layout().options().shares_weights || groups.shard.rank() == 0;
+    known += use.sum() - (lends ? 0 : use.parameters + use.optimizer);
+    ++replicas;
+  }
+  int64_t passing_bytes(at::Device device) const {
+    return std::max<int64_t>(0, comm::peak_device_bytes(device) - known) / replicas;
+  }
+
+  int64_t known = 0;
+  int64_t replicas = 0;
+};
+
 }  // namespace
 
-std::vector<std::pair<std::string, int64_t>> kinds_of(const schedule::MemoryUse& use) {
+std::vector<std::pair<std::string, int64_t>> kinds_of(const MemoryUse& use) {
   std::vector<std::pair<std::string, int64_t>> out;
   for (const auto& kind : kKinds) out.emplace_back(kind.name, use.*kind.bytes);
   return out;
 }
 
-schedule::MemoryUse take_memory_use(parallel::Strategy& strategy) {
-  auto& replica = strategy.replica();
-  auto out = replica.memory();
-  const int64_t ranks = strategy.num_local_ranks();
-  const auto device = replica.flat().fp32().device();
-  const int64_t peak =
-      device.is_cpu() ? tensor_memory.take_peak() : comm::peak_device_bytes(device);
-  const int64_t state = out.parameters + out.optimizer;
-  const bool shared = replica.flat().layout().options().shares_weights;
-  // On the host the allocator's own count, which rounds sizes up; nothing is computed meanwhile.
-  const int64_t known = device.is_cpu()
-                            ? tensor_memory.held()
-                            : (shared ? state : ranks * state) + ranks * (out.sum() - state);
-  out.activations = std::max<int64_t>(0, peak - known) / (device.is_cpu() ? ranks : 1);
-  return out;
+std::vector<MemoryUse> take_memory_use(parallel::Strategy& strategy) {
+  const auto replicas = strategy.replicas();
+  std::unordered_map<at::Device, OnDevice> gpus;
+  std::vector<MemoryUse> uses;
+  for (auto* replica : replicas) {
+    uses.push_back(replica->memory());
+    gpus[device_of(*replica)].add(*replica, uses.back());
+  }
+  std::vector<MemoryUse> stages(replicas[0]->plan().stages.size());
+  for (size_t r = 0; r < replicas.size(); ++r) {
+    const auto device = device_of(*replicas[r]);
+    uses[r].activations = device.is_cpu() ? strategy.take_passing_bytes(static_cast<int>(r))
+                                          : gpus.at(device).passing_bytes(device);
+    const int stage = replicas[r]->groups().mesh.place(schedule::Axis::Pipeline);
+    auto& most = stages.at(static_cast<size_t>(stage));
+    most = largest(most, uses[r]);
+  }
+  return stages;
 }
 
-schedule::MemoryUse largest(const schedule::MemoryUse& a, const schedule::MemoryUse& b) {
+MemoryUse largest(const MemoryUse& a, const MemoryUse& b) {
   auto out = a;
   for (const auto& kind : kKinds) out.*kind.bytes = std::max(a.*kind.bytes, b.*kind.bytes);
   return out;
 }
 
-schedule::MemoryUse largest(const schedule::MemoryUse& use, const comm::Group& group) {
+MemoryUse largest(const std::vector<MemoryUse>& uses) {
+  MemoryUse out;
+  for (const auto& use : uses) out = largest(out, use);
+  return out;
+}
+
+std::vector<MemoryUse> largest(const std::vector<MemoryUse>& uses, const comm::Group& group) {
   std::vector<int64_t> bytes;
-  for (const auto& kind : kKinds) bytes.push_back(use.*kind.bytes);
+  for (const auto& use : uses) {
+    for (const auto& kind : kKinds) bytes.push_back(use.*kind.bytes);
+  }
   auto all = at::tensor(bytes, at::kLong);
   group.all_reduce(all, comm::ReduceOp::Max, "reduce memory use");
-  schedule::MemoryUse out;
-  for (size_t k = 0; k < bytes.size(); ++k) {
-    out.*kKinds[k].bytes = all.const_data_ptr<int64_t>()[k];
+  std::vector<MemoryUse> out(uses.size());
+  const auto* next = all.const_data_ptr<int64_t>();
+  for (auto& use : out) {
+    for (const auto& kind : kKinds) use.*kind.bytes = *next++;
   }
   return out;
 }

@@ -11,13 +11,16 @@ namespace convoy::train {
 /// The kinds of memory by name, in bytes.
 std::vector<std::pair<std::string, int64_t>> kinds_of(const schedule::MemoryUse& use);
 
-/// What a rank of this process holds, activations at their most since the last call: what tensors
+/// What a rank of each stage holds, activations at their most since the last call: what tensors
 /// took beside everything else. On the host only a program whose allocator counts knows of those.
-schedule::MemoryUse take_memory_use(parallel::Strategy& strategy);
+/// Nothing of stages that other processes run; one without a pipeline.
+std::vector<schedule::MemoryUse> take_memory_use(parallel::Strategy& strategy);
 
 /// Of each kind the larger.
 schedule::MemoryUse largest(const schedule::MemoryUse& a, const schedule::MemoryUse& b);
-/// The same over all ranks. Collective.
-schedule::MemoryUse largest(const schedule::MemoryUse& use, const comm::Group& group);
+schedule::MemoryUse largest(const std::vector<schedule::MemoryUse>& uses);
+/// The same over all ranks, of each stage. Collective.
+std::vector<schedule::MemoryUse> largest(const std::vector<schedule::MemoryUse>& uses,
+                                         const comm::Group& group);
 
 }  // namespace convoy::train

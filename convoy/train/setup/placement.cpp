@@ -28,6 +28,14 @@ std::string take(const at::Tensor& words) {
 }  // namespace
 
 std::vector<Placement> gather_placements(const Job& job) {
+  if (job.in_threads()) {
+    std::vector<Placement> threads;
+    for (const auto& device : job.devices) {
+      threads.push_back(
+          {launch::host_name(), device.str(), compact_numbers(machine::own_cores(), ",")});
+    }
+    return threads;
+  }
   auto own = at::zeros({3, kWords}, at::kLong);
   put(own[0], launch::host_name());
   put(own[1], job.devices.at(0).str());

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -56,11 +57,11 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   factory = check_memory(
       std::move(factory), arguments_,
       std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size())));
-  strategy_ =
-      job_.strategy == "dp"
-          ? parallel::make_thread_strategy(factory, job_.devices, options, job_.threads,
-                                           std::chrono::seconds(arguments_.parallel.timeout))
-          : parallel::make_process_strategy(factory, job_.groups, options);
+  strategy_ = job_.in_threads()
+                  ? parallel::make_thread_strategy(
+                        factory, job_.devices, options, job_.threads,
+                        std::chrono::seconds(arguments_.parallel.timeout), job_.stages)
+                  : parallel::make_process_strategy(factory, job_.groups, options);
 }
 
 /// Rank 0 reads and counts for all, which may take longer than a collective may wait.
@@ -77,8 +78,8 @@ PipelineInputs Trainer::Impl::inputs_of_pipeline(const parallel::ModelFactory& f
 }
 
 int64_t Trainer::Impl::per_device(int64_t configured) const {
-  if (job_.strategy != "dp" || arguments_.parallel.dp_batch != "total") return configured;
-  const auto devices = static_cast<int64_t>(job_.devices.size());
+  if (!job_.in_threads() || arguments_.parallel.dp_batch != "total") return configured;
+  const int64_t devices = job_.num_ranks();
   if (configured % devices != 0) {
     fail<UsageError>("train", "a total batch of {} does not divide over {} devices; try {}",
                      configured, devices, (configured / devices + 1) * devices);
@@ -171,12 +172,19 @@ RunInfo Trainer::Impl::describe() {
   const auto& flat = strategy_->replica().flat();
   info.num_parameters = flat.num_parameters();
   info.num_trainable_parameters = flat.num_trainable_parameters();
-  info.memory = strategy_->replica().memory();
-  info.most_gathered = strategy_->replica().most_gathered();
+  for (const auto* replica : strategy_->replicas()) {
+    info.memory = largest(info.memory, replica->memory());
+    info.most_gathered = std::max(info.most_gathered, replica->most_gathered());
+  }
+  const auto& stages = strategy_->replica().plan().stages;
+  for (const auto& stage : stages) {
+    info.stage_bytes.push_back(stage.memory.parameters + stage.memory.gradients +
+                               stage.memory.optimizer);
+  }
   info.pipeline = pipeline_text(strategy_->replica().plan(), strategy_->replica().options());
   const int tensor_ranks = job_.groups.tensor.size();
   if (!info.pipeline.empty() || tensor_ranks > 1) {  // of the rank that holds most
-    info.memory = largest(info.memory, job_.world());
+    info.memory = largest({info.memory}, job_.world()).front();
     auto most = at::tensor({info.most_gathered}, at::kLong);
     job_.world().all_reduce(most, comm::ReduceOp::Max, "reduce gathered weights");
     info.most_gathered = most.item<int64_t>();
@@ -207,7 +215,8 @@ RunInfo Trainer::Impl::describe() {
   if (arguments_.parallel.zero > 0 && !shares) {
     info.warnings.push_back(
         fmt::format("zero = {} shares nothing out {}", arguments_.parallel.zero,
-                    job_.world().size() == 1 ? "on one rank; try convoy launch -n 2 train ..."
+                    job_.num_devices() == 1 ? "on one rank; try convoy launch -n 2 train ..."
+                    : job_.stages > 1       ? "where each stage has one rank; try --replicas 2"
                     : job_.num_ranks() == 1
                         ? fmt::format("where {}; try --nproc {}",
                                       tensor_ranks > 1 ? "no two ranks have the same weights"
