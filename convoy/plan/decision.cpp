@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {
 
@@ -164,6 +165,7 @@ Json to_json(const Planned& planned) {
           {"data_parallel_size", split.data},
           {"per_device_train_batch_size", split.rows},
           {"gradient_accumulation_steps", split.micro_batches},
+          {"pipeline_schedule", split.pipeline > 1 ? schedule::name_of(split.schedule) : ""},
           {"zero", split.zero},
           {"gradient_checkpointing", split.recompute},
           {"seconds", it.seconds},

@@ -49,10 +49,13 @@ TEST_F(PlanCommand, CountsTheMemoryOfATraining) {
     ASSERT_FALSE(planned.is_null());
     const auto flags = fmt::format(
         "--pipeline_parallel_size {} --tensor_parallel_size {} --zero {} --gradient_accumulation_"
-        "steps {} --bucket_cap_mb 0{}",
+        "steps {} --bucket_cap_mb 0{}{}",
         planned["pipeline_parallel_size"].get<int>(), planned["tensor_parallel_size"].get<int>(),
         planned["zero"].get<int>(), planned["gradient_accumulation_steps"].get<int>(),
-        planned["gradient_checkpointing"].get<bool>() ? " --gradient_checkpointing" : "");
+        planned["gradient_checkpointing"].get<bool>() ? " --gradient_checkpointing" : "",
+        planned["pipeline_parallel_size"] == 1
+            ? ""
+            : " --pipeline_schedule " + planned["pipeline_schedule"].get<std::string>());
     ASSERT_EQ(run("estimate --json --ranks 2 " + options(flags) +
                   fmt::format(" --per_device_train_batch_size {} > estimate.json",
                               planned["per_device_train_batch_size"].get<int>())),
