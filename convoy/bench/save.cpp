@@ -116,7 +116,7 @@ void copy(const std::vector<parallel::State>& states, size_t bytes) {
     for (const auto& tensor : state) {
       for (const auto& piece : tensor.pieces) {
         if (!piece.owned) continue;
-        const auto host = piece.values.to(at::kCPU);
+        const auto host = piece.values.to(at::kCPU).contiguous();
         std::memcpy(to, host.const_data_ptr(), host.nbytes());
         to += host.nbytes();
       }

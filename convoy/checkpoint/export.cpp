@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"

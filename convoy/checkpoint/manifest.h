@@ -10,8 +10,8 @@
 
 namespace convoy::checkpoint {
 
-/// What the files of a folder must hold: a checksum of each tensor, to which those of its pieces
-/// add up, whoever holds which. It is written after all of them.
+/// What the files of a folder must hold: the checksum() of each tensor, to which those of its
+/// pieces add up, whoever holds which. It is written after all of them.
 class Manifest {
  public:
   static constexpr const char* kName = "manifest.json";
@@ -39,9 +39,5 @@ class Manifest {
   std::map<std::string, std::map<std::string, uint64_t>> sums_;  // [file][tensor]
   std::map<std::string, uint64_t> bytes_;                        // [file]
 };
-
-/// The sum over elements of value x (2 x index + 1), modulo 2^64: any changed bit changes it.
-/// `data` holds elements of `width` bytes, the first of them number `begin` of its tensor.
-uint64_t checksum(const void* data, size_t count, size_t width, uint64_t begin);
 
 }  // namespace convoy::checkpoint

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 
 #include "convoy/base/error.h"
@@ -38,12 +40,12 @@ void copy(State& state) {
   for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) {
       if (piece.offloaded) continue;
-      const auto from = piece.values.contiguous();
-      piece.values = at::empty_like(from, from.options().device(at::kCPU));
+      const auto from = piece.values;
+      piece.values = at::empty(from.sizes(), from.options().device(at::kCPU));
       if (from.is_cpu()) {
         piece.values.copy_(from);
       } else {
-        downloads.emplace_back(from, piece.values);
+        downloads.emplace_back(from.contiguous(), piece.values);
       }
     }
   }
@@ -125,15 +127,23 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
 /// In parts that stay in the caches between the checksum and the copy to the system.
 void Save::put(size_t tensor, const parallel::StatePiece& piece) {
   constexpr int64_t kElements = int64_t{1} << 18;
-  const auto host = piece.values.to(at::kCPU);
+  auto host = piece;
+  host.values = piece.values.to(at::kCPU);
   const auto& [file, place] = home_[tensor];
-  for (int64_t at = 0; at < host.numel(); at += kElements) {
+  const int64_t count = host.values.size(0);  // of elements, or rows
+  const int64_t some = piece.stride == 0 ? kElements : at::divup(kElements, piece.length());
+  for (int64_t at = 0; at < count; at += some) {
     check_stop();
-    const auto part = host.narrow(0, at, std::min(kElements, host.numel() - at));
-    const int64_t begin = piece.begin + at;
-    sums_.add(tensor, part, begin);
-    open_[file]->write(place + static_cast<size_t>(begin) * part.element_size(),
-                       part.const_data_ptr(), part.nbytes());
+    const auto part = host.part(at, std::min(some, count - at));
+    const auto values = part.values.contiguous();
+    sums_.add(tensor, part, values);
+    const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
+    const auto width = values.element_size();
+    parallel::each_row(part, [&, file = file, place = place](int64_t begin, int64_t row) {
+      open_[file]->write(place + static_cast<size_t>(begin) * width,
+                         from + static_cast<size_t>(row) * width,
+                         static_cast<size_t>(part.length()) * width);
+    });
   }
 }
 

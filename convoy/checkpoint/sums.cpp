@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <cstddef>
+
+#include "convoy/base/checksum.h"
 #include "convoy/checkpoint/manifest.h"
 
 namespace convoy::checkpoint {
@@ -11,10 +14,16 @@ Sums::Sums(const parallel::State& state)
   for (const auto& tensor : state) names_.push_back(tensor.name);
 }
 
-void Sums::add(size_t tensor, const at::Tensor& values, int64_t begin) {
-  sums_.mutable_data_ptr<int64_t>()[tensor] +=
-      static_cast<int64_t>(checksum(values.const_data_ptr(), static_cast<size_t>(values.numel()),
-                                    values.element_size(), static_cast<uint64_t>(begin)));
+void Sums::add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values) {
+  const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
+  const auto width = values.element_size();
+  const auto length = static_cast<size_t>(piece.length());
+  uint64_t sum = 0;
+  parallel::each_row(piece, [&](int64_t begin, int64_t at) {
+    sum += checksum(from + static_cast<size_t>(at) * width, length, width,
+                    static_cast<uint64_t>(begin));
+  });
+  sums_.mutable_data_ptr<int64_t>()[tensor] += static_cast<int64_t>(sum);
 }
 
 std::map<std::string, uint64_t> Sums::together(const comm::Group& group) {

@@ -14,8 +14,8 @@ class Sums {
  public:
   explicit Sums(const parallel::State& state);
 
-  /// `values` on the host, from element `begin` of the tensor on.
-  void add(size_t tensor, const at::Tensor& values, int64_t begin);
+  /// `values`: a piece's, contiguous and on the host.
+  void add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values);
 
   /// Of all ranks, by name.
   std::map<std::string, uint64_t> together(const comm::Group& group);

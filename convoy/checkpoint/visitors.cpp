@@ -16,14 +16,16 @@ std::vector<bool> who_sees(const std::filesystem::path& file, const comm::Group&
 void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
                   const comm::Group& group, const TakePiece& take) {
   constexpr const char* kLabel = "bring pieces";
+  constexpr int64_t kEntries = 5;  // tensor, first element, rows, elements of each, stride
   for (int rank = 1; rank < group.size(); ++rank) {
     if (sees[static_cast<size_t>(rank)] || (group.rank() != 0 && group.rank() != rank)) continue;
     if (group.rank() == rank) {
-      std::vector<int64_t> list;  // tensor, first element, elements
+      std::vector<int64_t> list;  // kEntries numbers for each piece
       for (size_t t = 0; t < state.size(); ++t) {
         for (const auto& piece : state[t].pieces) {
           if (!piece.owned) continue;
-          list.insert(list.end(), {static_cast<int64_t>(t), piece.begin, piece.values.numel()});
+          list.insert(list.end(), {static_cast<int64_t>(t), piece.begin, piece.rows(),
+                                   piece.length(), piece.stride});
         }
       }
       group.start_send(at::full({1}, static_cast<int64_t>(list.size()), at::kLong), 0, kLabel)
@@ -42,11 +44,13 @@ void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
     auto list = at::zeros({size.item<int64_t>()}, at::kLong);
     if (list.numel() > 0) group.start_receive(list, rank, kLabel).wait();
     const auto* entry = list.const_data_ptr<int64_t>();
-    for (int64_t i = 0; i < list.numel(); i += 3) {
-      const auto t = static_cast<size_t>(entry[i]);
-      auto values = at::empty({entry[i + 2]}, at::TensorOptions().dtype(state.at(t).dtype));
+    for (int64_t i = 0; i < list.numel(); i += kEntries, entry += kEntries) {
+      const auto t = static_cast<size_t>(entry[0]);
+      const int64_t rows = entry[2], length = entry[3], stride = entry[4];
+      auto values = at::empty({rows * length}, at::TensorOptions().dtype(state.at(t).dtype));
       group.start_receive(values, rank, kLabel).wait();
-      take(t, {entry[i + 1], values});
+      if (stride > 0) values = values.view({rows, length});
+      take(t, {.begin = entry[1], .values = values, .stride = stride});
     }
   }
 }

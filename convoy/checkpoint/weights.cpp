@@ -1,9 +1,11 @@
 #include "convoy/checkpoint/weights.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
 
@@ -43,8 +45,13 @@ Json look_into(const fs::path& path, const State& state, const models::WeightLay
 /// A part of a piece that fits the caches: it is copied, added up and looked at in one go.
 struct Chunk {
   size_t tensor;
-  const parallel::StatePiece* piece;
-  int64_t begin, end;  // elements of the tensor
+  parallel::StatePiece part;
+
+  size_t begin() const { return static_cast<size_t>(part.begin); }
+  /// Where its last row ends in the tensor.
+  size_t end() const {
+    return static_cast<size_t>(part.begin + (part.rows() - 1) * part.stride + part.length());
+  }
 };
 
 std::vector<Chunk> chunks_of(const State& state, const Json& sources) {
@@ -53,9 +60,10 @@ std::vector<Chunk> chunks_of(const State& state, const Json& sources) {
   for (size_t t = 0; t < state.size(); ++t) {
     if (!sources.contains(state[t].name)) continue;
     for (const auto& piece : state[t].pieces) {
-      const int64_t end = piece.begin + piece.values.numel();
-      for (int64_t at = piece.begin; at < end; at += kElements) {
-        out.push_back({t, &piece, at, std::min(at + kElements, end)});
+      const int64_t count = piece.values.size(0);  // of elements, or rows
+      const int64_t some = piece.stride == 0 ? kElements : at::divup(kElements, piece.stride);
+      for (int64_t at = 0; at < count; at += some) {
+        out.push_back({t, piece.part(at, std::min(some, count - at))});
       }
     }
   }
@@ -67,18 +75,15 @@ class Filling {
  public:
   explicit Filling(const State& state) : sums(state), state_(state) {}
 
-  static at::Tensor home_of(const Chunk& chunk) {
-    return chunk.piece->values.narrow(0, chunk.begin - chunk.piece->begin, chunk.end - chunk.begin);
-  }
-
-  /// `here`: its elements as the file has them, at home or elsewhere.
+  /// `here`: its elements as the file has them, one after the other, at home or elsewhere.
   void take(const Chunk& chunk, const at::Tensor& here) {
-    const auto home = home_of(chunk);
+    const auto& home = chunk.part.values;
     if (home.const_data_ptr() != here.const_data_ptr()) at::Tensor(home).copy_(here);
-    if (chunk.piece->owned) sums.add(chunk.tensor, here, chunk.begin);
+    if (chunk.part.owned) sums.add(chunk.tensor, chunk.part, here);
     const auto& tensor = state_[chunk.tensor];
     // Buffers may hold infinities, as masks do.
-    if (tensor.is_buffer || parallel::is_finite(home)) return;
+    const bool same = here.scalar_type() == home.scalar_type();
+    if (tensor.is_buffer || parallel::is_finite(same ? here : home)) return;
     if (not_finite.empty() || not_finite.back() != tensor.name) not_finite.push_back(tensor.name);
   }
 
@@ -88,6 +93,41 @@ class Filling {
  private:
   const State& state_;
 };
+
+/// Of a tensor of the state: where it is read from.
+struct Source {
+  const formats::SafetensorsFile* file = nullptr;
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  size_t width = 0;
+};
+
+/// A chunk's elements as they are in the file.
+at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
+  // Where rows lie nearer to each other than this, reading what is between costs less than asking
+  // the system for each.
+  constexpr size_t kGap = 4096;
+  const auto& part = chunk.part;
+  const auto width = source.width;
+  const auto read = [&](size_t begin, size_t end, void* to) {
+    source.file->read(source.name, begin * width, end * width, to);
+  };
+  const auto length = static_cast<size_t>(part.length());
+  if (part.stride > 0 && (static_cast<size_t>(part.stride) - length) * width <= kGap) {
+    auto all = at::empty({static_cast<int64_t>(chunk.end() - chunk.begin())}, source.dtype);
+    read(chunk.begin(), chunk.end(), all.mutable_data_ptr());
+    return all.as_strided(part.values.sizes(), {part.stride, 1}).contiguous();
+  }
+  const auto& home = part.values;
+  const bool direct = part.stride == 0 && home.is_cpu() && home.scalar_type() == source.dtype;
+  auto here = direct ? home : at::empty(home.sizes(), source.dtype);
+  auto* to = static_cast<std::byte*>(here.mutable_data_ptr());
+  parallel::each_row(part, [&](int64_t begin, int64_t at) {
+    const auto first = static_cast<size_t>(begin);
+    read(first, first + length, to + static_cast<size_t>(at) * width);
+  });
+  return here;
+}
 
 /// Reads chunks into their places, some of them ahead.
 void fill_from(const formats::SafetensorsFolder& files, const Json& sources, const State& state,
@@ -100,31 +140,23 @@ void fill_from(const formats::SafetensorsFolder& files, const Json& sources, con
                       Json(files.entry(name).shape) == source["shape"];
     if (!same) refuse(files.path(), "differs from what rank 0 finds under that name: ", {name});
   }
+  std::vector<Source> from(state.size());
+  for (size_t t = 0; t < state.size(); ++t) {
+    if (!sources.contains(state[t].name)) continue;
+    const std::string name = sources[state[t].name]["name"];
+    const auto& dtype = files.entry(name).dtype;
+    from[t] = {files.tensors().at(name), name, dtypes().at(dtype),
+               formats::safetensors_dtype_bytes(dtype)};
+  }
   const auto chunks = chunks_of(state, sources);
-  const auto name_of = [&](const Chunk& chunk) {
-    return sources[state[chunk.tensor].name]["name"].get<std::string>();
-  };
   const auto ask_for = [&](const Chunk& chunk) {
-    const auto name = name_of(chunk);
-    const auto width = formats::safetensors_dtype_bytes(files.entry(name).dtype);
-    files.read_ahead(name, static_cast<size_t>(chunk.begin) * width,
-                     static_cast<size_t>(chunk.end) * width);
-  };
-  const auto read = [&](const Chunk& chunk) {
-    const auto name = name_of(chunk);
-    const auto dtype = dtypes().at(files.entry(name).dtype);
-    const auto home = Filling::home_of(chunk);
-    const bool direct = home.is_cpu() && home.scalar_type() == dtype;
-    auto here = direct ? home : at::empty({home.numel()}, dtype);
-    const auto width = here.element_size();
-    files.read(name, static_cast<size_t>(chunk.begin) * width,
-               static_cast<size_t>(chunk.end) * width, here.mutable_data_ptr());
-    filling.take(chunk, here);
+    const auto& source = from[chunk.tensor];
+    source.file->read_ahead(source.name, chunk.begin() * source.width, chunk.end() * source.width);
   };
   for (size_t c = 0; c < std::min(kAhead, chunks.size()); ++c) ask_for(chunks[c]);
   for (size_t c = 0; c < chunks.size(); ++c) {
     if (c + kAhead < chunks.size()) ask_for(chunks[c + kAhead]);
-    read(chunks[c]);
+    filling.take(chunks[c], read_chunk(chunks[c], from[chunks[c].tensor]));
   }
 }
 
@@ -155,9 +187,12 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
     if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));
     group.broadcast(values, 0, label);
     for (const auto& piece : state[t].pieces) {
-      const int64_t count = piece.values.numel();
-      filling.take({t, &piece, piece.begin, piece.begin + count},
-                   values.view({-1}).narrow(0, piece.begin, count));
+      const Chunk chunk{t, piece};
+      const auto span = values.view({-1}).slice(0, piece.begin, static_cast<int64_t>(chunk.end()));
+      filling.take(chunk,
+                   piece.stride == 0
+                       ? span
+                       : span.as_strided(piece.values.sizes(), {piece.stride, 1}).contiguous());
     }
   }
   comm::each_rank(group, label, [&] {

@@ -126,8 +126,7 @@ TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
   }
 }
 
-// What runs is one stage and all of each parameter, as yet; what ranks keep is all that counts
-// here.
+// What ranks keep is all that counts here; nothing runs.
 TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
   const std::map<std::string, std::vector<std::vector<int64_t>>> pipelines{
       {"no pipeline", {}}, {"halves", {{0, 1}, {2, 3}}}, {"turns", {{0, 2}, {1, 3}}}};
@@ -158,6 +157,62 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
         expect_same_files(folder_ / name);
       }
     }
+  }
+}
+
+// One state through layouts of all kinds, each of which loads, runs, saves and goes on.
+TEST_F(Layouts, ThatRunGiveTheSameFilesTwelveTimesAndGoOn) {
+  struct Way {
+    schedule::MeshDegrees mesh;
+    int zero = 0;
+    at::ScalarType dtype = at::kFloat;
+  };
+  const std::vector<Way> ways{{{.shard = 3}, 0},
+                              {{.shard = 2}, 1, at::kBFloat16},
+                              {{.shard = 2}, 2},
+                              {{.replicate = 2, .shard = 2}, 3},
+                              {{.pipeline = 2}, 0},
+                              {{.pipeline = 2, .shard = 2}, 1},
+                              {{.tensor = 2}, 0},
+                              {{.tensor = 2}, 0, at::kBFloat16},
+                              {{.shard = 2, .tensor = 2}, 1},
+                              {{.shard = 2, .tensor = 2}, 3},
+                              {{.pipeline = 2, .tensor = 2}, 0},
+                              {{.pipeline = 2, .shard = 2, .tensor = 2}, 1}};
+  ASSERT_EQ(ways.size(), 12U);
+  const auto go_on = [](parallel::Strategy& strategy, const comm::Groups& groups) {
+    auto rows = batch();
+    if (groups.rows.rank() > 0) rows = {};
+    const parallel::StepInput input{.seed = 7, .step = 2, .learning_rate = 1e-2, .updates = 2};
+    return strategy.step({{rows}}, input, {}).loss();
+  };
+  const auto one = parallel::make_process_strategy(blocks, {}, {});
+  load(*one, folder_ / "one");
+  const double expected = go_on(*one, {});
+  std::string from = "one";
+  for (size_t w = 0; w < ways.size(); ++w) {
+    const auto& [mesh, zero, dtype] = ways[w];
+    const int ranks = mesh.pipeline * mesh.replicate * std::max(1, mesh.shard) * mesh.tensor;
+    const auto to = fmt::format("through-{}", w);
+    SCOPED_TRACE(fmt::format("{}, zero {}", schedule::Mesh(mesh, 0, ranks).to_text(), zero));
+    comm::ThreadConnector connector(std::chrono::seconds(30));
+    comm::run_threads(ranks, [&](int rank) {
+      const comm::Groups groups({mesh, rank, ranks},
+                                [&](const std::vector<int>& all, const std::string& name) {
+                                  return connector.connect(rank, all, name);
+                                });
+      parallel::ReplicaOptions options;
+      options.zero = zero;
+      options.compute_dtype = dtype;
+      options.bucket_bytes = 0;
+      options.seed = 99;
+      const auto strategy = parallel::make_process_strategy(blocks, groups, options);
+      load(*strategy, folder_ / from);
+      save(*strategy, folder_ / to);
+      EXPECT_NEAR(go_on(*strategy, groups) / expected, 1, dtype == at::kFloat ? 1e-5 : 2e-2);
+    });
+    expect_same_files(folder_ / to);
+    from = to;
   }
 }
 
@@ -221,9 +276,11 @@ TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
           auto& times = owners[tensor.name];
           if (!times.defined()) times = at::zeros({schedule::num_elements(tensor.shape)});
           for (const auto& piece : tensor.pieces) {
-            const int64_t length = piece.values.numel();
-            held[static_cast<size_t>(group.rank())] += length;
-            if (piece.owned) times.narrow(0, piece.begin, length).add_(1);
+            held[static_cast<size_t>(group.rank())] += piece.values.numel();
+            if (!piece.owned) continue;
+            parallel::each_row(piece, [&](int64_t begin, int64_t) {
+              times.narrow(0, begin, piece.length()).add_(1);
+            });
           }
         }
       }
@@ -308,12 +365,22 @@ TEST(Visitors, WhoDoesNotSeeTheFilesSendsToRankZero) {
     for (auto& tensor : state) {
       tensor.pieces.push_back({2 * group.rank(), at::full({2}, group.rank(), at::kFloat)});
     }
+    // Of the second one in rows, six elements from one to the next.
+    const auto wide = at::arange(8, at::kFloat).view({2, 4});
+    auto& rows = state[1].pieces[0];
+    rows.values = wide.narrow(1, group.rank(), 2);
+    rows.stride = 6;
     int taken = 0;
     bring_pieces(state, {true, false, false}, group,
                  [&](size_t tensor, const parallel::StatePiece& piece) {
                    EXPECT_EQ(tensor, static_cast<size_t>(taken % 2));
                    EXPECT_EQ(piece.begin, 2 * (1 + taken / 2));
-                   EXPECT_EQ(piece.values[1].item<float>(), 1 + taken / 2);
+                   EXPECT_EQ(piece.stride, tensor == 1 ? 6 : 0);
+                   if (tensor == 1) {
+                     EXPECT_TRUE(at::equal(piece.values, wide.narrow(1, 1 + taken / 2, 2)));
+                   } else {
+                     EXPECT_EQ(piece.values[1].item<float>(), 1 + taken / 2);
+                   }
                    ++taken;
                  });
     EXPECT_EQ(taken, group.rank() == 0 ? 4 : 0);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <numeric>
 
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/contents.h"

@@ -127,8 +127,9 @@ inline void put_grads(std::map<std::string, at::Tensor>& all, FlatBuffers& flat)
                            .slots[static_cast<size_t>(piece.param)]
                            .param->spec();
     const int64_t bucket = flat.layout().bucket_of(piece.unit);
-    put(all, spec.name, spec.shape, piece.begin,
-        flat.grads(bucket, {piece.place, piece.place + piece.length}));
+    schedule::each_row(piece, [&](const schedule::Piece& row) {
+      put(all, spec.name, spec.shape, row.begin, flat.grads(bucket, {row.place, row.end()}));
+    });
   }
 }
 
@@ -167,7 +168,10 @@ inline TensorOutcome train(const Trial& trial) {
     const std::lock_guard lock(mutex);
     for (const auto& tensor : replica.weights()) {
       for (const auto& piece : tensor.pieces) {
-        put(out.weights, tensor.name, tensor.shape, piece.begin, piece.values);
+        const auto values = piece.values.contiguous().view({-1});
+        each_row(piece, [&](int64_t begin, int64_t at) {
+          put(out.weights, tensor.name, tensor.shape, begin, values.narrow(0, at, piece.length()));
+        });
       }
     }
   });

@@ -29,10 +29,12 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
     const auto& layout = flat.layout();
     for (const auto& piece : layout.pieces(0)) {
       const int64_t bucket = layout.bucket_of(piece.unit);
-      const schedule::Extent extent{piece.place, piece.place + piece.length};
-      const auto index = at::arange(piece.begin, piece.begin + piece.length, at::kFloat);
-      flat.grads(bucket, extent).copy_((index * 0.37).sin());
-      flat.masters(bucket, extent).copy_((index * 0.11).cos());
+      schedule::each_row(piece, [&](const schedule::Piece& row) {
+        const schedule::Extent extent{row.place, row.end()};
+        const auto index = at::arange(row.begin, row.begin + row.length, at::kFloat);
+        flat.grads(bucket, extent).copy_((index * 0.37).sin());
+        flat.masters(bucket, extent).copy_((index * 0.11).cos());
+      });
     }
     comm::Groups groups;
     groups.world = world;
@@ -55,7 +57,10 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
           whole = at::zeros({schedule::num_elements(tensor.shape)}, tensor.dtype);
         }
         for (const auto& piece : tensor.pieces) {
-          whole.narrow(0, piece.begin, piece.values.numel()).copy_(piece.values);
+          const auto values = piece.values.contiguous().view({-1});
+          each_row(piece, [&](int64_t begin, int64_t at) {
+            whole.narrow(0, begin, piece.length()).copy_(values.narrow(0, at, piece.length()));
+          });
         }
       }
     }

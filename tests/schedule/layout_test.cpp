@@ -137,12 +137,14 @@ TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
                 }
                 for (const auto& piece : layout.pieces(part)) {
                   auto& elements = owned[{piece.unit, piece.param}];
-                  for (int64_t i = 0; i < piece.length; ++i) {
-                    elements.at(static_cast<size_t>(piece.begin + i)) += piece.owned;
-                    const auto place = static_cast<size_t>(piece.place + i);
-                    ++taken.at(place);
-                    ASSERT_EQ(counted[place], piece.owned) << "only owners count";
-                  }
+                  each_row(piece, [&](const Piece& row) {
+                    for (int64_t i = 0; i < row.length; ++i) {
+                      elements.at(static_cast<size_t>(row.begin + i)) += row.owned;
+                      const auto place = static_cast<size_t>(row.place + i);
+                      ++taken.at(place);
+                      ASSERT_EQ(counted[place], row.owned) << "only owners count";
+                    }
+                  });
                 }
               }
               for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
@@ -173,10 +175,57 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
   EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 6, 7),
             (std::vector<schedule::Run>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));
   EXPECT_EQ(runs({12, 5}, {.dim = 0}, {1, 2}, 3, 20), (std::vector<schedule::Run>{{33, 3, 20}}));
+  // Rows of which all is asked for are one run for each part.
+  EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 4, 20),
+            (std::vector<schedule::Run>{{10, 4, 2},
+                                        {14, 6, 2, true, 3, 12, 6},
+                                        {18, 8, 2, true, 3, 12, 6},
+                                        {22, 10, 2, true, 3, 12, 6}}));
   // As equal as whole granules allow.
   EXPECT_EQ(local_shape({50257, 8}, {.dim = 0}, {3, 4}), (Shape{12565, 8}));
   EXPECT_EQ(local_shape({4, 6}, {.dim = 0, .granule = 2}, {0, 3}), (Shape{0, 6}));
   EXPECT_THROW(boxes({5, 13}, cut, {0, 2}), InternalError);
+}
+
+// A matrix that is cut along its inner dimension is a piece for each part, however many rows it
+// has.
+TEST(Cut, RunsOfAnyElementsAreEachOfThemOnce) {
+  for (const auto& [shape, cut] :
+       {std::pair<Shape, TensorCut>{{7, 12}, {.dim = 1, .parts = {6, 2, 4}}},
+        {{4, 6, 2}, {.dim = 1, .granule = 2, .readers = 2}},
+        {{3, 2, 5}, {.dim = 0}},
+        {{6, 4}, {.dim = 1, .granule = 4, .readers = 3}}}) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int64_t all = num_elements(local_shape(shape, cut, {rank, ranks}));
+        std::vector<int64_t> whole(static_cast<size_t>(all), -1);  // element by element
+        for (int64_t i = 0; i < all; ++i) {
+          const auto one = runs(shape, cut, {rank, ranks}, i, 1);
+          ASSERT_EQ(one.size(), 1U);
+          EXPECT_EQ(one[0].local, i);
+          whole[static_cast<size_t>(i)] = one[0].global;
+        }
+        EXPECT_LE(runs(shape, cut, {rank, ranks}, 0, all).size(), 6U);
+        for (int64_t begin = 0; begin < all; ++begin) {
+          for (int64_t end = begin + 1; end <= all; ++end) {
+            std::vector<int> seen(static_cast<size_t>(all), 0);
+            for (const auto& run : runs(shape, cut, {rank, ranks}, begin, end - begin)) {
+              for (int64_t row = 0; row < run.rows; ++row) {
+                for (int64_t i = 0; i < run.length; ++i) {
+                  const auto at = static_cast<size_t>(run.local + row * run.local_stride + i);
+                  ++seen.at(at);
+                  ASSERT_EQ(run.global + row * run.global_stride + i, whole[at]);
+                }
+              }
+            }
+            for (int64_t i = 0; i < all; ++i) {
+              ASSERT_EQ(seen[static_cast<size_t>(i)], i >= begin && i < end);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 // Three heads of keys, each of which two heads of queries read.
@@ -200,6 +249,7 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
       int64_t counted = 0, owned = 0;
       for (const auto& extent : layout.counted(0, 0)) counted += extent.length();
       for (const auto& piece : layout.pieces(0)) {
+        EXPECT_EQ(piece.rows, 1);
         owned += piece.owned ? piece.length : 0;
         for (int64_t i = 0; i < piece.length && piece.owned; ++i) {
           ++owners[static_cast<size_t>(piece.begin + i)];

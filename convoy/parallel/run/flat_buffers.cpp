@@ -129,9 +129,10 @@ void FlatBuffers::take_leaves() {
     if (!slot.param->leaf().defined()) continue;
     const auto values = slot.param->leaf().detach().reshape({-1});
     const int64_t bucket = layout_.bucket_of(piece.unit);
-    change(bucket, {Kind::Masters}, [&] {
-      masters(bucket, {piece.place, piece.place + piece.length})
-          .copy_(values.narrow(0, piece.begin, piece.length));
+    schedule::each_row(piece, [&](const schedule::Piece& row) {
+      change(bucket, {Kind::Masters}, [&] {
+        masters(bucket, {row.place, row.end()}).copy_(values.narrow(0, row.begin, row.length));
+      });
     });
   }
 }

@@ -71,8 +71,11 @@ void Replica::draw(const std::set<std::string>& names) {
     if (!names.contains(spec.name)) continue;
     const int64_t bucket = layout.bucket_of(piece.unit);
     flat_.change(bucket, {Kind::Masters}, [&] {
-      nn::initialize(spec, options_.seed,
-                     flat_.masters(bucket, {piece.place, piece.place + piece.length}), piece.begin);
+      const auto values = flat_.masters(bucket, {piece.place, piece.end()});
+      schedule::each_row(piece, [&](const schedule::Piece& row) {
+        nn::initialize(spec, options_.seed, values.narrow(0, row.place - piece.place, row.length),
+                       row.begin);
+      });
     });
   }
 }

@@ -13,15 +13,16 @@ namespace {
 void add_dealt(std::vector<StatePiece>& pieces, const StatePiece& piece,
                const comm::Group& replicas) {
   constexpr int64_t kPage = 1024;  // elements
-  const int64_t length = piece.values.numel();
+  const int64_t page = piece.stride == 0 ? kPage : 1, length = piece.values.size(0);
   const auto cut = [&](int64_t replica) {
     const int64_t at = length * replica / replicas.size();
-    return replica == replicas.size() ? length : std::min((at + kPage - 1) / kPage * kPage, length);
+    return replica == replicas.size() ? length : std::min((at + page - 1) / page * page, length);
   };
   const auto add = [&](int64_t begin, int64_t end, bool writes) {
     if (begin == end) return;
-    pieces.push_back({piece.begin + begin, piece.values.narrow(0, begin, end - begin),
-                      piece.owned && replicas.rank() == 0, piece.offloaded, piece.owned && writes});
+    pieces.push_back(piece.part(begin, end - begin));
+    pieces.back().owned = piece.owned && replicas.rank() == 0;
+    pieces.back().writes = piece.owned && writes;
   };
   const int64_t begin = cut(replicas.rank()), end = cut(replicas.rank() + 1);
   add(0, begin, false);
@@ -55,10 +56,17 @@ void add(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
     }
     auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
     const int64_t at = piece.place - flat.kept(kind, bucket).begin;
-    add_dealt(
-        tensor.pieces,
-        {piece.begin, values.narrow(0, at, piece.length), piece.owned, layout.offloaded(kind)},
-        replicas);
+    auto part = values.narrow(0, at, piece.end() - piece.place);
+    if (piece.rows > 1) {
+      part = part.as_strided({piece.rows, piece.length}, {piece.local_stride, 1});
+    }
+    add_dealt(tensor.pieces,
+              {.begin = piece.begin,
+               .values = part,
+               .owned = piece.owned,
+               .offloaded = layout.offloaded(kind),
+               .stride = piece.global_stride},
+              replicas);
   }
 }
 
@@ -69,6 +77,13 @@ void add_buffer(State& state, const nn::NamedTensor& buffer, bool owned) {
 }
 
 }  // namespace
+
+StatePiece StatePiece::part(int64_t first, int64_t count) const {
+  auto out = *this;
+  out.begin += first * std::max<int64_t>(stride, 1);
+  out.values = values.narrow(0, first, count);
+  return out;
+}
 
 State weights_of(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& buffers,
                  const comm::Groups& groups) {

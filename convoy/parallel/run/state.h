@@ -10,14 +10,29 @@
 
 namespace convoy::parallel {
 
-/// Some elements of a tensor, flattened, in a replica's memory.
+/// Some elements of a tensor, flattened, in a replica's memory: side by side, or rows of them.
 struct StatePiece {
   int64_t begin = 0;
-  at::Tensor values;
+  at::Tensor values;       ///< [length], or with a stride [rows, length]
   bool owned = true;       ///< of all that keep these elements one rank counts and writes them
   bool offloaded = false;  ///< a view of where they are stored: not to be copied into memory
   bool writes = owned;     ///< another one, where the state replicas can share the writing
+  int64_t stride = 0;      ///< elements of the tensor from row to row
+
+  int64_t rows() const { return stride == 0 ? 1 : values.size(0); }
+  int64_t length() const { return stride == 0 ? values.numel() : values.size(1); }
+  /// Rows [first, first + count): of one that lies side by side elements.
+  StatePiece part(int64_t first, int64_t count) const;
 };
+
+/// Calls `use` with where each row of a piece begins: in the tensor, and in the piece's elements
+/// one after the other.
+template <class Use>
+void each_row(const StatePiece& piece, const Use& use) {
+  for (int64_t row = 0; row < piece.rows(); ++row) {
+    use(piece.begin + row * piece.stride, row * piece.length());
+  }
+}
 
 /// A tensor of a model's state by its global name, and those of its elements that are here.
 struct StateTensor {

@@ -112,9 +112,13 @@ std::vector<optim::Span> Update::spans(int64_t bucket, const schedule::Extent& e
   std::vector<optim::Span> out;
   for (const auto& piece : flat_.layout().pieces(bucket, extent)) {
     const auto& slots = flat_.units()[static_cast<size_t>(piece.unit)].slots;
-    out.push_back({slots[static_cast<size_t>(piece.param)].param->spec().name, piece.begin,
-                   piece.place - extent.begin, piece.length});
+    schedule::each_row(piece, [&](const schedule::Piece& row) {
+      out.push_back({slots[static_cast<size_t>(piece.param)].param->spec().name, row.begin,
+                     row.place - extent.begin, row.length});
+    });
   }
+  std::sort(out.begin(), out.end(),
+            [](const optim::Span& a, const optim::Span& b) { return a.place < b.place; });
   return out;
 }
 

@@ -271,7 +271,8 @@ std::vector<Piece> Layout::pieces(int64_t bucket, const Extent& extent) const {
       for (const auto& run :
            runs(shape, cut, options_.tensor, begin - params[p].begin, end - begin)) {
         out.push_back({unit, static_cast<int64_t>(p), run.global, params[p].begin + run.local,
-                       run.length, run.owned && owns(unit, p)});
+                       run.length, run.owned && owns(unit, p), run.rows, run.global_stride,
+                       run.local_stride});
       }
     }
   }
@@ -297,8 +298,10 @@ std::vector<Extent> Layout::counted(int64_t bucket, int rank) const {
       const auto& param = params_[static_cast<size_t>(unit)][p];
       if (!overlaps(param.shape, param.cut, options_.tensor.num_ranks)) continue;
       for (const auto& run : runs(param.shape, param.cut, options_.tensor, 0, params[p].length())) {
-        const int64_t begin = params[p].begin + run.local;
-        if (!run.owned) others.push_back({begin, begin + run.length});
+        for (int64_t row = 0; row < run.rows && !run.owned; ++row) {
+          const int64_t begin = params[p].begin + run.local + row * run.local_stride;
+          others.push_back({begin, begin + run.length});
+        }
       }
     }
   }

@@ -85,15 +85,34 @@ struct Bucket {
   Extent all;
 };
 
-/// Some elements of one parameter that lie side by side, in one rank's part of a bucket.
+/// Some elements of one parameter, in one rank's part of a bucket: rows that lie side by side.
 struct Piece {
   int64_t unit = 0;
-  int64_t param = 0;  ///< of the unit
-  int64_t begin = 0;  ///< in the whole parameter, flattened
-  int64_t place = 0;  ///< in the flat order
-  int64_t length = 0;
-  bool owned = true;  ///< of all stages and tensor-parallel ranks that have them one counts them
+  int64_t param = 0;   ///< of the unit
+  int64_t begin = 0;   ///< in the whole parameter, flattened
+  int64_t place = 0;   ///< in the flat order
+  int64_t length = 0;  ///< of a row
+  bool owned = true;   ///< of all stages and tensor-parallel ranks that have them one counts them
+  int64_t rows = 1;
+  int64_t global_stride = 0;  ///< from row to row in the whole parameter; of one row 0
+  int64_t local_stride = 0;   ///< in the flat order
+
+  /// Where its last row ends in the flat order.
+  int64_t end() const { return place + (rows - 1) * local_stride + length; }
 };
+
+/// Calls `use` with each row of a piece, a piece itself.
+template <class Use>
+void each_row(const Piece& piece, const Use& use) {
+  auto row = piece;
+  row.rows = 1;
+  row.global_stride = row.local_stride = 0;
+  for (int64_t r = 0; r < piece.rows; ++r) {
+    use(row);
+    row.begin += piece.global_stride;
+    row.place += piece.local_stride;
+  }
+}
 
 /// The first and the last block of each virtual stage of a rank.
 using VirtualStages = std::vector<std::pair<int64_t, int64_t>>;
@@ -212,8 +231,9 @@ class Layout {
   int64_t place_in(Kind kind, int64_t bucket, int rank, int64_t place) const;
   /// Stretches of a bucket that belong to no parameter.
   std::vector<Extent> gaps(int64_t bucket) const;
-  /// The parameters' elements in a rank's own parts. Every element of a model has one owner among
-  /// the parts of all stages and tensor-parallel ranks.
+  /// The parameters' elements in a rank's own parts: of a matrix that is cut along its inner
+  /// dimension, a piece of many rows. Every element of a model has one owner among the parts of all
+  /// stages and tensor-parallel ranks.
   std::vector<Piece> pieces(int rank) const;
   /// Those among the elements `extent` of a bucket.
   std::vector<Piece> pieces(int64_t bucket, const Extent& extent) const;

@@ -35,6 +35,34 @@ bool is_cut(const TensorCut& cut, const TensorPlace& place) {
   return cut.dim >= 0 && place.num_ranks > 1;
 }
 
+/// What follows what is there becomes a part of it.
+void append(std::vector<Run>& runs, const Run& run) {
+  if (run.length <= 0) return;
+  if (!runs.empty()) {
+    auto& last = runs.back();
+    if (last.rows == 1 && run.rows == 1 && last.owned == run.owned &&
+        last.global + last.length == run.global && last.local + last.length == run.local) {
+      last.length += run.length;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+/// The run of one row in `count` of them, from row `first` on.
+Run repeated(Run run, int64_t first, int64_t count, int64_t row, int64_t local_row) {
+  run.global += first * row;
+  run.local += first * local_row;
+  if (run.length == row) {  // there is nothing between the rows
+    run.length *= count;
+  } else if (count > 1) {
+    run.rows = count;
+    run.global_stride = row;
+    run.local_stride = local_row;
+  }
+  return run;
+}
+
 }  // namespace
 
 int64_t num_elements(const Shape& shape) {
@@ -105,23 +133,29 @@ std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlac
       num_elements({shape.begin() + static_cast<std::ptrdiff_t>(dim) + 1, shape.end()});
   const int64_t row = shape[dim] * inner;  // of the parameter, along dim and all after it
   const int64_t local_row = local_shape(shape, cut, place)[dim] * inner;
-  std::vector<Run> out;
-  const int64_t end = begin + length;
-  for (int64_t r = local_row == 0 ? 0 : begin / local_row; r * local_row < end && length > 0; ++r) {
-    for (const auto& box : cuts) {
-      const int64_t first = r * local_row + box.local_begin[dim] * inner;
-      const int64_t from = std::max(begin, first);
-      const int64_t to = std::min(end, first + box.size[dim] * inner);
-      if (from >= to) continue;
-      const int64_t global = r * row + box.begin[dim] * inner + from - first;
-      if (!out.empty() && out.back().owned == box.owned &&
-          out.back().global + out.back().length == global) {
-        out.back().length += to - from;
-      } else {
-        out.push_back({global, from, to - from, box.owned});
-      }
-    }
+  std::vector<Run> pattern;  // of one row
+  for (const auto& box : cuts) {
+    append(pattern, {box.begin[dim] * inner, box.local_begin[dim] * inner, box.size[dim] * inner,
+                     box.owned});
   }
+  if (local_row == 0 || length == 0) return {};
+  const int64_t end = begin + length;
+  // Rows of which all is asked for, and what is asked for of the rows before and after.
+  const int64_t first = (begin + local_row - 1) / local_row, last = end / local_row;
+  std::vector<Run> out;
+  const auto add_some_of = [&](int64_t r) {
+    for (const auto& run : pattern) {
+      const int64_t from = std::max(begin, r * local_row + run.local);
+      const int64_t to = std::min(end, r * local_row + run.local + run.length);
+      append(out,
+             {r * row + run.global + from - r * local_row - run.local, from, to - from, run.owned});
+    }
+  };
+  if (begin < first * local_row) add_some_of(first - 1);
+  for (const auto& run : pattern) {
+    if (first < last) append(out, repeated(run, first, last - first, row, local_row));
+  }
+  if (last >= first && last * local_row < end) add_some_of(last);
   return out;
 }
 

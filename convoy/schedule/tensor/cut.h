@@ -34,12 +34,16 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// Elements that lie side by side in the parameter and in what one rank has of it, both flattened.
+/// Rows of elements that lie side by side in the parameter and in what one rank has of it, both
+/// flattened; equally far from row to row.
 struct Run {
-  int64_t global = 0;
+  int64_t global = 0;  ///< where the first one begins
   int64_t local = 0;
-  int64_t length = 0;
-  bool owned = true;  ///< no rank before has it
+  int64_t length = 0;  ///< of a row
+  bool owned = true;   ///< no rank before has it
+  int64_t rows = 1;
+  int64_t global_stride = 0;  ///< of one row 0
+  int64_t local_stride = 0;
 
   bool operator==(const Run&) const = default;
 };
@@ -59,7 +63,8 @@ int64_t most_ranks(const Shape& shape, const TensorCut& cut);
 /// too; boxes may be empty. Throws InternalError when the parts are not the dimension.
 std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 
-/// Where the elements [begin, begin + length) of what a rank has, flattened, lie in the parameter.
+/// Where the elements [begin, begin + length) of what a rank has, flattened, lie in the parameter;
+/// each once, in ascending order of where runs begin.
 std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
                       int64_t begin, int64_t length);
 
