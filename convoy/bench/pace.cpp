@@ -25,8 +25,9 @@ Pace pace_of(const doctor::Rate& rate, double flops_per_sample, double samples_p
   const double samples =
       static_cast<double>(trainer.state().step_samples) / trainer.job().num_devices();
   const auto& flat = trainer.strategy().replica().flat();
+  const auto& mesh = trainer.job().groups.mesh;
   const auto parameters = static_cast<double>(flat.num_trainable_parameters()) /
-                          trainer.job().groups.mesh.degree(schedule::Axis::Pipeline);
+                          mesh.degree(schedule::Axis::Pipeline | schedule::Axis::Tensor);
   const double update_bytes = (half ? kUpdateBytesBf16 : kUpdateBytes) +
                               2 * static_cast<double>(flat.optimizer().state_bytes());
   const double floor = samples * flops_per_sample / peak +

@@ -71,6 +71,8 @@ class LanguageModelConfig {
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
   virtual int64_t key_width() const { return 0; }        ///< the same of heads of keys
+  /// What attention keeps of key_width() on one of the ranks that share out heads.
+  virtual int64_t key_width_on(const schedule::TensorPlace& place) const { return key_width(); }
   /// Multiplications and additions of the products that training needs for a row of `length`
   /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
   /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
@@ -95,6 +97,8 @@ class LanguageModelConfig {
   const std::vector<std::string>& unknown() const { return unknown_; }
 
  protected:
+  /// Of heads of keys that each serve one head of queries.
+  static int64_t width_on(const schedule::TensorPlace& place, int64_t heads, int64_t head_width);
   virtual void check_together() const = 0;
   /// Writes what goes by several spellings.
   virtual void finish(Json& json) const {}
@@ -123,9 +127,10 @@ std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family
 /// The config of the family that `config.json` names, read from it.
 std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where);
 
-/// Bytes of a KvCache of `dtype` for so many rows and positions, those of an encoder with them.
+/// Bytes of a KvCache of `dtype` for so many rows and positions, those of an encoder with them, on
+/// one of the ranks that share out heads.
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
-                   at::ScalarType dtype);
+                   at::ScalarType dtype, const schedule::TensorPlace& place = {});
 
 /// The label of a place that asks for nothing.
 inline constexpr int64_t kIgnored = -100;

@@ -53,9 +53,9 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
     if (sums[2 + rank] == 0) continue;
     fail_on_all_ranks<NumericError>(
         "train",
-        "the evaluation loss after step {} is not finite on rank {}; got {}; try a "
+        "the evaluation loss after step {} is not finite on {}; got {}; try a "
         "lower learning_rate or an earlier checkpoint",
-        state_.global_step, rank, sums[0]);
+        state_.global_step, strategy_->replica().groups().mesh.who(rank), sums[0]);
   }
   if (scorer) scorer->reduce(group);
   if (sums[1] == 0) {

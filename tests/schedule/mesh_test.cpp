@@ -46,6 +46,11 @@ TEST(Mesh, EachSetOfAxesHasThisRankAtItsPlace) {
   }
 }
 
+TEST(Mesh, NamesAllThatComputeTheSame) {
+  EXPECT_EQ(Mesh({.pipeline = 2, .shard = 2}, 0, 4).who(3), "rank 3");
+  EXPECT_EQ(Mesh({.shard = 2, .tensor = 3}, 0, 6).who(4), "tensor ranks 3, 4, 5");
+}
+
 TEST(Mesh, SaysWhichDegreeIsWrong) {
   EXPECT_NE(mesh_refusal({.tensor = 0}, 4).find("the tensor degree is 0"), std::string::npos);
   EXPECT_NE(mesh_refusal({.pipeline = 3}, 4).find("do not divide the 4 ranks of the job; try 6"),

@@ -42,6 +42,9 @@ class Gpt2Config : public LanguageModelConfig {
   int64_t num_layers() const override { return n_layer; }
   int64_t attention_width() const override { return n_embd; }
   int64_t key_width() const override { return n_embd; }
+  int64_t key_width_on(const schedule::TensorPlace& place) const override {
+    return width_on(place, n_head, n_embd / n_head);
+  }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

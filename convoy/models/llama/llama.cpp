@@ -84,6 +84,21 @@ class LlamaInput : public nn::Block {
   ParamPtr table_;
 };
 
+/// Which of `keys` heads of keys, from the layer's head `first_key` on, each of `queries` heads of
+/// queries reads, from head `first` on; empty where each serves as many as the others, one after
+/// the other.
+std::vector<int64_t> uneven_reads(int64_t first, int64_t queries, int64_t first_key, int64_t keys,
+                                  int64_t readers) {
+  std::vector<int64_t> read;
+  bool even = queries % keys == 0;
+  for (int64_t query = 0; query < queries; ++query) {
+    read.push_back((first + query) / readers - first_key);
+    even = even && read.back() == query / (queries / keys);
+  }
+  if (even) read.clear();
+  return read;
+}
+
 class LlamaLayer : public nn::Block {
  public:
   LlamaLayer(const LlamaConfig& config, int64_t index, std::shared_ptr<Rotary> rotary)
@@ -150,17 +165,10 @@ class LlamaLayer : public nn::Block {
   /// Which of the key heads that are here each query head reads, [H]; undefined where each serves
   /// as many as the others, one after the other.
   at::Tensor keys_read(at::Device device) const {
-    const int64_t queries = query_.weight->shape()[0] / width_;
-    const int64_t keys = key_.weight->shape()[0] / width_, readers = heads_ / key_heads_;
-    const int64_t first = query_.weight->begin() / width_,
-                  first_key = key_.weight->begin() / width_;
-    std::vector<int64_t> read;
-    bool even = queries % keys == 0;
-    for (int64_t query = 0; query < queries; ++query) {
-      read.push_back((first + query) / readers - first_key);
-      even = even && read.back() == query / (queries / keys);
-    }
-    return even ? at::Tensor() : at::tensor(read, at::kLong).to(device);
+    const auto read = uneven_reads(
+        query_.weight->begin() / width_, query_.weight->shape()[0] / width_,
+        key_.weight->begin() / width_, key_.weight->shape()[0] / width_, heads_ / key_heads_);
+    return read.empty() ? at::Tensor() : at::tensor(read, at::kLong).to(device);
   }
 
   static at::Tensor for_readers(const at::Tensor& keys, const at::Tensor& read) {
@@ -195,6 +203,20 @@ class LlamaLayer : public nn::Block {
 };
 
 }  // namespace
+
+// Where heads of keys are read unevenly, attention is given one for each head of queries.
+int64_t LlamaConfig::key_width_on(const schedule::TensorPlace& place) const {
+  const int64_t heads = num_attention_heads, key_heads = num_key_heads();
+  const auto here = [&](int64_t number, int64_t readers) {
+    return schedule::boxes({number}, {.dim = 0, .readers = readers}, place);
+  };
+  const auto queries = here(heads, 1), keys = here(key_heads, heads / key_heads);
+  const int64_t num_queries = queries[0].size[0];
+  const int64_t num_keys = keys.back().local_begin[0] + keys.back().size[0];
+  const auto read =
+      uneven_reads(queries[0].begin[0], num_queries, keys[0].begin[0], num_keys, heads / key_heads);
+  return (read.empty() ? num_keys : num_queries) * head_width();
+}
 
 nn::BlockList LlamaConfig::make_blocks() const {
   check();

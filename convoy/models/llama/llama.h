@@ -40,6 +40,7 @@ class LlamaConfig : public LanguageModelConfig {
   int64_t num_layers() const override { return num_hidden_layers; }
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
   int64_t key_width() const override { return num_key_heads() * head_width(); }
+  int64_t key_width_on(const schedule::TensorPlace& place) const override;
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

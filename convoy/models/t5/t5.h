@@ -52,6 +52,9 @@ class T5Config : public LanguageModelConfig {
   int64_t num_layers() const override { return num_layers_of_decoder(); }
   int64_t attention_width() const override { return num_heads * d_kv; }
   int64_t key_width() const override { return num_heads * d_kv; }
+  int64_t key_width_on(const schedule::TensorPlace& place) const override {
+    return width_on(place, num_heads, d_kv);
+  }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

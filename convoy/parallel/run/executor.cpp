@@ -199,7 +199,7 @@ void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const Ste
 void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                              const schedule::Program& program) {
   const auto& world = groups_.world;
-  int64_t who = update_.spoilt_loss();
+  int64_t who = update_.spoilt_loss();  // of tensor ranks the first, which tells for all
   const double loss = update_.result.loss_sum;
   // The last stage of a pipeline has the loss; an earlier one may have spoilt it.
   if (groups_.pipeline.size() > 1) {
@@ -220,11 +220,11 @@ void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const
       if (firsts_of[r] < firsts_of[who]) who = r;
     }
   }
-  fail_on_all_ranks<NumericError>(
-      "train",
-      "the loss of step {} is not finite on rank {}; got {}; try a lower "
-      "learning_rate, max_grad_norm, or look for NaN in the data",
-      input.step + 1, who, std::isnan(loss) ? "nan" : "inf");
+  fail_on_all_ranks<NumericError>("train",
+                                  "the loss of step {} is not finite on {}; got {}; try a lower "
+                                  "learning_rate, max_grad_norm, or look for NaN in the data",
+                                  input.step + 1, groups_.mesh.who(static_cast<int>(who)),
+                                  std::isnan(loss) ? "nan" : "inf");
 }
 
 void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
@@ -249,8 +249,16 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     };
     const int last = ranks.empty() ? 0 : stage_of(ranks.back());
     std::erase_if(ranks, [&](int64_t r) { return stage_of(r) < last; });
-    who = ranks.empty() ? "although that of each rank is"
-                        : fmt::format("on rank {}", fmt::join(ranks, ", "));
+    // What one of some tensor ranks spoils in a layer, all of them have.
+    const bool together = std::all_of(ranks.begin(), ranks.end(), [&](int64_t r) {
+      const auto group = groups_.mesh.of(static_cast<int>(r)).ranks_along(Axis::Tensor);
+      return group.size() > 1 && std::all_of(group.begin(), group.end(), [&](int other) {
+               return std::find(ranks.begin(), ranks.end(), other) != ranks.end();
+             });
+    });
+    who = ranks.empty()
+              ? "although that of each rank is"
+              : fmt::format("on {} {}", together ? "tensor ranks" : "rank", fmt::join(ranks, ", "));
   }
   fail_on_all_ranks<NumericError>(
       "train",

@@ -1,5 +1,7 @@
 #include "convoy/schedule/run/mesh.h"
 
+#include <fmt/ranges.h>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
@@ -104,6 +106,12 @@ Mesh Mesh::of(int rank) const {
   Mesh out = *this;
   out.coordinates_ = coordinates_of(rank);
   return out;
+}
+
+std::string Mesh::who(int rank) const {
+  const auto together = of(rank).ranks_along(Axis::Tensor);
+  return fmt::format("{} {}", together.size() == 1 ? "rank" : "tensor ranks",
+                     fmt::join(together, ", "));
 }
 
 std::string Mesh::to_text() const {

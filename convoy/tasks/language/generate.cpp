@@ -71,7 +71,10 @@ void check_cache(const Prompts& prompts, const models::LanguageModelConfig& conf
   const int ranks =
       std::max(strategy.num_local_ranks(), launch::detect_environment().local_world_size);
   auto& replica = strategy.replica();
-  const double bytes = models::cache_bytes(config, rows, positions, replica.compute_dtype());
+  const auto& tensor = replica.groups().tensor;
+  // Of the last rank: none has more heads of queries.
+  const double bytes = models::cache_bytes(config, rows, positions, replica.compute_dtype(),
+                                           {tensor.size() - 1, tensor.size()});
   const auto weights = static_cast<double>(replica.memory().parameters);
   const auto limit = machine::memory_limit();
   if (limit.bytes == 0 || (bytes + weights) * ranks <= static_cast<double>(limit.bytes)) return;

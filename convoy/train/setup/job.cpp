@@ -292,7 +292,7 @@ Job join_job(const ParallelArguments& arguments) {
     check_state_replicas(mesh, hosts);
   }
   using schedule::Axis;
-  if (mesh.degree(Axis::Replicate | Axis::Pipeline | Axis::Tensor) > 1) {
+  if (mesh.degree(Axis::Replicate | Axis::Pipeline | Axis::Context | Axis::Tensor) > 1) {
     job.world().barrier("form groups");  // rank 0's store goes, which others may still need
   }
   return job;

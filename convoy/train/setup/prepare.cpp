@@ -204,13 +204,15 @@ RunInfo Trainer::Impl::describe() {
   warn(offload_warnings(arguments_.parallel));
   warn(tensor_warnings(job_.groups.mesh, info.placements));
   const bool shares = flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
-  if (!info.pipeline.empty() && arguments_.parallel.zero >= 2 && shares) {
+  if ((!info.pipeline.empty() || tensor_ranks > 1) && arguments_.parallel.zero >= 2 && shares) {
     info.warnings.push_back(fmt::format(
-        "zero = {} with a pipeline: {} each micro-batch, and a pipeline wants many; try --zero 1, "
-        "which sends as much as a step without",
-        arguments_.parallel.zero,
+        "zero = {} with {}: {} each micro-batch, and {}; try --zero 1, which sends as much as a "
+        "step without",
+        arguments_.parallel.zero, info.pipeline.empty() ? "tensor ranks" : "a pipeline",
         arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
-                                      : "gradients are reduced after"));
+                                      : "gradients are reduced after",
+        info.pipeline.empty() ? "tensor ranks have shared out what that would save"
+                              : "a pipeline wants many"));
   }
   if (arguments_.parallel.zero > 0 && !shares) {
     info.warnings.push_back(
