@@ -18,9 +18,9 @@ namespace {
 
 const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",  "oom",
                                       "nan",     "slow",    "mismatch",  "nodata"};
-const std::vector<std::string> kPhases{"start",  "forward", "backward",   "backward_weight",
-                                       "reduce", "gather",  "update",     "offload",
-                                       "send",   "receive", "evaluation", "saving"};
+const std::vector<std::string> kPhases{
+    "start",  "forward", "layer",   "backward", "layer_backward", "backward_weight", "reduce",
+    "gather", "update",  "offload", "send",     "receive",        "evaluation",      "saving"};
 
 struct Plan {
   std::string kind;  // empty: none
@@ -65,7 +65,7 @@ void arm_fault(int rank, int num_ranks, int restart_count, bool threads) {
   check_known(read.kind, kKinds, all);
   check_known(read.phase, kPhases, all);
   // Evaluations also run without training.
-  const bool in_training = read.phase == "backward" || read.phase == "backward_weight" ||
+  const bool in_training = read.phase.find("backward") != std::string::npos ||
                            read.phase == "reduce" || read.phase == "update" ||
                            read.phase == "offload" || read.phase == "saving";
   if (read.step < (in_training ? 1 : 0)) {
@@ -86,6 +86,10 @@ void suffer_faults_of(int rank) {
 
 int faulty_thread() {
   return plan.thread;
+}
+
+bool fault_is_armed(std::string_view phase) {
+  return !plan.kind.empty() && plan.phase == phase;
 }
 
 Fault fault_at(std::string_view phase) {

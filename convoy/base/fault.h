@@ -24,10 +24,14 @@ void suffer_faults_of(int rank);
 /// Of a process whose ranks are threads: the one that CONVOY_FAULT names; else 0.
 int faulty_thread();
 
-/// Called at the start of each phase: start, forward, backward, backward_weight, reduce, gather,
-/// update, offload, send, receive, evaluation, saving. When it and the step (see tell_step) are
-/// those of CONVOY_FAULT, the fault happens: the process is killed, stopped, left (exit), an
-/// exception is thrown (exception, oom), time passes (slow).
+/// Whether a fault of this rank is to happen in a phase.
+bool fault_is_armed(std::string_view phase);
+
+/// Called at the start of each phase: start, forward, layer (a collective inside one), backward,
+/// layer_backward, backward_weight, reduce, gather, update, offload, send, receive, evaluation,
+/// saving. When it and the step (see tell_step) are those of CONVOY_FAULT, the fault happens: the
+/// process is killed, stopped, left (exit), an exception is thrown (exception, oom), time passes
+/// (slow).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

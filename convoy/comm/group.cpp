@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <numeric>
 #include <set>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/timing.h"
 #include "convoy/comm/range.h"
 
 namespace convoy::comm {
@@ -61,6 +63,20 @@ Group::Handle Group::begin(const at::Tensor& tensor, const std::string& label, c
   return Handle(start(), label);
 }
 
+template <class Start>
+void Group::finish(const Start& start) const {
+  const auto began = std::chrono::steady_clock::now();
+  start().wait();
+  if (traffic_) traffic_->waited += seconds_since(began);
+}
+
+Group Group::over(
+    const std::function<std::shared_ptr<Engine>(std::shared_ptr<Engine>)>& wrap) const {
+  auto out = *this;
+  if (engine_) out.engine_ = wrap(engine_);
+  return out;
+}
+
 Counts Group::parts(const Counts& given, const at::Tensor& all, const char* what,
                     const std::string& label) const {
   const auto size = static_cast<size_t>(size_);
@@ -88,7 +104,7 @@ Group::Handle Group::start_all_reduce(at::Tensor tensor, ReduceOp op,
 }
 
 void Group::all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const {
-  reduce(std::move(tensor), op, {label, true}).wait();
+  finish([&] { return reduce(std::move(tensor), op, {label, true}); });
 }
 
 Group::Handle Group::scatter(at::Tensor out, at::Tensor in, ReduceOp op, const Counts& counts,
@@ -129,7 +145,7 @@ Group::Handle Group::start_reduce_scatter(at::Tensor out, at::Tensor in, ReduceO
 
 void Group::reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, const std::string& label,
                            const Counts& counts) const {
-  scatter(std::move(out), std::move(in), op, counts, {label, true}).wait();
+  finish([&] { return scatter(std::move(out), std::move(in), op, counts, {label, true}); });
 }
 
 Group::Handle Group::gather(at::Tensor out, at::Tensor in, const Counts& counts,
@@ -155,7 +171,7 @@ Group::Handle Group::start_all_gather(at::Tensor out, at::Tensor in, const std::
 
 void Group::all_gather(at::Tensor out, at::Tensor in, const std::string& label,
                        const Counts& counts) const {
-  gather(std::move(out), std::move(in), counts, {label, true}).wait();
+  finish([&] { return gather(std::move(out), std::move(in), counts, {label, true}); });
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, const std::string& label) const {
@@ -191,7 +207,9 @@ Group::Handle Group::start_broadcast(at::Tensor tensor, int root, const std::str
 
 void Group::broadcast(at::Tensor tensor, int root, const std::string& label) const {
   if (!engine_) return;
-  begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label, true}); }).wait();
+  finish([&] {
+    return begin(tensor, label, [&] { return engine_->broadcast(tensor, root, {label, true}); });
+  });
 }
 
 Group::Handle Group::call_all_to_all(at::Tensor out, at::Tensor in, const Counts& receive,
@@ -214,7 +232,9 @@ Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::
 
 void Group::all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                        const Counts& receive, const Counts& send) const {
-  call_all_to_all(std::move(out), std::move(in), receive, send, {label, true}).wait();
+  finish([&] {
+    return call_all_to_all(std::move(out), std::move(in), receive, send, {label, true});
+  });
 }
 
 Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& label) const {
@@ -257,6 +277,7 @@ Traffic Group::traffic_of(const std::vector<Group>& groups) {
     if (!counted.insert(group.traffic_.get()).second) continue;
     out.collectives += group.traffic_->collectives;
     out.bytes += group.traffic_->bytes;
+    out.waited += group.traffic_->waited;
   }
   return out;
 }

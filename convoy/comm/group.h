@@ -8,6 +8,7 @@ namespace convoy::comm {
 struct Traffic {
   int64_t collectives = 0;  ///< collective operations
   int64_t bytes = 0;        ///< payload bytes of this rank
+  double waited = 0;        ///< seconds in operations that return when they are done
 };
 
 /// Some ranks that communicate with each other: a small value, copied freely. A default Group has
@@ -92,6 +93,9 @@ class Group {
   void barrier(const std::string& label) const;
   void abort(const std::string& reason) const;
 
+  /// The same ranks and traffic over what `wrap` makes of the engine; of one rank nothing changes.
+  Group over(const std::function<std::shared_ptr<Engine>(std::shared_ptr<Engine>)>& wrap) const;
+
   Traffic traffic() const { return traffic_ ? *traffic_ : Traffic{}; }
   /// Of several groups together: copies of one count once.
   static Traffic traffic_of(const std::vector<Group>& groups);
@@ -102,6 +106,9 @@ class Group {
   template <class Start>
   Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start,
                bool counts = true) const;
+  /// Starts an operation, waits for it, and counts the time.
+  template <class Start>
+  void finish(const Start& start) const;
   Handle reduce(at::Tensor tensor, ReduceOp op, const Call& call) const;
   Handle scatter(at::Tensor out, at::Tensor in, ReduceOp op, const Counts& counts,
                  const Call& call) const;

@@ -22,10 +22,22 @@ struct Cell {
   int zero = 0;          ///< stage of ZeRO
   bool offload = false;  ///< all that the stage allows, to the disk
   int stages = 1;        ///< of a pipeline
+  int tensor = 1;        ///< ranks that share out layers
 
   std::string text() const {
-    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}, {} stages", kind, rank, phase,
-                       backend, ranks, zero, offload ? ", offloaded" : "", stages);
+    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}, {} stages, {} tensor ranks",
+                       kind, rank, phase, backend, ranks, zero, offload ? ", offloaded" : "",
+                       stages, tensor);
+  }
+  bool in_layer() const { return phase.starts_with("layer"); }
+  /// Who is told to have computed what is not finite: in a layer all of them.
+  std::string spoilt() const {
+    if (!in_layer() && (tensor == 1 || phase == "reduce")) return fmt::format("rank {}", rank);
+    std::string out = "tensor ranks";
+    for (int i = 0; i < tensor; ++i) {
+      out += fmt::format("{} {}", i == 0 ? "" : ",", rank / tensor * tensor + i);
+    }
+    return out;
   }
   /// In this phase backwards are in halves.
   bool halves() const { return phase == "backward_weight"; }
@@ -49,8 +61,9 @@ class Faults : public CommandTest {
                "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 "
                "--save_steps 2 "
                "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} "
-               "--pipeline_parallel_size {} ",
-               cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder, cell.stages) +
+               "--pipeline_parallel_size {} --tensor_parallel_size {} ",
+               cell.ranks, kTiny, kTimeout, cell.backend, cell.zero, folder, cell.stages,
+               cell.tensor) +
            (cell.halves() ? "--pipeline_schedule zero_bubble --pipeline_virtual_stages 1 "
                             "--gradient_accumulation_steps 4 "
                           : "") +
@@ -68,8 +81,8 @@ class Faults : public CommandTest {
   /// The loss of a run that nothing disturbs.
   double calm_loss(Cell cell) {
     cell.offload = false;
-    const auto folder = fmt::format("calm-{}-{}-{}{}", cell.backend, cell.ranks, cell.stages,
-                                    cell.halves() ? "-halves" : "");
+    const auto folder = fmt::format("calm-{}-{}-{}-{}{}", cell.backend, cell.ranks, cell.stages,
+                                    cell.tensor, cell.halves() ? "-halves" : "");
     if (!fs::exists(folder_ / folder)) {
       EXPECT_EQ(run(command(cell, folder)), 0) << output_;
     }
@@ -110,10 +123,14 @@ class Faults : public CommandTest {
       // Who is wrong no one can know: the report says what each of them was in.
       EXPECT_NE(named, "none") << said;
     } else if (cell.kind == "nan") {
-      EXPECT_NE(said.find(fmt::format("not finite on rank {}", cell.rank)), std::string::npos)
+      EXPECT_NE(said.find(fmt::format("not finite on {};", cell.spoilt())), std::string::npos)
           << said;
     } else {
       EXPECT_EQ(named, std::to_string(cell.rank)) << said;
+    }
+    if (cell.in_layer() && cell.kind != "nan") {
+      const std::regex collective(R"(`(wait for )?[a-z' ]+ of [^ `]+\.[^ `]+` of step 4)");
+      EXPECT_TRUE(std::regex_search(said, collective)) << "no weight is named: " << said;
     }
     EXPECT_EQ(num_processes(), 0) << said;
     EXPECT_TRUE(fs::is_empty(folder_ / "tmp")) << "the launcher left files";
@@ -215,6 +232,25 @@ TEST_F(Faults, AStageThatIsNoNeighbourIsNamed) {
   }
 }
 
+TEST_F(Faults, AFewInLayersThatAreSharedOut) {
+  const auto cell = [](const char* kind, const char* phase, const char* backend, int ranks,
+                       int rank) {
+    return Cell{.kind = kind,
+                .phase = phase,
+                .backend = backend,
+                .ranks = ranks,
+                .rank = rank,
+                .tensor = 2};
+  };
+  for (const Cell& each :
+       {cell("sigkill", "layer", "shm", 2, 1), cell("sigstop", "layer_backward", "shm", 2, 1),
+        cell("exception", "layer_backward", "gloo", 2, 0), cell("nan", "layer", "shm", 4, 3),
+        cell("nan", "layer_backward", "shm", 2, 1), cell("mismatch", "layer", "shm", 2, 1),
+        cell("nan", "reduce", "shm", 2, 1)}) {
+    try_cell(each);
+  }
+}
+
 TEST_F(Faults, TheEndOfAChainOfStagesThatWaitIsNamed) {
   const auto train = fmt::format(
       "train{}--max_steps 6 --n_layer 4 --nproc 3 --ddp_timeout 2 "
@@ -297,6 +333,34 @@ TEST_F(Faults, DISABLED_TheMatrixOfStages) {
         try_cell(
             {.kind = kind, .phase = phase, .backend = backend, .ranks = 4, .rank = 3, .stages = 2});
       }
+    }
+  }
+}
+
+/// Some minutes: ./dev test --all.
+TEST_F(Faults, DISABLED_TheMatrixOfLayers) {
+  for (const char* kind :
+       {"sigkill", "sigstop", "exception", "exit", "oom", "nan", "slow", "mismatch"}) {
+    for (const char* phase : {"layer", "layer_backward"}) {
+      for (const char* backend : {"shm", "gloo"}) {
+        for (const int ranks : {2, 4}) {
+          try_cell({.kind = kind,
+                    .phase = phase,
+                    .backend = backend,
+                    .ranks = ranks,
+                    .rank = ranks - 1,
+                    .tensor = 2});
+        }
+      }
+      // Pipeline x data x tensor.
+      try_cell({.kind = kind,
+                .phase = phase,
+                .backend = "shm",
+                .ranks = 8,
+                .rank = 7,
+                .zero = 1,
+                .stages = 2,
+                .tensor = 2});
     }
   }
 }

@@ -136,5 +136,21 @@ TEST(Groups, StagesOverNcclConnectTwoByTwoAtTheStart) {
   }
 }
 
+TEST(Group, CountsHowLongItWaits) {
+  run_thread_ranks(2, [](const Group& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    group.all_reduce(at::zeros({4}), ReduceOp::Sum, "late");
+    if (group.rank() == 0) {
+      EXPECT_GT(group.traffic().waited, 0.1);
+      EXPECT_LT(group.traffic().waited, 10);
+    }
+    const double before = group.traffic().waited;
+    auto handle = group.start_all_reduce(at::zeros({4}), ReduceOp::Sum, "beside");
+    handle.wait();
+    EXPECT_EQ(group.traffic().waited, before) << "who starts and waits counts himself";
+    EXPECT_EQ(group.over([](auto engine) { return engine; }).traffic().waited, before);
+  });
+}
+
 }  // namespace
 }  // namespace convoy::comm

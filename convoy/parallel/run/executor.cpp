@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
 #include "convoy/parallel/run/finite.h"
+#include "convoy/parallel/tensor/layer_faults.h"
 
 namespace convoy::parallel {
 
@@ -30,7 +31,8 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, comm::Groups groups,
       gradients_(flat, groups_, options.reduce_each),
       gathers_(flat, groups_.shard),
       transfers_(groups_, flat.fp32().device()),
-      update_(flat, groups_, compute_dtype == at::kHalf) {
+      update_(flat, groups_, compute_dtype == at::kHalf),
+      layers_(with_layer_faults(groups_.tensor, [this] { return in_backward_; })) {
   observers_.push_back(make_activity_observer());
   observers_.push_back(make_fault_injector(flat, gathers_, groups_));
 }
@@ -69,8 +71,7 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
 
 Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          nn::Mode mode, const schedule::Program& program) {
-  const PassInput given{micro_batches,         input,         mode, compute_dtype_,
-                        flat_.fp32().device(), groups_.tensor};
+  const PassInput given{micro_batches, input, mode, compute_dtype_, flat_.fp32().device(), layers_};
   return {blocks_, flat_.layout(), gradients_, given, program};
 }
 
@@ -102,22 +103,22 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       store(pass, i);
       break;
     case Op::Forward:
-      pass.forward(i.block, i.micro_batch);
+      in_layers(false, [&] { pass.forward(i.block, i.micro_batch); });
       break;
     case Op::Loss:
       take_loss(pass, i.micro_batch);
       break;
     case Op::Recompute:
-      pass.recompute(i.block, i.micro_batch);
+      in_layers(false, [&] { pass.recompute(i.block, i.micro_batch); });
       break;
     case Op::Backward:
-      pass.backward(i.block, i.micro_batch);
+      in_layers(true, [&] { pass.backward(i.block, i.micro_batch); });
       break;
     case Op::BackwardInput:
-      pass.backward_input(i.block, i.micro_batch);
+      in_layers(true, [&] { pass.backward_input(i.block, i.micro_batch); });
       break;
     case Op::BackwardWeight:
-      pass.backward_weight(i.block, i.micro_batch);
+      in_layers(true, [&] { pass.backward_weight(i.block, i.micro_batch); });
       break;
     case Op::Send:
     case Op::Receive:
@@ -176,6 +177,15 @@ void Executor::timed(const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   wait_seconds_ += seconds_since(start);
+}
+
+/// What layers wait for other tensor ranks is communication.
+template <class Work>
+void Executor::in_layers(bool backward, const Work& work) {
+  in_backward_ = backward;
+  const double before = layers_.traffic().waited;
+  work();
+  wait_seconds_ += layers_.traffic().waited - before;
 }
 
 template <class Look>

@@ -52,6 +52,8 @@ class Executor {
   void store(const Pass& pass, const schedule::Instruction& instruction);
   template <class Work>
   void timed(const Work& work);
+  template <class Work>
+  void in_layers(bool backward, const Work& work);
 
   nn::BlockList blocks_;
   FlatBuffers& flat_;
@@ -61,9 +63,11 @@ class Executor {
   Gathers gathers_;
   Transfers transfers_;
   Update update_;
+  comm::Group layers_;  // the tensor ranks, as layers see them
   std::vector<std::unique_ptr<Observer>> observers_;
   double wait_seconds_ = 0;  // of the step, in communication
   bool overflowed_ = false;  // the norm or a loss is not finite
+  bool in_backward_ = false;
 };
 
 }  // namespace convoy::parallel
