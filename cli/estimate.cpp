@@ -96,12 +96,14 @@ void print_table(const train::Estimator& estimator, const train::TrainingArgumen
     table.row(row);
   }
   const auto& mesh = estimator.mesh();
-  const int stages = mesh.degree(schedule::Axis::Pipeline);
-  fmt::print("{}, {} x {} data, {} x {} rows a step: memory of {}, of a step's computing\n\n",
-             plural(mesh.num_ranks(), "rank"), plural(stages, "stage"),
-             mesh.degree(schedule::kRows), arguments.gradient_accumulation_steps,
-             arguments.per_device_train_batch_size,
-             stages > 1 ? "the stage that needs most" : "a rank");
+  using schedule::Axis;
+  fmt::print("{}, {} x {} rows a step: memory of {}, of a step's computing\n\n",
+             mesh.num_ranks() == 1 ? mesh.to_text()
+                                   : fmt::format("{} ranks, {}", mesh.num_ranks(), mesh.to_text()),
+             arguments.gradient_accumulation_steps, arguments.per_device_train_batch_size,
+             mesh.degree(Axis::Pipeline) > 1 ? "the stage that needs most"
+             : mesh.degree(Axis::Tensor) > 1 ? "the rank that has most"
+                                             : "a rank");
   fmt::print("{}\n* is what was asked for, on processors. {}.\n", table.to_text(),
              machine::memory_limit().text);
 }
@@ -137,7 +139,8 @@ void add_estimate(CLI::App& app, Run& run) {
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "
       "data, with weights for that block only; the rest follows from what ranks would keep.\n"
       "Examples:\n  convoy estimate run.toml --ranks 8\n"
-      "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n");
+      "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n"
+      "  convoy estimate run.toml --ranks 8 --tensor_parallel_size 2 --zero 1\n");
   command->callback([options, &run] { run = [options] { return run_estimate(*options); }; });
 }
 

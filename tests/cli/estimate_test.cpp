@@ -35,8 +35,11 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
     bool recompute = false;
   };
   for (const auto& [more, ranks, zero, recompute] :
-       {Case{"", 1, 0}, Case{"--gradient_accumulation_steps 3", 1, 0}, Case{"--bf16", 2, 1},
-        Case{"", 2, 2}, Case{"", 2, 3, true},
+       {Case{"", 1, 0},
+        Case{"--gradient_accumulation_steps 3", 1, 0},
+        Case{"--bf16", 2, 1},
+        Case{"", 2, 2},
+        Case{"", 2, 3, true},
         Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4", 2, 0},
         Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule gpipe",
              2, 0, true},
@@ -53,7 +56,15 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
              2, 0, true},
         Case{"--pipeline_parallel_size 3 --gradient_accumulation_steps 6 --n_embd 16", 3, 0},
         Case{"--pipeline_parallel_size 3 --gradient_accumulation_steps 6 --n_layer 6", 3, 0, true},
-        Case{"--optim lion_32bit", 2, 1}, Case{"--optim adamw_bf16 --bf16", 2, 2},
+        Case{"--tensor_parallel_size 2", 2, 0},
+        Case{"--tensor_parallel_size 3 --n_embd 60 --n_head 5", 3, 0},
+        Case{"--tensor_parallel_size 2 --bf16", 2, 0},
+        Case{"--tensor_parallel_size 2", 2, 0, true},
+        Case{"--tensor_parallel_size 2", 4, 1},
+        Case{"--tensor_parallel_size 2 --pipeline_parallel_size 2 --gradient_accumulation_steps 4",
+             4, 0},
+        Case{"--optim lion_32bit", 2, 1},
+        Case{"--optim adamw_bf16 --bf16", 2, 2},
         Case{"--zero_reduce last --gradient_accumulation_steps 2", 2, 2},
         Case{"--fp16 --gradient_accumulation_steps 2 --zero_keep_mb 1", 2, 3}}) {
     SCOPED_TRACE(fmt::format("{}, {} ranks, zero {}, {}", more, ranks, zero, recompute));
@@ -114,10 +125,18 @@ TEST_F(EstimateCommand, OfAnOptimizerThatKeepsLessIsAsMuchLess) {
 TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
   ASSERT_EQ(run("estimate" + options("--ranks 4 --n_embd 1024 --n_head 8 --n_layer 1500")), 0)
       << output_;
-  expect("4 ranks, 1 stage x 4 data, 1 x 4 rows a step");
+  expect("4 ranks, 4 data, 1 x 4 rows a step");
   expect("* is what was asked for");
   EXPECT_EQ(run("estimate --ranks 3" + options("--pipeline_parallel_size 2")), 2) << output_;
   expect("--ranks 3 does not divide into 2 stages; try --ranks 4");
+  EXPECT_EQ(
+      run("estimate --ranks 6 --tensor_parallel_size 2" + options("--pipeline_parallel_size 2")), 2)
+      << output_;
+  expect("--ranks 6 does not divide into 2 stages x 2 tensor ranks; try --ranks 8");
+  EXPECT_EQ(run("estimate --ranks 4 --tensor_parallel_size 4" + options("")), 2) << output_;
+  expect("tensor_parallel_size = 4 is more than the heads, ids or inner units");
+  ASSERT_EQ(run("estimate --ranks 4 --tensor_parallel_size 2" + options("")), 0) << output_;
+  expect("4 ranks, 2 data x 2 tensor, 1 x 4 rows a step: memory of the rank that has most");
   EXPECT_EQ(run("estimate --ranks 4 --zero 3 --shard_ranks 3" + options("")), 2) << output_;
   expect("shard_ranks = 3 does not divide the 4 ranks");
   EXPECT_EQ(run("estimate --strategy dp" + options("")), 2) << output_;

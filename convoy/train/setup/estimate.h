@@ -21,10 +21,12 @@ class Estimator {
             const Dataset& data, int num_ranks);
 
   /// As the arguments ask, or with another stage of ZeRO and recomputation. The memory of each
-  /// stage is that of a rank of it; the timeline is of computing alone, in seconds.
+  /// stage is that of a rank of it, of tensor ranks of the one that has most; the timeline is of
+  /// computing alone, in seconds.
   schedule::RunPlan plan() const { return plan(zero(), recompute()); }
   schedule::RunPlan plan(int64_t zero, bool recompute) const;
 
+  /// Of the rank that is told of.
   const schedule::Mesh& mesh() const { return mesh_; }
   /// Without others to share with no stage of ZeRO shares anything.
   int64_t zero() const { return mesh_.degree(schedule::kRows) > 1 ? options_.zero : 0; }
