@@ -18,6 +18,10 @@ namespace fs = std::filesystem;
 
 /// Behind the name of a schedule: two pipelines that share out the data.
 constexpr std::string_view kTwoPipelines = "-2d";
+/// Layers are shared out: over all ranks; in pairs that share out the data; in pairs that are the
+/// stages of a pipeline; two stages of pairs, as often as there are ranks, with ZeRO 1.
+constexpr const char *kTensor = "tp", *kDataTensor = "dp-tp", *kPipelineTensor = "pp-tp",
+                     *k3d = "3d";
 
 /// One training.
 struct Trial {
@@ -33,6 +37,7 @@ struct Trial {
 
   /// Stage of ZeRO.
   int zero() const {
+    if (strategy == k3d) return 1;
     return strategy.starts_with("zero") && !is_pipeline() ? strategy[4] - '0' : 0;
   }
   bool is_hybrid() const { return strategy.ends_with("-hybrid"); }
@@ -49,16 +54,49 @@ struct Trial {
     return is_pipeline() && schedule::entry_of(schedule::pipeline_schedule(schedule())).interleaved;
   }
   bool is_2d() const { return strategy.ends_with(kTwoPipelines); }
-  int num_pipelines() const { return is_2d() ? 2 : 1; }
-  int num_stages() const { return is_pipeline() ? ranks / num_pipelines() : 1; }
-  bool has_processes() const { return strategy == "ddp" || zero() > 0 || is_pipeline(); }
+  /// Ranks that share out layers.
+  int num_tensor_ranks() const {
+    if (strategy == kTensor) return ranks;
+    return strategy == kDataTensor || strategy == kPipelineTensor || strategy == k3d ? 2 : 1;
+  }
+  int num_stages() const {
+    if (is_pipeline()) return ranks / (is_2d() ? 2 : 1);
+    return strategy == kPipelineTensor ? ranks / 2 : strategy == k3d ? 2 : 1;
+  }
+  /// Ranks, or groups of ranks, that compute different rows.
+  int num_shares() const { return ranks / num_stages() / num_tensor_ranks(); }
+  bool has_processes() const {
+    return strategy == "ddp" || zero() > 0 || num_stages() > 1 || num_tensor_ranks() > 1;
+  }
 };
+
+/// The schedule of a trial's pipeline: the run's own, unless it is the trial's name.
+std::string schedule_of(const Trial& trial, const train::ParallelArguments& own) {
+  if (trial.is_pipeline()) return trial.schedule();
+  const auto& from = trial.num_stages() > 1 ? own : train::ParallelArguments();
+  return schedule::name_of(from.pipeline.schedule);
+}
+
+void check_ranks(const Trial& trial) {
+  const auto check = [&](bool concerned, int multiple, int least, const char* why) {
+    if (!concerned || (trial.ranks >= least && trial.ranks % multiple == 0)) return;
+    fail<UsageError>("bench", "{} on {} ranks: {}; try --ranks {}", trial.strategy, trial.ranks,
+                     why, least);
+  };
+  check(trial.is_2d(), 2, 4, "two pipelines need an even number of ranks, 4 at least");
+  check(trial.is_hybrid(), 2, 4, "two state replicas need an even number of ranks, 4 at least");
+  check(trial.strategy == kDataTensor || trial.strategy == kPipelineTensor, 2, 4,
+        "pairs of tensor ranks need an even number of ranks, 4 at least");
+  check(trial.strategy == k3d, 4, 8,
+        "2 stages x 2 tensor ranks and others with other rows need 8 ranks, 12 or more");
+}
 
 std::vector<Trial> trials(const StrategiesOptions& options) {
   std::vector<Trial> out;
-  std::vector<std::string> known{"single",       "dp",         "ddp",          "zero1",
-                                 "zero2",        "zero3",      "zero1-hybrid", "zero2-hybrid",
-                                 "zero3-hybrid", "zero1-disk", "zero2-disk",   "zero3-disk"};
+  std::vector<std::string> known{"single",       "dp",         "ddp",           "zero1",
+                                 "zero2",        "zero3",      "zero1-hybrid",  "zero2-hybrid",
+                                 "zero3-hybrid", "zero1-disk", "zero2-disk",    "zero3-disk",
+                                 kTensor,        kDataTensor,  kPipelineTensor, k3d};
   for (const auto& name : schedule::pipeline_schedule_names()) {
     known.push_back(name);
     known.push_back(fmt::format("{}{}", name, kTwoPipelines));
@@ -74,18 +112,7 @@ std::vector<Trial> trials(const StrategiesOptions& options) {
     for (int ranks : options.ranks) {
       if (ranks < 1) fail<UsageError>("bench", "--ranks has {}; expected at least 1", ranks);
       if (ranks > 1) out.push_back({strategy, ranks});
-      if (ranks > 1 && out.back().is_2d() && (ranks < 4 || ranks % 2 != 0)) {
-        fail<UsageError>("bench",
-                         "{} on {} ranks: two pipelines need an even number of ranks, 4 at least; "
-                         "try --ranks 4",
-                         strategy, ranks);
-      }
-      if (ranks > 1 && out.back().is_hybrid() && (ranks < 4 || ranks % 2 != 0)) {
-        fail<UsageError>("bench",
-                         "{} on {} ranks: two state replicas need an even number of ranks, 4 "
-                         "at least; try --ranks 4",
-                         strategy, ranks);
-      }
+      if (ranks > 1) check_ranks(out.back());
       if (ranks > 1 && strategy == "ddp" && options.per_device) {
         out.push_back({strategy, ranks, /*slow_link=*/true});
       }
@@ -125,21 +152,23 @@ Cut cut_of(const Trial& trial, const StrategiesOptions& options,
   const int64_t total = arguments.per_device_train_batch_size;
   const int64_t given = arguments.gradient_accumulation_steps;
   if (trial.chunks > 0) {
-    const int64_t parts = trial.chunks * trial.num_pipelines();
+    const int64_t parts = trial.chunks * trial.num_shares();
     if (total * given % parts == 0) return {total * given / parts, trial.chunks};
     fail<UsageError>("bench",
                      "--chunks {}: a step of {} rows makes no {} equal micro-batches for {}; try "
                      "--per_device_train_batch_size {}",
                      trial.chunks, total * given, parts, trial.strategy, parts);
   }
-  const int64_t shares = trial.is_pipeline()  ? trial.num_pipelines()
-                         : options.per_device ? 1
-                                              : trial.ranks;
+  const bool staged = trial.num_stages() > 1;
+  const int64_t shares = options.per_device && !staged ? 1 : trial.num_shares();
   if (total % shares != 0) {
     fail<UsageError>("bench", "a batch of {} does not divide over {} {}; try {}", total, shares,
-                     trial.is_pipeline() ? "pipelines" : "ranks", (total / shares + 1) * shares);
+                     staged                         ? "pipelines"
+                     : trial.num_tensor_ranks() > 1 ? "groups of tensor ranks"
+                                                    : "ranks",
+                     (total / shares + 1) * shares);
   }
-  if (!trial.is_pipeline()) return {total / shares, given};
+  if (!staged) return {total / shares, given};
   constexpr int64_t kMicroBatchesAStage = 4;
   int64_t pieces = kMicroBatchesAStage * trial.num_stages();
   while (total / shares % pieces != 0) --pieces;
@@ -159,12 +188,11 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", cut.rows));
   argv.push_back(fmt::format("--train.gradient_accumulation_steps={}", cut.micro_batches));
   argv.push_back(fmt::format("--parallel.pipeline_parallel_size={}", trial.num_stages()));
-  argv.push_back("--parallel.pipeline_schedule=" +
-                 (trial.is_pipeline()
-                      ? trial.schedule()
-                      : schedule::name_of(train::ParallelArguments().pipeline.schedule)));
+  argv.push_back(fmt::format("--parallel.tensor_parallel_size={}", trial.num_tensor_ranks()));
   const auto& own = arguments.parallel;
-  const bool as_asked = trial.schedule() == schedule::name_of(own.pipeline.schedule) &&
+  const auto schedule = schedule_of(trial, own);
+  argv.push_back("--parallel.pipeline_schedule=" + schedule);
+  const bool as_asked = schedule == schedule::name_of(own.pipeline.schedule) &&
                         trial.num_stages() == static_cast<int>(own.pipeline_parallel_size);
   if (!as_asked) {
     argv.insert(argv.end(), {"--parallel.pipeline_splits=", "--parallel.pipeline_schedule_file=",
@@ -211,7 +239,9 @@ StrategyRow result(const Trial& trial, const StrategiesOptions& options,
                    const train::TrainingArguments& arguments, const Json& json) {
   StrategyRow row;
   row.strategy = trial.strategy;
-  if (trial.is_pipeline()) row.micro_batches = cut_of(trial, options, arguments).micro_batches;
+  if (trial.num_stages() > 1) {
+    row.micro_batches = cut_of(trial, options, arguments).micro_batches;
+  }
   row.ranks = trial.ranks;
   row.threads = static_cast<int>(std::max<int64_t>(1, arguments.parallel.threads));
   row.seconds = json.at("train_steady_seconds");
