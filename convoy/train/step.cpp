@@ -53,6 +53,8 @@ void Trainer::Impl::train_step(StepBatch batch) {
   input.learning_rate = learning_rate(input.updates);
   input.stop_signal = stop_signal_;
   input.busy = checkpoints_->writing();
+  const int64_t every = arguments_.check_replicas_steps;
+  input.check_replicas = every > 0 && (state_.global_step + 1) % every == 0;
   if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
   parallel::OptimizerOptions optimizer;
   optimizer.weight_decay = arguments_.weight_decay;

@@ -64,6 +64,7 @@ struct Trial {
   bool recomputes = false;
   bool empties = true;  ///< the last micro-batch of the last step has no rows
   at::ScalarType dtype = at::kFloat;
+  std::vector<double> loss_scales = {};  ///< by step; empty: none
 
   int num_ranks() const {
     return mesh.pipeline * mesh.tensor * std::max(1, mesh.shard) * mesh.replicate;
@@ -106,6 +107,7 @@ inline MicroBatch tensor_batch(const std::string& family, int64_t step, int64_t 
 /// the weights after it.
 struct TensorOutcome {
   std::vector<double> losses, counts, norms;
+  std::vector<bool> skipped;
   std::map<std::string, at::Tensor> grads, first_grads, weights;
 };
 
@@ -153,7 +155,11 @@ inline TensorOutcome train(const Trial& trial) {
         const bool none = trial.empties && step + 1 == trial.steps && m + 1 == trial.micro_batches;
         batches.push_back(tensor_batch(trial.family, step, m * data + own, none ? 0 : 3));
       }
-      const StepInput input{.seed = 7, .step = step, .learning_rate = 2e-3, .updates = step};
+      StepInput input{.seed = 7, .step = step, .learning_rate = 2e-3, .updates = step};
+      input.check_replicas = true;
+      if (!trial.loss_scales.empty()) {
+        input.loss_scale = trial.loss_scales[static_cast<size_t>(step)];
+      }
       const auto result =
           replica.step(batches, input, {.weight_decay = 0.01, .max_grad_norm = 0.5});
       const std::lock_guard lock(mutex);
@@ -161,6 +167,7 @@ inline TensorOutcome train(const Trial& trial) {
         out.losses.push_back(result.loss());
         out.counts.push_back(result.count);
         out.norms.push_back(result.grad_norm);
+        out.skipped.push_back(result.skipped);
       }
       if (step == 0) put_grads(out.first_grads, replica.flat());
       if (step + 1 == trial.steps) put_grads(out.grads, replica.flat());

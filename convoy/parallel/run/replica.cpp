@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
 #include "convoy/nn/declare.h"
+#include "convoy/parallel/run/replicas_check.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::parallel {
@@ -85,6 +86,10 @@ StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const Ste
   internal_check(options_.trains, "parallel", "a step of a replica that does not train");
   auto result = executor_->run(stage().step, micro_batches, input, optimizer);
   broadcast_buffers();  // each rank saw other samples; evaluation and checkpoints need one truth
+  if (input.check_replicas) {
+    executor_->settle();
+    check_replicas(flat_, groups_, input.step + 1);
+  }
   return result;
 }
 

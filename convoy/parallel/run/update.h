@@ -23,6 +23,7 @@ struct StepInput {
   /// The signal that asks this process to stop, 0 while there is none; looked at late in the step.
   const std::atomic<int>* stop_signal = nullptr;
   bool busy = false;  ///< this process does something else beside, of which all want to know
+  bool check_replicas = false;  ///< looks afterwards whether ranks have the same where they should
 };
 
 /// What a step yields, summed over all data-parallel ranks.

@@ -97,6 +97,10 @@ void TrainingArguments::declare(OptionTable& t) {
       .at_least(kAboveZero)
       .only_with("optim", optim::optimizers_with_epsilon());
   t.add(s, "max_grad_norm", max_grad_norm, "clip the gradient to this norm; 0 = never").at_least(0);
+  t.add(s, "check_replicas_steps", check_replicas_steps,
+        "every so many steps look whether ranks that keep the same state have the same bits of it; "
+        "0 = never")
+      .at_least(0);
   t.add(s, "lr_scheduler_type", lr_scheduler_type, "how the learning rate changes")
       .choice(optim::lr_schedule_types());
   t.add(s, "warmup_ratio", warmup_ratio, "part of the steps in which the rate rises").within(0, 1);

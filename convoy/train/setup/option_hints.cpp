@@ -21,6 +21,7 @@ void TrainingArguments::add_hints(OptionTable& table) {
       {"train.adam_beta2", false, {"beta2", "b2"}},
       {"train.adam_epsilon", false, {"eps", "epsilon", "adam_eps"}},
       {"train.max_grad_norm", true, {"clip", "grad_clip", "clip_norm", "gradient_clip_val"}},
+      {"train.check_replicas_steps", false, {"check_weight_hash_across_dp_replicas_interval"}},
       {"train.lr_scheduler_type", true, {"scheduler", "lr_scheduler", "schedule", "sched"}},
       {"train.warmup_ratio", false, {"warmup_proportion"}},
       {"train.warmup_steps", true, {"warmup", "num_warmup_steps"}},
