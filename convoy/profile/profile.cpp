@@ -92,9 +92,13 @@ class Run {
     nn::PutOffWrites writes;
     {
       const auto in = with_copies(given);
-      const Roots roots(forward(in));
+      auto out = forward(in);
+      tensor_memory.take_peak();
+      const int64_t after = tensor_memory.held();
+      const Roots roots(std::exchange(out, {}));
       const nn::PutOff put_off(block_, shared, writes);
       roots.backward();
+      cost.half_bytes = tensor_memory.take_peak() - after;
     }
     cost.put_off_bytes = tensor_memory.held() - before;
     const auto began = std::chrono::steady_clock::now();

@@ -257,7 +257,7 @@ class Tracer {
 std::vector<BlockCounts> trace(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
                                const ProfileOptions& options) {
   constexpr int64_t kMostRows = 8;
-  constexpr double kOperations = 1e11;  // a second, or less
+  constexpr double kOperations = 2e10;  // some tenths of a second at most
   double operations = 0;
   const auto traced = [&](int64_t rows) {
     const auto first = first_rows(batch, rows);

@@ -65,6 +65,12 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
              4, 0},
         Case{"--optim lion_32bit", 2, 1},
         Case{"--optim adamw_bf16 --bf16", 2, 2},
+        Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule "
+             "zero_bubble --pipeline_virtual_stages 1",
+             2, 0},
+        Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule "
+             "zero_bubble",
+             2, 0, true},
         Case{"--zero_reduce last --gradient_accumulation_steps 2", 2, 2},
         Case{"--fp16 --gradient_accumulation_steps 2 --zero_keep_mb 1", 2, 3}}) {
     SCOPED_TRACE(fmt::format("{}, {} ranks, zero {}, {}", more, ranks, zero, recompute));

@@ -107,7 +107,7 @@ class Activations {
         // What it returned before, unless that was sent; the next block had it until now.
         if (again && layout_.holds(i.block + 1)) now_ -= cost.returned_bytes;
         if (i.block + 1 < layout_.table().num_blocks()) now_ -= cost.grad_bytes;
-        reach(cost.backward_bytes);
+        reach(i.op == Op::Backward ? cost.backward_bytes : cost.half_bytes);
         now_ -= cost.kept_bytes;
         if (i.op == Op::BackwardInput) now_ += cost.put_off_bytes;
         if (i.block > 0) now_ += costs_[static_cast<size_t>(i.block) - 1].grad_bytes;

@@ -17,6 +17,7 @@ struct BlockCost {
   int64_t returned_bytes = 0;  ///< of what it returns: all that is kept where it is recomputed
   int64_t forward_bytes = 0;   ///< at most beside what was there before, while it runs forward
   int64_t backward_bytes = 0;  ///< at most beside what it kept, while it runs backward
+  int64_t half_bytes = 0;      ///< the same of the first half of a backward
   // Of what it hands to the next block, but for what is part of the batch, and of its gradient:
   // what another stage of a pipeline receives and sends.
   int64_t sent_bytes = 0, grad_bytes = 0;
