@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
+#include "convoy/nn/module_block.h"
 #include "convoy/parallel/data/strategy.h"
 #include "tests/parallel/pipeline_testing.h"
 
@@ -100,6 +102,50 @@ TEST(ThreadPipeline, EachStageHoldsItsBlocksOnlyAndReplicasShareThem) {
   EXPECT_NE(replicas[0]->flat().masters().data_ptr(), replicas[2]->flat().masters().data_ptr());
   const auto whole = strategy_of(trial.on_one_device())->replica().flat().masters().numel();
   EXPECT_LT(elements, 1.1 * static_cast<double>(whole));
+}
+
+struct Layer : torch::nn::Module {
+  explicit Layer(const std::string& name)
+      : linear(register_module(name, torch::nn::Linear(6, 6))) {}
+  torch::nn::Linear linear;
+};
+
+/// Three layers of a user's; none draws the same values.
+nn::BlockList own_modules() {
+  nn::BlockList blocks;
+  for (const bool last : {false, false, true}) {
+    const auto name = fmt::format("layer{}", blocks.size());
+    const auto layer = std::make_shared<Layer>(name);
+    const auto run = [layer, last](const nn::Bundle& in, const nn::Context&) -> nn::Bundle {
+      const auto out = layer->linear->forward(in.at("x")).tanh();
+      if (!last) return {{"x", out}};
+      return {{"loss", out.square().sum()}, {"count", at::full({}, out.numel(), at::kLong)}};
+    };
+    blocks.push_back(std::make_shared<nn::ModuleBlock>(layer, run, name));
+  }
+  return blocks;
+}
+
+TEST(ThreadPipeline, TakesAListOfModulesWhoseFirstCopyGivesTheValues) {
+  const MicroBatch batch{{{"x", at::arange(12).view({2, 6}).div(12.0)}}, at::arange(2, at::kLong)};
+  const auto outcome = [&](int stages, int data) {
+    torch::manual_seed(5);
+    ReplicaOptions options;
+    options.num_micro_batches = 2;
+    const std::vector<at::Device> devices(static_cast<size_t>(stages * data), at::kCPU);
+    const auto strategy =
+        make_thread_strategy(own_modules, devices, options, 1, std::chrono::seconds(20), stages);
+    PipelineOutcome out;
+    for (int64_t step = 0; step < 2; ++step) {
+      const std::vector<MicroBatch> rows(2, batch);
+      out.add(strategy->step(std::vector<std::vector<MicroBatch>>(static_cast<size_t>(data), rows),
+                             input_of_step(step), {}));
+    }
+    out.add(strategy->weights());
+    return out;
+  };
+  expect_same_bits(outcome(3, 1), outcome(1, 1));
+  expect_same_bits(outcome(2, 2), outcome(1, 2));
 }
 
 TEST(ThreadPipeline, AStageThatThrowsIsNamedWithItsOperation) {
