@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,11 +9,14 @@
 #include "convoy/models/llama/llama.h"
 #include "convoy/nn/kv_cache.h"
 #include "convoy/tasks/language/generate.h"
+#include "tests/comm/ranks_testing.h"
 #include "tests/parity/fixture.h"
 
 // generate.json holds what Hugging Face's models go on with; make_generate_fixtures.py wrote it.
 namespace convoy::tasks {
 namespace {
+
+using testing::HasSubstr;
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
@@ -28,7 +32,7 @@ struct Model {
 
 /// With the weights of causal_*.safetensors or t5_*.safetensors, their matrices scaled.
 Model make_model(const std::string& family, std::string variant, const Json& expected,
-                 at::ScalarType dtype = at::kFloat) {
+                 at::ScalarType dtype = at::kFloat, const comm::Group& group = {}) {
   const bool answers = family == "t5";
   if (answers && variant.empty()) variant = "relu";
   const auto file = fixture(answers ? "t5_" + variant : "causal_" + family);
@@ -46,8 +50,8 @@ Model make_model(const std::string& family, std::string variant, const Json& exp
       replica.flat().value_of(name).copy_(weight.dim() == 2 ? weight * scale : weight);
     }
   };
-  model.strategy = parallel::make_process_strategy([&] { return model.config->make_blocks(); },
-                                                   comm::Group(), options);
+  model.strategy =
+      parallel::make_process_strategy([&] { return model.config->make_blocks(); }, group, options);
   return model;
 }
 
@@ -97,6 +101,42 @@ TEST_P(Generate, DrawsTheSameInAnyBatch) {
   EXPECT_EQ(texts_of(model, prompts_, options), one_by_one);
   options.seed = 43;
   EXPECT_NE(texts_of(model, prompts_, options), one_by_one);
+}
+
+// Else the rank with fewer prompts ends while the others wait for it.
+TEST_P(Generate, ComparesPromptsAndOptionsOfTheRanks) {
+  const auto message_of = [&](const std::function<void(Prompts&, GenerateOptions&)>& differ) {
+    std::vector<std::string> messages(2);
+    std::vector<Prompts> texts(2);
+    comm::run_thread_ranks(2, [&](const comm::Group& group) {
+      const auto rank = static_cast<size_t>(group.rank());
+      const auto model = make_model(GetParam(), "", expected_, at::kFloat, group);
+      auto prompts = prompts_;
+      GenerateOptions options;
+      options.max_new_tokens = 3;
+      options.batch_size = 2;
+      if (rank == 1) differ(prompts, options);
+      try {
+        texts[rank] = texts_of(model, prompts, options);
+      } catch (const UsageError& error) {
+        messages[rank] = error.what();
+      }
+    });
+    EXPECT_EQ(messages[0], messages[1]);
+    EXPECT_EQ(texts[0].size(), messages[0].empty() ? prompts_.size() : 0);
+    return messages[0];
+  };
+  EXPECT_EQ(message_of([](auto&, auto&) {}), "");
+  EXPECT_THAT(message_of([](auto& prompts, auto&) { prompts.pop_back(); }),
+              HasSubstr("the prompts and options of generate of rank 1 and of rank 0 differ"));
+  EXPECT_THAT(message_of([](auto& prompts, auto&) { prompts[1].back() ^= 1; }),
+              HasSubstr("got prompt 2 of "));
+  EXPECT_THAT(message_of([](auto&, auto& options) { options.batch_size = 1; }),
+              HasSubstr("got batch_size = 1 on rank 1, batch_size = 2 on rank 0"));
+  EXPECT_THAT(message_of([](auto&, auto& options) { options.max_new_tokens = 4; }),
+              HasSubstr("got max_new_tokens = 4"));
+  EXPECT_THAT(message_of([](auto&, auto& options) { options.stops = {"x"}; }),
+              HasSubstr("stops = [\"x\"]"));
 }
 
 TEST_P(Generate, EndsWhereItIsAsked) {

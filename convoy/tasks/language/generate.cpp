@@ -1,6 +1,7 @@
 #include "convoy/tasks/language/generate.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/agree.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/models/language_model.h"
@@ -48,6 +50,36 @@ void check_prompts(const Prompts& prompts, const models::LanguageModelConfig& co
                        i + 1, id, config.num_ids());
     }
   }
+}
+
+/// Ranks that were started one by one may have been given others. They would call other
+/// collectives.
+void compare_ranks(const Prompts& prompts, const GenerateOptions& options,
+                   const comm::Group& group) {
+  if (group.size() == 1) return;
+  std::vector<std::string> entries{
+      fmt::format("max_new_tokens = {}", options.max_new_tokens),
+      fmt::format("batch_size = {}", options.batch_size),
+      fmt::format("use_cache = {}", options.use_cache),
+      fmt::format("do_sample = {}", options.sample),
+      fmt::format("temperature = {}", options.temperature),
+      fmt::format("top_k = {}", options.top_k),
+      fmt::format("top_p = {}", options.top_p),
+      fmt::format("seed = {}", options.seed),
+      fmt::format("ids that end a text = {}", fmt::join(options.end_ids, " ")),
+      fmt::format("stops = {}", Json(options.stops).dump()),
+      plural(std::ssize(prompts), "prompt")};
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    constexpr size_t kShown = 8;
+    const auto& ids = prompts[i];
+    const std::span shown(ids.data(), std::min(kShown, ids.size()));
+    uint64_t all = ids.size();
+    for (const int32_t id : ids) all = hash_combine(all, static_cast<uint64_t>(id));
+    entries.push_back(fmt::format("prompt {} of {}: {}{} ({:016x})", i + 1,
+                                  plural(std::ssize(ids), "token"), fmt::join(shown, " "),
+                                  ids.size() > kShown ? " ..." : "", all));
+  }
+  comm::check_agreement(group, entries, "prompts and options of generate");
 }
 
 /// Positions that texts with prompts of these lengths can come to when they begin and end together.
@@ -283,6 +315,7 @@ void gather(const std::vector<Batch>& batches, const comm::Group& group, Generat
 GenerateReport generate(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
                         const Prompts& prompts, const GenerateOptions& asked,
                         const std::function<void(const Generated&)>& use) {
+  compare_ranks(prompts, asked, strategy.processes());
   auto options = asked;
   options.max_new_tokens = std::min(asked.max_new_tokens, config.max_length());
   options.batch_size = std::min(asked.batch_size, std::ssize(prompts));

@@ -26,6 +26,7 @@ struct GenerateOptions {
   std::vector<int32_t> end_ids;  ///< tokens that end a text; they are not part of it
   /// Whether the text of prompt number `prompt` is over by its new ids; empty = never.
   std::function<bool(int64_t prompt, std::span<const int32_t> new_ids)> is_over;
+  std::vector<std::string> stops;  ///< what is_over looks for, only to compare ranks
 };
 
 /// Draws an id by scores [V] fp32, with temperature, top_k and top_p as Hugging Face's warpers
@@ -51,7 +52,8 @@ struct GenerateReport {
 /// rounding.
 ///
 /// Throws UsageError, naming the prompt, for one that is empty, leaves no room in the model's
-/// context, or has ids that the model lacks; and for a cache that does not fit into the memory.
+/// context, or has ids that the model lacks; for a cache that does not fit into the memory; and on
+/// all ranks where one has other prompts or options than rank 0.
 GenerateReport generate(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
                         const std::vector<std::vector<int32_t>>& prompts,
                         const GenerateOptions& options,
