@@ -65,7 +65,7 @@ void refuse_what_changes_numbers(const Json& json, const std::string& where) {
 
 }  // namespace
 
-std::vector<std::string> causal_families() {
+std::vector<std::string> language_families() {
   std::vector<std::string> names;
   for (const auto& [name, make] : families()) names.push_back(name);
   return names;
@@ -80,7 +80,7 @@ std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family
   auto found = families().find(family);
   if (found != families().end()) return found->second();
   fail<UsageError>("models", "model family '{}' is unknown; expected one of {}{}", family,
-                   join(causal_families()), did_you_mean(family, causal_families()));
+                   join(language_families()), did_you_mean(family, language_families()));
 }
 
 std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where) {
@@ -88,11 +88,11 @@ std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const s
   auto type = json.find("model_type");
   if (type == json.end() || !type->is_string()) {
     fail<FileError>("models", "{}: model_type is missing; expected one of {}", where,
-                    join(causal_families()));
+                    join(language_families()));
   }
   if (!families().contains(type->get<std::string>())) {
     fail<FileError>("models", "{} describes a model of type {}; expected one of {}", where,
-                    type->dump(), join(causal_families()));
+                    type->dump(), join(language_families()));
   }
   auto config = make_model_config(type->get<std::string>());
   config->read(json, where);

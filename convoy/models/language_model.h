@@ -116,7 +116,7 @@ class LanguageModelConfig {
 };
 
 /// Those there are, and what was added.
-std::vector<std::string> causal_families();
+std::vector<std::string> language_families();
 
 /// Adds a family under its `model_type`: at the start of a program, before anything reads one.
 void add_family(const std::string& family, std::unique_ptr<LanguageModelConfig> (*make)());

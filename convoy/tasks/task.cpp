@@ -25,7 +25,7 @@ std::vector<TaskKind>& kinds() {
        add_session_commands},
       {"classification", [] { return std::vector<std::string>{"bert"}; },
        [](const std::string&) { return std::make_unique<ClassificationTask>(); }, true},
-      {"language", models::causal_families,
+      {"language", models::language_families,
        [](const std::string& family) { return std::make_unique<LanguageTask>(family); }, false,
        add_language_commands}};
   return all;
@@ -133,7 +133,7 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
     fail<FileError>("tasks",
                     "{}: model_type is missing; expected one of {}; add it, or try --model_type "
                     "FAMILY",
-                    file.string(), join(models::causal_families()));
+                    file.string(), join(models::language_families()));
   }
   if (detected.family.empty()) {
     fail<UsageError>("tasks",

@@ -194,7 +194,7 @@ TEST(LanguageModelConfig, TrainingFlopsCountEveryProduct) {
 }
 
 TEST(CausalModel, NoBackwardAsksForTheTokensTable) {
-  for (const auto& family : causal_families()) {
+  for (const auto& family : language_families()) {
     const auto config = make_model_config(family);
     const auto blocks = config->make_blocks();
     const auto& table = blocks.front()->params().front()->spec();

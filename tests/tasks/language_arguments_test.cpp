@@ -11,7 +11,7 @@ namespace {
 TEST(LanguageArguments, RanksMayKeepTokensWhereTheyHaveRoom) {
   LanguageData data;
   OptionTable table;
-  data.declare(table);
+  data.declare(table, 1024);
   EXPECT_EQ(table.find("data.memory_budget_mb")->shared(), "");
   for (const char* name : {"data.block_size", "data.max_train_samples", "data.grouping"}) {
     EXPECT_NE(table.find(name)->shared(), "") << name;

@@ -36,7 +36,7 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
       "and "
       "`--name VALUE` are\nthe same; aliases are in brackets.\n" +
       table.to_markdown();
-  for (const auto& family : models::causal_families()) page += language_options(family);
+  for (const auto& family : models::language_families()) page += language_options(family);
   page += options_of(classification, "classification", "model.task = \"classification\"");
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);

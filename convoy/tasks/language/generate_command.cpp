@@ -139,6 +139,14 @@ void show(const GenerateCommand& command, const std::string& prompt,
   fmt::print("{}\n", json_line(line));
 }
 
+std::vector<std::string> families_that_generate() {
+  auto families = models::language_families();
+  std::erase_if(families, [](const auto& family) {
+    return models::make_model_config(family)->objective() == models::Objective::HiddenTokens;
+  });
+  return families;
+}
+
 void run_generate(GenerateCommand command, const GivenPrompts& given, const Program& program,
                   Task& any, const Run& run, const train::TrainingArguments& training) {
   auto* task = dynamic_cast<LanguageTask*>(&any);
@@ -151,9 +159,9 @@ void run_generate(GenerateCommand command, const GivenPrompts& given, const Prog
   const auto objective = task->config().objective();
   if (objective == models::Objective::HiddenTokens) {
     fail<UsageError>("tasks",
-                     "generate goes on from text with GPT-2, Llama or T5; got {}, whose positions "
-                     "see both sides; try convoy predict",
-                     task->config().family());
+                     "generate goes on from text, or answers it; got {}, whose positions see both "
+                     "sides; expected a model of {}; try convoy predict",
+                     task->config().family(), join(families_that_generate()));
   }
   if (training.parallel.pipeline_parallel_size > 1) {
     fail<UsageError>("tasks",
@@ -200,6 +208,7 @@ void run_generate(GenerateCommand command, const GivenPrompts& given, const Prog
     return answers ? sentinels.decode(tokenizer, named)
                    : continuation(tokenizer, prompts[static_cast<size_t>(prompt)], named);
   };
+  options.stops = command.stops;
   if (!command.stops.empty()) {
     options.is_over = [&](int64_t prompt, std::span<const int32_t> ids) {
       const auto text = text_of(prompt, ids);

@@ -1,8 +1,10 @@
 #include "convoy/tasks/language/language_data.h"
 
+#include <fmt/format.h>
+
 namespace convoy::tasks {
 
-void LanguageData::declare(OptionTable& t) {
+void LanguageData::declare(OptionTable& t, int64_t usual_length) {
   const char* s = "data";
   t.add(s, "train", train,
         "training text: .txt (a text a line), .jsonl, .parquet, or ids in .parquet")
@@ -26,7 +28,7 @@ void LanguageData::declare(OptionTable& t) {
         "or of all texts")
       .choice({"run_clm", "stream"});
   t.add(s, "block_size", block_size,
-        "tokens per row; 0 = 1024 (T5: 512), or what the model was made for if less")
+        fmt::format("tokens per row; 0 = {}, or what the model was made for if less", usual_length))
       .at_least(0);
   t.add(s, "validation_split_percentage", validation_split_percentage,
         "part of the training texts held out for evaluation where data.valid is not given")

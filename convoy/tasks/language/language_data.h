@@ -24,7 +24,8 @@ struct LanguageData {
   int64_t random_tokens = 0;
   int64_t memory_budget_mb = 256;
 
-  void declare(OptionTable& table);
+  /// `usual_length`: of a row of the family.
+  void declare(OptionTable& table, int64_t usual_length);
 };
 
 }  // namespace convoy::tasks

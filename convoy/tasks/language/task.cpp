@@ -29,7 +29,7 @@ void LanguageTask::declare(OptionTable& table) {
   table
       .add("model", "family", family_,
            "kind of model; its other options are Hugging Face's config keys")
-      .choice(models::causal_families())
+      .choice(models::language_families())
       .alias("model_type");
   table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
       .alias("model_name_or_path")
@@ -44,7 +44,7 @@ void LanguageTask::declare(OptionTable& table) {
            "config_name")
       .once();
   models::declare_options(table, "model", config_->fields());
-  data_.declare(table);
+  data_.declare(table, config_->usual_length());
   std::vector<std::string> kinds{"language"};
   if (learns(Objective::HiddenTokens)) kinds.push_back("classification");
   table.add("model", "task", task_, "what the model is trained for").choice(kinds);

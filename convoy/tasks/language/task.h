@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "convoy/data/token_file.h"
+#include "convoy/models/bert/text_masking.h"
 #include "convoy/models/language_model.h"
-#include "convoy/models/span_corruption.h"
-#include "convoy/models/text_masking.h"
+#include "convoy/models/t5/span_corruption.h"
 #include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/language_data.h"
 #include "convoy/tasks/language/sentinels.h"
@@ -20,7 +20,7 @@ namespace convoy::tasks {
 /// Trains a language model on text: to name the next token of each, hidden tokens, or hidden spans.
 class LanguageTask : public Task {
  public:
-  /// `family`: of models::causal_families().
+  /// `family`: of models::language_families().
   explicit LanguageTask(std::string family);
 
   std::string name() const override { return "language model"; }

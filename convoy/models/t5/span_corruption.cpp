@@ -1,4 +1,4 @@
-#include "convoy/models/span_corruption.h"
+#include "convoy/models/t5/span_corruption.h"
 
 #include <ATen/ATen.h>
 
