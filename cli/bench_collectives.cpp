@@ -79,7 +79,7 @@ void add_bench_collectives(CLI::App& app, Run& run) {
   flags->collectives = comm::measurable_collectives();
   flags->engines = comm::engine_names(/*without_gpus=*/true);
   flags->engines.emplace_back("threads");
-  auto* command = app.add_subcommand("collectives", "Time what ranks say to each other");
+  auto* command = app.add_subcommand("collectives", "Time collectives between ranks");
   auto engines = comm::engine_names();
   engines.emplace_back("threads");
   command->add_option("--engines", flags->engines, join(engines))

@@ -52,6 +52,8 @@ WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) 
     ("detection, warnings", r"\b[Cc]lues?_?\b|\b[Dd]oubts?_?\b", "", ()),
     ("skinny_gemm, cast", r"\bfew_rows\b|\bwiden\(", "", ()),
     ("LanguageModelConfig", r"\bCausalConfig\b", "", ()),
+    ("language_families", r"\bcausal_families\b", "", ()),
+    ("collectives, communicated", r"(?i)\bwhat ranks say\b|\b(group|rank)s? ha(s|ve) said\b", "", ()),
     ("baseline", r"\b[Pp]eers?\b", "", BENCHMARKS),
     ("side by side", r"\b[Ss]ittings?\b", "", ()),
     ("component", r"\brooms\b|\bROOM\b|\b([Aa]|[Tt]his|[Ee]ach|[Ee]very|[Oo]ne|own|other|another) room\b", "", ()),
