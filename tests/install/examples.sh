@@ -15,7 +15,15 @@ mkdir -p "$WORK/sources/readme"
 awk '/^```cpp$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/main.cpp"
 awk '/^```cmake$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/CMakeLists.txt"
 cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family,own_task} "$WORK/sources"
-for example in readme custom_model own_loop own_family own_task; do
+# What the pages name beside convoy.h.
+mkdir -p "$WORK/sources/headers"
+sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$WORK/sources/headers/CMakeLists.txt"
+{
+  grep -ohE '^#include <convoy/[a-z0-9_/]+\.h>' "$SOURCE"/docs/*.md | sort -u
+  printf '%s\n' '#include <convoy/schedule/pipeline/pipeline.h>' \
+    'int main() { return convoy::schedule::pipeline_schedules().empty() || &convoy::estimate == nullptr; }'
+} >"$WORK/sources/headers/main.cpp"
+for example in readme custom_model own_loop own_family own_task headers; do
   "$CMAKE" -S "$WORK/sources/$example" -B "$WORK/$example" -G Ninja \
     -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$WORK/$example.log"
@@ -23,6 +31,7 @@ for example in readme custom_model own_loop own_family own_task; do
 done
 convoy=$WORK/convoy/bin/convoy
 "$convoy" --version
+"$WORK/headers/headers"
 
 expect() { # WHAT TEXT OUTPUT
   if [[ $3 != *"$2"* ]]; then
