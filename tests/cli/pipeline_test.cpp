@@ -80,6 +80,14 @@ TEST_F(PipelineCommand, WhatAutoFoundIsToldAndCanBeFollowed) {
   EXPECT_EQ(read_file(folder_ / "followed/pipeline.csv"), csv);
   EXPECT_TRUE(model("followed") == model("found"));
   ASSERT_EQ(run("eval followed --threads 1 --nproc 2 --pp_size 2"), 0) << output_;
+  ASSERT_EQ(run("schedule" + llama("--pipeline_parallel_size 2 --pipeline_schedule_file "
+                                   "found/pipeline.csv --save again.csv")
+                                 .substr(5)),
+            0)
+      << output_;
+  EXPECT_TRUE(std::regex_search(output_, std::regex(R"(found/pipeline\.csv +\d+\.\d % )")))
+      << output_;
+  EXPECT_EQ(read_file(folder_ / "again.csv"), csv);
 }
 
 TEST_F(PipelineCommand, MemoryAndRecomputationChangeNoNumbers) {
