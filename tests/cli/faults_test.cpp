@@ -123,7 +123,7 @@ class Faults : public CommandTest {
       // Who is wrong no one can know: the report says what each of them was in.
       EXPECT_NE(named, "none") << said;
     } else if (cell.kind == "nan") {
-      EXPECT_NE(said.find(fmt::format("not finite on {};", cell.spoilt())), std::string::npos)
+      EXPECT_NE(said.find(fmt::format("not finite on {}", cell.spoilt())), std::string::npos)
           << said;
     } else {
       EXPECT_EQ(named, std::to_string(cell.rank)) << said;

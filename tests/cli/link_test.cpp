@@ -19,12 +19,14 @@ class OverLink : public CommandTest {
   }
 
   /// Trains on both hosts; output_ is host b's and then host a's. Its exit code is that of `a`.
-  int train_on_both(const std::string& options) {
+  int train_on_both(const std::string& options, int ranks_on_each = 2) {
     const auto on = [&](const std::string& host) {
       return fmt::format(
-          "ip netns exec {} $convoy launch --nnodes 2 --node-rank {} -n 2 --rdzv-endpoint {}:29400 "
-          "--rdzv-conf heartbeat_timeout=5 train {} {} > said-{} 2>&1 ",
-          link_.space(host), host == "a" ? 0 : 1, launch::Link::address("a"), kTiny, options, host);
+          "unshare --uts bash -c \"echo host-{4} > /proc/sys/kernel/hostname; exec ip netns exec "
+          "{0} $convoy launch --nnodes 2 --node-rank {1} -n {5} --rdzv-endpoint {2}:29400 "
+          "--rdzv-conf heartbeat_timeout=5 train {3} > said-{4} 2>&1\" ",
+          link_.space(host), host == "a" ? 0 : 1, launch::Link::address("a"), kTiny + options, host,
+          ranks_on_each);
     };
     return shell("export CONVOY_TOKEN=0123456789abcdef PATH=$PATH:/sbin:/usr/sbin; " + on("b") +
                  "& " + on("a") +
@@ -68,6 +70,15 @@ TEST_F(OverLink, ShardsOfTheStateTrainLikeWholeOnesOnEachHost) {
     expect("host b ended with 0");
     expect_near(expected, losses(out));
   }
+}
+
+TEST_F(OverLink, TensorRanksThatDoNotShareAHostTrainAndWarn) {
+  const std::string steps = "--max_steps 4 --save_strategy no --tensor_parallel_size 2 ";
+  ASSERT_EQ(run("launch -n 2 train" + kTiny + steps + "--output_dir one"), 0) << output_;
+  EXPECT_EQ(output_.find("waits for the network"), std::string::npos) << output_;
+  ASSERT_EQ(train_on_both(steps + "--output_dir two", 1), 0) << output_;
+  expect("tensor ranks 0 and 1 are on host-a and host-b: each layer waits for the network");
+  expect_near(losses("one"), losses("two"), 1e-5);
 }
 
 TEST_F(OverLink, WhenItIsCutAllRanksStopAndSayWhereTheyWere) {

@@ -55,8 +55,36 @@ TEST_F(TensorCommand, RanksTrainAsOneDeviceAndGoOnWithItsCheckpoints) {
   ASSERT_EQ(run("checkpoint verify on/checkpoint-6"), 0) << output_;
 }
 
+// Pipeline x data x tensor with ZeRO 1, of eight real ranks.
+TEST_F(TensorCommand, EightRanksTrainInThreeDimensions) {
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir one")), 0) << output_;
+  ASSERT_EQ(run("launch -n 8 " + gpt2("--max_steps 6 --output_dir eight --zero 1 --pp_size 2 "
+                                      "--tp_size 2 --per_device_train_batch_size 2 "
+                                      "--check_replicas_steps 2")),
+            0)
+      << output_;
+  expect("mesh           2 pipeline x 2 data x 2 tensor");
+  expect_near(losses("one"), losses("eight"));
+  ASSERT_EQ(run("checkpoint verify eight/checkpoint-6"), 0) << output_;
+  ASSERT_EQ(run(gpt2("--max_steps 9 --output_dir on --resume_from_checkpoint eight/checkpoint-3 "
+                     "--nproc 4 --tp_size 2 --zero 2 --per_device_train_batch_size 2")),
+            0)
+      << output_;
+  expect("zero = 2 with tensor ranks: gradients are reduced after each micro-batch");
+  ASSERT_EQ(run(gpt2("--max_steps 9 --output_dir whole")), 0) << output_;
+  const auto whole = losses("whole");
+  expect_near({whole.begin() + 3, whole.end()}, losses("on"), 1e-4);
+}
+
+TEST_F(TensorCommand, RanksTrainOverGloo) {
+  ASSERT_EQ(run(gpt2("--max_steps 4 --output_dir shm " + std::string(kTwo))), 0) << output_;
+  ASSERT_EQ(run(gpt2("--max_steps 4 --output_dir gloo --backend gloo " + std::string(kTwo))), 0)
+      << output_;
+  expect_near(losses("shm"), losses("gloo"), 1e-6);
+}
+
 TEST_F(TensorCommand, RanksEvaluateAndGoOnWithText) {
-  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir out")), 0) << output_;
+  ASSERT_EQ(run(gpt2("--max_steps 60 --output_dir out")), 0) << output_;
   const std::string four = "--nproc 4 --tp_size 2 ";
   ASSERT_EQ(run("eval out --json --threads 1 > one.json"), 0) << output_;
   ASSERT_EQ(run("eval out --json --threads 1 > four.json " + four), 0) << output_;
@@ -70,6 +98,16 @@ TEST_F(TensorCommand, RanksEvaluateAndGoOnWithText) {
             0)
       << output_;
   EXPECT_EQ(read_file(folder_ / "one"), read_file(folder_ / "two"));
+  for (const auto& [ranks, name] : {std::pair("", "drawn"), {kTwo, "drawn by two"}}) {
+    ASSERT_EQ(
+        run(fmt::format("generate out --prompt w1 --prompt 'w2 w3' --max_new_tokens 8 --quiet "
+                        "--temperature 2 --top-k 9 --seed 7 {} > '{}'",
+                        ranks, name)),
+        0)
+        << output_;
+  }
+  EXPECT_EQ(read_file(folder_ / "drawn"), read_file(folder_ / "drawn by two"));
+  EXPECT_NE(read_file(folder_ / "drawn"), read_file(folder_ / "one"));
 }
 
 TEST_F(TensorCommand, ASessionModelIsEvaluatedAndPredictsOnAllRanks) {
@@ -88,6 +126,37 @@ TEST_F(TensorCommand, ASessionModelIsEvaluatedAndPredictsOnAllRanks) {
     EXPECT_NEAR(json("two.json").at(key), json("one.json").at(key), 1e-5);
   }
   EXPECT_EQ(shell("cut -d, -f1-4 one.csv > a; cut -d, -f1-4 two.csv | diff a -"), 0) << output_;
+  // Two pairs: each row once.
+  ASSERT_EQ(run("predict one --top-k 3 --output four.csv --threads 1 --nproc 4 --tp_size 2"), 0)
+      << output_;
+  EXPECT_EQ(shell("sort one.csv | cut -d, -f1-4 > a; sort four.csv | cut -d, -f1-4 | diff a -"), 0)
+      << output_;
+}
+
+TEST_F(TensorCommand, BenchComparesWhatIsSharedOutWithAllElse) {
+  write_file(folder_ / "run.toml", "model.family = \"gpt2\"\nparallel.tensor_parallel_size = 2\n");
+  const auto bench = [&](const std::string& more, const std::string& output) {
+    return run("bench strategies run.toml " +
+               gpt2("--max_steps 2 --per_device_train_batch_size 8 --save_strategy no " + more)
+                   .substr(sizeof("train --model_type gpt2")) +
+               " --output " + output);
+  };
+  ASSERT_EQ(bench("--strategies single,dp,ddp,tp", "two"), 0) << output_;
+  expect("mesh           2 tensor");
+  ASSERT_EQ(bench("--strategies single,dp-tp,pp-tp --ranks 4", "four"), 0) << output_;
+  expect("mesh           2 data x 2 tensor");
+  expect("mesh           2 pipeline x 2 tensor");
+  ASSERT_EQ(bench("--strategies single,3d --ranks 8", "eight"), 0) << output_;
+  expect("mesh           2 pipeline x 2 data x 2 tensor");
+  const auto two = json("two/strategies.json");
+  for (const char* table : {"two", "four", "eight"}) {
+    for (const auto& row : json(fmt::format("{}/strategies.json", table))) {
+      EXPECT_NEAR(row["loss"], two[0]["loss"], 1e-5) << row;
+    }
+  }
+  EXPECT_EQ(json("four/strategies.json")[2]["micro_batches"], 16) << "of twice as many steps";
+  EXPECT_EQ(bench("--strategies 3d --ranks 4", "none"), 2) << output_;
+  expect("3d on 4 ranks: 2 stages x 2 tensor ranks and others with other rows need 8 ranks");
 }
 
 TEST_F(TensorCommand, WhatDoesNotGoTogetherIsTold) {

@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+
+#include "convoy/models/language_model.h"
+#include "convoy/nn/kv_cache.h"
 #include "tests/parallel/tensor_testing.h"
 
 // Ranks that share out the weights of layers train as one device does.
@@ -79,6 +83,70 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                            return name;
                          });
 
+// The sum over ranks is what overflows.
+TEST(TensorRanks, SkipTheStepsThatOneDeviceSkips) {
+  for (const std::string family : {"gpt2", "llama", "session"}) {
+    SCOPED_TRACE(family);
+    Trial trial{.family = family, .steps = 5, .dtype = at::kHalf};
+    trial.loss_scales = {1, std::exp2(30), 64, std::exp2(28), 8};
+    const auto one = train(trial);
+    trial.mesh.tensor = 2;
+    const auto two = train(trial);
+    EXPECT_EQ(one.skipped, (std::vector<bool>{false, true, false, true, false}));
+    EXPECT_EQ(two.skipped, one.skipped);
+    for (size_t step = 0; step < one.losses.size(); ++step) {
+      EXPECT_NEAR(two.losses[step] / one.losses[step], 1, 2e-2) << step;
+    }
+  }
+}
+
+/// Calls `use` on each of some tensor ranks with a replica that predicts.
+void predict_on(int ranks, const std::function<nn::BlockList()>& blocks,
+                const std::function<void(Replica&, int rank)>& use) {
+  comm::ThreadConnector connector(std::chrono::seconds(30));
+  comm::run_threads(ranks, [&](int rank) {
+    at::set_num_threads(1);
+    const comm::Groups groups({{.tensor = ranks}, rank, ranks},
+                              [&](const std::vector<int>& all, const std::string& name) {
+                                return connector.connect(rank, all, name);
+                              });
+    ReplicaOptions options;
+    options.trains = false;
+    Replica replica(blocks(), groups, options);
+    replica.start();
+    use(replica, rank);
+  });
+}
+
+TEST(TensorRanks, GiveTheLogitsOfOneDevice) {
+  constexpr int64_t kLength = 1000;
+  auto llama = models::small_llama({.ids = kIds, .width = 24, .heads = 6, .length = kLength});
+  llama.num_key_value_heads = 3;
+  const auto gpt2 = models::small_gpt2({.ids = kIds, .width = 20, .heads = 5, .length = kLength});
+  for (const models::LanguageModelConfig* config :
+       {static_cast<const models::LanguageModelConfig*>(&llama),
+        static_cast<const models::LanguageModelConfig*>(&gpt2)}) {
+    std::map<int, std::vector<at::Tensor>> logits;  // [ranks][rank]
+    for (const int ranks : {1, 2, 3}) {
+      logits[ranks].resize(static_cast<size_t>(ranks));
+      predict_on(
+          ranks, [&] { return config->make_blocks(); },
+          [&](Replica& replica, int rank) {
+            const auto ids = at::arange(kLength, at::kLong).mul(7).remainder(kIds).view({1, -1});
+            const MicroBatch batch{
+                {{"input_ids", ids}, {"logits_to_keep", at::scalar_tensor(0, at::kLong)}},
+                at::arange(1, at::kLong)};
+            logits[ranks][static_cast<size_t>(rank)] =
+                replica.forward(batch, nn::Mode::Predict).at("logits");
+          });
+      const auto& first = logits[ranks][0];
+      EXPECT_EQ(first.sizes(), (std::vector<int64_t>{1, kLength, kIds}));
+      for (const auto& other : logits[ranks]) EXPECT_TRUE(at::equal(other, first));
+      EXPECT_LT((first - logits[1][0]).abs().max().item<double>(), 1e-5) << ranks;
+    }
+  }
+}
+
 TEST(TensorRanks, GoWithDataParallelism) {
   for (const std::string family : {"gpt2", "llama"}) {
     SCOPED_TRACE(family);
@@ -117,12 +185,72 @@ TEST(TensorRanks, GoWithPipelines) {
   expect_close(train(all), train(one));
 }
 
+// What text generation asks for beforehand is what ranks keep, heads that several read included.
+TEST(TensorRanks, KeepTheCacheThatIsTold) {
+  const models::Small size{.ids = kIds, .width = 24, .heads = 6, .length = 16};
+  auto llama = models::small_llama(size);
+  llama.num_key_value_heads = 3;
+  const auto gpt2 = models::small_gpt2({.ids = kIds, .width = 20, .heads = 5, .length = 16});
+  for (const models::LanguageModelConfig* config :
+       {static_cast<const models::LanguageModelConfig*>(&llama),
+        static_cast<const models::LanguageModelConfig*>(&gpt2)}) {
+    for (const int ranks : {1, 2, 3, 4, 5}) {
+      SCOPED_TRACE(fmt::format("{} on {}", config->family(), ranks));
+      predict_on(
+          ranks, [&] { return config->make_blocks(); },
+          [&](Replica& replica, int rank) {
+            MicroBatch batch{{{"input_ids", at::arange(8, at::kLong).view({2, 4})}},
+                             at::arange(2, at::kLong)};
+            batch.cache = std::make_shared<nn::KvCache>(4);
+            replica.forward(batch, nn::Mode::Predict);
+            EXPECT_EQ(static_cast<double>(batch.cache->bytes()),
+                      models::cache_bytes(*config, 2, 4, at::kFloat, {rank, ranks}));
+          });
+    }
+  }
+}
+
 /// Does not know the ranks.
 class OwnBlock : public nn::Block {
  public:
   explicit OwnBlock(const char* name) : Block(name) {}
   nn::Bundle forward(const nn::Bundle& in, const nn::Context&) override { return in; }
 };
+
+// All families, meshes and kinds of numbers; ./dev test --all.
+TEST(TensorRanks, DISABLED_OfTheWholeGridTrainAsOneDevice) {
+  const std::vector<std::pair<schedule::MeshDegrees, int>> meshes{
+      {{.tensor = 2}, 0},
+      {{.tensor = 3}, 0},
+      {{.tensor = 4}, 0},
+      {{.shard = 2, .tensor = 2}, 0},
+      {{.shard = 2, .tensor = 2}, 1},
+      {{.replicate = 2, .shard = 1, .tensor = 2}, 1},
+      {{.pipeline = 2, .tensor = 2}, 0},
+      {{.pipeline = 2, .shard = 2, .tensor = 2}, 1}};
+  for (const std::string family :
+       {"gpt2", "gpt2 untied", "llama", "bert", "classifier", "t5", "session"}) {
+    for (const bool drops : {true, false}) {
+      for (const auto& [mesh, zero] : meshes) {
+        const int shares = std::max(1, mesh.shard) * mesh.replicate;
+        Trial one{.family = family, .micro_batches = 4, .steps = 100, .drops = drops};
+        one.empties = false;
+        auto many = one;
+        many.mesh = mesh;
+        many.zero = zero;
+        many.micro_batches = 4 / shares;
+        for (const bool recomputes : {false, true}) {
+          many.recomputes = recomputes;
+          SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}, {}", family,
+                                   schedule::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
+                                   drops ? "dropout" : "no dropout",
+                                   recomputes ? "recomputed" : "kept"));
+          expect_close(train(many), train(one));
+        }
+      }
+    }
+  }
+}
 
 TEST(TensorRanks, SayWhatDoesNotGo) {
   const auto refused = [](const std::string& family, int ranks) -> std::string {
