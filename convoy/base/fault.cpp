@@ -107,7 +107,7 @@ Fault fault_at(std::string_view phase) {
   if (kind == "exception") {
     throw std::runtime_error(fmt::format("[fault] injected exception in {}", phase));
   }
-  if (kind == "oom") ::operator delete(::operator new (size_t{1} << 60));
+  if (kind == "oom") ::operator delete(::operator new(size_t{1} << 60));
   if (kind == "slow") std::this_thread::sleep_for(std::chrono::hours(1));
   return Fault::kNone;
 }

@@ -28,7 +28,7 @@ constexpr size_t kPieceBytes = size_t{16} << 20;
 
 /// Which folder it is, also once it has another name.
 std::optional<std::pair<dev_t, ino_t>> identity(const fs::path& folder) {
-  struct stat info {};
+  struct stat info{};
   if (::lstat(folder.c_str(), &info) != 0) return std::nullopt;
   return std::pair(info.st_dev, info.st_ino);
 }

@@ -232,9 +232,8 @@ Group::Handle Group::start_all_to_all(at::Tensor out, at::Tensor in, const std::
 
 void Group::all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                        const Counts& receive, const Counts& send) const {
-  finish([&] {
-    return call_all_to_all(std::move(out), std::move(in), receive, send, {label, true});
-  });
+  finish(
+      [&] { return call_all_to_all(std::move(out), std::move(in), receive, send, {label, true}); });
 }
 
 Group::Handle Group::start_send(at::Tensor tensor, int to, const std::string& label) const {

@@ -55,7 +55,7 @@ uint64_t process_key() {
 
 /// A record lock on the byte of a rank: the kernel takes it away when the process ends.
 struct flock lock_of(int rank, short type) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = rank;
@@ -101,7 +101,7 @@ Segment::Segment(int fd, int size, int ranks_on_host)
       size_(size),
       ranks_on_host_(ranks_on_host),
       slot_bytes_(have_cores(ranks_on_host) ? 256 << 10 : 512 << 10) {
-  struct stat status {};
+  struct stat status{};
   const bool is_new = fd < 0 || (::fstat(fd, &status) == 0 && status.st_size == 0);
   mapped_bytes_ = is_new ? total_bytes() : static_cast<size_t>(status.st_size);
   const bool sized = !is_new || fd < 0 || ::ftruncate(fd, static_cast<off_t>(mapped_bytes_)) == 0;

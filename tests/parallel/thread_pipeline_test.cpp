@@ -58,12 +58,12 @@ TEST(ThreadPipeline, HasTheBitsOfRanksOfTheirOwn) {
         Trial{.schedule = "auto", .micro_batches = 4, .dtype = at::kBFloat16, .model = "gpt2"},
         Trial{.schedule = "zero_bubble", .stages = 3, .data = 2, .model = "session", .layers = 4},
         Trial{.schedule = "interleaved",
-        .data = 2,
-        .dtype = at::kBFloat16,
-        .recomputes = true,
-        .model = "bert",
-        .tied = true,
-        .placement = Placement::V}}) {
+              .data = 2,
+              .dtype = at::kBFloat16,
+              .recomputes = true,
+              .model = "bert",
+              .tied = true,
+              .placement = Placement::V}}) {
     SCOPED_TRACE(trial.name());
     expect_same_bits(train_in_threads(trial), train_pipeline(trial));
   }

@@ -18,9 +18,9 @@ namespace {
 
 using plan::BlockCost;
 
-constexpr double BlockCost::*kSeconds[] = {&BlockCost::forward_seconds,
-                                           &BlockCost::backward_seconds};
-constexpr int64_t BlockCost::*kCounts[] = {
+constexpr double BlockCost::* kSeconds[] = {&BlockCost::forward_seconds,
+                                            &BlockCost::backward_seconds};
+constexpr int64_t BlockCost::* kCounts[] = {
     &BlockCost::kept_bytes,    &BlockCost::put_off_bytes,     &BlockCost::returned_bytes,
     &BlockCost::forward_bytes, &BlockCost::backward_bytes,    &BlockCost::sent_bytes,
     &BlockCost::grad_bytes,    &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes};

@@ -15,7 +15,7 @@ using schedule::MemoryUse;
 
 struct Kind {
   const char* name;
-  int64_t schedule::MemoryUse::*bytes;
+  int64_t schedule::MemoryUse::* bytes;
 };
 constexpr Kind kKinds[] = {{"parameters", &schedule::MemoryUse::parameters},
                            {"gradients", &schedule::MemoryUse::gradients},
