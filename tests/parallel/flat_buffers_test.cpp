@@ -125,8 +125,9 @@ TEST(Update, TheNormCountsOnceWhatTensorRanksShare) {
           own, schedule::layout_of(nn::declare(own), {.tensor = {world.rank(), tensors}}), {});
       const auto& layout = flat.layout();
       for (const auto& piece : layout.pieces(0)) {
-        flat.grads(layout.bucket_of(piece.unit), {piece.place, piece.place + piece.length})
-            .fill_(1);
+        schedule::each_row(piece, [&](const schedule::Piece& row) {
+          flat.grads(layout.bucket_of(row.unit), {row.place, row.end()}).fill_(1);
+        });
       }
       comm::Groups groups;
       groups.world = world;

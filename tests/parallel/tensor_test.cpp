@@ -42,7 +42,9 @@ class Families : public testing::TestWithParam<std::string> {};
 TEST_P(Families, TrainAsOnOneDevice) {
   Trial trial{.family = GetParam(), .steps = 20};
   const auto one = train(trial);
-  if (GetParam() != "classifier") EXPECT_LT(one.losses.back(), one.losses.front());
+  if (GetParam() != "classifier") {
+    EXPECT_LT(one.losses.back(), one.losses.front());
+  }
   for (const int ranks : {2, 3, 4}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     trial.mesh.tensor = ranks;
