@@ -46,6 +46,7 @@ Case make_case(std::mt19937& random, bool alike) {
     out.costs.kept.push_back(kept);
     out.costs.put_off.push_back(kept / 2);
     out.costs.inputs.push_back(1);
+    out.costs.sent_bytes.push_back(alike ? 1 : static_cast<double>(random() % 3));
   }
   return out;
 }

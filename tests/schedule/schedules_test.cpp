@@ -92,6 +92,7 @@ Costs random_costs(std::mt19937& random, int num_blocks, bool messages) {
     out.kept.push_back(draw());
     out.put_off.push_back(out.kept.back() * static_cast<double>(random() % 100) / 100);
     out.inputs.push_back(out.kept.back() / 8);
+    out.sent_bytes.push_back(draw());
     if (!messages) continue;
     out.send.push_back(draw() / 4);
     out.send_grad.push_back(draw() / 4);

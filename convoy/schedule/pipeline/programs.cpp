@@ -60,6 +60,10 @@ Pipe pipe_of(const Cut& cut, int64_t num_micro_batches, const Costs& costs,
       add(sums.put_off, v, costs.put_off.empty() ? costs.kept : costs.put_off, b);
       if (!costs.kept.empty()) add(sums.kept, v, again ? costs.inputs : costs.kept, b);
     }
+    const bool receives = v > 0 && cut[v - 1].stage != cut[v].stage;
+    if (receives && !sums.kept.empty()) {
+      add(sums.kept, v, costs.sent_bytes, static_cast<size_t>(cut[v].first_block) - 1);
+    }
     const auto border = static_cast<size_t>(cut[v].last_block);
     add(sums.send, v, costs.send, border);
     add(sums.send_grad, v, costs.send_grad, border);

@@ -40,6 +40,9 @@ class StageMemory {
       auto& blocks = stretches_.emplace_back();
       for (int64_t b = cut[v].first_block; b <= cut[v].last_block; ++b) blocks.push_back(b);
       candidates_.push_back(in_order(blocks, costs, repeatable));
+      const bool receives = v > 0 && cut[v - 1].stage != stage && !costs.sent_bytes.empty();
+      received_.push_back(
+          receives ? costs.sent_bytes.at(static_cast<size_t>(cut[v].first_block) - 1) : 0);
     }
     Moment now;
     now.kept.assign(stretches_.size(), 0);
@@ -95,7 +98,7 @@ class StageMemory {
         freed += keeps;
         freed_in_halves += keeps - half;
       }
-      kept.push_back(all);
+      kept.push_back(all + received_[kept.size()]);
       halves.push_back(put_off);
       again.push_back(most);
       again_in_halves.push_back(most_in_halves);
@@ -130,6 +133,7 @@ class StageMemory {
 
   const Costs& costs_;
   std::vector<std::vector<int64_t>> stretches_, candidates_;  // blocks
+  std::vector<double> received_;                              // bytes of a micro-batch, by stretch
   std::set<Moment> moments_;
 };
 

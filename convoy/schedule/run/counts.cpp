@@ -70,6 +70,7 @@ Costs costs_of(const std::vector<BlockCounts>& counts) {
     out.kept.push_back(block.kept);
     out.put_off.push_back(block.put_off);
     out.inputs.push_back(block.returned);
+    out.sent_bytes.push_back(block.sent);
   }
   return out;
 }

@@ -132,6 +132,7 @@ Costs measured(const std::vector<BlockCost>& costs) {
     out.kept.push_back(static_cast<double>(cost.kept_bytes));
     out.put_off.push_back(static_cast<double>(cost.put_off_bytes));
     out.inputs.push_back(static_cast<double>(cost.returned_bytes));
+    out.sent_bytes.push_back(static_cast<double>(cost.sent_bytes));
   }
   return out;
 }

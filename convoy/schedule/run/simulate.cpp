@@ -198,9 +198,11 @@ class Simulation {
       return bytes.empty() ? 0 : bytes.at(b);
     };
     const auto& put_off = costs_.put_off.empty() ? costs_.kept : costs_.put_off;
+    const bool has_before = i.block <= 0 || ranks_[r].layout.holds(i.block - 1);
+    const double received = has_before || costs_.sent_bytes.empty() ? 0 : costs_.sent_bytes[b - 1];
     switch (i.op) {
       case Op::Forward:
-        keep(r, again ? of(costs_.inputs) : of(costs_.kept));
+        keep(r, received + (again ? of(costs_.inputs) : of(costs_.kept)));
         time += costs_.forward.at(b);
         break;
       case Op::Recompute:
@@ -209,11 +211,11 @@ class Simulation {
         break;
       case Op::Backward:
         time += costs_.backward.at(b);
-        keep(r, -of(costs_.kept));
+        keep(r, -of(costs_.kept) - received);
         break;
       case Op::BackwardInput:
         time += costs_.input_half(b);
-        keep(r, of(put_off) - of(costs_.kept));
+        keep(r, of(put_off) - of(costs_.kept) - received);
         break;
       case Op::BackwardWeight:
         time += costs_.weight_half(b);

@@ -22,6 +22,9 @@ struct Costs {
   /// Of that until the weight half, where a backward is split; empty: all.
   std::vector<double> put_off = {};
   std::vector<double> inputs = {};  ///< all that is kept until a recomputation
+  /// Of what it hands on: another rank that receives it keeps it until its own backward; empty:
+  /// nothing.
+  std::vector<double> sent_bytes = {};
 
   double input_half(size_t at) const { return backward.at(at) - weight_half(at); }
   double weight_half(size_t at) const {
