@@ -71,6 +71,20 @@ Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, 
   for (auto& [key, entry] : entries_) entry.store = stores_.at(place_of(key.first)).get();
 }
 
+Offload::~Offload() {
+  const auto disk = stores_.find(Place::Disk);
+  const auto end = [&](const Entry& entry, const OffloadStore::Wait& wait) {
+    if (disk == stores_.end() || entry.store != disk->second.get() || !wait) return;
+    try {
+      wait();
+    } catch (const std::exception&) {
+      // Nobody needs it any more.
+    }
+  };
+  for (auto& [key, entry] : entries_) end(entry, entry.wait);
+  for (auto& write : in_flight_) end(entries_.at(write.key), write.wait);
+}
+
 Offload::Entry& Offload::entry(Kind kind, int64_t bucket) {
   const auto found = entries_.find({kind, bucket});
   internal_check(found != entries_.end(), "parallel", "bucket {} is not offloaded", bucket);

@@ -26,7 +26,7 @@ class OffloadStore {
   /// To be called once, in the thread that computes.
   using Wait = std::function<void()>;
 
-  /// Ends what is under way first.
+  /// Ends what is under way on a GPU.
   virtual ~OffloadStore() = default;
   /// Starts filling `memory`, [bytes] on the device, or writing it; it stays as it is until the
   /// wait is over. What is written can be read once its wait is over.
@@ -51,6 +51,8 @@ class Offload {
   /// `states`: which moments there are. Throws FileError where a disk has no room.
   Offload(const schedule::Layout& layout, const OffloadOptions& options, at::Device device,
           at::ScalarType compute_dtype, const std::vector<optim::StateSpec>& states);
+  /// Waits for what is under way: stores read and write memory that goes with this.
+  ~Offload();
   Offload(const Offload&) = delete;
   Offload& operator=(const Offload&) = delete;
 
@@ -104,7 +106,7 @@ class Offload {
   };
   std::deque<InFlight> in_flight_;
   Pool pool_;
-  // The first to go: what they read and write of the memory above ends with them.
+  // The first to go: what a GPU copies of the memory above ends with them.
   std::map<Place, std::unique_ptr<OffloadStore>> stores_;
   int64_t num_bytes_ = 0;
 };
