@@ -42,6 +42,13 @@ void check_output() {
   throw FileError(lost_output({errno, std::generic_category()}));
 }
 
+/// What a wheel of torch without kernels for this GPU says, and what to do about it.
+std::string no_kernels(const std::string& line) {
+  return line +
+         "; this build of torch has no kernels for a GPU so new or so old; try another version "
+         "(TORCH=VERSION ./dev build --gpu), or --device cpu";
+}
+
 std::string no_more_threads() {
   const auto limit = machine::read_limits().processes;
   return fmt::format(
@@ -272,7 +279,8 @@ void convoy::add_command(const std::string& name, const std::string& help,
     if (train::tells_of_memory(line)) {
       leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);
     }
-    leave("Exception", line, kFailed);
+    const bool lacks_kernels = line.find("no kernel image is available") != std::string::npos;
+    leave("Exception", lacks_kernels ? no_kernels(line) : line, kFailed);
   }
   std::fflush(stdout);
   std::fflush(stderr);

@@ -40,7 +40,8 @@ class BadInput(OnFakeGpus):
         self.assertIn("nccl", result.out)
 
     def test_an_architecture_that_the_wheel_lacks(self):
-        self.refused(1, "no kernel image is available for execution on the device", options="pretend=no_kernel")
+        self.refused(1, "no kernel image is available for execution on the device; this build of torch has no kernels for a GPU so "
+                     "new or so old; try another version (TORCH=VERSION ./dev build --gpu), or --device cpu", options="pretend=no_kernel")
 
 
 if __name__ == "__main__":
