@@ -11,6 +11,7 @@
 #include "tests/fake_gpu/options.h"
 #include "tests/fake_gpu/pinned.h"
 #include "tests/fake_gpu/report.h"
+#include "tests/fake_gpu/skips.h"
 
 namespace convoy::fake_gpu {
 
@@ -103,6 +104,7 @@ struct Opened {
     open_driver();
     at::setHostAllocator(at::kCUDA, &convoy::fake_gpu::pinned_allocator(), 1);
     convoy::fake_gpu::take_over_the_runtime();
+    convoy::fake_gpu::skip_functions();
     for (const auto& key : convoy::fake_gpu::options().unknown) {
       convoy::fake_gpu::misused_quietly("FAKE_GPU_OPTIONS has an unknown key: " + key);
     }

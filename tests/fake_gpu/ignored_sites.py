@@ -22,6 +22,16 @@ def command(args, gpus):
     return lambda runs, options: runs.convoy(args, gpus, options, timeout=60)
 
 
+def evaluation(family, args):
+    def run(runs, options):
+        if not (runs.folder / f"{family}_to_evaluate").exists():
+            runs.train(family, name=f"{family}_to_evaluate")
+        result = runs.convoy(["eval", f"{family}_to_evaluate", *args, "--device", "cuda"], 2, options, timeout=60)
+        result.evaluated = result.out
+        return result
+    return run
+
+
 def own_module(before=(), after=()):
     return lambda runs, options: runs.program([*before, OWN_MODULE, *after], 2, options, timeout=60)
 
@@ -39,6 +49,7 @@ SCENARIOS = {
     "dp2": training(Layout("", ("--strategy", "dp", *SAVE), 2)),
     "tensor2": training(Layout("", (*RANKS[2], *TENSOR, *SAVE), 2)),
     "tensor2_t5": training(BY_NAME["tensor2"], "t5"),
+    "tensor2_eval": evaluation("session", (*RANKS[2], *TENSOR)),
     # What is gathered for a checkpoint is read at once.
     "ddp2_bf16": training(Layout("", (*RANKS[2], "--bf16", *SAVE), 2)),
     "offload_disk": training(BY_NAME["offload_disk"]),
@@ -65,9 +76,10 @@ UNSEEN = {}
 
 
 class Hunt:
-    def __init__(self):
+    def __init__(self, scenarios):
         self.runs = Runs()
-        self.normal = {}
+        self.scenarios = scenarios
+        self._normal = {}
 
     def numbers(self, result, counts):
         """Losses, weights, what checkpoints hold, and how much of the first step ran beside the default streams."""
@@ -79,19 +91,29 @@ class Hunt:
     def run(self, name, options):
         counts = self.runs.folder / "counts"
         counts.unlink(missing_ok=True)
-        result = SCENARIOS[name](self.runs, f"{options},counts={counts}")
+        result = self.scenarios[name](self.runs, f"{options},counts={counts}")
         return result, self.numbers(result, counts)
+
+    def sites_file(self, name):
+        return self.runs.folder / f"sites_{name}"
+
+    def normal(self, name):
+        """What a scenario gives as it is, twice the same."""
+        if name not in self._normal:
+            result, numbers = self.run(name, f"sites={self.sites_file(name)}")
+            if result.code or result.misuses:
+                sys.exit(f"{name} fails by itself: {result.misuses or result.out[-2000:]}")
+            if (again := self.run(name, "mode=throw")[1]) != numbers:
+                sys.exit(f"{name} has other numbers each time: {again} and {numbers}")
+            self._normal[name] = numbers
+        return self._normal[name]
 
     def sites(self):
         """Maps each site to the scenarios that come to it."""
         out = {}
-        for name in SCENARIOS:
-            file = self.runs.folder / f"sites_{name}"
-            result, self.normal[name] = self.run(name, f"sites={file}")
-            if result.code or result.misuses:
-                sys.exit(f"{name} fails by itself: {result.misuses or result.out[-2000:]}")
-            if (again := self.run(name, "mode=throw")[1]) != self.normal[name]:
-                sys.exit(f"{name} has other numbers each time: {again} and {self.normal[name]}")
+        for name in self.scenarios:
+            self.normal(name)
+            file = self.sites_file(name)
             for site in sorted(set(file.read_text().split("\n")) - {""} if file.exists() else ()):
                 out.setdefault(site, []).append(name)
         return out
@@ -99,20 +121,21 @@ class Hunt:
     def seen(self, option, scenarios):
         """Which scenario sees it, and how."""
         for name in scenarios:
+            expected = self.normal(name)
             result, numbers = self.run(name, option)
             if result.misuses:
                 return f"{name}: {result.misuses.splitlines()[0]}"
             if result.code:
                 errors = [line for line in result.out.splitlines() if "error" in line or "why" in line]
                 return f"{name}: ends with {result.code}: {(errors or [''])[0].strip()}"
-            for what, normal in self.normal[name].items():
+            for what, normal in expected.items():
                 if numbers[what] != normal:
                     return f"{name}: other {what}" + (f", {numbers[what]} instead of {normal}" if what == "overlap" else "")
         return None
 
 
 def main():
-    hunt = Hunt()
+    hunt = Hunt(SCENARIOS)
     wanted = sys.argv[1:]
     try:
         sites = hunt.sites()

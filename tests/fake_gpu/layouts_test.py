@@ -5,15 +5,17 @@ layouts_test.py [-v] [CLASS...]; with FAKE_GPU_ALL=1 all layouts of all families
 """
 import json
 import os
+import re
 import unittest
 
 from counts_test import COLUMNS, read
-from layouts import BY_NAME, LAYOUTS, OFFLOAD, RANKS, batches
+from layouts import BY_NAME, LAYOUTS, OFFLOAD, RANKS, TENSOR, batches
 from runs import MODELS, NO_DROPOUT, Runs, difference
 
 ALL = os.environ.get("FAKE_GPU_ALL") == "1"
 # In ./dev test the other families are tried where they differ: ties, two stacks, masks, sessions.
 OF_FAMILIES = ("single", "zero3_prefetch1", "zero_bubble", "tensor2", "bf16")
+UNTIED = ("llama_untied",)
 
 
 class OnFakeGpus(unittest.TestCase):
@@ -34,10 +36,10 @@ class OnFakeGpus(unittest.TestCase):
         result = self.good(self.runs.known(family, layout.options(family), layout.gpus))
         one = self.good(self.runs.known(family, layout.on_one(family)))
         self.assertLessEqual(difference(result, one), layout.off, f"{result.losses} and on the CPU {one.losses}")
-        if layout.same:
-            other = BY_NAME[layout.same]
+        if same := layout.same or (layout.untied if family in UNTIED else ""):
+            other = BY_NAME[same]
             self.assertEqual(result.numbers(), self.runs.known(family, other.options(family), other.gpus).numbers(),
-                             f"has the bits of {layout.same}")
+                             f"has the bits of {same}")
 
 
 class Gpt2(OnFakeGpus):
@@ -60,9 +62,17 @@ class Families(OnFakeGpus):
     """Some layouts of the others."""
 
 
+class Untied(OnFakeGpus):
+    """Pipelines that have the bits of one device."""
+
+
 for one in LAYOUTS:
     if one.fast:
         setattr(Gpt2, f"test_{one.name}", lambda self, layout=one: self.check("gpt2", layout))
+for kind in UNTIED:
+    for one in LAYOUTS:
+        if one.untied and one.fast:
+            setattr(Untied, f"test_{kind}_{one.name}", lambda self, family=kind, layout=one: self.check(family, layout))
 for kind in MODELS:
     for one in LAYOUTS:
         if kind != "gpt2" and one.name in OF_FAMILIES:
@@ -128,6 +138,12 @@ class Checkpoints(OnFakeGpus):
 
 
 class Commands(OnFakeGpus):
+    @staticmethod
+    def numbers_of(out):
+        """Those of the results, not of speed or memory."""
+        lines = [line for line in out.splitlines() if not any(word in line for word in ("/s", " s:", "MiB", "cuda", "cpu"))]
+        return [float(number) for line in lines for number in re.findall(r"\d+\.\d+", line)]
+
     def both(self, *args):
         """What a command says on the CPU and on a GPU, without speeds."""
         said = [self.good(self.runs.convoy([*args, "--device", device], gpus)).out for device, gpus in (("cpu", 0), ("cuda", 1))]
@@ -144,6 +160,18 @@ class Commands(OnFakeGpus):
                 on_cpu, on_gpu = self.both(*args)
                 self.assertTrue(any(on_cpu))
                 self.assertEqual(on_gpu, on_cpu)
+
+    def test_evaluate_and_predict_on_several_ranks(self):
+        self.good(self.runs.train("gpt2", ("--data.valid", "text.txt"), 1, name="gpt2"))
+        self.good(self.runs.train("session", (), 1, name="session"))
+        for args in (("eval", "gpt2"), ("eval", "session"), ("predict", "session", "--rows", "5")):
+            on_one = self.numbers_of(self.good(self.runs.convoy([*args, "--device", "cpu"])).out)
+            for more in ((), TENSOR, ("--pipeline_parallel_size", "2")):
+                with self.subTest(command=" ".join((*args, *more))):
+                    out = self.good(self.runs.convoy([*args, *RANKS[2], *more, "--device", "cuda"], 2)).out
+                    self.assertTrue(on_one)
+                    for number, other in zip(self.numbers_of(out), on_one, strict=True):
+                        self.assertAlmostEqual(number, other, delta=2e-4)  # of what is rounded to 1e-4
 
     def test_bench_step_tells_what_the_device_counts(self):
         known = dict(zip(COLUMNS, read()["gpt2", "fp32"]))

@@ -90,6 +90,8 @@ void parse_options(const std::string& text, Options& options) {
       options.sites = file_named(value);
     } else if (key == "ignore") {
       options.ignored.push_back(value);
+    } else if (key == "skip") {
+      options.skipped.push_back(value);
     } else if (key == "mutate") {
       options.mutations.push_back(value);
     } else if (key == "pretend") {

@@ -17,6 +17,7 @@ struct Options {
   std::string counts;                  ///< file to which the counters are appended
   std::string sites;                   ///< file to which each site is appended when first seen
   std::vector<std::string> ignored;    ///< sites whose calls do nothing
+  std::vector<std::string> skipped;    ///< void functions of the program that do nothing
   std::vector<std::string> mutations;  ///< faults of the device itself: see README.md
   std::string pretends;                ///< what is wrong with the machine: see README.md
   std::string oom;                     ///< memory runs out under labels that begin so

@@ -22,6 +22,8 @@ MODELS = {
     "gpt2": ["n_layer=4", "n_embd=160", "n_head=4", "n_positions=32"],
     "llama": ["hidden_size=160", "intermediate_size=320", "num_hidden_layers=4", "num_attention_heads=4",
               "num_key_value_heads=2", "max_position_embeddings=32", "tie_word_embeddings=true"],
+    "llama_untied": ["hidden_size=160", "intermediate_size=320", "num_hidden_layers=4", "num_attention_heads=4",
+                     "num_key_value_heads=2", "max_position_embeddings=32", "tie_word_embeddings=false"],
     "bert": ["hidden_size=160", "intermediate_size=320", "num_hidden_layers=4", "num_attention_heads=4",
              "max_position_embeddings=32"],
     "t5": ["d_model=160", "d_kv=40", "d_ff=400", "num_layers=2", "num_heads=4", 'feed_forward_proj="gated-gelu"'],
@@ -30,6 +32,7 @@ MODELS = {
 NO_DROPOUT = {
     "gpt2": ["--model.resid_pdrop", "0", "--model.embd_pdrop", "0", "--model.attn_pdrop", "0"],
     "llama": [],
+    "llama_untied": [],
     "bert": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
     "t5": ["--model.dropout_rate", "0"],
     "session": ["--model.dropout", "0"],
@@ -85,7 +88,7 @@ class Runs:
 
     def _configs(self):
         for family, lines in MODELS.items():
-            model = [f'family = "{family}"'] + ([] if family == "session" else ["vocab_size = 101"])
+            model = [f'family = "{family.split("_")[0]}"'] + ([] if family == "session" else ["vocab_size = 101"])
             tokenizer = "masked" if family == "bert" else "plain"
             data = ['path = "sessions"', 'features = ["item_id-list"]', "max_length = 12"] if family == "session" else [
                 'train = "text.txt"', f'tokenizer = "{tokenizer}"', "block_size = 32"]

@@ -96,6 +96,20 @@ void* program_symbol(const std::string& mangled) {
   return ::dlsym(RTLD_DEFAULT, mangled.c_str());
 }
 
+std::vector<void*> program_functions(const std::string& name) {
+  const auto last = name.substr(name.rfind(':') + 1);
+  const auto object = program();
+  std::vector<void*> out;
+  for (const auto& symbol : symbols_of(object.file)) {
+    const bool is_part = symbol.name.find(".cold") != std::string::npos;  // jumped into
+    if (is_part || symbol.name.find(last) == std::string::npos) continue;
+    if (short_name(demangled(symbol.name)) == name) {
+      out.push_back(reinterpret_cast<void*>(object.base + symbol.begin));
+    }
+  }
+  return out;
+}
+
 std::string short_name(const std::string& demangled) {
   std::string out;
   int depth = 0;
@@ -116,7 +130,7 @@ std::string short_name(const std::string& demangled) {
     }
   }
   for (const std::string_view suffix : {" const", " "}) {
-    while (out.ends_with(suffix)) out.resize(out.size() - suffix.size());
+    while (out.ends_with(suffix)) out.erase(out.size() - suffix.size());
   }
   for (size_t at; (at = out.find(" const")) != std::string::npos;) out.erase(at, 6);
   const auto space = out.rfind(' ');

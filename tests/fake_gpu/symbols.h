@@ -2,11 +2,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace convoy::fake_gpu {
 
 /// The address of a symbol of the program itself, exported or not; null when it has none.
 void* program_symbol(const std::string& mangled);
+
+/// Where the program's functions of a name as in Place begin, those included that the compiler made
+/// of one of them.
+std::vector<void*> program_functions(const std::string& name);
 
 /// Where an address lies.
 struct Place {
