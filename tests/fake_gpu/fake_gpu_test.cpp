@@ -115,6 +115,18 @@ TEST_F(FakeGpu, MemoryGivenAwayTooEarlyIsTold) {
   EXPECT_TELLS(text, "the memory was given away again before that was done");
 }
 
+TEST_F(FakeGpu, MemoryOfAStreamIsGivenAwayOnItAlone) {
+  const auto a = pool(), b = pool();
+  const auto place_on = [&](c10::Stream stream) {
+    const c10::StreamGuard there(stream);
+    return at::ones({1000}, here_).data_ptr();
+  };
+  const void* place = place_on(a);
+  EXPECT_NE(place_on(b), place);
+  EXPECT_EQ(place_on(a), place);
+  EXPECT_EQ(misuse([] {}), "");
+}
+
 TEST_F(FakeGpu, RecordStreamKeepsMemoryUntilTheStreamIsDone) {
   const auto side = pool();
   auto x = at::ones({1000}, here_);
@@ -203,6 +215,19 @@ TEST_F(FakeGpu, ABlockingCopyIsCounted) {
   EXPECT_EQ(after[3] - before[3], 1);  // blocking copies
   EXPECT_EQ(after[4] - before[4], 1);  // to the device
   EXPECT_EQ(after[6] - before[6], 1);  // to the host
+}
+
+TEST_F(FakeGpu, AskingForANumberIsCounted) {
+  const auto x = at::ones({8}, here_);
+  std::array<int64_t, 10> before{}, after{};
+  FAKE_GPU(fake_gpu_counts)(before.data());
+  const auto one = x[3];
+  one.item<float>();
+  FAKE_GPU(fake_gpu_counts)(after.data());
+  EXPECT_EQ(after[2] - before[2], 1);  // waits
+  EXPECT_EQ(after[3] - before[3], 1);  // blocking copies
+  EXPECT_EQ(after[6] - before[6], 1);  // to the host
+  EXPECT_EQ(after[7] - before[7], 4);  // bytes
 }
 
 TEST_F(FakeGpu, OutOfMemoryIsTorchs) {

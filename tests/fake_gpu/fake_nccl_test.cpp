@@ -1,4 +1,4 @@
-// The stand-in for NCCL: two ranks as threads of this process.
+// The stand-in for NCCL: ranks as threads of this process.
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <cmath>
@@ -23,13 +23,14 @@ class FakeNccl : public FakeGpu {
   using Rank = std::function<void(c10d::Backend&, at::Device)>;
 
   /// Rank r computes on device r.
-  static void run(const Rank& work, std::chrono::milliseconds timeout = std::chrono::seconds(80)) {
+  static void run(const Rank& work, std::chrono::milliseconds timeout = std::chrono::seconds(80),
+                  int ranks = 2) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < 2; ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
         c10::intrusive_ptr<c10d::Backend> backend;
-        make()({store, rank, 2, timeout}, backend);
+        make()({store, rank, ranks, timeout}, backend);
         work(*backend, at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(rank)));
       });
     }
@@ -53,6 +54,47 @@ TEST_F(FakeNccl, SumsGathersAndScatters) {
     nccl._reduce_scatter_base(part, all)->wait();
     EXPECT_EQ(part.sum().item<float>(), device.index() == 0 ? 4 : 8);
   });
+  EXPECT_EQ(FAKE_GPU(fake_gpu_first_misuse)(), std::string());
+}
+
+TEST_F(FakeNccl, ThreeRanksDoTheSame) {
+  constexpr int kRanks = 3;
+  const auto work = [](c10d::Backend& nccl, at::Device device) {
+    const auto rank = static_cast<int>(device.index());
+    std::vector<at::Tensor> x{ones(device, 4)};
+    nccl.allreduce(x)->wait();
+    EXPECT_EQ(x[0].sum().item<float>(), 24);
+    c10d::AllreduceOptions most;
+    most.reduceOp = c10d::ReduceOp::MAX;
+    x = {ones(device, 4)};
+    nccl.allreduce(x, most)->wait();
+    EXPECT_EQ(x[0][0].item<float>(), 3);
+    auto own = ones(device, 2), all = at::empty({2 * kRanks}, own.options());
+    nccl._allgather_base(all, own)->wait();
+    EXPECT_EQ(all.sum().item<float>(), 12);
+    auto part = at::empty({2}, own.options());
+    nccl._reduce_scatter_base(part, all)->wait();
+    EXPECT_EQ(part[0].item<float>(), 3.0f * static_cast<float>(1 + rank));
+    c10d::BroadcastOptions from_last;
+    from_last.rootRank = kRanks - 1;
+    x = {ones(device, 4)};
+    nccl.broadcast(x, from_last)->wait();
+    EXPECT_EQ(x[0][0].item<float>(), 3);
+    // Around the ring, with as many elements as the sender's rank, and one.
+    const int next = (rank + 1) % kRanks, last = (rank + kRanks - 1) % kRanks;
+    std::vector<at::Tensor> sent{ones(device, rank + 1)}, received{ones(device, last + 1)};
+    nccl.startCoalescing();
+    nccl.send(sent, next, 0);
+    nccl.recv(received, last, 0);
+    nccl.endCoalescing()->wait();
+    EXPECT_EQ(received[0].sum().item<float>(), static_cast<float>((last + 1) * (last + 1)));
+    // Parts of other sizes: rank r gets r + 1 elements of each.
+    std::vector<int64_t> to{1, 2, 3}, from(kRanks, rank + 1);
+    auto in = ones(device, 6), out = at::empty({kRanks * (rank + 1)}, in.options());
+    nccl.alltoall_base(out, in, from, to)->wait();
+    EXPECT_EQ(out.sum().item<float>(), 6.0f * static_cast<float>(rank + 1));
+  };
+  run(work, std::chrono::seconds(80), kRanks);
   EXPECT_EQ(FAKE_GPU(fake_gpu_first_misuse)(), std::string());
 }
 

@@ -57,14 +57,22 @@ class Call {
     }
     for (auto& [i, host] : resized_) give_size(given_[i].toTensor(), host, operation);
     return_results(operation);
-    if (!kWaiting.contains(name_)) return;
-    Counts wait;
-    wait.waits = 1;
-    count(wait);
-    host_waits(reached(operation.stream()));
+    count_waits(operation);
   }
 
  private:
+  void count_waits(const Operation& operation) const {
+    if (!kWaiting.contains(name_)) return;
+    Counts counts;
+    counts.waits = 1;
+    if (name_ == "aten::_local_scalar_dense") {
+      counts.blocking_copies = counts.to_host = 1;
+      counts.to_host_bytes = static_cast<int64_t>(given_[0].toTensor().element_size());
+    }
+    count(counts);
+    host_waits(reached(operation.stream()));
+  }
+
   void see(const at::Tensor& tensor) {
     if (!tensor.defined()) return;
     if (tensor.is_cpu()) {
