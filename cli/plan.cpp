@@ -37,17 +37,41 @@ struct PlanOptions {
 /// that are drawn.
 void take_model_folder(PlanOptions& options) {
   std::error_code error;
-  fs::path place = options.config;
+  if (options.config.empty()) return;
+  auto place = fs::absolute(options.config);
   if (place.filename() == "config.json") place = place.parent_path();
   if (place.empty() || !fs::is_regular_file(place / "config.json", error)) return;
   constexpr const char* kTokens = "1000000";
   auto typed = typed_args();
-  typed.insert(typed.end(), {"--config_name", place.string(), "--random_tokens", kTokens});
+  const bool has_data = std::any_of(typed.begin(), typed.end(), [](const auto& word) {
+    return word.find("random_tokens") != word.npos || word.find("data.train") != word.npos;
+  });
+  typed.insert(typed.end(), {"--config_name", place.string()});
+  if (!has_data) typed.insert(typed.end(), {"--random_tokens", kTokens});
   set_typed_args(std::move(typed));
   options.config.clear();
 }
 
+/// The run with the plan's options; of others that decide the same the defaults.
 std::string toml_of(Configured& configured, const plan::Split& split) {
+  const Configured usual;
+  const auto reset = [&](const std::string& key) {
+    configured.table.set(key, usual.table.find(key)->plain(), "the plan");
+  };
+  for (const char* name : {"strategy", "replicas", "dp_batch", "recompute_layers", "shard_ranks",
+                           "offload_gradients", "offload_parameters"}) {
+    reset(fmt::format("parallel.{}", name));
+  }
+  for (const auto& option : configured.table.options()) {
+    const bool of_costs = option.name == "pipeline_costs" && split.pipeline > 1;
+    if (option.name.starts_with("pipeline_") && !of_costs) reset(option.key());
+  }
+  if (split.zero < 3) {
+    for (const char* name : {"prefetch", "reshard_after_forward", "zero_keep_mb"}) {
+      reset(fmt::format("parallel.{}", name));
+    }
+  }
+  if (split.zero < 2) reset("parallel.zero_reduce");
   for (const auto& flag : split.to_flags()) {
     const auto equals = flag.find('=');
     configured.table.set(flag.substr(2, equals - 2), flag.substr(equals + 1), "the plan");
@@ -81,8 +105,7 @@ std::vector<Verified> verify(Configured& configured, const train::PlanReport& re
   std::vector<Verified> out;
   for (const auto* planned : tried) {
     if (std::ssize(out) == number) break;
-    fmt::print("trying {}\n", planned->split.to_text());
-    std::fflush(stdout);
+    fmt::print(stderr, "trying {}\n", planned->split.to_text());
     const auto file = folder / "run.toml";
     write_file(file, toml_of(configured, planned->split));
     constexpr int64_t kSteps = 8;
@@ -99,7 +122,8 @@ const plan::Planned* chosen(const train::PlanReport& report, const std::vector<V
     if (!one.measured.failure.empty()) continue;
     if (fastest == nullptr || one.measured.seconds < fastest->measured.seconds) fastest = &one;
   }
-  return fastest != nullptr ? fastest->planned : report.found.best();
+  if (fastest != nullptr) return fastest->planned;
+  return tried.empty() ? report.found.best() : nullptr;  // what failed is no plan
 }
 
 void print_verified(const std::vector<Verified>& tried) {
@@ -182,6 +206,11 @@ int run_plan(PlanOptions options) {
   take_model_folder(options);
   const auto configured = read_config(options.config);
   auto& request = options.request;
+  if (options.verify > 0 && !(request.cluster_file.empty() && request.device.empty())) {
+    fail<UsageError>("cli",
+                     "--verify tries plans on this host; it does not go with --cluster and "
+                     "--on");
+  }
   if (!options.memory.empty()) request.memory_bytes = train::bytes_of(options.memory);
   auto parallel = configured->training.parallel;
   parallel.only_asks = true;
@@ -192,11 +221,6 @@ int run_plan(PlanOptions options) {
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());
   progress.wipe();
-  if (options.verify > 0 && !report.is_this_host) {
-    fail<UsageError>("cli",
-                     "--verify tries plans on this host; it does not go with --cluster and "
-                     "--device");
-  }
   if (!options.json) {
     fmt::print("{}\n\n", report.what);
     for (const auto& line :
@@ -215,7 +239,9 @@ int run_plan(PlanOptions options) {
   draw_front(options.plot, report);
   const auto* best = chosen(report, tried);
   if (best == nullptr) {
-    if (!options.json) fmt::print("\nNo plan fits.\n");
+    if (!options.json) {
+      fmt::print("\n{}\n", tried.empty() ? "No plan fits." : "None of what was tried went well.");
+    }
     return 1;
   }
   if (!options.output.empty()) {

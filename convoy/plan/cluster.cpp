@@ -18,9 +18,9 @@ constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
 struct Written {
   std::string device;
   double memory_gb = 0, fp32_tflops = 0, bf16_tflops = 0, memory_gb_per_second = 0;
-  double reserved_gb = 0;
+  double reserved_gb = 1;  // of CUDA's context and NCCL's buffers
   double inside_gb = 0, inside_us = 5, between_gb = 0, between_us = 20;
-  double disk_gb = 1, beside = 1, efficiency = 0.5;
+  double host_gb = 25, disk_gb = 1, beside = 1, efficiency = 0.5;
   int64_t hosts = 1, devices = 1;
 };
 
@@ -47,6 +47,8 @@ std::vector<std::string> device_names() {
 void add_options(OptionTable& table, Written& to) {
   table.add("cluster", "hosts", to.hosts, "hosts, all alike").at_least(1);
   table.add("cluster", "devices", to.devices, "devices of a host, all alike").at_least(1);
+  table.add("cluster", "host_gb_per_second", to.host_gb, "between a device and its host's memory")
+      .at_least(0.001);
   table.add("cluster", "disk_gb_per_second", to.disk_gb, "of a host's disk").at_least(0.001);
   table
       .add("cluster", "beside", to.beside,
@@ -69,6 +71,7 @@ void add_options(OptionTable& table, Written& to) {
 }
 
 Link link_of(double gb_per_second, double microseconds) {
+  if (gb_per_second <= 0) return {};
   return {microseconds * kMicro, gb_per_second * kGiga};
 }
 
@@ -99,11 +102,15 @@ Cluster usual_cluster(const std::string& device, int num_devices) {
   out.device = *known;
   out.devices_per_host = std::min(num_devices, kMostOfAHost);
   out.num_hosts = (num_devices + out.devices_per_host - 1) / out.devices_per_host;
-  // NVLink 3, 4 and 5 carry 300, 450 and 900 GB/s each way, PCIe 4 with 16 lanes some 25; hosts
-  // with NVLink have a network card of 400 Gbit/s for each device as a rule, others 100 in all.
+  // NVLink 2, 3, 4 and 5 carry 150, 300, 450 and 900 GB/s each way, PCIe 4 with 16 lanes some 25;
+  // hosts with NVLink have a network card of 400 Gbit/s for each device as a rule, others 100 in
+  // all.
   const bool has_nvlink = device.starts_with('b') || device.starts_with('h') ||
                           device.starts_with('a') || device.starts_with('v');
-  const double nvlink = device.starts_with('b') ? 900 : device.starts_with('h') ? 450 : 300;
+  const double nvlink = device.starts_with('b')   ? 900
+                        : device.starts_with('h') ? 450
+                        : device.starts_with('a') ? 300
+                                                  : 150;
   out.inside = link_of(has_nvlink ? nvlink : 25, 5);
   out.between = link_of(has_nvlink ? 50.0 * out.devices_per_host : 12.5, 20);
   out.reserved_bytes = kGigabyte;  // of CUDA's context and NCCL's buffers
@@ -131,7 +138,7 @@ Cluster read_cluster(const std::filesystem::path& file) {
   take(out.device.fp32_flops, written.fp32_tflops, kTera);
   take(out.device.bf16_flops, written.bf16_tflops, kTera);
   take(out.device.bytes_per_second, written.memory_gb_per_second, kGiga);
-  take(out.reserved_bytes, written.reserved_gb, kGiga);
+  out.reserved_bytes = static_cast<int64_t>(written.reserved_gb * kGiga);
   if (out.device.bf16_flops == 0) out.device.bf16_flops = out.device.fp32_flops;
   if (out.device.fp32_flops == 0) out.device.fp32_flops = out.device.bf16_flops;
   out.num_hosts = static_cast<int>(written.hosts);
@@ -150,6 +157,7 @@ Cluster read_cluster(const std::filesystem::path& file) {
   }
   out.inside = link_of(written.inside_gb, written.inside_us);
   out.between = link_of(written.between_gb, written.between_us);
+  out.host_bytes_per_second = written.host_gb * kGiga;
   out.disk_bytes_per_second = written.disk_gb * kGiga;
   out.beside = written.beside;
   out.efficiency = written.efficiency;
@@ -158,13 +166,16 @@ Cluster read_cluster(const std::filesystem::path& file) {
 
 GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes)
     : inside_(cluster.inside), between_(cluster.between), size_(mesh.degree(axes)) {
-  std::set<int> hosts;
-  const auto ranks = mesh.ranks_along(axes);
-  for (const int rank : ranks) hosts.insert(cluster.host_of(rank));
-  num_hosts_ = static_cast<int>(hosts.size());
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    const auto own = mesh.of(rank);
+    if (own.place(axes) > 0) continue;  // its first rank has told of its group
+    std::set<int> hosts;
+    for (const int other : own.ranks_along(axes)) hosts.insert(cluster.host_of(other));
+    num_hosts_ = std::max(num_hosts_, static_cast<int>(hosts.size()));
+  }
   per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;
   const int on_host = std::min(cluster.devices_per_host, mesh.num_ranks());
-  between_.bytes_per_second /= std::max(1, on_host / per_host_);
+  between_.bytes_per_second /= std::max(1.0, static_cast<double>(on_host) / per_host_);
 }
 
 double GroupTimes::time(double bytes, double passes) const {
@@ -179,8 +190,8 @@ Link link_to_next_stage(const Cluster& cluster, const schedule::Mesh& mesh) {
   const auto stages = mesh.ranks_along(schedule::Axis::Pipeline);
   if (stages.size() < 2) return {};
   const int apart = stages[1] - stages[0];
-  for (size_t s = 0; s + 1 < stages.size(); ++s) {
-    if (cluster.host_of(stages[s]) == cluster.host_of(stages[s + 1])) continue;
+  for (int rank = 0; rank + apart < mesh.num_ranks(); ++rank) {
+    if (cluster.host_of(rank) == cluster.host_of(rank + apart)) continue;
     auto link = cluster.between;
     link.bytes_per_second /= std::min(apart, cluster.devices_per_host);
     return link;

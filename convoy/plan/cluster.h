@@ -28,13 +28,14 @@ struct Cluster {
   int num_hosts = 1;
   int devices_per_host = 1;
   Device device;
-  Link inside;   ///< between two devices of a host
-  Link between;  ///< of one host to all others
-  double disk_bytes_per_second = 1e9;
+  Link inside;                          ///< between two devices of a host
+  Link between;                         ///< of one host to all others
+  double host_bytes_per_second = 25e9;  ///< between a device and its host's memory
+  double disk_bytes_per_second = 1e9;   ///< of a host
   /// The part of a collective that a device computes beside; none of a processor's core that has
   /// the engine's thread on it.
   double beside = 1;
-  /// What data sheets promise and trainings reach: of products, of the memory, of links.
+  /// What trainings reach of what data sheets promise: of products and of the memory.
   double efficiency = 0.5;
   int64_t reserved_bytes = 0;  ///< of a device's memory: what a process takes beside tensors
 
@@ -68,7 +69,7 @@ class GroupTimes {
   double time(double bytes, double passes) const;
 
   Link inside_, between_;
-  int size_ = 1, per_host_ = 1, num_hosts_ = 1;
+  int size_ = 1, per_host_ = 1, num_hosts_ = 1;  // of the group that spans most hosts
 };
 
 /// What a message to the next stage takes.

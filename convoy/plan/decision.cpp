@@ -157,7 +157,8 @@ std::string step_text(double seconds) {
 }
 
 Json to_json(const Planned& planned) {
-  const auto& [split, it] = planned;
+  const auto& split = planned.split;
+  const auto& it = planned.prediction;
   return {{"split", split.to_text()},
           {"family", split.family()},
           {"pipeline_parallel_size", split.pipeline},

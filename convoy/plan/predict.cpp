@@ -50,10 +50,12 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
     out.gather.push_back(rows.all_gather(width * elements));
     out.update.push_back(updated * numbers.update_seconds);
     if (options.offload.optimizer == schedule::Place::Device) continue;
-    const double bytes = updated * static_cast<double>(options.state_bytes);
+    // Masters of 16-bit weights go with it.
+    const double bytes =
+        updated * static_cast<double>(options.state_bytes + (options.low_precision ? 4 : 0));
     const double rate = options.offload.optimizer == schedule::Place::Disk
                             ? cluster.disk_bytes_per_second / cluster.devices_per_host
-                            : cluster.inside.bytes_per_second;
+                            : cluster.host_bytes_per_second;
     out.fetch.push_back(bytes / rate);
     out.store.push_back(bytes / rate);
   }
@@ -118,10 +120,14 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
 
 namespace {
 
-double num_elements(const schedule::ModelDecl& model) {
+/// Of the tensor rank that has most.
+double num_elements(const schedule::ModelDecl& model, int tensor) {
+  const schedule::TensorPlace place{tensor - 1, tensor};
   double out = 0;
   for (const auto& param : model.params) {
-    if (param.trained) out += static_cast<double>(schedule::num_elements(param.shape));
+    if (!param.trained) continue;
+    out += static_cast<double>(
+        schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
   }
   return out;
 }
@@ -137,14 +143,14 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split
         split.recompute && b + 1 < costs.forward.size() && numbers.model.blocks[b].repeatable;
     out += costs.forward[b] * (again ? 2 : 1) + costs.backward[b];
   }
-  const int updating = split.zero > 0 ? split.num_ranks() : split.pipeline * split.tensor;
+  const int updating = split.pipeline * (split.zero > 0 ? split.data : 1);
   return out * static_cast<double>(split.micro_batches) / split.pipeline +
-         num_elements(numbers.model) / updating * numbers.update_seconds;
+         num_elements(numbers.model, split.tensor) / updating * numbers.update_seconds;
 }
 
 int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split) {
   const auto options = split.options(base);
-  double out = num_elements(numbers.model) / (split.pipeline * split.tensor) *
+  double out = num_elements(numbers.model, split.tensor) / split.pipeline *
                schedule::state_bytes_of_parameter(split.mesh(), options);
   for (const auto& block : numbers.blocks(split.rows, split.tensor)) {
     out += static_cast<double>(split.recompute ? block.returned_bytes : block.kept_bytes) /

@@ -1,8 +1,10 @@
 #include "convoy/plan/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "convoy/base/error.h"
 
@@ -38,8 +40,14 @@ std::vector<schedule::PipelineSchedule> schedules_of(int stages, int64_t micro_b
   return {PipelineSchedule::OneFOneB, PipelineSchedule::Interleaved, PipelineSchedule::ZeroBubble};
 }
 
+/// In steps of a rounding error, so that equally fast ones are told by another thing.
+double rounded(double seconds) {
+  return std::floor(std::log(seconds) / kRounding);
+}
+
 bool is_faster(const Planned& a, const Planned& b) {
-  return a.prediction.seconds < b.prediction.seconds * (1 - kRounding);
+  return std::tuple(rounded(a.prediction.seconds), a.simplicity) <
+         std::tuple(rounded(b.prediction.seconds), b.simplicity);
 }
 
 /// Tries splits and keeps what comes of it.
@@ -50,10 +58,11 @@ class Search {
 
   void run(const std::vector<Split>& splits, const std::function<void(size_t, size_t)>& say) {
     std::vector<Bounded> all;
-    for (const auto& split : splits) {
+    for (size_t n = 0; n < splits.size(); ++n) {
+      const auto& split = splits[n];
       try {
         all.push_back({split, least_seconds(numbers_, cluster_, split),
-                       least_bytes(numbers_, wishes_.base, split)});
+                       least_bytes(numbers_, wishes_.base, split), n});
       } catch (const UsageError& error) {
         reasons_.insert(error.what());
       }
@@ -64,8 +73,8 @@ class Search {
     for (size_t n = 0; n < all.size(); ++n) {
       if (say) say(n, all.size());
       const auto& it = all[n];
-      if (wishes_.all || !(is_hopeless(it) || (best_ && it.seconds >= *best_))) {
-        try_out(it.split);
+      if (wishes_.all || !(is_hopeless(it) || (best_ && it.seconds > *best_ * (1 + kRounding)))) {
+        try_out(it);
         continue;
       }
       ++found_.num_bounded;
@@ -91,6 +100,7 @@ class Search {
     Split split;
     double seconds = 0;
     int64_t bytes = 0;
+    size_t simplicity = 0;
   };
 
   bool is_hopeless(const Bounded& it) const {
@@ -106,18 +116,18 @@ class Search {
       if (is_hopeless(*it)) continue;
       --tries;
       --found_.num_bounded;
-      try_out(it->split);
+      try_out(*it);
     }
     if (families_.contains(family)) return;
     --found_.num_bounded;
-    try_out((*std::min_element(rest.begin(), rest.end(), [](const auto* a, const auto* b) {
-              return a->bytes < b->bytes;
-            }))->split);
+    try_out(**std::min_element(rest.begin(), rest.end(),
+                               [](const auto* a, const auto* b) { return a->bytes < b->bytes; }));
   }
 
-  void try_out(const Split& split) {
+  void try_out(const Bounded& it) {
+    const auto& split = it.split;
     try {
-      Planned planned{split, predict(numbers_, cluster_, wishes_.base, split)};
+      Planned planned{split, predict(numbers_, cluster_, wishes_.base, split), it.simplicity};
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
         fitting_.insert(split.family());

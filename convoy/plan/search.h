@@ -25,6 +25,7 @@ struct Wishes {
 struct Planned {
   Split split;
   Prediction prediction;
+  size_t simplicity = 0;  ///< its place among all splits, the simplest first
 };
 
 /// What a search found.
@@ -35,7 +36,8 @@ struct Found {
 
   /// The fastest that fits; null: none does.
   const Planned* best() const;
-  /// Those that fit of which none is as fast with as little memory, from the fastest on.
+  /// Those that fit, of what was tried, of which none is as fast with as little memory; from the
+  /// fastest on.
   std::vector<const Planned*> front() const;
   /// The fastest of each family, those that fit first.
   std::vector<const Planned*> of_families() const;

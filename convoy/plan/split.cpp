@@ -48,9 +48,8 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.num_micro_batches = micro_batches;
   base.zero = zero;
   base.recompute = recompute;
-  base.pipeline.schedule = schedule;
-  base.pipeline.splits.clear();
-  base.pipeline.placement.reset();
+  base.recomputed = {};
+  base.pipeline = {.schedule = schedule};
   base.offload = {.optimizer = optimizer};
   return base;
 }

@@ -20,7 +20,9 @@ struct Split {
 
   int num_ranks() const { return pipeline * data * tensor; }
   int64_t global_batch() const { return rows * micro_batches * data; }
-  schedule::Mesh mesh(int rank = 0) const;
+  /// Of the first pipeline's last tensor rank, which has most where shares are uneven.
+  schedule::Mesh mesh() const { return mesh(tensor - 1); }
+  schedule::Mesh mesh(int rank) const;
   /// `base` as this split has it.
   schedule::RunOptions options(schedule::RunOptions base) const;
 

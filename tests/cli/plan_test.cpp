@@ -115,6 +115,21 @@ TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   expect("a process for each rank");
 }
 
+// What the plan decides a run may have said otherwise.
+TEST_F(PlanCommand, OptionsThatDecideTheSameGiveWay) {
+  ASSERT_EQ(run("train --print-config" +
+                options("--pipeline_parallel_size 2 --pipeline_splits 2 --gradient_accumulation_"
+                        "steps 2 --zero 3 --prefetch 2 --output_dir out > run.toml")),
+            0)
+      << output_;
+  ASSERT_EQ(run("plan run.toml --ranks 2 --global_batch_size 8 --json --verify 2 --output "
+                "plan.toml 2> said > plan.json"),
+            0)
+      << output_;
+  for (const auto& tried : json("plan.json")["verified"]) EXPECT_EQ(tried["failure"], "");
+  ASSERT_EQ(run("train plan.toml --nproc 2 --max_steps 1 --save_strategy no"), 0) << output_;
+}
+
 TEST_F(PlanCommand, TriesTheBest) {
   ASSERT_EQ(run("plan --ranks 2 --verify 2" + options("")), 0) << output_;
   expect("predicted");

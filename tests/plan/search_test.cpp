@@ -26,6 +26,8 @@ TEST(Search, IsBruteForce) {
     PaperModel model;
     model.layers = 2 + static_cast<int64_t>(random() % 5);
     model.width = 128 << random() % 3;
+    model.heads = random() % 2 == 0 ? 8 : 3;  // shares of heads are uneven
+    if (model.heads == 3) model.width = 96 << random() % 3;
     const auto hosts = 1 << random() % 2, devices = 1 << random() % 3;
     auto cluster = paper_cluster(hosts, devices, draw(0.02, 2) * kGiga, draw(0.1, 100) * kGiga,
                                  draw(0.01, 10) * kGiga);
@@ -47,7 +49,7 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
   PaperModel model;
   const auto cluster = paper_cluster(2, 4, 100 * kGiga, 10 * kGiga, kGiga);
   const auto numbers = model.numbers();
-  for (const auto& [split, prediction] : found_for(model, cluster, 32, true).tried) {
+  for (const auto& [split, prediction, simplicity] : found_for(model, cluster, 32, true).tried) {
     EXPECT_LE(least_seconds(numbers, cluster, split), prediction.seconds * (1 + 1e-9))
         << split.to_text();
     EXPECT_LE(least_bytes(numbers, {}, split), prediction.memory.sum()) << split.to_text();
@@ -104,7 +106,7 @@ TEST(Decision, ALayerThatDoesNotFitIsCut) {
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.tensor > 1 || found.best()->split.zero == 3)
       << found.best()->split.to_text();
-  for (const auto& [split, prediction] : found.tried) {
+  for (const auto& [split, prediction, simplicity] : found.tried) {
     if (split.family() == "pipeline" && split.data == 1) {
       EXPECT_EQ(prediction.fit, Fit::No);
     }

@@ -87,7 +87,10 @@ class GradientPool {
 class Activations {
  public:
   Activations(const Layout& layout, const StepOptions& options, const std::vector<BlockCost>& costs)
-      : layout_(layout), options_(options), costs_(costs) {}
+      : layout_(layout),
+        options_(options),
+        costs_(costs),
+        most_under_way_(1 + layout.virtual_stages().size()) {}
 
   void see(const Instruction& i) {
     if (i.block < 0) return;
@@ -148,18 +151,19 @@ class Activations {
  private:
   void reach(int64_t more) { most_ = std::max(most_, now_ + more); }
 
-  /// What was sent is there while it and the next are under way.
+  /// What was sent is there until its receiver tells that it came: beside it the next of each
+  /// virtual stage is under way.
   void leave(int64_t bytes) {
     under_way_.push_back(bytes);
-    if (under_way_.size() <= kUnderWay) return;
+    if (under_way_.size() <= most_under_way_) return;
     now_ -= under_way_.front();
     under_way_.pop_front();
   }
 
-  static constexpr size_t kUnderWay = 2;
   const Layout& layout_;
   const StepOptions& options_;
   const std::vector<BlockCost>& costs_;
+  size_t most_under_way_;
   int64_t now_ = 0, most_ = 0;
   std::deque<int64_t> under_way_;
 };

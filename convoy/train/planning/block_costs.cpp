@@ -18,12 +18,13 @@ namespace {
 
 using plan::BlockCost;
 
-constexpr double BlockCost::* kSeconds[] = {&BlockCost::forward_seconds,
-                                            &BlockCost::backward_seconds};
+constexpr double BlockCost::* kSeconds[] = {
+    &BlockCost::forward_seconds, &BlockCost::backward_seconds, &BlockCost::weight_seconds};
 constexpr int64_t BlockCost::* kCounts[] = {
-    &BlockCost::kept_bytes,    &BlockCost::put_off_bytes,     &BlockCost::returned_bytes,
-    &BlockCost::forward_bytes, &BlockCost::backward_bytes,    &BlockCost::sent_bytes,
-    &BlockCost::grad_bytes,    &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes};
+    &BlockCost::kept_bytes,        &BlockCost::put_off_bytes,  &BlockCost::returned_bytes,
+    &BlockCost::forward_bytes,     &BlockCost::backward_bytes, &BlockCost::half_bytes,
+    &BlockCost::sent_bytes,        &BlockCost::grad_bytes,     &BlockCost::forward_sum_bytes,
+    &BlockCost::backward_sum_bytes};
 
 /// On the line through two measurements.
 BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
@@ -35,6 +36,7 @@ BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
     const auto step = static_cast<double>(b.*field - a.*field) * part;
     out.*field = std::max<int64_t>(0, a.*field + static_cast<int64_t>(step));
   }
+  out.weight_seconds = std::min(out.weight_seconds, out.backward_seconds);
   return out;
 }
 
@@ -113,6 +115,7 @@ std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) const {
       out[b].*field = 0;
       for (const auto& one : busy) out[b].*field += one[b].*field / neighbours_;
     }
+    out[b].weight_seconds = std::min(out[b].weight_seconds, out[b].backward_seconds);
   }
   return out;
 }

@@ -38,6 +38,12 @@ plan::Cluster cluster_of(const PlanRequest& request, int num_ranks) {
     fail<UsageError>("train", "--ranks {} on a cluster of {}; try --ranks {}", num_ranks,
                      plural(out.num_devices(), "device"), out.num_devices());
   }
+  if (out.device.memory_bytes <= out.reserved_bytes) {
+    fail<UsageError>("train",
+                     "a device's memory of {} is no more than what a process takes beside "
+                     "tensors ({}); try more",
+                     human_bytes(out.device.memory_bytes), human_bytes(out.reserved_bytes));
+  }
   return out;
 }
 
@@ -74,7 +80,8 @@ int64_t bytes_of(const std::string& text) {
   const auto unit = text.substr(unit_at);
   const std::pair<const char*, double> units[] = {{"GB", 1e9},      {"MB", 1e6},      {"TB", 1e12},
                                                   {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"", 1}};
-  if (parse_number(text.substr(0, unit_at), number) && number > 0) {
+  constexpr double kMost = 1e6;  // of a unit
+  if (parse_number(text.substr(0, unit_at), number) && number > 0 && number < kMost * kMost) {
     for (const auto& [name, bytes] : units) {
       if (unit == name) return static_cast<int64_t>(number * bytes);
     }
@@ -98,13 +105,15 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   const auto replica = replica_options(arguments, true);
   auto& wishes = out.wishes;
   wishes.num_ranks = num_ranks;
-  wishes.base = replica.run();
+  wishes.base = plan::Split().options(replica.run());
   wishes.global_batch = request.global_batch > 0
                             ? request.global_batch
                             : arguments.per_device_train_batch_size *
                                   arguments.gradient_accumulation_steps * num_ranks;
   wishes.most_rows = request.most_rows;
-  wishes.takes_recompute = blocks.size() > 1 && blocks.front()->repeatable();
+  wishes.takes_recompute =
+      blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,
+                                       [](const auto& block) { return block->repeatable(); });
   if (!out.is_this_host) wishes.offload = {schedule::Place::Cpu};
   if (!arguments.parallel.offload.folder.empty()) wishes.offload.push_back(schedule::Place::Disk);
 
@@ -119,8 +128,9 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   };
   const auto batch = first_batch(arguments, data, 1);
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
-  // A training cuts its stages by the same counts.
-  wishes.base.counts = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
+  const auto counts = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
+  // A training cuts its stages by the same, but for a user's modules.
+  if (!numbers.model.has_modules()) wishes.base.counts = counts;
   const int neighbours = out.is_this_host ? num_ranks : 1;
   const auto costs = std::make_shared<BlockCosts>(
       factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
@@ -139,8 +149,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
     numbers.memory_spread = kOtherDevicesMemorySpread;
     numbers.update_seconds =
         kUpdateBytes / (out.cluster.efficiency * out.cluster.device.bytes_per_second);
-    numbers.blocks = [costs, check, counts = wishes.base.counts, cluster = out.cluster, low](
-                         int64_t rows, int tensor) {
+    numbers.blocks = [costs, check, counts, cluster = out.cluster, low](int64_t rows, int tensor) {
       check(tensor);
       return on_device(costs->of(rows, tensor), counts, rows, tensor, cluster, low);
     };
