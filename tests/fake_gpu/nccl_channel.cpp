@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "tests/fake_gpu/memory.h"
 #include "tests/fake_gpu/operation.h"
@@ -57,8 +58,8 @@ bool NcclWork::wait(std::chrono::milliseconds) {
       outcome_->changed.wait_for(lock, *stuck_ ? std::chrono::milliseconds(0) : patience_,
                                  [&] { return outcome_->done || outcome_->hangs; });
   if (!ended) outcome_->hangs = *stuck_ = true;
+  const auto kept = std::exchange(kept_, {});  // several threads may wait
   lock.unlock();
-  kept_.clear();
   return true;
 }
 
