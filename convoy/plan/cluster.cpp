@@ -166,11 +166,14 @@ Cluster read_cluster(const std::filesystem::path& file) {
 
 GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes)
     : inside_(cluster.inside), between_(cluster.between), size_(mesh.degree(axes)) {
-  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
-    const auto own = mesh.of(rank);
-    if (own.place(axes) > 0) continue;  // its first rank has told of its group
+  const auto first = mesh.of(0).ranks_along(axes);
+  const int stride = first.size() > 1 ? first[1] - first[0] : 1;
+  const int block = first.back() + stride;  // groups lie in blocks of so many ranks
+  const int per_host = cluster.devices_per_host;
+  const bool alike = block % per_host == 0 || per_host % block == 0;
+  for (int rank = 0; rank < (alike ? 1 : mesh.num_ranks()); ++rank) {
     std::set<int> hosts;
-    for (const int other : own.ranks_along(axes)) hosts.insert(cluster.host_of(other));
+    for (const int other : mesh.of(rank).ranks_along(axes)) hosts.insert(cluster.host_of(other));
     num_hosts_ = std::max(num_hosts_, static_cast<int>(hosts.size()));
   }
   per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;

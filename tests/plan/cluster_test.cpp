@@ -68,5 +68,18 @@ TEST(GroupTimes, GroupsShareTheLinkOfTheirHost) {
                    0.75 * 100 / 100 + 0.5 * 100 / 10);
 }
 
+TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {
+  Cluster cluster;
+  cluster.num_hosts = 2;
+  cluster.devices_per_host = 8;
+  cluster.inside = {0, 100};
+  cluster.between = {0, 10};
+  // Of tensor ranks 0 1 2 | 3 4 5 | 6 7 8 | 9 10 11 the third group is on both hosts.
+  const schedule::Mesh mesh({.tensor = 3}, 0, 12);
+  EXPECT_TRUE(GroupTimes(cluster, mesh, schedule::Axis::Tensor).crosses_hosts());
+  const schedule::Mesh even({.tensor = 4}, 0, 12);
+  EXPECT_FALSE(GroupTimes(cluster, even, schedule::Axis::Tensor).crosses_hosts());
+}
+
 }  // namespace
 }  // namespace convoy::plan
