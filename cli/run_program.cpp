@@ -210,7 +210,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
   cli::take_help_all(args);
   if (cli::takes_config(args)) args = with_values(args, app);
-  args = cli::with_lasting_inputs(std::move(args));
+  args = cli::with_lasting_inputs(cli::with_model_folder(std::move(args)));
   cli::set_typed_args(args);
   if (cli::takes_config(args)) {
     cli::Configured scratch;

@@ -1,6 +1,7 @@
 #include "cli/typed.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/commands.h"
 #include "convoy/base/error.h"
@@ -52,6 +53,20 @@ std::vector<std::string> keep_double_dash(std::vector<std::string> args) {
     std::replace(args.begin(), args.end(), std::string("--"), std::string(kDoubleDash));
   }
   return args;
+}
+
+std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
+  if (typed.size() < 2 || typed[0] != "plan" || typed[1].starts_with("-")) return typed;
+  auto place = std::filesystem::absolute(typed[1]);
+  if (place.filename() == "config.json") place = place.parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(place / "config.json", error)) return typed;
+  const bool has_data = std::any_of(typed.begin(), typed.end(), [](const auto& word) {
+    return word.find("random_tokens") != word.npos || word.find("data.train") != word.npos;
+  });
+  typed[1] = "--model.config_name=" + place.string();
+  if (!has_data) typed.emplace_back("--data.random_tokens=1000000");
+  return typed;
 }
 
 std::vector<std::string> with_lasting_inputs(std::vector<std::string> typed) {

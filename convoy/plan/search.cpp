@@ -109,7 +109,13 @@ class Search {
 
   /// Tries some more of a family of which nothing fits so far: the fastest that may fit, else the
   /// smallest, so that a person sees what it would take.
-  void show(const std::string& family, const std::vector<const Bounded*>& rest) {
+  void show(const std::string& family, std::vector<const Bounded*> rest) {
+    const auto likely = [](const Bounded* it) {  // with the bubble of 1f1b
+      const auto stages = static_cast<double>(it->split.pipeline);
+      return it->seconds * (1 + (stages - 1) / static_cast<double>(it->split.micro_batches));
+    };
+    std::stable_sort(rest.begin(), rest.end(),
+                     [&](const auto* a, const auto* b) { return likely(a) < likely(b); });
     int64_t tries = 4;
     for (const auto* it : rest) {
       if (fitting_.contains(family) || tries == 0) return;

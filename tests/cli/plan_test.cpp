@@ -99,6 +99,21 @@ TEST_F(PlanCommand, PlansForDevicesThatAreElsewhere) {
   EXPECT_FALSE(plan("--cluster cluster.toml")["best"].is_null());
 }
 
+TEST_F(PlanCommand, TakesAModelsFolder) {
+  write_file(folder_ / "tiny/config.json",
+             R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4,
+                 "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128,
+                 "vocab_size": 500, "max_position_embeddings": 64, "hidden_act": "silu",
+                 "rms_norm_eps": 1e-5, "tie_word_embeddings": false})");
+  for (const char* place : {"tiny", "tiny/config.json"}) {
+    ASSERT_EQ(run(fmt::format("plan {} --block_size 32 --ranks 8 --on a100-40 --json > plan.json",
+                              place)),
+              0)
+        << output_;
+    EXPECT_FALSE(json("plan.json")["best"].is_null());
+  }
+}
+
 TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   EXPECT_EQ(run("plan --ranks 4 --on h10-80" + options("")), 2) << output_;
   expect("did you mean 'h100-80'");
