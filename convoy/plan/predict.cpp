@@ -8,7 +8,6 @@ namespace convoy::plan {
 namespace {
 
 using schedule::Axis;
-using schedule::Kind;
 using schedule::Layout;
 
 /// With the sums inside of layers, which computing waits for.

@@ -133,13 +133,13 @@ class Search {
   void try_out(const Bounded& it) {
     const auto& split = it.split;
     try {
-      Planned planned{split, predict(numbers_, cluster_, wishes_.base, split), it.simplicity};
+      const Planned planned{split, predict(numbers_, cluster_, wishes_.base, split), it.simplicity};
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
         fitting_.insert(split.family());
       }
       families_.insert(split.family());
-      found_.tried.push_back(std::move(planned));
+      found_.tried.push_back(planned);
     } catch (const UsageError& error) {
       reasons_.insert(error.what());
     }
