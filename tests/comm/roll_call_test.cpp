@@ -79,6 +79,9 @@ int64_t most_requests(const std::string& backend, int num_ranks) {
   constexpr int kStages = 4;
   const auto shared = c10::make_intrusive<c10d::HashStore>();
   std::atomic<int64_t> most = 0;
+  // They outlive the threads: a rank that closed its connections while another one still waits for
+  // its own would be one that died.
+  std::vector<std::vector<Group>> groups(static_cast<size_t>(num_ranks));
   run_threads(num_ranks, [&](int rank) {
     const auto store = c10::make_intrusive<CountingStore>(shared);
     StoreAddress point{.rank = rank, .size = num_ranks, .timeout = std::chrono::seconds(60)};
@@ -89,9 +92,10 @@ int64_t most_requests(const std::string& backend, int num_ranks) {
       if (r % (num_ranks / kStages) == rank % (num_ranks / kStages)) stages.push_back(r);
       if (r / (num_ranks / kStages) == rank / (num_ranks / kStages)) data.push_back(r);
     }
-    connector.connect(world, "world");
-    connector.connect(stages, fmt::format("pipeline-{}", stages.front()));
-    connector.connect(data, fmt::format("data-{}", data.front()));
+    groups[static_cast<size_t>(rank)] = {
+        connector.connect(world, "world"),
+        connector.connect(stages, fmt::format("pipeline-{}", stages.front())),
+        connector.connect(data, fmt::format("data-{}", data.front()))};
     int64_t before = most;
     while (before < store->count() && !most.compare_exchange_weak(before, store->count())) {
     }
