@@ -15,6 +15,11 @@ at::Tensor rows_of(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
+/// Hugging Face's XLNet keeps [in, heads, width] of a product's weight.
+at::Tensor matrix_of(const at::Tensor& weight) {
+  return weight.dim() > 2 ? weight.flatten(1) : weight;
+}
+
 void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
   if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
 }
@@ -60,7 +65,7 @@ void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows
 
 at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
                   const comm::Group& tensor) {
-  const auto& w = weight->value();
+  const auto w = matrix_of(weight->value());
   const bool sums = is_cut(weight, in_first ? 0 : 1, tensor);
   const bool recorded = at::GradMode::is_enabled();
   at::Tensor input;
@@ -89,15 +94,17 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
         auto g = rows_of(grad);
         const auto whole = with_overlaps(g, weight, tensor);
         weight->add_grad(g.scalar_type(), [=](at::Tensor& to) {
+          auto matrix = matrix_of(to);
           if (in_first) {
-            at::mm_out(to, input.t(), whole);
+            at::mm_out(matrix, input.t(), whole);
           } else {
-            at::mm_out(to, whole.t(), input);
+            at::mm_out(matrix, whole.t(), input);
           }
         });
         add_bias_grad(bias, whole);
         if (!wants_grad) return {at::Tensor()};
-        auto back = at::mm(g, in_first ? weight->value().t() : weight->value());
+        const auto w = matrix_of(weight->value());
+        auto back = at::mm(g, in_first ? w.t() : w);
         return {back.view(shape).to(x_dtype)};
       });
 }
@@ -142,6 +149,15 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
     if (padding) rows = rows.masked_fill((places == 0).unsqueeze(1), 0);
     table->add_to_grad([&](at::Tensor& to) { add_rows(to, places, rows); });
     return {};
+  });
+}
+
+at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector) {
+  const auto out =
+      without_grad([&] { return x.detach() + vector->value().reshape({-1}).to(x.scalar_type()); });
+  return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    vector->add_grad(rows_of(grad).sum(0, false, at::kFloat).view(vector->shape()));
+    return {grad};
   });
 }
 

@@ -7,7 +7,7 @@ namespace convoy::nn {
 
 /// x [..., in] times the parameter, plus an optional bias [out].
 /// `weight` is [in, out] as in GPT-2's Conv1D when `in_first`, else [out, in] as in
-/// torch::nn::Linear.
+/// torch::nn::Linear. Dimensions behind the second count as one with it.
 ///
 /// Where `tensor` ranks share out `in`, x is what this one has of it, and the products are summed
 /// over them; where they share out `out`, x is what to_columns() gave, and `out` what is here.
@@ -37,6 +37,9 @@ enum class AddRows {
 /// Adds `scale` times `rows` [n, D] to the rows `places` [n] int64 of `table` [V, D].
 void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows, double scale = 1,
               AddRows how = AddRows::Automatic);
+
+/// x [..., D] plus the D elements of a parameter of any shape.
+at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector);
 
 /// x [B, T, D] plus the first T rows of `table` [positions, D].
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);

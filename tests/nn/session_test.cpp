@@ -121,7 +121,8 @@ TEST_P(SessionBody, OddSessionsGiveNumbers) {
   EXPECT_TRUE(scores.isfinite().all().item<bool>());
 }
 
-INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody, testing::Values("gpt2", "bert"));
+INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody,
+                         testing::Values("gpt2", "bert", "albert", "electra", "xlnet"));
 
 TEST(Session, ElementWiseAggregations) {
   // Without layers, and with ids that differ in one feature, the join shows in the scores.

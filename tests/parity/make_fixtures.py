@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Writes the fixtures of the parity tests: what PyTorch and Hugging Face's GPT-2 and BERT compute.
+"""Writes the fixtures of the parity tests: what PyTorch and Hugging Face's bodies compute.
 
 Needs torch, transformers, safetensors and numpy (any recent versions; the committed files were made
 with torch 2.15.0 and transformers 5.x, one thread, fp32):
 
-    python3 tests/parity/make_fixtures.py tests/parity
+    python3 tests/parity/make_fixtures.py tests/parity [NAME...]
 """
 import copy
 import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config,
+                          GPT2Model, XLNetConfig, XLNetModel)
 
 ITEMS, D, LAYERS, HEADS, LENGTH, ROWS, STEPS = 60, 16, 2, 4, 9, 7, 20
 LR, DECAY, CLIP = 1e-2, 0.05, 1.0
@@ -83,19 +84,64 @@ def hidden_items(ids, step, probability=0.3, seed=0):
     return mask
 
 
-class MaskedSession(torch.nn.Module):
-    """Item embedding, BERT body, hidden items predicted by the tied head."""
+def permutation(ids, step, probability=0.3, max_span=5, permute_all=False, seed=0):
+    """Which items plm asks for, and who sees whom: convoy/models/session/masking.cpp in other words."""
+    rows, length = ids.shape
+    asked = torch.zeros_like(ids, dtype=torch.bool)
+    visible = torch.zeros(rows, length, length, dtype=torch.bool)
+    step_key = hash_combine(mix64(seed), step)
+    for row in range(rows):
+        key = hash_combine(hash_combine(step_key, 0x7370616E), row)
+        order_key = hash_combine(hash_combine(step_key, 0x6F726472), row)
+        places = [t for t in range(length) if ids[row, t] != 0]
+        chosen, begin, draw = set(), 0, 0
+        while begin < len(places):
+            span = 1 + int(uniform01(key, draw) * max_span)
+            stretch = int(span / probability)
+            first = begin + int(uniform01(key, draw + 1) * (stretch - span + 1))
+            chosen |= set(places[first:first + span])
+            begin, draw = begin + stretch, draw + 2
+        if len(chosen) in (0, len(places)):
+            chosen ^= {places[int(uniform01(key, 1 << 40) * len(places))]}
+        order = {t: uniform01(order_key, t) for t in places if permute_all or t in chosen}
+        for i in range(length):
+            for j in places:
+                visible[row, i, j] = (j not in order) or (i in order and order[j] < order[i])
+        asked[row, sorted(chosen)] = True
+    return asked, visible
 
-    def __init__(self, activation):
+
+def bert_like(config, **more):
+    return config(
+        num_hidden_layers=LAYERS, hidden_size=D, num_attention_heads=HEADS, vocab_size=1,
+        intermediate_size=4 * D, max_position_embeddings=LENGTH + 1, hidden_act="gelu",
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-5, **more)
+
+
+def xlnet(attn_type):
+    return XLNetModel(XLNetConfig(
+        vocab_size=1, d_model=D, n_layer=LAYERS, n_head=HEADS, d_inner=4 * D, ff_activation="gelu",
+        attn_type=attn_type, dropout=0.0, layer_norm_eps=1e-5, mem_len=None))
+
+
+BODIES = {
+    "bert": lambda: BertModel(bert_like(BertConfig), add_pooling_layer=False),
+    "albert": lambda: AlbertModel(bert_like(AlbertConfig, embedding_size=D), add_pooling_layer=False),
+    "electra": lambda: ElectraModel(bert_like(ElectraConfig, embedding_size=D)),
+    "transformer": lambda: xlnet("bi"),
+}
+
+
+class MaskedSession(torch.nn.Module):
+    """Item embedding, a body that looks at both sides, hidden items predicted by the tied head."""
+
+    def __init__(self, prefix):
         super().__init__()
+        self.prefix = prefix
         self.items = torch.nn.Embedding(ITEMS, D, padding_idx=0)
         self.mask = torch.nn.Parameter(0.1 * torch.randn(D))
-        self.body = BertModel(BertConfig(
-            num_hidden_layers=LAYERS, hidden_size=D, num_attention_heads=HEADS, vocab_size=1,
-            intermediate_size=4 * D, max_position_embeddings=LENGTH + 1, hidden_act=activation,
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-5),
-            add_pooling_layer=False)
-        self.body.embeddings.word_embeddings.weight.requires_grad_(False)
+        self.body = BODIES[prefix]()
+        self.body.get_input_embeddings().weight.requires_grad_(False)
 
     def forward(self, ids, step):
         hidden = hidden_items(ids, step)
@@ -108,13 +154,58 @@ class MaskedSession(torch.nn.Module):
     def named(self):
         yield "embeddings.item_id-list.weight", self.items.weight
         yield "masked_item_embedding", self.mask
-        for name, value in self.body.named_parameters():
-            if value.requires_grad:
-                yield "bert." + name, value
+        yield from of_body(self.body, self.prefix)
+
+
+class CausalXlnet(Session):
+    """XLNet whose positions see what came before."""
+
+    def __init__(self):
+        torch.nn.Module.__init__(self)
+        self.items = torch.nn.Embedding(ITEMS, D, padding_idx=0)
+        self.body = xlnet("uni")
+        self.body.get_input_embeddings().weight.requires_grad_(False)
+
+    def named(self):
+        yield "embeddings.item_id-list.weight", self.items.weight
+        yield from of_body(self.body, "transformer")
+
+
+class PermutedXlnet(CausalXlnet):
+    """XLNet's two streams: the second one's states predict the items that are asked for."""
+
+    def __init__(self, permute_all):
+        super().__init__()
+        self.body = xlnet("bi")
+        self.body.get_input_embeddings().weight.requires_grad_(False)
+        self.permute_all = permute_all
+
+    def forward(self, ids, step):
+        asked, visible = permutation(ids, step, permute_all=self.permute_all)
+        x = self.items(ids)
+        # Its second stream takes the sinusoids in fp32 only.
+        self.body.relative_positional_encoding = lambda *args, **more: XLNetModel.relative_positional_encoding(
+            self.body, *args, **more).to(x.dtype)
+        each = torch.eye(ids.shape[1], dtype=x.dtype).expand(ids.shape[0], -1, -1)
+        h = self.body(inputs_embeds=x, perm_mask=(~visible).to(x.dtype), target_mapping=each).last_hidden_state
+        scores = h[asked] @ self.items.weight[1:].T
+        return torch.nn.functional.cross_entropy(scores, ids[asked] - 1)
+
+    def named(self):
+        yield "embeddings.item_id-list.weight", self.items.weight
+        yield from of_body(self.body, "transformer", ("seg_embed", "r_s_bias"))
+
+
+def of_body(body, prefix, unused=("seg_embed", "r_s_bias", "mask_emb")):
+    """What has a gradient: not what only segments, queries of XLNet's second stream, or texts use."""
+    for name, value in body.named_parameters():
+        if value.requires_grad and not any(part in name for part in unused):
+            yield f"{prefix}.{name}", value
 
 
 def without_decay(name):
-    return name.endswith("bias") or ".ln_" in name or ".LayerNorm." in name
+    norms = (".ln_", ".LayerNorm.", "layer_norm.")
+    return name.endswith("bias") or any(norm in name for norm in norms)
 
 
 def batches():
@@ -161,12 +252,23 @@ def write(folder, name, model):
     print(name, losses[0], losses[-1])
 
 
-def main(folder):
+KINDS = {
+    "gelu": lambda: Session("gelu"),
+    "gelu_new": lambda: Session("gelu_new"),
+    "bert": lambda: MaskedSession("bert"),
+    "albert": lambda: MaskedSession("albert"),
+    "electra": lambda: MaskedSession("electra"),
+    "xlnet_mlm": lambda: MaskedSession("transformer"),
+    "xlnet_clm": CausalXlnet,
+    "xlnet_plm": lambda: PermutedXlnet(False),
+}
+
+
+def main(folder, *names):
     torch.set_num_threads(1)
-    for name, kind, activation in (("gelu", Session, "gelu"), ("gelu_new", Session, "gelu_new"),
-                                   ("bert", MaskedSession, "gelu")):
+    for name in names or KINDS:
         torch.manual_seed(0)
-        write(folder, name, kind(activation).float())
+        write(folder, name, KINDS[name]().float())
 
 
-main(sys.argv[1] if len(sys.argv) > 1 else ".")
+main(*(sys.argv[1:] or ["."]))

@@ -14,23 +14,69 @@ namespace convoy::models {
 
 namespace {
 
+/// Where a layer's parameters stand in Hugging Face's files.
+struct Names {
+  std::string block, query, key, value, mixed, mixed_norm, inner, out, out_norm;
+};
+
+Names bert_names(const std::string& prefix, int64_t index) {
+  const auto layer = fmt::format("{}.encoder.layer.{}", prefix, index);
+  const auto self = layer + ".attention.self.", mixed = layer + ".attention.output.";
+  return {layer,
+          self + "query",
+          self + "key",
+          self + "value",
+          mixed + "dense",
+          mixed + "LayerNorm",
+          layer + ".intermediate.dense",
+          layer + ".output.dense",
+          layer + ".output.LayerNorm"};
+}
+
+/// All layers read the parameters of the first.
+Names albert_names(const std::string& prefix, int64_t index) {
+  const auto shared = prefix + ".encoder.albert_layer_groups.0.albert_layers.0.";
+  const auto attention = shared + "attention.";
+  return {fmt::format("{}.encoder.layer.{}", prefix, index),
+          attention + "query",
+          attention + "key",
+          attention + "value",
+          attention + "dense",
+          attention + "LayerNorm",
+          shared + "ffn",
+          shared + "ffn_output",
+          shared + "full_layer_layer_norm"};
+}
+
 class BertLayer : public nn::Block {
  public:
-  BertLayer(const BertConfig& config, const std::string& prefix, int64_t index, bool first_only)
-      : Block(fmt::format("{}.encoder.layer.{}", prefix, index)),
-        config_(config),
-        first_only_(first_only) {
+  BertLayer(const BertConfig& config, const Names& names, bool first_only)
+      : Block(names.block), config_(config), first_only_(first_only) {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
     const int64_t head = D / config.num_attention_heads;
-    query_ = dense("attention.self.query", D, D, {0, {}, head});
-    key_ = dense("attention.self.key", D, D, {0, {}, head});
-    value_ = dense("attention.self.value", D, D, {0, {}, head});
-    mixed_ = dense("attention.output.dense", D, D, {1, {}, head});
-    mixed_norm_ = declare_norm(name() + ".attention.output.LayerNorm", D);
-    inner_ = dense("intermediate.dense", D, F, {0});
-    out_ = dense("output.dense", F, D, {1});
-    out_norm_ = declare_norm(name() + ".output.LayerNorm", D);
+    query_ = dense(names.query, D, D, {0, {}, head});
+    key_ = dense(names.key, D, D, {0, {}, head});
+    value_ = dense(names.value, D, D, {0, {}, head});
+    mixed_ = dense(names.mixed, D, D, {1, {}, head});
+    mixed_norm_ = declare_norm(names.mixed_norm, D);
+    inner_ = dense(names.inner, D, F, {0});
+    out_ = dense(names.out, F, D, {1});
+    out_norm_ = declare_norm(names.out_norm, D);
   }
+
+  /// The same layer once more, by another name.
+  BertLayer(const BertLayer& first, const std::string& block)
+      : Block(block),
+        config_(first.config_),
+        first_only_(first.first_only_),
+        query_(tied(first.query_)),
+        key_(tied(first.key_)),
+        value_(tied(first.value_)),
+        mixed_(tied(first.mixed_)),
+        inner_(tied(first.inner_)),
+        out_(tied(first.out_)),
+        mixed_norm_{tie(first.mixed_norm_.weight), tie(first.mixed_norm_.bias)},
+        out_norm_{tie(first.out_norm_.weight), tie(first.out_norm_.bias)} {}
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& all = in.at("hidden");
@@ -41,7 +87,7 @@ class BertLayer : public nn::Block {
     const auto inner =
         nn::linear(nn::to_columns(x, inner_.weight, context.tensor), inner_, context.tensor);
     auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, context.tensor);
-    fed = nn::dropout(fed, config_.hidden_dropout_prob, context, 2);
+    fed = nn::dropout(fed, config_.feed_forward_dropout(), context, 2);
     auto out = in;
     out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_eps);
     return out;
@@ -72,9 +118,11 @@ class BertLayer : public nn::Block {
         .reshape({B, x.size(1), D});
   }
 
-  nn::DenseParams dense(const char* leaf, int64_t in, int64_t out, const schedule::TensorCut& cut) {
-    return declare_dense(name() + "." + leaf, in, out, config_.initializer_range, cut);
+  nn::DenseParams dense(const std::string& name, int64_t in, int64_t out,
+                        const schedule::TensorCut& cut) {
+    return declare_dense(name, in, out, config_.initializer_range, cut);
   }
+  nn::DenseParams tied(const nn::DenseParams& of) { return {tie(of.weight), tie(of.bias)}; }
 
   BertConfig config_;
   bool first_only_;
@@ -86,7 +134,22 @@ class BertLayer : public nn::Block {
 
 nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
                              bool first_only) {
-  return std::make_shared<BertLayer>(config, prefix, index, first_only);
+  return std::make_shared<BertLayer>(config, bert_names(prefix, index), first_only);
+}
+
+nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix,
+                                 int64_t count) {
+  nn::BlockList out;
+  std::shared_ptr<BertLayer> first;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto names = albert_names(prefix, i);
+    if (first) {
+      out.push_back(std::make_shared<BertLayer>(*first, names.block));
+    } else {
+      out.push_back(first = std::make_shared<BertLayer>(config, names, false));
+    }
+  }
+  return out;
 }
 
 }  // namespace convoy::models

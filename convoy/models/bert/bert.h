@@ -17,6 +17,9 @@ struct BertConfig {
   int64_t max_position_embeddings = 512;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
+  bool drops_fed = true;  ///< dropout on what the feed-forward part adds, too; ALBERT has none
+
+  double feed_forward_dropout() const { return drops_fed ? hidden_dropout_prob : 0; }
 };
 
 /// One layer: bundle["hidden"] [B, T, hidden_size] in and out, every other tensor passes through.
@@ -25,5 +28,9 @@ struct BertConfig {
 /// Parameters are named as in Hugging Face's files.
 nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
                              bool first_only = false);
+
+/// ALBERT's: `count` layers that all read the parameters of the first (Lan et al., 2020).
+nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix,
+                                 int64_t count);
 
 }  // namespace convoy::models

@@ -11,6 +11,28 @@ namespace convoy::models {
 /// function of seed, step and the samples' indices, so every layout of ranks hides the same.
 at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context);
 
+/// What permuted training asks for (XLNet's "plm").
+struct Permutation {
+  at::Tensor asked;    ///< [B, T] bool: the items to be predicted
+  at::Tensor visible;  ///< [B, T, T] bool: whether position i sees which item is at j
+};
+
+struct PermutationOptions {
+  double probability = 1.0 / 6;  ///< part of the items that is asked for
+  int64_t max_span = 5;          ///< longest stretch of them
+  bool all = false;              ///< those that are not asked for stand in the order, too
+};
+
+/// Asks for spans of 1 to `max_span` items, one in each stretch of span / probability items, at
+/// least one item and not all of a session of two or more; a session of one asks for none. These
+/// stand in a random order, and each sees those before it and all that are not asked for. A pure
+/// function of seed, step and the samples' indices.
+Permutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
+                                 const nn::Context& context);
+
+/// Everything but the items at `asked` [B, T] bool is seen by all.
+Permutation without_items(const at::Tensor& ids, const at::Tensor& asked);
+
 /// The last item of each session of two or more: the one that evaluation asks for.
 at::Tensor last_item_mask(const at::Tensor& ids);
 

@@ -4,6 +4,7 @@
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/session/session_head.h"
 #include "convoy/models/session/session_input.h"
+#include "convoy/models/xlnet/xlnet.h"
 
 namespace convoy::models {
 
@@ -33,6 +34,35 @@ BertConfig bert_body(const SessionConfig& config) {
   out.max_position_embeddings = config.num_positions();
   out.initializer_range = config.initializer_range;
   out.layer_norm_eps = config.layer_norm_epsilon;
+  out.drops_fed = config.body != "albert";
+  return out;
+}
+
+XlnetConfig xlnet_body(const SessionConfig& config) {
+  XlnetConfig out;
+  out.d_model = config.d_model;
+  out.n_layer = config.n_layer;
+  out.n_head = config.n_head;
+  out.d_inner = config.inner();
+  out.ff_activation = config.activation;
+  out.attn_type = config.masks_items() ? "bi" : "uni";
+  out.dropout = config.dropout;
+  out.initializer_range = config.initializer_range;
+  out.layer_norm_eps = config.layer_norm_epsilon;
+  out.max_length = config.num_positions();
+  return out;
+}
+
+nn::BlockList layers_of(const SessionConfig& config) {
+  if (config.body == "albert") {
+    return make_albert_layers(bert_body(config), "albert", config.n_layer);
+  }
+  nn::BlockList out;
+  for (int64_t i = 0; i < config.n_layer; ++i) {
+    out.push_back(config.body == "gpt2"    ? make_gpt2_layer(gpt2_body(config), "transformer", i)
+                  : config.body == "xlnet" ? make_xlnet_layer(xlnet_body(config), "transformer", i)
+                                           : make_bert_layer(bert_body(config), config.body, i));
+  }
   return out;
 }
 
@@ -42,10 +72,7 @@ nn::BlockList make_session_model(const SessionConfig& config) {
   config.check();
   auto input = std::make_shared<SessionInput>(config);
   nn::BlockList blocks{input};
-  for (int64_t i = 0; i < config.n_layer; ++i) {
-    blocks.push_back(config.body == "bert" ? make_bert_layer(bert_body(config), "bert", i)
-                                           : make_gpt2_layer(gpt2_body(config), "transformer", i));
-  }
+  for (auto& layer : layers_of(config)) blocks.push_back(std::move(layer));
   blocks.push_back(std::make_shared<SessionHead>(config, input->item_table()));
   return blocks;
 }

@@ -32,6 +32,9 @@ struct SessionConfig {
   std::string body = "gpt2";
   std::string masking = "auto";
   double mlm_probability = 0.15;
+  double plm_probability = 1.0 / 6;
+  int64_t plm_max_span_length = 5;
+  bool plm_permute_all = false;
   double embedding_initializer_range = 0.02;
   bool score_padding = false, attend_padding = false;
   double temperature = 1.0;
@@ -40,7 +43,11 @@ struct SessionConfig {
   /// Every option, bound to this object.
   Fields fields();
 
-  bool masks_items() const { return body == "bert"; }
+  /// What `auto` stands for, too: clm, mlm or plm.
+  std::string masking_kind() const;
+  /// Asks for the items at some positions, which the model does not see there.
+  bool masks_items() const { return masking_kind() != "clm"; }
+  bool permutes() const { return masking_kind() == "plm"; }
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * d_model; }
   /// Masked-item prediction appends a position.
   int64_t num_positions() const { return max_length + (masks_items() ? 1 : 0); }

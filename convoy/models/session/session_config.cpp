@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <map>
+
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/models/session/session.h"
 #include "convoy/nn/activation.h"
 
@@ -9,8 +13,26 @@ namespace {
 using Names = std::vector<std::string>;
 
 const Names kJoins{"concat", "element-wise-sum", "element-wise-sum-item-multi"};
-const Names kBodies{"gpt2", "bert"}, kMaskings{"auto", "clm", "mlm"};
-const std::pair<std::string, Names> kWithBert{"model.body", {"bert"}};
+const Names kMaskings{"auto", "clm", "mlm", "plm"};
+/// What bodies can learn by; the first is what `auto` takes.
+const std::map<std::string, Names> kBodies{{"albert", {"mlm"}},
+                                           {"bert", {"mlm"}},
+                                           {"electra", {"mlm"}},
+                                           {"gpt2", {"clm"}},
+                                           {"xlnet", {"mlm", "clm", "plm"}}};
+
+/// Those that can, by name.
+Names bodies_with(const std::string& masking) {
+  Names out;
+  for (const auto& [body, maskings] : kBodies) {
+    const bool can = std::find(maskings.begin(), maskings.end(), masking) != maskings.end();
+    if (can || masking.empty()) out.push_back(body);
+  }
+  return out;
+}
+
+const std::pair<std::string, Names> kWithHidden{"model.body", bodies_with("mlm")};
+const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 
 }  // namespace
 
@@ -30,23 +52,37 @@ Fields SessionConfig::fields() {
       {"aggregation", &aggregation, "how features become one input", 0, 0, kJoins},
       {"continuous_projection", &continuous_projection,
        "width that continuous features are projected to; 0 = d_model", 0},
-      {"body", &body, "transformer layers: causal, or looking at both sides", 0, 0, kBodies},
+      {"body", &body, "transformer layers: causal (gpt2), looking at both sides, or either (xlnet)",
+       0, 0, bodies_with("")},
       {"masking", &masking,
-       "predict each next item (clm), or hidden items (mlm); auto = what the body can do", 0, 0,
-       kMaskings},
+       "predict each next item (clm), hidden items (mlm), or items in a random order (plm); auto = "
+       "what the body can do",
+       0, 0, kMaskings},
       {"mlm_probability", &mlm_probability, "part of the items that mlm hides", 0.01, 0.99, none,
-       none, "", kWithBert},
+       none, "", kWithHidden},
+      {"plm_probability", &plm_probability, "part of the items that plm asks for", 0.01, 0.99, none,
+       none, "", kWithOrder},
+      {"plm_max_span_length", &plm_max_span_length, "longest stretch of them", 1, 1000, none, none,
+       "", kWithOrder},
+      {.name = "plm_permute_all",
+       .value = &plm_permute_all,
+       .help = "items that are not asked for stand in the random order, too",
+       .only_with = kWithOrder},
       {"embedding_initializer_range", &embedding_initializer_range,
        "standard deviation of initial embeddings", 0},
       {"score_padding", &score_padding, "the padding id 0 competes with the items"},
       {.name = "attend_padding",
        .value = &attend_padding,
-       .help = "bert bodies look at padding, too",
-       .only_with = kWithBert},
+       .help = "bodies that look at both sides look at padding, too",
+       .only_with = kWithHidden},
       {"temperature", &temperature, "scores are divided by it", 1e-6},
       {"max_length", &max_length, "longest session; longer ones are cut", 2, HUGE_VAL, none,
        Names{"max_sequence_length"}, "data"},
   };
+}
+
+std::string SessionConfig::masking_kind() const {
+  return masking == "auto" ? kBodies.at(body).front() : masking;
 }
 
 int64_t SessionConfig::dim_of(const SessionFeature& feature) const {
@@ -69,10 +105,13 @@ void SessionConfig::check() const {
                      "d_model = {} does not divide into n_head = {} heads; try n_head = {}",
                      d_model, n_head, d_model % 4 == 0 ? 4 : 1);
   }
-  if (masking != "auto" && (masking == "mlm") != masks_items()) {
-    fail<UsageError>("models",
-                     "masking {} does not go with the body {}; try gpt2 with clm or bert with mlm",
-                     masking, body);
+  if (const auto able = bodies_with(masking);
+      masking != "auto" && std::find(able.begin(), able.end(), body) == able.end()) {
+    fail<UsageError>("models", "masking {} does not go with the body {}; expected one of {}",
+                     masking, body, join(able));
+  }
+  if (permutes() && attend_padding) {
+    fail<UsageError>("models", "attend_padding = true does not go with masking = plm");
   }
   if (!item().categorical) {
     fail<UsageError>("models", "the item feature '{}' is continuous; expected categorical",

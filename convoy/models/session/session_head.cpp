@@ -25,7 +25,7 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
 }
 
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
-  const auto& x = in.at("hidden");
+  const auto& x = in.at(config_.permutes() ? "query" : "hidden");
   if (context.mode == Mode::Predict) {
     auto h = states(x, targets_of(in).positions);
     return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};

@@ -25,6 +25,12 @@ at::Tensor has_successor(const at::Tensor& ids) {
   return at::constant_pad_nd(ids.narrow(1, 1, ids.size(1) - 1) != 0, {0, 1}, 0);
 }
 
+/// [B, T] bool: the last item, or in prediction the position behind it.
+at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context) {
+  if (context.mode != Mode::Predict) return last_item_mask(ids);
+  return at::arange(ids.size(1), ids.options()) == session_lengths(ids).unsqueeze(1);
+}
+
 /// The columns with padding up to `length` positions.
 nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
   nn::Bundle out;
@@ -62,17 +68,24 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
   if (config.aggregation == "concat" && width != D) {
     projection_ = declare_dense("input_projection", width, D, config.initializer_range);
   }
-  if (config.masks_items()) {
+  if (config.permutes()) {
+    query_ = declare({"transformer.mask_emb", {1, 1, D}, Init::normal(config.initializer_range)});
+  } else if (config.masks_items()) {
     masked_item_ = declare({"masked_item_embedding", {D}, Init::normal(kMaskedItemRange)});
   }
   const auto init = Init::normal(config.initializer_range);
   const int64_t P = config.num_positions();
+  const std::string embeddings = config.body + ".embeddings.";
   if (config.body == "gpt2") {
     positions_ = declare({"transformer.wpe.weight", {P, D}, init});
-  } else {
-    positions_ = declare({"bert.embeddings.position_embeddings.weight", {P, D}, init});
-    token_types_ = declare({"bert.embeddings.token_type_embeddings.weight", {2, D}, init});
-    norm_ = declare_norm("bert.embeddings.LayerNorm", D);
+  } else if (config.body != "xlnet") {  // whose layers know distances
+    positions_ = declare({embeddings + "position_embeddings.weight", {P, D}, init});
+    token_types_ = declare({embeddings + "token_type_embeddings.weight", {2, D}, init});
+    norm_ = declare_norm(embeddings + "LayerNorm", D);
+  }
+  if (config.body == "albert") {
+    mapping_ =
+        declare_dense("albert.encoder.embedding_hidden_mapping_in", D, D, config.initializer_range);
   }
 }
 
@@ -90,13 +103,16 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
   if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
   at::Tensor asked;  // [B, T] bool: positions that predict
-  if (config_.masks_items()) {
-    auto mask = context.mode == Mode::Train ? training_mask(known, config_.mlm_probability, context)
-                : appends
-                    ? at::arange(length, known.options()) == session_lengths(known).unsqueeze(1)
-                    : last_item_mask(known);
-    asked = mask;
-    mask = comm::upload(mask, ids.device());
+  if (config_.permutes()) {
+    const auto order = permutation(known, context);
+    asked = order.asked;
+    out["visible"] = comm::upload(order.visible.contiguous(), ids.device());
+    const auto nothing = at::zeros(x.sizes(), x.options());
+    out["query"] = nn::dropout(nn::add_vector(nothing, query_), config_.dropout, context, 1);
+  } else if (config_.masks_items()) {
+    asked = context.mode == Mode::Train ? training_mask(known, config_.mlm_probability, context)
+                                        : asked_item(known, context);
+    const auto mask = comm::upload(asked, ids.device());
     x = nn::replace_rows(x, mask, masked_item_);
     if (!config_.attend_padding) {
       auto real = (ids != 0).logical_or_(mask);
@@ -113,6 +129,13 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   }
   out["hidden"] = add_positions(x, context);
   return out;
+}
+
+Permutation SessionInput::permutation(const at::Tensor& known, const nn::Context& context) const {
+  if (context.mode != Mode::Train) return without_items(known, asked_item(known, context));
+  return training_permutation(
+      known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},
+      context);
 }
 
 at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tensor) const {
@@ -147,13 +170,14 @@ at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tens
 }
 
 at::Tensor SessionInput::add_positions(const at::Tensor& x, const nn::Context& context) const {
-  auto placed = nn::add_positions(x, positions_);
+  auto placed = positions_ ? nn::add_positions(x, positions_) : x;
   if (token_types_) {
     auto type = at::zeros({x.size(0), x.size(1)}, x.options().dtype(at::kLong));
     placed = placed + nn::embedding(type, token_types_, false);
     placed = nn::layer_norm(placed, norm_, config_.layer_norm_epsilon);
   }
-  return nn::dropout(placed, config_.dropout, context, 0);
+  placed = nn::dropout(placed, config_.dropout, context, 0);
+  return mapping_.weight ? nn::linear(placed, mapping_).to(at::kFloat) : placed;
 }
 
 }  // namespace convoy::models

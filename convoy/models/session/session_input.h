@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "convoy/models/session/masking.h"
 #include "convoy/models/session/session.h"
 
 namespace convoy::models {
@@ -10,7 +11,9 @@ namespace convoy::models {
 /// Columns to hidden states: embeds and joins the features, hides items where the model is trained
 /// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T], `asked` [N] (flat
 /// positions that predict; without masked items not in prediction), with masked items `key_mask`
-/// [B, T] bool (what is real). Prediction with masked items appends a position, so T grows by one.
+/// [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's, for XLNet's second
+/// stream) and `visible` [B, T, T] bool (which items a position sees) instead. Prediction with
+/// masked items appends a position, so T grows by one.
 class SessionInput : public nn::Block {
  public:
   explicit SessionInput(const SessionConfig& config);
@@ -21,12 +24,14 @@ class SessionInput : public nn::Block {
 
  private:
   at::Tensor aggregate(const nn::Bundle& in, const comm::Group& tensor) const;
+  Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
   at::Tensor add_positions(const at::Tensor& x, const nn::Context& context) const;
 
   SessionConfig config_;
   std::map<std::string, nn::ParamPtr> tables_;
   nn::DenseParams continuous_, projection_;
-  nn::ParamPtr masked_item_;
+  nn::DenseParams mapping_;           // ALBERT's, of embeddings to states
+  nn::ParamPtr masked_item_, query_;  // in the place of hidden items; of no item
   nn::ParamPtr positions_, token_types_;
   nn::NormParams norm_;
 };

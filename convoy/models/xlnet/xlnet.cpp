@@ -1,0 +1,130 @@
+#include "convoy/models/xlnet/xlnet.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "convoy/nn/activation.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/relative_attention.h"
+
+// Shapes: B rows, T positions, D = d_model, H heads, E width of a head.
+namespace convoy::models {
+
+namespace {
+
+using nn::Init;
+using nn::ParamPtr;
+
+class XlnetLayer : public nn::Block {
+ public:
+  XlnetLayer(const XlnetConfig& config, const std::string& prefix, int64_t index)
+      : Block(fmt::format("{}.layer.{}", prefix, index)),
+        config_(config),
+        last_(index + 1 == config.n_layer) {
+    const int64_t D = config.d_model, H = config.n_head, E = D / H;
+    const auto init = Init::normal(config.initializer_range);
+    const auto product = [&](const char* leaf) {
+      return declare_matrix(name() + ".rel_attn." + leaf, {D, H, E}, init);
+    };
+    query_ = product("q");
+    key_ = product("k");
+    value_ = product("v");
+    out_ = product("o");
+    distance_ = product("r");
+    distance_bias_ = declare(without_decay("r_r_bias", {H, E}, init));
+    word_bias_ = declare(without_decay("r_w_bias", {H, E}, init));
+    attention_norm_ = declare_norm(name() + ".rel_attn.layer_norm", D);
+    inner_ = declare_dense(name() + ".ff.layer_1", D, config.d_inner, config.initializer_range);
+    outer_ = declare_dense(name() + ".ff.layer_2", config.d_inner, D, config.initializer_range);
+    fed_norm_ = declare_norm(name() + ".ff.layer_norm", D);
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto& content = in.at("hidden");
+    const auto keys = keys_of(content);
+    const auto seen = seen_by_content(in);
+    auto out = in;
+    out["hidden"] = stream(content, keys, seen, context, 1);
+    if (auto query = in.find("query"); query != in.end()) {
+      const auto& visible = in.at("visible").unsqueeze(1);
+      out["query"] = stream(query->second, keys, visible, context, 1 + kSites);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kSites = 5;  // of random draws, in each stream
+
+  /// What is looked at: [B, H, T, E], [B, H, T, E] and, by distance, [H, 2 T, E].
+  struct Keys {
+    at::Tensor k, v, r;
+  };
+
+  at::Tensor heads(const at::Tensor& x, const ParamPtr& weight) const {
+    return in_heads(nn::linear(x, weight, nullptr, /*in_first=*/true));
+  }
+  at::Tensor in_heads(const at::Tensor& t) const {
+    const int64_t H = config_.n_head;
+    return t.view({t.size(0), t.size(1), H, config_.d_model / H}).transpose(1, 2);
+  }
+
+  Keys keys_of(const at::Tensor& x) const {
+    const auto far = nn::distance_sinusoids(x.size(1), config_.d_model, x.device());
+    return {heads(x, key_), heads(x, value_), heads(far.unsqueeze(0), distance_).squeeze(0)};
+  }
+
+  /// [B or 1, 1, T, T] bool; undefined where all see all.
+  at::Tensor seen_by_content(const nn::Bundle& in) const {
+    const auto& x = in.at("hidden");
+    const auto flags = at::device(x.device()).dtype(at::kBool);
+    const auto self = at::eye(x.size(1), flags);
+    if (auto visible = in.find("visible"); visible != in.end()) {
+      return visible->second.logical_or(self).unsqueeze(1);
+    }
+    if (config_.attn_type == "uni") {
+      return at::ones({x.size(1), x.size(1)}, flags).tril().unsqueeze(0).unsqueeze(0);
+    }
+    const auto mask = in.find("key_mask");
+    if (mask == in.end()) return {};
+    return mask->second.unsqueeze(1).unsqueeze(1).logical_or(self);
+  }
+
+  /// A layer's way of `x` [B, T, D], content or query.
+  at::Tensor stream(const at::Tensor& x, const Keys& keys, const at::Tensor& seen,
+                    const nn::Context& context, int64_t site) const {
+    const auto drop = [&](const at::Tensor& t) {
+      return nn::dropout(t, config_.dropout, context, site++);
+    };
+    const auto asked = nn::linear(x, query_, nullptr, /*in_first=*/true);
+    const nn::RelativeQueries queries{in_heads(nn::add_vector(asked, word_bias_)),
+                                      in_heads(nn::add_vector(asked, distance_bias_))};
+    const nn::RelativeOptions options{
+        .seen = seen, .dropout = config_.dropout, .max_length = config_.max_length, .site = site++};
+    auto mixed = nn::relative_attention(queries, keys.k, keys.v, keys.r, options, context);
+    mixed = mixed.transpose(1, 2).reshape(x.sizes());
+    auto y = nn::layer_norm(x + drop(nn::linear(mixed, out_, nullptr, /*in_first=*/false)),
+                            attention_norm_, config_.layer_norm_eps);
+    const auto inner = drop(nn::activate(config_.ff_activation, nn::linear(y, inner_)));
+    y = nn::layer_norm(y + drop(nn::linear(inner, outer_)), fed_norm_, config_.layer_norm_eps);
+    return last_ ? drop(y) : y;
+  }
+
+  nn::ParamSpec without_decay(const char* leaf, std::vector<int64_t> shape, Init init) const {
+    return {name() + ".rel_attn." + leaf, std::move(shape), init, /*decay=*/false};
+  }
+
+  XlnetConfig config_;
+  bool last_;  ///< drops what it returns
+  ParamPtr query_, key_, value_, out_, distance_, distance_bias_, word_bias_;
+  nn::NormParams attention_norm_, fed_norm_;
+  nn::DenseParams inner_, outer_;
+};
+
+}  // namespace
+
+nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index) {
+  return std::make_shared<XlnetLayer>(config, prefix, index);
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "convoy/nn/block.h"
+
+namespace convoy::models {
+
+/// What a layer wants of Hugging Face's XLNetConfig: its keys by its names.
+struct XlnetConfig {
+  int64_t d_model = 1024, n_layer = 24, n_head = 16, d_inner = 4096;
+  std::string ff_activation = "gelu";
+  std::string attn_type = "bi";  ///< or uni: a position sees itself and those before
+  double dropout = 0.1, initializer_range = 0.02, layer_norm_eps = 1e-12;
+  int64_t max_length = 512;  ///< longest row, by which dropout's draws are addressed
+};
+
+/// One layer (Yang et al., "XLNet", 2019): bundle["hidden"] [B, T, d_model] in and out, every other
+/// tensor passes through. It looks at bundle["key_mask"] [B, T] bool where there is one. Positions
+/// enter by how far apart they are, in every layer. Parameters are named as in Hugging Face's
+/// files, but for those of segments, of which there are none.
+///
+/// With bundle["query"] [B, T, d_model] there are two streams: position i of `hidden` and of
+/// `query` sees what position j of `hidden` is where bundle["visible"] [B, T, T] bool says so, and
+/// `hidden` itself, too. What comes of `query` knows where it is, not what is there.
+nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index);
+
+}  // namespace convoy::models

@@ -1,0 +1,76 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tests/train/testing.h"
+
+// Every body of a session model, with dropout, trains to the same numbers in every layout.
+namespace convoy::train {
+namespace {
+
+constexpr size_t kSteps = 20;
+
+struct Body {
+  const char* name;
+  const char* masking;
+};
+
+class SessionBodies : public testing::TestWithParam<Body> {
+ protected:
+  Outcome train(const TrainingArguments& arguments, const Job& job) const {
+    auto config = models::small_session({.ids = 120, .width = 24, .heads = 3, .length = 12});
+    config.features.push_back({"kind", true, 7});
+    config.body = GetParam().name;
+    config.masking = GetParam().masking;
+    config.n_layer = 3;
+    config.dropout = 0.2;
+    return outcome_of([config] { return models::make_session_model(config); },
+                      random_sessions(203, 120, 12), arguments, job);
+  }
+
+  static TrainingArguments arguments(int64_t per_device, int64_t accumulation, int64_t zero = 0) {
+    auto out = short_run(per_device, accumulation, static_cast<int64_t>(kSteps));
+    out.learning_rate = 5e-3;
+    out.parallel.zero = zero;
+    return out;
+  }
+};
+
+TEST_P(SessionBodies, AreOneDeviceThatAccumulatesBitForBit) {
+  const auto alone = train(arguments(10, 2), one_device());
+  EXPECT_LT(alone.losses.back(), alone.losses.front());
+  expect_same_bits(alone, train(arguments(10, 1), replicas(2)), kSteps);
+  auto again = arguments(10, 2);
+  again.gradient_checkpointing = true;
+  expect_same_bits(alone, train(again, one_device()), kSteps);
+  for (const int64_t zero : {0, 3}) {
+    expect_same_bits(
+        alone,
+        outcome_of_ranks(2, [&](const Job& job) { return train(arguments(10, 1, zero), job); }),
+        kSteps);
+  }
+}
+
+// Stages sum what they both read, the item table and ALBERT's layer, by stages.
+TEST_P(SessionBodies, TrainThroughStages) {
+  const auto alone = train(arguments(10, 4), one_device());
+  auto staged = arguments(10, 4);
+  staged.parallel.pipeline_parallel_size = 3;
+  Job job = one_device();
+  job.strategy = "pipeline";
+  job.devices.assign(3, at::kCPU);
+  const auto outcome = train(staged, job);
+  for (size_t i = 0; i < kSteps; ++i) {
+    EXPECT_NEAR(outcome.losses[i] / alone.losses[i], 1, 1e-5) << "step " << i + 1;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
+                         testing::Values(Body{"albert", "mlm"}, Body{"electra", "mlm"},
+                                         Body{"xlnet", "mlm"}, Body{"xlnet", "clm"},
+                                         Body{"xlnet", "plm"}),
+                         [](const auto& info) {
+                           return std::string(info.param.name) + "_" + info.param.masking;
+                         });
+
+}  // namespace
+}  // namespace convoy::train
