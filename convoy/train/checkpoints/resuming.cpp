@@ -178,7 +178,8 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
                      folder.string(), saved.num_rows, saved.data_seed, fresh.num_rows,
                      fresh.data_seed);
   }
-  if (saved.epoch_position > 0 && saved.data_order != fresh.data_order) {
+  const bool mid_epoch = saved.epoch_position > 0 && saved.epoch_position < saved.num_rows;
+  if (mid_epoch && saved.data_order != fresh.data_order) {
     fail<UsageError>(
         "train",
         "{} stands in mid-epoch, and its order of samples ({}) is not this run's ({}); try the "
