@@ -43,6 +43,7 @@ void add_predict(CLI::App& app, Run& run) {
            "Examples:\n  convoy predict runs/first --rows 5\n"
            "  convoy predict runs/first --data today.parquet --output top.parquet --nproc 2\n"
            "  convoy predict runs/first --output - | head\n"
+           "  convoy predict runs/first --requests < requests.jsonl\n"
            "  convoy predict runs/gpt2_clm --data texts.txt --top-k 3\n";
   });
   command->callback([options, &run] { run = [options] { return run_predict(*options); }; });

@@ -1,7 +1,3 @@
-#include <arrow/api.h>
-#include <arrow/io/file.h>
-#include <parquet/arrow/reader.h>
-
 #include <set>
 #include <sstream>
 
@@ -12,26 +8,7 @@
 namespace convoy {
 namespace {
 
-class TrainCommand : public CommandTest {
- protected:
-  /// The item lists of a Parquet file of sessions.
-  std::vector<std::vector<int64_t>> sessions(const fs::path& file) {
-    auto in = arrow::io::ReadableFile::Open(file.string()).ValueOrDie();
-    auto reader = parquet::arrow::OpenFile(in, arrow::default_memory_pool()).ValueOrDie();
-    auto whole = reader->ReadTable().ValueOrDie()->CombineChunks().ValueOrDie();
-    auto column = whole->GetColumnByName("item_id-list")->chunk(0);
-    auto list = std::static_pointer_cast<arrow::ListArray>(column);
-    auto values = std::static_pointer_cast<arrow::Int64Array>(list->values());
-    std::vector<std::vector<int64_t>> out;
-    for (int64_t row = 0; row < list->length(); ++row) {
-      out.emplace_back();
-      for (int64_t i = list->value_offset(row); i < list->value_offset(row + 1); ++i) {
-        out.back().push_back(values->Value(i));
-      }
-    }
-    return out;
-  }
-};
+class TrainCommand : public CommandTest {};
 
 TEST_F(TrainCommand, TrainThenEvaluateThenPredict) {
   make_sessions(200);
@@ -63,7 +40,7 @@ TEST_F(TrainCommand, TrainThenEvaluateThenPredict) {
   EXPECT_NEAR(metrics["eval_loss"], results["eval_loss"].get<double>(), 1e-6);
 
   // What predict recommends to sessions without their last item is what eval counts as hits.
-  const auto all = sessions(folder_ / "syn/valid.parquet");
+  const auto all = data::testing::read_int_lists(folder_ / "syn/valid.parquet", "item_id-list");
   auto cut = all;
   for (auto& session : cut) session.pop_back();
   data::testing::write_parquet(folder_ / "cut.parquet",

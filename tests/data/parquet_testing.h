@@ -2,6 +2,7 @@
 
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <parquet/arrow/reader.h>
 #include <parquet/arrow/writer.h>
 
 #include <filesystem>
@@ -29,6 +30,24 @@ using Named = std::pair<std::string, std::shared_ptr<arrow::Array>>;
 
 inline void ok(const arrow::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.ToString());
+}
+
+/// A column of lists of a file.
+inline std::vector<std::vector<int64_t>> read_int_lists(const std::filesystem::path& file,
+                                                        const std::string& column) {
+  auto in = arrow::io::ReadableFile::Open(file.string()).ValueOrDie();
+  auto reader = parquet::arrow::OpenFile(in, arrow::default_memory_pool()).ValueOrDie();
+  auto whole = reader->ReadTable().ValueOrDie()->CombineChunks().ValueOrDie();
+  auto list = std::static_pointer_cast<arrow::ListArray>(whole->GetColumnByName(column)->chunk(0));
+  auto values = std::static_pointer_cast<arrow::Int64Array>(list->values());
+  std::vector<std::vector<int64_t>> out;
+  for (int64_t row = 0; row < list->length(); ++row) {
+    out.emplace_back();
+    for (int64_t i = list->value_offset(row); i < list->value_offset(row + 1); ++i) {
+      out.back().push_back(values->Value(i));
+    }
+  }
+  return out;
 }
 
 /// An array of numbers from an Arrow builder: numbers<arrow::Int64Builder>({1, 2}).

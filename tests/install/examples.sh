@@ -14,7 +14,7 @@ fi
 mkdir -p "$WORK/sources/readme"
 awk '/^```cpp$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/main.cpp"
 awk '/^```cmake$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/CMakeLists.txt"
-cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family,own_task} "$WORK/sources"
+cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family,own_task,recommend} "$WORK/sources"
 # What the pages name beside convoy.h.
 mkdir -p "$WORK/sources/headers"
 sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$WORK/sources/headers/CMakeLists.txt"
@@ -23,7 +23,7 @@ sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$
   printf '%s\n' '#include <convoy/schedule/pipeline/pipeline.h>' \
     'int main() { return convoy::schedule::pipeline_schedules().empty() || &convoy::estimate == nullptr; }'
 } >"$WORK/sources/headers/main.cpp"
-for example in readme custom_model own_loop own_family own_task headers; do
+for example in readme custom_model own_loop own_family own_task recommend headers; do
   "$CMAKE" -S "$WORK/sources/$example" -B "$WORK/$example" -G Ninja \
     -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$WORK/$example.log"
@@ -68,6 +68,11 @@ close "own loop, DataParallel" "$single" "$(last_loss "$("$loop" dp)")" 1e-3
 close "own loop, DistributedDataParallel by spawn" "$single" "$(last_loss "$("$loop" ddp)")" 1e-3
 close "own loop, DistributedDataParallel by the launcher" "$single" \
   "$(last_loss "$("$convoy" launch -n 2 -- "$loop" ddp)")" 1e-3
+
+# A trained model that recommends in a process of one's own.
+(cd "$WORK" && "$convoy" data synthetic --output syn --items 30 --rows 60 >/dev/null &&
+  "$convoy" train --data.path syn --d_model 8 --n_layer 1 --n_head 2 --max_steps 2 --output_dir sessions --quiet)
+expect "recommendations" "unknown: nobody" "$("$WORK/recommend/recommend" "$WORK/sessions" item-3 nobody)"
 
 # The README's program, on one device and on two.
 expect "the README's program" "steps          1,536" "$("$WORK/readme/circle" --logging_steps 500)"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 
 #include "convoy/base/error.h"
@@ -12,6 +13,7 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
 #include "convoy/tasks/session/recommend.h"
+#include "convoy/tasks/session/recommender.h"
 #include "convoy/tasks/session/task.h"
 #include "convoy/tasks/text_output.h"
 
@@ -20,15 +22,6 @@ namespace convoy::tasks {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// items.parquet of the run, beside the weights or in the folder above.
-prepare::ItemNames item_names(const fs::path& folder) {
-  for (const auto& place : {folder, folder / ".."}) {
-    if (fs::exists(place / "items.parquet"))
-      return prepare::ItemNames::load(place / "items.parquet");
-  }
-  return {};
-}
 
 /// users.parquet beside the data: the file, or the folder or pattern of files.
 fs::path users_file(const fs::path& data) {
@@ -60,16 +53,48 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   }
 }
 
+/// Answers requests, a line of JSON each, until there are no more; a bad one gets an error.
+void answer_requests(const Prediction& asked, const train::TrainingArguments& training) {
+  for (const auto& [name, given] :
+       {std::pair{"--data", !asked.data.empty()}, std::pair{"--output", !asked.output.empty()},
+        std::pair{"--rows", asked.rows > 0}}) {
+    if (!given) continue;
+    fail<UsageError>("tasks",
+                     "{} has no effect with --requests, which come from the standard input and are "
+                     "answered on the standard output",
+                     name);
+  }
+  if (train::join_job(training.parallel).num_ranks() > 1) {
+    fail<UsageError>("tasks", "--requests are answered by one rank; try without --nproc");
+  }
+  const Recommender recommender(asked.folder);
+  for (std::string line; std::getline(std::cin, line);) {
+    if (trim(line).empty()) continue;
+    Json answer;
+    try {
+      const auto request = RecommendationRequest::from_json(parse_json(line, "a request"));
+      answer = recommender.recommend(request).to_json();
+    } catch (const Error& error) {
+      answer = {{"error", error.what()}};
+    }
+    fmt::print("{}\n", json_line(answer));
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 void SessionTask::declare_predict(OptionTable& table) {
   table.add("predict", "top_k", top_k_, "items per session").at_least(1);
   table.add("predict", "exclude_seen", exclude_seen_,
             "do not recommend what the session holds already");
+  table.add("predict", "requests", requests_,
+            "answer the standard input: a request a line, such as {\"items\": [\"a\", \"b\"]}");
 }
 
 void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
+  if (requests_) return answer_requests(asked, training);
   const auto [file, data] = prediction_data(asked.data);
   if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
   if (asked.to_file()) {

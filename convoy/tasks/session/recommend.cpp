@@ -194,6 +194,14 @@ class TableWriter : public RecommendationWriter {
 
 }  // namespace
 
+prepare::ItemNames item_names(const std::filesystem::path& folder) {
+  for (const auto& place : {folder, folder / ".."}) {
+    if (std::filesystem::exists(place / "items.parquet"))
+      return prepare::ItemNames::load(place / "items.parquet");
+  }
+  return {};
+}
+
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
                                                   const RecommendationNames& names) {
   if (file.extension() == ".parquet") return std::make_unique<TableWriter>(file, names);

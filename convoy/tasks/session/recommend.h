@@ -43,6 +43,9 @@ struct RecommendationNames {
   prepare::ItemNames users;
 };
 
+/// items.parquet of a run, beside the weights in `folder` or in the folder above.
+prepare::ItemNames item_names(const std::filesystem::path& folder);
+
 /// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name.
 class RecommendationWriter {
  public:

@@ -31,7 +31,7 @@ class SessionTask : public Task {
   formats::Schema schema_;
   int64_t trained_length_ = 0;  ///< of an opened model
   int64_t top_k_ = 10;
-  bool exclude_seen_ = false;
+  bool exclude_seen_ = false, requests_ = false;
 };
 
 /// `convoy data sessions` and `synthetic`.

@@ -1,0 +1,295 @@
+#include "convoy/tasks/session/recommender.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/weights.h"
+#include "convoy/models/session/session.h"
+#include "convoy/parallel/run/replica.h"
+#include "convoy/tasks/session/recommend.h"
+
+namespace convoy::tasks {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+std::vector<std::string> ids_of(const Json& json, const char* key) {
+  std::vector<std::string> out;
+  for (const auto& id : json) {
+    if (!id.is_string() && !id.is_number_integer()) {
+      fail<UsageError>("predict", "\"{}\" holds {}; expected ids", key, id.dump());
+    }
+    out.push_back(id.is_string() ? id.get<std::string>() : id.dump());
+  }
+  return out;
+}
+
+/// What a request is for the model: ids, and which of the items they are of.
+struct Session {
+  std::vector<int64_t> ids;
+  std::vector<size_t> places;
+};
+
+}  // namespace
+
+RecommendationRequest RecommendationRequest::from_json(const Json& json) {
+  if (!json.is_object() || !json.contains("items")) {
+    fail<UsageError>("predict",
+                     "a request is {}; expected an object such as {{\"items\": [\"a\", \"b\"]}}",
+                     json_line(json));
+  }
+  RecommendationRequest out;
+  for (const auto& [key, value] : json.items()) {
+    try {
+      if (key == "items" || key == "candidates") {
+        if (!value.is_array()) throw Json::type_error::create(302, "no list", &value);
+        (key == "items" ? out.items : out.candidates) = ids_of(value, key.c_str());
+      } else if (key == "features") {
+        value.get_to(out.features);
+      } else if (key == "top_k") {
+        value.get_to(out.top_k);
+      } else if (key == "exclude_seen") {
+        value.get_to(out.exclude_seen);
+      } else {
+        fail<UsageError>("predict",
+                         "a request has the key \"{}\"; expected items, features, top_k, "
+                         "exclude_seen or candidates",
+                         key);
+      }
+    } catch (const Json::exception&) {
+      fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
+                       key == "features"       ? "an object of lists of numbers"
+                       : key == "top_k"        ? "a whole number"
+                       : key == "exclude_seen" ? "true or false"
+                                               : "a list of ids");
+    }
+  }
+  return out;
+}
+
+Json RecommendationAnswer::to_json() const {
+  Json out{{"items", Json::array()}};
+  for (const auto& item : items) {
+    Json entry{{"item_id", item.item_id}, {"score", item.score}};
+    if (!item.name.empty()) entry["name"] = item.name;
+    out["items"].push_back(std::move(entry));
+  }
+  if (!unknown.empty()) out["unknown"] = unknown;
+  return out;
+}
+
+/// What a folder holds; never changes.
+class Recommender::Model {
+ public:
+  Model(const fs::path& folder, at::Device device) : device_(device) {
+    const auto file = folder / "config.json";
+    config_.read_json(parse_json(read_file(file), file.string()), file.string());
+    names_ = item_names(folder);
+    for (int64_t id = 1; id < num_ids(); ++id) ids_.try_emplace(names_.raw_id(id), id);
+    blocks_ = models::make_session_model(config_);
+    parallel::ReplicaOptions options;
+    options.device = device;
+    options.fill = [&folder](parallel::Replica& model) {
+      checkpoint::load_weights(folder, model.weights(), model.world());
+    };
+    replica_ = std::make_unique<parallel::Replica>(blocks_, comm::Groups(), options);
+    replica_->start();
+  }
+
+  int64_t num_items() const { return num_ids() - 1; }
+
+  std::vector<RecommendationAnswer> answer(
+      const std::vector<RecommendationRequest>& requests) const {
+    std::vector<RecommendationAnswer> out(requests.size());
+    std::vector<Session> sessions;
+    std::vector<size_t> asked;  // those that know an item
+    int64_t longest = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      auto session = session_of(requests[i], out[i].unknown);
+      if (session.ids.empty()) continue;
+      longest = std::max(longest, static_cast<int64_t>(session.ids.size()));
+      sessions.push_back(std::move(session));
+      asked.push_back(i);
+    }
+    if (asked.empty()) return out;
+    const auto scores = scores_of(bundle_of(requests, sessions, asked, longest));
+    for (size_t row = 0; row < asked.size(); ++row) {
+      const auto i = asked[row];
+      out[i].items =
+          best(scores[static_cast<int64_t>(row)], requests[i], sessions[row], out[i].unknown);
+    }
+    return out;
+  }
+
+ private:
+  int64_t num_ids() const { return config_.item().cardinality; }
+
+  /// The last items that the model has positions for.
+  Session session_of(const RecommendationRequest& request,
+                     std::vector<std::string>& unknown) const {
+    if (request.top_k < 1) {
+      fail<UsageError>("predict", "top_k = {}; expected at least 1", request.top_k);
+    }
+    for (const auto& [name, values] : request.features) {
+      const bool known = name != config_.item_feature &&
+                         std::any_of(config_.features.begin(), config_.features.end(),
+                                     [&, n = name](const auto& f) { return f.name == n; });
+      if (known && values.size() == request.items.size()) continue;
+      fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}",
+                       plural(std::ssize(values), "value"), name,
+                       plural(std::ssize(request.items), "item"),
+                       known ? "one for each" : "features of the model");
+    }
+    Session out;
+    for (size_t i = 0; i < request.items.size(); ++i) {
+      if (const auto id = ids_.find(request.items[i]); id != ids_.end()) {
+        out.ids.push_back(id->second);
+        out.places.push_back(i);
+      } else {
+        unknown.push_back(request.items[i]);
+      }
+    }
+    const auto over = std::ssize(out.ids) - config_.max_length;
+    if (over > 0) {
+      out.ids.erase(out.ids.begin(), out.ids.begin() + over);
+      out.places.erase(out.places.begin(), out.places.begin() + over);
+    }
+    return out;
+  }
+
+  nn::Bundle bundle_of(const std::vector<RecommendationRequest>& requests,
+                       const std::vector<Session>& sessions, const std::vector<size_t>& asked,
+                       int64_t longest) const {
+    const auto rows = std::ssize(sessions);
+    nn::Bundle out{{"lengths", at::zeros({rows}, at::kLong)}};
+    for (const auto& feature : config_.features) {
+      const bool item = feature.name == config_.item_feature;
+      auto column = at::zeros({rows, longest}, at::kDouble);
+      for (int64_t row = 0; row < rows; ++row) {
+        const auto& session = sessions[static_cast<size_t>(row)];
+        const auto& given = requests[asked[static_cast<size_t>(row)]].features;
+        const auto values = given.find(feature.name);
+        if (!item && values == given.end()) {
+          fail<UsageError>("predict",
+                           "a request lacks the feature '{}'; expected a value of it for each item",
+                           feature.name);
+        }
+        auto* numbers = column.data_ptr<double>() + row * longest;
+        for (size_t i = 0; i < session.ids.size(); ++i) {
+          numbers[i] = item ? static_cast<double>(session.ids[i])
+                            : checked(feature, values->second[session.places[i]]);
+        }
+        out["lengths"][row] = std::ssize(session.ids);
+      }
+      column = column.to(feature.categorical ? at::kLong : at::kFloat);
+      out[feature.name] = std::move(column);
+    }
+    return out;
+  }
+
+  static double checked(const models::SessionFeature& feature, double value) {
+    const bool fits = feature.categorical ? value == std::floor(value) && value >= 0 &&
+                                                value < static_cast<double>(feature.cardinality)
+                                          : std::isfinite(value);
+    if (fits) return value;
+    fail<UsageError>("predict", "a request has {} of feature '{}'; expected {}", value,
+                     feature.name,
+                     feature.categorical ? fmt::format("an id of 0 to {}", feature.cardinality - 1)
+                                         : std::string("a finite number"));
+  }
+
+  /// [rows, items] fp32 on the host.
+  at::Tensor scores_of(nn::Bundle bundle) const {
+    at::NoGradGuard no_grad;
+    nn::Context context;
+    context.mode = nn::Mode::Predict;
+    const auto loaded = bundle;
+    context.loaded = &loaded;
+    context.samples = at::arange(bundle.at("lengths").size(0), at::kLong);
+    for (auto& [name, tensor] : bundle) tensor = tensor.to(device_);
+    for (const auto& block : blocks_) {
+      bundle = block->forward(bundle, context);
+      ++context.block;
+    }
+    return bundle.at("scores").to(at::kCPU, at::kFloat);
+  }
+
+  std::vector<RecommendedItem> best(at::Tensor scores, const RecommendationRequest& request,
+                                    const Session& session,
+                                    std::vector<std::string>& unknown) const {
+    if (!request.candidates.empty()) {
+      std::vector<int64_t> columns;
+      for (const auto& candidate : request.candidates) {
+        if (const auto id = ids_.find(candidate); id != ids_.end()) {
+          columns.push_back(id->second - 1);
+        } else {
+          unknown.push_back(candidate);
+        }
+      }
+      const auto chosen = at::tensor(columns, at::kLong);
+      scores = at::full_like(scores, kNever).index_copy_(0, chosen, scores.index_select(0, chosen));
+    }
+    if (request.exclude_seen) {
+      for (const int64_t id : session.ids) scores[id - 1] = kNever;
+    }
+    const auto [values, columns] = scores.topk(std::min(request.top_k, scores.size(0)));
+    std::vector<RecommendedItem> out;
+    for (int64_t i = 0; i < values.size(0); ++i) {
+      const auto score = values.const_data_ptr<float>()[i];
+      if (score == kNever) break;
+      const int64_t id = columns.const_data_ptr<int64_t>()[i] + 1;
+      out.push_back({names_.raw_id(id), names_.name(id), score});
+    }
+    return out;
+  }
+
+  at::Device device_;
+  models::SessionConfig config_;
+  prepare::ItemNames names_;
+  std::unordered_map<std::string, int64_t> ids_;
+  nn::BlockList blocks_;
+  std::unique_ptr<parallel::Replica> replica_;  // holds what the blocks compute with
+};
+
+Recommender::Recommender(const fs::path& folder, at::Device device) : device_(device) {
+  load(folder);
+}
+
+Recommender::~Recommender() = default;
+
+std::shared_ptr<const Recommender::Model> Recommender::model() const {
+  const std::lock_guard lock(mutex_);
+  return model_;
+}
+
+RecommendationAnswer Recommender::recommend(const RecommendationRequest& request) const {
+  return model()->answer({request}).front();
+}
+
+std::vector<RecommendationAnswer> Recommender::recommend(
+    const std::vector<RecommendationRequest>& requests) const {
+  return model()->answer(requests);
+}
+
+void Recommender::load(const fs::path& folder) {
+  auto fresh = std::make_shared<const Model>(folder, device_);
+  const std::lock_guard lock(mutex_);
+  model_ = std::move(fresh);
+}
+
+int64_t Recommender::num_items() const {
+  return model()->num_items();
+}
+
+}  // namespace convoy::tasks

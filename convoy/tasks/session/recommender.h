@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+
+namespace convoy::tasks {
+
+/// What somebody did so far, in the ids of the interactions.
+struct RecommendationRequest {
+  std::vector<std::string> items;  ///< raw ids, oldest first
+  /// The model's other features, a number for each item: what the session files hold.
+  std::map<std::string, std::vector<double>> features;
+  int64_t top_k = 10;
+  bool exclude_seen = false;            ///< items of the session itself are left out
+  std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
+
+  /// {"items": [...], "features": {"price": [...]}, "top_k": 10, "exclude_seen": false,
+  /// "candidates": [...]}, all but the first of which may be left out. Ids may be numbers. Throws
+  /// UsageError for anything else.
+  static RecommendationRequest from_json(const Json& json);
+};
+
+struct RecommendedItem {
+  std::string item_id;  ///< as in the interactions
+  std::string name;     ///< a title; "" when there is none
+  float score = 0;
+};
+
+struct RecommendationAnswer {
+  std::vector<RecommendedItem> items;  ///< best first; none after a session of unknown items only
+  std::vector<std::string> unknown;    ///< ids of the request that training never saw
+
+  Json to_json() const;
+};
+
+/// A trained session model that answers requests in this process: no file is read, no rank started
+/// for one. All members may be called by several threads at a time.
+///
+///     convoy::Recommender recommender("runs/first");
+///     auto answer = recommender.recommend({.items = {"1196", "260"}, .top_k = 5});
+class Recommender {
+ public:
+  /// Of the output folder of a run, or a checkpoint in it. Throws FileError that names the file.
+  explicit Recommender(const std::filesystem::path& folder, at::Device device = at::kCPU);
+  ~Recommender();
+
+  /// Unknown items are left out of the session, and told. Throws UsageError for a request that does
+  /// not fit the model: a feature that lacks, or has another number of values than items.
+  RecommendationAnswer recommend(const RecommendationRequest& request) const;
+  /// Several at once, which is faster. Answers stand as the requests.
+  std::vector<RecommendationAnswer> recommend(
+      const std::vector<RecommendationRequest>& requests) const;
+
+  /// Another run or checkpoint, from the next request on; those under way end with the old one.
+  /// When it throws, the old one stays.
+  void load(const std::filesystem::path& folder);
+
+  int64_t num_items() const;
+
+ private:
+  class Model;
+  std::shared_ptr<const Model> model() const;
+
+  const at::Device device_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Model> model_;
+};
+
+}  // namespace convoy::tasks

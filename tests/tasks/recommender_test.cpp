@@ -1,0 +1,187 @@
+#include "convoy/tasks/session/recommender.h"
+
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "convoy/prepare/items.h"
+#include "tests/cli/command_testing.h"
+#include "tests/data/parquet_testing.h"
+
+namespace convoy {
+namespace {
+
+using tasks::RecommendationRequest;
+using tasks::Recommender;
+
+class RecommenderTest : public CommandTest {
+ protected:
+  /// A run in `out` that learnt a little.
+  void train(const std::string& more = "", const std::string& folder = "out") {
+    if (!fs::exists(folder_ / "syn")) make_sessions(100);
+    ASSERT_EQ(run("train" + kTiny + "--max_steps 30 --learning_rate 0.02 --save_steps 15 " + more +
+                  " --output_dir " + folder),
+              0)
+        << output_;
+  }
+
+  /// The id of an item in the interactions.
+  std::string raw(int64_t id) const {
+    return prepare::ItemNames::load(folder_ / "out/items.parquet").raw_id(id);
+  }
+
+  /// The evaluation's sessions, as requests.
+  std::vector<RecommendationRequest> requests(int64_t top_k = 4) const {
+    std::vector<RecommendationRequest> out;
+    for (const auto& ids :
+         data::testing::read_int_lists(folder_ / "syn/valid.parquet", "item_id-list")) {
+      RecommendationRequest request{.top_k = top_k};
+      for (const int64_t id : ids) request.items.push_back(raw(id));
+      out.push_back(std::move(request));
+    }
+    return out;
+  }
+};
+
+TEST_F(RecommenderTest, SaysWhatPredictSays) {
+  for (const char* body : {"gpt2", "xlnet --masking plm"}) {
+    train(fmt::format("--overwrite_output_dir --model.body {}", body));
+    for (const bool exclude : {false, true}) {
+      ASSERT_EQ(run(fmt::format("predict out --top_k 4 --output told.jsonl {}",
+                                exclude ? "--exclude_seen" : "")),
+                0)
+          << output_;
+      std::map<int64_t, std::vector<std::pair<std::string, float>>> told;
+      std::ifstream file(folder_ / "told.jsonl");
+      for (std::string line; std::getline(file, line);) {
+        const auto entry = parse_json(line, "told.jsonl");
+        told[entry["row"]].emplace_back(entry["item_id"], entry["score"]);
+      }
+      auto asked = requests();
+      for (auto& request : asked) request.exclude_seen = exclude;
+      const Recommender recommender(folder_ / "out");
+      const auto answers = recommender.recommend(asked);
+      ASSERT_EQ(answers.size(), told.size());
+      for (size_t row = 0; row < answers.size(); ++row) {
+        const auto& expected = told[static_cast<int64_t>(row)];
+        ASSERT_EQ(answers[row].items.size(), expected.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_EQ(answers[row].items[i].item_id, expected[i].first) << row;
+          EXPECT_NEAR(answers[row].items[i].score, expected[i].second, 1e-4);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RecommenderTest, AnswersManyThreadsAndTakesNewCheckpointsBetweenRequests) {
+  train();
+  Recommender recommender(folder_ / "out/checkpoint-15");
+  const auto asked = requests();
+  const auto first = [&] {
+    std::vector<std::string> out;
+    for (const auto& request : asked)
+      out.push_back(recommender.recommend(request).to_json().dump());
+    return out;
+  };
+  const auto old = first();
+  recommender.load(folder_ / "out");
+  const auto fresh = first();
+  EXPECT_NE(old, fresh);
+  std::atomic<int64_t> strange = 0;
+  std::atomic<bool> over = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!over) {
+        for (size_t row = 0; row < 10; ++row) {
+          const auto said = recommender.recommend(asked[row]).to_json().dump();
+          strange += said != old[row] && said != fresh[row];
+        }
+      }
+    });
+  }
+  for (int i = 0; i < 6; ++i)
+    recommender.load(folder_ / (i % 2 == 0 ? "out/checkpoint-15" : "out"));
+  over = true;
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(strange, 0);
+  EXPECT_THROW(recommender.load(folder_ / "nowhere"), FileError);
+  EXPECT_EQ(first(), fresh) << "the model that was there stays";
+}
+
+TEST_F(RecommenderTest, UnknownItemsAreToldAndCandidatesChosenFrom) {
+  train();
+  const Recommender recommender(folder_ / "out");
+  EXPECT_EQ(recommender.num_items(), 30);
+  const auto plain =
+      recommender.recommend(RecommendationRequest{.items = {raw(3), raw(9)}, .top_k = 30});
+  ASSERT_EQ(plain.items.size(), 30);
+  const auto with = recommender.recommend(RecommendationRequest{
+      .items = {raw(3), "nobody", raw(9)}, .candidates = {raw(7), raw(12), "none"}});
+  EXPECT_EQ(with.unknown, (std::vector<std::string>{"nobody", "none"}));
+  ASSERT_EQ(with.items.size(), 2);
+  for (const auto& item : with.items) {
+    const auto same = std::find_if(plain.items.begin(), plain.items.end(), [&](const auto& other) {
+      return other.item_id == item.item_id;
+    });
+    ASSERT_NE(same, plain.items.end());
+    EXPECT_NEAR(item.score, same->score, 1e-6);
+  }
+  const auto nothing = recommender.recommend(RecommendationRequest{.items = {"nobody"}});
+  EXPECT_TRUE(nothing.items.empty());
+  EXPECT_THROW(recommender.recommend(RecommendationRequest{.items = {raw(3)}, .top_k = 0}),
+               UsageError);
+  EXPECT_THROW(
+      recommender.recommend(RecommendationRequest{.items = {raw(3)}, .features = {{"price", {1}}}}),
+      UsageError);
+}
+
+TEST_F(RecommenderTest, LinesOfAPipeAreAnsweredOneByOne) {
+  train();
+  write_file(folder_ / "requests",
+             Json{{"items", {raw(3), raw(9)}}, {"top_k", 2}}.dump() +
+                 "\n\nnonsense\n{\"items\": []}\n{\"items\": [\"3\"], \"tops\": 1}\n"
+                 "{\"items\": [3], \"top_k\": \"many\"}\n");
+  ASSERT_EQ(shell("$convoy predict out --requests < requests > answers"), 0) << output_;
+  std::ifstream file(folder_ / "answers");
+  std::vector<Json> answers;
+  for (std::string line; std::getline(file, line);) answers.push_back(parse_json(line, "answers"));
+  ASSERT_EQ(answers.size(), 5);
+  const auto same = Recommender(folder_ / "out")
+                        .recommend(RecommendationRequest{.items = {raw(3), raw(9)}, .top_k = 2});
+  ASSERT_EQ(answers[0]["items"].size(), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answers[0]["items"][i]["item_id"], same.items[i].item_id);
+    EXPECT_NEAR(answers[0]["items"][i]["score"].get<double>(), same.items[i].score, 1e-5);
+  }
+  EXPECT_TRUE(answers[1].contains("error"));
+  EXPECT_TRUE(answers[2]["items"].empty());
+  EXPECT_NE(answers[3]["error"].get<std::string>().find("has the key \"tops\""), std::string::npos);
+  EXPECT_NE(answers[4]["error"].get<std::string>().find("expected a whole number"),
+            std::string::npos);
+  EXPECT_EQ(run("predict out --requests --output x.csv"), 2);
+  expect("--output has no effect");
+  EXPECT_EQ(run("predict out --requests --nproc 2"), 2);
+  expect("without --nproc");
+}
+
+TEST_F(RecommenderTest, FeaturesAreAskedFor) {
+  ASSERT_EQ(run("data synthetic --output syn --items 30 --rows 60 --with-features"), 0) << output_;
+  train();
+  const Recommender recommender(folder_ / "out");
+  const auto config = json("out/config.json");
+  RecommendationRequest request{.items = {raw(3), raw(9)}};
+  EXPECT_THROW(recommender.recommend(request), UsageError);
+  for (const auto& feature : config["features"]) {
+    if (feature["name"] != config["item_feature"]) request.features[feature["name"]] = {1, 2};
+  }
+  EXPECT_EQ(recommender.recommend(request).items.size(), 10);
+  auto wrong = request;
+  wrong.features.begin()->second = {1};
+  EXPECT_THROW(recommender.recommend(wrong), UsageError);
+}
+
+}  // namespace
+}  // namespace convoy
