@@ -12,6 +12,7 @@ constexpr size_t kSteps = 20;
 struct Body {
   const char* name;
   const char* masking;
+  int64_t num_negatives = 0;  ///< 0: all items
 };
 
 class SessionBodies : public testing::TestWithParam<Body> {
@@ -21,6 +22,10 @@ class SessionBodies : public testing::TestWithParam<Body> {
     config.features.push_back({"kind", true, 7});
     config.body = GetParam().name;
     config.masking = GetParam().masking;
+    if (GetParam().num_negatives > 0) {
+      config.sampled_softmax = true;
+      config.max_n_samples = GetParam().num_negatives;
+    }
     config.n_layer = 3;
     config.dropout = 0.2;
     return outcome_of([config] { return models::make_session_model(config); },
@@ -67,7 +72,7 @@ TEST_P(SessionBodies, TrainThroughStages) {
 INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
                          testing::Values(Body{"albert", "mlm"}, Body{"electra", "mlm"},
                                          Body{"xlnet", "mlm"}, Body{"xlnet", "clm"},
-                                         Body{"xlnet", "plm"}),
+                                         Body{"xlnet", "plm"}, Body{"gpt2", "clm", 30}),
                          [](const auto& info) {
                            return std::string(info.param.name) + "_" + info.param.masking;
                          });

@@ -36,6 +36,9 @@ struct SessionConfig {
   int64_t plm_max_span_length = 5;
   bool plm_permute_all = false;
   double embedding_initializer_range = 0.02;
+  bool sampled_softmax = false;
+  int64_t max_n_samples = 1000;
+  std::string negative_sampling = "uniform";
   bool score_padding = false, attend_padding = false;
   double temperature = 1.0;
   int64_t max_length = 20;

@@ -5,6 +5,7 @@
 #include "convoy/base/text.h"
 #include "convoy/models/session/session.h"
 #include "convoy/nn/activation.h"
+#include "convoy/nn/sampled_softmax.h"
 
 namespace convoy::models {
 
@@ -32,6 +33,7 @@ Names bodies_with(const std::string& masking) {
 }
 
 const std::pair<std::string, Names> kWithHidden{"model.body", bodies_with("mlm")};
+const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 
 }  // namespace
@@ -70,6 +72,13 @@ Fields SessionConfig::fields() {
        .only_with = kWithOrder},
       {"embedding_initializer_range", &embedding_initializer_range,
        "standard deviation of initial embeddings", 0},
+      {"sampled_softmax", &sampled_softmax,
+       "train against some items of each step instead of all; evaluation and prediction rank all"},
+      {"max_n_samples", &max_n_samples, "so many of them, the same for all targets", 1, HUGE_VAL,
+       none, none, "", kWithSampling},
+      {"negative_sampling", &negative_sampling,
+       "each item as likely as others, or log_uniform: by its rank, for ids by falling count", 0, 0,
+       nn::NegativeSampler::kinds(), none, "", kWithSampling},
       {"score_padding", &score_padding, "the padding id 0 competes with the items"},
       {.name = "attend_padding",
        .value = &attend_padding,

@@ -22,6 +22,10 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
         {"output_projection.weight", {item_dim, D}, nn::Init::normal(config.initializer_range)});
   }
   items_ = tie(item_table);
+  if (config.sampled_softmax) {
+    sampler_.emplace(first_id_, config.item().cardinality, config.max_n_samples,
+                     config.negative_sampling);
+  }
 }
 
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
@@ -32,11 +36,16 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   }
   const auto targets = targets_of(in);
   auto h = states(x, targets.positions);
+  const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
+  if (sampler_ && context.mode == Mode::Train) {
+    return {{"loss", nn::sampled_cross_entropy(h, items_, targets.items, *sampler_,
+                                               config_.temperature, context)},
+            {"count", count}};
+  }
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
   options.tensor = context.tensor;
   const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
-  nn::Bundle out{{"loss", entropy.loss},
-                 {"count", at::scalar_tensor(targets.items.numel(), at::kLong)}};
+  nn::Bundle out{{"loss", entropy.loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
     out["target_rank"] = nn::tied_ranks(h, items_, targets.items, first_id_, context.tensor);
   }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "convoy/models/session/session.h"
+#include "convoy/nn/sampled_softmax.h"
 
 namespace convoy::models {
 
@@ -24,6 +27,7 @@ class SessionHead : public nn::Block {
   nn::NormParams norm_;  // gpt2 ends in one
   nn::ParamPtr output_projection_, items_;
   int64_t first_id_;
+  std::optional<nn::NegativeSampler> sampler_;  // of the items that training scores
 };
 
 }  // namespace convoy::models

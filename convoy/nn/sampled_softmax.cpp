@@ -1,0 +1,192 @@
+#include "convoy/nn/sampled_softmax.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/comm/device.h"
+#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/node.h"
+
+namespace convoy::nn {
+
+namespace {
+
+constexpr uint64_t kSite = 0x6e656761;  // keeps these draws apart from others
+
+/// What competes: rows of the table and how much each score is lowered.
+struct Rivals {
+  at::Tensor ids, rows, lowered;  // [n], [n, D], [n] fp32
+};
+
+/// Losses and their gradients, a cache's worth of scores at a time.
+class SampledLoss {
+ public:
+  SampledLoss(const at::Tensor& h, Rivals negatives, Rivals targets, double temperature)
+      : h_(h),
+        negatives_(std::move(negatives)),
+        targets_(std::move(targets)),
+        temperature_(temperature) {
+    const auto fp32 = h.options().dtype(at::kFloat);
+    loss = at::zeros({}, fp32);
+    if (!at::GradMode::is_enabled()) return;
+    to_h = at::empty(h.sizes(), fp32);
+    to_targets = at::empty(h.sizes(), fp32);
+    to_negatives = at::zeros(negatives_.rows.sizes(), fp32);
+  }
+
+  void run() {
+    const int64_t rows = h_.size(0), n = negatives_.ids.size(0);
+    const int64_t most = std::max<int64_t>(1, score_rows_at_once(n + 1, h_.device()));
+    for (int64_t begin = 0; begin < rows; begin += most) piece(begin, std::min(most, rows - begin));
+  }
+
+  at::Tensor loss, to_h, to_targets, to_negatives;
+
+ private:
+  void piece(int64_t begin, int64_t count) {
+    const auto h = h_.narrow(0, begin, count);
+    const auto own = targets_.rows.narrow(0, begin, count);
+    const auto ids = targets_.ids.narrow(0, begin, count).unsqueeze(1);
+    const int64_t n = negatives_.ids.size(0);
+    auto scores = at::empty({count, n + 1}, loss.options());
+    scores.select(1, 0).copy_((h * own).sum(1, false, at::kFloat));
+    scores.select(1, 0).sub_(targets_.lowered.narrow(0, begin, count), temperature_);
+    auto against = at::mm(h, negatives_.rows.t()).to(at::kFloat);
+    against.sub_(negatives_.lowered, temperature_);
+    against.masked_fill_(ids == negatives_.ids, -std::numeric_limits<float>::infinity());
+    scores.narrow(1, 1, n).copy_(against);
+    const auto first = at::zeros({count}, targets_.ids.options());
+    const auto softmax = softmax_loss(scores, first, temperature_);
+    loss.add_(softmax.losses.sum());
+    if (!to_h.defined()) return;
+    scores.mul_(softmax.scales.unsqueeze(1));
+    scores.select(1, 0).sub_(1);
+    scores.div_(temperature_);
+    const auto slopes = scores.narrow(1, 1, n).to(h.scalar_type());
+    const auto slope = scores.narrow(1, 0, 1);
+    to_h.narrow(0, begin, count).copy_(at::mm(slopes, negatives_.rows)).add_(slope * own);
+    to_targets.narrow(0, begin, count).copy_(slope * h);
+    to_negatives.add_(at::mm(slopes.t(), h));
+  }
+
+  at::Tensor h_;
+  Rivals negatives_, targets_;
+  double temperature_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& NegativeSampler::kinds() {
+  static const std::vector<std::string> all{"uniform", "log_uniform"};
+  return all;
+}
+
+NegativeSampler::NegativeSampler(int64_t first_id, int64_t num_ids, int64_t count,
+                                 const std::string& kind)
+    : first_id_(first_id),
+      num_ids_(num_ids - first_id),
+      count_(std::min(count, num_ids - first_id)),
+      log_uniform_(kind == "log_uniform") {
+  internal_check(count_ >= 1, "nn", "{} negatives of {} ids", count, num_ids_);
+  if (!log_uniform_) {
+    factor_ = static_cast<double>(count_) / static_cast<double>(num_ids_);
+    return;
+  }
+  // The first ranks are certain while c q is at least one for them.
+  const double whole = std::log(static_cast<double>(num_ids_) + 1);
+  for (;; ++certain_) {
+    const auto m = static_cast<double>(certain_);
+    const double rest = 1 - std::log(m + 1) / whole;
+    if (certain_ >= count_ || rest <= 0) break;
+    factor_ = (static_cast<double>(count_) - m) / rest;
+    if (factor_ * std::log((m + 2) / (m + 1)) / whole < 1) break;
+  }
+  if (certain_ >= count_) factor_ = 0;
+}
+
+double NegativeSampler::probability(int64_t id) const {
+  const int64_t rank = id - first_id_;
+  if (!log_uniform_) return factor_;
+  if (rank < certain_) return 1;
+  const auto r = static_cast<double>(rank);
+  return factor_ * std::log((r + 2) / (r + 1)) / std::log(static_cast<double>(num_ids_) + 1);
+}
+
+double NegativeSampler::cumulative(int64_t rank) const {
+  const auto r = static_cast<double>(rank), m = static_cast<double>(certain_);
+  if (!log_uniform_) return factor_ * r;
+  if (rank <= certain_) return r;
+  return m + factor_ * std::log((r + 1) / (m + 1)) / std::log(static_cast<double>(num_ids_) + 1);
+}
+
+Negatives NegativeSampler::draw(uint64_t seed, int64_t step) const {
+  const uint64_t key = hash_combine(hash_combine(mix64(seed), static_cast<uint64_t>(step)), kSite);
+  const double start = uniform01(key, 0);
+  std::vector<int64_t> ids;
+  Negatives out;
+  int64_t rank = 0;
+  for (int64_t i = 0; i < count_; ++i) {
+    // The first rank up to which more than this adds up.
+    const double mark = start + static_cast<double>(i);
+    int64_t low = rank, high = num_ids_ - 1;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (cumulative(middle + 1) > mark) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    if (low < rank || low >= num_ids_) break;
+    ids.push_back(first_id_ + low);
+    out.probabilities.push_back(probability(ids.back()));
+    rank = low + 1;
+    if (rank >= num_ids_) break;
+  }
+  out.ids = at::tensor(ids, at::kLong);
+  return out;
+}
+
+at::Tensor NegativeSampler::log_probabilities(const at::Tensor& ids) const {
+  if (!log_uniform_)
+    return at::full(ids.sizes(), std::log(factor_), ids.options().dtype(at::kFloat));
+  const auto ranks = (ids - first_id_).to(at::kDouble);
+  const double whole = std::log(static_cast<double>(num_ids_) + 1);
+  auto p = (ranks + 2).div_(ranks + 1).log_().mul_(factor_ / whole);
+  p.masked_fill_(ranks < static_cast<double>(certain_), 1);
+  return p.log_().to(at::kFloat);
+}
+
+at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
+                                 const at::Tensor& targets, const NegativeSampler& sampler,
+                                 double temperature, const Context& context) {
+  const auto drawn = comm::upload(sampler.draw(context.seed, context.step).ids, h.device());
+  const auto rows = embedding(drawn, table, /*padding=*/false, context.tensor);
+  const auto own = embedding(targets, table, /*padding=*/false, context.tensor);
+  // fp16 cannot hold the slopes of a softmax over many items.
+  const bool recorded = at::GradMode::is_enabled();
+  const auto dtype = context.compute_dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+  SampledLoss sampled(
+      h.detach().to(dtype), {drawn, rows.detach().to(dtype), sampler.log_probabilities(drawn)},
+      {targets, own.detach().to(dtype), sampler.log_probabilities(targets)}, temperature);
+  {
+    at::NoGradGuard no_grad;
+    sampled.run();
+  }
+  if (!recorded) return sampled.loss;
+  return with_backward(
+      sampled.loss, {h, rows, own},
+      [to_h = sampled.to_h.to(h.scalar_type()), to_rows = sampled.to_negatives,
+       to_own = sampled.to_targets](const at::Tensor& grad) -> std::vector<at::Tensor> {
+        return {(to_h * grad).to(to_h.scalar_type()), to_rows * grad, to_own * grad};
+      });
+}
+
+}  // namespace convoy::nn

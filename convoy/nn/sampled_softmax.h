@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/nn/block.h"
+
+// Shapes: N positions with a target, D model width, V vocabulary with padding, n negatives.
+namespace convoy::nn {
+
+/// Some ids of a step, against which all of its targets compete.
+struct Negatives {
+  at::Tensor ids;                     ///< [n] int64, ascending, all different
+  std::vector<double> probabilities;  ///< of each id to be among them
+};
+
+/// Draws n of the ids first_id..V-1 for each step, without replacement, by systematic sampling
+/// (Madow, 1949): id k is among them with the probability min(1, c q_k) exactly, where q is
+/// uniform, or log-uniform: log((r + 2) / (r + 1)) / log(number of ids + 1) of rank r = k -
+/// first_id, for ids that are sorted by falling count. c makes the probabilities add up to n.
+class NegativeSampler {
+ public:
+  static const std::vector<std::string>& kinds();  ///< uniform, log_uniform
+
+  /// All ids where `count` is as large as their number, or larger.
+  NegativeSampler(int64_t first_id, int64_t num_ids, int64_t count, const std::string& kind);
+
+  int64_t count() const { return count_; }
+  /// A pure function of seed and step, so all ranks and micro-batches have the same.
+  Negatives draw(uint64_t seed, int64_t step) const;
+  double probability(int64_t id) const;
+  /// The logarithms of the probabilities of `ids` int64, fp32, on their device.
+  at::Tensor log_probabilities(const at::Tensor& ids) const;
+
+ private:
+  /// Sum of the probabilities of the ranks below `rank`.
+  double cumulative(int64_t rank) const;
+
+  int64_t first_id_, num_ids_, count_;
+  bool log_uniform_;
+  int64_t certain_ = 0;  ///< ranks whose probability is one
+  double factor_ = 1;    ///< c
+};
+
+/// The sum of the cross-entropies of h [N, D] against each row's target and the negatives, whose
+/// scores are lowered by the logarithms of their probabilities, the target's too (Jean et al.,
+/// 2015; Bengio and Senecal, 2008). A row's target is not among its negatives. fp32 scalar. With
+/// all ids it is cross_entropy().
+///
+/// Backward adds to n + N rows of the table at most. targets [N] int64.
+at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
+                                 const at::Tensor& targets, const NegativeSampler& sampler,
+                                 double temperature, const Context& context);
+
+}  // namespace convoy::nn
