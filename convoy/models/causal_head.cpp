@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/comm/device.h"
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/skinny_gemm.h"
@@ -46,16 +47,19 @@ class CausalHead : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& x = in.at("hidden");
     if (context.mode == nn::Mode::Predict) {
-      auto h = states(x, comm::upload(wanted_positions(in, context), x.device()));
+      const auto wanted = comm::upload(wanted_positions(in, context), x.device());
+      auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, wanted));
       const auto here = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
       const auto logits = nn::gather_columns(here, table_, 0, context.tensor);
       return {{"logits", logits.view({x.size(0), -1, num_ids()})}};
     }
     const auto& targets = in.at("targets");
+    const auto ranks = ranks_of(in, context);
     nn::CrossEntropyOptions options{.first_id = 0};
-    options.tensor = context.tensor;
+    options.ranks = ranks.among(in.at("asked"));
     options.count_correct = context.mode == nn::Mode::Evaluate;
-    const auto entropy = nn::cross_entropy(states(x, in.at("asked")), table_, targets, options);
+    const auto asked = ranks.select(x, in.at("asked"), options.ranks);
+    const auto entropy = nn::cross_entropy(states(asked), table_, targets, options);
     nn::Bundle out{{"loss", entropy.loss},
                    {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
@@ -63,12 +67,12 @@ class CausalHead : public nn::Block {
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   int64_t num_ids() const { return table_->spec().shape[0]; }
 
-  at::Tensor states(const at::Tensor& x, const at::Tensor& positions) const {
-    auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
+  at::Tensor states(const at::Tensor& h) const {
     if (!norm_.weight) return h;
     return norm_.bias ? nn::layer_norm(h, norm_, epsilon_)
                       : nn::rms_norm(h, norm_.weight, epsilon_);

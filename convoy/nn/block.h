@@ -33,6 +33,8 @@ struct Context {
   KvCache* cache = nullptr;
   /// The ranks that share out the parameters that are cut, and see the same rows.
   comm::Group tensor = {};
+  /// In training and evaluation they share out the tokens between their products, too.
+  bool sequence_parallel = false;
 
   /// The batch that the first block got as `in`, where reading it waits for no GPU.
   const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }
@@ -71,6 +73,9 @@ class Block {
   /// Whether forward computes with what Param::shape() says that this rank has of each parameter,
   /// together with the others of Context::tensor, and returns the same bits on all.
   virtual bool takes_tensor_ranks() const { return false; }
+  /// Whether it does so where Context::sequence_parallel has them share out tokens (TensorRanks),
+  /// and gives parts of the gradients of parameters that are whole.
+  virtual bool takes_sequence_parallel() const { return false; }
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
   virtual std::vector<NamedTensor> buffers() { return {}; }
 

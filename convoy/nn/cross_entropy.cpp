@@ -136,7 +136,7 @@ SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double te
 
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                            const CrossEntropyOptions& options) {
-  if (is_cut(table, 0, options.tensor)) return cut_cross_entropy(h, table, targets, options);
+  if (is_cut(table, 0, options.ranks.group())) return cut_cross_entropy(h, table, targets, options);
   const int64_t first_id = options.first_id;
   const int64_t num_items = table->shape()[0] - first_id;
   const auto table_dtype = table->value().scalar_type();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/block.h"
+#include "convoy/nn/tensor_ranks.h"
 
 // Shapes: N positions with a target, D model width, V vocabulary with padding.
 namespace convoy::nn {
@@ -10,7 +10,8 @@ struct CrossEntropyOptions {
   int64_t first_id = 1;    ///< ids below it are not in the softmax: 1 leaves out padding
   ParamPtr bias;           ///< [V], added to the products; may be null
   bool count_correct = false;
-  comm::Group tensor = {};  ///< ranks that may share out the table's rows
+  /// They may share out the table's rows; and of h each those of its own tokens, [n, D].
+  TensorRanks ranks = {};
 };
 
 struct CrossEntropy {

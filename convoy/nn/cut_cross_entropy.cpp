@@ -61,6 +61,7 @@ class CutLoss {
     const auto given = table_->value().scalar_type();
     const auto dtype = given == at::kHalf ? at::kFloat : given;
     input_ = h.detach().to(dtype);
+    if (options.ranks.shares()) input_ = options.ranks.gather(input_, label_of("states", table_));
     items_ = table_->value().narrow(0, first_, num_items_).to(dtype);
     targets_ = targets;
     columns_ = targets - (table_->begin() + first_);
@@ -72,7 +73,8 @@ class CutLoss {
   }
 
   void run() {
-    const auto& tensor = options_.tensor;
+    const auto& ranks = options_.ranks;
+    const auto& tensor = ranks.group();
     const int64_t N = input_.size(0);
     const int64_t most = (table_->spec().shape[0] + tensor.size() - 1) / tensor.size();
     const int64_t piece = score_rows_at_once(most, input_.device());  // the same on all ranks
@@ -88,8 +90,14 @@ class CutLoss {
       auto log_sums = take_losses(scores, columns, targets_.narrow(0, begin, R));
       if (wants_slope_) take_slopes(scores, log_sums, columns, rows, begin);
     }
+    input_.reset();
     if (!wants_slope_ || N == 0) return;
-    tensor.all_reduce(h_grad, comm::ReduceOp::Sum, label_of("gradient of the states", table_));
+    const auto label = label_of("gradient of the states", table_);
+    if (ranks.shares()) {
+      h_grad = ranks.scatter_sum(h_grad, label);
+    } else {
+      tensor.all_reduce(h_grad, comm::ReduceOp::Sum, label);
+    }
   }
 
   CrossEntropy out;
@@ -142,7 +150,7 @@ class CutLoss {
       }
     }
     const auto all =
-        options_.tensor.all_gather(told, label_of("softmax", table_));  // [T, 2 or 4, R]
+        options_.ranks.group().all_gather(told, label_of("softmax", table_));  // [T, 2 or 4, R]
     const auto sums = all.select(1, 0).logsumexp(0);
     out.loss += (sums - all.select(1, 1).sum(0) / options_.temperature).sum().to(at::kFloat);
     if (options_.count_correct) {

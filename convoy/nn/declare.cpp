@@ -29,6 +29,7 @@ schedule::ModelDecl declare(const BlockList& blocks) {
     declared.name = block->name();
     declared.repeatable = block->repeatable();
     declared.takes_tensor_ranks = block->takes_tensor_ranks();
+    declared.takes_sequence_parallel = block->takes_sequence_parallel();
     for (const auto& param : block->params()) declared.params.push_back(index.at(param.get()));
   }
   return out;

@@ -133,4 +133,25 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
   return (x * mask).to(x.scalar_type());
 }
 
+at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
+                   const TensorRanks& ranks) {
+  if (!ranks.shares()) return dropout(x, rate, context, site);
+  if (rate == 0 || context.mode != Mode::Train) return x;
+  const int64_t T = ranks.length(), D = x.size(-1), end = ranks.begin() + ranks.size();
+  std::vector<at::Tensor> parts{at::empty({0, D}, x.options().dtype(at::kFloat))};
+  auto some = context;
+  for (int64_t at = ranks.begin(); at < end;) {
+    // The rest of a row; or as many whole ones as there are.
+    const int64_t row = at / T, first = at % T;
+    const int64_t rows = first == 0 ? std::max<int64_t>(1, (end - at) / T) : 1;
+    const int64_t length = std::min(T - first, end - at);
+    some.samples = context.samples.narrow(0, row, rows);
+    parts.push_back(
+        dropout_mask({rows, length, D}, rate, some, site, {T, D}, {first, 0}, x.device())
+            .view({-1, D}));
+    at += rows * length;
+  }
+  return (x * at::cat(parts)).to(x.scalar_type());
+}
+
 }  // namespace convoy::nn

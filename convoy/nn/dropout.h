@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/block.h"
+#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
 
@@ -14,6 +14,10 @@ namespace convoy::nn {
 /// a part of x, `origin` says where it begins in these dimensions.
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    at::IntArrayRef extents = {}, at::IntArrayRef origin = {});
+
+/// Of states, x [B, T, D] or shares of them, [n, D]: each token has the mask that it has of all.
+at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
+                   const TensorRanks& ranks);
 
 /// The mask itself: 0 or 1 / (1 - rate), fp32, shape `sizes`, the same bits on every device. Of a
 /// larger x that is never there as a whole, `origin` says where this part begins.

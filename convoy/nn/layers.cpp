@@ -63,14 +63,15 @@ void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows
   }
 }
 
-at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
-                  const comm::Group& tensor) {
+at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
+                  const TensorRanks& ranks) {
   const auto w = matrix_of(weight->value());
-  const bool sums = is_cut(weight, in_first ? 0 : 1, tensor);
+  const bool sums = is_cut(weight, in_first ? 0 : 1, ranks.group());
+  const bool scatters = sums && ranks.shares();
   const bool recorded = at::GradMode::is_enabled();
   at::Tensor input;
   const auto out = without_grad([&] {
-    input = rows_of(x.detach()).to(w.scalar_type());
+    input = rows_of(x.value.detach()).to(w.scalar_type());
     auto matrix = in_first ? w : w.t();
     at::Tensor flat;
     const auto added = bias && !sums ? bias->value() : at::Tensor();
@@ -79,29 +80,40 @@ at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& b
     } else {
       flat = added.defined() ? at::addmm(added, input, matrix) : at::mm(input, matrix);
     }
-    if (sums) {
-      tensor.all_reduce(flat, comm::ReduceOp::Sum, label_of("rows", weight));
-      if (bias) flat.add_(bias->value());
+    if (scatters) {
+      flat = ranks.scatter_sum(flat, label_of("rows", weight));
+    } else if (sums) {
+      ranks.group().all_reduce(flat, comm::ReduceOp::Sum, label_of("rows", weight));
     }
-    auto shape = x.sizes().vec();
+    if (sums && bias) flat.add_(bias->value());
+    if (scatters) return flat;
+    auto shape = x.value.sizes().vec();
     shape.back() = flat.size(-1);
     return flat.view(shape);
   });
-  bool wants_grad = x.requires_grad();
-  auto x_dtype = x.scalar_type();
+  if (x.gathered && recorded) {
+    x.gathered->add_reader();
+    input.reset();
+  }
+  bool wants_grad = x.edge.requires_grad();
+  auto x_dtype = x.edge.scalar_type();
   return with_backward(
-      out, {x}, [=, shape = x.sizes().vec()](const at::Tensor& grad) -> std::vector<at::Tensor> {
-        auto g = rows_of(grad);
-        const auto whole = with_overlaps(g, weight, tensor);
+      out, {x.edge},
+      [=, shape = x.value.sizes().vec(),
+       gathered = x.gathered](const at::Tensor& grad) -> std::vector<at::Tensor> {
+        const auto own = rows_of(grad);
+        const auto g = scatters ? ranks.gather(own, label_of("gradient of rows", weight)) : own;
+        const auto whole = with_overlaps(g, weight, ranks.group());
         weight->add_grad(g.scalar_type(), [=](at::Tensor& to) {
           auto matrix = matrix_of(to);
+          const auto read = gathered ? gathered->take() : input;
           if (in_first) {
-            at::mm_out(matrix, input.t(), whole);
+            at::mm_out(matrix, read.t(), whole);
           } else {
-            at::mm_out(matrix, whole.t(), input);
+            at::mm_out(matrix, whole.t(), read);
           }
         });
-        add_bias_grad(bias, whole);
+        add_bias_grad(bias, scatters ? own : whole);
         if (!wants_grad) return {at::Tensor()};
         const auto w = matrix_of(weight->value());
         auto back = at::mm(g, in_first ? w.t() : w);
@@ -113,7 +125,7 @@ namespace {
 
 /// Of a table whose rows tensor ranks share out: all but one of them have zeros for an id.
 at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
-                         const comm::Group& tensor) {
+                         const TensorRanks& ranks) {
   const int64_t first = table->begin(), end = first + table->shape()[0];
   const auto elsewhere = ids.lt(first).logical_or_(ids.ge(end));
   const auto places = (ids - first).masked_fill_(elsewhere, 0);
@@ -124,12 +136,16 @@ at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padd
     auto rows = some ? at::embedding(table->value(), places).to(at::kFloat)
                      : at::zeros(sizes, places.options().dtype(at::kFloat));
     rows.masked_fill_(elsewhere.unsqueeze(-1), 0);
-    tensor.all_reduce(rows, comm::ReduceOp::Sum, label_of("rows", table));
+    const auto label = label_of("rows", table);
+    if (ranks.shares()) return ranks.scatter_sum(rows_of(rows), label);
+    ranks.group().all_reduce(rows, comm::ReduceOp::Sum, label);
     return rows;
   });
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     const auto none = padding ? elsewhere.logical_or(ids == 0) : elsewhere;
-    auto rows = rows_of(grad).to(at::kFloat).masked_fill(none.reshape({-1, 1}), 0);
+    auto rows = rows_of(grad).to(at::kFloat);
+    if (ranks.shares()) rows = ranks.gather(rows, label_of("gradient of rows", table));
+    rows = rows.masked_fill(none.reshape({-1, 1}), 0);
     table->add_to_grad([&](at::Tensor& to) {
       if (some) add_rows(to, places.reshape({-1}), rows);
     });
@@ -140,12 +156,13 @@ at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padd
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
-                     const comm::Group& tensor) {
-  if (is_cut(table, 0, tensor)) return cut_embedding(ids, table, padding, tensor);
-  const auto out = without_grad([&] { return at::embedding(table->value(), ids).to(at::kFloat); });
+                     const TensorRanks& ranks) {
+  if (is_cut(table, 0, ranks.group())) return cut_embedding(ids, table, padding, ranks);
+  const auto own = ranks.own(ids);
+  const auto out = without_grad([&] { return at::embedding(table->value(), own).to(at::kFloat); });
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto rows = rows_of(grad).to(at::kFloat);
-    auto places = ids.reshape({-1});
+    auto places = own.reshape({-1});
     if (padding) rows = rows.masked_fill((places == 0).unsqueeze(1), 0);
     table->add_to_grad([&](at::Tensor& to) { add_rows(to, places, rows); });
     return {};
@@ -161,7 +178,13 @@ at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector) {
   });
 }
 
-at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
+at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks) {
+  if (ranks.shares()) {
+    const int64_t begin = ranks.begin();
+    const auto options = x.options().dtype(at::kLong);
+    const auto places = at::arange(begin, begin + ranks.size(), options);
+    return x + embedding(places.remainder(ranks.length()), table, false);
+  }
   const int64_t length = x.size(1);
   const auto out = without_grad([&] { return x.detach() + table->value().narrow(0, 0, length); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
@@ -191,11 +214,11 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
 }
 
 at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement) {
-  auto rows = mask.unsqueeze(2);
+  auto rows = mask.unsqueeze(-1);
   const auto out = without_grad(
       [&] { return at::where(rows, replacement->value().to(x.scalar_type()), x.detach()); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    replacement->add_grad((grad * rows).sum(at::IntArrayRef{0, 1}, false, at::kFloat));
+    replacement->add_grad(rows_of(grad * rows).sum(0, false, at::kFloat));
     return {grad.masked_fill(rows, 0)};
   });
 }

@@ -3,10 +3,108 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
+
+namespace {
+
+/// [N, ...] of [B, T, ...], or of what is so already.
+at::Tensor flattened(const at::Tensor& all, int64_t rows, int64_t length) {
+  const bool apart = all.dim() > 1 && all.size(0) == rows && all.size(1) == length;
+  return apart ? all.flatten(0, 1) : all;
+}
+
+int64_t inner_size(const at::Tensor& states) {
+  const auto sizes = states.sizes().slice(1);
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+comm::Counts times(comm::Counts counts, int64_t factor) {
+  for (auto& count : counts) count *= factor;
+  return counts;
+}
+
+at::Tensor with_rows(const at::Tensor& like, int64_t rows) {
+  auto sizes = like.sizes().vec();
+  sizes[0] = rows;
+  return at::empty(sizes, like.options());
+}
+
+}  // namespace
+
+TensorRanks::TensorRanks(comm::Group group, int64_t rows, int64_t length)
+    : group_(std::move(group)), rows_(rows), length_(length) {
+  const int64_t ranks = group_.size();
+  if (ranks == 1) return;
+  for (int64_t r = 0; r < ranks; ++r) {
+    counts_.push_back(rows * length * (r + 1) / ranks - rows * length * r / ranks);
+  }
+  begin_ = rows * length * group_.rank() / ranks;
+}
+
+int64_t TensorRanks::size() const {
+  return shares() ? counts_[static_cast<size_t>(group_.rank())] : rows_ * length_;
+}
+
+TensorRanks TensorRanks::among(const at::Tensor& tokens) const {
+  if (!shares()) return *this;
+  TensorRanks out(group_);
+  out.rows_ = tokens.numel();
+  out.length_ = 1;
+  const auto known = tokens.to(at::kCPU, at::kLong).contiguous();
+  const auto* first = known.const_data_ptr<int64_t>();
+  const auto* const last = first + known.numel();
+  int64_t end = 0;
+  for (size_t r = 0; r < counts_.size(); ++r) {
+    end += counts_[r];
+    const auto* const next = std::lower_bound(first, last, end);
+    if (static_cast<int>(r) == group_.rank()) out.begin_ = first - known.const_data_ptr<int64_t>();
+    out.counts_.push_back(next - first);
+    first = next;
+  }
+  return out;
+}
+
+at::Tensor TensorRanks::first_tokens(at::Device device) const {
+  return at::arange(rows_, at::TensorOptions(at::kLong).device(device)).mul_(length_);
+}
+
+at::Tensor TensorRanks::select(const at::Tensor& states, const at::Tensor& tokens,
+                               const TensorRanks& some) const {
+  const auto here = shares() ? some.own(tokens) - begin_ : tokens;
+  return states.reshape({-1, states.size(-1)}).index_select(0, here);
+}
+
+at::Tensor TensorRanks::own(const at::Tensor& all) const {
+  if (!shares()) return all;
+  return flattened(all, rows_, length_).narrow(0, begin_, size());
+}
+
+at::Tensor TensorRanks::gather(const at::Tensor& mine, const std::string& label) const {
+  auto all = with_rows(mine, rows_ * length_);
+  if (all.numel() == 0) return all;
+  group_.all_gather(all, mine.contiguous(), label, times(counts_, inner_size(mine)));
+  return all;
+}
+
+at::Tensor TensorRanks::scatter_sum(const at::Tensor& all, const std::string& label) const {
+  auto mine = with_rows(all, size());
+  if (all.numel() == 0) return mine;
+  group_.reduce_scatter(mine, all.contiguous(), comm::ReduceOp::Sum, label,
+                        times(counts_, inner_size(all)));
+  return mine;
+}
+
+at::Tensor TensorRanks::whole(const at::Tensor& mine, const std::string& label) const {
+  if (!shares()) return mine;
+  const auto all = without_grad([&] { return gather(mine.detach(), label); });
+  return with_backward(all, {mine}, [*this](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    return {grad.narrow(0, begin_, size())};
+  });
+}
 
 std::string label_of(const char* what, const ParamPtr& weight) {
   constexpr std::string_view kEnd = ".weight";
@@ -15,11 +113,45 @@ std::string label_of(const char* what, const ParamPtr& weight) {
   return std::string(what).append(" of ").append(name);
 }
 
-at::Tensor to_columns(const at::Tensor& x, const ParamPtr& weight, const comm::Group& tensor) {
-  if (!is_cut(weight, tensor) || !x.requires_grad()) return x;
+at::Tensor GatheredInput::take() {
+  if (!all_.defined()) all_ = ranks_.gather(share_, label_);
+  auto out = all_;
+  if (--readers_ <= 0) all_.reset();
+  return out;
+}
+
+namespace {
+
+constexpr const char* kInputGradient = "gradient of the input";
+
+/// From the ranks' shares [n, in].
+Operand gathered(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks) {
+  const auto label = label_of("input", weight);
+  const auto share =
+      without_grad([&] { return x.detach().to(weight->value().scalar_type()).contiguous(); });
+  const std::vector<int64_t> sizes{ranks.rows(), ranks.length(), x.size(-1)};
+  Operand out(without_grad([&] { return ranks.gather(share, label).view(sizes); }));
+  if (!x.requires_grad()) return out;
+  out.gathered = std::make_shared<GatheredInput>(share, ranks, label);
+  // The gradient is summed in the dtype of `x`, whatever that of the products.
+  const auto shape =
+      without_grad([&] { return at::zeros({1}, x.options()).expand(sizes).detach(); });
+  out.edge = with_backward(shape, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    return {ranks.scatter_sum(grad.reshape({-1, grad.size(-1)}), label_of(kInputGradient, weight))};
+  });
+  return out;
+}
+
+}  // namespace
+
+Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks) {
+  const auto& tensor = ranks.group();
+  if (!is_cut(weight, tensor)) return x;
+  if (ranks.shares()) return gathered(x, weight, ranks);
+  if (!x.requires_grad()) return x;
   return with_backward(x.detach(), {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto sum = grad.clone(at::MemoryFormat::Contiguous);
-    tensor.all_reduce(sum, comm::ReduceOp::Sum, label_of("gradient of the input", weight));
+    tensor.all_reduce(sum, comm::ReduceOp::Sum, label_of(kInputGradient, weight));
     return {sum};
   });
 }

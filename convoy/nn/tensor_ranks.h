@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "convoy/nn/block.h"
@@ -7,9 +8,59 @@
 // What layers do with a weight that tensor ranks share out (Shoeybi et al., 2019). A rank that has
 // some of its columns (of what the product gives) reads the whole input and computes some of the
 // output; one that has some of its rows reads some of the input and computes a part of a sum. So
-// what goes in is whole, is cut between two products, and comes out whole. On one rank nothing is
-// done.
+// what goes in is whole, is cut between two products, and comes out whole. Where the ranks share
+// out tokens, too (sequence parallelism, Korthikanti et al., 2022), each has the states of some:
+// they are gathered for the first product, and each rank gets the sum for its own after the second.
+// On one rank nothing is done.
 namespace convoy::nn {
+
+/// The ranks that share out weights, and how they hold the states of a batch: all of them on each
+/// rank, [B, T, ...]; or each rank a stretch of the B x T tokens, [n, ...], as equal as can be.
+/// What is computed of such a share gives parts of the gradients of parameters that are whole on
+/// each rank: they are summed over the ranks once a step.
+class TensorRanks {
+ public:
+  TensorRanks() = default;
+  /// States are whole.
+  TensorRanks(comm::Group group) : group_(std::move(group)) {}  // NOLINT: a group says it
+  /// `rows` x `length` tokens are shared out.
+  TensorRanks(comm::Group group, int64_t rows, int64_t length);
+
+  const comm::Group& group() const { return group_; }
+  /// Whether tokens are shared out.
+  bool shares() const { return !counts_.empty(); }
+  int64_t rows() const { return rows_; }
+  int64_t length() const { return length_; }
+  /// The first token of this rank, of all flattened, and how many it has.
+  int64_t begin() const { return begin_; }
+  int64_t size() const;
+
+  /// The same for some tokens alone, [A] int64 on any device, ascending: each rank has those of its
+  /// stretch. They count as rows of one token.
+  TensorRanks among(const at::Tensor& tokens) const;
+  /// The first token of each row, [B], and the same for those alone.
+  at::Tensor first_tokens(at::Device device) const;
+  TensorRanks among_first() const { return among(first_tokens(at::kCPU)); }
+
+  /// What this rank has of `all` [B, T, ...] or [N, ...]: [n, ...]. Of whole states all.
+  at::Tensor own(const at::Tensor& all) const;
+  /// Of states [B, T, D] or shares of them those of `tokens`, which `some` is among(): [A, D], or
+  /// shares.
+  at::Tensor select(const at::Tensor& states, const at::Tensor& tokens,
+                    const TensorRanks& some) const;
+  /// The ranks' states [n, ...], one after the other: [N, ...]. Without autograd.
+  at::Tensor gather(const at::Tensor& mine, const std::string& label) const;
+  /// The sum over the ranks of this one's tokens, [n, ...], of `all` [N, ...]. Without autograd.
+  at::Tensor scatter_sum(const at::Tensor& all, const std::string& label) const;
+  /// Shares of states [n, ...] as all ranks need them to compute the same: [N, ...]. What reaches a
+  /// rank in backward is its own tokens' gradient.
+  at::Tensor whole(const at::Tensor& mine, const std::string& label) const;
+
+ private:
+  comm::Group group_;
+  comm::Counts counts_;  // tokens of each rank; empty: all have all
+  int64_t rows_ = 0, length_ = 0, begin_ = 0;
+};
 
 /// Whether these ranks share out a parameter, along any dimension or along `dim`.
 inline bool is_cut(const ParamPtr& param, const comm::Group& tensor) {
@@ -22,9 +73,37 @@ inline bool is_cut(const ParamPtr& param, int64_t dim, const comm::Group& tensor
 /// What a collective of a weight is for: "rows of transformer.h.3.mlp.c_proj".
 std::string label_of(const char* what, const ParamPtr& weight);
 
+/// An input that was gathered from the ranks' shares: backward keeps the share and gathers it
+/// again, once for all products that read it.
+class GatheredInput {
+ public:
+  GatheredInput(at::Tensor share, TensorRanks ranks, std::string label)
+      : share_(std::move(share)), ranks_(std::move(ranks)), label_(std::move(label)) {}
+
+  void add_reader() { ++readers_; }
+  /// All of it, [N, in]. The last reader to take it leaves nothing.
+  at::Tensor take();
+
+ private:
+  at::Tensor share_, all_;
+  TensorRanks ranks_;
+  std::string label_;
+  int readers_ = 0;
+};
+
+/// What a product reads.
+struct Operand {
+  Operand(at::Tensor x) : value(x), edge(std::move(x)) {}  // NOLINT: a tensor is one
+
+  at::Tensor value;                         ///< [..., in]
+  at::Tensor edge;                          ///< has its shape, and takes its gradient
+  std::shared_ptr<GatheredInput> gathered;  ///< null: `value` is kept for backward
+};
+
 /// `x` for the products with a weight whose columns are shared out, and with all beside it that
-/// read the same: what reaches it on all ranks is added up in one sum in backward.
-at::Tensor to_columns(const at::Tensor& x, const ParamPtr& weight, const comm::Group& tensor);
+/// read the same: what reaches it on all ranks is added up in one sum in backward. Shares of tokens
+/// are gathered, in the weight's dtype, to [B, T, in].
+Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks);
 
 /// What a rank knows of the gradient g [N, columns here] of a product, with what the others add
 /// where several have the same columns.

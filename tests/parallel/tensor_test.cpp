@@ -13,30 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 
-/// By how much losses and gradients may differ.
-struct Bounds {
-  double first_loss = 1e-6, gradient = 1e-5, loss = 1e-4;
-};
-
-void expect_close(const TensorOutcome& cut, const TensorOutcome& one, const Bounds& bounds = {}) {
-  ASSERT_EQ(cut.losses.size(), one.losses.size());
-  EXPECT_NEAR(cut.losses[0] / one.losses[0], 1, bounds.first_loss);
-  for (size_t step = 0; step < one.losses.size(); ++step) {
-    EXPECT_NEAR(cut.losses[step] / one.losses[step], 1, bounds.loss) << "step " << step;
-    EXPECT_EQ(cut.counts[step], one.counts[step]) << "step " << step;
-    EXPECT_NEAR(cut.norms[step] / one.norms[step], 1, 30 * bounds.loss) << "step " << step;
-  }
-  for (const auto& [name, grad] : one.first_grads) {
-    ASSERT_TRUE(cut.first_grads.contains(name)) << name;
-    // Softmax does not see what is added to all keys' products: its gradient is rounding.
-    if (name.ends_with("key.bias")) continue;
-    EXPECT_LT(distance(cut.first_grads.at(name), grad), bounds.gradient) << name;
-  }
-  for (const auto& [name, weights] : one.weights) {
-    EXPECT_TRUE(cut.weights.at(name).isfinite().all().item<bool>()) << name;
-  }
-}
-
 class Families : public testing::TestWithParam<std::string> {};
 
 TEST_P(Families, TrainAsOnOneDevice) {

@@ -62,7 +62,11 @@ struct Trial {
   int zero = 0;
   bool drops = true;
   bool recomputes = false;
-  bool empties = true;  ///< the last micro-batch of the last step has no rows
+  bool evaluates = false;
+  bool empties = true;           ///< the last micro-batch of the last step has no rows
+  bool sequence = false;         ///< tensor ranks share out tokens
+  int64_t rows = 3, length = 0;  ///< of a micro-batch; length 0: 10 and 14 in turns
+  std::string schedule = "1f1b";
   at::ScalarType dtype = at::kFloat;
   std::vector<double> loss_scales = {};  ///< by step; empty: none
 
@@ -76,14 +80,18 @@ struct Trial {
     out.zero = zero;
     out.bucket_bytes = 0;
     out.recompute = recomputes;
-    out.pipeline.schedule = schedule::pipeline_schedule("1f1b");
+    out.sequence_parallel = sequence;
+    out.pipeline.schedule = schedule::pipeline_schedule(schedule);
     return out;
   }
 };
 
-/// Rows of micro-batch `m` of all data ranks together; of another length each, with padding.
-inline MicroBatch tensor_batch(const std::string& family, int64_t step, int64_t m, int64_t rows) {
-  const int64_t length = 10 + 4 * (m % 2), first = m * 3;
+/// Rows of micro-batch `m` of all data ranks together; of another length each unless that is given,
+/// with padding.
+inline MicroBatch tensor_batch(const std::string& family, int64_t step, int64_t m, int64_t rows,
+                               int64_t length = 0) {
+  const int64_t first = m * 3;
+  if (length == 0) length = 10 + 4 * (m % 2);
   auto ids = at::arange(rows * length, at::kLong).view({rows, length});
   ids = ids.mul(7).add(11 * m + 5 * step).remainder(kIds - 1);
   MicroBatch out{{{"input_ids", ids}}, at::arange(first, first + rows, at::kLong)};
@@ -109,6 +117,7 @@ struct TensorOutcome {
   std::vector<double> losses, counts, norms;
   std::vector<bool> skipped;
   std::map<std::string, at::Tensor> grads, first_grads, weights;
+  std::map<std::string, at::Tensor> evaluated;  ///< what the last block gave before the first step
 };
 
 inline void put(std::map<std::string, at::Tensor>& all, const std::string& name,
@@ -147,13 +156,22 @@ inline TensorOutcome train(const Trial& trial) {
                               });
     Replica replica(tensor_blocks(trial.family, trial.drops), groups, trial.options());
     replica.start();
+    if (trial.evaluates) {
+      const auto seen = replica.forward(tensor_batch(trial.family, 0, 0, 3), nn::Mode::Evaluate);
+      const std::lock_guard lock(mutex);
+      for (const auto& [name, tensor] : seen) {
+        const auto [known, fresh] = out.evaluated.emplace(name, tensor);
+        EXPECT_TRUE(fresh || at::equal(known->second, tensor)) << name;
+      }
+    }
     const int64_t data = groups.rows.size(), own = groups.rows.rank();
     for (int64_t step = 0; step < trial.steps; ++step) {
       std::vector<MicroBatch> batches;
       for (int64_t m = 0; m < trial.micro_batches; ++m) {
         // One rank's micro-batches are the data ranks' in turns.
         const bool none = trial.empties && step + 1 == trial.steps && m + 1 == trial.micro_batches;
-        batches.push_back(tensor_batch(trial.family, step, m * data + own, none ? 0 : 3));
+        batches.push_back(
+            tensor_batch(trial.family, step, m * data + own, none ? 0 : trial.rows, trial.length));
       }
       StepInput input{.seed = 7, .step = step, .learning_rate = 2e-3, .updates = step};
       input.check_replicas = true;
@@ -187,6 +205,31 @@ inline TensorOutcome train(const Trial& trial) {
 
 inline double distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
+}
+
+/// By how much losses and gradients may differ.
+struct Bounds {
+  double first_loss = 1e-6, gradient = 1e-5, loss = 1e-4;
+};
+
+inline void expect_close(const TensorOutcome& cut, const TensorOutcome& one,
+                         const Bounds& bounds = {}) {
+  ASSERT_EQ(cut.losses.size(), one.losses.size());
+  EXPECT_NEAR(cut.losses[0] / one.losses[0], 1, bounds.first_loss);
+  for (size_t step = 0; step < one.losses.size(); ++step) {
+    EXPECT_NEAR(cut.losses[step] / one.losses[step], 1, bounds.loss) << "step " << step;
+    EXPECT_EQ(cut.counts[step], one.counts[step]) << "step " << step;
+    EXPECT_NEAR(cut.norms[step] / one.norms[step], 1, 30 * bounds.loss) << "step " << step;
+  }
+  for (const auto& [name, grad] : one.first_grads) {
+    ASSERT_TRUE(cut.first_grads.contains(name)) << name;
+    // Softmax does not see what is added to all keys' products: its gradient is rounding.
+    if (name.ends_with("key.bias")) continue;
+    EXPECT_LT(distance(cut.first_grads.at(name), grad), bounds.gradient) << name;
+  }
+  for (const auto& [name, weights] : one.weights) {
+    EXPECT_TRUE(cut.weights.at(name).isfinite().all().item<bool>()) << name;
+  }
 }
 
 inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {

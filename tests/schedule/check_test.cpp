@@ -198,6 +198,67 @@ TEST(Check, CollectivesOfAGroupComeInOneOrder) {
                                           "'gather bucket 2' of rank 0"));
 }
 
+/// Of two ranks that share out 5 rows of a matrix unevenly, and tokens; biases are whole.
+Layout tensor_layout(int rank, LayoutOptions options = {}) {
+  options.tensor = {rank, 2};
+  options.sequence_parallel = true;
+  const TensorCut rows{.dim = 0};
+  return Layout({{{0}, {1}, {2}}, {}},
+                {{{{5, 64}, true, rows}, {{40}, false}},
+                 {{{5, 64}, true, rows}},
+                 {{{5, 64}, true, rows}, {{8}, false}, {{9}, false}}},
+                options);
+}
+
+TEST(Check, PartsAreSummedOverTensorRanksBeforeTheirBucketIsReduced) {
+  // Between what the units of the two ranks take: their buckets differ.
+  const LayoutOptions options{.bucket_bytes = 900};
+  const std::vector<Layout> layouts{tensor_layout(0, options), tensor_layout(1, options)};
+  EXPECT_NE(layouts[0].bucket_of(1), layouts[1].bucket_of(1));
+  EXPECT_TRUE(layouts[0].sums_over_tensor(0) && layouts[0].sums_over_tensor(2));
+  EXPECT_FALSE(layouts[0].sums_over_tensor(1)) << "nothing of it is whole";
+  EXPECT_EQ(layouts[0].summed_over_tensor(2).size(), 2u);
+  auto alone = options;
+  alone.tensor = {0, 2};
+  EXPECT_FALSE(tied_layout(alone).sums_over_tensor(0)) << "tokens are not shared out";
+
+  const std::vector<Program> programs{data_parallel_program(layouts[0], kTwo),
+                                      data_parallel_program(layouts[1], kTwo)};
+  const auto refusal = [&](const Program& of_second) -> std::string {
+    try {
+      check({{programs[0], layouts[0], {0}, {}, {0, 1}}, {of_second, layouts[1], {1}, {}, {0, 1}}},
+            kTwo);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal(programs[1]), "accepted");
+  const Instruction first{.op = Op::ReduceTensor, .unit = 2, .micro_batch = 1};
+  const Instruction second{.op = Op::ReduceTensor, .unit = 0, .micro_batch = 1};
+  auto broken = programs[1];
+  EXPECT_EQ(std::erase(broken, first), 1u);
+  EXPECT_THAT(
+      refusal(broken),
+      HasSubstr("comes without 'reduce unit 2 over tensor ranks, micro-batch 1' before it"));
+  broken = programs[1];
+  std::find(broken.begin(), broken.end(), first)->micro_batch = 0;
+  EXPECT_THAT(refusal(broken), HasSubstr("comes before the last micro-batch"));
+  broken = programs[1];
+  std::find(broken.begin(), broken.end(), first)->unit = 1;
+  EXPECT_THAT(refusal(broken), HasSubstr("not in parts"));
+  // What one rank sums first is another thing on the other.
+  broken = programs[1];
+  const auto reduces = [](const Instruction& i) { return i.op == Op::Reduce; };
+  std::erase_if(broken, [&](const Instruction& i) { return i == first || reduces(i); });
+  auto at = std::find(broken.begin(), broken.end(), second) + 1;
+  at = broken.insert(at, first) + 1;
+  for (int64_t b = layouts[1].num_buckets() - 1; b >= 0; --b) {
+    at = broken.insert(at, {.op = Op::Reduce, .bucket = b});
+  }
+  EXPECT_THAT(refusal(broken), HasSubstr("is the collective that meets"));
+}
+
 TEST(Check, WhatIsRecomputedKeepsItsInputOnly) {
   const TwoStages stages;
   const StepOptions options{.num_micro_batches = 2, .recomputed = {0, 1, 2}};

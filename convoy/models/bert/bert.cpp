@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
@@ -80,32 +81,41 @@ class BertLayer : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& all = in.at("hidden");
-    auto x = first_only_ ? all.narrow(1, 0, 1).contiguous() : all;
-    auto attended = nn::linear(attention(x, all, in, context), mixed_, context.tensor);
-    attended = nn::dropout(attended, config_.hidden_dropout_prob, context, 1);
+    const auto ranks_of_all = ranks_of(in, context);
+    const auto ranks = first_only_ ? ranks_of_all.among_first() : ranks_of_all;
+    auto x = first_only_ ? first_states(all, ranks_of_all) : all;
+    auto attended = nn::linear(attention(x, ranks, all, ranks_of_all, in, context), mixed_, ranks);
+    attended = nn::dropout(attended, config_.hidden_dropout_prob, context, 1, ranks);
     x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_eps);
-    const auto inner =
-        nn::linear(nn::to_columns(x, inner_.weight, context.tensor), inner_, context.tensor);
-    auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, context.tensor);
-    fed = nn::dropout(fed, config_.feed_forward_dropout(), context, 2);
+    const auto inner = nn::linear(nn::to_columns(x, inner_.weight, ranks), inner_, ranks);
+    auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, ranks);
+    fed = nn::dropout(fed, config_.feed_forward_dropout(), context, 2, ranks);
     auto out = in;
     out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_eps);
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
+  /// Of the first position of each row.
+  static at::Tensor first_states(const at::Tensor& all, const nn::TensorRanks& ranks) {
+    if (!ranks.shares()) return all.narrow(1, 0, 1).contiguous();
+    return ranks.select(all, ranks.first_tokens(all.device()), ranks.among_first());
+  }
+
   /// Of the positions of `x` over those of `all`.
-  at::Tensor attention(const at::Tensor& x, const at::Tensor& all, const nn::Bundle& in,
+  at::Tensor attention(const at::Tensor& x, const nn::TensorRanks& ranks, const at::Tensor& all,
+                       const nn::TensorRanks& ranks_of_all, const nn::Bundle& in,
                        const nn::Context& context) {
-    const int64_t B = x.size(0), E = config_.hidden_size / config_.num_attention_heads;
+    const int64_t E = config_.hidden_size / config_.num_attention_heads;
     const int64_t D = query_.weight->shape()[0];  // of the heads that are here
-    auto heads = [&](const at::Tensor& of, const nn::DenseParams& dense) {
-      return nn::linear(of, dense, context.tensor).view({B, of.size(1), D / E, E}).transpose(1, 2);
+    auto heads = [&](const nn::Operand& of, const nn::DenseParams& dense) {
+      return nn::linear(of, dense, ranks_of_all).unflatten(2, {D / E, E}).transpose(1, 2);
     };
-    const auto read = nn::to_columns(all, query_.weight, context.tensor);
-    const auto asks = first_only_ ? nn::to_columns(x, query_.weight, context.tensor) : read;
+    const auto read = nn::to_columns(all, query_.weight, ranks_of_all);
+    const auto asks = first_only_ ? nn::to_columns(x, query_.weight, ranks) : read;
     nn::AttentionOptions options;
     options.causal = false;
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
@@ -115,7 +125,7 @@ class BertLayer : public nn::Block {
     return nn::attention(heads(asks, query_), heads(read, key_), heads(read, value_), options,
                          context)
         .transpose(1, 2)
-        .reshape({B, x.size(1), D});
+        .flatten(2, 3);
   }
 
   nn::DenseParams dense(const std::string& name, int64_t in, int64_t out,

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/dropout.h"
@@ -59,14 +60,17 @@ class BertInput : public nn::Block {
     if (types != in.end()) {
       check_ids(batch.at("token_type_ids"), config_.type_vocab_size, "token_type_ids");
     }
-    auto x = nn::embedding(ids, words_, config_.pad_token_id == 0, context.tensor) +
-             nn::embedding(types != in.end() ? types->second : at::zeros_like(ids), types_, false);
-    x = nn::layer_norm(nn::add_positions(x, positions_), norm_, config_.layer_norm_eps);
-    out["hidden"] = nn::dropout(x, config_.hidden_dropout_prob, context, 0);
+    const auto ranks = ranks_of(ids, context);
+    auto x = nn::embedding(ids, words_, config_.pad_token_id == 0, ranks) +
+             nn::embedding(types != in.end() ? types->second : at::zeros_like(ids), types_, false,
+                           ranks);
+    x = nn::layer_norm(nn::add_positions(x, positions_, ranks), norm_, config_.layer_norm_eps);
+    out["hidden"] = nn::dropout(x, config_.hidden_dropout_prob, context, 0, ranks);
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
@@ -97,19 +101,20 @@ class MaskedHead : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& x = in.at("hidden");
-    const auto rows = x.reshape({-1, x.size(-1)});
     if (context.mode == nn::Mode::Predict) {
+      const auto rows = x.reshape({-1, x.size(-1)});
       auto scores = nn::tied_scores(states(rows), table_, 1, 0).add_(bias_->value());
       scores = nn::gather_columns(scores, table_, 0, context.tensor);
       return {{"logits", scores.view({x.size(0), x.size(1), -1})}};
     }
     const auto& targets = in.at("targets");
     nn::CrossEntropyOptions options{.first_id = 0};
+    const auto ranks = ranks_of(in, context);
     options.bias = bias_;
-    options.tensor = context.tensor;
+    options.ranks = ranks.among(in.at("asked"));
     options.count_correct = context.mode == nn::Mode::Evaluate;
-    const auto entropy =
-        nn::cross_entropy(states(rows.index_select(0, in.at("asked"))), table_, targets, options);
+    const auto asked = ranks.select(x, in.at("asked"), options.ranks);
+    const auto entropy = nn::cross_entropy(states(asked), table_, targets, options);
     nn::Bundle out{{"loss", entropy.loss},
                    {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
@@ -117,6 +122,7 @@ class MaskedHead : public nn::Block {
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   at::Tensor states(const at::Tensor& rows) const {
@@ -143,9 +149,12 @@ class Classifier : public nn::Block {
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
-    auto pooled = at::tanh(nn::linear(in.at("hidden").select(1, 0), pooler_));
-    pooled = nn::dropout(pooled, dropout_, context, 0);
-    const auto logits = nn::linear(pooled, classifier_).to(at::kFloat);
+    const auto ranks = ranks_of(in, context).among_first();
+    const auto& x = in.at("hidden");  // of the first tokens
+    auto pooled = at::tanh(nn::linear(ranks.shares() ? x : x.select(1, 0), pooler_));
+    pooled = nn::dropout(pooled, dropout_, context, 0, ranks);
+    const auto logits =
+        ranks.whole(nn::linear(pooled, classifier_).to(at::kFloat), "logits of classifier");
     if (context.mode == nn::Mode::Predict) return {{"logits", logits}};
     const auto& labels = in.at("labels");
     check_ids(context.batch(in).at("labels"), num_labels_, "labels");
@@ -156,6 +165,7 @@ class Classifier : public nn::Block {
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   double dropout_;

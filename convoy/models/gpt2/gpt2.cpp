@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/dropout.h"
@@ -45,24 +46,27 @@ class Gpt2Layer : public nn::Block {
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
-    x = x + nn::dropout(attention(in, context), config_.resid_pdrop, context, 1);
-    x = x + nn::dropout(feed_forward(x, context.tensor), config_.resid_pdrop, context, 2);
+    x = x + nn::dropout(attention(in, ranks, context), config_.resid_pdrop, context, 1, ranks);
+    x = x + nn::dropout(feed_forward(x, ranks), config_.resid_pdrop, context, 2, ranks);
     auto out = in;
     out["hidden"] = x;
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
-  at::Tensor attention(const nn::Bundle& in, const nn::Context& context) const {
-    const auto& x = in.at("hidden");
-    const int64_t B = x.size(0), T = x.size(1), E = config_.n_embd / config_.n_head;
+  at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                       const nn::Context& context) const {
+    const int64_t E = config_.n_embd / config_.n_head;
     const int64_t D = proj_weight_->shape()[0];  // of the heads that are here
-    auto normed = nn::layer_norm(x, ln_1_, config_.layer_norm_epsilon);
-    normed = nn::to_columns(normed, attn_weight_, context.tensor);
-    auto joined = nn::linear(normed, attn_weight_, attn_bias_, true, context.tensor);
+    const auto normed = nn::layer_norm(in.at("hidden"), ln_1_, config_.layer_norm_epsilon);
+    auto joined = nn::linear(nn::to_columns(normed, attn_weight_, ranks), attn_weight_, attn_bias_,
+                             true, ranks);
+    const int64_t B = joined.size(0), T = joined.size(1);
     if (config_.reorder_and_upcast_attn) joined = joined.to(at::kFloat);
     auto qkv = joined.split(D, 2);
     auto heads = [&](const at::Tensor& t) { return t.view({B, T, D / E, E}).transpose(1, 2); };
@@ -74,15 +78,15 @@ class Gpt2Layer : public nn::Block {
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     auto mixed = nn::attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options, context);
     return nn::linear(mixed.transpose(1, 2).reshape({B, T, D}), proj_weight_, proj_bias_, true,
-                      context.tensor);
+                      ranks);
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const comm::Group& tensor) const {
-    auto normed = nn::layer_norm(x, ln_2_, config_.layer_norm_epsilon);
-    normed = nn::to_columns(normed, fc_weight_, tensor);
-    auto inner = nn::linear(normed, fc_weight_, fc_bias_, true, tensor);
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
+    const auto normed = nn::layer_norm(x, ln_2_, config_.layer_norm_epsilon);
+    auto inner =
+        nn::linear(nn::to_columns(normed, fc_weight_, ranks), fc_weight_, fc_bias_, true, ranks);
     auto active = nn::activate(config_.activation_function, inner);
-    return nn::linear(active, out_weight_, out_bias_, true, tensor);
+    return nn::linear(active, out_weight_, out_bias_, true, ranks);
   }
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,
@@ -126,16 +130,18 @@ class Gpt2Input : public nn::Block {
                        "block_size",
                        ids.size(1), max_length_);
     }
-    auto x = nn::embedding(ids, table_, false, context.tensor);
-    x = at != in.end() ? x + nn::embedding(at->second, positions_, false)
-                       : nn::add_positions(x, positions_);
+    const auto ranks = ranks_of(ids, context);
+    auto x = nn::embedding(ids, table_, false, ranks);
+    x = at != in.end() ? x + nn::embedding(at->second, positions_, false, ranks)
+                       : nn::add_positions(x, positions_, ranks);
     auto out = in;
-    out["hidden"] = nn::dropout(x, rate_, context, 0);
+    out["hidden"] = nn::dropout(x, rate_, context, 0, ranks);
     if (context.mode != nn::Mode::Predict) put_targets(out, causal_targets(batch, V), x.device());
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   double rate_;

@@ -8,6 +8,7 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention.h"
 #include "convoy/nn/layers.h"
@@ -71,7 +72,7 @@ class LlamaInput : public nn::Block {
     const auto& batch = context.batch(in);
     check_ids(batch.at("input_ids"), V, "input_ids");
     auto out = in;
-    out["hidden"] = nn::embedding(ids, table_, false, context.tensor);
+    out["hidden"] = nn::embedding(ids, table_, false, ranks_of(ids, context));
     if (context.mode != nn::Mode::Predict) {
       put_targets(out, causal_targets(batch, V), ids.device());
     }
@@ -79,6 +80,7 @@ class LlamaInput : public nn::Block {
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   ParamPtr table_;
@@ -127,24 +129,27 @@ class LlamaLayer : public nn::Block {
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
-    x = x + attention(in, context);
-    x = x + feed_forward(x, context.tensor);
+    x = x + attention(in, ranks, context);
+    x = x + feed_forward(x, ranks);
     auto out = in;
     out["hidden"] = x;
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
-  at::Tensor attention(const nn::Bundle& in, const nn::Context& context) const {
+  at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                       const nn::Context& context) const {
     const auto& x = in.at("hidden");
-    const int64_t B = x.size(0), T = x.size(1);
-    auto normed = nn::rms_norm(x, attention_norm_, epsilon_);
-    normed = nn::to_columns(normed, query_.weight, context.tensor);
+    const auto read =
+        nn::to_columns(nn::rms_norm(x, attention_norm_, epsilon_), query_.weight, ranks);
+    const int64_t B = read.value.size(0), T = read.value.size(1);
     auto heads = [&](const nn::DenseParams& dense) {
-      return nn::linear(normed, dense, context.tensor)
+      return nn::linear(read, dense, ranks)
           .view({B, T, dense.weight->shape()[0] / width_, width_})
           .transpose(1, 2);
     };
@@ -155,11 +160,11 @@ class LlamaLayer : public nn::Block {
     options.max_length = std::max(max_length_, T);
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     options.first_head = query_.weight->begin() / width_;
-    const auto read = keys_read(x.device());
-    auto mixed = nn::attention(turned(heads(query_)), for_readers(turned(heads(key_)), read),
-                               for_readers(heads(value_), read), options, context);
+    const auto keys = keys_read(x.device());
+    auto mixed = nn::attention(turned(heads(query_)), for_readers(turned(heads(key_)), keys),
+                               for_readers(heads(value_), keys), options, context);
     return nn::linear(mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]}), mixed_,
-                      context.tensor);
+                      ranks);
   }
 
   /// Which of the key heads that are here each query head reads, [H]; undefined where each serves
@@ -175,11 +180,10 @@ class LlamaLayer : public nn::Block {
     return read.defined() ? keys.index_select(1, read) : keys;
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const comm::Group& tensor) const {
-    auto normed = nn::rms_norm(x, feed_norm_, epsilon_);
-    normed = nn::to_columns(normed, gate_.weight, tensor);
-    auto gate = nn::linear(normed, gate_, tensor), up = nn::linear(normed, up_, tensor);
-    return nn::linear(nn::activate(activation_, gate, up), down_, tensor);
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
+    const auto read = nn::to_columns(nn::rms_norm(x, feed_norm_, epsilon_), gate_.weight, ranks);
+    auto gate = nn::linear(read, gate_, ranks), up = nn::linear(read, up_, ranks);
+    return nn::linear(nn::activate(activation_, gate, up), down_, ranks);
   }
 
   ParamPtr norm(const char* leaf, int64_t size) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
@@ -31,23 +32,26 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
   const auto& x = in.at(config_.permutes() ? "query" : "hidden");
   if (context.mode == Mode::Predict) {
-    auto h = states(x, targets_of(in).positions);
+    auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, targets_of(in).positions));
     return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
   }
   const auto targets = targets_of(in);
-  auto h = states(x, targets.positions);
   const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
   if (sampler_ && context.mode == Mode::Train) {
-    return {{"loss", nn::sampled_cross_entropy(h, items_, targets.items, *sampler_,
+    const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
+    return {{"loss", nn::sampled_cross_entropy(states(rows), items_, targets.items, *sampler_,
                                                config_.temperature, context)},
             {"count", count}};
   }
+  const auto ranks = ranks_of(in, context);
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
-  options.tensor = context.tensor;
+  options.ranks = ranks.among(targets.positions);
+  const auto h = states(ranks.select(x, targets.positions, options.ranks));
   const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
   nn::Bundle out{{"loss", entropy.loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
-    out["target_rank"] = nn::tied_ranks(h, items_, targets.items, first_id_, context.tensor);
+    const auto all = options.ranks.whole(h, "states that are ranked");
+    out["target_rank"] = nn::tied_ranks(all, items_, targets.items, first_id_, context.tensor);
   }
   return out;
 }
@@ -63,9 +67,8 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in) const {
   return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
 }
 
-at::Tensor SessionHead::states(const at::Tensor& x, const at::Tensor& positions) const {
-  auto h = x.reshape({-1, x.size(-1)}).index_select(0, positions);
-  if (norm_.weight) h = nn::layer_norm(h, norm_, config_.layer_norm_epsilon);
+at::Tensor SessionHead::states(const at::Tensor& rows) const {
+  const auto h = norm_.weight ? nn::layer_norm(rows, norm_, config_.layer_norm_epsilon) : rows;
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
 }
 

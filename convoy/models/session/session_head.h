@@ -14,6 +14,7 @@ class SessionHead : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return !sampler_.has_value(); }
 
  private:
   /// Flat positions [N] whose states predict, and the items [N] they should predict.
@@ -21,7 +22,7 @@ class SessionHead : public nn::Block {
     at::Tensor positions, items;
   };
   Targets targets_of(const nn::Bundle& in) const;
-  at::Tensor states(const at::Tensor& x, const at::Tensor& positions) const;
+  at::Tensor states(const at::Tensor& rows) const;
 
   SessionConfig config_;
   nn::NormParams norm_;  // gpt2 ends in one

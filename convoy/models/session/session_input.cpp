@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "convoy/comm/device.h"
+#include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -98,7 +99,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const auto in = length > longest ? padded_to(columns, length) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
-  auto x = aggregate(in, context.tensor);
+  const auto ranks = ranks_of(ids, context);
+  auto x = aggregate(in, ranks);
   // The ids where they came from: no step waits for a GPU to know its targets.
   auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
   if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
@@ -113,7 +115,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     asked = context.mode == Mode::Train ? training_mask(known, config_.mlm_probability, context)
                                         : asked_item(known, context);
     const auto mask = comm::upload(asked, ids.device());
-    x = nn::replace_rows(x, mask, masked_item_);
+    x = nn::replace_rows(x, ranks.own(mask), masked_item_);
     if (!config_.attend_padding) {
       auto real = (ids != 0).logical_or_(mask);
       real.select(1, 0).fill_(true);  // a row of padding only must have something to look at
@@ -127,7 +129,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   if (asked.defined()) {
     out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());
   }
-  out["hidden"] = add_positions(x, context);
+  out["hidden"] = add_positions(x, ids, ranks, context);
   return out;
 }
 
@@ -138,7 +140,7 @@ Permutation SessionInput::permutation(const at::Tensor& known, const nn::Context
       context);
 }
 
-at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tensor) const {
+at::Tensor SessionInput::aggregate(const nn::Bundle& in, const nn::TensorRanks& ranks) const {
   at::Tensor item;
   std::vector<at::Tensor> parts, numbers;  // parts: in the features' order, without the item
   std::vector<at::Tensor> all;             // with it
@@ -148,7 +150,7 @@ at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tens
       numbers.push_back(column);
       continue;
     }
-    all.push_back(nn::embedding(column, tables_.at(feature.name), true, tensor));
+    all.push_back(nn::embedding(column, tables_.at(feature.name), true, ranks));
     if (feature.name == config_.item_feature) {
       item = all.back();
     } else {
@@ -156,11 +158,12 @@ at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tens
     }
   }
   if (!numbers.empty()) {
-    all.push_back(at::relu(nn::linear(at::stack(numbers, 2), continuous_)).to(at::kFloat));
+    all.push_back(
+        at::relu(nn::linear(ranks.own(at::stack(numbers, 2)), continuous_)).to(at::kFloat));
     parts.push_back(all.back());
   }
   if (config_.aggregation == "concat") {
-    auto x = all.size() > 1 ? at::cat(all, 2) : all[0];
+    auto x = all.size() > 1 ? at::cat(all, -1) : all[0];
     return projection_.weight ? nn::linear(x, projection_).to(at::kFloat) : x;
   }
   if (parts.empty()) return item;
@@ -169,14 +172,15 @@ at::Tensor SessionInput::aggregate(const nn::Bundle& in, const comm::Group& tens
   return config_.aggregation == "element-wise-sum" ? item + sum : item * sum;
 }
 
-at::Tensor SessionInput::add_positions(const at::Tensor& x, const nn::Context& context) const {
-  auto placed = positions_ ? nn::add_positions(x, positions_) : x;
+at::Tensor SessionInput::add_positions(const at::Tensor& x, const at::Tensor& ids,
+                                       const nn::TensorRanks& ranks,
+                                       const nn::Context& context) const {
+  auto placed = positions_ ? nn::add_positions(x, positions_, ranks) : x;
   if (token_types_) {
-    auto type = at::zeros({x.size(0), x.size(1)}, x.options().dtype(at::kLong));
-    placed = placed + nn::embedding(type, token_types_, false);
+    placed = placed + nn::embedding(at::zeros_like(ids), token_types_, false, ranks);
     placed = nn::layer_norm(placed, norm_, config_.layer_norm_epsilon);
   }
-  placed = nn::dropout(placed, config_.dropout, context, 0);
+  placed = nn::dropout(placed, config_.dropout, context, 0, ranks);
   return mapping_.weight ? nn::linear(placed, mapping_).to(at::kFloat) : placed;
 }
 

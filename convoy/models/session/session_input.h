@@ -5,11 +5,12 @@
 
 #include "convoy/models/session/masking.h"
 #include "convoy/models/session/session.h"
+#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::models {
 
 /// Columns to hidden states: embeds and joins the features, hides items where the model is trained
-/// on hidden ones, adds positions. Gives `hidden` [B, T, D], `item_ids` [B, T], `asked` [N] (flat
+/// on hidden ones, adds positions. Gives `hidden` [B, T, D] (or a rank's share), `item_ids` [B, T], `asked` [N] (flat
 /// positions that predict; without masked items not in prediction), with masked items `key_mask`
 /// [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's, for XLNet's second
 /// stream) and `visible` [B, T, T] bool (which items a position sees) instead. Prediction with
@@ -21,11 +22,13 @@ class SessionInput : public nn::Block {
   const nn::ParamPtr& item_table() const { return tables_.at(config_.item_feature); }
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return !config_.permutes(); }
 
  private:
-  at::Tensor aggregate(const nn::Bundle& in, const comm::Group& tensor) const;
+  at::Tensor aggregate(const nn::Bundle& in, const nn::TensorRanks& ranks) const;
   Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
-  at::Tensor add_positions(const at::Tensor& x, const nn::Context& context) const;
+  at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
+                           const nn::Context& context) const;
 
   SessionConfig config_;
   std::map<std::string, nn::ParamPtr> tables_;

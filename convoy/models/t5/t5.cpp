@@ -9,6 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -54,8 +55,9 @@ class T5Input : public nn::Block {
       const auto known = given.find(what);
       if (known == given.end() || !known->second.is_same(ids))
         out[what] = comm::upload(ids, device);
-      return nn::dropout(nn::embedding(out.at(what), table_, false, context.tensor),
-                         config_.dropout_rate, context, site);
+      const auto ranks = ranks_of(out.at(what), context);
+      return nn::dropout(nn::embedding(out.at(what), table_, false, ranks), config_.dropout_rate,
+                         context, site, ranks);
     };
     if (batch.contains("input_ids")) out["hidden"] = embed("input_ids", 0);
     out["decoder_hidden"] = embed("decoder_input_ids", 1);
@@ -65,6 +67,7 @@ class T5Input : public nn::Block {
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   /// What the decoder sees when it is to say `labels`.
@@ -96,9 +99,12 @@ class T5StackEnd : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     auto out = in;
     if (const auto hidden = in.find("hidden"); hidden != in.end()) {
+      const auto ranks = ranks_of(in, context);
       auto x = nn::rms_norm(hidden->second, norm_, config_.layer_norm_epsilon);
-      x = nn::dropout(x, config_.dropout_rate, context, 0);
+      x = nn::dropout(x, config_.dropout_rate, context, 0, ranks);
       out["hidden"] = scale_ == 1 ? x : x * scale_;
+      // The decoder is to know which tokens of the encoder's its ranks have.
+      if (encodes_ && ranks.shares()) move(out, "input_ids", "encoder_input_ids");
     }
     if (!encodes_) return out;
     move(out, "hidden", "encoder_hidden");
@@ -110,6 +116,7 @@ class T5StackEnd : public nn::Block {
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   static void move(nn::Bundle& bundle, const char* from, const char* to) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "convoy/models/ranks_of.h"
 #include "convoy/models/t5/relative_bias.h"
 #include "convoy/models/t5/t5.h"
 #include "convoy/nn/activation.h"
@@ -54,15 +55,22 @@ class T5Layer : public nn::Block {
     const auto hidden = in.find("hidden");
     if (hidden == in.end()) return in;  // of an encoder that has spoken
     auto out = in;
-    if (bias_) out["position_bias"] = position_bias(hidden->second.size(1), context);
+    const auto ranks = ranks_of(in, context);
     auto x = hidden->second;
-    x = x + dropped(self_attention(x, out, context), kAfterAttention, context);
-    if (decodes_) x = x + dropped(cross_attention(x, in, context), kAfterCross, context);
-    out["hidden"] = x + dropped(feed_forward(x, context), kAfterFeedForward, context);
+    if (bias_) {
+      out["position_bias"] = position_bias(ranks.shares() ? ranks.length() : x.size(1), context);
+    }
+    const auto dropped = [&](const at::Tensor& added, Site site) {
+      return nn::dropout(added, config_.dropout_rate, context, site, ranks);
+    };
+    x = x + dropped(self_attention(x, out, ranks, context), kAfterAttention);
+    if (decodes_) x = x + dropped(cross_attention(x, in, ranks, context), kAfterCross);
+    out["hidden"] = x + dropped(feed_forward(x, ranks, context), kAfterFeedForward);
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
 
  private:
   struct Attention {
@@ -76,44 +84,43 @@ class T5Layer : public nn::Block {
                           config_.relative_attention_max_distance, !decodes_});
   }
 
-  at::Tensor self_attention(const at::Tensor& x, const nn::Bundle& in,
+  at::Tensor self_attention(const at::Tensor& x, const nn::Bundle& in, const nn::TensorRanks& ranks,
                             const nn::Context& context) const {
-    const auto& tensor = context.tensor;
-    auto normed = nn::rms_norm(x, self_norm_, config_.layer_norm_epsilon);
-    normed = nn::to_columns(normed, self_.query, tensor);
+    const auto read =
+        nn::to_columns(nn::rms_norm(x, self_norm_, config_.layer_norm_epsilon), self_.query, ranks);
     auto options = attention_options(kAttention, in, "key_mask");
     options.causal = decodes_;
     options.bias = in.at("position_bias");
-    return joined(
-        nn::attention(heads(normed, self_.query, tensor), heads(normed, self_.key, tensor),
-                      heads(normed, self_.value, tensor), options, context),
-        self_.mixed, tensor);
+    return joined(nn::attention(heads(read, self_.query, ranks), heads(read, self_.key, ranks),
+                                heads(read, self_.value, ranks), options, context),
+                  self_.mixed, ranks);
   }
 
   at::Tensor cross_attention(const at::Tensor& x, const nn::Bundle& in,
-                             const nn::Context& context) const {
-    const auto& tensor = context.tensor;
-    auto normed = nn::rms_norm(x, cross_norm_, config_.layer_norm_epsilon);
-    normed = nn::to_columns(normed, cross_.query, tensor);
+                             const nn::TensorRanks& ranks, const nn::Context& context) const {
+    const auto read = nn::to_columns(nn::rms_norm(x, cross_norm_, config_.layer_norm_epsilon),
+                                     cross_.query, ranks);
     auto options = attention_options(kCross, in, "encoder_mask");
     options.causal = false;
     const auto make = [&]() -> nn::KvCache::Seen {
-      const auto encoded = nn::to_columns(in.at("encoder_hidden"), cross_.key, tensor);
-      return {heads(encoded, cross_.key, tensor), heads(encoded, cross_.value, tensor)};
+      const auto of_encoder =
+          ranks.shares() ? ranks_of(in.at("encoder_input_ids"), context) : ranks;
+      const auto encoded = nn::to_columns(in.at("encoder_hidden"), cross_.key, of_encoder);
+      return {heads(encoded, cross_.key, of_encoder), heads(encoded, cross_.value, of_encoder)};
     };
-    return joined(nn::cross_attention(heads(normed, cross_.query, tensor), make, options, context),
-                  cross_.mixed, tensor);
+    return joined(nn::cross_attention(heads(read, cross_.query, ranks), make, options, context),
+                  cross_.mixed, ranks);
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context) const {
-    const auto& tensor = context.tensor;
-    auto normed = nn::rms_norm(x, feed_norm_, config_.layer_norm_epsilon);
-    normed = nn::to_columns(normed, inner_, tensor);
-    const auto times = config_.gated() ? product(normed, linear_, tensor) : at::Tensor();
-    auto inner = nn::activate(config_.activation(), product(normed, inner_, tensor), times);
-    inner = nn::dropout(inner, config_.dropout_rate, context, kInner, {x.size(1), config_.d_ff},
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+                          const nn::Context& context) const {
+    const auto read =
+        nn::to_columns(nn::rms_norm(x, feed_norm_, config_.layer_norm_epsilon), inner_, ranks);
+    const auto times = config_.gated() ? product(read, linear_, ranks) : at::Tensor();
+    auto inner = nn::activate(config_.activation(), product(read, inner_, ranks), times);
+    inner = nn::dropout(inner, config_.dropout_rate, context, kInner, {inner.size(1), config_.d_ff},
                         {0, inner_->begin()});
-    return product(inner, out_, tensor);
+    return product(inner, out_, ranks);
   }
 
   nn::AttentionOptions attention_options(Site site, const nn::Bundle& in, const char* mask) const {
@@ -127,20 +134,18 @@ class T5Layer : public nn::Block {
     return options;
   }
 
-  at::Tensor heads(const at::Tensor& x, const ParamPtr& weight, const comm::Group& tensor) const {
+  at::Tensor heads(const nn::Operand& x, const ParamPtr& weight,
+                   const nn::TensorRanks& ranks) const {
     const int64_t E = config_.d_kv, H = weight->shape()[0] / E;
-    return product(x, weight, tensor).unflatten(2, {H, E}).transpose(1, 2);
+    return product(x, weight, ranks).unflatten(2, {H, E}).transpose(1, 2);
   }
   static at::Tensor joined(const at::Tensor& mixed, const ParamPtr& weight,
-                           const comm::Group& tensor) {
-    return product(mixed.transpose(1, 2).flatten(2, 3), weight, tensor);
+                           const nn::TensorRanks& ranks) {
+    return product(mixed.transpose(1, 2).flatten(2, 3), weight, ranks);
   }
-  static at::Tensor product(const at::Tensor& x, const ParamPtr& weight,
-                            const comm::Group& tensor) {
-    return nn::linear(x, weight, nullptr, false, tensor);
-  }
-  at::Tensor dropped(const at::Tensor& x, Site site, const nn::Context& context) const {
-    return nn::dropout(x, config_.dropout_rate, context, site);
+  static at::Tensor product(const nn::Operand& x, const ParamPtr& weight,
+                            const nn::TensorRanks& ranks) {
+    return nn::linear(x, weight, nullptr, false, ranks);
   }
 
   /// Of a product whose terms are so many.

@@ -110,6 +110,24 @@ void Gradients::accumulate(int64_t unit, int64_t micro_batch) {
   scratch_pool_.give(std::move(scratch));
 }
 
+void Gradients::reduce_tensor(int64_t unit) {
+  const at::NoGradGuard no_grad;
+  const auto grad = place_of(unit);
+  const int64_t begin = flat_.layout().units()[static_cast<size_t>(unit)].all.begin;
+  std::vector<at::Tensor> parts;
+  for (const auto& extent : flat_.layout().summed_over_tensor(unit)) {
+    parts.push_back(grad.narrow(0, extent.begin - begin, extent.length()));
+  }
+  auto sum = at::cat(parts);  // one message
+  groups_.tensor.all_reduce(sum, comm::ReduceOp::Sum,
+                            fmt::format("reduce unit {} over tensor ranks", unit));
+  int64_t at = 0;
+  for (auto& part : parts) {
+    part.copy_(sum.narrow(0, at, part.numel()));
+    at += part.numel();
+  }
+}
+
 void Gradients::reduce(int64_t bucket) {
   if (groups_.gradients.size() == 1) return;
   in_flight_.push_back({groups_.gradients.start_all_reduce(whole(bucket), comm::ReduceOp::Sum,

@@ -28,6 +28,9 @@ class Gradients {
   void bind(int64_t unit, int64_t micro_batch);
   /// The unit's gradient of this micro-batch is finished.
   void accumulate(int64_t unit, int64_t micro_batch);
+  /// Sums what is in parts of the unit's gradient over the tensor ranks, before its bucket is
+  /// reduced.
+  void reduce_tensor(int64_t unit);
   /// Starts summing a bucket over the ranks: all of it, or this rank's part.
   void reduce(int64_t bucket);
   void reduce_scatter(int64_t bucket, int64_t micro_batch);

@@ -71,7 +71,13 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
 
 Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          nn::Mode mode, const schedule::Program& program) {
-  const PassInput given{micro_batches, input, mode, compute_dtype_, flat_.fp32().device(), layers_};
+  const PassInput given{micro_batches,
+                        input,
+                        mode,
+                        compute_dtype_,
+                        flat_.fp32().device(),
+                        layers_,
+                        flat_.layout().options().sequence_parallel};
   return {blocks_, flat_.layout(), gradients_, given, program};
 }
 
@@ -128,6 +134,9 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       break;
     case Op::Accumulate:
       gradients_.accumulate(i.unit, i.micro_batch);
+      break;
+    case Op::ReduceTensor:
+      timed([&] { gradients_.reduce_tensor(i.unit); });
       break;
     case Op::Reduce:
       timed([&] { gradients_.reduce(i.bucket); });
@@ -200,7 +209,7 @@ void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const Ste
   auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
   gradients_.begin_step();
   observed(until, [&](const schedule::Instruction& i) {
-    if (i.op == Op::ReduceTied) return;
+    if (i.op == Op::ReduceTied || i.op == Op::ReduceTensor) return;
     if (i.op != Op::Reduce && i.op != Op::ReduceScatter) execute(again, i);
     look(again, i);
   });

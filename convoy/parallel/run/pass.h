@@ -23,6 +23,7 @@ struct PassInput {
   at::ScalarType compute_dtype = at::kFloat;
   at::Device device = at::kCPU;
   comm::Group tensor = {};
+  bool sequence_parallel = false;  ///< the tensor ranks share out tokens
 };
 
 /// What lies between the blocks during a run: each block's inputs are detached, and the gradients

@@ -15,6 +15,8 @@ struct RankProgram {
   /// Ranks that share the samples of a step with it: gathers and reductions go on among them.
   /// Empty: itself alone.
   std::vector<int> data = {};
+  /// Ranks that share out its parameters: ReduceTensor goes on among them. Empty: itself alone.
+  std::vector<int> tensor = {};
 };
 
 /// The most that is alive at a time on a rank.
@@ -34,12 +36,13 @@ struct Alive {
 /// received; a backward is whole, or its input half comes before its weight half; what is
 /// recomputed is so right before its backward; weights are there when they are read; a unit's
 /// gradients are accumulated once per micro-batch, in their order, after the weight halves of all
-/// its readers, which come from the last block to the first; every bucket is reduced after that
-/// (once, or once per micro-batch), and then what is tied over stages; the step ends with
-/// ReduceLoss, Clip, and an update of every bucket, whose new weights are gathered again where they
-/// are kept whole. What one rank sends the other receives, in that order; the collectives of a
-/// group come in one order on its ranks; and no ranks wait for each other in a circle, where a
-/// receive and a collective end only with their counterparts, and sends go on beside.
+/// its readers, which come from the last block to the first; what is in parts on tensor ranks is
+/// summed over them after that, then every bucket is reduced (once, or once per micro-batch), and
+/// then what is tied over stages; the step ends with ReduceLoss, Clip, and an update of every
+/// bucket, whose new weights are gathered again where they are kept whole. What one rank sends the
+/// other receives, in that order; the collectives of a group come in one order on its ranks; and no
+/// ranks wait for each other in a circle, where a receive and a collective end only with their
+/// counterparts, and sends go on beside.
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options);
 
 /// Of a rank alone, or of ranks that all run this program.

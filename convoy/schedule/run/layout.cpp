@@ -240,6 +240,17 @@ int64_t Layout::place_in(Kind kind, int64_t bucket, int rank, int64_t place) con
   return begin_in(kind, bucket) + place - kept(kind, bucket, rank).begin;
 }
 
+std::vector<Extent> Layout::summed_over_tensor(int64_t unit) const {
+  std::vector<Extent> out;
+  if (!options_.sequence_parallel || options_.tensor.num_ranks == 1) return out;
+  if (!holds_unit(unit) || table_.is_frozen(unit)) return out;
+  const auto u = static_cast<size_t>(unit);
+  for (size_t p = 0; p < params_[u].size(); ++p) {
+    if (params_[u][p].cut.dim < 0) out.push_back(units_[u].params[p]);
+  }
+  return out;
+}
+
 std::vector<Extent> Layout::gaps(int64_t bucket) const {
   const auto& place = buckets_[static_cast<size_t>(bucket)];
   std::vector<Extent> params;

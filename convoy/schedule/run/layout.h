@@ -132,7 +132,8 @@ struct LayoutOptions {
   /// What has its place outside of the device's memory, a bucket of it being there when needed:
   /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
   bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
-  TensorPlace tensor = {};  ///< among those that share out parameters
+  TensorPlace tensor = {};         ///< among those that share out parameters
+  bool sequence_parallel = false;  ///< they share out tokens, too
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -220,6 +221,11 @@ class Layout {
   bool gathers_updates(int64_t bucket) const {
     return shares_out_updates() && !is_sharded(Kind::Weights, bucket);
   }
+
+  /// The parameters of a unit that is held whose gradients are parts, to be summed over the tensor
+  /// ranks: where these share out tokens, those that each has all of.
+  std::vector<Extent> summed_over_tensor(int64_t unit) const;
+  bool sums_over_tensor(int64_t unit) const { return !summed_over_tensor(unit).empty(); }
 
   /// A rank's own part of a bucket in the flat order.
   Extent part(int64_t bucket, int rank) const;

@@ -14,12 +14,16 @@ using Ranks = std::vector<RankProgram>;
 
 bool is_collective(const RankProgram& rank, const Instruction& i) {
   const bool among_data = i.op == Op::Gather || i.op == Op::Reduce || i.op == Op::ReduceScatter;
-  return i.op == Op::ReduceLoss || i.op == Op::ReduceTied || (among_data && rank.data.size() > 1);
+  const bool among_tensor = i.op == Op::ReduceTensor && rank.tensor.size() > 1;
+  return i.op == Op::ReduceLoss || i.op == Op::ReduceTied || among_tensor ||
+         (among_data && rank.data.size() > 1);
 }
 
-/// Names a group: the ranks that share samples, the stages that hold a unit, or all (empty).
+/// Names a group: the ranks that share samples or parameters, the stages that hold a unit, or all
+/// (empty).
 std::vector<int> group_of(const Ranks& ranks, const RankProgram& rank, const Instruction& i) {
   if (i.op == Op::ReduceLoss) return {};
+  if (i.op == Op::ReduceTensor) return rank.tensor;
   if (i.op != Op::ReduceTied) return rank.data;
   auto group = rank.pipeline;
   std::erase_if(group,

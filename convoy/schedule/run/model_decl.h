@@ -24,6 +24,7 @@ struct BlockDecl {
   std::vector<int64_t> params;
   bool repeatable = true;           ///< its forward can be run again
   bool takes_tensor_ranks = false;  ///< it computes with what a tensor rank has of its parameters
+  bool takes_sequence_parallel = false;  ///< and with what one has of the tokens
 };
 
 /// What is to be known of a model to plan its training (nn::declare makes it).

@@ -113,10 +113,14 @@ class Maker {
 
   void finish(int64_t unit, int64_t m) {
     add({.op = Op::Accumulate, .unit = unit, .micro_batch = m});
+    const bool last = m + 1 == options_.num_micro_batches;
+    // Here, since buckets are not cut alike on tensor ranks that have unequal shares.
+    if ((last || each_) && layout_.sums_over_tensor(unit)) {
+      add({.op = Op::ReduceTensor, .unit = unit, .micro_batch = m});
+    }
     const int64_t bucket = layout_.bucket_of(unit);
     auto [waiting, fresh] = waiting_.try_emplace({bucket, m}, 0);
     if (fresh) waiting->second = layout_.buckets()[static_cast<size_t>(bucket)].units.size();
-    const bool last = m + 1 == options_.num_micro_batches;
     if (--waiting->second > 0 || !(last || each_)) return;
     if (layout_.shares_out_updates()) {
       add({.op = Op::ReduceScatter, .bucket = bucket, .micro_batch = m});

@@ -30,6 +30,7 @@ enum class Op {
   SendGrad,       ///< block, micro_batch, peer: the gradient of what the block of the peer returned
   ReceiveGrad,    ///< block, micro_batch, peer: the gradient of what the block returned
   Accumulate,     ///< unit, micro_batch: its gradient of this micro-batch is finished; add it
+  ReduceTensor,   ///< unit, micro_batch: sum what it has of whole parameters over the tensor ranks
   Reduce,         ///< bucket: start summing its gradient over the data-parallel ranks
   ReduceScatter,  ///< bucket, micro_batch: the same, but each rank gets the sum of its own part
   ReduceTied,     ///< unit: sum its reduced gradient over the stages that hold it

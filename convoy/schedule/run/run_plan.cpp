@@ -23,6 +23,7 @@ LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh, const Run
   out.low_precision = options.low_precision && !model.has_modules();
   out.shares_weights = options.shares_weights;
   out.tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)};
+  out.sequence_parallel = options.sequence_parallel;
   out.bucket_bytes = options.bucket_bytes;
   out.keep_bytes = options.keep_bytes;
   if (!cut.empty()) {
@@ -71,12 +72,13 @@ std::string listed(const std::vector<std::string>& names) {
                      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
-/// Throws UsageError where not all blocks take so many tensor ranks.
-void check_tensor_ranks(const ModelDecl& model, int num_ranks) {
+/// Throws UsageError where not all blocks take so many tensor ranks, or shares of tokens.
+void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens) {
   if (num_ranks == 1) return;
-  std::vector<std::string> unable, coarse;
+  std::vector<std::string> unable, whole, coarse;
   for (const auto& block : model.blocks) {
     if (!block.takes_tensor_ranks) unable.push_back(block.name);
+    if (!block.takes_sequence_parallel) whole.push_back(block.name);
   }
   if (!unable.empty()) {
     fail<UsageError>("parallel",
@@ -84,6 +86,13 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks) {
                      "weights, as those of all families here do; {} of this model's {} do not: "
                      "{}; try data parallelism, --zero 3, or --pipeline_parallel_size",
                      num_ranks, unable.size(), model.blocks.size(), listed(unable));
+  }
+  if (share_tokens && !whole.empty()) {
+    fail<UsageError>("parallel",
+                     "sequence_parallel needs blocks that compute with a rank's share of the "
+                     "tokens, as those of all families here do; {} of this model's {} do not: {}; "
+                     "try without it",
+                     whole.size(), model.blocks.size(), listed(whole));
   }
   int64_t most = num_ranks;
   for (const auto& param : model.params) {
@@ -146,7 +155,7 @@ Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
 
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                  const std::vector<BlockCost>& costs, bool proves) {
-  check_tensor_ranks(model, mesh.degree(Axis::Tensor));
+  check_tensor_ranks(model, mesh.degree(Axis::Tensor), options.sequence_parallel);
   RunPlan out;
   out.step = step_options(model, options);
   const int num_stages = mesh.degree(Axis::Pipeline);

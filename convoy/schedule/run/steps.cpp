@@ -48,6 +48,10 @@ void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) cons
       return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
                          layout_.holds_unit(i.unit) && !layout_.table().is_frozen(i.unit),
                      i, "names a unit or a micro-batch that is not here, or not trained");
+    case Op::ReduceTensor:
+      return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
+                         layout_.sums_over_tensor(i.unit),
+                     i, "names a unit or a micro-batch that is not here, or not in parts");
     case Op::ReduceTied:
       return require(i.unit >= 0 && i.unit < layout_.table().num_units() &&
                          layout_.holds_unit(i.unit) && layout_.is_tied(i.unit) &&

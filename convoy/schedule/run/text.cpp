@@ -51,6 +51,8 @@ std::string to_text(const Instruction& i) {
                          i.micro_batch, i.peer);
     case Op::Accumulate:
       return fmt::format("accumulate unit {}, micro-batch {}", i.unit, i.micro_batch);
+    case Op::ReduceTensor:
+      return fmt::format("reduce unit {} over tensor ranks, micro-batch {}", i.unit, i.micro_batch);
     case Op::Reduce:
       return fmt::format("reduce bucket {}", i.bucket);
     case Op::ReduceScatter:

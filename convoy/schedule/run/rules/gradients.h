@@ -43,12 +43,20 @@ class Gradients {
         steps_.need(i, reduction(layout.bucket_of(i.unit), i.micro_batch - 1));
       }
       steps_.do_once(i);
+    } else if (i.op == Op::ReduceTensor) {
+      const bool due = each_ || i.micro_batch + 1 == num_micro_batches_;
+      steps_.require(due, i, "comes before the last micro-batch");
+      steps_.need(i, accumulation(i.unit, i.micro_batch));
+      steps_.do_once(i);
     } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
       steps_.require((i.op == Op::ReduceScatter) == layout.shares_out_updates(), i,
                      "is not what the layout asks for");
       const int64_t last = each_ ? i.micro_batch : num_micro_batches_ - 1;
       for (const int64_t unit : layout.buckets()[static_cast<size_t>(i.bucket)].units) {
         steps_.need(i, accumulation(unit, last));
+        if (layout.sums_over_tensor(unit)) {
+          steps_.need(i, {.op = Op::ReduceTensor, .unit = unit, .micro_batch = last});
+        }
       }
       // Later micro-batches would add to what is reduced already.
       steps_.do_once(reduction(i.bucket, last));
