@@ -23,10 +23,11 @@ FREE_OF_TASKS = ("convoy/train/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
                        r"|classif|sentinel|language.?(model|task)", re.I)
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
-# which files alone (all). A match is free where a match of the other senses covers it.
+# which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.
 PIPELINE = ("convoy/schedule/pipeline/", "convoy/parallel/pipeline/", "cli/schedule.cpp", "tests/schedule/pipeline", "docs/pipeline.md")
 DATA = ("convoy/data/", "convoy/train/", "convoy/tasks/", "tests/data/", "docs/data.md", "docs/design.md", "docs/training.md")
 SCHEDULE = ("convoy/schedule/", "convoy/parallel/", "tests/schedule/", "tests/parallel/")
+ACTIONS = (*SCHEDULE, "!convoy/schedule/pipeline/csv", "!tests/schedule/csv")  # cells of a table stay
 BENCHMARKS = ("benchmarks/", "convoy/bench/", "cli/bench", "docs/performance.md", "docs/quality.md")
 WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) for field, own, senses, only in (
     ("bubble (pipeline), hangs (rank)", r"\b(stand(s|ing)?|stood)[ _]still\b|StandsStill", "", ()),
@@ -34,6 +35,7 @@ WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) 
     ("virtual stages", r"\b(as_many_|num_)?rows?_?\b|\brounds\b", r"table\.row\(|rows (a|per|of a) micro-batch", PIPELINE),
     ("action", r"\bschedule::Task\b", "", ()),
     ("action", r"\b[Tt]asks?_?\b", "", SCHEDULE),
+    ("action", r"\b[Cc]ells?_?\b|[a-z]Cells?\b|\bCells?[A-Z]", "", ACTIONS),
     ("shard", r"\b[Ss]lic(e|es|ed|ing)\b|[a-z]Slices?\b|\bslices?_|_slices?\b",
      r"(\.|->)[sS]lice\(|slice\(None\)|slice of a GPU", ()),
     ("state replicas", r"\bcop(y|ies) of (the|a|one|all) (whole )?state\b|\bstate cop(y|ies)\b|\bcheck_copies\b|\bint copy\b|CopiesOfTheState", "", ()),
@@ -126,7 +128,7 @@ def check_include(component, components, quote, target):
 def own_words(path, line):
     """Yields (our own word, the field's) for words of WORDS that a line of `path` says in our sense."""
     for field, own, senses, only in WORDS:
-        if only and not path.startswith(only):
+        if only and not path.startswith(only) or path.startswith(tuple(no[1:] for no in only if no[0] == "!")):
             continue
         free = [match.span() for match in senses.finditer(line)] if senses else []
         for match in own.finditer(line):

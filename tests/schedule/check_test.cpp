@@ -30,7 +30,7 @@ struct TwoStages {
   std::vector<Program> all_forwards_first(const StepOptions& options = kTwo) const {
     std::vector<Program> out;
     for (const auto& layout : layouts) {
-      std::vector<Action> actions;
+      std::vector<BlockAction> actions;
       for (const auto kind : {ActionKind::Forward, ActionKind::Backward}) {
         for (int64_t m = 0; m < options.num_micro_batches; ++m) {
           for (const auto& [begin, end] : layout.virtual_stages()) {

@@ -100,7 +100,7 @@ Costs random_costs(std::mt19937& random, int num_blocks, bool messages) {
   return out;
 }
 
-TEST(Schedules, PlayingCellsIsSimulatingTheirPrograms) {
+TEST(Schedules, PlayingActionsIsSimulatingTheirPrograms) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 40; ++trial) {
     const int ranks = 2 + trial % 3;

@@ -15,17 +15,17 @@ Board::Board(const Pipe& pipe)
     : rank_of_(pipe.rank_of), num_micro_batches_(pipe.num_micro_batches), costs_(pipe.all_costs()) {
   const auto ranks = static_cast<size_t>(pipe.num_ranks());
   for (auto* all : {&time_, &kept_, &peak_, &busy_}) all->assign(ranks, 0);
-  const auto cells = rank_of_.size() * static_cast<size_t>(num_micro_batches_);
-  for (auto* all : {&input_, &gradient_, &forward_, &half_}) all->assign(cells, kNever);
+  const auto actions = rank_of_.size() * static_cast<size_t>(num_micro_batches_);
+  for (auto* all : {&input_, &gradient_, &forward_, &half_}) all->assign(actions, kNever);
   for (int64_t m = 0; m < num_micro_batches_; ++m) {
     input_[at(0, m)] = 0;
     gradient_[at(pipe.num_virtual_stages() - 1, m)] = 0;
   }
 }
 
-double Board::ready(const Cell& cell) const {
-  const size_t place = at(cell.virtual_stage, cell.micro_batch);
-  switch (cell.kind) {
+double Board::ready(const Action& action) const {
+  const size_t place = at(action.virtual_stage, action.micro_batch);
+  switch (action.kind) {
     case ActionKind::Forward:
       return input_[place];
     case ActionKind::BackwardWeight:
@@ -35,9 +35,9 @@ double Board::ready(const Cell& cell) const {
   }
 }
 
-double Board::takes(const Cell& cell) const {
-  const auto v = static_cast<size_t>(cell.virtual_stage);
-  switch (cell.kind) {
+double Board::takes(const Action& action) const {
+  const auto v = static_cast<size_t>(action.virtual_stage);
+  switch (action.kind) {
     case ActionKind::Forward:
       return costs_.forward[v];
     case ActionKind::Backward:
@@ -49,13 +49,13 @@ double Board::takes(const Cell& cell) const {
   }
 }
 
-double Board::run(const Cell& cell) {
-  const auto& [v, kind, m] = cell;
+double Board::run(const Action& action) {
+  const auto& [v, kind, m] = action;
   const int rank = rank_of(v);
   auto& time = time_[static_cast<size_t>(rank)];
-  const double begin = std::max(time, ready(cell));
+  const double begin = std::max(time, ready(action));
   if (kind == ActionKind::Forward) keep(rank, kept_by(v));
-  const double took = takes(cell);
+  const double took = takes(action);
   time = begin + took;
   busy_[static_cast<size_t>(rank)] += took;
   const auto last = static_cast<int64_t>(rank_of_.size()) - 1;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 
 namespace convoy::schedule {
 
@@ -14,10 +14,10 @@ class Board {
  public:
   explicit Board(const Pipe& pipe);
 
-  /// When all that a cell needs is there; infinity: nobody knows yet.
-  double ready(const Cell& cell) const;
+  /// When all that an action needs is there; infinity: nobody knows yet.
+  double ready(const Action& action) const;
   /// Computes it on its rank, as soon as the rank is free and all is there; returns the beginning.
-  double run(const Cell& cell);
+  double run(const Action& action);
 
   double time(int rank) const { return time_[static_cast<size_t>(rank)]; }
   double kept(int rank) const { return kept_[static_cast<size_t>(rank)]; }
@@ -26,7 +26,7 @@ class Board {
 
   double kept_by(int64_t virtual_stage) const { return of(costs_.kept, virtual_stage); }
   double put_off_by(int64_t virtual_stage) const { return of(costs_.put_off, virtual_stage); }
-  double takes(const Cell& cell) const;
+  double takes(const Action& action) const;
 
  private:
   static double of(const std::vector<double>& all, int64_t virtual_stage) {

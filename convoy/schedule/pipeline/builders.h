@@ -1,16 +1,16 @@
 #pragma once
 
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 
 namespace convoy::schedule {
 
 /// All micro-batches of a rank in groups of so many, each group through all its virtual stages:
 /// forward in the model's order, a backward in the opposite one.
-std::vector<Cell> in_groups(const Pipe& pipe, int rank, ActionKind kind, int64_t group);
+std::vector<Action> in_groups(const Pipe& pipe, int rank, ActionKind kind, int64_t group);
 
 /// So many forwards, then a forward and a backward in turns, then the backwards that are left.
-std::vector<Cell> in_turns(const std::vector<Cell>& forwards, const std::vector<Cell>& backwards,
-                           size_t ahead);
+std::vector<Action> in_turns(const std::vector<Action>& forwards,
+                             const std::vector<Action>& backwards, size_t ahead);
 
 /// How a list schedule chooses among what it could begin.
 struct ListRules {

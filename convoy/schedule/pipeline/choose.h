@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/run/model_decl.h"
 

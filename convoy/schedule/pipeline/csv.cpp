@@ -25,10 +25,10 @@ struct Position {
 constexpr std::pair<ActionKind, char> kLetters[] = {
     {Forward, 'F'}, {Backward, 'B'}, {BackwardInput, 'I'}, {BackwardWeight, 'W'}};
 
-std::optional<Cell> parse(const std::string& text) {
+std::optional<Action> parse(const std::string& text) {
   const auto letter = text.find_first_not_of("0123456789");
   if (letter == std::string::npos) return {};
-  Cell out;
+  Action out;
   const bool numbers = parse_number(text.substr(0, letter), out.virtual_stage) &&
                        parse_number(text.substr(letter + 1), out.micro_batch);
   for (const auto& [kind, name] : kLetters) {
@@ -98,7 +98,7 @@ class Reader {
 
   void check_micro_batches() {
     int64_t most = 0;
-    each([&](int, const Cell& cell, const Position& place) {
+    each([&](int, const Action& cell, const Position& place) {
       if (cell.micro_batch < num_micro_batches_) {
         most = std::max(most, cell.micro_batch + 1);
         return;
@@ -113,7 +113,7 @@ class Reader {
 
   void place_virtual_stages() {
     std::map<int64_t, std::pair<int, size_t>> held;  // [virtual stage] rank, line
-    each([&](int rank, const Cell& cell, const Position& place) {
+    each([&](int rank, const Action& cell, const Position& place) {
       const auto [found, fresh] = held.try_emplace(cell.virtual_stage, std::pair{rank, place.line});
       if (found->second.first == rank) return;
       refuse(place, "'{}' is of a virtual stage that line {} has", to_text(cell),
@@ -136,7 +136,7 @@ class Reader {
   }
 
   void refuse_gap(int64_t missing) const {
-    each([&](int, const Cell& cell, const Position& place) {
+    each([&](int, const Action& cell, const Position& place) {
       if (cell.virtual_stage < missing) return;
       refuse(place, "'{}' is of a virtual stage after {}, of which there are no cells",
              to_text(cell), missing);
@@ -145,7 +145,7 @@ class Reader {
 
   void check_cells() {
     std::map<std::pair<int64_t, int64_t>, std::set<ActionKind>> seen;  // virtual stage, micro-batch
-    each([&](int, const Cell& cell, const Position& place) {
+    each([&](int, const Action& cell, const Position& place) {
       const auto& [v, kind, m] = cell;
       auto& kinds = seen[{v, m}];
       if (!kinds.insert(kind).second) refuse(place, "'{}' comes twice", to_text(cell));
@@ -158,7 +158,7 @@ class Reader {
       for (int64_t m = 0; m < num_micro_batches_; ++m) require(seen[{v, m}], v, m);
     }
     std::map<int64_t, int64_t> next;  // [virtual stage] micro-batch whose weights come
-    each([&](int, const Cell& cell, const Position& place) {
+    each([&](int, const Action& cell, const Position& place) {
       const auto& [v, kind, m] = cell;
       if (kind == Forward || kind == BackwardInput) return;
       if (m != next[v]++) {
@@ -181,16 +181,16 @@ class Reader {
     if (!missing) return;
     const auto rank = static_cast<size_t>(out_.pipe.rank_of[static_cast<size_t>(v)]);
     fail<UsageError>("parallel", "{}, line {}: there is no cell '{}'", file_,
-                     places_[rank].front().line, to_text(Cell{v, *missing, m}));
+                     places_[rank].front().line, to_text(Action{v, *missing, m}));
   }
 
   /// The cells that a cell waits for: before it come forwards down to it, then backwards.
-  std::vector<Cell> needs(const Cell& cell) const {
+  std::vector<Action> needs(const Action& cell) const {
     const auto& [v, kind, m] = cell;
     if (kind == Forward)
-      return v > 0 ? std::vector<Cell>{{v - 1, Forward, m}} : std::vector<Cell>{};
+      return v > 0 ? std::vector<Action>{{v - 1, Forward, m}} : std::vector<Action>{};
     if (kind == BackwardWeight) return {{v, BackwardInput, m}};
-    std::vector<Cell> out{{v, Forward, m}};
+    std::vector<Action> out{{v, Forward, m}};
     if (v + 1 == out_.pipe.num_virtual_stages()) return out;
     out.push_back({v + 1, Backward, m});
     out.push_back({v + 1, BackwardInput, m});
@@ -247,7 +247,7 @@ class Reader {
 
 }  // namespace
 
-std::string to_text(const Cell& cell) {
+std::string to_text(const Action& cell) {
   for (const auto& [kind, letter] : kLetters) {
     if (kind == cell.kind)
       return fmt::format("{}{}{}", cell.virtual_stage, letter, cell.micro_batch);

@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 
 namespace convoy::schedule {
 
 /// "3F0", "3I0", "3W0", "3B0": the virtual stage, forward, input half, weight half or whole
 /// backward, the micro-batch.
-std::string to_text(const Cell& cell);
+std::string to_text(const Action& cell);
 
 /// The schedule as torch.distributed.pipelining writes and torchtitan reads it: a line a rank,
 /// cells separated by commas.

@@ -19,8 +19,9 @@ Orders interleaved(const Pipe& pipe) {
         in_groups(whole, rank, ActionKind::Forward, ranks),
         in_groups(whole, rank, ActionKind::Backward, ranks),
         static_cast<size_t>(2 * (ranks - 1 - rank)) + (own - 1) * static_cast<size_t>(ranks)));
-    std::erase_if(out.back(),
-                  [&](const Cell& cell) { return cell.micro_batch >= pipe.num_micro_batches; });
+    std::erase_if(out.back(), [&](const Action& action) {
+      return action.micro_batch >= pipe.num_micro_batches;
+    });
   }
   return out;
 }

@@ -35,7 +35,7 @@ class ListScheduler {
         if (!first || it.choice->begin < states_[*first].choice->begin) first = r;
       }
       if (!first) break;
-      take(*first, states_[*first].choice->cell);
+      take(*first, states_[*first].choice->action);
     }
     for (const auto& it : states_) {
       for (const auto& own : it.own) {
@@ -53,14 +53,14 @@ class ListScheduler {
     int64_t forward = 0, backward = 0;
   };
   struct Choice {
-    Cell cell;
+    Action action;
     double begin;
   };
   struct State {
     std::vector<Own> own;
-    std::deque<Cell> weights;  // halves put off, in their order
-    double held = 0;           // bytes
-    bool changed = true;       // since its choice
+    std::deque<Action> weights;  // halves put off, in their order
+    double held = 0;             // bytes
+    bool changed = true;         // since its choice
     std::optional<Choice> choice = {};
   };
 
@@ -99,8 +99,8 @@ class ListScheduler {
   /// Smaller comes first.
   using Rank = std::tuple<double, int64_t, int64_t, int64_t, int64_t>;
 
-  Rank rank_of(const Cell& cell, double begin) const {
-    const auto& [v, kind, m] = cell;
+  Rank rank_of(const Action& action, double begin) const {
+    const auto& [v, kind, m] = action;
     const bool forward = kind == ActionKind::Forward;
     const int64_t first = forward == rules_.forward_first ? 0 : 1;
     const int64_t group = m / rules_.group;
@@ -118,13 +118,13 @@ class ListScheduler {
         const int64_t m = forward ? own.forward : own.backward;
         if (m == pipe_.num_micro_batches || (!forward && m >= own.forward)) continue;
         const auto backward = rules_.halves ? ActionKind::BackwardInput : ActionKind::Backward;
-        const Cell cell{own.v, forward ? ActionKind::Forward : backward, m};
-        const double ready = board_.ready(cell);
+        const Action action{own.v, forward ? ActionKind::Forward : backward, m};
+        const double ready = board_.ready(action);
         if (ready == kNoTime || (forward && !fits(it, own))) continue;
         const double begin = std::max(now, ready);
-        const auto rank = rank_of(cell, begin);
+        const auto rank = rank_of(action, begin);
         if (best && best_rank <= rank) continue;
-        best = {cell, begin};
+        best = {action, begin};
         best_rank = rank;
       }
     }
@@ -135,15 +135,15 @@ class ListScheduler {
     return best;
   }
 
-  void take(size_t r, const Cell cell) {
+  void take(size_t r, const Action action) {
     auto& it = states_[r];
-    const auto& [v, kind, m] = cell;
+    const auto& [v, kind, m] = action;
     for (const int64_t near : {v - 1, v, v + 1}) {
       if (near < 0 || near == pipe_.num_virtual_stages()) continue;
       states_[static_cast<size_t>(pipe_.rank_of[static_cast<size_t>(near)])].changed = true;
     }
-    board_.run(cell);
-    orders_[r].push_back(cell);
+    board_.run(action);
+    orders_[r].push_back(action);
     const double put_off = board_.put_off_by(v);
     if (kind == ActionKind::BackwardWeight) {
       it.weights.pop_front();
@@ -151,7 +151,7 @@ class ListScheduler {
       return;
     }
     auto& own = *std::find_if(it.own.begin(), it.own.end(),
-                              [&](const Own& each) { return each.v == cell.virtual_stage; });
+                              [&](const Own& each) { return each.v == action.virtual_stage; });
     if (kind == ActionKind::Forward) {
       ++own.forward;
       it.held += size(v);

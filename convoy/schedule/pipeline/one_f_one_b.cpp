@@ -4,10 +4,10 @@
 
 namespace convoy::schedule {
 
-std::vector<Cell> in_groups(const Pipe& pipe, int rank, ActionKind kind, int64_t group) {
+std::vector<Action> in_groups(const Pipe& pipe, int rank, ActionKind kind, int64_t group) {
   auto own = pipe.virtual_stages_of(rank);
   if (kind != ActionKind::Forward) std::reverse(own.begin(), own.end());
-  std::vector<Cell> out;
+  std::vector<Action> out;
   for (int64_t first = 0; first < pipe.num_micro_batches; first += group) {
     for (const int64_t v : own) {
       for (int64_t m = first; m < std::min(first + group, pipe.num_micro_batches); ++m) {
@@ -18,10 +18,10 @@ std::vector<Cell> in_groups(const Pipe& pipe, int rank, ActionKind kind, int64_t
   return out;
 }
 
-std::vector<Cell> in_turns(const std::vector<Cell>& forwards, const std::vector<Cell>& backwards,
-                           size_t ahead) {
+std::vector<Action> in_turns(const std::vector<Action>& forwards,
+                             const std::vector<Action>& backwards, size_t ahead) {
   ahead = std::min(ahead, forwards.size());
-  std::vector<Cell> out(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
+  std::vector<Action> out(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
   for (const auto& backward : backwards) {
     if (ahead < forwards.size()) out.push_back(forwards[ahead++]);
     out.push_back(backward);

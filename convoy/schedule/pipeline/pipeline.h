@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/run/run_options.h"
 
@@ -38,7 +38,7 @@ Pipe pipe_of(const Cut& cut, int64_t num_micro_batches, const Costs& costs = {},
              const std::set<int64_t>& recomputed = {});
 
 /// [rank] What a schedule means for the blocks of a cut.
-std::vector<std::vector<Action>> actions_of(const Cut& cut, const Orders& orders);
+std::vector<std::vector<BlockAction>> actions_of(const Cut& cut, const Orders& orders);
 
 /// A step of all stages, given what each keeps; `by_block`: for schedules that go by costs.
 std::vector<Program> pipeline_programs(PipelineSchedule schedule,

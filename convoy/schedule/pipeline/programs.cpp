@@ -8,7 +8,8 @@ namespace convoy::schedule {
 namespace {
 
 /// [rank][peer] What the peer sends to the rank, as it is received, in the order sent.
-std::vector<Incoming> messages(const Cut& cut, const std::vector<std::vector<Action>>& actions) {
+std::vector<Incoming> messages(const Cut& cut,
+                               const std::vector<std::vector<BlockAction>>& actions) {
   std::map<int64_t, int> before, after;  // [block] who holds the stretch before or after it
   for (size_t v = 0; v < cut.size(); ++v) {
     if (v > 0) before[cut[v].first_block] = cut[v - 1].stage;
@@ -71,8 +72,8 @@ Pipe pipe_of(const Cut& cut, int64_t num_micro_batches, const Costs& costs,
   return out;
 }
 
-std::vector<std::vector<Action>> actions_of(const Cut& cut, const Orders& orders) {
-  std::vector<std::vector<Action>> out;
+std::vector<std::vector<BlockAction>> actions_of(const Cut& cut, const Orders& orders) {
+  std::vector<std::vector<BlockAction>> out;
   for (const auto& order : orders) {
     auto& actions = out.emplace_back();
     for (const auto& [v, kind, m] : order) {

@@ -30,7 +30,7 @@ std::vector<int64_t> in_order(std::vector<int64_t> blocks, const Costs& costs,
 /// The stretches of one stage, and what it keeps over a step.
 class StageMemory {
  public:
-  StageMemory(const Cut& cut, const std::vector<Cell>& order, int stage, const Costs& costs,
+  StageMemory(const Cut& cut, const std::vector<Action>& order, int stage, const Costs& costs,
               const std::set<int64_t>& repeatable)
       : costs_(costs) {
     std::map<int64_t, size_t> place;  // [virtual stage]

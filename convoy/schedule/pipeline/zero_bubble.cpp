@@ -9,7 +9,8 @@ namespace {
 
 using enum ActionKind;
 
-/// An order that is written down cell by cell; weight halves come in the order of the input halves.
+/// An order that is written down action by action; weight halves come in the order of the input
+/// halves.
 class Writer {
  public:
   explicit Writer(int64_t num_micro_batches) : num_micro_batches_(num_micro_batches) {}
@@ -27,24 +28,24 @@ class Writer {
   }
   int64_t forwards(int64_t v) { return forwards_[v]; }
   int64_t backwards(int64_t v) { return backwards_[v]; }
-  std::vector<Cell> end() {
+  std::vector<Action> end() {
     while (!weights_.empty()) weight();
-    return std::move(cells_);
+    return std::move(actions_);
   }
 
  private:
-  void add(const Cell& cell) {
-    if (cell.micro_batch < num_micro_batches_) cells_.push_back(cell);
+  void add(const Action& action) {
+    if (action.micro_batch < num_micro_batches_) actions_.push_back(action);
   }
 
   int64_t num_micro_batches_;
   std::map<int64_t, int64_t> forwards_, backwards_;  // [virtual stage]
-  std::deque<Cell> weights_;
-  std::vector<Cell> cells_;
+  std::deque<Action> weights_;
+  std::vector<Action> actions_;
 };
 
 /// ZB-H1: 1f1b whose rank s puts off s weight halves, so that all ranks keep as much as the first.
-std::vector<Cell> one_virtual_stage(const Pipe& pipe, int rank) {
+std::vector<Action> one_virtual_stage(const Pipe& pipe, int rank) {
   const int64_t v = pipe.virtual_stages_of(rank).front(), m = pipe.num_micro_batches;
   const int64_t ahead = pipe.num_ranks() - 1 - rank;
   Writer out(m);
@@ -58,7 +59,7 @@ std::vector<Cell> one_virtual_stage(const Pipe& pipe, int rank) {
 }
 
 /// ZB-V: a rank has the virtual stages `down` and, on the way back, `up`.
-std::vector<Cell> in_v(const Pipe& pipe, int rank) {
+std::vector<Action> in_v(const Pipe& pipe, int rank) {
   const int64_t down = rank, up = pipe.num_virtual_stages() - 1 - rank;
   const int64_t ranks = pipe.num_ranks();
   // With fewer the pattern has gaps: those that there are not are left out.

@@ -17,7 +17,7 @@ class Maker {
         each_(layout.is_sharded(Kind::Gradients) && options.reduce_each),
         finished_(layout.table().units_finished_by_block()) {}
 
-  void add(const Action& action) {
+  void add(const BlockAction& action) {
     const auto& [kind, first, last, m] = action;
     load(m);
     switch (kind) {
@@ -146,7 +146,7 @@ class Maker {
 }  // namespace
 
 Program step_program(const Layout& layout, const StepOptions& options,
-                     const std::vector<Action>& actions, const Incoming& incoming) {
+                     const std::vector<BlockAction>& actions, const Incoming& incoming) {
   Maker maker(layout, options, incoming);
   for (const auto& action : actions) {
     maker.add(action);
@@ -158,7 +158,7 @@ Program step_program(const Layout& layout, const StepOptions& options,
 }
 
 Program data_parallel_program(const Layout& layout, const StepOptions& options) {
-  std::vector<Action> actions;
+  std::vector<BlockAction> actions;
   for (int64_t m = 0; m < options.num_micro_batches; ++m) {
     for (const auto kind : {ActionKind::Forward, ActionKind::Backward}) {
       actions.push_back({kind, 0, layout.table().num_blocks() - 1, m});
@@ -171,7 +171,7 @@ Program data_parallel_program(const Layout& layout, const StepOptions& options) 
 Program forward_program(const Layout& layout, const StepOptions& options) {
   Maker maker(layout, options);
   for (const auto& [first, last] : layout.virtual_stages()) {
-    maker.add(Action{ActionKind::Forward, first, last, 0});
+    maker.add(BlockAction{ActionKind::Forward, first, last, 0});
   }
   return with_offload(with_gathers(maker.take(), layout, options), layout);
 }

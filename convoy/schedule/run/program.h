@@ -67,13 +67,13 @@ struct StepOptions {
 /// al., 2023): the one that the stage before waits for, and the one that only this rank needs.
 enum class ActionKind { Forward, Backward, BackwardInput, BackwardWeight };
 
-/// One micro-batch through neighbouring blocks of a rank.
-struct Action {
+/// An action with its blocks: one micro-batch through neighbouring blocks of a rank.
+struct BlockAction {
   ActionKind kind = ActionKind::Forward;
   int64_t first_block = 0, last_block = 0;
   int64_t micro_batch = 0;
 
-  bool operator==(const Action&) const = default;
+  bool operator==(const BlockAction&) const = default;
 };
 
 /// [stage] What other stages send to a rank, as the rank receives it, in the order sent.
@@ -84,7 +84,7 @@ using Incoming = std::map<int, std::vector<Instruction>>;
 /// what was sent before it (`incoming`; empty: nothing was), and what goes to them sent right after
 /// it. No weights are gathered or fetched yet.
 Program step_program(const Layout& layout, const StepOptions& options,
-                     const std::vector<Action>& actions, const Incoming& incoming = {});
+                     const std::vector<BlockAction>& actions, const Incoming& incoming = {});
 
 /// Forward and backward of all micro-batches, one after the other, and one optimizer step. What the
 /// layout shards is gathered and reduced accordingly: covers one device, DataParallel,

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/run/check.h"
 #include "convoy/schedule/run/memory.h"

@@ -8,17 +8,17 @@
 
 namespace convoy::schedule {
 
-/// One thing that a rank of a pipeline does: a micro-batch goes through one virtual stage.
-struct Cell {
+/// What a rank of a pipeline does at a time: a micro-batch goes through one virtual stage.
+struct Action {
   int64_t virtual_stage = 0;  ///< of all ranks, in the model's order
   ActionKind kind = ActionKind::Forward;
   int64_t micro_batch = 0;
 
-  bool operator==(const Cell&) const = default;
+  bool operator==(const Action&) const = default;
 };
 
 /// [rank] What it computes in a step, in its order.
-using Orders = std::vector<std::vector<Cell>>;
+using Orders = std::vector<std::vector<Action>>;
 
 /// Whether some backward comes in halves.
 bool has_halves(const Orders& orders);
@@ -57,7 +57,7 @@ struct Played {
   bool ends = false;  ///< else ranks wait for each other
   double length = 0;
   std::vector<double> busy, peak;  ///< [rank] time it computes; most bytes it keeps
-  std::vector<std::vector<double>> begin = {}, end = {};  ///< [rank] of its cells
+  std::vector<std::vector<double>> begin = {}, end = {};  ///< [rank] of its actions
 
   /// The part of the time in which ranks compute nothing.
   double idle() const;

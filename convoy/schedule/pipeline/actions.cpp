@@ -1,4 +1,4 @@
-#include "convoy/schedule/pipeline/cells.h"
+#include "convoy/schedule/pipeline/actions.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,7 +10,7 @@ namespace convoy::schedule {
 bool has_halves(const Orders& orders) {
   return std::any_of(orders.begin(), orders.end(), [](const auto& order) {
     return std::any_of(order.begin(), order.end(),
-                       [](const auto& cell) { return cell.kind == ActionKind::BackwardInput; });
+                       [](const auto& action) { return action.kind == ActionKind::BackwardInput; });
   });
 }
 
@@ -142,17 +142,17 @@ double floor_of(const Pipe& pipe) {
 Orders joined(const Pipe& pipe, const Orders& orders) {
   Orders out;
   for (const auto& order : orders) {
-    auto& cells = out.emplace_back();
-    for (const auto& cell : order) {
-      const int64_t v = cell.virtual_stage;
+    auto& actions = out.emplace_back();
+    for (const auto& action : order) {
+      const int64_t v = action.virtual_stage;
       const auto at = static_cast<size_t>(v);
       const bool alone = v == 0 || pipe.rank_of[at - 1] == pipe.rank_of[at];
-      const Cell half{v, ActionKind::BackwardInput, cell.micro_batch};
-      if (cell.kind == ActionKind::BackwardWeight && alone && !cells.empty() &&
-          cells.back() == half) {
-        cells.back().kind = ActionKind::Backward;
+      const Action half{v, ActionKind::BackwardInput, action.micro_batch};
+      if (action.kind == ActionKind::BackwardWeight && alone && !actions.empty() &&
+          actions.back() == half) {
+        actions.back().kind = ActionKind::Backward;
       } else {
-        cells.push_back(cell);
+        actions.push_back(action);
       }
     }
   }
