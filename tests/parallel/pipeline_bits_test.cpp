@@ -132,6 +132,7 @@ std::vector<Trial> all_models() {
     }
   }
   out.push_back({.model = "session", .tied = true, .layers = 6});
+  out.push_back({.model = "own", .layers = 6});
   return out;
 }
 
@@ -160,29 +161,37 @@ TEST(PipelineBits, OfSomeOfTheGridAreThoseOfOneDevice) {
   }
 }
 
-/// Some minutes: ./dev test --all.
-TEST(PipelineBits, DISABLED_OfTheWholeGridAreThoseOfOneDevice) {
-  for (const auto& model : all_models()) {
-    Comparison all;
-    for (const auto& way : all_ways()) {
-      for (const int stages : {2, 3, 4}) {
-        for (const int64_t micro_batches : kMicroBatches) {
-          for (const int data : {1, 2}) {
-            const auto trial = grid_trial(model, way, stages, micro_batches, data);
-            all.expect_equal(trial);
-            if (micro_batches != 4) continue;
-            auto other = trial;
-            other.dtype = at::kBFloat16;
-            other.recomputes = true;
-            other.zero = data - 1;
-            other.max_norm = 1e-2;
-            all.expect_equal(other);
-          }
+/// Twenty steps of everything, a model at a time: ./dev test --all.
+class PipelineGrid : public testing::TestWithParam<size_t> {};
+
+TEST_P(PipelineGrid, DISABLED_HasTheBitsOfOneDevice) {
+  auto model = all_models().at(GetParam());
+  model.steps = 20;
+  Comparison all;
+  for (const auto& way : all_ways()) {
+    for (const int stages : {2, 3, 4}) {
+      for (const int64_t micro_batches : kMicroBatches) {
+        for (const int data : {1, 2}) {
+          const auto trial = grid_trial(model, way, stages, micro_batches, data);
+          all.expect_equal(trial);
+          if (micro_batches != 4) continue;
+          auto other = trial;
+          other.dtype = at::kBFloat16;
+          other.recomputes = true;
+          other.zero = data - 1;
+          other.max_norm = 1e-2;
+          all.expect_equal(other);
         }
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, PipelineGrid, testing::Range<size_t>(0, all_models().size()),
+                         [](const auto& info) {
+                           const auto model = all_models()[info.param];
+                           return (model.tied ? "Tied" : "") + model.model;
+                         });
 
 }  // namespace
 }  // namespace convoy::parallel

@@ -20,6 +20,7 @@
 #include "convoy/schedule/run/run_plan.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
+#include "tests/parallel/own_blocks.h"
 
 // Stages of a pipeline, each a thread.
 namespace convoy::parallel {
@@ -35,14 +36,16 @@ struct PipelineTrial {
   int64_t micro_batches = 2;
   at::ScalarType dtype = at::kFloat;
   bool recomputes = false;
-  /// llama; gpt2; bert; session; t5, of which several tensors go from stage to stage, some with
-  /// gradients. The body of a session has a tied table always.
+  /// llama; gpt2; bert; session; own, a list of blocks that is no family's; t5, of which several
+  /// tensors go from stage to stage, some with gradients. The body of a session has a tied table
+  /// always.
   std::string model = "llama";
   bool tied = false;
   std::optional<schedule::Placement> placement = {};
   int virtual_stages = 2;
   int64_t layers = 2;  ///< and two blocks more, at least
   double max_norm = 1;
+  int64_t steps = kPipelineSteps;
 
   ReplicaOptions options() const {
     ReplicaOptions out;
@@ -64,7 +67,8 @@ struct PipelineTrial {
                        tied ? "tied " : "", model, dtype == at::kFloat ? "" : " in bf16", schedule,
                        placement ? fmt::format(" in a {}", schedule::name_of(*placement)) : "",
                        stages, data, zero, micro_batches, recomputes ? ", recomputes" : "",
-                       max_norm == 1 ? "" : fmt::format(", clipped to {}", max_norm));
+                       max_norm == 1 ? "" : fmt::format(", clipped to {}", max_norm)) +
+           (steps == kPipelineSteps ? "" : fmt::format(", {} steps", steps));
   }
 
   PipelineTrial on_one_device() const {
@@ -84,6 +88,7 @@ struct PipelineTrial {
     if (model == "gpt2") return made(models::small_gpt2(size));
     if (model == "bert") return made(models::small_bert(size));
     if (model == "t5") return made(models::small_t5({.layers = layers}));
+    if (model == "own") return own_blocks(layers);
     if (model == "session") return models::make_session_model(models::small_session(size));
     return made(models::small_llama(size));
   }
@@ -107,9 +112,11 @@ struct PipelineTrial {
   std::vector<MicroBatch> batches(int64_t step, int64_t rank) const {
     std::vector<MicroBatch> out;
     for (int64_t m = 0; m < micro_batches; ++m) {
-      // The last micro-batch of the last step has no rows, unless it is the only one.
-      const bool none = step + 1 == kPipelineSteps && m + 1 == micro_batches && micro_batches > 1;
-      out.push_back(batch(step, m, rank, none ? 0 : 3));
+      // The last micro-batch of the last step has no rows, unless it is the only one; that of the
+      // step before has one.
+      const int64_t left = steps - step;
+      const bool is_short = left <= 2 && m + 1 == micro_batches && micro_batches > 1;
+      out.push_back(batch(step, m, rank, is_short ? left - 1 : 3));
     }
     return out;
   }
@@ -180,7 +187,7 @@ inline PipelineOutcome train_pipeline(const PipelineTrial& trial) {
                        Replica replica(trial.blocks(), groups, trial.options());
                        replica.start();
                        const int data = groups.mesh.place(schedule::kRows);
-                       for (int64_t step = 0; step < kPipelineSteps; ++step) {
+                       for (int64_t step = 0; step < trial.steps; ++step) {
                          const auto result =
                              replica.step(trial.batches(step, data), input_of_step(step),
                                           {.max_grad_norm = trial.max_norm});

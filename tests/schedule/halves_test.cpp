@@ -214,6 +214,9 @@ std::vector<PipelineStep> steps() {
                    LayoutOptions{.stage = 3, .num_parts = 2, .bucket_bytes = 0}, true);
   out.emplace_back(cut_for(once, 2), one_f_one_b(once), again,
                    LayoutOptions{.stage = 2, .num_parts = 2, .bucket_bytes = 0});
+  out.emplace_back(cut_for(once, 1), gpipe(once), options, LayoutOptions{.bucket_bytes = 0});
+  out.emplace_back(cut_for(once, 1), naive(once), again, LayoutOptions{.bucket_bytes = 0}, true);
+  out.emplace_back(cut_for(loop, 1), automatic(loop), options, LayoutOptions{.bucket_bytes = 0});
   return out;
 }
 
