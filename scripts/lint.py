@@ -74,6 +74,12 @@ ORDINARY = ("commands", "tasks")  # names that are words of ordinary sentences
 OTHER_TABLES = {("convoy/models/session/session_config.cpp", "families")}  # the bodies of a session model
 ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
 TABLE_END = re.compile(r"(\}\}|\n *\});\n")
+# An option of a strategy is named where its field is, in the table of options, and where it is used: so many sources
+# at most, texts for people aside. Of names that are nothing else.
+OPTION_TABLE = "convoy/train/setup/arguments.cpp"
+STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
+STRATEGY_SECTION = ('s = "parallel";', 's = "output";')
+MAX_OPTION_SOURCES = 5
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
@@ -218,6 +224,19 @@ def listed_names(path, text, registries):
                 yield number, f"names {kind} ('{match['one'] or match['only']}', ...) that the table in {table} has"
 
 
+def without_texts(source):
+    """C++ without its comments and what stands between quotes."""
+    return re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"', "", source)
+
+
+def sources_of_options(table, sources):
+    """Maps each option of a strategy in the text of the table to the names of sources whose code names it. `sources`: text by name."""
+    begin, end = (table.index(mark) for mark in STRATEGY_SECTION)
+    code = {name: set(re.findall(r"\w+", without_texts(text))) for name, text in sources.items()}
+    return {option: sorted(name for name, words in code.items() if option in words)
+            for option in STRATEGY_OPTION.findall(table[begin:end])}
+
+
 def reached_from(header):
     """Returns the headers of convoy that `header` includes, and those that they include."""
     found, waiting = set(), [header]
@@ -246,6 +265,11 @@ def main():
             for number, text in listed_names(str(path), (ROOT / path).read_text(), registries):
                 print(f"{path}:{number}: {text}")
                 errors += 1
+    ours = {str(path): (ROOT / path).read_text() for path in files if path.suffix in CPP and path.parts[0] in ("convoy", "cli")}
+    for option, named in sources_of_options(ours[OPTION_TABLE], ours).items():
+        if len(named) > MAX_OPTION_SOURCES:
+            print(f"{OPTION_TABLE}: option {option} is named in {len(named)} sources; at most {MAX_OPTION_SOURCES}: {' '.join(named)}")
+            errors += 1
     public = reached_from(PUBLIC_HEADER)
     if len(public) > MAX_PUBLIC:
         print(f"{PUBLIC_HEADER}: reaches {len(public)} headers; at most {MAX_PUBLIC}: {' '.join(sorted(public))}")

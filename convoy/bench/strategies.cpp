@@ -193,7 +193,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   const auto schedule = schedule_of(trial, own);
   argv.push_back("--parallel.pipeline_schedule=" + schedule);
   const bool as_asked = schedule == schedule::name_of(own.pipeline.schedule) &&
-                        trial.num_stages() == static_cast<int>(own.pipeline_parallel_size);
+                        trial.num_stages() == own.num_stages();
   if (!as_asked) {
     argv.insert(argv.end(), {"--parallel.pipeline_splits=", "--parallel.pipeline_schedule_file=",
                              "--parallel.recompute_layers="});

@@ -163,11 +163,11 @@ void run_generate(GenerateCommand command, const GivenPrompts& given, const Prog
                      "sides; expected a model of {}; try convoy predict",
                      task->config().family(), join(families_that_generate()));
   }
-  if (training.parallel.pipeline_parallel_size > 1) {
+  if (training.parallel.num_stages() > 1) {
     fail<UsageError>("tasks",
                      "pipeline_parallel_size = {} with generate, which goes on with a token at a "
                      "time; try without it",
-                     training.parallel.pipeline_parallel_size);
+                     training.parallel.num_stages());
   }
   const auto said = task->generation_config();
   for (auto& note : said.take(command.typed, command.options, command.stops)) {

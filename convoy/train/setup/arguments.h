@@ -29,6 +29,8 @@ struct ParallelArguments : schedule::RunOptions {
   int64_t timeout = 100;
   std::string device = "auto";
 
+  int num_stages() const { return static_cast<int>(pipeline_parallel_size); }
+  int num_tensor_ranks() const { return static_cast<int>(tensor_parallel_size); }
   /// The part of TrainingArguments::shared_options() that is known when the ranks meet.
   std::vector<std::string> shared_options() const;
   /// Takes from `table` what is needed of other sections: task_options, which are what it holds

@@ -26,7 +26,7 @@ schedule::Mesh checked_mesh(const TrainingArguments& arguments, int num_ranks) {
                      "estimate is of one process, or of a process for each rank; try without "
                      "--strategy and --replicas");
   }
-  const int64_t stages = parallel.pipeline_parallel_size, cuts = parallel.tensor_parallel_size;
+  const int64_t stages = parallel.num_stages(), cuts = parallel.num_tensor_ranks();
   const int64_t model = stages * cuts;
   if (num_ranks % model != 0) {
     std::vector<std::string> parts;

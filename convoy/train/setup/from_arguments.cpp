@@ -20,7 +20,7 @@ namespace {
 
 /// Throws UsageError for what has no effect without stages.
 void check_effect_of_pipeline(const ParallelArguments& arguments) {
-  if (arguments.pipeline_parallel_size > 1) return;
+  if (arguments.num_stages() > 1) return;
   const ParallelArguments usual;
   const auto& asked = arguments.pipeline;
   std::string text;
@@ -57,7 +57,7 @@ void check_conflicts(const TrainingArguments& arguments) {
   }
   const bool several = asked.file.empty() && schedule::entry_of(asked.schedule).interleaved;
   const ParallelArguments usual;
-  if (parallel.pipeline_parallel_size > 1 && !several &&
+  if (parallel.num_stages() > 1 && !several &&
       asked.virtual_stages != usual.pipeline.virtual_stages) {
     fail<UsageError>("parallel",
                      "pipeline_virtual_stages = {} has no effect with {} = {}; try "
@@ -108,7 +108,7 @@ parallel::MicroBatch first_batch(const TrainingArguments& arguments, const Datas
 PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
                                const TrainingArguments& arguments, const Dataset* data) {
   const auto& parallel = arguments.parallel;
-  if (data == nullptr || parallel.pipeline_parallel_size == 1) return {};
+  if (data == nullptr || parallel.num_stages() == 1) return {};
   PipelineInputs out;
   if (!parallel.pipeline.file.empty()) out.csv = read_file(parallel.pipeline.file);
   const auto blocks = factory();

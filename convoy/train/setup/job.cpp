@@ -58,15 +58,15 @@ std::string launch_hint(size_t ranks) {
 /// DataParallel's replicas are whole models in one process.
 void check_one_process(const ParallelArguments& arguments) {
   const bool replicates = arguments.strategy == "dp" || arguments.replicas > 1;
-  if (arguments.tensor_parallel_size == 1 || !replicates) return;
+  if (arguments.num_tensor_ranks() == 1 || !replicates) return;
   fail<UsageError>(
       "parallel",
       "tensor_parallel_size = {} needs a process for each rank, but {} is DataParallel "
       "in one process; try --nproc {} without it",
-      arguments.tensor_parallel_size,
+      arguments.num_tensor_ranks(),
       arguments.strategy == "dp" ? "strategy = dp"
                                  : fmt::format("replicas = {}", arguments.replicas),
-      arguments.tensor_parallel_size * std::max<int64_t>(2, arguments.replicas));
+      arguments.num_tensor_ranks() * std::max<int64_t>(2, arguments.replicas));
 }
 
 std::string sharing(size_t number, const std::string& what, size_t gpus) {
@@ -78,7 +78,7 @@ std::string sharing(size_t number, const std::string& what, size_t gpus) {
 /// stage share a device before others do.
 Job pipeline_of_threads(Job job, const ParallelArguments& arguments,
                         const std::vector<at::Device>& visible) {
-  const auto stages = static_cast<size_t>(arguments.pipeline_parallel_size);
+  const auto stages = static_cast<size_t>(arguments.num_stages());
   if (arguments.strategy == "single") {
     fail<UsageError>("parallel",
                      "strategy = single is one device, but pipeline_parallel_size = {}; try "
@@ -109,7 +109,7 @@ Job pipeline_of_threads(Job job, const ParallelArguments& arguments,
 
 bool stages_are_threads(const ParallelArguments& arguments,
                         const launch::RankEnvironment& environment) {
-  return arguments.pipeline_parallel_size > 1 && arguments.tensor_parallel_size == 1 &&
+  return arguments.num_stages() > 1 && arguments.num_tensor_ranks() == 1 &&
          !environment.launched() && !arguments.one_process_each;
 }
 
@@ -155,9 +155,9 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
           sharing(static_cast<size_t>(environment.local_world_size), "ranks", visible.size()));
     }
     mesh_of(arguments, environment);
-    job.strategy = arguments.pipeline_parallel_size > 1 ? "pipeline"
-                   : arguments.tensor_parallel_size > 1 ? "tensor"
-                                                        : "ddp";
+    job.strategy = arguments.num_stages() > 1         ? "pipeline"
+                   : arguments.num_tensor_ranks() > 1 ? "tensor"
+                                                      : "ddp";
     job.reason = fmt::format("{} started {} ranks", environment.source, world);
     job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]
                         : visible[0]};

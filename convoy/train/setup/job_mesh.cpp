@@ -18,7 +18,7 @@ int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_st
                          const launch::RankEnvironment& environment) {
   const auto& text = arguments.shard_ranks;
   if (text == "all" || environment.world_size == 1) return ranks_of_stage;
-  const int64_t here = environment.local_world_size / arguments.tensor_parallel_size;
+  const int64_t here = environment.local_world_size / arguments.num_tensor_ranks();
   int64_t size = std::clamp<int64_t>(here, 1, ranks_of_stage);
   if (text != "host" && (!parse_number(text, size) || size < 1)) {
     fail<UsageError>("parallel", "shard_ranks = {}; expected all, host, or a number of ranks",
@@ -39,7 +39,7 @@ int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_st
 
 schedule::Mesh mesh_of(const ParallelArguments& arguments,
                        const launch::RankEnvironment& environment) {
-  const int64_t stages = arguments.pipeline_parallel_size, cuts = arguments.tensor_parallel_size;
+  const int64_t stages = arguments.num_stages(), cuts = arguments.num_tensor_ranks();
   const int64_t ranks = environment.world_size, model = stages * cuts;
   if (ranks % model != 0) {
     std::vector<std::string> why;

@@ -31,7 +31,7 @@ double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironme
   schedule::Mesh mesh;
   if (environment.world_size > 1) mesh = mesh_of(parallel, environment);
   return schedule::state_bytes_of_parameter(mesh, parallel) /
-         static_cast<double>(parallel.pipeline_parallel_size * parallel.tensor_parallel_size);
+         (static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks());
 }
 
 }  // namespace
@@ -44,9 +44,8 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto environment = launch::detect_environment();
   const double kept = kept_bytes(parallel, environment);
   const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
-  const auto ranks = stages_are_threads(parallel, environment)
-                         ? static_cast<int>(parallel.pipeline_parallel_size)
-                         : environment.local_world_size;
+  const auto ranks = stages_are_threads(parallel, environment) ? parallel.num_stages()
+                                                               : environment.local_world_size;
   if (limit.bytes == 0 || parameters * kept * ranks <= static_cast<double>(limit.bytes)) return;
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),

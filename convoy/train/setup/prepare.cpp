@@ -66,7 +66,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
 
 /// Rank 0 reads and counts for all, which may take longer than a collective may wait.
 PipelineInputs Trainer::Impl::inputs_of_pipeline(const parallel::ModelFactory& factory) const {
-  if (!train_data_ || arguments_.parallel.pipeline_parallel_size == 1) return {};
+  if (!train_data_ || arguments_.parallel.num_stages() == 1) return {};
   const auto told = comm::ask_main(
       job_.world(), "count what blocks take",
       [&] {
