@@ -7,12 +7,12 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "cli/schedule_stages.h"
+#include "cli/schedule_trace.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/nn/declare.h"
 #include "convoy/report/table.h"
-#include "convoy/report/timeline.h"
 #include "convoy/schedule/pipeline/csv.h"
 #include "convoy/train/setup/from_arguments.h"
 
@@ -25,39 +25,6 @@ struct ScheduleOptions {
   std::string plot;
   StagesAsked stages;
 };
-
-/// Neighbouring blocks of a micro-batch as one bar.
-report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Layout& layout) {
-  report::Timeline out;
-  for (size_t stage = 0; stage < timeline.ranks.size(); ++stage) {
-    const auto stretches = layout.virtual_stages(static_cast<int>(stage));
-    out.emplace_back();
-    for (const auto& [i, begin, end] : timeline.ranks[stage]) {
-      if (begin == end) continue;
-      const auto stretch =
-          std::find_if(stretches.begin(), stretches.end(),
-                       [&](const auto& blocks) { return i.block <= blocks.second; });
-      const report::TimelineBar bar{
-          begin,
-          end,
-          i.micro_batch,
-          i.op != schedule::Op::Forward && i.op != schedule::Op::Recompute,
-          static_cast<int>(stretch - stretches.begin()),
-          i.op == schedule::Op::BackwardWeight};
-      auto& bars = out.back();
-      const bool goes_on = !bars.empty() && bars.back().end == begin &&
-                           bars.back().virtual_stage == bar.virtual_stage &&
-                           bars.back().micro_batch == bar.micro_batch &&
-                           bars.back().backward == bar.backward && bars.back().weight == bar.weight;
-      if (goes_on) {
-        bars.back().end = end;
-      } else {
-        bars.push_back(bar);
-      }
-    }
-  }
-  return out;
-}
 
 /// What each stage keeps at most: bytes, or where none are known micro-batches through all its
 /// blocks.
@@ -115,10 +82,25 @@ int show_schedules(const ScheduleOptions& options) {
     fail<UsageError>("cli", "--plot {} would be a picture in SVG; try a name that ends with .svg",
                      options.plot);
   }
-  if (options.stages.num_stages > 0) return show_stages(options.stages, options.plot);
+  if (options.stages.num_stages > 0) {
+    if (const auto typed = typed_overrides(); !typed.empty()) {
+      fail<UsageError>("cli",
+                       "{} has no effect with --stages, which are numbers without a model; "
+                       "try one of them",
+                       typed[0]);
+    }
+    return show_stages(options.stages, options.plot);
+  }
   const auto configured = read_config(options.config);
   const auto& arguments = configured->training;
-  const auto num_stages = static_cast<int>(arguments.parallel.pipeline_parallel_size);
+  // What a run's file says of its own trace is no wish to see it.
+  const bool traced = configured->table.find("output.trace")->typed;
+  if (traced && !options.stages.save.empty()) {
+    fail<UsageError>("cli",
+                     "--save writes a schedule, and --trace shows one that was run; try "
+                     "--save without --trace");
+  }
+  const auto num_stages = arguments.parallel.num_stages();
   if (num_stages < 2) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
@@ -138,8 +120,14 @@ int show_schedules(const ScheduleOptions& options) {
   const schedule::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
   const auto& asked = arguments.parallel.pipeline;
   for (const auto& way : ways_of(arguments, inputs)) {
+    if (traced && !way.asked) continue;
     try {
       const auto plan = schedule::plan_run(model, mesh, way.options);
+      if (traced) {
+        return show_trace(
+            {arguments.output.trace, way.name, !arguments.parallel.pipeline_costs.empty()}, plan,
+            options.plot);
+      }
       const auto& layout = plan.stages[0].layout;
       const double above = plan.timeline.length / schedule::floor_of(model, plan, way.options) - 1;
       table.row({way.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
@@ -182,9 +170,14 @@ void add_schedule(CLI::App& app, Run& run) {
   add_stage_options(*command, options->stages);
   command->footer(
       "Takes the options of convoy train, starts nothing, and compares the schedules of "
-      "--pipeline_schedule, and that of --pipeline_schedule_file, for this model.\n"
+      "--pipeline_schedule, and that of --pipeline_schedule_file, for this model. With --trace "
+      "FILE "
+      "it compares a step that convoy train --trace FILE recorded, with the same options, with its "
+      "simulation, and --plot draws one over the other.\n"
       "Example:\n  convoy schedule run.toml --pipeline_parallel_size 4 "
-      "--gradient_accumulation_steps 8 --plot pipeline.svg\n  convoy schedule --stages 4 "
+      "--gradient_accumulation_steps 8 --plot pipeline.svg\n  convoy schedule run.toml "
+      "--pipeline_parallel_size 4 --trace trace.json --plot trace.svg\n  convoy schedule --stages "
+      "4 "
       "--micro_batches 8 --forward 1 --backward 1 --weight 1 --save pipe.csv\n");
   command->callback([options, &run] { run = [options] { return show_schedules(*options); }; });
 }

@@ -45,10 +45,101 @@ double shown(const std::vector<std::pair<std::string, Timeline>>& timelines) {
   return std::min(longest, kTimesTheShortest * shortest);
 }
 
+constexpr double kWidth = 1000, kBar = 22, kGap = 4;
+
+/// Lines of a picture, from the top to the bottom, all of the same `end` of time.
+class Picture {
+ public:
+  Picture(double height, double end, const std::string& title, double left = 76)
+      : svg_(left + kWidth + 24, height), end_(end), left_(left) {
+    svg_.text(18, 30, title, {.size = 16, .color = kInk, .bold = true});
+  }
+
+  void heading(const std::string& name, const std::string& remark) {
+    svg_.text(18, y_ + 16, name, {.size = 13, .color = kInk, .bold = true});
+    if (!remark.empty()) {
+      svg_.text(left_ + text_width(name, 13), y_ + 16, remark, {.size = 12, .color = kSoftInk});
+    }
+    y_ += kHead;
+  }
+
+  /// Bars up to `length`, with a bubble where there are none.
+  void line(const std::string& name, const std::vector<TimelineBar>& bars, double length) {
+    svg_.text(18, y_ + 15, name, {.size = 12, .color = kSoftInk});
+    svg_.bar({left_, y_, length / end_ * kWidth, kBar}, kIdle);
+    for (const auto& bar : bars) {
+      if (bar.begin >= end_) continue;
+      const Box box{left_ + bar.begin / end_ * kWidth, y_,
+                    (std::min(bar.end, end_) - bar.begin) / end_ * kWidth, kBar};
+      const auto label = std::to_string(bar.micro_batch);
+      svg_.bar({box.x + 0.5, box.y, std::max(0.5, box.width - 1), box.height}, color_of(bar),
+               fmt::format("{} of micro-batch {}", word_of(bar), label));
+      if (text_width(label, 11) + 4 < box.width) {
+        svg_.text(box.x + box.width / 2, y_ + 15, label,
+                  {.size = 11,
+                   .color = bar.virtual_stage > 1 ? "#ffffff" : kInk,
+                   .anchor = Anchor::kMiddle});
+      }
+      halves_ |= bar.weight;
+    }
+    y_ += kBar + kGap;
+  }
+
+  void space(double height) { y_ += height; }
+
+  void marks(const std::vector<std::pair<double, std::string>>& at) {
+    for (const auto& [time, name] : at) {
+      const double x = left_ + time / end_ * kWidth;
+      svg_.line(x, y_, x, y_ + 5, kSoftInk);
+      svg_.text(x, y_ + 18, name, {.size = 11, .color = kSoftInk, .anchor = Anchor::kMiddle});
+    }
+    y_ += 30;
+  }
+
+  std::string with_legend() {
+    std::vector<std::pair<const char*, const char*>> legend{{kForward[0], "forward"},
+                                                            {kBackward[0], "backward"}};
+    if (halves_) {
+      legend.back().second = "backward, or its half that a stage waits for";
+      legend.emplace_back(kWeight[0], "its other half: gradients of weights");
+    }
+    legend.emplace_back(kIdle, "bubble");
+    double x = left_;
+    for (const auto& [color, text] : legend) {
+      svg_.bar({x, y_, 14, 14}, color);
+      svg_.text(x + 20, y_ + 12, text, {.size = 12, .color = kSoftInk});
+      x += 40 + text_width(text, 12);
+    }
+    return svg_.to_string();
+  }
+
+  static constexpr double kHead = 30, kTop = 48, kLegend = 32;
+
+ private:
+  Svg svg_;
+  double end_, left_;
+  double y_ = kTop;
+  bool halves_ = false;
+};
+
+/// Some round times up to `end`, with their names.
+std::vector<std::pair<double, std::string>> round_times(double end) {
+  double step = std::pow(10, std::floor(std::log10(end)));
+  if (end / step < 2.5) step /= 4;
+  if (end / step > 8) step *= 2;
+  std::vector<std::pair<double, std::string>> out;
+  for (int i = 0; i * step <= end; ++i) {
+    const bool brief = end < 1;
+    out.emplace_back(i * step,
+                     fmt::format("{:.4g} {}", i * step * (brief ? 1e3 : 1), brief ? "ms" : "s"));
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string timeline_text(const Timeline& timeline, int columns) {
-  const double end = end_of(timeline);
+std::string timeline_text(const Timeline& timeline, int columns, double end) {
+  if (end <= 0) end = end_of(timeline);
   std::string out;
   for (size_t stage = 0; stage < timeline.size(); ++stage) {
     std::string line(static_cast<size_t>(columns), '.');
@@ -68,64 +159,39 @@ std::string timeline_text(const Timeline& timeline, int columns) {
 
 std::string timeline_svg(const std::vector<std::pair<std::string, Timeline>>& timelines,
                          const std::string& title) {
-  constexpr double kLeft = 76, kWidth = 1000, kBar = 22, kGap = 4, kHead = 30;
   const double end = shown(timelines);
-  double height = 54;
-  bool halves = false;
+  double height = Picture::kTop + Picture::kLegend;
   for (const auto& [name, timeline] : timelines) {
-    for (const auto& stage : timeline) {
-      halves |= std::any_of(stage.begin(), stage.end(), [](const auto& bar) { return bar.weight; });
-    }
-    height += kHead + static_cast<double>(timeline.size()) * (kBar + kGap) + 10;
+    height += Picture::kHead + static_cast<double>(timeline.size()) * (kBar + kGap) + 10;
   }
-  height += 26;
-  Svg svg(kLeft + kWidth + 24, height);
-  svg.text(18, 30, title, {.size = 16, .color = kInk, .bold = true});
-  double y = 48;
+  Picture picture(height, end, title);
   for (const auto& [name, timeline] : timelines) {
     const double whole = end_of(timeline), length = std::min(whole, end);
-    svg.text(18, y + 16, name, {.size = 13, .color = kInk, .bold = true});
-    if (whole > end) {
-      svg.text(kLeft + text_width(name, 13), y + 16,
-               fmt::format("the first {:.0f} %", 100 * end / whole),
-               {.size = 12, .color = kSoftInk});
-    }
-    y += kHead;
+    picture.heading(name, whole > end ? fmt::format("the first {:.0f} %", 100 * end / whole) : "");
     for (size_t stage = 0; stage < timeline.size(); ++stage) {
-      svg.text(18, y + 15, fmt::format("stage {}", stage), {.size = 12, .color = kSoftInk});
-      svg.bar({kLeft, y, length / end * kWidth, kBar}, kIdle);
-      for (const auto& bar : timeline[stage]) {
-        if (bar.begin >= end) continue;
-        const Box box{kLeft + bar.begin / end * kWidth, y,
-                      (std::min(bar.end, end) - bar.begin) / end * kWidth, kBar};
-        const auto label = std::to_string(bar.micro_batch);
-        svg.bar({box.x + 0.5, box.y, std::max(0.5, box.width - 1), box.height}, color_of(bar),
-                fmt::format("{} of micro-batch {}", word_of(bar), label));
-        if (text_width(label, 11) + 4 < box.width) {
-          svg.text(box.x + box.width / 2, y + 15, label,
-                   {.size = 11,
-                    .color = bar.virtual_stage > 1 ? "#ffffff" : kInk,
-                    .anchor = Anchor::kMiddle});
-        }
-      }
-      y += kBar + kGap;
+      picture.line(fmt::format("stage {}", stage), timeline[stage], length);
     }
-    y += 10;
+    picture.space(10);
   }
-  double x = kLeft;
-  std::vector<std::pair<const char*, const char*>> legend{{kForward[0], "forward"},
-                                                          {kBackward[0], "backward"}};
-  if (halves) {
-    legend.back().second = "backward, or its half that a stage waits for";
-    legend.emplace_back(kWeight[0], "its other half: gradients of weights");
+  return picture.with_legend();
+}
+
+std::string measured_timeline_svg(const Timeline& measured, const Timeline& simulated,
+                                  const std::string& title) {
+  const double ends[] = {end_of(measured), end_of(simulated)};
+  const double end = std::max(ends[0], ends[1]);
+  const double stages = static_cast<double>(measured.size());
+  Picture picture(
+      Picture::kTop + Picture::kLegend + 30 + stages * (Picture::kHead + 2 * (kBar + kGap) + 4),
+      end, title);
+  for (size_t stage = 0; stage < measured.size(); ++stage) {
+    picture.heading(fmt::format("stage {}", stage), "");
+    picture.line("measured", measured[stage], ends[0]);
+    picture.line("simulated", simulated.at(stage), ends[1]);
+    picture.space(4);
   }
-  legend.emplace_back(kIdle, "bubble");
-  for (const auto& [color, text] : legend) {
-    svg.bar({x, y, 14, 14}, color);
-    svg.text(x + 20, y + 12, text, {.size = 12, .color = kSoftInk});
-    x += 40 + text_width(text, 12);
-  }
-  return svg.to_string();
+  picture.marks(round_times(end));
+  return picture.with_legend();
 }
 
 }  // namespace convoy::report

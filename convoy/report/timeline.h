@@ -20,12 +20,17 @@ struct TimelineBar {
 using Timeline = std::vector<std::vector<TimelineBar>>;
 
 /// Each column is a span of time: 0 to 9 the forward of a micro-batch, a to j its backward, A to J
-/// the second half of that, all beginning anew after the tenth, . for the bubble.
-std::string timeline_text(const Timeline& timeline, int columns);
+/// the second half of that, all beginning anew after the tenth, . for the bubble. `end`: of the
+/// time that is shown, from 0 on; 0: when the last stage is done.
+std::string timeline_text(const Timeline& timeline, int columns, double end = 0);
 
 /// The same as a picture, one part for each timeline, all of the same scale. Of what takes much
 /// longer than the shortest one the beginning is shown.
 std::string timeline_svg(const std::vector<std::pair<std::string, Timeline>>& timelines,
                          const std::string& title);
+
+/// A step as it went over how it was simulated, stage by stage, both in seconds.
+std::string measured_timeline_svg(const Timeline& measured, const Timeline& simulated,
+                                  const std::string& title);
 
 }  // namespace convoy::report

@@ -127,7 +127,7 @@ Ratios measured_over_simulated(const std::vector<Naps>& all, const std::string& 
   std::atomic<double> best = out.time;
   const auto is_near = [&best] { return best < kMost; };
   run_pipeline_ranks(
-      kStages, 1, std::chrono::seconds(20), [&](const comm::Groups& groups, int rank) {
+      kStages, 1, std::chrono::seconds(60), [&](const comm::Groups& groups, int rank) {
         auto& own = kept[static_cast<size_t>(rank)];
         nn::BlockList blocks;
         for (size_t b = 0; b < all.size(); ++b) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/report/svg_testing.h"
+
 namespace convoy::report {
 namespace {
 
@@ -34,6 +36,21 @@ TEST(Timeline, OfALongOneTheBeginningIsDrawn) {
   EXPECT_THAT(picture, HasSubstr("forward of micro-batch 2"));
   EXPECT_THAT(picture, Not(HasSubstr("forward of micro-batch 3")));
   EXPECT_THAT(picture, HasSubstr(">the first 50 %<"));
+}
+
+TEST(Timeline, WhatWasMeasuredIsDrawnOverItsSimulation) {
+  const Timeline measured{{{0, 0.1, 0}, {0.3, 0.5, 0, true}}, {{0.12, 0.3, 0}}};
+  const Timeline simulated{{{0, 0.1, 0}, {0.2, 0.4, 0, true}}, {{0.1, 0.2, 0}}};
+  EXPECT_EQ(timeline_text(simulated, 5, 0.5), "stage 0  0.aa.\nstage 1  .0...\n");
+  const auto picture = measured_timeline_svg(measured, simulated, "1f1b: 2 stages");
+  keep("measured.svg", picture);
+  EXPECT_TRUE(well_formed(picture));
+  for (const char* part : {">1f1b: 2 stages<", ">0 ms<", ">400 ms<"}) {
+    EXPECT_EQ(count(picture, part), 1U) << part;
+  }
+  for (const char* part : {">measured<", ">simulated<"}) EXPECT_EQ(count(picture, part), 2U);
+  EXPECT_LT(picture.find(">stage 0<"), picture.find(">stage 1<"));
+  EXPECT_EQ(count(picture, "backward of micro-batch 0"), 2U);
 }
 
 TEST(Timeline, APictureNamesWhatItShows) {

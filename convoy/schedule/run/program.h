@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "convoy/schedule/run/layout.h"
@@ -115,5 +117,8 @@ int64_t most_gathered(const Program& program, const Layout& layout);
 
 std::string to_text(const Instruction& instruction);
 std::string to_text(const Program& program);
+/// The forward, recomputation, backward or half of one that to_text() gave this text; nothing for
+/// any other text.
+std::optional<Instruction> block_instruction(std::string_view text);
 
 }  // namespace convoy::schedule

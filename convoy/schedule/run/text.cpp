@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "convoy/schedule/run/program.h"
 
 namespace convoy::schedule {
@@ -73,6 +75,29 @@ std::string to_text(const Program& program) {
   std::string out;
   for (const auto& instruction : program) out += to_text(instruction) + "\n";
   return out;
+}
+
+std::optional<Instruction> block_instruction(std::string_view text) {
+  // Up to the block's number.
+  constexpr std::pair<std::string_view, Op> kBegins[] = {
+      {"forward block ", Op::Forward},
+      {"recompute block ", Op::Recompute},
+      {"backward block ", Op::Backward},
+      {"backward input of block ", Op::BackwardInput},
+      {"backward weight of block ", Op::BackwardWeight}};
+  for (const auto& [begin, op] : kBegins) {
+    if (!text.starts_with(begin)) continue;
+    Instruction out{.op = op};
+    const auto number = [&](std::string_view from, int64_t& into) {
+      std::from_chars(from.data(), from.data() + from.size(), into);
+    };
+    number(text.substr(begin.size()), out.block);
+    if (const auto comma = text.rfind(' '); comma != std::string_view::npos) {
+      number(text.substr(comma + 1), out.micro_batch);
+    }
+    if (to_text(out) == text) return out;
+  }
+  return {};
 }
 
 }  // namespace convoy::schedule
