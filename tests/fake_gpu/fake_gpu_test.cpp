@@ -230,6 +230,36 @@ TEST_F(FakeGpu, AskingForANumberIsCounted) {
   EXPECT_EQ(after[7] - before[7], 4);  // bytes
 }
 
+TEST_F(FakeGpu, IndexingByAMaskMakesTheHostWait) {
+  const auto x = at::arange(6, here_);
+  const auto mask = x > 2;
+  const auto places = at::arange(2, here_.dtype(at::kLong));
+  const auto waits = [](const std::function<void()>& work) {
+    std::array<int64_t, 10> before{}, after{};
+    FAKE_GPU(fake_gpu_counts)(before.data());
+    work();
+    FAKE_GPU(fake_gpu_counts)(after.data());
+    return std::pair{after[2] - before[2], after[3] - before[3]};  // of these, blocking copies
+  };
+  using Pair = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(waits([&] { EXPECT_EQ(x.index({mask}).numel(), 3); }), (Pair{1, 0}));
+  EXPECT_EQ(waits([&] { x.index_put_({mask}, x.narrow(0, 0, 3)); }), (Pair{1, 0}));
+  EXPECT_EQ(waits([&] { x.index({places}); }), (Pair{0, 0}));
+  EXPECT_EQ(waits([&] { x.index({at::arange(2)}); }), (Pair{1, 1})) << "places of the host";
+  EXPECT_EQ(waits([&] { x.index_put_({at::arange(2)}, x.narrow(0, 0, 2)); }), (Pair{1, 1}));
+  // Torch fills these without a look.
+  EXPECT_EQ(waits([&] { x.index_put_({mask}, at::scalar_tensor(7.F)); }), (Pair{0, 0}));
+  EXPECT_EQ(waits([&] { x.masked_fill_(mask, 1); }), (Pair{0, 0}));
+  // The wait orders what comes after it.
+  const auto side = pool();
+  EXPECT_EQ(misuse([&] {
+              x.index({mask});
+              const c10::StreamGuard there(side);
+              at::neg(mask.to(at::kFloat));
+            }),
+            "");
+}
+
 TEST_F(FakeGpu, OutOfMemoryIsTorchs) {
   try {
     at::empty({int64_t{1} << 30}, here_);

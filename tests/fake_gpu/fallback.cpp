@@ -35,6 +35,10 @@ bool takes_host_tensors(const std::string& name) {
          name == "aten::_fused_adamw_" || name == "aten::_fused_adam_";
 }
 
+bool is_mask(const at::Tensor& index) {
+  return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+}
+
 /// One call of an operation.
 class Call {
  public:
@@ -49,6 +53,7 @@ class Call {
   void run() {
     find_device();
     const c10::DeviceGuard guard({c10::kCUDA, device_});
+    prepare_indices();
     Operation operation(name_, device_);
     for (size_t i = 0; i < given_.size(); ++i) bring(i, operation);
     {
@@ -71,6 +76,46 @@ class Call {
     }
     count(counts);
     host_waits(reached(operation.stream()));
+  }
+
+  /// Torch makes numbers of a mask by `nonzero`, whose size the host waits for, and copies up what
+  /// the host has of indices. For aten::index its own code does so before it comes here.
+  void prepare_indices() const {
+    if (name_ != "aten::_index_put_impl_" || fills_by_mask()) return;
+    Counts counts;
+    for (const at::Tensor& index : indices()) {
+      if (index.is_cuda()) {
+        counts.launches += is_mask(index);
+        counts.waits += is_mask(index);
+        continue;
+      }
+      const auto number =
+          is_mask(index) ? index.count_nonzero().item<int64_t>() * index.dim() : index.numel();
+      counts.waits += 1;
+      counts.blocking_copies += 1;
+      counts.to_device += 1;
+      counts.to_device_bytes += number * static_cast<int64_t>(sizeof(int64_t));
+    }
+    if (counts.waits == 0) return;
+    count(counts);
+    host_waits(reached(current_stream(device_)));
+  }
+
+  /// Whether torch makes a masked_fill of it: one mask, and one number of the host.
+  bool fills_by_mask() const {
+    const auto& value = given_[2].toTensor();
+    const auto all = indices();
+    return !given_[3].toBool() && value.numel() == 1 && value.is_cpu() && all.size() == 1 &&
+           is_mask(all[0]);
+  }
+
+  /// Of aten::_index_put_impl_, those that are given.
+  std::vector<at::Tensor> indices() const {
+    std::vector<at::Tensor> out;
+    for (const std::optional<at::Tensor> index : given_[1].toOptionalTensorList()) {
+      if (index && index->defined()) out.push_back(*index);
+    }
+    return out;
   }
 
   void see(const at::Tensor& tensor) {
