@@ -18,6 +18,7 @@
 #include "convoy/machine/host.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/train/setup/batch.h"
 
 namespace convoy::cli {
 
@@ -32,7 +33,8 @@ struct StrategiesFlags : bench::StrategiesOptions {
 
 int bench_strategies(StrategiesFlags flags) {
   const auto configured = read_config(flags.config);
-  const auto& arguments = configured->training;
+  auto& arguments = configured->training;
+  train::hold_batch(arguments, 1);
   flags.overrides = typed_overrides();
   const bool keep = !flags.output.empty();
   const fs::path output = keep ? fs::path(flags.output) : unique_folder("convoy-bench");

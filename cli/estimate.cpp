@@ -100,7 +100,7 @@ void print_table(const train::Estimator& estimator, const train::TrainingArgumen
   fmt::print("{}, {} x {} rows a step: memory of {}, of a step's computing\n\n",
              mesh.num_ranks() == 1 ? mesh.to_text()
                                    : fmt::format("{} ranks, {}", mesh.num_ranks(), mesh.to_text()),
-             arguments.gradient_accumulation_steps, arguments.per_device_train_batch_size,
+             estimator.num_micro_batches(), arguments.per_device_train_batch_size,
              mesh.degree(Axis::Pipeline) > 1 ? "the stage that needs most"
              : mesh.degree(Axis::Tensor) > 1 ? "the rank that has most"
                                              : "a rank");

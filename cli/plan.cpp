@@ -52,6 +52,7 @@ std::string toml_of(Configured& configured, const plan::Split& split) {
     }
   }
   if (split.zero < 2) reset("parallel.zero_reduce");
+  configured.table.set("train.gradient_accumulation_steps", "1", "the plan");
   for (const auto& flag : split.to_flags()) {
     const auto equals = flag.find('=');
     configured.table.set(flag.substr(2, equals - 2), flag.substr(equals + 1), "the plan");
@@ -254,10 +255,6 @@ void add_plan(CLI::App& app, Run& run) {
                       "TOML file that describes hosts, devices and links");
   command->add_option("--on", request.device,
                       "a kind of device in the place of a cluster, such as h100-80");
-  command
-      ->add_option("--global_batch_size,--global-batch-size", request.global_batch,
-                   "rows of a step [as many as with data-parallel ranks alone]")
-      ->check(at_least(1));
   command->add_option("--max_rows,--max-rows", request.most_rows, "of a micro-batch, at most [64]")
       ->check(at_least(1));
   command->add_option("--device_memory,--device-memory", options->memory,

@@ -14,6 +14,7 @@
 #include "convoy/nn/declare.h"
 #include "convoy/report/table.h"
 #include "convoy/schedule/pipeline/csv.h"
+#include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
 
 namespace convoy::cli {
@@ -92,7 +93,7 @@ int show_schedules(const ScheduleOptions& options) {
     return show_stages(options.stages, options.plot);
   }
   const auto configured = read_config(options.config);
-  const auto& arguments = configured->training;
+  auto& arguments = configured->training;
   // What a run's file says of its own trace is no wish to see it.
   const bool traced = configured->table.find("output.trace")->typed;
   if (traced && !options.stages.save.empty()) {
@@ -100,6 +101,7 @@ int show_schedules(const ScheduleOptions& options) {
                      "--save writes a schedule, and --trace shows one that was run; try "
                      "--save without --trace");
   }
+  train::hold_batch(arguments, 1);
   const auto num_stages = arguments.parallel.num_stages();
   if (num_stages < 2) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");

@@ -3,11 +3,12 @@
 #include <chrono>
 
 #include "convoy/base/timing.h"
+#include "convoy/train/setup/batch.h"
 
 namespace convoy::bench {
 
-LoaderTimes time_loader(tasks::Task& task, const train::TrainingArguments& arguments,
-                        int64_t epochs) {
+LoaderTimes time_loader(tasks::Task& task, train::TrainingArguments arguments, int64_t epochs) {
+  train::hold_batch(arguments, 1);
   const auto run = task.prepare(arguments.parallel);
   train::StreamOptions stream_options;
   stream_options.layout.per_device_batch = arguments.per_device_train_batch_size;

@@ -187,6 +187,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   argv.push_back("--output.overwrite=true");
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", cut.rows));
   argv.push_back(fmt::format("--train.gradient_accumulation_steps={}", cut.micro_batches));
+  argv.emplace_back("--train.global_batch_size=none");
   argv.push_back(fmt::format("--parallel.pipeline_parallel_size={}", trial.num_stages()));
   argv.push_back(fmt::format("--parallel.tensor_parallel_size={}", trial.num_tensor_ranks()));
   const auto& own = arguments.parallel;

@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
   }
   return {{"train",
            {{"per_device_train_batch_size", std::to_string(split.rows)},
-            {"gradient_accumulation_steps", std::to_string(split.micro_batches)},
+            {"global_batch_size", std::to_string(split.global_batch())},
             {"gradient_checkpointing", split.recompute ? "true" : "false"}}},
           {"parallel", parallel}};
 }

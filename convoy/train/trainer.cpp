@@ -130,6 +130,9 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   if (arguments_.deterministic && job_.devices.at(0).is_cuda()) make_gpus_deterministic();
   // Ranks that were started one by one may have been given others.
   comm::check_agreement(job_.world(), arguments_.shared_options(), "options");
+  if (train_data_) {
+    hold_batch(arguments_, job_.num_ranks(), per_device(arguments_.per_device_train_batch_size));
+  }
   make_strategy(std::move(factory), std::move(fill));
   checkpoints_.emplace(arguments_, job_, *strategy_, callbacks_);
 }

@@ -8,6 +8,7 @@
 #include "convoy/train/logging/clock.h"
 #include "convoy/train/logging/trace.h"
 #include "convoy/train/scorer.h"
+#include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/placement.h"

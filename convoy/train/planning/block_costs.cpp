@@ -50,6 +50,7 @@ BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments argumen
       sizes_(std::move(sizes)),
       neighbours_(neighbours) {
   arguments_.gradient_accumulation_steps = 1;
+  arguments_.global_batch_size.reset();
 }
 
 std::vector<BlockCost> BlockCosts::of(int64_t rows, int tensor) {

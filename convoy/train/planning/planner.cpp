@@ -12,6 +12,7 @@
 #include "convoy/profile/trace.h"
 #include "convoy/train/planning/block_costs.h"
 #include "convoy/train/planning/this_host.h"
+#include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
 
 namespace convoy::train {
@@ -106,10 +107,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   auto& wishes = out.wishes;
   wishes.num_ranks = num_ranks;
   wishes.base = plan::Split().options(replica.run());
-  wishes.global_batch = request.global_batch > 0
-                            ? request.global_batch
-                            : arguments.per_device_train_batch_size *
-                                  arguments.gradient_accumulation_steps * num_ranks;
+  wishes.global_batch = step_rows(arguments, num_ranks);
   wishes.most_rows = request.most_rows;
   wishes.takes_recompute =
       blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,

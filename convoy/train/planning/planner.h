@@ -15,7 +15,6 @@ struct PlanRequest {
   int num_ranks = 0;         ///< 0: those of the cluster, of this host its cores
   std::string cluster_file;  ///< "": no cluster
   std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
-  int64_t global_batch = 0;  ///< rows of a step; 0: those of data-parallel ranks alone
   int64_t most_rows = 64;    ///< of a micro-batch
   int64_t memory_bytes = 0;  ///< of a rank at most; 0: what a device has
 };

@@ -31,6 +31,8 @@ struct ParallelArguments : schedule::RunOptions {
 
   int num_stages() const { return static_cast<int>(pipeline_parallel_size); }
   int num_tensor_ranks() const { return static_cast<int>(tensor_parallel_size); }
+  /// Declares every option of the section.
+  void declare(OptionTable& table);
   /// The part of TrainingArguments::shared_options() that is known when the ranks meet.
   std::vector<std::string> shared_options() const;
   /// Takes from `table` what is needed of other sections: task_options, which are what it holds
@@ -44,6 +46,8 @@ std::vector<std::pair<std::string, schedule::Place>> offload_places();
 /// `[output]`: what is written and printed.
 struct OutputArguments {
   OutputArguments();
+  /// Declares every option of the section.
+  void declare(OptionTable& table);
 
   std::string dir;
   bool overwrite = false;
@@ -60,6 +64,7 @@ struct TrainingArguments {
   int64_t per_device_train_batch_size = 8;
   int64_t per_device_eval_batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
+  std::optional<int64_t> global_batch_size;  ///< see hold_batch() (train/setup/batch.h)
   bool gradient_checkpointing = false;
   std::string optim = "adamw_torch";  ///< see optim::optimizer_names()
   double learning_rate = 5e-5;

@@ -7,6 +7,7 @@
 #include "convoy/comm/echo/echo_engine.h"
 #include "convoy/nn/declare.h"
 #include "convoy/profile/profile.h"
+#include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_check.h"
@@ -59,9 +60,10 @@ schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule
 
 }  // namespace
 
-Estimator::Estimator(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
                      const Dataset& data, int num_ranks)
     : mesh_(checked_mesh(arguments, num_ranks)) {
+  hold_batch(arguments, mesh_.degree(schedule::kRows));
   const auto replica = replica_options(arguments, true);
   options_ = replica.run();
   if (arguments.parallel.threads > 0) {

@@ -17,7 +17,7 @@ class Estimator {
  public:
   /// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the
   /// arguments, for DataParallel, and for what is offloaded.
-  Estimator(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+  Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
             const Dataset& data, int num_ranks);
 
   /// As the arguments ask, or with another stage of ZeRO and recomputation. The memory of each
@@ -31,6 +31,7 @@ class Estimator {
   /// Without others to share with no stage of ZeRO shares anything.
   int64_t zero() const { return mesh_.degree(schedule::kRows) > 1 ? options_.zero : 0; }
   bool recompute() const { return options_.recompute; }
+  int64_t num_micro_batches() const { return options_.num_micro_batches; }
 
  private:
   schedule::Mesh mesh_;
