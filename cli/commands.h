@@ -31,6 +31,7 @@ struct Command {
   Reads reads = Reads::Nothing;
   std::string_view input = "";              ///< option with data that may come through a pipe
   bool computes = reads != Reads::Nothing;  ///< with several threads
+  bool takes_folder = false;                ///< with config.json, in the place of a run's file
 };
 
 /// All, in the order of --help. A constant, for before_libraries.cpp reads it before any
@@ -43,8 +44,8 @@ inline constexpr Command kCommands[] = {
     {"data", add_data},
     {"checkpoint", add_checkpoint},
     {"launch", add_launch},
-    {"estimate", add_estimate, Reads::Options},
-    {"plan", add_plan, Reads::Options},
+    {"estimate", add_estimate, Reads::Options, "", true, /*takes_folder=*/true},
+    {"plan", add_plan, Reads::Options, "", true, /*takes_folder=*/true},
     {"schedule", add_schedule, Reads::Options},
     {"bench", add_bench, Reads::Options},
     {"doctor", add_doctor, Reads::Nothing, "", /*computes=*/true},

@@ -6,8 +6,8 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
-#include "convoy/machine/memory_limit.h"
 #include "convoy/report/table.h"
+#include "convoy/train/planning/room.h"
 #include "convoy/train/setup/estimate.h"
 #include "convoy/train/setup/memory_use.h"
 
@@ -18,35 +18,29 @@ namespace {
 struct EstimateOptions {
   std::string config;
   int ranks = 1;
+  std::string device;
   bool json = false;
 };
 
-/// One way to keep the state of a run.
-struct Way {
-  int64_t zero = 0;
-  bool recompute = false;
+using train::Way;
 
-  bool operator==(const Way&) const = default;
-};
-
-Way asked_of(const train::Estimator& estimator) {
-  return {estimator.zero(), estimator.recompute()};
-}
-
+/// Without others to share with no stage of ZeRO shares anything.
 std::vector<Way> ways_of(const train::Estimator& estimator) {
   const int64_t most = estimator.mesh().degree(schedule::kRows) > 1 ? 3 : 0;
   std::vector<Way> out;
   for (const bool recompute : {false, true}) {
-    for (int64_t zero = 0; zero <= most; ++zero) out.push_back({zero, recompute});
+    for (int64_t zero = 0; zero <= most; ++zero) {
+      auto way = estimator.asked();
+      way.zero = zero;
+      way.recompute = recompute;
+      out.push_back(way);
+    }
   }
   return out;
 }
 
-const schedule::MemoryUse& most_of(const schedule::RunPlan& plan) {
-  return std::max_element(
-             plan.stages.begin(), plan.stages.end(),
-             [](const auto& a, const auto& b) { return a.memory.sum() < b.memory.sum(); })
-      ->memory;
+const char* name_of(plan::Fit fit) {
+  return fit == plan::Fit::Yes ? "yes" : fit == plan::Fit::AtRisk ? "at risk" : "no";
 }
 
 /// All kinds but what is offloaded.
@@ -63,65 +57,92 @@ Json to_json(const schedule::MemoryUse& use) {
   return out;
 }
 
-void print_json(const train::Estimator& estimator) {
+void print_json(const train::Estimator& estimator, const train::Room& room) {
   Json out = Json::array();
   for (const auto& way : ways_of(estimator)) {
-    const auto plan = estimator.plan(way.zero, way.recompute);
+    const auto plan = estimator.plan(way);
     Json stages = Json::array();
-    for (const auto& stage : plan.stages) stages.push_back(to_json(stage.memory));
+    int64_t most = 0;
+    for (const auto& stage : plan.stages) {
+      stages.push_back(to_json(stage.memory));
+      most = std::max(most, stage.memory.sum());
+    }
     out.push_back({{"zero", way.zero},
                    {"gradient_checkpointing", way.recompute},
-                   {"asked", way == asked_of(estimator)},
+                   {"asked", way == estimator.asked()},
                    {"stages", stages},
-                   {"compute_seconds", plan.timeline.length}});
+                   {"compute_seconds", plan.timeline.length},
+                   {"fits", name_of(room.fit(most))},
+                   {"room_bytes", room.bytes},
+                   {"most_rows", estimator.most_rows(way, room.sure_bytes(), false)}});
   }
   fmt::print("{}\n", out.dump(2));
 }
 
-void print_table(const train::Estimator& estimator, const train::TrainingArguments& arguments) {
+/// What a person may do about it.
+std::string advice(const train::Estimator& estimator, const train::Room& room, bool holds_batch) {
+  const auto asked = estimator.asked();
+  if (room.fit(estimator.memory(asked).sum()) == plan::Fit::Yes) return "";
+  const auto way = estimator.nearest(room.sure_bytes());
+  if (!way) return "Nothing on these ranks fits: it takes more of them, or a smaller model.\n";
+  return fmt::format("Fits: {}\n", train::flags_of(*way, asked, holds_batch));
+}
+
+void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch) {
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing");
   for (const auto& [kind, bytes] : shown({})) table.column(kind);
-  table.column("sum").column("computing");
+  table.column("sum").column("computing").column("fits").column("rows at most");
   for (const auto& way : ways_of(estimator)) {
-    const auto plan = estimator.plan(way.zero, way.recompute);
-    const auto& most = most_of(plan);
-    std::vector<std::string> row{way == asked_of(estimator) ? "*" : "", std::to_string(way.zero),
+    const auto plan = estimator.plan(way);
+    const auto most = estimator.memory(way);
+    std::vector<std::string> row{way == estimator.asked() ? "*" : "", std::to_string(way.zero),
                                  way.recompute ? "yes" : "no"};
     for (const auto& [kind, bytes] : shown(most)) {
       row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
     }
     row.push_back(human_bytes(most.sum()));
     row.push_back(human_seconds(plan.timeline.length));
+    row.emplace_back(name_of(room.fit(most.sum())));
+    row.push_back(std::to_string(estimator.most_rows(way, room.sure_bytes(), false)));
     table.row(row);
   }
   const auto& mesh = estimator.mesh();
   using schedule::Axis;
+  const auto asked = estimator.asked();
   fmt::print("{}, {} x {} rows a step: memory of {}, of a step's computing\n\n",
              mesh.num_ranks() == 1 ? mesh.to_text()
                                    : fmt::format("{} ranks, {}", mesh.num_ranks(), mesh.to_text()),
-             estimator.num_micro_batches(), arguments.per_device_train_batch_size,
+             asked.micro_batches, asked.rows,
              mesh.degree(Axis::Pipeline) > 1 ? "the stage that needs most"
              : mesh.degree(Axis::Tensor) > 1 ? "the rank that has most"
                                              : "a rank");
-  fmt::print("{}\n* is what was asked for, on processors. {}.\n", table.to_text(),
-             machine::memory_limit().text);
+  const auto about = fmt::format(
+      "* is what was asked for; times are this processor's. Room: {}; estimates hold to {:.0f} %, "
+      "and within that a fit is at risk. The rows of a micro-batch that are sure to fit count "
+      "with as many micro-batches.",
+      room.text, 100 * room.spread);
+  fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
 
 int run_estimate(const EstimateOptions& options) {
   const auto configured = read_config(options.config);
   auto& arguments = configured->training;
+  const auto room =
+      train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
   auto parallel = arguments.parallel;
   parallel.only_asks = true;
   auto run = configured->task->prepare(parallel);
   configured->note_flags(run);
   tell(*run.notes);
   arguments.check(true, run.valid_data != nullptr);
-  const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks);
+  const std::vector<int64_t> sizes =
+      options.device.empty() ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
+  const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks, sizes);
   if (options.json) {
-    print_json(estimator);
+    print_json(estimator, room);
   } else {
-    print_table(estimator, arguments);
+    print_table(estimator, room, arguments.global_batch_size.has_value());
   }
   return 0;
 }
@@ -132,15 +153,20 @@ void add_estimate(CLI::App& app, Run& run) {
   auto options = std::make_shared<EstimateOptions>();
   auto* command =
       app.add_subcommand("estimate", "Tell what memory a training would take, before it takes any");
-  command->add_option("config", options->config, "TOML file of the run");
+  command->add_option("config", options->config,
+                      "TOML file of the run, or a folder with config.json");
   command->add_option("--ranks", options->ranks, "ranks of the job [1]")->check(at_least(1));
+  command->add_option("--on", options->device,
+                      "hold it against a kind of device, such as h100-80 [this host]");
   command->add_flag("--json", options->json, "print JSON, with every stage");
   command->footer(
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "
-      "data, with weights for that block only; the rest follows from what ranks would keep.\n"
+      "data, with weights for that block only; the rest follows from what ranks would keep. Where "
+      "a folder with config.json takes the place of a run, tokens are drawn.\n"
       "Examples:\n  convoy estimate run.toml --ranks 8\n"
       "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n"
-      "  convoy estimate run.toml --ranks 8 --tensor_parallel_size 2 --zero 1\n");
+      "  convoy estimate run.toml --ranks 8 --tensor_parallel_size 2 --zero 1\n"
+      "  convoy estimate llama-folder --ranks 8 --on h100-80 --block_size 2048 --bf16\n");
   command->callback([options, &run] { run = [options] { return run_estimate(*options); }; });
 }
 

@@ -50,8 +50,9 @@ class Watching final : public c10::Allocator {
     if (!data.compare_exchange_deleter(below->raw_deleter(), &release)) return data;
     const int64_t taken = bytes_of(data.get());
     const int64_t now = tensor_memory.add(taken);
-    TORCH_CHECK(most == 0 || now <= most, "not enough memory: you tried to allocate ", bytes,
-                " bytes");
+    const int64_t allowed = tensor_memory.limit();
+    const bool fits = (most == 0 || now <= most) && (allowed == 0 || now <= allowed);
+    TORCH_CHECK(fits, "not enough memory: you tried to allocate ", bytes, " bytes");
     if (now > next_look) look(taken, now);
     return data;
   }

@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 struct PlanOptions {
   std::string config;
   train::PlanRequest request;
-  std::string memory;
   int64_t verify = 0;
   std::string output, plot;
   bool json = false;
@@ -192,7 +191,6 @@ int run_plan(PlanOptions options) {
                      "--verify tries plans on this host; it does not go with --cluster and "
                      "--on");
   }
-  if (!options.memory.empty()) request.memory_bytes = train::bytes_of(options.memory);
   auto parallel = configured->training.parallel;
   parallel.only_asks = true;
   auto run = configured->task->prepare(parallel);
@@ -257,8 +255,6 @@ void add_plan(CLI::App& app, Run& run) {
                       "a kind of device in the place of a cluster, such as h100-80");
   command->add_option("--max_rows,--max-rows", request.most_rows, "of a micro-batch, at most [64]")
       ->check(at_least(1));
-  command->add_option("--device_memory,--device-memory", options->memory,
-                      "what a rank may take, such as 6GB");
   command->add_option("--verify", options->verify,
                       "train so many of the best for some steps on this host; the fastest wins");
   command->add_option("--output", options->output, "write the run's TOML file with the plan");

@@ -56,7 +56,8 @@ std::vector<std::string> keep_double_dash(std::vector<std::string> args) {
 }
 
 std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
-  if (typed.size() < 2 || typed[0] != "plan" || typed[1].starts_with("-")) return typed;
+  const bool takes_folder = !typed.empty() && find_command(typed[0]).takes_folder;
+  if (!takes_folder || typed.size() < 2 || typed[1].starts_with("-")) return typed;
   auto place = std::filesystem::absolute(typed[1]);
   if (place.filename() == "config.json") place = place.parent_path();
   std::error_code error;

@@ -19,8 +19,9 @@ bool help_all();
 inline constexpr const char* kDoubleDash = "\x1f--";
 std::vector<std::string> keep_double_dash(std::vector<std::string> args);
 
-/// What was typed; a folder with Hugging Face's config.json, or that file, behind `convoy plan` as
-/// what it stands for: its architecture, and tokens that are drawn unless there are data.
+/// What was typed; a folder with Hugging Face's config.json, or that file, behind a command that
+/// takes one as what it stands for: its architecture, and tokens that are drawn unless there are
+/// data.
 std::vector<std::string> with_model_folder(std::vector<std::string> typed);
 
 /// What was typed, with pipes among the inputs of eval, predict and generate read into files: the

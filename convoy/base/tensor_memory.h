@@ -46,11 +46,16 @@ class TensorMemory {
     return true;
   }
   int64_t held() const noexcept { return held_ - pooled_; }
+  int64_t held_with_pools() const noexcept { return held_; }
+  /// What the allocator that counts refuses to go beyond, pools included; 0: it takes what there
+  /// is.
+  void set_limit(int64_t bytes) noexcept { limit_ = bytes; }
+  int64_t limit() const noexcept { return limit_; }
   /// The most since the last call.
   int64_t take_peak() noexcept { return peak_.exchange(held()); }
 
  private:
-  std::atomic<int64_t> held_{0}, pooled_{0}, peak_{0};
+  std::atomic<int64_t> held_{0}, pooled_{0}, peak_{0}, limit_{0};
 };
 
 inline TensorMemory tensor_memory;

@@ -70,11 +70,13 @@ double sum_of(const std::vector<schedule::Span>& spans) {
 
 }  // namespace
 
+Fit fit_of(int64_t bytes, int64_t limit, double spread) {
+  if (static_cast<double>(bytes) * (1 + spread) <= static_cast<double>(limit)) return Fit::Yes;
+  return bytes <= limit ? Fit::AtRisk : Fit::No;
+}
+
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes) {
-  const auto limit = static_cast<double>(cluster.device.memory_bytes - cluster.reserved_bytes);
-  const auto needed = static_cast<double>(bytes);
-  if (needed * (1 + numbers.memory_spread) <= limit) return Fit::Yes;
-  return needed <= limit ? Fit::AtRisk : Fit::No;
+  return fit_of(bytes, cluster.device.memory_bytes - cluster.reserved_bytes, numbers.memory_spread);
 }
 
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,

@@ -47,6 +47,9 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split
 /// What the stage that needs most takes at the least: its part of the state, and one micro-batch.
 int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split);
 
+/// Whether so many bytes, give or take a part of them, stay within a limit.
+Fit fit_of(int64_t bytes, int64_t limit, double spread);
+
 /// Whether so many bytes go into a device's memory.
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
 

@@ -148,17 +148,6 @@ class Bound {
   const nn::Block& block_;
 };
 
-/// Of a batch the first rows.
-parallel::MicroBatch first_rows(const parallel::MicroBatch& batch, int64_t number) {
-  const int64_t rows = batch.samples.numel();
-  parallel::MicroBatch out{.inputs = {}, .samples = batch.samples.narrow(0, 0, number)};
-  for (const auto& [name, tensor] : batch.inputs) {
-    const bool by_row = tensor.dim() > 0 && tensor.size(0) == rows;
-    out.inputs[name] = by_row ? tensor.narrow(0, 0, number).contiguous() : tensor;
-  }
-  return out;
-}
-
 /// Runs blocks on some rows.
 class Tracer {
  public:
@@ -253,6 +242,16 @@ class Tracer {
 };
 
 }  // namespace
+
+parallel::MicroBatch first_rows(const parallel::MicroBatch& batch, int64_t number) {
+  const int64_t rows = batch.samples.numel();
+  parallel::MicroBatch out{.inputs = {}, .samples = batch.samples.narrow(0, 0, number)};
+  for (const auto& [name, tensor] : batch.inputs) {
+    const bool by_row = tensor.dim() > 0 && tensor.size(0) == rows;
+    out.inputs[name] = by_row ? tensor.narrow(0, 0, number).contiguous() : tensor;
+  }
+  return out;
+}
 
 std::vector<BlockCounts> trace(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
                                const ProfileOptions& options) {

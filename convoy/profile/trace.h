@@ -10,6 +10,9 @@ namespace convoy::profile {
 
 using schedule::BlockCounts;
 
+/// The first rows of a batch, padded as the whole is.
+parallel::MicroBatch first_rows(const parallel::MicroBatch& batch, int64_t number);
+
 /// Counts what each block takes for a row of a batch, while the blocks run on the host with weights
 /// of zeros: products, and the bytes of tensors that live. No stopwatch and no allocator: the same
 /// batch gives the same numbers on any machine. Takes the first rows, as many as eight where that

@@ -63,6 +63,7 @@ void Trainer::Impl::train_step(StepBatch batch) {
   tell_step(state_.global_step + 1);
   {
     const Tf32 products(arguments_.tf32);
+    const StepLimit limit(*strategy_, arguments_.parallel.device_memory);
     last_ = strategy_->step(split, input, optimizer);
   }
   if (trace_.end_step()) finish_trace();

@@ -73,6 +73,7 @@ Metrics Trainer::train() try { return impl_->train(); } catch (const std::except
   const auto* error = dynamic_cast<const Error*>(&any);
   const bool alone = impl_->strategy_->processes().size() == 1;
   if (alone || (error != nullptr && error->on_all_ranks())) impl_->checkpoints_->keep();
+  if (impl_->ran_out(any)) fail<UsageError>("memory", "{}", impl_->beyond_device_memory());
   throw;
 }
 int Trainer::stopped_by() const {
@@ -105,6 +106,7 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
                     std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data,
                     Job job, Fill fill)
     : arguments_(std::move(arguments)),
+      factory_(factory),
       train_data_(std::move(train_data)),
       eval_data_(std::move(eval_data)),
       job_(std::move(job)),
@@ -130,6 +132,8 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   if (arguments_.deterministic && job_.devices.at(0).is_cuda()) make_gpus_deterministic();
   // Ranks that were started one by one may have been given others.
   comm::check_agreement(job_.world(), arguments_.shared_options(), "options");
+  holds_batch_ = arguments_.global_batch_size.has_value();
+  if (train_data_ && arguments_.auto_find_batch_size) find_batch(factory);
   if (train_data_) {
     hold_batch(arguments_, job_.num_ranks(), per_device(arguments_.per_device_train_batch_size));
   }

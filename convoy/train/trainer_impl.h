@@ -17,7 +17,19 @@
 
 namespace convoy::train {
 
-// Internal to the component: trainer.cpp (the loop), prepare.cpp, step.cpp, evaluate.cpp.
+/// While it lives, this process's tensors may take what they take now and, of each of its ranks,
+/// what device_memory (bytes; 0: no limit) leaves beside its state. In a program whose allocator
+/// counts.
+class StepLimit {
+ public:
+  StepLimit(parallel::Strategy& strategy, int64_t device_memory);
+  ~StepLimit();
+  StepLimit(const StepLimit&) = delete;
+  StepLimit& operator=(const StepLimit&) = delete;
+};
+
+// Internal to the component: trainer.cpp (the loop), setup/prepare.cpp, setup/device_memory.cpp,
+// step.cpp, evaluate.cpp.
 struct Trainer::Impl {
   Impl(parallel::ModelFactory factory, TrainingArguments arguments,
        std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job, Fill fill);
@@ -31,6 +43,10 @@ struct Trainer::Impl {
   void check_same_data(const BatchStream& stream, const char* what) const;
   PipelineInputs inputs_of_pipeline(const parallel::ModelFactory& factory) const;
   int64_t per_device(int64_t configured) const;
+  void find_batch(const parallel::ModelFactory& factory);
+  int ranks_here() const;
+  bool ran_out(const std::exception& error) const;
+  std::string beyond_device_memory();
   void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.world()); }
 
   // A step.
@@ -68,6 +84,8 @@ struct Trainer::Impl {
   void load_best_model();
 
   TrainingArguments arguments_;
+  parallel::ModelFactory factory_;
+  bool holds_batch_ = false;  // global_batch_size was given
   std::shared_ptr<Dataset> train_data_, eval_data_;
   Job job_;
   CallbackHandler callbacks_;

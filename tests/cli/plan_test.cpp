@@ -75,11 +75,11 @@ TEST_F(PlanCommand, CountsTheMemoryOfATraining) {
 TEST_F(PlanCommand, SharesOutWhatDoesNotFit) {
   const std::string large = "--n_embd 256 --n_layer 8 --bucket_cap_mb 1 ";  // 103 MB of state
   EXPECT_EQ(plan("--ranks 2 " + large)["best"]["fits"], "yes");
-  const auto little = plan("--ranks 2 --device_memory 300MB " + large);
+  const auto little = plan("--ranks 2 --device_memory 90MB " + large);
   EXPECT_NE(little["best"]["family"], "ddp");
   EXPECT_EQ(family(little, "ddp")["fits"], "no");
   EXPECT_NE(family(little, "ddp")["verdict"].get<std::string>().find("short"), std::string::npos);
-  EXPECT_EQ(run("plan --ranks 2 --device_memory 210MB" + options(large)), 1) << output_;
+  EXPECT_EQ(run("plan --ranks 2 --device_memory 10MB" + options(large)), 1) << output_;
   expect("Nothing fits: what needs least");
 }
 

@@ -14,7 +14,8 @@ using ::testing::UnorderedElementsAre;
 std::string another(const Option& option) {
   static const std::map<std::string, std::string> kTexts{{"parallel.pipeline_splits", "4,8"},
                                                          {"parallel.recompute_layers", "2,1"},
-                                                         {"parallel.pipeline_memory", "1GiB"}};
+                                                         {"parallel.pipeline_memory", "1GiB"},
+                                                         {"parallel.device_memory", "1GiB"}};
   const auto text = kTexts.find(option.key());
   if (text != kTexts.end()) return text->second;
   const auto now = option.plain();

@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/echo/echo_engine.h"
 #include "convoy/profile/profile.h"
+#include "convoy/profile/trace.h"
 #include "convoy/train/setup/from_arguments.h"
 
 namespace convoy::train {
@@ -46,7 +47,7 @@ BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments argumen
                        const Dataset& data, std::vector<int64_t> sizes, int neighbours)
     : factory_(std::move(factory)),
       arguments_(std::move(arguments)),
-      data_(data),
+      data_(&data),
       sizes_(std::move(sizes)),
       neighbours_(neighbours) {
   arguments_.gradient_accumulation_steps = 1;
@@ -77,16 +78,19 @@ const std::vector<BlockCost>& BlockCosts::measured(int64_t rows, int tensor) {
   return found->second;
 }
 
-std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) const {
-  auto arguments = arguments_;
-  arguments.per_device_train_batch_size = rows;
-  const auto batch = first_batch(arguments, data_, 1);
-  if (batch.empty() || batch.samples.numel() < rows) {
+std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) {
+  if (batch_.empty()) {
+    auto arguments = arguments_;
+    arguments.per_device_train_batch_size = sizes_.back();
+    batch_ = first_batch(arguments, *data_, 1);
+  }
+  if (batch_.empty() || batch_.samples.numel() < rows) {
     fail<UsageError>("train",
                      "the training data has no {} rows to read the costs from; try a smaller batch",
                      rows);
   }
-  const auto replica = replica_options(arguments, true);
+  const auto batch = profile::first_rows(batch_, rows);
+  const auto replica = replica_options(arguments_, true);
   const profile::ProfileOptions options{.compute_dtype = replica.compute_dtype,
                                         .seed = replica.seed,
                                         .tensor = comm::echo_group(tensor - 1, tensor)};

@@ -11,9 +11,12 @@
 
 namespace convoy::train {
 
+/// Costs by block, of micro-batches of so many rows on one of so many tensor ranks.
+using MeasuredBlocks = std::map<std::pair<int64_t, int>, std::vector<plan::BlockCost>>;
+
 /// What a model's blocks cost for micro-batches of any size, on one of any number of tensor ranks:
-/// they are run on this host, forward and backward, for some sizes; between and beyond those what
-/// they take and keep grows evenly.
+/// they are run on this host, forward and backward, for some sizes, which are the first rows of one
+/// batch; between and beyond those what they take and keep grows evenly.
 class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
@@ -27,14 +30,15 @@ class BlockCosts {
 
  private:
   const std::vector<plan::BlockCost>& measured(int64_t rows, int tensor);
-  std::vector<plan::BlockCost> run(int64_t rows, int tensor) const;
+  std::vector<plan::BlockCost> run(int64_t rows, int tensor);
 
   parallel::ModelFactory factory_;
   TrainingArguments arguments_;
-  const Dataset& data_;
+  const Dataset* data_ = nullptr;
   std::vector<int64_t> sizes_;
-  int neighbours_;
-  std::map<std::pair<int64_t, int>, std::vector<plan::BlockCost>> known_;
+  int neighbours_ = 1;
+  parallel::MicroBatch batch_;  // of the most rows; others are its first ones, as long
+  MeasuredBlocks known_;
 };
 
 /// The same with times of another device: products at its speed, and each byte that a block keeps,

@@ -11,6 +11,7 @@
 #include "convoy/nn/declare.h"
 #include "convoy/profile/trace.h"
 #include "convoy/train/planning/block_costs.h"
+#include "convoy/train/planning/room.h"
 #include "convoy/train/planning/this_host.h"
 #include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -21,19 +22,18 @@ namespace {
 
 /// Measured times hold for a quiet machine; those of data sheets are of devices that never ran it.
 constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.3;
-constexpr double kMemorySpread = 0.03, kOtherDevicesMemorySpread = 0.1;
 /// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
-plan::Cluster cluster_of(const PlanRequest& request, int num_ranks) {
+plan::Cluster cluster_of(const PlanRequest& request, int num_ranks, int64_t memory_bytes) {
   if (!request.cluster_file.empty() && !request.device.empty()) {
     fail<UsageError>("train", "--cluster and --on both say what the devices are; try one of them");
   }
   auto out = !request.cluster_file.empty() ? plan::read_cluster(request.cluster_file)
              : !request.device.empty()     ? plan::usual_cluster(request.device, num_ranks)
-                                           : this_host(num_ranks, request.memory_bytes);
-  if (request.memory_bytes > 0) {
-    out.device.memory_bytes = std::min(out.device.memory_bytes, request.memory_bytes);
+                                           : this_host(num_ranks);
+  if (memory_bytes > 0) {
+    out.device.memory_bytes = std::min(out.device.memory_bytes, memory_bytes + out.reserved_bytes);
   }
   if (num_ranks > out.num_devices()) {
     fail<UsageError>("train", "--ranks {} on a cluster of {}; try --ranks {}", num_ranks,
@@ -75,21 +75,6 @@ std::string memory_text(const plan::Cluster& cluster) {
 
 }  // namespace
 
-int64_t bytes_of(const std::string& text) {
-  const auto unit_at = std::min(text.find_first_not_of("0123456789."), text.size());
-  double number = 0;
-  const auto unit = text.substr(unit_at);
-  const std::pair<const char*, double> units[] = {{"GB", 1e9},      {"MB", 1e6},      {"TB", 1e12},
-                                                  {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"", 1}};
-  constexpr double kMost = 1e6;  // of a unit
-  if (parse_number(text.substr(0, unit_at), number) && number > 0 && number < kMost * kMost) {
-    for (const auto& [name, bytes] : units) {
-      if (unit == name) return static_cast<int64_t>(number * bytes);
-    }
-  }
-  fail<UsageError>("train", "device_memory = {}; expected a size such as 6GB, 500MB or 2GiB", text);
-}
-
 PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
                      const Dataset& data, const PlanRequest& request, const ProgressFn& progress) {
   check_arguments(arguments);
@@ -101,7 +86,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   } else if (out.is_this_host) {
     at::set_num_threads(machine::cores_per_rank(num_ranks));
   }
-  out.cluster = cluster_of(request, num_ranks);
+  out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
   const auto blocks = factory();
   const auto replica = replica_options(arguments, true);
   auto& wishes = out.wishes;

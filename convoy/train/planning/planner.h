@@ -16,7 +16,6 @@ struct PlanRequest {
   std::string cluster_file;  ///< "": no cluster
   std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
   int64_t most_rows = 64;    ///< of a micro-batch
-  int64_t memory_bytes = 0;  ///< of a rank at most; 0: what a device has
 };
 
 /// A search, with all that it was made of.
@@ -34,8 +33,5 @@ struct PlanReport {
 /// batch and parallelism are searched for. Throws UsageError where a request does not go together.
 PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
                      const Dataset& data, const PlanRequest& request, const ProgressFn& progress);
-
-/// 6GB, 500MB, 2GiB.
-int64_t bytes_of(const std::string& text);
 
 }  // namespace convoy::train

@@ -30,37 +30,69 @@ void at_once(int num_threads, const Work& work) {
   for (int n = 0; n < num_threads; ++n) threads.emplace_back([&work, n] { work(n); });
 }
 
-/// Sums of two sizes tell what a sum takes by itself, and by its bytes.
-plan::Link measured_link(int num_ranks) {
-  constexpr int64_t kSmall = 64 << 10, kLarge = 32 << 20;
-  constexpr double kSecondsEach = 0.5;
-  const auto groups = comm::make_thread_groups(num_ranks, std::chrono::seconds(100));
-  double small = 0, large = 0;
-  at_once(num_ranks, [&](int rank) {
-    const auto& group = groups[static_cast<size_t>(rank)];
-    const auto time = [&](int64_t bytes) {
-      return kMicro * comm::measure(group, "all_reduce", at::kFloat, bytes, at::kCPU, kSecondsEach);
-    };
-    const double first = time(kSmall), second = time(kLarge);
-    if (rank == 0) small = first, large = second;
-  });
-  const double passes = 2.0 * (num_ranks - 1) / num_ranks;
-  const double slope = std::max(1e-15, (large - small) / static_cast<double>(kLarge - kSmall));
-  return {std::max(0.0, small - slope * kSmall), passes / slope};
+/// What a sum of all bytes passes over a rank's link, of which a part is its own.
+double passes_of(int num_ranks) {
+  return 2.0 * (num_ranks - 1) / num_ranks;
+}
+
+/// The link of a group inside a host.
+plan::Link link_of(const SumTimes& sums, int num_ranks) {
+  return {sums.seconds, passes_of(num_ranks) / sums.seconds_per_byte};
 }
 
 }  // namespace
 
-plan::Cluster this_host(int num_ranks, int64_t memory_bytes) {
+SumTimes time_sums(const comm::Group& group) {
+  constexpr int64_t kSmall = 64 << 10, kLarge = 32 << 20;  // two sizes tell the line
+  constexpr double kSecondsEach = 0.5;
+  const auto time = [&](int64_t bytes) {
+    return kMicro * comm::measure(group, "all_reduce", at::kFloat, bytes, at::kCPU, kSecondsEach);
+  };
+  const double small = time(kSmall), large = time(kLarge);
+  const double slope = std::max(1e-15, (large - small) / static_cast<double>(kLarge - kSmall));
+  return {std::max(0.0, small - slope * kSmall), slope};
+}
+
+SumTimes time_sums_of_threads(int num_ranks) {
+  const auto groups = comm::make_thread_groups(num_ranks, std::chrono::seconds(100));
+  SumTimes out;
+  at_once(num_ranks, [&](int rank) {
+    const auto measured = time_sums(groups[static_cast<size_t>(rank)]);
+    if (rank == 0) out = measured;
+  });
+  return out;
+}
+
+plan::Cluster processors(int num_ranks) {
   plan::Cluster out;
   out.devices_per_host = num_ranks;
   out.device.name = "this processor";
-  const int64_t share = machine::memory_limit().bytes / num_ranks;
-  out.device.memory_bytes = memory_bytes > 0 ? std::min(memory_bytes, share) : share;
+  out.device.memory_bytes = machine::memory_limit().bytes / num_ranks;
   out.reserved_bytes = kProcessBytes;
   // An engine's thread takes the time of a core on which its rank computes.
   out.beside = machine::usable_cores() >= num_ranks * (at::get_num_threads() + 1) ? 1 : 0;
-  if (num_ranks > 1) out.inside = measured_link(num_ranks);
+  return out;
+}
+
+plan::Cluster this_host(int num_ranks) {
+  auto out = processors(num_ranks);
+  if (num_ranks > 1) out.inside = link_of(time_sums_of_threads(num_ranks), num_ranks);
+  return out;
+}
+
+plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums) {
+  if (num_hosts > 1) {
+    auto out = this_host(num_ranks);
+    out.num_hosts = num_hosts;
+    // What the part inside of the hosts leaves.
+    const double inside = num_ranks > 1 ? passes_of(num_ranks) / out.inside.bytes_per_second : 0;
+    const double slope = std::max(1e-15, sums.seconds_per_byte - inside);
+    const double first = num_ranks > 1 ? out.inside.seconds : 0;
+    out.between = {std::max(0.0, sums.seconds - first), passes_of(num_hosts) / slope};
+    return out;
+  }
+  auto out = processors(num_ranks);
+  if (num_ranks > 1) out.inside = link_of(sums, num_ranks);
   return out;
 }
 

@@ -1,14 +1,31 @@
 #pragma once
 
+#include "convoy/comm/group.h"
 #include "convoy/plan/cluster.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
 
-/// This host as `num_ranks` ranks on its processor would find it, each with its share of the memory
-/// (at most `memory_bytes`, 0: no limit but the host's). Measures for some seconds what sums over
-/// the ranks take.
-plan::Cluster this_host(int num_ranks, int64_t memory_bytes);
+/// What a sum over a group's ranks takes: by itself, and for each byte.
+struct SumTimes {
+  double seconds = 0, seconds_per_byte = 0;
+};
+
+/// Measures it for a second. All ranks of the group call this.
+SumTimes time_sums(const comm::Group& group);
+
+/// The same of ranks that are threads here.
+SumTimes time_sums_of_threads(int num_ranks);
+
+/// This host as so many ranks on its processor would find it, each with its share of the memory.
+/// Nothing is measured.
+plan::Cluster processors(int num_ranks);
+
+/// The same, and measures for some seconds what sums over the ranks take.
+plan::Cluster this_host(int num_ranks);
+
+/// So many hosts like this one with `num_ranks` ranks each, whose sums over all ranks take `sums`.
+plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums);
 
 /// What the optimizer and the norm take for an element, where so many ranks work at once.
 double seconds_of_update(const TrainingArguments& arguments, int num_ranks);

@@ -23,6 +23,7 @@ struct ParallelArguments : schedule::RunOptions {
   int64_t tensor_parallel_size = 1;       ///< ranks that share out the weights of each layer
   int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
   std::string shard_ranks = "all";        ///< all, host, or a number
+  int64_t device_memory = 0;              ///< bytes that tensors of a rank may take; 0: no limit
   std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
   bool one_process_each = false;          ///< --nproc was given: each rank is a process
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
@@ -65,6 +66,7 @@ struct TrainingArguments {
   int64_t per_device_eval_batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
   std::optional<int64_t> global_batch_size;  ///< see hold_batch() (train/setup/batch.h)
+  bool auto_find_batch_size = false;
   bool gradient_checkpointing = false;
   std::string optim = "adamw_torch";  ///< see optim::optimizer_names()
   double learning_rate = 5e-5;

@@ -38,6 +38,9 @@ void TrainingArguments::declare(OptionTable& t) {
         "rows of an optimizer step over all ranks: gradient_accumulation_steps follows from it, so "
         "that it holds on any number of ranks; none = what the others come to")
       .at_least(1);
+  t.add(s, "auto_find_batch_size", auto_find_batch_size,
+        "take the largest per_device_train_batch_size that is estimated to fit and makes the same "
+        "step, with more gradient_accumulation_steps; the same on all ranks");
   t.add(s, "gradient_checkpointing", gradient_checkpointing,
         "keep the inputs of blocks only and compute the rest again for backward: less memory, more "
         "time, the same numbers");

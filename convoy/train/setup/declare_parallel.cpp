@@ -149,6 +149,10 @@ void ParallelArguments::declare(OptionTable& t) {
          [this](const std::string& text) { offload.folder = text; }},
         "folder on a disk of each host for what is offloaded to the disk; nothing stays there")
       .differs();
+  t.add(s, "device_memory", memory_size("device_memory", device_memory),
+        "what the tensors of a rank may take of its device, such as 6GB, where that is less than "
+        "there is: plans and estimates keep within it, and on processors a training that would "
+        "take more ends; default: what there is");
   t.add(s, "timeout", timeout,
         "seconds after which ranks that do not meet, or a collective, give up")
       .at_least(1)

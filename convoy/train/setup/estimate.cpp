@@ -2,6 +2,9 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/echo/echo_engine.h"
@@ -61,8 +64,8 @@ schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule
 }  // namespace
 
 Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                     const Dataset& data, int num_ranks)
-    : mesh_(checked_mesh(arguments, num_ranks)) {
+                     const Dataset& data, int num_ranks, std::vector<int64_t> sizes)
+    : mesh_(checked_mesh(arguments, num_ranks)), rows_(arguments.per_device_train_batch_size) {
   hold_batch(arguments, mesh_.degree(schedule::kRows));
   const auto replica = replica_options(arguments, true);
   options_ = replica.run();
@@ -77,22 +80,112 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   if (mesh_.degree(schedule::Axis::Tensor) > 1) {
     schedule::plan_run(model_, mesh_, options_);  // tells what does not go before anything runs
   }
+  const bool as_asked = sizes.empty();
+  if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
+  const auto tensor = schedule::Axis::Tensor;
+  others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1);
+  if (!as_asked) {
+    costs_ = others_->of(rows_, mesh_.degree(tensor));
+    return;
+  }
   const auto batch = first_batch(arguments, data, mesh_.degree(schedule::kRows));
   if (batch.empty()) {
     fail<UsageError>("train", "the training data has no rows to read the costs from");
   }
-  const auto tensor = schedule::Axis::Tensor;
   costs_ =
       profile::profile(blocks, batch,
                        {.compute_dtype = replica.compute_dtype,
                         .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor))});
 }
 
-schedule::RunPlan Estimator::plan(int64_t zero, bool recompute) const {
+Way Estimator::asked() const {
+  // Without others to share with no stage of ZeRO shares anything.
+  const int64_t zero = mesh_.degree(schedule::kRows) > 1 ? options_.zero : 0;
+  return {zero, options_.recompute, rows_, options_.num_micro_batches};
+}
+
+schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
   auto options = options_;
-  options.zero = zero;
-  options.recompute = recompute;
-  return schedule::plan_run(model_, mesh_, options, costs_);
+  options.zero = way.zero;
+  options.recompute = way.recompute;
+  options.num_micro_batches = way.micro_batches;
+  const auto tensor = mesh_.degree(schedule::Axis::Tensor);
+  return schedule::plan_run(model_, mesh_, options,
+                            way.rows == rows_ ? costs_ : others_->of(way.rows, tensor), proves);
+}
+
+schedule::MemoryUse Estimator::memory(const Way& way) const {
+  const auto stages = plan(way, /*proves=*/false).stages;
+  return std::max_element(
+             stages.begin(), stages.end(),
+             [](const auto& a, const auto& b) { return a.memory.sum() < b.memory.sum(); })
+      ->memory;
+}
+
+int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) const {
+  const int64_t of_rank = way.rows * way.micro_batches;
+  const auto fits = [&](int64_t rows) {
+    auto other = way;
+    other.rows = rows;
+    if (holds_batch) other.micro_batches = of_rank / rows;
+    return memory(other).sum() <= bytes;
+  };
+  if (holds_batch) {
+    for (int64_t rows = of_rank; rows > 0; --rows) {
+      if (of_rank % rows == 0 && fits(rows)) return rows;
+    }
+    return 0;
+  }
+  if (!fits(1)) return 0;
+  // Memory grows evenly, or faster from a row on: the first rows tell how many there are at most.
+  constexpr double kMost = 1 << 20;
+  const auto of = [&](int64_t rows) {
+    auto other = way;
+    other.rows = rows;
+    return static_cast<double>(memory(other).sum());
+  };
+  const double one = of(1), each = std::max(1.0, of(2) - one);
+  int64_t good = 1;
+  auto bad = static_cast<int64_t>(std::min(kMost, (static_cast<double>(bytes) - one) / each)) + 3;
+  if (bad > 4 && fits(bad - 3)) good = bad - 3;
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+std::optional<Way> Estimator::nearest(int64_t bytes) const {
+  const int64_t most_zero = mesh_.degree(schedule::kRows) == 1           ? 0
+                            : mesh_.degree(schedule::Axis::Pipeline) > 1 ? 1
+                                                                         : 3;
+  // Smaller micro-batches cost little, stages of ZeRO up to the second nothing but messages.
+  for (const bool recompute : {asked().recompute, true}) {
+    for (int64_t zero = asked().zero; zero <= std::max(most_zero, asked().zero); ++zero) {
+      auto way = asked();
+      way.zero = zero;
+      way.recompute = recompute;
+      const int64_t of_rank = way.rows * way.micro_batches;
+      way.rows = std::min(rows_, most_rows(way, bytes, /*holds_batch=*/true));
+      if (way.rows == 0) continue;
+      way.micro_batches = of_rank / way.rows;
+      if (memory(way).sum() <= bytes) return way;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string flags_of(const Way& way, const Way& asked, bool holds_batch) {
+  std::vector<std::string> out;
+  if (way.rows != asked.rows) {
+    out.push_back(fmt::format("--per_device_train_batch_size {}", way.rows));
+    if (!holds_batch) {
+      out.push_back(fmt::format("--gradient_accumulation_steps {}", way.micro_batches));
+    }
+  }
+  if (way.zero != asked.zero) out.push_back(fmt::format("--zero {}", way.zero));
+  if (way.recompute != asked.recompute) out.emplace_back("--gradient_checkpointing");
+  return join(out, " ");
 }
 
 schedule::RunPlan estimate(const parallel::ModelFactory& factory,

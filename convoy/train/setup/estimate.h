@@ -1,14 +1,27 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "convoy/parallel/run/types.h"
 #include "convoy/schedule/run/run_plan.h"
 #include "convoy/train/batches.h"
+#include "convoy/train/planning/block_costs.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
+
+/// A way to keep the state of a run and to cut its step: what an estimate can be asked of.
+struct Way {
+  int64_t zero = 0;
+  bool recompute = false;
+  int64_t rows = 1;           ///< of a micro-batch
+  int64_t micro_batches = 1;  ///< of a rank's step
+
+  bool operator==(const Way&) const = default;
+};
 
 /// Tells what a training would take before it takes anything. Each block of the model runs once
 /// with the first batch of the data, with weights for that block only; the rest follows from what
@@ -16,29 +29,45 @@ namespace convoy::train {
 class Estimator {
  public:
   /// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the
-  /// arguments, for DataParallel, and for what is offloaded.
-  Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
-            const Dataset& data, int num_ranks);
+  /// arguments, for DataParallel, and for what is offloaded. `data` must outlive it. `sizes`: run
+  /// micro-batches of two numbers of rows only, for a batch that is too large to run here.
+  Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments, const Dataset& data,
+            int num_ranks, std::vector<int64_t> sizes = {});
 
-  /// As the arguments ask, or with another stage of ZeRO and recomputation. The memory of each
-  /// stage is that of a rank of it, of tensor ranks of the one that has most; the timeline is of
-  /// computing alone, in seconds.
-  schedule::RunPlan plan() const { return plan(zero(), recompute()); }
-  schedule::RunPlan plan(int64_t zero, bool recompute) const;
+  /// What the arguments ask for.
+  Way asked() const;
+  /// The memory of each stage is that of a rank of it, of tensor ranks of the one that has most;
+  /// the timeline is of computing alone, in seconds. For micro-batches of other sizes than the one
+  /// asked for, blocks run for two sizes, and costs lie on the line through them.
+  schedule::RunPlan plan() const { return plan(asked()); }
+  schedule::RunPlan plan(const Way& way) const { return plan(way, /*proves=*/true); }
+  /// Of the stage that needs most.
+  schedule::MemoryUse memory(const Way& way) const;
+
+  /// The most rows that `way` could have in a micro-batch within `bytes`, of those that make the
+  /// same step where `holds_batch`; 0: not even one row fits.
+  int64_t most_rows(const Way& way, int64_t bytes, bool holds_batch) const;
+  /// The way that is nearest to the one asked for, makes the same step and takes no more than
+  /// `bytes`; none: there is none on these ranks.
+  std::optional<Way> nearest(int64_t bytes) const;
 
   /// Of the rank that is told of.
   const schedule::Mesh& mesh() const { return mesh_; }
-  /// Without others to share with no stage of ZeRO shares anything.
-  int64_t zero() const { return mesh_.degree(schedule::kRows) > 1 ? options_.zero : 0; }
-  bool recompute() const { return options_.recompute; }
-  int64_t num_micro_batches() const { return options_.num_micro_batches; }
 
  private:
+  schedule::RunPlan plan(const Way& way, bool proves) const;
+
   schedule::Mesh mesh_;
   schedule::RunOptions options_;
   schedule::ModelDecl model_;
-  std::vector<schedule::BlockCost> costs_;
+  int64_t rows_;
+  std::vector<schedule::BlockCost> costs_;  // for micro-batches of rows_
+  std::shared_ptr<BlockCosts> others_;
 };
+
+/// The options of a run that make a step so, in words as they are typed, those that are as `asked`
+/// left out; `holds_batch`: global_batch_size says how many rows a step has.
+std::string flags_of(const Way& way, const Way& asked, bool holds_batch);
 
 /// What a training of `num_ranks` ranks would take: memory by kind and stage, what each rank does,
 /// and how a step would go.

@@ -44,9 +44,14 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto environment = launch::detect_environment();
   const double kept = kept_bytes(parallel, environment);
   const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
-  const auto ranks = stages_are_threads(parallel, environment) ? parallel.num_stages()
-                                                               : environment.local_world_size;
-  if (limit.bytes == 0 || parameters * kept * ranks <= static_cast<double>(limit.bytes)) return;
+  const auto ranks = stages_are_threads(parallel, environment)
+                         ? parallel.num_stages()
+                         : environment.local_world_size;
+  const double needed = parameters * kept;
+  const auto device = static_cast<double>(parallel.device_memory);
+  const bool beyond_device = parallel.device_memory > 0 && needed > device;
+  const bool fits = limit.bytes == 0 || needed * ranks <= static_cast<double>(limit.bytes);
+  if (fits && !beyond_device) return;
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
@@ -54,7 +59,11 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
                    human_bytes(largest.parameters * sizeof(float)),
                    all ? "the whole model with gradient and the optimizer's states"
                        : "what zero and offload leave of the model's state",
-                   human_bytes(parameters * kept), for_each_of(ranks), limit.text, largest.advice);
+                   human_bytes(needed), for_each_of(ranks),
+                   beyond_device
+                       ? fmt::format("device_memory = {}", human_bytes(parallel.device_memory))
+                       : limit.text,
+                   largest.advice);
 }
 
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,

@@ -29,14 +29,18 @@ at::Device device_of(parallel::Replica& replica) {
   return replica.flat().fp32().device();
 }
 
+/// Of what a replica holds what no other one here holds, too.
+int64_t own_bytes(parallel::Replica& replica, const MemoryUse& use) {
+  // Replicas that share weights have all of them, and the moments.
+  const bool lends =
+      !replica.flat().layout().options().shares_weights || replica.groups().shard.rank() == 0;
+  return use.sum() - (lends ? 0 : use.parameters + use.optimizer);
+}
+
 /// What the replicas that share a GPU hold there.
 struct OnDevice {
   void add(parallel::Replica& replica, const MemoryUse& use) {
-    const auto& groups = replica.groups();
-    // Replicas that share weights have all of them, and the moments.
-    const bool lends =
-        !replica.flat().layout().options().shares_weights || groups.shard.rank() == 0;
-    known += use.sum() - (lends ? 0 : use.parameters + use.optimizer);
+    known += own_bytes(replica, use);
     ++replicas;
   }
   int64_t passing_bytes(at::Device device) const {
@@ -73,6 +77,12 @@ std::vector<MemoryUse> take_memory_use(parallel::Strategy& strategy) {
     most = largest(most, uses[r]);
   }
   return stages;
+}
+
+int64_t state_bytes(parallel::Strategy& strategy) {
+  int64_t out = 0;
+  for (auto* replica : strategy.replicas()) out += own_bytes(*replica, replica->memory());
+  return out;
 }
 
 MemoryUse largest(const MemoryUse& a, const MemoryUse& b) {

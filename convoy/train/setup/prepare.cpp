@@ -54,9 +54,7 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   take(inputs_of_pipeline(factory), options);
   // The checkpoint holds everything.
   if (resumes(arguments_)) options.fill = [](parallel::Replica&) {};
-  factory = check_memory(
-      std::move(factory), arguments_,
-      std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size())));
+  factory = check_memory(std::move(factory), arguments_, ranks_here());
   strategy_ = job_.in_threads()
                   ? parallel::make_thread_strategy(
                         factory, job_.devices, options, job_.threads,

@@ -1,0 +1,31 @@
+#include "convoy/train/planning/room.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/base/text.h"
+#include "convoy/plan/cluster.h"
+#include "convoy/train/planning/this_host.h"
+
+namespace convoy::train {
+
+Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory) {
+  const bool here = device.empty();
+  const auto cluster = here ? processors(num_ranks) : plan::usual_cluster(device, num_ranks);
+  Room out{.bytes = cluster.device.memory_bytes - cluster.reserved_bytes,
+           .spread = here ? kMemorySpread : kOtherDevicesMemorySpread};
+  if (device_memory > 0 && device_memory < out.bytes) {
+    out.bytes = device_memory;
+    out.text = fmt::format("device_memory = {}", human_bytes(device_memory));
+  } else {
+    out.text =
+        fmt::format("{} of {}", human_bytes(out.bytes),
+                    !here            ? "a " + device
+                    : num_ranks == 1 ? "this host"
+                                     : fmt::format("this host for each of {} ranks", num_ranks));
+  }
+  return out;
+}
+
+}  // namespace convoy::train

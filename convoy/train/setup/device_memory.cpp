@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/tensor_memory.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/agree.h"
+#include "convoy/train/planning/room.h"
+#include "convoy/train/setup/estimate.h"
+#include "convoy/train/setup/memory_check.h"
+#include "convoy/train/setup/memory_use.h"
+#include "convoy/train/trainer_impl.h"
+
+// What a step may take of a device's memory.
+namespace convoy::train {
+
+StepLimit::StepLimit(parallel::Strategy& strategy, int64_t device_memory) {
+  if (device_memory == 0) return;
+  // What is no rank's own does not count: rows read ahead, copies for a checkpoint.
+  const int64_t others = tensor_memory.held_with_pools() - state_bytes(strategy);
+  const auto ranks = static_cast<int64_t>(strategy.replicas().size());
+  tensor_memory.set_limit(std::max<int64_t>(1, others + ranks * device_memory));
+}
+
+StepLimit::~StepLimit() {
+  tensor_memory.set_limit(0);
+}
+
+/// Of the micro-batches that make the step that was asked for, the largest that is sure to fit.
+void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
+  const bool on_gpu = !job_.devices.at(0).is_cpu();
+  const int64_t limit = arguments_.parallel.device_memory;
+  if (on_gpu && limit == 0) {
+    fail<UsageError>("train",
+                     "auto_find_batch_size knows a processor's memory only; on GPUs say what there "
+                     "is: --device_memory 70GB");
+  }
+  const int64_t shares = job_.num_ranks(), batch = step_rows(arguments_, shares);
+  if (batch % shares != 0) {
+    fail<UsageError>("train",
+                     "global_batch_size = {} does not divide over {} ranks that share out the "
+                     "data; try {}",
+                     batch, shares, (batch / shares + 1) * shares);
+  }
+  auto whole = arguments_;
+  whole.per_device_train_batch_size = batch / shares;
+  whole.gradient_accumulation_steps = 1;
+  whole.global_batch_size.reset();
+  const auto rows = comm::ask_main(
+      job_.world(), "find a batch size",
+      [&]() -> Json {
+        constexpr int64_t kRun = 8;
+        const int64_t more = std::clamp<int64_t>(batch / shares, 2, kRun);
+        const Estimator estimator(factory, whole, *train_data_, job_.num_devices(),
+                                  {more / 2, more});
+        const auto room = room_of_rank("", ranks_here(), limit);
+        const int64_t found = estimator.most_rows(estimator.asked(), room.sure_bytes(), true);
+        if (found > 0) return found;
+        auto one = estimator.asked();
+        one.rows = 1;
+        one.micro_batches = batch / shares;
+        fail<UsageError>("train",
+                         "not even one row at a time fits: it is estimated to take {} of {}; try "
+                         "--gradient_checkpointing, --zero 3, or more ranks",
+                         human_bytes(estimator.memory(one).sum()), room.text);
+      },
+      comm::Lasts::Long);
+  arguments_.per_device_train_batch_size = rows.get<int64_t>();
+  arguments_.gradient_accumulation_steps =
+      arguments_.global_batch_size ? 1 : batch / shares / arguments_.per_device_train_batch_size;
+}
+
+/// Ranks that share this host's memory.
+int Trainer::Impl::ranks_here() const {
+  return std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size()));
+}
+
+/// Whether the step was ended by device_memory.
+bool Trainer::Impl::ran_out(const std::exception& error) const {
+  return arguments_.parallel.device_memory > 0 && train_data_ && tells_of_memory(error.what());
+}
+
+/// Fact beside estimate, and what would fit.
+std::string Trainer::Impl::beyond_device_memory() {
+  const int64_t limit = arguments_.parallel.device_memory;
+  const auto fact = note_memory();
+  std::string head = fmt::format("device_memory = {} is not enough for a step", human_bytes(limit));
+  try {
+    const Estimator estimator(factory_, arguments_, *train_data_, job_.num_devices());
+    const auto estimated = estimator.memory(estimator.asked());
+    const auto guess = kinds_of(estimated);
+    std::vector<std::string> parts;
+    for (const auto& [kind, bytes] : kinds_of(fact)) {
+      const auto other = std::find_if(guess.begin(), guess.end(),
+                                      [&](const auto& of) { return of.first == kind; });
+      if (bytes == 0 && other->second == 0) continue;
+      parts.push_back(
+          fmt::format("{} {} (estimate {})", kind, human_bytes(bytes), human_bytes(other->second)));
+    }
+    const auto way =
+        estimator.nearest(static_cast<int64_t>(static_cast<double>(limit) / (1 + kMemorySpread)));
+    const auto flags = way ? flags_of(*way, estimator.asked(), holds_batch_) : "";
+    return fmt::format(
+        "{}: it held {} when it asked for more, and is estimated to take {} in all; {}", head,
+        join(parts), human_bytes(estimated.sum()),
+        !way            ? "nothing on these ranks would fit; try more of them, or a smaller model"
+        : flags.empty() ? "the estimate is too low; try a smaller per_device_train_batch_size"
+                        : "try " + flags);
+  } catch (const UsageError&) {  // DataParallel, what is offloaded
+    std::vector<std::string> parts;
+    for (const auto& [kind, bytes] : kinds_of(fact)) {
+      if (bytes > 0) parts.push_back(fmt::format("{} {}", kind, human_bytes(bytes)));
+    }
+    return fmt::format(
+        "{}: it held {} when it asked for more; try a smaller "
+        "per_device_train_batch_size with more gradient_accumulation_steps",
+        head, join(parts));
+  }
+}
+
+}  // namespace convoy::train
