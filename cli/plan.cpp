@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/plan_settings.h"
 #include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -33,29 +34,8 @@ struct PlanOptions {
 
 /// The run with the plan's options; of others that decide the same the defaults.
 std::string toml_of(Configured& configured, const plan::Split& split) {
-  const Configured usual;
-  const auto reset = [&](const std::string& key) {
-    configured.table.set(key, usual.table.find(key)->plain(), "the plan");
-  };
-  for (const char* name : {"strategy", "replicas", "dp_batch", "recompute_layers", "shard_ranks",
-                           "offload_gradients", "offload_parameters"}) {
-    reset(fmt::format("parallel.{}", name));
-  }
-  for (const auto& option : configured.table.options()) {
-    const bool of_costs = option.name == "pipeline_costs" && split.pipeline > 1;
-    if (option.name.starts_with("pipeline_") && !of_costs) reset(option.key());
-  }
-  if (split.zero < 3) {
-    for (const char* name : {"prefetch", "reshard_after_forward", "zero_keep_mb"}) {
-      reset(fmt::format("parallel.{}", name));
-    }
-  }
-  if (split.zero < 2) reset("parallel.zero_reduce");
-  configured.table.set("train.gradient_accumulation_steps", "1", "the plan");
-  for (const auto& flag : split.to_flags()) {
-    const auto equals = flag.find('=');
-    configured.table.set(flag.substr(2, equals - 2), flag.substr(equals + 1), "the plan");
-  }
+  set(configured.table, settings_of(split, configured.table));
+  configured.table.set("parallel.strategy", "auto", "the plan");
   return configured.table.to_toml();
 }
 

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/planned.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "cli/typed.h"
@@ -31,14 +32,20 @@ int run_train(const TrainOptions& options) {
     fmt::print("{}", configured->table.to_toml(true));
     return 0;
   }
+  check_plans(*configured);
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result
   const auto& arguments = configured->training;
-  auto job = train::join_job(arguments.parallel);
+  std::string plan;
+  auto job =
+      train::join_job(arguments.parallel, [&](const train::Job& met, const comm::Group& all) {
+        return decide(options.config, *configured, met, all, plan);
+      });
   auto run = configured->task->prepare(arguments.parallel);
   configured->note_flags(run);
   run.files.texts["run.toml"] = configured->table.to_kept_toml();
+  if (!plan.empty()) run.files.texts[kPlanFile] = plan;
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
   if (job.is_main() && !arguments.output.quiet) tell(*run.notes);
   trainer.set_files(run.files);
@@ -84,6 +91,7 @@ void add_train(CLI::App& app, Run& run) {
            "  convoy train run.toml --learning_rate 1e-3 --bf16\n"
            "  convoy train --data.path data --output_dir runs/first --num_train_epochs 10\n"
            "  convoy train run.toml --nproc 2\n"
+           "  convoy train run.toml --nproc 2 --strategy plan --global_batch_size 64\n"
            "  convoy launch -n 2 train run.toml\n";
   });
   command->callback([options, &run] { run = [options] { return run_train(*options); }; });

@@ -175,6 +175,14 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   for (size_t s = 0; stages.size() > 1 && s < stages.size(); ++s) {
     metrics[fmt::format("memory_bytes_of_stage_{}", s)] = static_cast<double>(stages[s].sum());
   }
+  if (job_.planned) {
+    metrics["planned_step_seconds"] = job_.planned->seconds;
+    metrics["planned_memory_bytes_per_rank"] = static_cast<double>(job_.planned->memory_bytes);
+  }
+  metrics["train_step_seconds"] = clock_.step_seconds();
+  int64_t most = 0;
+  for (const auto& stage : stages) most = std::max(most, stage.sum());
+  metrics["memory_bytes_per_rank"] = static_cast<double>(most);
   const auto on_device = peak[1].item<double>();
   if (on_device > 0) metrics["peak_device_memory_bytes_per_rank"] = on_device;
   return metrics;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 
 #include "convoy/base/timing.h"
 #include "convoy/train/callback.h"
@@ -57,6 +58,9 @@ struct Clock {
     StepTiming out;
     const double now = train_seconds();
     out.seconds = now - step_began;
+    constexpr size_t kRecent = 256;
+    if (recent.size() == kRecent) recent.pop_front();
+    if (timed_steps++ > 0) recent.push_back(out.seconds);  // the first pays for what is made once
     out.data_wait = data_wait_so_far - step_data_wait;
     step_began = now;
     step_data_wait = data_wait_so_far;
@@ -80,7 +84,14 @@ struct Clock {
     return metrics;
   }
 
+  /// Of a typical step among the last ones; 0 before the second.
+  double step_seconds() const {
+    return recent.empty() ? 0 : median({recent.begin(), recent.end()});
+  }
+
   int64_t first_step;
+  int64_t timed_steps = 0;
+  std::deque<double> recent;
   bool running = false;
   int64_t samples = 0, all_samples = 0;
   double comm_wait = 0, all_comm_wait = 0, data_wait = 0, trained = 0, line_began = 0;

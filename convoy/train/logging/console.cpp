@@ -8,6 +8,7 @@
 
 #include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
+#include "convoy/plan/decision.h"
 #include "convoy/report/live_line.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_use.h"
@@ -86,6 +87,32 @@ std::string memory_kinds(const Metrics& metrics) {
   return join(parts, ", ");
 }
 
+std::string plan_text(const PlannedStep& planned) {
+  return fmt::format("{}; predicted: {} a step, {} a rank{}", planned.split,
+                     plan::step_text(planned.seconds), human_bytes(planned.memory_bytes),
+                     planned.kept ? "; kept from the checkpoint" : "");
+}
+
+/// How far off a prediction was.
+std::string off(double predicted, double measured) {
+  return measured > 0 ? fmt::format("{:+.0f} %", 100 * (predicted / measured - 1)) : "-";
+}
+
+/// Of a run that was planned, prediction beside measurement; "" of another.
+std::string plan_outcome(const Metrics& metrics) {
+  if (metrics.find("planned_step_seconds") == metrics.end()) return "";
+  const double predicted = metrics.at("planned_step_seconds"),
+               measured = metrics.at("train_step_seconds"),
+               bytes = metrics.at("planned_memory_bytes_per_rank"),
+               held = metrics.at("memory_bytes_per_rank");
+  const auto step = measured > 0 ? fmt::format("a step was predicted to take {} and took {} ({})",
+                                               plan::step_text(predicted),
+                                               plan::step_text(measured), off(predicted, measured))
+                                 : "too few steps to time one";
+  return fmt::format("plan: {}; memory {}, at most {} ({})", step, human_bytes(bytes),
+                     human_bytes(held), off(bytes, held));
+}
+
 class Console : public Callback {
  public:
   explicit Console(bool quiet) : quiet_(quiet) {}
@@ -103,6 +130,7 @@ class Console : public Callback {
     for (const auto& line : split(placements_table(info.placements), '\n')) {
       if (!line.empty()) print("    {}\n", line);
     }
+    if (job.planned) item("plan", "{}", plan_text(*job.planned));
     if (!info.pipeline.empty()) item("pipeline", "{}", info.pipeline);
     if (job.groups.mesh.num_ranks() > 1) item("mesh", "{}", job.groups.mesh.to_text());
     if (job.world().size() > 1) item("collectives", "{}", job.world().engine());
@@ -217,6 +245,7 @@ class Console : public Callback {
                           100 * waits->second / std::max(1e-9, metrics.at("train_runtime")));
     }
     tell(text, 2);
+    if (const auto plan = plan_outcome(metrics); !plan.empty()) tell(plan, 2);
     if (const auto kinds = memory_kinds(metrics); !kinds.empty()) {
       tell("memory per rank, at most: " + kinds, 2);
     }

@@ -25,13 +25,18 @@ constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.3;
 /// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
+plan::Cluster hosts_of(const PlanRequest& request, int num_ranks) {
+  if (!request.sums) return this_host(num_ranks);
+  return hosts_like_this(request.num_hosts, num_ranks / request.num_hosts, *request.sums);
+}
+
 plan::Cluster cluster_of(const PlanRequest& request, int num_ranks, int64_t memory_bytes) {
   if (!request.cluster_file.empty() && !request.device.empty()) {
     fail<UsageError>("train", "--cluster and --on both say what the devices are; try one of them");
   }
   auto out = !request.cluster_file.empty() ? plan::read_cluster(request.cluster_file)
              : !request.device.empty()     ? plan::usual_cluster(request.device, num_ranks)
-                                           : this_host(num_ranks);
+                                           : hosts_of(request, num_ranks);
   if (memory_bytes > 0) {
     out.device.memory_bytes = std::min(out.device.memory_bytes, memory_bytes + out.reserved_bytes);
   }
@@ -81,8 +86,9 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   const int num_ranks = ranks_of(request);
   PlanReport out;
   out.is_this_host = request.cluster_file.empty() && request.device.empty();
-  if (arguments.parallel.threads > 0) {
-    at::set_num_threads(static_cast<int>(arguments.parallel.threads));
+  if (request.threads > 0 || arguments.parallel.threads > 0) {
+    at::set_num_threads(request.threads > 0 ? request.threads
+                                            : static_cast<int>(arguments.parallel.threads));
   } else if (out.is_this_host) {
     at::set_num_threads(machine::cores_per_rank(num_ranks));
   }
@@ -114,14 +120,14 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   const auto counts = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
   // A training cuts its stages by the same, but for a user's modules.
   if (!numbers.model.has_modules()) wishes.base.counts = counts;
-  const int neighbours = out.is_this_host ? num_ranks : 1;
+  const int neighbours = out.is_this_host ? out.cluster.devices_per_host : 1;
   const auto costs = std::make_shared<BlockCosts>(
       factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
   if (out.is_this_host) {
     out.how_known = "measured on this host";
     numbers.time_spread = kMeasuredSpread;
     numbers.memory_spread = kMemorySpread;
-    numbers.update_seconds = seconds_of_update(arguments, num_ranks);
+    numbers.update_seconds = seconds_of_update(arguments, neighbours);
     numbers.blocks = [costs, check](int64_t rows, int tensor) {
       check(tensor);
       return costs->of(rows, tensor);

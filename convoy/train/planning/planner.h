@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "convoy/base/progress.h"
 #include "convoy/parallel/run/types.h"
 #include "convoy/plan/search.h"
 #include "convoy/train/batches.h"
+#include "convoy/train/planning/this_host.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
@@ -16,6 +18,11 @@ struct PlanRequest {
   std::string cluster_file;  ///< "": no cluster
   std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
   int64_t most_rows = 64;    ///< of a micro-batch
+  /// Of ranks that have met on hosts that are like this one, what their sums take; none: the ranks
+  /// would all be on this host.
+  std::optional<SumTimes> sums = {};
+  int num_hosts = 1;  ///< with `sums`
+  int threads = 0;    ///< of a rank; 0: parallel.threads, or of this host its cores shared out
 };
 
 /// A search, with all that it was made of.

@@ -45,7 +45,7 @@ void TrainingArguments::check_effect() const {
   if (parallel.dp_batch != "total") return;
   auto strategy = parallel.strategy;
   if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";
-  if (strategy == "single" || strategy == "ddp") {
+  if (strategy == "single" || strategy == "ddp" || strategy == "plan") {
     fail<UsageError>("config",
                      "parallel.dp_batch = total has no effect with parallel.strategy = {}; try "
                      "--strategy dp, or --dp_batch per_device",

@@ -14,7 +14,7 @@ namespace convoy::train {
 
 /// `[parallel]`: how the work is spread. What a plan follows from is schedule::RunOptions'.
 struct ParallelArguments : schedule::RunOptions {
-  std::string strategy = "auto";  ///< auto, single, dp or ddp
+  std::string strategy = "auto";  ///< auto, single, dp, ddp or plan
   int64_t replicas = 0;  ///< of DataParallel, or of stages in one process; 0 = as many as GPUs
   std::string dp_batch = "per_device";
   std::string backend = "auto";

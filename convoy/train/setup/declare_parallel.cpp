@@ -43,9 +43,9 @@ std::vector<std::pair<std::string, schedule::Place>> offload_places() {
 void ParallelArguments::declare(OptionTable& t) {
   const char* const s = "parallel";
   t.add(s, "strategy", strategy,
-        "auto, one device, DataParallel, or "
-        "DistributedDataParallel")
-      .choice({"auto", "single", "dp", "ddp"})
+        "auto, one device, DataParallel, DistributedDataParallel, or what convoy plan finds to be "
+        "fastest on these ranks, which is kept with the run")
+      .choice({"auto", "single", "dp", "ddp", "plan"})
       .differs();
   t.add(s, "replicas", replicas,
         "DataParallel replicas, or those of each stage where stages are threads, which may share a "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <future>
+#include <numeric>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -155,10 +156,11 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
           sharing(static_cast<size_t>(environment.local_world_size), "ranks", visible.size()));
     }
     mesh_of(arguments, environment);
-    job.strategy = arguments.num_stages() > 1         ? "pipeline"
+    job.strategy = arguments.num_stages() > 1 ? "pipeline"
                    : arguments.num_tensor_ranks() > 1 ? "tensor"
-                                                      : "ddp";
-    job.reason = fmt::format("{} started {} ranks", environment.source, world);
+                                                        : "ddp";
+    job.reason = fmt::format("{} started {} ranks{}", environment.source, world,
+                             wanted == "plan" ? ", and a plan shares out the work" : "");
     job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]
                         : visible[0]};
     job.threads = threads_per_rank(arguments.threads, environment.local_world_size);
@@ -249,36 +251,79 @@ void open_devices() {
   if (machine::visible_gpus() > 0) comm::open_cuda();
 }
 
-Job join_job(const ParallelArguments& arguments) {
+namespace {
+
+/// What ranks that are going to plan are until then.
+ParallelArguments before_plan(ParallelArguments arguments) {
+  arguments.pipeline_parallel_size = arguments.tensor_parallel_size = 1;
+  arguments.shard_ranks = "all";
+  return arguments;
+}
+
+void check_plans(const Decide& decide, at::Device device) {
+  if (!decide) {
+    fail<UsageError>("parallel",
+                     "strategy = plan is for convoy train; try convoy plan, which writes a run "
+                     "with --output FILE");
+  }
+  if (device.is_cpu()) return;
+  fail<UsageError>("parallel",
+                   "strategy = plan measures on processors, and there are GPUs; try convoy plan "
+                   "--on KIND --output FILE, or --device cpu");
+}
+
+comm::Group all_ranks(const comm::Connector& connector, int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return connector.connect(ranks, "plan");
+}
+
+}  // namespace
+
+Job join_job(const ParallelArguments& given, const Decide& decide) {
   std::string why_no_gpu;
-  const auto visible = visible_devices(arguments.device, &why_no_gpu);
+  const auto visible = visible_devices(given.device, &why_no_gpu);
+  const bool plans = given.strategy == "plan";
+  if (plans) check_plans(decide, visible.at(0));
+  auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
-  if (!why_no_gpu.empty()) {
-    job.warnings.push_back(fmt::format(
-        "there is a GPU, but the CPU is used: {}; --device cpu says that it is meant", why_no_gpu));
-  }
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);
   // Its attention makes a plan for every shape, of which batches have many, and has failed on
   // masks.
   if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
-  const auto& env = job.environment;
+  const auto env = job.environment;
+  std::shared_ptr<comm::Connector> connector;
+  const auto point = store_address(job, arguments);
+  if (env.world_size > 1) {
+    // Ranks that were started one by one may have been given others, which form other groups.
+    auto options = arguments.shared_options();
+    options.push_back(fmt::format("ranks of a state replica = {}",
+                                  mesh_of(arguments, env).degree(schedule::kState)));
+    options.emplace_back(plans ? "strategy is plan" : "strategy is not plan");
+    connector =
+        std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0], options);
+  }
+  if (plans) {
+    auto decision = decide(job, connector ? all_ranks(*connector, env.world_size) : comm::Group());
+    arguments = std::move(decision.parallel);
+    job = plan_job(arguments, env, visible);
+    job.planned = std::move(decision.planned);
+  }
+  if (!why_no_gpu.empty()) {
+    job.warnings.push_back(fmt::format(
+        "there is a GPU, but the CPU is used: {}; --device cpu says that it is meant", why_no_gpu));
+  }
   if (env.world_size == 1 && arguments.shard_ranks != "all") {
     job.warnings.push_back(
         fmt::format("shard_ranks = {} has no effect in one process; try convoy "
                     "launch -n 4 train ...",
                     arguments.shard_ranks));
   }
-  if (env.world_size == 1) return job;
+  if (!connector) return job;
   const auto mesh = mesh_of(arguments, env);
-  const auto point = store_address(job, arguments);
-  // Ranks that were started one by one may have been given others, which form other groups.
-  auto options = arguments.shared_options();
-  options.push_back(fmt::format("ranks of a state replica = {}", mesh.degree(schedule::kState)));
-  const auto connector =
-      std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0], options);
   job.groups = comm::Groups(
       mesh, [&](const auto& ranks, const auto& name) { return connector->connect(ranks, name); },
       [&](const auto& ranks, const auto& name) {

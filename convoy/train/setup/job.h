@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,17 +15,26 @@
 
 namespace convoy::train {
 
+/// What a run was planned for, before its ranks formed groups.
+struct PlannedStep {
+  std::string split;         ///< how a step is shared out
+  double seconds = 0;        ///< that it takes
+  int64_t memory_bytes = 0;  ///< of the rank that needs most
+  bool kept = false;         ///< by the checkpoint that the run goes on from
+};
+
 /// How this process takes part in a run: which strategy, why, on which devices, with whom.
 struct Job {
   launch::RankEnvironment environment;
-  std::string strategy;               ///< single, dp, ddp, pipeline or tensor
-  int stages = 1;                     ///< of a pipeline whose stages are threads of this process
-  std::string reason;                 ///< why it was chosen
-  std::string faster;                 ///< what would be faster, or ""
-  std::vector<std::string> warnings;  ///< what a person may not have meant
-  std::vector<at::Device> devices;    ///< of this process; more than one only with threads
-  int threads = 1;                    ///< intra-op threads per rank
-  comm::Groups groups;                ///< the processes, by what they share
+  std::string strategy;                ///< single, dp, ddp, pipeline or tensor
+  int stages = 1;                      ///< of a pipeline whose stages are threads of this process
+  std::string reason;                  ///< why it was chosen
+  std::string faster;                  ///< what would be faster, or ""
+  std::optional<PlannedStep> planned;  ///< with strategy = plan
+  std::vector<std::string> warnings;   ///< what a person may not have meant
+  std::vector<at::Device> devices;     ///< of this process; more than one only with threads
+  int threads = 1;                     ///< intra-op threads per rank
+  comm::Groups groups;                 ///< the processes, by what they share
   /// Makes more groups, where there are several hosts.
   std::shared_ptr<const comm::Connector> connector;
 
@@ -61,8 +72,19 @@ schedule::Mesh mesh_of(const ParallelArguments& arguments,
 /// `hosts`: by rank.
 void check_state_replicas(const schedule::Mesh& mesh, const std::vector<std::string>& hosts);
 
-/// plan_job() for this process, then meets the other ranks.
-Job join_job(const ParallelArguments& arguments);
+/// What ranks decide with strategy = plan: how they share the work.
+struct Decision {
+  ParallelArguments parallel;
+  PlannedStep planned;
+};
+
+/// Makes it where the ranks have met and formed no groups yet: on all of them, which are `all`;
+/// `met` has no groups.
+using Decide = std::function<Decision(const Job& met, const comm::Group& all)>;
+
+/// plan_job() for this process, then meets the other ranks. Throws UsageError for strategy = plan
+/// without `decide`, and on GPUs, which no plan measures.
+Job join_job(const ParallelArguments& arguments, const Decide& decide = {});
 
 /// Devices that `choice` (auto, cpu, cuda) allows here, CUDA_VISIBLE_DEVICES respected. With auto
 /// `why_no_gpu` tells why GPUs that are here are not used.

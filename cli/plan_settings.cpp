@@ -1,0 +1,43 @@
+#include "cli/plan_settings.h"
+
+#include <fmt/format.h>
+
+#include "cli/program.h"
+#include "convoy/base/text.h"
+
+namespace convoy::cli {
+
+Settings settings_of(const plan::Split& split, const OptionTable& table) {
+  const Configured usual;
+  Settings out;
+  const auto reset = [&](const std::string& key) {
+    out.emplace_back(key, usual.table.find(key)->plain());
+  };
+  for (const char* name : {"replicas", "dp_batch", "recompute_layers", "shard_ranks",
+                           "offload_gradients", "offload_parameters"}) {
+    reset(fmt::format("parallel.{}", name));
+  }
+  for (const auto& option : table.options()) {
+    const bool of_costs = option.name == "pipeline_costs" && split.pipeline > 1;
+    if (option.name.starts_with("pipeline_") && !of_costs) reset(option.key());
+  }
+  if (split.zero < 3) {
+    for (const char* name : {"prefetch", "reshard_after_forward", "zero_keep_mb"}) {
+      reset(fmt::format("parallel.{}", name));
+    }
+  }
+  if (split.zero < 2) reset("parallel.zero_reduce");
+  reset("train.gradient_accumulation_steps");
+  reset("train.auto_find_batch_size");
+  for (const auto& flag : split.to_flags()) {
+    const auto equals = flag.find('=');
+    out.emplace_back(flag.substr(2, equals - 2), flag.substr(equals + 1));
+  }
+  return out;
+}
+
+void set(OptionTable& table, const Settings& settings) {
+  for (const auto& [key, value] : settings) table.set(key, value, "the plan");
+}
+
+}  // namespace convoy::cli

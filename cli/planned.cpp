@@ -1,0 +1,130 @@
+#include "cli/planned.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "cli/plan_settings.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/comm/agree.h"
+#include "convoy/plan/decision.h"
+#include "convoy/train/planning/planner.h"
+#include "convoy/train/setup/batch.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a plan is made for: where any of it differs, it is made anew.
+Json question_of(const train::TrainingArguments& arguments, const train::Job& met) {
+  const auto& ranks = met.environment;
+  return {{"ranks", ranks.world_size},
+          {"hosts", ranks.num_nodes},
+          {"threads", met.threads},
+          {"global_batch_size", train::step_rows(arguments, ranks.world_size)},
+          {"optim", arguments.optim},
+          {"bf16", arguments.bf16},
+          {"fp16", arguments.fp16},
+          {"device_memory", arguments.parallel.device_memory}};
+}
+
+/// What the run will go on from; none: it begins.
+std::optional<fs::path> checkpoint_of(const train::TrainingArguments& arguments,
+                                      const train::Job& met) {
+  const auto& from = arguments.resume_from_checkpoint;
+  const auto& dir = arguments.output.dir;
+  const bool asks = !from.empty() && from != "false" && from != "False";
+  if (asks && from != "latest") return fs::path(from);
+  const bool again = from.empty() && met.environment.restart_count > 0;
+  return (asks || again) && !dir.empty() ? checkpoint::latest_checkpoint(dir) : std::nullopt;
+}
+
+/// The plan of the checkpoint that the run goes on from; null where there is none for `question`.
+Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
+               const Json& question) {
+  const auto folder = checkpoint_of(arguments, met);
+  if (!folder || !fs::exists(*folder / kPlanFile)) return {};
+  const auto file = *folder / kPlanFile;
+  auto out = parse_json(read_file(file), file.string());
+  return out.value("for", Json()) == question ? out : Json();
+}
+
+Json make_plan(const std::string& config, const train::Job& met, const train::SumTimes& sums,
+               const Json& question) {
+  const auto scratch = read_config(config);
+  auto parallel = scratch->training.parallel;
+  parallel.only_asks = true;
+  const auto run = scratch->task->prepare(parallel);
+  train::PlanRequest request;
+  request.num_ranks = met.environment.world_size;
+  request.num_hosts = met.environment.num_nodes;
+  request.sums = sums;
+  request.threads = met.threads;
+  const auto report =
+      train::make_plan(run.factory, scratch->training, *run.train_data, request, {});
+  const auto* best = report.found.best();
+  if (best == nullptr) {
+    const auto why = plan::decision(report.numbers, report.cluster, report.wishes, report.found);
+    fail<UsageError>("plan", "no plan fits. {}", why.back());
+  }
+  Json settings = Json::object();
+  for (const auto& [key, value] : settings_of(best->split, scratch->table)) settings[key] = value;
+  return {{"for", question},
+          {"settings", settings},
+          {"split", best->split.to_text()},
+          {"seconds", best->prediction.seconds},
+          {"memory_bytes", best->prediction.memory.sum()}};
+}
+
+}  // namespace
+
+void check_plans(const Configured& configured) {
+  if (configured.training.parallel.strategy != "plan") return;
+  for (const auto& [key, value] : settings_of({}, configured.table)) {
+    const auto* option = configured.table.find(key);
+    // How many rows a step has a plan must be told.
+    const bool of_batch = option->name == "per_device_train_batch_size" ||
+                          option->name == "gradient_accumulation_steps" ||
+                          option->name == "global_batch_size";
+    if (!option->typed || of_batch) continue;
+    fail<UsageError>("cli", "--{} is for a plan to decide; try without it, or --strategy auto",
+                     option->name);
+  }
+}
+
+train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
+                       const comm::Group& all, std::string& text) {
+  const auto& arguments = configured.training;
+  const auto& ranks = met.environment;
+  if (ranks.local_world_size * ranks.num_nodes != ranks.world_size) {
+    fail<UsageError>("plan",
+                     "strategy = plan needs as many ranks on each host; got {} ranks on {} hosts, "
+                     "{} of them here",
+                     ranks.world_size, ranks.num_nodes, ranks.local_world_size);
+  }
+  const auto question = question_of(arguments, met);
+  auto told =
+      comm::ask_main(all, "look for a plan", [&] { return kept_plan(arguments, met, question); });
+  const bool kept = !told.is_null();
+  if (!kept) {
+    const auto sums = all.size() > 1 ? train::time_sums(all) : train::SumTimes();
+    told = comm::ask_main(
+        all, "plan", [&] { return make_plan(config, met, sums, question); }, comm::Lasts::Long);
+  }
+  Settings settings;
+  for (const auto& [key, value] : told.at("settings").items()) {
+    settings.emplace_back(key, value.get<std::string>());
+  }
+  set(configured.table, settings);
+  configured.table.check();
+  text = told.dump(2) + "\n";
+  return {arguments.parallel,
+          {told.at("split").get<std::string>(), told.at("seconds").get<double>(),
+           told.at("memory_bytes").get<int64_t>(), kept}};
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "cli/program.h"
+#include "convoy/train/setup/job.h"
+
+namespace convoy::cli {
+
+/// What a run with strategy = plan was planned for and what its plan is, as its checkpoints keep
+/// it.
+inline constexpr const char* kPlanFile = "plan.json";
+
+/// Throws UsageError where an option was typed that strategy = plan decides.
+void check_plans(const Configured& configured);
+
+/// Lets the ranks of a run that have met decide how they share its work: as the checkpoint says
+/// that the run goes on from, where that was planned for the same ranks, else by a plan that rank 0
+/// makes. Sets it among the options of `configured`, and `text` to what kPlanFile holds. `config`:
+/// the run's TOML file, or "". Collective.
+train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
+                       const comm::Group& all, std::string& text);
+
+}  // namespace convoy::cli
