@@ -235,6 +235,8 @@ void add_plan(CLI::App& app, Run& run) {
                       "a kind of device in the place of a cluster, such as h100-80");
   command->add_option("--max_rows,--max-rows", request.most_rows, "of a micro-batch, at most [64]")
       ->check(at_least(1));
+  command->add_option("--profile", request.profile,
+                      "costs that convoy profile measured, in the place of measuring them");
   command->add_option("--verify", options->verify,
                       "train so many of the best for some steps on this host; the fastest wins");
   command->add_option("--output", options->output, "write the run's TOML file with the plan");
@@ -245,6 +247,7 @@ void add_plan(CLI::App& app, Run& run) {
       "sizes of a micro-batch; for other devices its products are counted, and their data sheets "
       "tell the rest. Every split is then planned as a training would be, and played.\n"
       "Examples:\n  convoy plan run.toml --ranks 2 --verify 3 --output plan.toml\n"
+      "  convoy plan run.toml --ranks 2 --profile profile.json\n"
       "  convoy plan run.toml --ranks 64 --on h100-80 --global_batch_size 512\n"
       "  convoy plan llama-folder --block_size 2048 --cluster cluster.toml --bf16\n");
   command->callback([options, &run] { run = [options] { return run_plan(*options); }; });

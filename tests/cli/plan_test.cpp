@@ -125,7 +125,7 @@ TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   EXPECT_EQ(run("plan --verify 1 --on t4-16" + options("")), 2) << output_;
   expect("--verify tries plans on this host");
   EXPECT_EQ(run("plan --device_memory lots" + options("")), 2) << output_;
-  expect("expected a size such as 6GB");
+  expect("device_memory = lots; expected a size such as 4GiB");
   EXPECT_EQ(run("plan --strategy dp" + options("")), 2) << output_;
   expect("a process for each rank");
 }
@@ -149,6 +149,48 @@ TEST_F(PlanCommand, TriesTheBest) {
   ASSERT_EQ(run("plan --ranks 2 --verify 2" + options("")), 0) << output_;
   expect("predicted");
   expect("measured");
+}
+
+TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
+  ASSERT_EQ(run("profile --ranks 2 --output costs.json" + options("")), 0) << output_;
+  expect("wrote costs.json; plan with it");
+  expect("2 ranks x 1 thread");
+  const auto first = plan("--ranks 2 --profile costs.json");
+  EXPECT_EQ(first, plan("--ranks 2 --profile costs.json"));  // nothing is measured
+  for (const char* name : {"ddp", "zero 3", "pipeline", "tensor"}) {
+    EXPECT_FALSE(family(first, name).is_null()) << name;
+  }
+  EXPECT_EQ(run("train --pipeline_parallel_size 2 --pipeline_costs costs.json --max_steps 1 "
+                "--save_strategy no" +
+                options("--gradient_accumulation_steps 2")),
+            0)
+      << output_;
+  write_file(folder_ / "other.json", R"({"nothing": {}})");
+  EXPECT_EQ(run("plan --ranks 2 --pipeline_costs other.json" + options("")), 2) << output_;
+  expect("this model has no block 'nothing'");
+  const auto refused = [&](const std::string& more, const std::string& why) {
+    EXPECT_EQ(run("plan --profile costs.json" + options(more)), 2) << output_;
+    expect(why);
+  };
+  refused("--ranks 1", "was measured for 2 ranks, and this is 1 rank");
+  refused("--ranks 2 --n_layer 3", "parameters in 5 blocks");
+  refused("--ranks 2 --block_size 32", "costs.json was measured with rows of");
+  refused("--ranks 2 --bf16", "was measured in fp32, and this is bf16");
+  refused("--ranks 2 --threads 2", "with 1 thread a rank, and this is 2 threads");
+  refused("--ranks 2 --on t4-16", "does not go with --cluster and --on");
+  auto costs = read_file(folder_ / "costs.json");
+  const auto change = [&](const char* key) {
+    auto json = parse_json(costs, "costs.json");
+    json["profile"][key] = "another";
+    write_file(folder_ / "costs.json", json.dump());
+  };
+  change("machine");
+  refused("--ranks 2", "was measured on another, and this is ");
+  change("torch");
+  refused("--ranks 2", "was measured with torch another, and this is ");
+  write_file(folder_ / "costs.json", "{\"profile\": {}, \"micro_batches\": []}");
+  EXPECT_EQ(run("plan --ranks 2 --profile costs.json" + options("")), 1) << output_;
+  expect("is no whole profile");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -54,6 +55,13 @@ BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments argumen
   arguments_.global_batch_size.reset();
 }
 
+BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file)
+    : file_(std::move(file)), known_(std::move(measured)) {
+  std::set<int64_t> sizes;
+  for (const auto& [of, costs] : known_) sizes.insert(of.first);
+  sizes_.assign(sizes.begin(), sizes.end());
+}
+
 std::vector<BlockCost> BlockCosts::of(int64_t rows, int tensor) {
   const auto upper = std::lower_bound(sizes_.begin(), sizes_.end(), rows);
   if (upper != sizes_.end() && *upper == rows) return measured(rows, tensor);
@@ -72,6 +80,10 @@ std::vector<BlockCost> BlockCosts::of(int64_t rows, int tensor) {
 
 const std::vector<BlockCost>& BlockCosts::measured(int64_t rows, int tensor) {
   auto found = known_.find({rows, tensor});
+  if (found == known_.end() && !factory_) {
+    fail<UsageError>("train", "{} has no costs of {} for {} tensor ranks", file_,
+                     plural(rows, "row"), tensor);
+  }
   if (found == known_.end()) {
     found = known_.emplace(std::pair{rows, tensor}, run(rows, tensor)).first;
   }

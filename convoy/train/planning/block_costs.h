@@ -25,19 +25,26 @@ class BlockCosts {
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
              std::vector<int64_t> sizes, int neighbours);
 
+  /// Those of a profile. Throws UsageError where one asks for a number of tensor ranks that it
+  /// has not; `file` is for messages.
+  BlockCosts(MeasuredBlocks measured, std::string file);
+
   /// By block. Measures what was not asked for before.
   std::vector<plan::BlockCost> of(int64_t rows, int tensor);
+  /// What was measured so far.
+  const MeasuredBlocks& known() const { return known_; }
 
  private:
   const std::vector<plan::BlockCost>& measured(int64_t rows, int tensor);
   std::vector<plan::BlockCost> run(int64_t rows, int tensor);
 
-  parallel::ModelFactory factory_;
+  parallel::ModelFactory factory_;  // null: of a profile
   TrainingArguments arguments_;
   const Dataset* data_ = nullptr;
   std::vector<int64_t> sizes_;
   int neighbours_ = 1;
   parallel::MicroBatch batch_;  // of the most rows; others are its first ones, as long
+  std::string file_;
   MeasuredBlocks known_;
 };
 

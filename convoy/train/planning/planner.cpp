@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/machine/cores.h"
 #include "convoy/nn/declare.h"
 #include "convoy/profile/trace.h"
 #include "convoy/train/planning/block_costs.h"
+#include "convoy/train/planning/profile_file.h"
 #include "convoy/train/planning/room.h"
 #include "convoy/train/planning/this_host.h"
 #include "convoy/train/setup/batch.h"
@@ -74,15 +77,44 @@ void check_arguments(const TrainingArguments& arguments) {
   }
 }
 
+/// The profile that is asked for, which must be of this run.
+std::optional<Profile> read_profile(const parallel::ModelFactory& factory,
+                                    const TrainingArguments& arguments, const Dataset& data,
+                                    const PlanRequest& request, int num_ranks) {
+  const auto& file = request.profile;
+  if (file.empty()) return std::nullopt;
+  if (!request.cluster_file.empty() || !request.device.empty()) {
+    fail<UsageError>("train",
+                     "--profile {} was measured on a processor; it does not go with --cluster and "
+                     "--on",
+                     file);
+  }
+  auto out = profile_from_json(parse_json(read_file(file), file), file);
+  check_profile(out.of, profiled_for(factory, arguments, data, num_ranks), file);
+  return out;
+}
+
+/// What pipeline_costs has.
+std::vector<schedule::BlockCounts> costs_from_file(const parallel::ModelFactory& factory,
+                                                   TrainingArguments arguments, const Dataset& data,
+                                                   const std::string& file) {
+  arguments.parallel.pipeline_costs = file;
+  arguments.parallel.pipeline_parallel_size = 2;  // any number of stages reads it
+  arguments.parallel.pipeline.file.clear();
+  return pipeline_inputs(factory, arguments, &data).counts;
+}
+
 std::string memory_text(const plan::Cluster& cluster) {
   return human_bytes(cluster.device.memory_bytes);
 }
 
 }  // namespace
 
-PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
-                     const Dataset& data, const PlanRequest& request, const ProgressFn& progress) {
+PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                     const Dataset& data, PlanRequest request, const ProgressFn& progress) {
   check_arguments(arguments);
+  // A run without stages would refuse it, and some plans have stages.
+  const auto costs_file = std::exchange(arguments.parallel.pipeline_costs, "");
   const int num_ranks = ranks_of(request);
   PlanReport out;
   out.is_this_host = request.cluster_file.empty() && request.device.empty();
@@ -92,6 +124,8 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   } else if (out.is_this_host) {
     at::set_num_threads(machine::cores_per_rank(num_ranks));
   }
+  const auto profile = read_profile(factory, arguments, data, request, num_ranks);
+  if (profile) request.sums = profile->sums;
   out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
   const auto blocks = factory();
   const auto replica = replica_options(arguments, true);
@@ -119,15 +153,22 @@ PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArgume
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
   const auto counts = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
   // A training cuts its stages by the same, but for a user's modules.
-  if (!numbers.model.has_modules()) wishes.base.counts = counts;
+  if (!costs_file.empty()) {
+    wishes.base.counts = costs_from_file(factory, arguments, data, costs_file);
+  } else if (!numbers.model.has_modules()) {
+    wishes.base.counts = counts;
+  }
   const int neighbours = out.is_this_host ? out.cluster.devices_per_host : 1;
-  const auto costs = std::make_shared<BlockCosts>(
-      factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
+  const auto costs = profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
+                             : std::make_shared<BlockCosts>(
+                                   factory, arguments, data,
+                                   sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
   if (out.is_this_host) {
-    out.how_known = "measured on this host";
+    out.how_known = profile ? "of " + request.profile : "measured on this host";
     numbers.time_spread = kMeasuredSpread;
     numbers.memory_spread = kMemorySpread;
-    numbers.update_seconds = seconds_of_update(arguments, neighbours);
+    numbers.update_seconds =
+        profile ? profile->update_seconds : seconds_of_update(arguments, neighbours);
     numbers.blocks = [costs, check](int64_t rows, int tensor) {
       check(tensor);
       return costs->of(rows, tensor);

@@ -18,6 +18,7 @@ struct PlanRequest {
   std::string cluster_file;  ///< "": no cluster
   std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
   int64_t most_rows = 64;    ///< of a micro-batch
+  std::string profile;       ///< file of convoy profile; "": costs are measured
   /// Of ranks that have met on hosts that are like this one, what their sums take; none: the ranks
   /// would all be on this host.
   std::optional<SumTimes> sums = {};
@@ -38,7 +39,7 @@ struct PlanReport {
 
 /// Plans a training of `arguments`, of which precision, optimizer, buckets and the like hold, and
 /// batch and parallelism are searched for. Throws UsageError where a request does not go together.
-PlanReport make_plan(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
-                     const Dataset& data, const PlanRequest& request, const ProgressFn& progress);
+PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                     const Dataset& data, PlanRequest request, const ProgressFn& progress);
 
 }  // namespace convoy::train

@@ -93,7 +93,7 @@ void ParallelArguments::declare(OptionTable& t) {
       .differs(/*if_given=*/true);
   t.add(s, "pipeline_costs", pipeline_costs,
         "JSON of what each block costs, by its name: forward, backward, weight (seconds), kept, "
-        "put_off (bytes); default: it is counted; rank 0 reads it")
+        "put_off (bytes), or a file of convoy profile; default: it is counted; rank 0 reads it")
       .path()
       .differs(/*if_given=*/true);
   t.add(s, "recompute_layers", layers_to_recompute(recomputed),

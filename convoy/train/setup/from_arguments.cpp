@@ -13,6 +13,7 @@
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/schedule/run/counts.h"
+#include "convoy/train/planning/profile_file.h"
 
 namespace convoy::train {
 
@@ -114,8 +115,14 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
   const auto blocks = factory();
   const auto model = nn::declare(blocks);
   if (!parallel.pipeline_costs.empty()) {
-    out.counts = schedule::counts_from_file(read_file(parallel.pipeline_costs),
-                                            parallel.pipeline_costs, model);
+    const auto& file = parallel.pipeline_costs;
+    const auto text = read_file(file);
+    const auto json = parse_json(text, file);
+    out.counts =
+        is_profile(json)
+            ? counts_of(profile_from_json(json, file), arguments.per_device_train_batch_size,
+                        static_cast<int>(parallel.tensor_parallel_size), model, file)
+            : schedule::counts_from_file(text, file, model);
     return out;
   }
   if (model.has_modules()) return out;

@@ -1,0 +1,232 @@
+#include "convoy/train/planning/profile_file.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/ranges.h>
+#include <torch/version.h>
+
+#include <algorithm>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/machine/cores.h"
+#include "convoy/machine/host.h"
+#include "convoy/nn/declare.h"
+#include "convoy/train/setup/from_arguments.h"
+
+namespace convoy::train {
+
+namespace {
+
+using plan::BlockCost;
+
+// Those that pipeline_costs knows, by its names; then the others.
+constexpr std::pair<const char*, double BlockCost::*> kProfileSeconds[] = {
+    {"forward", &BlockCost::forward_seconds},
+    {"backward", &BlockCost::backward_seconds},
+    {"weight", &BlockCost::weight_seconds}};
+constexpr std::pair<const char*, int64_t BlockCost::*> kProfileBytes[] = {
+    {"kept", &BlockCost::kept_bytes},
+    {"put_off", &BlockCost::put_off_bytes},
+    {"returned", &BlockCost::returned_bytes},
+    {"forward_peak", &BlockCost::forward_bytes},
+    {"backward_peak", &BlockCost::backward_bytes},
+    {"half_peak", &BlockCost::half_bytes},
+    {"sent", &BlockCost::sent_bytes},
+    {"sent_grad", &BlockCost::grad_bytes},
+    {"sent_parts", &BlockCost::sent_parts},
+    {"grad_parts", &BlockCost::grad_parts},
+    {"forward_sums", &BlockCost::forward_sums},
+    {"forward_sum_bytes", &BlockCost::forward_sum_bytes},
+    {"backward_sums", &BlockCost::backward_sums},
+    {"backward_sum_bytes", &BlockCost::backward_sum_bytes}};
+
+constexpr std::pair<const char*, std::string ProfiledFor::*> kProfileTexts[] = {
+    {"machine", &ProfiledFor::machine},     {"torch", &ProfiledFor::torch},
+    {"model", &ProfiledFor::model},         {"rows", &ProfiledFor::rows},
+    {"precision", &ProfiledFor::precision}, {"optim", &ProfiledFor::optim}};
+constexpr std::pair<const char*, int64_t ProfiledFor::*> kProfileNumbers[] = {
+    {"threads", &ProfiledFor::threads}, {"ranks", &ProfiledFor::ranks}};
+
+std::string model_text(const schedule::ModelDecl& model) {
+  std::string all;
+  double elements = 0;
+  for (const auto& param : model.params) {
+    all += fmt::format("{} [{}] {}\n", param.name, fmt::join(param.shape, ","), param.trained);
+    elements += static_cast<double>(schedule::num_elements(param.shape));
+  }
+  for (const auto& block : model.blocks) all += block.name + "\n";
+  return fmt::format("{:.1f}M parameters in {} blocks ({:016x})", elements / 1e6,
+                     model.blocks.size(), checksum(all.data(), all.size(), 1, 0));
+}
+
+std::string rows_text(const TrainingArguments& arguments, const Dataset& data) {
+  auto one = arguments;
+  one.per_device_train_batch_size = 1;
+  one.gradient_accumulation_steps = 1;
+  const auto batch = first_batch(one, data, 1);
+  std::vector<std::string> parts;
+  for (const auto& [name, tensor] : batch.inputs) {
+    parts.push_back(fmt::format("{} [{}]", name, fmt::join(tensor.sizes(), ",")));
+  }
+  return join(parts);
+}
+
+/// Numbers of tensor ranks that the model takes, of those that divide the ranks.
+std::vector<int> tensor_ranks(const parallel::ModelFactory& factory,
+                              const schedule::RunOptions& options, int num_ranks) {
+  const auto model = nn::declare(factory());
+  std::vector<int> out{1};
+  for (int tensor = 2; tensor <= num_ranks; ++tensor) {
+    if (num_ranks % tensor != 0) continue;
+    try {
+      schedule::plan_run(model, schedule::Mesh({.tensor = tensor}, tensor - 1, tensor), options, {},
+                         /*proves=*/false);
+      out.push_back(tensor);
+    } catch (const UsageError&) {
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+                         const Dataset& data, int num_ranks) {
+  const auto host = machine::read_host();
+  return {.machine = fmt::format("{}, {}", host.cpu, plural(machine::usable_cores(), "core")),
+          .torch = TORCH_VERSION,
+          .model = model_text(nn::declare(factory())),
+          .rows = rows_text(arguments, data),
+          .precision = arguments.bf16   ? "bf16"
+                       : arguments.fp16 ? "fp16"
+                                        : "fp32",
+          .optim = arguments.optim,
+          .threads = at::get_num_threads(),
+          .ranks = num_ranks};
+}
+
+Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                        const Dataset& data, int num_ranks, int threads,
+                        const ProgressFn& progress) {
+  arguments.parallel.pipeline_costs.clear();  // which is what this is for
+  if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
+  at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(num_ranks));
+  Profile out{.of = profiled_for(factory, arguments, data, num_ranks)};
+  for (const auto& block : nn::declare(factory()).blocks) out.names.push_back(block.name);
+  constexpr int64_t kMost = 8;
+  std::vector<int64_t> sizes;
+  for (int64_t rows = 1; rows <= kMost; rows *= 2) sizes.push_back(rows);
+  BlockCosts costs(factory, arguments, data, sizes, num_ranks);
+  const auto options = replica_options(arguments, true).run();
+  const auto tensors = tensor_ranks(factory, options, num_ranks);
+  const auto all = static_cast<int64_t>(tensors.size() * sizes.size() + 2);
+  int64_t done = 0;
+  const auto step = [&] {
+    if (progress) progress(++done, all);
+  };
+  for (const int tensor : tensors) {
+    for (const int64_t rows : sizes) {
+      costs.of(rows, tensor);
+      step();
+    }
+  }
+  out.blocks = costs.known();
+  out.update_seconds = seconds_of_update(arguments, num_ranks);
+  step();
+  if (num_ranks > 1) out.sums = time_sums_of_threads(num_ranks);
+  step();
+  return out;
+}
+
+Json to_json(const Profile& profile) {
+  Json of, measured = Json::array();
+  for (const auto& [name, field] : kProfileTexts) of[name] = profile.of.*field;
+  for (const auto& [name, field] : kProfileNumbers) of[name] = profile.of.*field;
+  for (const auto& [key, costs] : profile.blocks) {
+    Json blocks;
+    for (size_t b = 0; b < costs.size(); ++b) {
+      Json block;
+      for (const auto& [name, field] : kProfileSeconds) block[name] = costs[b].*field;
+      for (const auto& [name, field] : kProfileBytes) block[name] = costs[b].*field;
+      blocks[profile.names.at(b)] = std::move(block);
+    }
+    measured.push_back({{"rows", key.first}, {"tensor_ranks", key.second}, {"blocks", blocks}});
+  }
+  return {{"profile", of},
+          {"names", profile.names},
+          {"update_seconds", profile.update_seconds},
+          {"sum_seconds", profile.sums.seconds},
+          {"sum_seconds_per_byte", profile.sums.seconds_per_byte},
+          {"micro_batches", measured}};
+}
+
+bool is_profile(const Json& json) {
+  return json.is_object() && json.contains("profile") && json.contains("micro_batches");
+}
+
+Profile profile_from_json(const Json& json, const std::string& file) try {
+  if (!is_profile(json)) {
+    fail<FileError>("train", "{} is no profile; expected a file of convoy profile", file);
+  }
+  Profile out;
+  const auto& of = json.at("profile");
+  for (const auto& [name, field] : kProfileTexts) out.of.*field = of.at(name).get<std::string>();
+  for (const auto& [name, field] : kProfileNumbers) out.of.*field = of.at(name).get<int64_t>();
+  out.names = json.at("names").get<std::vector<std::string>>();
+  out.update_seconds = json.at("update_seconds");
+  out.sums = {json.at("sum_seconds"), json.at("sum_seconds_per_byte")};
+  for (const auto& one : json.at("micro_batches")) {
+    auto& costs = out.blocks[{one.at("rows").get<int64_t>(), one.at("tensor_ranks").get<int>()}];
+    for (const auto& name : out.names) {
+      const auto& block = one.at("blocks").at(name);
+      auto& cost = costs.emplace_back();
+      for (const auto& [key, field] : kProfileSeconds) cost.*field = block.at(key).get<double>();
+      for (const auto& [key, field] : kProfileBytes) cost.*field = block.at(key).get<int64_t>();
+    }
+  }
+  if (out.blocks.empty()) fail<FileError>("train", "{} has no costs of any block", file);
+  return out;
+} catch (const Json::exception& error) {
+  fail<FileError>("train", "{} is no whole profile: {}; make it anew with convoy profile", file,
+                  json_trouble(error));
+}
+
+void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::string& file) {
+  const auto refuse = [&](const std::string& what, const auto& then, const auto& today) {
+    fail<UsageError>("train",
+                     "{} was measured {} {}, and this is {}; measure it anew with convoy profile",
+                     file, what, then, today);
+  };
+  if (of.machine != now.machine) refuse("on", of.machine, now.machine);
+  if (of.torch != now.torch) refuse("with torch", of.torch, now.torch);
+  if (of.model != now.model) refuse("of", of.model, now.model);
+  if (of.rows != now.rows) refuse("with rows of", of.rows, now.rows);
+  if (of.precision != now.precision) refuse("in", of.precision, now.precision);
+  if (of.optim != now.optim) refuse("with optim =", of.optim, now.optim);
+  if (of.threads != now.threads) {
+    refuse("with", plural(of.threads, "thread") + " a rank", plural(now.threads, "thread"));
+  }
+  if (of.ranks != now.ranks) refuse("for", plural(of.ranks, "rank"), plural(now.ranks, "rank"));
+}
+
+std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t rows, int tensor,
+                                             const schedule::ModelDecl& model,
+                                             const std::string& file) {
+  std::vector<std::string> names;
+  for (const auto& block : model.blocks) names.push_back(block.name);
+  if (names != profile.names) {
+    fail<UsageError>("parallel", "pipeline_costs = {} is a profile of another model: of {}", file,
+                     profile.of.model);
+  }
+  std::vector<schedule::BlockCounts> out;
+  for (const auto& cost : BlockCosts(profile.blocks, file).of(rows, tensor)) {
+    out.push_back({cost.forward_seconds, cost.backward_seconds, cost.weight_seconds,
+                   static_cast<double>(cost.kept_bytes), static_cast<double>(cost.put_off_bytes),
+                   static_cast<double>(cost.returned_bytes), static_cast<double>(cost.sent_bytes),
+                   static_cast<double>(cost.grad_bytes)});
+  }
+  return out;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/base/progress.h"
+#include "convoy/train/planning/block_costs.h"
+#include "convoy/train/planning/this_host.h"
+
+namespace convoy::train {
+
+/// What measured costs hold for.
+struct ProfiledFor {
+  std::string machine;    ///< its processor, and the cores that the process may use
+  std::string torch;      ///< its version
+  std::string model;      ///< its blocks and parameters
+  std::string rows;       ///< shapes of a row of the data
+  std::string precision;  ///< of products
+  std::string optim;
+  int64_t threads = 1;  ///< of a rank
+  int64_t ranks = 1;    ///< that computed at once
+};
+
+/// Costs of a run on this host, as a file keeps them.
+struct Profile {
+  ProfiledFor of = {};
+  MeasuredBlocks blocks = {};
+  std::vector<std::string> names = {};  ///< of the blocks
+  double update_seconds = 0;            ///< of the optimizer, for an element
+  SumTimes sums = {};                   ///< of sums over the ranks
+};
+
+/// Runs the blocks of a model for some sizes of micro-batches, of as many of each number of tensor
+/// ranks as `num_ranks` divides by and the model takes, `num_ranks` at once, and measures updates
+/// and sums. `threads`: of a rank; 0: parallel.threads, or the cores shared out.
+Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                        const Dataset& data, int num_ranks, int threads,
+                        const ProgressFn& progress);
+
+/// What a profile would be of here and now, with as many threads as this thread has.
+ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+                         const Dataset& data, int num_ranks);
+
+Json to_json(const Profile& profile);
+/// Throws FileError where `json`, of `file`, is no profile.
+Profile profile_from_json(const Json& json, const std::string& file);
+
+/// Whether a file of costs is a profile.
+bool is_profile(const Json& json);
+
+/// Throws UsageError, naming `file`, where a profile is of something else.
+void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::string& file);
+
+/// Of a profile what a pipeline is cut by, for micro-batches of so many rows. Throws UsageError,
+/// naming `file`, where its blocks are not those of `model`.
+std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t rows, int tensor,
+                                             const schedule::ModelDecl& model,
+                                             const std::string& file);
+
+}  // namespace convoy::train
