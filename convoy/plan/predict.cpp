@@ -37,7 +37,8 @@ schedule::Costs costs_of(const std::vector<BlockCost>& blocks, const GroupTimes&
 schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const Cluster& cluster,
                              const schedule::RunOptions& options, const schedule::Mesh& mesh) {
   const GroupTimes rows(cluster, mesh, schedule::kGradients),
-      world(cluster, mesh, schedule::kWorld);
+      world(cluster, mesh, schedule::kWorld), state(cluster, mesh, schedule::kState),
+      replicas(cluster, mesh, Axis::Replicate);
   const double width = layout.options().low_precision ? 2 : 4;
   schedule::StepTimes out;
   for (int64_t b = 0; b < layout.num_buckets(); ++b) {
@@ -45,8 +46,10 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
         static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
     const auto updated = static_cast<double>(layout.updated(b, 0).length());
     out.reduce.push_back(rows.all_reduce(4 * elements));
-    out.reduce_scatter.push_back(rows.reduce_scatter(4 * elements));
-    out.gather.push_back(rows.all_gather(width * elements));
+    // A part of the sum of a state replica, then of this part with the other replicas.
+    out.reduce_scatter.push_back(state.reduce_scatter(4 * elements) +
+                                 replicas.all_reduce(4 * elements / state.size()));
+    out.gather.push_back(state.all_gather(width * elements));
     out.update.push_back(updated * numbers.update_seconds);
     if (options.offload.optimizer == schedule::Place::Device) continue;
     // Masters of 16-bit weights go with it.
@@ -137,14 +140,21 @@ double num_elements(const schedule::ModelDecl& model, int tensor) {
 
 double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split& split) {
   const GroupTimes tensor(cluster, split.mesh(), Axis::Tensor);
-  const auto costs = costs_of(numbers.blocks(split.rows, split.tensor), tensor, {});
+  auto costs = costs_of(numbers.blocks(split.rows, split.tensor), tensor, {});
   double out = 0;
   for (size_t b = 0; b < costs.forward.size(); ++b) {
     const bool again =
         split.recompute && b + 1 < costs.forward.size() && numbers.model.blocks[b].repeatable;
     out += costs.forward[b] * (again ? 2 : 1) + costs.backward[b];
   }
-  const int updating = split.pipeline * (split.zero > 0 ? split.data : 1);
+  // Any blocks of all stages might be the ones that are recomputed.
+  std::sort(costs.forward.begin(), costs.forward.end());
+  const auto some =
+      std::min(costs.forward.size(), static_cast<size_t>(split.recomputed * split.pipeline));
+  out += std::accumulate(costs.forward.begin(),
+                         costs.forward.begin() + static_cast<std::ptrdiff_t>(some), 0.0);
+  const int64_t shard = split.shard > 0 ? split.shard : split.data;
+  const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
   return out * static_cast<double>(split.micro_batches) / split.pipeline +
          num_elements(numbers.model, split.tensor) / updating * numbers.update_seconds;
 }
@@ -154,7 +164,8 @@ int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, co
   double out = num_elements(numbers.model, split.tensor) / split.pipeline *
                schedule::state_bytes_of_parameter(split.mesh(), options);
   for (const auto& block : numbers.blocks(split.rows, split.tensor)) {
-    out += static_cast<double>(split.recompute ? block.returned_bytes : block.kept_bytes) /
+    out += static_cast<double>(split.recompute || split.recomputed > 0 ? block.returned_bytes
+                                                                       : block.kept_bytes) /
            split.pipeline;
   }
   return static_cast<int64_t>(out);

@@ -40,6 +40,13 @@ std::vector<schedule::PipelineSchedule> schedules_of(int stages, int64_t micro_b
   return {PipelineSchedule::OneFOneB, PipelineSchedule::Interleaved, PipelineSchedule::ZeroBubble};
 }
 
+/// Over how many ranks ZeRO may share out a state: all, or those of a host.
+std::vector<int64_t> shards_of(const Wishes& wishes, int64_t data, int64_t tensor, int64_t zero) {
+  const int64_t here = wishes.ranks_per_host / tensor;
+  if (zero == 0 || here < 2 || here >= data || data % here != 0) return {0};
+  return {0, here};
+}
+
 /// In steps of a rounding error, so that equally fast ones are told by another thing.
 double rounded(double seconds) {
   return std::floor(std::log(seconds) / kRounding);
@@ -62,7 +69,7 @@ class Search {
       const auto& split = splits[n];
       try {
         all.push_back({split, least_seconds(numbers_, cluster_, split),
-                       least_bytes(numbers_, wishes_.base, split), n});
+                       least_bytes(numbers_, wishes_.base, split), num_seen_++});
       } catch (const UsageError& error) {
         reasons_.insert(error.what());
       }
@@ -81,6 +88,7 @@ class Search {
       left_out[it.split.family()].push_back(&it);
     }
     for (const auto& [family, rest] : left_out) show(family, rest);
+    refine(splits);
   }
 
   Found take() {
@@ -130,6 +138,64 @@ class Search {
                                [](const auto* a, const auto* b) { return a->bytes < b->bytes; }));
   }
 
+  /// Tries what may be better still: to recompute fewer blocks, and to gather further ahead.
+  void refine(const std::vector<Split>& splits) {
+    std::vector<Bounded> all;
+    for (const auto& split : splits) {
+      try {
+        const auto add = [&](const Split& other, const Split& fastest) {
+          all.push_back({other, least_seconds(numbers_, cluster_, fastest),
+                         least_bytes(numbers_, wishes_.base, other), num_seen_++});
+        };
+        if (split.recompute) {
+          auto none = split;
+          none.recompute = false;
+          add(split, none);
+        }
+        if (split.zero < 3 || cluster_.beside == 0) continue;
+        for (const int64_t ahead : {2, 4}) {
+          auto further = split;
+          further.prefetch = ahead;
+          if (ahead > wishes_.base.prefetch) add(further, further);
+        }
+      } catch (const UsageError&) {  // was told of before
+      }
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+    for (const auto& it : all) {
+      if (!wishes_.all && best_ && it.seconds > *best_ * (1 + kRounding)) break;
+      if (!wishes_.all && is_hopeless(it)) continue;
+      if (it.split.prefetch > 0) {
+        try_out(it);
+      } else {
+        recompute_fewer(it);
+      }
+    }
+  }
+
+  /// Tries the fewest blocks that have to be recomputed, where some must be.
+  void recompute_fewer(Bounded it) {
+    auto& split = it.split;
+    split.recompute = false;
+    const auto fits = [&](int64_t blocks) {
+      split.recomputed = blocks;
+      return predict(numbers_, cluster_, wishes_.base, split).fit != Fit::No;
+    };
+    const auto blocks = static_cast<int64_t>(numbers_.model.blocks.size());
+    int64_t bad = 0, good = (blocks + split.pipeline - 1) / split.pipeline;
+    try {
+      if (fits(0)) return;  // was tried without any
+      while (good - bad > 1) {
+        const int64_t middle = (bad + good) / 2;
+        (fits(middle) ? good : bad) = middle;
+      }
+      split.recomputed = good;
+      try_out(it);
+    } catch (const UsageError&) {  // no stage has so many that can be
+    }
+  }
+
   void try_out(const Bounded& it) {
     const auto& split = it.split;
     try {
@@ -149,6 +215,7 @@ class Search {
   const Cluster& cluster_;
   const Wishes& wishes_;
   std::optional<double> best_;
+  size_t num_seen_ = 0;
   std::set<std::string> reasons_, families_, fitting_;
   Found found_;
 };
@@ -167,12 +234,20 @@ std::vector<Split> splits_of(const Wishes& wishes) {
         // against it, and it never won a trial here.
         const int64_t most = data == 1 ? 0 : pipeline > 1 ? 1 : 3;
         for (int64_t zero = 0; zero <= most; ++zero) {
-          for (const bool recompute : {false, true}) {
-            if (recompute && !wishes.takes_recompute) continue;
-            for (const auto schedule : schedules_of(static_cast<int>(pipeline), of_rank / rows)) {
-              out.push_back({static_cast<int>(pipeline), static_cast<int>(data),
-                             static_cast<int>(tensor), rows, of_rank / rows, zero, recompute,
-                             schedule});
+          for (const int64_t shard : shards_of(wishes, data, tensor, zero)) {
+            for (const bool recompute : {false, true}) {
+              if (recompute && !wishes.takes_recompute) continue;
+              for (const auto schedule : schedules_of(static_cast<int>(pipeline), of_rank / rows)) {
+                out.push_back({.pipeline = static_cast<int>(pipeline),
+                               .data = static_cast<int>(data),
+                               .tensor = static_cast<int>(tensor),
+                               .rows = rows,
+                               .micro_batches = of_rank / rows,
+                               .zero = zero,
+                               .recompute = recompute,
+                               .schedule = schedule,
+                               .shard = shard});
+              }
             }
           }
         }

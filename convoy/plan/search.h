@@ -14,6 +14,7 @@ struct Wishes {
   int num_ranks = 1;
   int64_t global_batch = 1;        ///< rows of a step
   int64_t most_rows = 64;          ///< of a micro-batch
+  int ranks_per_host = 0;          ///< where there are several hosts; 0: one
   schedule::RunOptions base = {};  ///< what stays as it is: precision, buckets, prefetch
   bool takes_recompute = true;     ///< the model has blocks that can be computed again
   std::vector<schedule::Place> offload =
@@ -46,11 +47,13 @@ struct Found {
 };
 
 /// All splits of `wishes`, those that are simpler first: of fewer stages and tensor ranks, of lower
-/// stages of ZeRO.
+/// stages of ZeRO, over all data ranks or over those of a host.
 std::vector<Split> splits_of(const Wishes& wishes);
 
 /// Tries splits in the order of their bounds until none that is left can be faster than the best;
-/// of each family one at least. What is offloaded is tried where nothing else fits. `say` hears how
+/// of each family one at least. Then those that may be faster still when as few blocks are
+/// recomputed as fit, or when stage 3 of ZeRO gathers further ahead.
+/// What is offloaded is tried where nothing else fits. `say` hears how
 /// many of how many are done. Of equally fast ones the simpler one wins, so the same question has
 /// the same answer.
 Found search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes,

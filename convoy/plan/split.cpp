@@ -24,6 +24,11 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
       {"tensor_parallel_size", std::to_string(split.tensor)},
       {"zero", std::to_string(split.zero)},
       {"offload_optimizer", name_of(split.optimizer)}};
+  if (split.shard > 0) parallel.emplace_back("shard_ranks", std::to_string(split.shard));
+  if (split.recomputed > 0) {
+    parallel.emplace_back("recompute_layers", std::to_string(split.recomputed));
+  }
+  if (split.prefetch > 0) parallel.emplace_back("prefetch", std::to_string(split.prefetch));
   if (split.pipeline > 1) {
     parallel.emplace_back("pipeline_schedule", schedule::name_of(split.schedule));
   }
@@ -41,7 +46,8 @@ bool is_number(const std::string& text) {
 }  // namespace
 
 schedule::Mesh Split::mesh(int rank) const {
-  return {{.pipeline = pipeline, .tensor = tensor}, rank, num_ranks()};
+  const auto replicas = shard > 0 ? data / static_cast<int>(shard) : 1;
+  return {{.pipeline = pipeline, .replicate = replicas, .tensor = tensor}, rank, num_ranks()};
 }
 
 schedule::RunOptions Split::options(schedule::RunOptions base) const {
@@ -49,6 +55,8 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.zero = zero;
   base.recompute = recompute;
   base.recomputed = {};
+  if (recomputed > 0) base.recomputed.of_stage = {recomputed};
+  if (prefetch > 0) base.prefetch = prefetch;
   base.pipeline = {.schedule = schedule};
   base.offload = {.optimizer = optimizer};
   return base;
@@ -58,7 +66,10 @@ std::string Split::to_text() const {
   std::string out = mesh().to_text();
   if (pipeline > 1) out += fmt::format(", {}", schedule::name_of(schedule));
   if (zero > 0) out += fmt::format(", zero {}", zero);
+  if (shard > 0) out += fmt::format(", shard_ranks {}", shard);
+  if (prefetch > 0) out += fmt::format(", prefetch {}", prefetch);
   if (recompute) out += ", gradient_checkpointing";
+  if (recomputed > 0) out += fmt::format(", recompute_layers {}", recomputed);
   if (optimizer != schedule::Place::Device) {
     out += fmt::format(", optimizer offloaded to {}", name_of(optimizer));
   }
@@ -70,7 +81,7 @@ std::string Split::family() const {
   if (pipeline > 1) out.emplace_back("pipeline");
   if (tensor > 1) out.emplace_back("tensor");
   if (zero > 0) {
-    out.push_back(fmt::format("zero {}", zero));
+    out.push_back(fmt::format("{}zero {}", shard > 0 ? "hybrid " : "", zero));
   } else if (data > 1) {
     out.emplace_back(out.empty() ? "ddp" : "data");
   }

@@ -17,6 +17,9 @@ struct Split {
   bool recompute = false;
   schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
   schedule::Place optimizer = schedule::Place::Device;  ///< where its state lies
+  int64_t shard = 0;       ///< ranks that keep a state replica together; 0: all data ranks
+  int64_t recomputed = 0;  ///< blocks of each stage that are, where not all are
+  int64_t prefetch = 0;    ///< buckets that stage 3 gathers ahead; 0: as the run says
 
   int num_ranks() const { return pipeline * data * tensor; }
   int64_t global_batch() const { return rows * micro_batches * data; }

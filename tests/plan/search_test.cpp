@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
+#include "convoy/base/error.h"
 #include "tests/plan/testing.h"
 
 namespace convoy::plan {
@@ -13,6 +15,7 @@ Found found_for(const PaperModel& model, const Cluster& cluster, int64_t global_
                 bool all = false) {
   Wishes wishes{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
   wishes.all = all;
+  if (cluster.num_hosts > 1) wishes.ranks_per_host = cluster.devices_per_host;
   return search(model.numbers(), cluster, wishes);
 }
 
@@ -133,6 +136,70 @@ TEST(Decision, OffloadMakesRoomWhereNothingElseDoes) {
   const auto found = search(model.numbers(), cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_EQ(found.best()->split.optimizer, schedule::Place::Cpu);
+}
+
+// Between hosts only what a host owns is summed: stage 3 within hosts gathers over fast links.
+TEST(Decision, ReplicasOfTheStateStayInHostsWithSlowLinks) {
+  PaperModel model;
+  const auto numbers = model.numbers();
+  auto cluster = paper_cluster(2, 4, 100 * kGiga, 100 * kGiga, kGiga);
+  cluster.beside = 0;  // nothing hides what is sent
+  const Split all{.data = 8, .rows = 8, .micro_batches = 1, .zero = 3};
+  auto hybrid = all;
+  hybrid.shard = 4;
+  EXPECT_NE(hybrid.to_text().find("shard_ranks 4"), std::string::npos);
+  const auto in_hosts = predict(numbers, cluster, {}, hybrid);
+  const auto over_all = predict(numbers, cluster, {}, all);
+  EXPECT_LT(in_hosts.seconds, over_all.seconds);
+  EXPECT_GT(in_hosts.memory.sum(), over_all.memory.sum());
+  const Wishes wishes{.num_ranks = 8, .global_batch = 64, .ranks_per_host = 4};
+  const auto splits = splits_of(wishes);
+  EXPECT_NE(std::find(splits.begin(), splits.end(), hybrid), splits.end());
+}
+
+TEST(Decision, RecomputesTheFewestBlocksThatFit) {
+  PaperModel model;
+  model.layers = 12;
+  const auto numbers = model.numbers();
+  auto cluster = paper_cluster(1, 1, 100 * kGiga, 100 * kGiga, 0);
+  const Split whole{.rows = 8, .micro_batches = 1};
+  auto again = whole;
+  again.recompute = true;
+  const auto most = predict(numbers, cluster, {}, whole).memory.sum();
+  const auto least = predict(numbers, cluster, {}, again).memory.sum();
+  ASSERT_LT(least, most);
+  cluster.device.memory_bytes = (most + least) / 2;
+  Wishes wishes{.num_ranks = 1, .global_batch = 8};
+  const auto found = search(numbers, cluster, wishes);
+  ASSERT_NE(found.best(), nullptr);
+  for (const auto& planned : found.tried) {
+    if (planned.split.recomputed == 0 || planned.prediction.fit == Fit::No) continue;
+    auto fewer = planned.split;
+    --fewer.recomputed;
+    EXPECT_EQ(predict(numbers, cluster, {}, fewer).fit, Fit::No) << planned.split.to_text();
+    auto all = planned.split;
+    all.recomputed = 0;
+    all.recompute = true;
+    EXPECT_LT(planned.prediction.seconds, predict(numbers, cluster, {}, all).seconds);
+    return;
+  }
+  FAIL() << "no split recomputes some of the blocks";
+}
+
+TEST(Decision, GathersFurtherAheadWhereThatHidesMore) {
+  PaperModel model;
+  const auto numbers = model.numbers();
+  auto cluster = paper_cluster(1, 4, 100 * kGiga, kGiga, 0);
+  schedule::RunOptions base;
+  base.bucket_bytes = 1 << 20;
+  const Split split{.data = 4, .rows = 4, .micro_batches = 1, .zero = 3};
+  auto further = split;
+  further.prefetch = 4;
+  EXPECT_EQ(further.options(base).prefetch, 4);
+  EXPECT_LE(predict(numbers, cluster, base, further).seconds,
+            predict(numbers, cluster, base, split).seconds);
+  EXPECT_GT(predict(numbers, cluster, base, further).memory.gathered,
+            predict(numbers, cluster, base, split).memory.gathered);
 }
 
 TEST(Search, TheFrontGivesUpTimeForMemory) {

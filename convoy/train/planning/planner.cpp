@@ -131,6 +131,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
   const auto replica = replica_options(arguments, true);
   auto& wishes = out.wishes;
   wishes.num_ranks = num_ranks;
+  if (out.cluster.num_hosts > 1) wishes.ranks_per_host = out.cluster.devices_per_host;
   wishes.base = plan::Split().options(replica.run());
   wishes.global_batch = step_rows(arguments, num_ranks);
   wishes.most_rows = request.most_rows;
