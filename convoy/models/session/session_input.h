@@ -10,11 +10,11 @@
 namespace convoy::models {
 
 /// Columns to hidden states: embeds and joins the features, hides items where the model is trained
-/// on hidden ones, adds positions. Gives `hidden` [B, T, D] (or a rank's share), `item_ids` [B, T], `asked` [N] (flat
-/// positions that predict; without masked items not in prediction), with masked items `key_mask`
-/// [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's, for XLNet's second
-/// stream) and `visible` [B, T, T] bool (which items a position sees) instead. Prediction with
-/// masked items appends a position, so T grows by one.
+/// on hidden ones, adds positions. Gives `hidden` [B, T, D] (or a rank's share), `item_ids` [B, T],
+/// `asked` [N] (flat positions that predict; without masked items not in prediction), with masked
+/// items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's,
+/// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead.
+/// Prediction with masked items appends a position, so T grows by one.
 class SessionInput : public nn::Block {
  public:
   explicit SessionInput(const SessionConfig& config);

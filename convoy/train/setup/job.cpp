@@ -156,9 +156,9 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
           sharing(static_cast<size_t>(environment.local_world_size), "ranks", visible.size()));
     }
     mesh_of(arguments, environment);
-    job.strategy = arguments.num_stages() > 1 ? "pipeline"
+    job.strategy = arguments.num_stages() > 1         ? "pipeline"
                    : arguments.num_tensor_ranks() > 1 ? "tensor"
-                                                        : "ddp";
+                                                      : "ddp";
     job.reason = fmt::format("{} started {} ranks{}", environment.source, world,
                              wanted == "plan" ? ", and a plan shares out the work" : "");
     job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]

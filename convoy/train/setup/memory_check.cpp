@@ -44,9 +44,8 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto environment = launch::detect_environment();
   const double kept = kept_bytes(parallel, environment);
   const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
-  const auto ranks = stages_are_threads(parallel, environment)
-                         ? parallel.num_stages()
-                         : environment.local_world_size;
+  const auto ranks = stages_are_threads(parallel, environment) ? parallel.num_stages()
+                                                               : environment.local_world_size;
   const double needed = parameters * kept;
   const auto device = static_cast<double>(parallel.device_memory);
   const bool beyond_device = parallel.device_memory > 0 && needed > device;
