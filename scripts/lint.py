@@ -76,10 +76,10 @@ ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
 TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 # An option of a strategy is named where its field is, in the table of options, and where it is used: so many sources
 # at most, texts for people aside. Of names that are nothing else.
-OPTION_TABLE = "convoy/train/setup/arguments.cpp"
+OPTION_TABLE = "convoy/train/setup/declare_parallel.cpp"
 STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
-STRATEGY_SECTION = ('s = "parallel";', 's = "output";')
-MAX_OPTION_SOURCES = 5
+MAX_OPTION_SOURCES = 6
+NOT_ONLY_OPTIONS = {"device_memory"}  # also the name of what it limits
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
@@ -231,10 +231,9 @@ def without_texts(source):
 
 def sources_of_options(table, sources):
     """Maps each option of a strategy in the text of the table to the names of sources whose code names it. `sources`: text by name."""
-    begin, end = (table.index(mark) for mark in STRATEGY_SECTION)
     code = {name: set(re.findall(r"\w+", without_texts(text))) for name, text in sources.items()}
     return {option: sorted(name for name, words in code.items() if option in words)
-            for option in STRATEGY_OPTION.findall(table[begin:end])}
+            for option in STRATEGY_OPTION.findall(table) if option not in NOT_ONLY_OPTIONS}
 
 
 def reached_from(header):

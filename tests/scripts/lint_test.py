@@ -67,13 +67,12 @@ class Registries(unittest.TestCase):
 
 
 class Options(unittest.TestCase):
-    TABLE = ('t.add(s, "max_steps", a, "");\n  const char* s = "parallel";\n  t.add(\n      s, "shard_ranks", b, "");\n'
-             '  t.add(s, "zero", c, "");\n  const char* s = "output";\n  t.add(s, "some_dir", d, "");\n')
+    TABLE = 't.add(\n      s, "shard_ranks", b, "");\n  t.add(s, "zero", c, "");\n'
 
     def test_counts_sources_whose_code_names_one(self):
         found = lint.sources_of_options(self.TABLE, {
             "a.h": "std::string shard_ranks;", "b.cpp": 'fail("shard_ranks = {}", x);  // of shard_ranks',
-            "c.cpp": 'use(arguments.shard_ranks, "\\"");', "d.cpp": "shard_ranks_of(max_steps);"})
+            "c.cpp": 'use(arguments.shard_ranks, "\\"");', "d.cpp": "shard_ranks_of(zero);"})
         self.assertEqual(found, {"shard_ranks": ["a.h", "c.cpp"]})
 
 
