@@ -63,6 +63,11 @@ void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows
   }
 }
 
+at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
+                  bool in_first) {
+  return linear(Operand(x), weight, bias, in_first, TensorRanks());
+}
+
 at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
                   const TensorRanks& ranks) {
   const auto w = matrix_of(weight->value());
@@ -155,6 +160,10 @@ at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padd
 
 }  // namespace
 
+at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding) {
+  return embedding(ids, table, padding, TensorRanks());
+}
+
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                      const TensorRanks& ranks) {
   if (is_cut(table, 0, ranks.group())) return cut_embedding(ids, table, padding, ranks);
@@ -179,12 +188,14 @@ at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector) {
 }
 
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks) {
-  if (ranks.shares()) {
-    const int64_t begin = ranks.begin();
-    const auto options = x.options().dtype(at::kLong);
-    const auto places = at::arange(begin, begin + ranks.size(), options);
-    return x + embedding(places.remainder(ranks.length()), table, false);
-  }
+  if (!ranks.shares()) return add_positions(x, table);
+  const int64_t begin = ranks.begin();
+  const auto options = x.options().dtype(at::kLong);
+  const auto places = at::arange(begin, begin + ranks.size(), options);
+  return x + embedding(places.remainder(ranks.length()), table, false);
+}
+
+at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
   const int64_t length = x.size(1);
   const auto out = without_grad([&] { return x.detach() + table->value().narrow(0, 0, length); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {

@@ -1,30 +1,39 @@
 #pragma once
 
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/block.h"
 
 // Shapes: B rows, T positions, D model width, V vocabulary.
 namespace convoy::nn {
 
+class TensorRanks;
+struct Operand;
+
 /// x [..., in] times the parameter, plus an optional bias [out].
 /// `weight` is [in, out] as in GPT-2's Conv1D when `in_first`, else [out, in] as in
 /// torch::nn::Linear. Dimensions behind the second count as one with it.
-///
-/// Where `ranks` share out `in`, x is what this one has of it, and the products are summed over
-/// them: all of the sum, or of shared tokens this rank's, [n, out]. Where they share out `out`, x
-/// is what to_columns() gave, and `out` what is here.
-at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
-                  const TensorRanks& ranks = {});
+at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
 
-inline at::Tensor linear(const Operand& x, const DenseParams& dense,
-                         const TensorRanks& ranks = {}) {
+/// The same where `ranks` (nn/tensor_ranks.h) may share out the weight. Of `in`: x is what this one
+/// has of it, and the products are summed over them: all of the sum, or of shared tokens this
+/// rank's, [n, out]. Of `out`: x is what to_columns() gave, and the result what is here.
+at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
+                  const TensorRanks& ranks);
+
+inline at::Tensor linear(const at::Tensor& x, const DenseParams& dense) {
+  return linear(x, dense.weight, dense.bias, false);
+}
+inline at::Tensor linear(const Operand& x, const DenseParams& dense, const TensorRanks& ranks) {
   return linear(x, dense.weight, dense.bias, false, ranks);
 }
 
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
-/// Ids must be in range: loaders check them against the schema. `ranks` may share out V; where they
-/// share out tokens, ids [B, T] are all, and the rows those of this rank's, [n, D].
+/// Ids must be in range: loaders check them against the schema.
+at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding);
+
+/// The same where `ranks` may share out V. Where they share out tokens, ids [B, T] are all, and the
+/// rows those of this rank's, [n, D].
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
-                     const TensorRanks& ranks = {});
+                     const TensorRanks& ranks);
 
 /// How rows are added to a table in an order that does not change from run to run.
 enum class AddRows {
@@ -43,8 +52,10 @@ void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows
 /// x [..., D] plus the D elements of a parameter of any shape.
 at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector);
 
-/// x [B, T, D] plus the first T rows of `table` [positions, D]; or x [n, D] of shared tokens.
-at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks = {});
+/// x [B, T, D] plus the first T rows of `table` [positions, D].
+at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);
+/// The same of x [n, D] where `ranks` share out tokens.
+at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks);
 
 /// Layer normalisation over the last dimension; fp32 inside whatever the compute dtype.
 at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
