@@ -79,8 +79,8 @@ void add_strategies(CLI::App& app, Run& run) {
           "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk; pipelines: " +
               join(schedule::pipeline_schedule_names()) +
               ", also 1f1b-2d (two pipelines, a data-parallel rank each); layers shared out: tp "
-              "over "
-              "all ranks, dp-tp and pp-tp in pairs that share the data or are the stages of a "
+              "over all ranks, tp-sp with the tokens, dp-tp and pp-tp in pairs that share the data "
+              "or are the stages of a "
               "pipeline, 3d (two stages of pairs, and ZeRO 1)")
       ->delimiter(',');
   command->add_option("--ranks", flags->ranks, "numbers of ranks for all but single")
@@ -105,7 +105,8 @@ void add_strategies(CLI::App& app, Run& run) {
       "--output runs/compare\n  convoy bench strategies run.toml --strategies single," +
       pipelines +
       " --chunks 1,2,4,8\n  convoy bench strategies run.toml --strategies ddp,zero1-hybrid "
-      "--ranks 4\n  convoy bench strategies run.toml --strategies single,ddp,zero1,1f1b,tp,dp-tp,"
+      "--ranks 4\n  convoy bench strategies run.toml --strategies "
+      "single,ddp,zero1,1f1b,tp,tp-sp,dp-tp,"
       "pp-tp,3d --ranks 8\n");
   command->callback([flags, &run] { run = [flags] { return bench_strategies(*flags); }; });
 }

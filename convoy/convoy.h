@@ -7,6 +7,7 @@
 #include "convoy/comm/group.h"
 #include "convoy/models/language_model.h"
 #include "convoy/nn/block.h"
+#include "convoy/nn/layers.h"
 #include "convoy/nn/module_block.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/callback.h"

@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 
 /// Behind the name of a schedule: two pipelines that share out the data.
 constexpr std::string_view kTwoPipelines = "-2d";
-/// Layers are shared out: over all ranks; in pairs that share out the data; in pairs that are the
-/// stages of a pipeline; two stages of pairs, as often as there are ranks, with ZeRO 1.
-constexpr const char *kTensor = "tp", *kDataTensor = "dp-tp", *kPipelineTensor = "pp-tp",
-                     *k3d = "3d";
+/// Layers are shared out: over all ranks; tokens with them; in pairs that share out the data; in
+/// pairs that are the stages of a pipeline; two stages of pairs, as often as there are ranks, with
+/// ZeRO 1.
+constexpr const char *kTensor = "tp", *kSequence = "tp-sp", *kDataTensor = "dp-tp",
+                     *kPipelineTensor = "pp-tp", *k3d = "3d";
 
 /// One training.
 struct Trial {
@@ -56,7 +57,7 @@ struct Trial {
   bool is_2d() const { return strategy.ends_with(kTwoPipelines); }
   /// Ranks that share out layers.
   int num_tensor_ranks() const {
-    if (strategy == kTensor) return ranks;
+    if (strategy == kTensor || strategy == kSequence) return ranks;
     return strategy == kDataTensor || strategy == kPipelineTensor || strategy == k3d ? 2 : 1;
   }
   int num_stages() const {
@@ -93,10 +94,10 @@ void check_ranks(const Trial& trial) {
 
 std::vector<Trial> trials(const StrategiesOptions& options) {
   std::vector<Trial> out;
-  std::vector<std::string> known{"single",       "dp",         "ddp",           "zero1",
-                                 "zero2",        "zero3",      "zero1-hybrid",  "zero2-hybrid",
-                                 "zero3-hybrid", "zero1-disk", "zero2-disk",    "zero3-disk",
-                                 kTensor,        kDataTensor,  kPipelineTensor, k3d};
+  std::vector<std::string> known{
+      "single",       "dp",           "ddp",          "zero1",         "zero2",      "zero3",
+      "zero1-hybrid", "zero2-hybrid", "zero3-hybrid", "zero1-disk",    "zero2-disk", "zero3-disk",
+      kTensor,        kSequence,      kDataTensor,    kPipelineTensor, k3d};
   for (const auto& name : schedule::pipeline_schedule_names()) {
     known.push_back(name);
     known.push_back(fmt::format("{}{}", name, kTwoPipelines));
@@ -190,6 +191,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   argv.emplace_back("--train.global_batch_size=none");
   argv.push_back(fmt::format("--parallel.pipeline_parallel_size={}", trial.num_stages()));
   argv.push_back(fmt::format("--parallel.tensor_parallel_size={}", trial.num_tensor_ranks()));
+  argv.push_back(fmt::format("--parallel.sequence_parallel={}", trial.strategy == kSequence));
   const auto& own = arguments.parallel;
   const auto schedule = schedule_of(trial, own);
   argv.push_back("--parallel.pipeline_schedule=" + schedule);

@@ -13,6 +13,7 @@
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
 

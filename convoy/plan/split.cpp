@@ -22,6 +22,7 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
   std::vector<std::pair<std::string, std::string>> parallel{
       {"pipeline_parallel_size", std::to_string(split.pipeline)},
       {"tensor_parallel_size", std::to_string(split.tensor)},
+      {"sequence_parallel", "false"},
       {"zero", std::to_string(split.zero)},
       {"offload_optimizer", name_of(split.optimizer)}};
   if (split.shard > 0) parallel.emplace_back("shard_ranks", std::to_string(split.shard));
@@ -57,6 +58,7 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.recomputed = {};
   if (recomputed > 0) base.recomputed.of_stage = {recomputed};
   if (prefetch > 0) base.prefetch = prefetch;
+  base.sequence_parallel = false;  // what its collectives take is not known here
   base.pipeline = {.schedule = schedule};
   base.offload = {.optimizer = optimizer};
   return base;

@@ -123,7 +123,8 @@ class Run {
                                .compute_dtype = options_.compute_dtype,
                                .samples = batch_.samples,
                                .loaded = &batch_.inputs,
-                               .tensor = options_.tensor});
+                               .tensor = options_.tensor,
+                               .sequence_parallel = options_.sequence_parallel});
   }
 
   nn::Block& block_;

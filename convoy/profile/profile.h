@@ -14,6 +14,7 @@ struct ProfileOptions {
   uint64_t seed = 42;
   /// The rank whose share of the parameters is run, and which is alone (comm::echo_group).
   comm::Group tensor = {};
+  bool sequence_parallel = false;  ///< it has a share of the tokens, too
 };
 
 /// Runs the blocks one after the other, forward and backward, on the host; each has weights of its

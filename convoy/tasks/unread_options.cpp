@@ -34,9 +34,11 @@ std::string unread_options(const OptionTable& table, const fs::path& folder,
     const auto& section = option.section;
     const bool of_training =
         (section == "train" || section == "output") && !read_without_training(option);
+    // What is predicted keeps nothing for a backward.
+    const bool of_states = option.key() == "parallel.sequence_parallel" && command != "eval";
     if (option.key() == "data.tokenizer") {
       if (own) unread.push_back(fmt::format("--tokenizer ({} has its own)", folder.string()));
-    } else if (of_training || (section == "data" && command == "generate")) {
+    } else if (of_training || of_states || (section == "data" && command == "generate")) {
       unread.push_back("--" + option.name);
     }
   }

@@ -132,7 +132,10 @@ class Console : public Callback {
     }
     if (job.planned) item("plan", "{}", plan_text(*job.planned));
     if (!info.pipeline.empty()) item("pipeline", "{}", info.pipeline);
-    if (job.groups.mesh.num_ranks() > 1) item("mesh", "{}", job.groups.mesh.to_text());
+    if (job.groups.mesh.num_ranks() > 1) {
+      item("mesh", "{}{}", job.groups.mesh.to_text(),
+           arguments.parallel.sequence_parallel ? ", sequence parallel" : "");
+    }
     if (job.world().size() > 1) item("collectives", "{}", job.world().engine());
     if (!job.faster.empty()) item("hint", "{}", job.faster);
     item("examples", "{}", human_count(info.num_examples));

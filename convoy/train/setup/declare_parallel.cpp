@@ -105,6 +105,10 @@ void ParallelArguments::declare(OptionTable& t) {
         "rows together; for neighbours on one host")
       .within(1, 1024)
       .alias("tp_size");
+  t.add(
+      s, "sequence_parallel", sequence_parallel,
+      "tensor ranks share out the tokens between the products of a layer, too: norms, dropout and "
+      "residuals; less memory for activations");
   t.add(s, "threads", threads,
         "threads per rank inside operations; 0 = OMP_NUM_THREADS "
         "or the cores shared out")

@@ -95,7 +95,8 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   costs_ =
       profile::profile(blocks, batch,
                        {.compute_dtype = replica.compute_dtype,
-                        .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor))});
+                        .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor)),
+                        .sequence_parallel = arguments.parallel.sequence_parallel});
 }
 
 Way Estimator::asked() const {

@@ -121,6 +121,7 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
   const auto& wanted = arguments.strategy;
   const bool cuda = visible.at(0).is_cuda();
   const int world = environment.world_size;
+  check_shared_tokens(arguments);
 
   if (world > 1) {
     if (wanted == "dp" && environment.num_nodes > 1) {

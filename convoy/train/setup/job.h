@@ -63,6 +63,9 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 /// Where the processes of a planned job meet.
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments);
 
+/// Throws UsageError where tokens are to be shared out over tensor ranks and there is one only.
+void check_shared_tokens(const ParallelArguments& arguments);
+
 /// Who this process is among the ranks of a job. Throws UsageError where they do not make pipelines
 /// of as many stages and tensor ranks, or `shard_ranks` does not divide what is left.
 schedule::Mesh mesh_of(const ParallelArguments& arguments,

@@ -37,10 +37,18 @@ int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_st
 
 }  // namespace
 
+void check_shared_tokens(const ParallelArguments& arguments) {
+  if (!arguments.sequence_parallel || arguments.tensor_parallel_size > 1) return;
+  fail<UsageError>("parallel",
+                   "sequence_parallel shares out tokens over tensor ranks, but "
+                   "tensor_parallel_size = 1; try --tensor_parallel_size 2, or without it");
+}
+
 schedule::Mesh mesh_of(const ParallelArguments& arguments,
                        const launch::RankEnvironment& environment) {
   const int64_t stages = arguments.num_stages(), cuts = arguments.num_tensor_ranks();
   const int64_t ranks = environment.world_size, model = stages * cuts;
+  check_shared_tokens(arguments);
   if (ranks % model != 0) {
     std::vector<std::string> why;
     if (stages > 1 || cuts == 1) why.push_back(fmt::format("pipeline_parallel_size = {}", stages));

@@ -44,6 +44,7 @@ void TrainingArguments::add_hints(OptionTable& table) {
        false,
        {"tensor_model_parallel_size", "tensor_parallel_degree", "tensor_parallel", "tp",
         "autotp_size"}},
+      {"parallel.sequence_parallel", false, {"sequence_parallelism", "enable_sequence_parallel"}},
       {"parallel.threads", true, {"num_threads", "nthreads", "omp_num_threads"}},
       {"parallel.device", true, {"no_cuda", "use_cpu", "cuda", "gpu", "cpu"}},
       {"output.dir", true, {"output", "out", "out_dir", "save_dir", "o"}},
