@@ -59,6 +59,8 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
         Case{"--tensor_parallel_size 2", 2, 0},
         Case{"--tensor_parallel_size 3 --n_embd 60 --n_head 5", 3, 0},
         Case{"--tensor_parallel_size 2 --bf16", 2, 0},
+        Case{"--tensor_parallel_size 2 --sequence_parallel", 2, 0},
+        Case{"--tensor_parallel_size 2 --sequence_parallel", 2, 0, true},
         Case{"--tensor_parallel_size 2", 2, 0, true},
         Case{"--tensor_parallel_size 2", 4, 1},
         Case{"--tensor_parallel_size 2 --pipeline_parallel_size 2 --gradient_accumulation_steps 4",
@@ -143,6 +145,8 @@ TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
   expect("tensor_parallel_size = 4 is more than the heads, ids or inner units");
   ASSERT_EQ(run("estimate --ranks 4 --tensor_parallel_size 2" + options("")), 0) << output_;
   expect("4 ranks, 2 data x 2 tensor, 1 x 4 rows a step: memory of the rank that has most");
+  EXPECT_EQ(run("estimate --ranks 4 --sequence_parallel" + options("")), 2) << output_;
+  expect("sequence_parallel shares out tokens over tensor ranks");
   EXPECT_EQ(run("estimate --ranks 4 --zero 3 --shard_ranks 3" + options("")), 2) << output_;
   expect("shard_ranks = 3 does not divide the 4 ranks");
   EXPECT_EQ(run("estimate --strategy dp" + options("")), 2) << output_;

@@ -16,6 +16,7 @@ struct Column {
   bool offload = false;
   int stages = 1;
   int tensor = 1;
+  bool tokens = false;
   int rank = -1;  ///< that fails; the last one
 };
 
@@ -41,7 +42,7 @@ class FaultsMatrix : public Faults {
         for (const auto& c : columns) {
           const int rank = c.rank < 0 ? c.ranks - 1 : c.rank;
           const Cell cell{kind,   phase,     c.backend, c.ranks, rank,
-                          c.zero, c.offload, c.stages,  c.tensor};
+                          c.zero, c.offload, c.stages,  c.tensor, c.tokens};
           if (!can(cell)) {
             row += " - |";
             continue;

@@ -98,6 +98,11 @@ TEST_F(Faults, AFewInLayersThatAreSharedOut) {
         cell("nan", "reduce", "shm", 2, 1)}) {
     try_cell(each);
   }
+  for (auto each : {cell("sigkill", "layer_backward", "shm", 2, 0),
+                    cell("nan", "layer_backward", "shm", 2, 1)}) {
+    each.tokens = true;
+    try_cell(each);
+  }
 }
 
 TEST_F(Faults, TheEndOfAChainOfStagesThatWaitIsNamed) {

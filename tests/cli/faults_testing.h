@@ -22,6 +22,7 @@ struct Cell {
   bool offload = false;  ///< all that the stage allows, to the disk
   int stages = 1;        ///< of a pipeline
   int tensor = 1;        ///< ranks that share out layers
+  bool tokens = false;   ///< and tokens
 
   std::string text() const {
     return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}, {} stages, {} tensor ranks",
@@ -60,9 +61,9 @@ class Faults : public CommandTest {
                "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 "
                "--save_steps 2 "
                "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} "
-               "--pipeline_parallel_size {} --tensor_parallel_size {} ",
+               "--pipeline_parallel_size {} --tensor_parallel_size {} {}",
                cell.ranks, kTiny, kFaultTimeout, cell.backend, cell.zero, folder, cell.stages,
-               cell.tensor) +
+               cell.tensor, cell.tokens ? "--sequence_parallel " : "") +
            (cell.halves() ? "--pipeline_schedule zero_bubble --pipeline_virtual_stages 1 "
                             "--gradient_accumulation_steps 4 "
                           : "") +
@@ -80,8 +81,9 @@ class Faults : public CommandTest {
   /// The loss of a run that nothing disturbs.
   double calm_loss(Cell cell) {
     cell.offload = false;
-    const auto folder = fmt::format("calm-{}-{}-{}-{}{}", cell.backend, cell.ranks, cell.stages,
-                                    cell.tensor, cell.halves() ? "-halves" : "");
+    const auto folder =
+        fmt::format("calm-{}-{}-{}-{}{}{}", cell.backend, cell.ranks, cell.stages, cell.tensor,
+                    cell.tokens ? "-tokens" : "", cell.halves() ? "-halves" : "");
     if (!fs::exists(folder_ / folder)) {
       EXPECT_EQ(run(command(cell, folder)), 0) << output_;
     }

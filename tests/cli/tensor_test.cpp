@@ -55,6 +55,33 @@ TEST_F(TensorCommand, RanksTrainAsOneDeviceAndGoOnWithItsCheckpoints) {
   ASSERT_EQ(run("checkpoint verify on/checkpoint-6"), 0) << output_;
 }
 
+TEST_F(TensorCommand, RanksShareOutTokens) {
+  const std::string two = std::string(kTwo) + "--sequence_parallel ";
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir one")), 0) << output_;
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir two --check_replicas_steps 2 " + two)), 0)
+      << output_;
+  expect("mesh           2 tensor, sequence parallel");
+  expect_near(losses("one"), losses("two"));
+  for (const char* key : {"eval_loss", "eval_accuracy"}) {
+    EXPECT_NEAR(json("two/eval_results.json").at(key), json("one/eval_results.json").at(key), 1e-4);
+  }
+  // On three ranks 4 x 16 tokens do not divide.
+  ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir on --resume_from_checkpoint two/checkpoint-3 "
+                     "--nproc 3 --tp_size 3 --sequence_parallel --gradient_checkpointing")),
+            0)
+      << output_;
+  const auto whole = losses("one");
+  expect_near({whole.begin() + 3, whole.end()}, losses("on"), 1e-4);
+  ASSERT_EQ(run("checkpoint verify on/checkpoint-6"), 0) << output_;
+  ASSERT_EQ(run("eval one --json --threads 1 > one.json"), 0) << output_;
+  ASSERT_EQ(run("eval one --json --threads 1 " + two + "> two.json"), 0) << output_;
+  for (const char* key : {"eval_loss", "eval_accuracy", "eval_samples"}) {
+    EXPECT_NEAR(json("two.json").at(key), json("one.json").at(key), 1e-5) << key;
+  }
+  ASSERT_EQ(run("generate one --prompt w1 --max_new_tokens 4 " + two), 0) << output_;
+  expect("without effect here: --sequence_parallel");
+}
+
 // Pipeline x data x tensor with ZeRO 1, of eight real ranks.
 TEST_F(TensorCommand, EightRanksTrainInThreeDimensions) {
   ASSERT_EQ(run(gpt2("--max_steps 6 --output_dir one")), 0) << output_;
@@ -141,8 +168,8 @@ TEST_F(TensorCommand, BenchComparesWhatIsSharedOutWithAllElse) {
                    .substr(sizeof("train --model_type gpt2")) +
                " --output " + output);
   };
-  ASSERT_EQ(bench("--strategies single,dp,ddp,tp", "two"), 0) << output_;
-  expect("mesh           2 tensor");
+  ASSERT_EQ(bench("--strategies single,dp,ddp,tp,tp-sp", "two"), 0) << output_;
+  expect("mesh           2 tensor, sequence parallel");
   ASSERT_EQ(bench("--strategies single,dp-tp,pp-tp --ranks 4", "four"), 0) << output_;
   expect("mesh           2 data x 2 tensor");
   expect("mesh           2 pipeline x 2 tensor");
@@ -177,6 +204,12 @@ TEST_F(TensorCommand, WhatDoesNotGoTogetherIsTold) {
           "tensor_parallel_size = 4 is more than the heads, ids or inner units that weights "
           "consist of: transformer.h.0.attn.c_attn.weight 3, ");
   expect("try --tensor_parallel_size 3");
+  refused(
+      "--sequence_parallel",
+      "sequence_parallel shares out tokens over tensor ranks, but tensor_parallel_size = 1; try "
+      "--tensor_parallel_size 2, or without it");
+  refused("--nproc 2 --sequence_parallel", "sequence_parallel shares out tokens");
+  refused("--pp_size 2 --sequence_parallel", "sequence_parallel shares out tokens");
   EXPECT_EQ(run("train" + kTiny + "--max_steps 1 --tp 2"), 2) << output_;
   expect("tensor_parallel_size");
 }
