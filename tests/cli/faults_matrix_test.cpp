@@ -41,7 +41,7 @@ class FaultsMatrix : public Faults {
         Names reasons;
         for (const auto& c : columns) {
           const int rank = c.rank < 0 ? c.ranks - 1 : c.rank;
-          const Cell cell{kind,   phase,     c.backend, c.ranks, rank,
+          const Cell cell{kind,   phase,     c.backend, c.ranks,  rank,
                           c.zero, c.offload, c.stages,  c.tensor, c.tokens};
           if (!can(cell)) {
             row += " - |";

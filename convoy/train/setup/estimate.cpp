@@ -92,11 +92,10 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   if (batch.empty()) {
     fail<UsageError>("train", "the training data has no rows to read the costs from");
   }
-  costs_ =
-      profile::profile(blocks, batch,
-                       {.compute_dtype = replica.compute_dtype,
-                        .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor)),
-                        .sequence_parallel = arguments.parallel.sequence_parallel});
+  costs_ = profile::profile(blocks, batch,
+                            {.compute_dtype = replica.compute_dtype,
+                             .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor)),
+                             .sequence_parallel = arguments.parallel.sequence_parallel});
 }
 
 Way Estimator::asked() const {
