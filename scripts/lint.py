@@ -79,7 +79,8 @@ TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 OPTION_TABLE = "convoy/train/setup/declare_parallel.cpp"
 STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
 MAX_OPTION_SOURCES = 6
-NOT_ONLY_OPTIONS = {"device_memory"}  # also the name of what it limits
+# Also the names of what is limited, and of a technique.
+NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
