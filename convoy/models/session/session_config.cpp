@@ -32,7 +32,9 @@ Names bodies_with(const std::string& masking) {
   return out;
 }
 
-const std::pair<std::string, Names> kWithHidden{"model.body", bodies_with("mlm")};
+// The first is what an error suggests.
+const std::pair<std::string, Names> kWithHidden{"model.body",
+                                                {"bert", "albert", "electra", "xlnet"}};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 
