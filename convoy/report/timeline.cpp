@@ -183,7 +183,7 @@ std::string measured_timeline_svg(const Timeline& measured, const Timeline& simu
   const double stages = static_cast<double>(measured.size());
   Picture picture(
       Picture::kTop + Picture::kLegend + 30 + stages * (Picture::kHead + 2 * (kBar + kGap) + 4),
-      end, title);
+      end, title, /*left=*/90);
   for (size_t stage = 0; stage < measured.size(); ++stage) {
     picture.heading(fmt::format("stage {}", stage), "");
     picture.line("measured", measured[stage], ends[0]);
