@@ -127,13 +127,12 @@ double NegativeSampler::cumulative(int64_t rank) const {
   return m + factor_ * std::log((r + 1) / (m + 1)) / std::log(static_cast<double>(num_ids_) + 1);
 }
 
-Negatives NegativeSampler::draw(uint64_t seed, int64_t step) const {
+at::Tensor NegativeSampler::draw(uint64_t seed, int64_t step) const {
   const uint64_t key = hash_combine(hash_combine(mix64(seed), static_cast<uint64_t>(step)), kSite);
   const double start = uniform01(key, 0);
   std::vector<int64_t> ids;
-  Negatives out;
   int64_t rank = 0;
-  for (int64_t i = 0; i < count_; ++i) {
+  for (int64_t i = 0; i < count_ && rank < num_ids_; ++i) {
     // The first rank up to which more than this adds up.
     const double mark = start + static_cast<double>(i);
     int64_t low = rank, high = num_ids_ - 1;
@@ -145,14 +144,10 @@ Negatives NegativeSampler::draw(uint64_t seed, int64_t step) const {
         low = middle + 1;
       }
     }
-    if (low < rank || low >= num_ids_) break;
     ids.push_back(first_id_ + low);
-    out.probabilities.push_back(probability(ids.back()));
     rank = low + 1;
-    if (rank >= num_ids_) break;
   }
-  out.ids = at::tensor(ids, at::kLong);
-  return out;
+  return at::tensor(ids, at::kLong);
 }
 
 at::Tensor NegativeSampler::log_probabilities(const at::Tensor& ids) const {
@@ -168,7 +163,7 @@ at::Tensor NegativeSampler::log_probabilities(const at::Tensor& ids) const {
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
                                  double temperature, const Context& context) {
-  const auto drawn = comm::upload(sampler.draw(context.seed, context.step).ids, h.device());
+  const auto drawn = comm::upload(sampler.draw(context.seed, context.step), h.device());
   const auto rows = embedding(drawn, table, /*padding=*/false, context.tensor);
   const auto own = embedding(targets, table, /*padding=*/false, context.tensor);
   // fp16 cannot hold the slopes of a softmax over many items.

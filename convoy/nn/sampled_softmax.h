@@ -8,12 +8,6 @@
 // Shapes: N positions with a target, D model width, V vocabulary with padding, n negatives.
 namespace convoy::nn {
 
-/// Some ids of a step, against which all of its targets compete.
-struct Negatives {
-  at::Tensor ids;                     ///< [n] int64, ascending, all different
-  std::vector<double> probabilities;  ///< of each id to be among them
-};
-
 /// Draws n of the ids first_id..V-1 for each step, without replacement, by systematic sampling
 /// (Madow, 1949): id k is among them with the probability min(1, c q_k) exactly, where q is
 /// uniform, or log-uniform: log((r + 2) / (r + 1)) / log(number of ids + 1) of rank r = k -
@@ -26,8 +20,9 @@ class NegativeSampler {
   NegativeSampler(int64_t first_id, int64_t num_ids, int64_t count, const std::string& kind);
 
   int64_t count() const { return count_; }
-  /// A pure function of seed and step, so all ranks and micro-batches have the same.
-  Negatives draw(uint64_t seed, int64_t step) const;
+  /// Ids against which all targets of a step compete, [n] int64, ascending, all different: a pure
+  /// function of seed and step, so all ranks and micro-batches have the same.
+  at::Tensor draw(uint64_t seed, int64_t step) const;
   double probability(int64_t id) const;
   /// The logarithms of the probabilities of `ids` int64, fp32, on their device.
   at::Tensor log_probabilities(const at::Tensor& ids) const;

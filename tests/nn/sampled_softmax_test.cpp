@@ -18,8 +18,8 @@ TEST_P(Sampler, DrawsEachIdAsOftenAsItsProbabilitySays) {
   std::vector<int64_t> times(kIds);
   for (int64_t step = 0; step < kDraws; ++step) {
     const auto drawn = sampler.draw(7, step);
-    ASSERT_EQ(drawn.ids.numel(), kCount);
-    const auto* ids = drawn.ids.const_data_ptr<int64_t>();
+    ASSERT_EQ(drawn.numel(), kCount);
+    const auto* ids = drawn.const_data_ptr<int64_t>();
     for (int64_t i = 0; i < kCount; ++i) {
       ASSERT_TRUE(i == 0 || ids[i] > ids[i - 1]) << "all different";
       ++times[static_cast<size_t>(ids[i])];
@@ -76,7 +76,7 @@ TEST_P(Sampler, OfSomeIdsItIsWhatTorchMakesOfTheFormula) {
   context.step = 11;
   const auto drawn = sampler.draw(3, 11);
   auto targets = at::randint(1, 400, {60}, at::kLong);
-  targets.narrow(0, 0, 25).copy_(drawn.ids);  // rows whose target is among the negatives
+  targets.narrow(0, 0, 25).copy_(drawn);  // rows whose target is among the negatives
   const auto states = at::randn({60, 8}), table = at::randn({400, 8});
   auto h = states.clone().requires_grad_(true);
   const auto e = param(table.clone());
@@ -89,8 +89,8 @@ TEST_P(Sampler, OfSomeIdsItIsWhatTorchMakesOfTheFormula) {
     return scores / 1.3 - sampler.log_probabilities(ids).to(at::kDouble);
   };
   const auto own = corrected((h2 * e2.index_select(0, targets)).sum(1), targets);
-  auto others = corrected(at::mm(h2, e2.index_select(0, drawn.ids).t()), drawn.ids);
-  others = others.masked_fill(targets.unsqueeze(1) == drawn.ids, -HUGE_VAL);
+  auto others = corrected(at::mm(h2, e2.index_select(0, drawn).t()), drawn);
+  others = others.masked_fill(targets.unsqueeze(1) == drawn, -HUGE_VAL);
   const auto expected = (at::logsumexp(at::cat({own.unsqueeze(1), others}, 1), 1) - own).sum();
   backward(expected);
   EXPECT_NEAR(loss.item<double>() / expected.item<double>(), 1, 1e-6);

@@ -70,14 +70,7 @@ TEST_P(SequenceFamilies, TrainInBf16) {
   expect_close(train(trial), whole, {.first_loss = 1e-3, .gradient = 4e-2, .loss = 2e-2});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SequenceFamilies,
-                         testing::Values("gpt2", "gpt2 untied", "llama", "bert", "classifier", "t5",
-                                         "session"),
-                         [](const auto& info) {
-                           auto name = info.param;
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, SequenceFamilies, testing::ValuesIn(kFamilies), name_of_family);
 
 TEST(SequenceParallel, TrainsWhereSomeRanksHaveNoToken) {
   for (const std::string family : {"gpt2", "llama", "bert", "t5"}) {

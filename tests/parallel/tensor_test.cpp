@@ -52,14 +52,7 @@ TEST_P(Families, TrainInBf16) {
                {.first_loss = 1e-3, .gradient = std::max(2e-2, 1.5 * rounding), .loss = 2e-2});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Families,
-                         testing::Values("gpt2", "gpt2 untied", "llama", "bert", "classifier", "t5",
-                                         "session"),
-                         [](const auto& info) {
-                           auto name = info.param;
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(kFamilies), name_of_family);
 
 // The sum over ranks is what overflows.
 TEST(TensorRanks, SkipTheStepsThatOneDeviceSkips) {

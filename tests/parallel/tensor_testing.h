@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -238,6 +239,16 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
   for (const auto& [name, weights] : b.weights) {
     EXPECT_TRUE(at::equal(a.weights.at(name), weights)) << name;
   }
+}
+
+inline const std::vector<std::string> kFamilies{"gpt2",       "gpt2 untied", "llama",  "bert",
+                                                "classifier", "t5",          "session"};
+
+/// Of a test of each of them.
+inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {
+  auto name = info.param;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
 }
 
 }  // namespace convoy::parallel::tensors

@@ -98,8 +98,7 @@ std::string Trainer::Impl::beyond_device_memory() {
       parts.push_back(
           fmt::format("{} {} (estimate {})", kind, human_bytes(bytes), human_bytes(other->second)));
     }
-    const auto way =
-        estimator.nearest(static_cast<int64_t>(static_cast<double>(limit) / (1 + kMemorySpread)));
+    const auto way = estimator.nearest(Room{.bytes = limit}.sure_bytes());
     const auto flags = way ? flags_of(*way, estimator.asked(), holds_batch_) : "";
     return fmt::format(
         "{}: it held {} when it asked for more, and is estimated to take {} in all; {}", head,
