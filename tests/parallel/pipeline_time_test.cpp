@@ -15,7 +15,8 @@
 namespace convoy::parallel {
 namespace {
 
-constexpr double kMost = 1.02;   // times as long as simulated
+constexpr double kMost = 1.02;   // times as long as simulated, on an idle machine
+constexpr double kBusy = 1.15;   // beside other tests; a wrong order of these blocks costs more
 constexpr double kApart = 0.03;  // the bytes of a stage from what is simulated
 
 using Seconds = std::chrono::duration<double>;
@@ -166,9 +167,9 @@ const std::vector<Naps> kUneven{{0.06, 0.03, 0.02, 9'000'000, 1'000'000},
                                 {0.03, 0.03, 0.03},
                                 {0.06, 0.06, 0.03, 3'000'000, 6'000'000}};
 
-void expect_near(const Ratios& found) {
+void expect_near(const Ratios& found, double most) {
   EXPECT_GT(found.time, 0.99);
-  EXPECT_LT(found.time, kMost);
+  EXPECT_LT(found.time, most);
   for (size_t stage = 0; stage < found.bytes.size(); ++stage) {
     EXPECT_NEAR(found.bytes[stage], 1, kApart) << "stage " << stage;
   }
@@ -180,7 +181,7 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
                                        {"zero_bubble", kUneven},
                                        {"auto", kUneven}}) {
     SCOPED_TRACE(schedule);
-    expect_near(measured_over_simulated(naps, schedule));
+    expect_near(measured_over_simulated(naps, schedule), kBusy);
   }
 }
 
@@ -195,7 +196,7 @@ TEST(PipelineTime, DISABLED_OfAllSchedulesIsThatOfTheSimulation) {
     std::set<std::string> bytes;
     for (const auto& naps : {kAlike, kUneven}) {
       const auto found = measured_over_simulated(naps, entry.name, 8);
-      expect_near(found);
+      expect_near(found, kMost);
       line += fmt::format(" {:.0f} ms | {:.3f}x |", 1e3 * found.simulated, found.time);
       for (const double ratio : found.bytes) bytes.insert(fmt::format("{:.3f}x", ratio));
     }
