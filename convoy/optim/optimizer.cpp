@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/optim/built_in.h"
+#include "convoy/optim/built_in_optimizers.h"
 
 namespace convoy::optim {
 

@@ -1,4 +1,4 @@
-#include "convoy/optim/built_in.h"
+#include "convoy/optim/built_in_optimizers.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

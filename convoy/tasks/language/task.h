@@ -11,7 +11,7 @@
 #include "convoy/models/t5/span_corruption.h"
 #include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/language_data.h"
-#include "convoy/tasks/language/sentinels.h"
+#include "convoy/tasks/language/sentinel_tokens.h"
 #include "convoy/tasks/task.h"
 #include "convoy/tokenizers/tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "convoy/tasks/language/sentinels.h"
+#include "convoy/tasks/language/sentinel_tokens.h"
 
 #include <fmt/format.h>
 
