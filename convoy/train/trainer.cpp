@@ -12,6 +12,7 @@
 #include "convoy/launch/process.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/logging/console.h"
+#include "convoy/train/logging/event_stream.h"
 #include "convoy/train/logging/log_files.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/numerics.h"
@@ -118,6 +119,9 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   const auto told = [this](const std::string& text) { callbacks_.warn(text); };
   callbacks_.add(make_log_file(told));
   callbacks_.add(make_console(arguments_.output.quiet));
+  if (train_data_ && !arguments_.output.events.empty() && process.rank == 0) {
+    callbacks_.add(make_event_stream(arguments_.output.events, told));
+  }
   // Errors now rather than at the first evaluation.
   arguments_.check(train_data_ != nullptr, eval_data_ != nullptr);
   refuse_faults_before(train_data_ && !arguments_.eval_on_start ? 1 : 0);

@@ -55,6 +55,7 @@ struct OutputArguments {
   bool quiet = false;
   std::string trace;
   int64_t trace_steps = 3;
+  std::string events;          ///< see make_event_stream()
   std::string max_shard_size;  ///< "5GB"
 };
 

@@ -137,6 +137,10 @@ void OutputArguments::declare(OptionTable& t) {
       .at_least(1)
       .only_with("output.trace")
       .differs();
+  t.add(s, "events", events,
+        "named pipe that each step, log line, evaluation and checkpoint goes to, as JSON lines")
+      .once()
+      .differs();
   t.add(s, "max_shard_size", max_shard_size,
         "larger weights are saved as several files of this size, such as 500MB or 2GiB");
 }

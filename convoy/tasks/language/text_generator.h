@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/tasks/language/generate.h"
+#include "convoy/tasks/language/task.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::tasks {
+
+/// A text to go on from, or to answer.
+struct Prompt {
+  std::string text;
+  std::string name;  ///< for messages: "line 3 of prompts.txt"
+};
+
+/// A language model that was opened and goes on from texts, or answers them, as often as it is
+/// asked.
+class TextGenerator {
+ public:
+  /// Throws UsageError for a model that does neither, and for parallelism that cannot.
+  TextGenerator(Task& task, const Run& run, const train::TrainingArguments& training);
+
+  /// The ids of prompts. Throws UsageError that names an empty one, or one that the tokenizer does
+  /// not know.
+  std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts) const;
+
+  /// What is not said otherwise: the run's seed, the model's ends, and for what was not `typed` its
+  /// generation_config.json. Adds to `notes` what a person should know of that.
+  void complete(const std::set<std::string>& typed, GenerateOptions& options,
+                std::vector<std::string>& stops, std::vector<std::string>& notes) const;
+
+  /// Reads the weights.
+  void load();
+
+  /// On all ranks; hands over the texts on rank 0, by number. A text ends before the first of
+  /// `stops`. See tasks::generate() for what it throws.
+  GenerateReport generate(const std::vector<std::vector<int32_t>>& prompts, GenerateOptions options,
+                          const std::vector<std::string>& stops,
+                          const std::function<void(const Generated&, const std::string&)>& use);
+
+  bool is_main() const { return job_.is_main(); }
+  int num_ranks() const { return job_.num_ranks(); }
+  /// Whether texts are answers, rather than what follows on the prompt.
+  bool answers() const { return answers_; }
+  /// A warning where the tokenizer had no text for some of the new tokens, else "".
+  std::string nameless_tokens() const;
+
+ private:
+  std::string text_of(const std::vector<int32_t>& prompt, std::span<const int32_t> ids) const;
+  bool has_name(int32_t id) const;
+
+  LanguageTask& task_;
+  const Run& run_;
+  const train::TrainingArguments& training_;
+  const tokenizers::Tokenizer& tokenizer_;
+  const Sentinels sentinels_;
+  const bool answers_;
+  const train::Job job_;
+  std::optional<train::Trainer> trainer_;
+  int64_t num_nameless_ = 0;
+};
+
+}  // namespace convoy::tasks

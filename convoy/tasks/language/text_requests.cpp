@@ -1,0 +1,116 @@
+#include "convoy/tasks/language/text_requests.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+const char* expected_type(const std::string& key) {
+  if (key == "prompt") return "text";
+  if (key == "stop") return "a list of texts";
+  if (key == "do_sample") return "true or false";
+  return key == "temperature" || key == "top_p" ? "a number" : "a whole number";
+}
+
+}  // namespace
+
+const char* ended_name(Ended ended) {
+  static constexpr const char* kNames[] = {"length", "end", "stop", "context"};
+  return kNames[static_cast<int>(ended)];
+}
+
+void check(const GenerateOptions& options, const std::vector<std::string>& stops) {
+  const auto refuse = [](const char* name, const auto& value, const char* expected) {
+    fail<UsageError>("tasks", "{} = {}; expected {}", name, value, expected);
+  };
+  if (options.max_new_tokens < 1 || options.max_new_tokens > kMostNewTokens) {
+    refuse("--max-new-tokens", options.max_new_tokens, "1 to 100000000");
+  }
+  if (!(options.temperature > 0)) {
+    refuse("--temperature", options.temperature, "more than 0; without it the best token is taken");
+  }
+  if (options.top_k < 0) refuse("--top-k", options.top_k, "at least 0");
+  if (!(options.top_p > 0 && options.top_p <= 1)) {
+    refuse("--top-p", options.top_p, "more than 0 and at most 1");
+  }
+  if (options.batch_size < 1) refuse("--batch-size", options.batch_size, "at least 1");
+  for (const auto& stop : stops) {
+    if (stop.empty()) refuse("--stop", "''", "some text; without it a text ends by itself");
+  }
+}
+
+void TextRequest::read_json(const Json& json) {
+  if (!json.is_object() || !json.contains("prompt")) {
+    fail<UsageError>("generate",
+                     "a request is {}; expected an object such as {{\"prompt\": \"a\"}}",
+                     json_line(json));
+  }
+  const bool greedy = json.contains("do_sample") && json["do_sample"] == false;
+  for (const auto& [key, value] : json.items()) {
+    try {
+      if (key == "prompt") {
+        value.get_to(prompt);
+      } else if (key == "stop") {
+        value.get_to(stops);
+      } else if (key == "do_sample") {
+        value.get_to(options.sample);
+      } else if (key == "max_new_tokens") {
+        value.get_to(options.max_new_tokens);
+      } else if (key == "seed") {
+        value.get_to(options.seed);
+      } else if (key == "temperature" || key == "top_k" || key == "top_p") {
+        if (greedy) {
+          fail<UsageError>("generate", "\"{}\" has no effect with \"do_sample\": false", key);
+        }
+        options.sample = true;
+        if (key == "temperature") value.get_to(options.temperature);
+        if (key == "top_k") value.get_to(options.top_k);
+        if (key == "top_p") value.get_to(options.top_p);
+      } else {
+        fail<UsageError>("generate",
+                         "a request has the key \"{}\"; expected prompt, max_new_tokens, "
+                         "do_sample, temperature, top_k, top_p, seed or stop",
+                         key);
+      }
+    } catch (const Json::exception&) {
+      fail<UsageError>("generate", "\"{}\" is {}; expected {}", key, json_line(value),
+                       expected_type(key));
+    }
+  }
+  check(options, stops);
+}
+
+void answer_requests(TextGenerator& texts, const TextRequest& defaults) {
+  if (texts.num_ranks() > 1) {
+    fail<UsageError>("generate", "--requests are answered by one rank; try without --nproc");
+  }
+  texts.load();
+  for (std::string line; std::getline(std::cin, line);) {
+    if (trim(line).empty()) continue;
+    Json answer;
+    try {
+      auto request = defaults;
+      request.read_json(parse_json(line, "a request"));
+      const auto prompts = texts.encode({{request.prompt, "the prompt"}});
+      texts.generate(prompts, request.options, request.stops,
+                     [&](const Generated& generated, const std::string& text) {
+                       answer = {{"text", text},
+                                 {"tokens", generated.ids.size()},
+                                 {"ended", ended_name(generated.ended)}};
+                     });
+    } catch (const Error& error) {
+      answer = {{"error", error.what()}};
+    }
+    fmt::print("{}\n", json_line(answer));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace convoy::tasks

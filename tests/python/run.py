@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Puts the Python package together with a build's program, and runs the tests of this folder.
+
+    tests/python/run.py BUILD SITE_PACKAGES [TEST...]
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+build, site = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+here = Path(__file__).resolve().parent
+stage = build / "python"
+shutil.rmtree(stage, ignore_errors=True)
+shutil.copytree(here.parent.parent / "python" / "convoy", stage / "convoy", ignore=shutil.ignore_patterns("__pycache__"))
+(stage / "convoy" / "bin").mkdir()
+(stage / "convoy" / "bin" / "convoy").symlink_to(build / "bin" / "convoy")
+
+
+def release(package, numbers):
+    (folder,) = site.glob(f"{package}-*.dist-info")
+    return ".".join(folder.name.removesuffix(".dist-info").split("-")[1].split(".")[:numbers])
+
+
+(stage / "convoy" / "_built_with.py").write_text(
+    f'TORCH = "{release("torch", 2)}"\nPYARROW = "{release("pyarrow", 1)}"\nVERSION = "0"\n'
+)
+environment = {**os.environ, "PYTHONPATH": f"{stage}:{site}", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+tests = sys.argv[3:] or ["discover", "-s", str(here), "-p", "*_test.py"]
+sys.exit(subprocess.call([sys.executable, "-W", "error", "-m", "unittest", *tests], env=environment, cwd=here))
