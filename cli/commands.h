@@ -19,7 +19,7 @@ CLI::Validator at_least(int64_t low);
 
 using AddCommand = void(CLI::App& app, Run& run);
 AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpoint, add_launch,
-    add_estimate, add_plan, add_profile, add_schedule, add_bench, add_doctor;
+    add_estimate, add_plan, add_profile, add_schedule, add_report, add_bench, add_doctor;
 void add_bench_collectives(CLI::App& bench, Run& run);
 
 /// What a command reads: a run's options, or a trained model and options.
@@ -48,6 +48,7 @@ inline constexpr Command kCommands[] = {
     {"plan", add_plan, Reads::Options, "", true, /*takes_folder=*/true},
     {"profile", add_profile, Reads::Options, "", true, /*takes_folder=*/true},
     {"schedule", add_schedule, Reads::Options},
+    {"report", add_report},
     {"bench", add_bench, Reads::Options},
     {"doctor", add_doctor, Reads::Nothing, "", /*computes=*/true},
 };

@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/unread_options.h"
+#include "convoy/train/setup/deepspeed.h"
 
 namespace convoy::cli {
 
@@ -66,6 +67,7 @@ Configured::Configured() : task(tasks::find_task(typed_args(), opens_model(typed
 
 void Configured::note_flags(tasks::Run& run) const {
   if (auto note = table.without_effect(); !note.empty()) run.notes->push_back(std::move(note));
+  run.notes->insert(run.notes->end(), notes.begin(), notes.end());
 }
 
 Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
@@ -124,6 +126,14 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   auto out = std::make_unique<Configured>();
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
+  if (const auto from = out->training.deepspeed; !from.empty()) {
+    const auto asked = train::read_deepspeed(from);
+    asked.apply(out->table, from);
+    if (!asked.notes.empty()) {
+      out->notes.push_back(
+          fmt::format("{}: without effect here: {}", from, join(asked.notes, "; ")));
+    }
+  }
   out->task->settle(out->table);
   out->table.check();
   out->training.check_effect();

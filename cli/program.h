@@ -23,10 +23,11 @@ struct Configured {
   std::unique_ptr<tasks::Task> task;
   train::TrainingArguments training;
   OptionTable table;
+  std::vector<std::string> notes;  ///< what a person should know of where options came from
 
   /// All options of the task that was typed.
   Configured();
-  /// Adds to the notes of `run` what was typed without effect.
+  /// Adds to the notes of `run` what was typed without effect, and notes.
   void note_flags(tasks::Run& run) const;
   Configured(const Configured&) = delete;
   Configured& operator=(const Configured&) = delete;

@@ -192,7 +192,8 @@ class OptionTable {
   std::vector<std::string> without_effect_;  // of others_, as typed
 };
 
-/// The texts of a TOML file by their keys, "section.name"; nothing of a file that cannot be read.
-std::map<std::string, std::string> toml_texts(const std::filesystem::path& path);
+/// The values of a TOML file as text, by their keys, "section.name"; nothing of a file that cannot
+/// be read.
+std::map<std::string, std::string> toml_values(const std::filesystem::path& path);
 
 }  // namespace convoy

@@ -92,16 +92,15 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
   }
 }
 
-std::map<std::string, std::string> toml_texts(const std::filesystem::path& path) {
+std::map<std::string, std::string> toml_values(const std::filesystem::path& path) {
   std::map<std::string, std::string> out;
   try {
     const auto table = toml::parse(read_file(path));
     for (const auto& [section, node] : table) {
       if (const auto* body = node.as_table()) {
         for (const auto& [name, value] : *body) {
-          if (const auto* text = value.as_string()) {
-            out[std::string(section.str()) + "." + std::string(name.str())] = text->get();
-          }
+          const auto key = std::string(section.str()) + "." + std::string(name.str());
+          out[key] = plain(value, key, path.string());
         }
       }
     }

@@ -88,7 +88,7 @@ Detection detect_in_config(const fs::path& file) {
 
 /// What the TOML of a run says; `opens`: of one that was trained.
 Detection detect_in_toml(const fs::path& file, bool opens) {
-  const auto values = toml_texts(file);
+  const auto values = toml_values(file);
   const auto value = [&](const char* key, const char* alias = "") {
     const auto found = values.find(key);
     const auto other = values.find(alias);

@@ -102,6 +102,18 @@ TEST(Choose, AutoKeepsWithinItsMemoryAndGetsFasterWithMore) {
   }
 }
 
+TEST(Choose, AVMayNeedMoreForOneMicroBatchThanOneFOneBForAll) {
+  Asked it;  // the ends lie on rank 0
+  it.options.counts.front().kept = it.options.counts.back().kept = 100;
+  it.options.num_micro_batches = 1;
+  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.virtual_stages = 2;
+  it.options.pipeline.placement = Placement::V;
+  EXPECT_DOUBLE_EQ(it.peaks().front(), 220);
+  it.options.pipeline.memory = 200;
+  EXPECT_THAT(it.refusal(), HasSubstr("pipeline_memory = 200 (200 B) fits no schedule"));
+}
+
 TEST(Choose, BlocksAreRecomputedByStage) {
   Asked it;
   it.options.recomputed.of_stage = {3, 1};

@@ -7,7 +7,7 @@
 namespace convoy::train {
 namespace {
 
-constexpr int64_t kSteps = 100;
+constexpr int64_t kCompared = 100;
 
 models::SessionConfig model_config(double dropout, const std::string& body) {
   auto config = models::small_session({.ids = 120, .width = 24, .heads = 3, .length = 12});
@@ -20,7 +20,7 @@ models::SessionConfig model_config(double dropout, const std::string& body) {
 }
 
 TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
-  auto out = short_run(per_device, accumulation, kSteps);
+  auto out = short_run(per_device, accumulation, kCompared);
   out.learning_rate = 5e-3;
   out.warmup_steps = 5;
   return out;
@@ -38,7 +38,7 @@ Outcome train_ddp(const TrainingArguments& arguments, double dropout) {
 }
 
 void expect_same_bits(const Outcome& a, const Outcome& b) {
-  expect_same_bits(a, b, kSteps);
+  expect_same_bits(a, b, kCompared);
 }
 
 TEST(Strategies, DataParallelEqualsAccumulationBitForBit) {

@@ -1,5 +1,6 @@
 #include "convoy/schedule/pipeline/plan.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -44,18 +45,21 @@ std::vector<Way> ways(const PlanOptions& options) {
 }
 
 PipelinePlan plan(const Lay& lay, int64_t num_blocks, const PlanOptions& options) {
-  double memory = options.memory;
-  if (memory == 0) memory = memory_bound(lay({}).second);
-  std::optional<PipelinePlan> best;
+  std::vector<PipelinePlan> all;
   double smallest = std::numeric_limits<double>::infinity();
   for (const auto& way : ways(options)) {
     if (num_blocks < static_cast<int64_t>(options.num_stages) * way.virtual_stages) continue;
-    PipelinePlan one;
+    auto& one = all.emplace_back();
     std::tie(one.cut, one.pipe) = lay(way);
-    const double needed = smallest_memory(one.pipe);
-    smallest = std::min(smallest, needed);
+    smallest = std::min(smallest, smallest_memory(one.pipe));
+  }
+  double memory = options.memory;
+  // A v that was asked for may need more for one micro-batch than 1f1b for all.
+  if (memory == 0) memory = std::max(memory_bound(lay({}).second), smallest);
+  std::optional<PipelinePlan> best;
+  for (auto& one : all) {
     if (options.schedule == PipelineSchedule::Automatic) {
-      if (needed > memory) continue;
+      if (smallest_memory(one.pipe) > memory) continue;
       one.pipe.memory = memory;
     }
     one.orders = entry_of(options.schedule).orders(one.pipe);
@@ -63,9 +67,7 @@ PipelinePlan plan(const Lay& lay, int64_t num_blocks, const PlanOptions& options
     one.floor = floor_of(one.pipe);
     if (!best || one.played.length < best->played.length * (1 - 1e-9)) best = std::move(one);
   }
-  if (!best && smallest < std::numeric_limits<double>::infinity()) {
-    fail_for_memory(memory, smallest);
-  }
+  if (!best && !all.empty()) fail_for_memory(memory, smallest);
   if (!best) {
     fail<UsageError>("parallel", "a pipeline of {} with {} each needs as many blocks; got {}",
                      plural(options.num_stages, "stage"),

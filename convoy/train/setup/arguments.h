@@ -99,6 +99,7 @@ struct TrainingArguments {
   bool save_async = true;
   std::string resume_from_checkpoint;
   std::string report_to = "none";
+  std::string deepspeed;  ///< see read_deepspeed()
   std::string logging_dir;
   bool load_best_model_at_end = false;
   std::string metric_for_best_model;

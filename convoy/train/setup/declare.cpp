@@ -95,6 +95,11 @@ void TrainingArguments::declare(OptionTable& t) {
         "folder of a checkpoint, or 'latest' for the newest in output.dir")
       .once()
       .differs(/*if_given=*/true);
+  t.add(s, "deepspeed", deepspeed,
+        "DeepSpeed configuration (JSON) whose keys become options; auto in it leaves ours")
+      .path()
+      .once()
+      .differs();
   t.add(s, "report_to", report_to, "who else gets the log")
       .choice({"none", "tensorboard"})
       .differs();

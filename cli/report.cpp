@@ -1,0 +1,66 @@
+#include <CLI/App.hpp>
+#include <memory>
+#include <set>
+
+#include "cli/commands.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/report/run_page.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportOptions {
+  std::vector<std::string> folders;
+  std::string output = "report.html";
+  std::string picture;
+};
+
+/// Names by which the runs differ: where their folders are called alike, with those above.
+void tell_apart(std::vector<report::RunRecord>& runs, const std::vector<std::string>& folders) {
+  std::set<std::string> names;
+  for (const auto& run : runs) names.insert(run.name);
+  if (names.size() == runs.size()) return;
+  for (size_t i = 0; i < runs.size(); ++i)
+    runs[i].name = fs::path(folders[i]).lexically_normal().string();
+}
+
+int make_report(const ReportOptions& options) {
+  std::vector<report::RunRecord> runs;
+  for (const auto& folder : options.folders) runs.push_back(report::read_run(folder));
+  tell_apart(runs, options.folders);
+  const auto picture = options.picture.empty() ? "" : read_regular_file(options.picture);
+  if (!picture.empty() && !trim(picture).starts_with("<svg")) {
+    fail<UsageError>("cli",
+                     "--picture {} is no SVG; try convoy schedule --trace FILE --plot FILE.svg",
+                     options.picture);
+  }
+  write_file(options.output, report::run_page(runs, picture));
+  fmt::print("wrote {} of {}; open it in a browser\n", options.output,
+             plural(std::ssize(runs), "run"));
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Run& run) {
+  auto options = std::make_shared<ReportOptions>();
+  auto* command = app.add_subcommand("report", "Show runs side by side, as a page for a browser");
+  command->add_option("folders", options->folders, "output folders of runs, under way or not")
+      ->required();
+  command->add_option("--output", options->output, "the HTML file to write [report.html]");
+  command->add_option("--picture", options->picture,
+                      "a picture (SVG) to show, such as a step over its simulation");
+  command->footer(
+      "The page needs no network: curves, memory by kind, results, options that differ, messages.\n"
+      "Examples:\n  convoy report runs/first\n  convoy report runs/* --output runs.html\n"
+      "  convoy schedule run.toml --trace trace.json --plot step.svg && convoy report runs/first "
+      "--picture step.svg\n");
+  command->callback([options, &run] { run = [options] { return make_report(*options); }; });
+}
+
+}  // namespace convoy::cli

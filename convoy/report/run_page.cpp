@@ -1,0 +1,135 @@
+#include "convoy/report/run_page.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/options.h"
+
+namespace convoy::report {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// run_page.html as a raw string.
+constexpr std::string_view kPage =
+#include "report/run_page_html.h"
+    ;
+constexpr std::string_view kData = "/*DATA*/";
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+
+/// An object of a line; null of one that is none: the last of a run that is under way.
+Json object_of(const std::string& line) {
+  auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json : Json();
+}
+
+void add_line(RunRecord& run, const Json& line) {
+  if (line.contains("message")) {
+    run.messages.push_back(line["message"].get<std::string>());
+    return;
+  }
+  if (!line.contains("step")) {  // the summary at the end
+    for (const auto& [key, value] : line.items()) {
+      if (value.is_number()) run.results[key] = value.get<double>();
+    }
+    return;
+  }
+  run.steps.push_back(line["step"].get<double>());
+  for (const auto& [key, value] : line.items()) {
+    if (key == "step" || !value.is_number()) continue;
+    auto& column = run.columns[key];
+    column.resize(run.steps.size() - 1, kNothing);
+    column.push_back(value.get<double>());
+    if (key.starts_with("eval_")) run.results[key] = value.get<double>();
+  }
+}
+
+/// plan.json of the newest checkpoint that has one.
+Json plan_of(const fs::path& folder) {
+  Json plan;
+  int64_t newest = -1;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto name = entry.path().filename().string();
+    const auto file = entry.path() / "plan.json";
+    if (!name.starts_with("checkpoint-") || !fs::exists(file, ignored)) continue;
+    const auto step = std::strtoll(name.c_str() + 11, nullptr, 10);
+    if (step <= newest) continue;
+    newest = step;
+    plan = object_of(read_file(file));
+  }
+  return plan;
+}
+
+Json numbers(const std::vector<double>& values, size_t size) {
+  Json out = Json::array();
+  for (size_t i = 0; i < size; ++i) {
+    const double value = i < values.size() ? values[i] : kNothing;
+    // Seven digits are more than a screen shows, and less than a double writes.
+    out.push_back(std::isfinite(value)
+                      ? Json(std::strtod(fmt::format("{:.7g}", value).c_str(), nullptr))
+                      : Json());
+  }
+  return out;
+}
+
+Json json_of(const RunRecord& run) {
+  Json columns = Json::object(), results = Json::object();
+  for (const auto& [name, values] : run.columns) columns[name] = numbers(values, run.steps.size());
+  for (const auto& [name, value] : run.results) results[name] = value;
+  return {{"name", run.name},   {"options", run.options}, {"columns", columns},
+          {"steps", run.steps}, {"results", results},     {"messages", run.messages},
+          {"ended", run.ended}, {"plan", run.plan}};
+}
+
+}  // namespace
+
+RunRecord read_run(const fs::path& folder) {
+  RunRecord run;
+  run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  const auto log = folder / "log.jsonl", options = folder / "run.toml",
+             results = folder / "all_results.json";
+  if (!fs::exists(log) && !fs::exists(options)) {
+    fail<FileError>("report",
+                    "{} is no output folder of a run: it has neither log.jsonl nor run.toml",
+                    folder.string());
+  }
+  run.options = toml_values(options);
+  if (fs::exists(log)) {
+    LineReader lines(log, "an object a line");
+    for (std::string line; lines.next(line);) {
+      if (const auto json = object_of(line); !json.is_null()) add_line(run, json);
+    }
+  }
+  if (fs::exists(results)) {
+    run.ended = true;
+    for (const auto& [key, value] : parse_json(read_file(results), results.string()).items()) {
+      if (value.is_number()) run.results[key] = value.get<double>();
+    }
+  }
+  run.plan = plan_of(folder);
+  return run;
+}
+
+std::string run_page(const std::vector<RunRecord>& runs, const std::string& picture) {
+  Json data{{"runs", Json::array()}, {"picture", picture}};
+  for (const auto& run : runs) data["runs"].push_back(json_of(run));
+  const auto text = json_line(data);
+  std::string page(kPage.substr(0, kPage.find(kData)));
+  page.reserve(kPage.size() + text.size());
+  for (size_t i = 0; i < text.size(); ++i) {  // nothing in it ends the script
+    page += text[i];
+    if (text[i] == '<') page.replace(page.size() - 1, 1, "\\u003c");
+  }
+  page += kPage.substr(kPage.find(kData) + kData.size());
+  return page;
+}
+
+}  // namespace convoy::report

@@ -1,0 +1,341 @@
+#include "convoy/train/setup/deepspeed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+#include "convoy/base/text.h"
+
+namespace convoy::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Values = std::map<std::string, std::string>;
+
+/// What becomes of a key.
+struct Rule {
+  const char* key;
+  const char* option = nullptr;  ///< takes the value; null = none does
+  const char* why = "";          ///< it is without effect, unless `refused`
+  /// Texts of the value in DeepSpeed's words, in ours; empty = as it is. Others are refused.
+  Values values = {};
+  bool refused = false;  ///< unless it is off
+};
+
+constexpr const char* kPlanned =
+    "what is gathered and reduced when follows from the step's program";
+constexpr const char* kMeasured = "convoy logs times, memory and waiting without being asked";
+constexpr const char* kScaled = "the scale of fp16 finds itself";
+constexpr const char* kBuffers = "buffers are planned";
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all{
+      {"train_micro_batch_size_per_gpu", "train.per_device_train_batch_size"},
+      {"gradient_accumulation_steps", "train.gradient_accumulation_steps"},
+      {"train_batch_size", "train.global_batch_size"},
+      {"gradient_clipping", "train.max_grad_norm"},
+      {"steps_per_print", "train.logging_steps"},
+      {"optimizer.type",
+       "train.optim",
+       "",
+       {{"Adam", "adamw_torch"},
+        {"AdamW", "adamw_torch"},
+        {"FusedAdam", "adamw_torch"},
+        {"DeepSpeedCPUAdam", "adamw_torch"},
+        {"Lion", "lion_32bit"},
+        {"FusedLion", "lion_32bit"}}},
+      {"optimizer.params.lr", "train.learning_rate"},
+      {"optimizer.params.betas.0", "train.adam_beta1"},
+      {"optimizer.params.betas.1", "train.adam_beta2"},
+      {"optimizer.params.eps", "train.adam_epsilon"},
+      {"optimizer.params.weight_decay", "train.weight_decay"},
+      {"optimizer.params.adam_w_mode",
+       nullptr,
+       "AdamW decays weights, as adam_w_mode says",
+       {{"true", ""}}},
+      {"optimizer.params.torch_adam", nullptr, "there is one AdamW"},
+      {"optimizer.params.bias_correction", nullptr, "moments are corrected", {{"true", ""}}},
+      {"optimizer.params.amsgrad", nullptr, "amsgrad is not offered", {}, true},
+      {"scheduler.type",
+       "train.lr_scheduler_type",
+       "",
+       {{"WarmupLR", "constant_with_warmup"},
+        {"WarmupDecayLR", "linear"},
+        {"WarmupCosineLR", "cosine"}}},
+      {"scheduler.params.warmup_min_lr",
+       nullptr,
+       "the rate rises from 0",
+       {{"0", ""}, {"0.0", ""}}},
+      {"scheduler.params.warmup_max_lr", "train.learning_rate"},
+      {"scheduler.params.warmup_num_steps", "train.warmup_steps"},
+      {"scheduler.params.total_num_steps", "train.max_steps"},
+      {"scheduler.params.warmup_type", nullptr, "the rate rises in a line"},
+      {"fp16.enabled", "train.fp16"},
+      {"fp16.auto_cast", nullptr, "layers choose their types"},
+      {"fp16.loss_scale", nullptr, kScaled, {{"0", ""}, {"0.0", ""}}},
+      {"fp16.initial_scale_power", nullptr, kScaled},
+      {"fp16.loss_scale_window", nullptr, kScaled},
+      {"fp16.hysteresis", nullptr, kScaled},
+      {"fp16.consecutive_hysteresis", nullptr, kScaled},
+      {"fp16.min_loss_scale", nullptr, kScaled},
+      {"bf16.enabled", "train.bf16"},
+      {"bf16.immediate_grad_update", nullptr, "gradients are fp32"},
+      {"zero_optimization.stage", "parallel.zero"},
+      {"zero_optimization.allgather_partitions", nullptr, kPlanned},
+      {"zero_optimization.allgather_bucket_size", nullptr, "bucket_cap_mb is the size"},
+      {"zero_optimization.reduce_bucket_size", nullptr, "bucket_cap_mb is the size"},
+      {"zero_optimization.overlap_comm", nullptr, "communication always overlaps"},
+      {"zero_optimization.reduce_scatter", nullptr, kPlanned},
+      {"zero_optimization.contiguous_gradients", nullptr, "gradients are"},
+      {"zero_optimization.round_robin_gradients", nullptr, kPlanned},
+      {"zero_optimization.sub_group_size", nullptr, kPlanned},
+      {"zero_optimization.load_from_fp32_weights", nullptr, "masters are saved"},
+      {"zero_optimization.elastic_checkpoint", nullptr, "checkpoints fit any number of ranks"},
+      {"zero_optimization.legacy_stage1", nullptr, kPlanned},
+      {"zero_optimization.ignore_unused_parameters", nullptr, "unused parameters are no error"},
+      {"zero_optimization.cpu_offload",
+       "parallel.offload_optimizer",
+       "",
+       {{"true", "cpu"}, {"false", "none"}}},
+      {"zero_optimization.offload_optimizer.device",
+       "parallel.offload_optimizer",
+       "",
+       {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "disk"}}},
+      {"zero_optimization.offload_optimizer.nvme_path", "parallel.offload_dir"},
+      {"zero_optimization.offload_optimizer.pin_memory", nullptr, kBuffers},
+      {"zero_optimization.offload_optimizer.buffer_count", nullptr, kBuffers},
+      {"zero_optimization.offload_optimizer.fast_init", nullptr, kBuffers},
+      {"zero_optimization.offload_optimizer.pipeline_read", nullptr, kPlanned},
+      {"zero_optimization.offload_optimizer.pipeline_write", nullptr, kPlanned},
+      {"zero_optimization.offload_optimizer.ratio",
+       nullptr,
+       "all is offloaded",
+       {{"1", ""}, {"1.0", ""}}},
+      {"zero_optimization.offload_param.device",
+       "parallel.offload_parameters",
+       "",
+       {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "disk"}}},
+      {"zero_optimization.offload_param.nvme_path", "parallel.offload_dir"},
+      {"zero_optimization.offload_param.pin_memory", nullptr, kBuffers},
+      {"zero_optimization.offload_param.buffer_count", nullptr, kBuffers},
+      {"zero_optimization.offload_param.buffer_size", nullptr, kBuffers},
+      {"zero_optimization.offload_param.max_in_cpu", nullptr, kBuffers},
+      {"zero_optimization.stage3_max_live_parameters", nullptr, "prefetch decides"},
+      {"zero_optimization.stage3_max_reuse_distance", nullptr, "reshard_after_forward decides"},
+      {"zero_optimization.stage3_prefetch_bucket_size", nullptr, "prefetch decides"},
+      {"zero_optimization.stage3_param_persistence_threshold", nullptr, "zero_keep_mb decides"},
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", nullptr,
+       "the model is saved whole at the end"},
+      {"zero_optimization.stage3_gather_fp16_weights_on_model_save", nullptr,
+       "the model is saved whole at the end"},
+      {"zero_optimization.zero_hpz_partition_size", "parallel.shard_ranks", "", {{"1", "all"}}},
+      {"zero_optimization.mics_shard_size", "parallel.shard_ranks", "", {{"-1", "all"}}},
+      {"zero_optimization.zero_quantized_weights", nullptr, "messages are not quantized", {}, true},
+      {"zero_optimization.zero_quantized_gradients",
+       nullptr,
+       "messages are not quantized",
+       {},
+       true},
+      {"zero_optimization.zero_quantized_nontrainable_weights",
+       nullptr,
+       "messages are not quantized",
+       {},
+       true},
+      {"tensor_parallel.autotp_size", "parallel.tensor_parallel_size"},
+      {"sequence_parallel_size", nullptr, "try context_parallel_size", {{"1", ""}}},
+      {"zero_allow_untested_optimizer", nullptr, "all optimizers are tested"},
+      {"zero_force_ds_cpu_optimizer", nullptr, "there is one AdamW"},
+      {"prescale_gradients", nullptr, "sums are divided once, after reducing", {{"false", ""}}},
+      {"gradient_predivide_factor", nullptr, "sums are divided once", {{"1", ""}, {"1.0", ""}}},
+      {"communication_data_type",
+       nullptr,
+       "gradients are reduced in fp32",
+       {{"fp32", ""}, {"float32", ""}}},
+      {"sparse_gradients", nullptr, "gradients are dense", {}, true},
+      {"disable_allgather", nullptr, kPlanned},
+      {"wall_clock_breakdown", nullptr, kMeasured},
+      {"memory_breakdown", nullptr, kMeasured},
+      {"dump_state", nullptr, "--print-config prints what holds"},
+      {"tensorboard.enabled", "train.report_to", "", {{"true", "tensorboard"}, {"false", "none"}}},
+  };
+  return all;
+}
+
+/// Parts of the file that are without effect or refused whole.
+struct Part {
+  const char* key;
+  const char* why;
+  bool refused;  ///< unless its "enabled" is false
+};
+
+constexpr Part kParts[] = {
+    {"activation_checkpointing", "gradient_checkpointing keeps the inputs of blocks only", false},
+    {"aio", "offloading reads and writes ahead by itself", false},
+    {"tensorboard", "", false},
+    {"flops_profiler", kMeasured, false},
+    {"comms_logger", kMeasured, false},
+    {"wandb", "log.jsonl has what it would be told", false},
+    {"csv_monitor", "log.jsonl has what it would be told", false},
+    {"comet", "log.jsonl has what it would be told", false},
+    {"checkpoint", "checkpoints have one form", false},
+    {"data_types", "gradients are accumulated in fp32", false},
+    {"amp", "NVIDIA's apex is not used; try bf16", true},
+    {"pipeline", "try pipeline_parallel_size", true},
+    {"elasticity", "a job goes on with any number of ranks; try convoy launch --max-restarts",
+     true},
+    {"autotuning", "try convoy plan", true},
+    {"compression_training", "it is not offered", true},
+    {"data_efficiency", "it is not offered", true},
+    {"curriculum_learning", "it is not offered", true},
+    {"progressive_layer_drop", "it is not offered", true},
+    {"sparse_attention", "it is not offered", true},
+    {"quantize_training", "it is not offered", true},
+    {"eigenvalue", "it is not offered", true},
+};
+
+/// A value as an option takes it.
+std::string plain(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+bool is_off(const Json& value) {
+  return value.is_null() || value == false || value == 0 || value == "auto";
+}
+
+class Reader {
+ public:
+  explicit Reader(const fs::path& file)
+      : file_(file.string()), text_(read_regular_file(file)), json_(parse_json(text_, file_)) {}
+
+  DeepSpeedOptions read() {
+    if (!json_.is_object()) fail<UsageError>("deepspeed", "{} holds no object", file_);
+    walk(json_, "");
+    // Three numbers of which one follows from the others and the ranks.
+    const auto has = [&](const char* option) {
+      return std::any_of(out_.entries.begin(), out_.entries.end(),
+                         [&](const auto& entry) { return entry.option == option; });
+    };
+    if (has("train.global_batch_size") && has("train.gradient_accumulation_steps")) {
+      std::erase_if(out_.entries, [](const auto& entry) {
+        return entry.option == "train.gradient_accumulation_steps";
+      });
+      out_.notes.push_back(
+          "gradient_accumulation_steps follows from train_batch_size and the ranks");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void walk(const Json& json, const std::string& before) {
+    for (const auto& [name, value] : json.items()) {
+      const auto key = before.empty() ? name : before + "." + name;
+      if (name.starts_with("//") || name == "_comment") continue;
+      const auto part = std::find_if(std::begin(kParts), std::end(kParts),
+                                     [&](const Part& p) { return key == p.key; });
+      if (part != std::end(kParts) && part->why[0] != 0) {
+        take_part(*part, value);
+      } else if (value.is_object()) {
+        walk(value, key);
+      } else if (value.is_array() && key == "optimizer.params.betas") {
+        for (size_t i = 0; i < value.size(); ++i) take(fmt::format("{}.{}", key, i), value[i]);
+      } else {
+        take(key, value);
+      }
+    }
+  }
+
+  void take_part(const Part& part, const Json& value) {
+    const bool off =
+        is_off(value) || (value.is_object() && is_off(value.value("enabled", Json(true))));
+    if (off) return;
+    if (part.refused) refuse(part.key, fmt::format("cannot be had here: {}", part.why));
+    out_.notes.push_back(fmt::format("{}: {}", part.key, part.why));
+  }
+
+  void take(const std::string& key, const Json& value) {
+    if (key.starts_with("tensorboard.") && key != "tensorboard.enabled") return;
+    const auto& all = rules();
+    const auto rule =
+        std::find_if(all.begin(), all.end(), [&](const Rule& r) { return key == r.key; });
+    if (rule == all.end()) refuse(key, "is no key of DeepSpeed's that convoy knows" + suggest(key));
+    if (value.is_null() || value == "auto") return;
+    auto text = plain(value);
+    if (rule->refused) {
+      if (is_off(value)) return;
+      refuse(key, fmt::format("= {} cannot be had here: {}", text, rule->why));
+    }
+    if (!rule->values.empty()) {
+      const auto found = rule->values.find(text);
+      const bool number = key.ends_with("_size");
+      if (found != rule->values.end()) {
+        text = found->second;
+      } else if (!number || rule->option == nullptr) {
+        std::vector<std::string> names;
+        for (const auto& [name, ours] : rule->values) names.push_back(name);
+        refuse(key, fmt::format("= {} cannot be had here{}{}; expected {}", text,
+                                rule->why[0] == 0 ? "" : ": ", rule->why, join(names, " or ")));
+      }
+    }
+    if (rule->option == nullptr) {
+      if (rule->values.empty()) out_.notes.push_back(fmt::format("{}: {}", key, rule->why));
+      return;
+    }
+    out_.entries.push_back({key, rule->option, text});
+  }
+
+  std::string suggest(const std::string& key) const {
+    const auto name = key.substr(key.rfind('.') + 1);
+    for (const auto& rule : rules()) {
+      const std::string known = rule.key;
+      if (known.substr(known.rfind('.') + 1) == name)
+        return fmt::format(", did you mean {}?", known);
+    }
+    return "";
+  }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
+    fail<UsageError>("deepspeed", "{}:{}: {} {}", file_, line_of(key), key, what);
+  }
+
+  /// Where a key stands: each of its names behind the one before.
+  int64_t line_of(const std::string& key) const {
+    size_t at = 0;
+    for (const auto& name : split(key, '.')) {
+      const auto found = text_.find('"' + name + '"', at);
+      if (found != std::string::npos) at = found;
+    }
+    return 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  }
+
+  std::string file_, text_;
+  Json json_;
+  DeepSpeedOptions out_;
+};
+
+}  // namespace
+
+void DeepSpeedOptions::apply(OptionTable& table, const std::string& file) const {
+  for (const auto& [key, option, value] : entries) {
+    const auto* known = table.find(option);
+    const auto before = known->plain();
+    const bool said = table.asked_for(option);
+    table.set(option, value, file + ": " + key);
+    if (said && table.find(option)->plain() != before) {
+      fail<UsageError>("deepspeed",
+                       "{}: {} = {}, but --{} is {}; try \"auto\" in the file, or one value", file,
+                       key, value, known->name, before);
+    }
+  }
+}
+
+DeepSpeedOptions read_deepspeed(const fs::path& file) {
+  return Reader(file).read();
+}
+
+}  // namespace convoy::train

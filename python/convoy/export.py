@@ -1,0 +1,111 @@
+"""Tells another experiment tracker what a run logged, from outside the run.
+
+    python -m convoy.export runs/first --to mlflow            # into ./mlruns, or MLFLOW_TRACKING_URI
+    python -m convoy.export runs/first --to wandb --follow    # while it trains; offline unless WANDB_MODE says otherwise
+
+wandb or mlflow are installed by you. Nothing is sent anywhere unless their own settings say so.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+_PAUSE = 0.5  # seconds between looks at a log that grows
+
+
+def lines(folder: Path, follow: bool) -> Iterator[dict[str, Any]]:
+    """The objects of log.jsonl; with `follow` as they come, until the run has written its results."""
+    rest = ""
+    with (folder / "log.jsonl").open() as log:
+        while True:
+            ended = (folder / "all_results.json").exists()
+            part = log.read()
+            *whole, rest = (rest + part).split("\n")
+            for line in whole:
+                if line.strip():
+                    yield json.loads(line)
+            if not part and (ended or not follow):
+                return
+            if not part:
+                time.sleep(_PAUSE)
+
+
+def metrics_of(line: dict[str, Any]) -> dict[str, float]:
+    """By Hugging Face's names: train/loss, eval/accuracy; of the summary at the end run/train_loss."""
+    out = {}
+    for name, value in line.items():
+        if name == "step" or not isinstance(value, (int, float)) or not math.isfinite(value):
+            continue
+        if "step" not in line:
+            out[f"run/{name}"] = float(value)
+        elif name.startswith("eval_"):
+            out[f"eval/{name[5:]}"] = float(value)
+        else:
+            out[f"train/{name}"] = float(value)
+    return out
+
+
+def options_of(folder: Path) -> dict[str, Any]:
+    """The run's options as "section.name"."""
+    file = folder / "run.toml"
+    read = tomllib.loads(file.read_text()) if file.exists() else {}
+    return {f"{section}.{name}": value for section, values in read.items() for name, value in values.items()}
+
+
+def to_mlflow(folder: Path, follow: bool) -> None:
+    import mlflow
+
+    with mlflow.start_run(run_name=folder.name):
+        options = list(options_of(folder).items())
+        for at in range(0, len(options), 100):  # MLflow takes a hundred at once, of 6,000 letters each
+            mlflow.log_params({name: str(value)[:6000] for name, value in options[at : at + 100]})
+        _tell(folder, follow, lambda metrics, step: mlflow.log_metrics(metrics, step=step))
+
+
+def to_wandb(folder: Path, follow: bool) -> None:
+    os.environ.setdefault("WANDB_MODE", "offline")
+    import wandb
+
+    with wandb.init(project=os.environ.get("WANDB_PROJECT", "convoy"), name=folder.name, config=options_of(folder)) as run:
+        run.define_metric("step")
+        run.define_metric("*", step_metric="step")
+        _tell(folder, follow, lambda metrics, step: run.log({**metrics, "step": step}))
+
+
+def _tell(folder: Path, follow: bool, tell: Callable[[dict[str, float], int], None]) -> None:
+    step = told = 0
+    for line in lines(folder, follow):
+        if "message" in line:
+            continue
+        step = line.get("step", step)
+        if metrics := metrics_of(line):
+            tell(metrics, step)
+            told += 1
+    print(f"{folder}: {told} lines told, up to step {step}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m convoy.export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="output folder of a run, under way or not")
+    parser.add_argument("--to", required=True, choices=["wandb", "mlflow"])
+    parser.add_argument("--follow", action="store_true", help="go on until the run has ended")
+    given = parser.parse_args()
+    if not (given.run / "log.jsonl").exists():
+        sys.exit(f"{given.run} is no output folder of a run: it has no log.jsonl")
+    try:
+        {"wandb": to_wandb, "mlflow": to_mlflow}[given.to](given.run, given.follow)
+    except ModuleNotFoundError as error:
+        if error.name != given.to:
+            raise
+        sys.exit(f"there is no {given.to} here; try pip install {given.to}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Opens what `convoy report` writes in a browser: it draws, answers the keyboard, and fits a narrow screen, light and dark.
+
+    tests/report/run_page_in_browser.py CONVOY FOLDER      ends with 77 (skipped) where there is no playwright or no chromium
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    print("skipped: this Python has no playwright")
+    sys.exit(77)
+chromium = shutil.which("chromium") or shutil.which("google-chrome")
+if not chromium:
+    print("skipped: there is no chromium")
+    sys.exit(77)
+
+convoy, folder = sys.argv[1], Path(sys.argv[2])
+shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_run(name, lines, rate):
+    run = folder / name
+    run.mkdir(parents=True)
+    (run / "run.toml").write_text(f'[train]\nlearning_rate = {rate}\n[model]\nfamily = "gpt2"\n')
+    with (run / "log.jsonl").open("w") as log:
+        for step in range(1, lines + 1):
+            log.write(json.dumps({"step": step, "loss": 5 - 4 * step / lines, "grad_norm": 1 + step % 7, "memory_bytes": 3 << 30,
+                                  "memory_parameters": 1 << 30, "memory_optimizer": 2 << 30, "samples_per_second": 100}) + "\n")
+            if step % (lines // 4) == 0:
+                log.write(json.dumps({"step": step, "eval_loss": 5 - step / lines}) + "\n")
+    return run
+
+
+def seconds_to_open(page, file):
+    begin = time.monotonic()
+    page.goto(file.as_uri())
+    page.wait_for_function("document.body.dataset.ready")
+    return time.monotonic() - begin
+
+
+small = [make_run("first", 40, 1e-3), make_run("second", 20, 2e-3)]
+output = folder / "report.html"
+picture = folder / "step.svg"
+picture.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="90" height="20"><text y="15">a step</text></svg>')
+subprocess.run([convoy, "report", *small, "--output", output, "--picture", picture], check=True)
+large = make_run("large", 60_000, 1e-3)
+many = [make_run(f"run{i}", 100, i * 1e-4 + 1e-5) for i in range(50)]
+begin = time.monotonic()
+subprocess.run([convoy, "report", large, "--output", folder / "large.html"], check=True)
+print(f"{(large / 'log.jsonl').stat().st_size / 1e6:.1f} MB of log: written in {time.monotonic() - begin:.2f} s")
+subprocess.run([convoy, "report", *many, "--output", folder / "many.html"], check=True)
+
+with sync_playwright() as play:
+    browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    for width, height, scheme in (1280, 900, "light"), (1280, 900, "dark"), (390, 844, "light"):
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        troubles = []
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: troubles.append(request.url) if not request.url.startswith("file:") else None)
+        seconds_to_open(page, output)
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), "wider than the screen"
+        assert page.locator("svg.chart").count() == int(page.evaluate("document.body.dataset.ready")), "charts"
+        loss = page.locator("figure", has_text="loss").first
+        loss.locator("svg").focus()
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowLeft")
+        told = loss.locator("figcaption span").inner_text()
+        assert told.startswith("step 39: first 1.1"), told
+        assert page.get_by_text("train.learning_rate", exact=True).count() >= 1, "options that differ"
+        assert page.locator("th", has_text="second (not ended)").count() == 1, "results"
+        assert page.get_by_text("a step", exact=True).count() == 1, "picture"
+        page.get_by_label("second").uncheck()
+        page.wait_for_timeout(100)
+        assert page.locator("svg.chart").first.locator("path").count() == 1, "a run that is not shown"
+        assert not troubles, troubles
+        page.screenshot(path=folder / f"{width}-{scheme}.png")
+        page.close()
+    page = browser.new_page()
+    for name, most in ("large", 1), ("many", 2):
+        seconds = min(seconds_to_open(page, folder / f"{name}.html") for _ in range(3))
+        print(f"{name}: opens in {seconds:.2f} s")
+        assert seconds < 4 * most, seconds  # other tests run beside it
+    browser.close()
+print("ok")

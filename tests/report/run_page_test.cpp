@@ -1,0 +1,88 @@
+#include "convoy/report/run_page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+
+namespace convoy::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class RunPage : public testing::Test {
+ protected:
+  RunPage() { make_folder(folder_); }
+  ~RunPage() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    make_folder((folder_ / name).parent_path());
+    write_file(folder_ / name, text);
+  }
+
+  const std::filesystem::path folder_ = unique_folder("convoy-page");
+};
+
+TEST_F(RunPage, ARunUnderWayIsReadAsFarAsItIsWritten) {
+  write("log.jsonl",
+        "{\"step\": 10, \"loss\": 2.5, \"memory_bytes\": 100}\n"
+        "{\"message\": \"a warning\"}\n"
+        "{\"step\": 10, \"eval_loss\": 2.25}\n"
+        "{\"step\": 20, \"loss\": null, \"grad_norm\": 1}\n"
+        "{\"step\": 30, \"los");
+  write("run.toml", "[train]\nlearning_rate = 0.001\n[data]\npath = \"x\"\n");
+  const auto run = read_run(folder_);
+  EXPECT_EQ(run.name, folder_.filename().string());
+  EXPECT_EQ(run.steps, (std::vector<double>{10, 10, 20}));
+  EXPECT_EQ(run.columns.at("loss"), std::vector<double>{2.5});
+  EXPECT_TRUE(std::isnan(run.columns.at("grad_norm").at(0)));
+  EXPECT_EQ(run.columns.at("grad_norm").at(2), 1);
+  EXPECT_EQ(run.results.at("eval_loss"), 2.25);
+  EXPECT_EQ(run.messages, std::vector<std::string>{"a warning"});
+  EXPECT_EQ(run.options.at("train.learning_rate"), "0.001");
+  EXPECT_FALSE(run.ended);
+  EXPECT_TRUE(run.plan.is_null());
+}
+
+TEST_F(RunPage, WhatEndedHasItsResultsAndTheLastPlan) {
+  write("log.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"train_loss\": 2, \"train_runtime\": 1}\n");
+  write("all_results.json", "{\"eval_loss\": 3, \"train_loss\": 2}");
+  write("checkpoint-9/plan.json", "{\"split\": \"old\"}");
+  write("checkpoint-10/plan.json", "{\"split\": \"new\"}");
+  const auto run = read_run(folder_);
+  EXPECT_TRUE(run.ended);
+  EXPECT_EQ(run.results.at("eval_loss"), 3);
+  EXPECT_EQ(run.plan.at("split"), "new");
+}
+
+TEST_F(RunPage, HoldsTheRunsAndNothingThatEndsItsScript) {
+  RunRecord run;
+  run.name = "a</script><b>";
+  run.steps = {1};
+  run.columns["loss"] = {1.0 / 3};
+  const auto page = run_page({run, run}, "<svg></svg>");
+  EXPECT_THAT(page, HasSubstr("a\\u003c/script>\\u003cb>"));
+  EXPECT_THAT(page, Not(HasSubstr("a</script>")));
+  EXPECT_THAT(page, HasSubstr("\"loss\":[0.3333333]"));
+  EXPECT_THAT(page, HasSubstr("\"picture\":\"\\u003csvg>"));
+  EXPECT_THAT(page, Not(HasSubstr("/*DATA*/")));
+  EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, Not(HasSubstr("https:")));
+}
+
+TEST_F(RunPage, AFolderThatIsNoRunIsToldSo) {
+  try {
+    read_run(folder_);
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is no output folder of a run"));
+  }
+}
+
+}  // namespace
+}  // namespace convoy::report
