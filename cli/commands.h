@@ -19,7 +19,8 @@ CLI::Validator at_least(int64_t low);
 
 using AddCommand = void(CLI::App& app, Run& run);
 AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpoint, add_launch,
-    add_estimate, add_plan, add_profile, add_schedule, add_report, add_bench, add_doctor;
+    add_estimate, add_plan, add_profile, add_schedule, add_report, add_bench, add_doctor,
+    add_completion;
 void add_bench_collectives(CLI::App& bench, Run& run);
 
 /// What a command reads: a run's options, or a trained model and options.
@@ -51,6 +52,7 @@ inline constexpr Command kCommands[] = {
     {"report", add_report},
     {"bench", add_bench, Reads::Options},
     {"doctor", add_doctor, Reads::Nothing, "", /*computes=*/true},
+    {"completion", add_completion},
 };
 
 /// One without a name, which reads nothing, where there is none of this name.

@@ -18,7 +18,8 @@ TABLE = pathlib.Path(__file__).with_name("counts.md")
 PAGE = ROOT / "docs/gpu.md"
 STEP = 3  # memory is warm by then, and the end is not near
 FAMILIES = {
-    "gpt2": ("gpt2", ()), "llama": ("llama", ()), "bert": ("bert", ()), "t5": ("t5", ()), "session": ("session", ()),
+    "gpt2": ("gpt2", ()), "llama": ("llama", ()), "bert": ("bert", ()),
+    "bert, labels of texts": ("classify", ()), "t5": ("t5", ()), "session": ("session", ()),
     "session, body bert": ("session", ("--model.body", "bert")),
 }
 VARIANTS = {

@@ -26,6 +26,8 @@ MODELS = {
                      "num_key_value_heads=2", "max_position_embeddings=32", "tie_word_embeddings=false"],
     "bert": ["hidden_size=160", "intermediate_size=320", "num_hidden_layers=4", "num_attention_heads=4",
              "max_position_embeddings=32"],
+    "classify": ["hidden_size=160", "intermediate_size=320", "num_hidden_layers=4", "num_attention_heads=4",
+                 "max_position_embeddings=32"],
     "t5": ["d_model=160", "d_kv=40", "d_ff=400", "num_layers=2", "num_heads=4", 'feed_forward_proj="gated-gelu"'],
     "session": ["d_model=32", "n_layer=2", "n_head=4"],
 }
@@ -34,6 +36,7 @@ NO_DROPOUT = {
     "llama": [],
     "llama_untied": [],
     "bert": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
+    "classify": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
     "t5": ["--model.dropout_rate", "0"],
     "session": ["--model.dropout", "0"],
 }
@@ -62,6 +65,9 @@ class Runs:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._known = {}
         (self.folder / "text.txt").write_text(" ".join(f"w{i * i * 7 % 80:02d}" for i in range(12000)))
+        (self.folder / "labelled.jsonl").write_text("".join(json.dumps({
+            "text": " ".join(f"w{(i * 7 + j * j) % 80:02d}" for j in range(5 + i * 11 % 25)),
+            "label": "no" if i % 3 else "yes"}) + "\n" for i in range(400)))
         self._tokenizer("plain", ["<pad>", "<unk>", "</s>"] + [f"<extra_id_{i}>" for i in range(15)], {
             "tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
             "extra_ids": 15, "additional_special_tokens": [f"<extra_id_{i}>" for i in range(15)]})
@@ -88,10 +94,14 @@ class Runs:
 
     def _configs(self):
         for family, lines in MODELS.items():
-            model = [f'family = "{family.split("_")[0]}"'] + ([] if family == "session" else ["vocab_size = 101"])
-            tokenizer = "masked" if family == "bert" else "plain"
+            name = "bert" if family == "classify" else family.split("_")[0]
+            model = [f'family = "{name}"'] + (['task = "classification"'] if family == "classify" else [])
+            model += [] if family == "session" else ["vocab_size = 101"]
+            tokenizer = "masked" if name == "bert" else "plain"
             data = ['path = "sessions"', 'features = ["item_id-list"]', "max_length = 12"] if family == "session" else [
                 'train = "text.txt"', f'tokenizer = "{tokenizer}"', "block_size = 32"]
+            if family == "classify":
+                data[0], data[2] = 'train = "labelled.jsonl"', "max_length = 32"
             train = ["per_device_train_batch_size = 8", "learning_rate = 1e-3", "logging_steps = 1", "max_steps = 3",
                      "seed = 1", 'save_strategy = "no"']
             (self.folder / f"{family}.toml").write_text("\n".join(

@@ -76,7 +76,7 @@ with sync_playwright() as play:
         assert page.get_by_text("train.learning_rate", exact=True).count() >= 1, "options that differ"
         assert page.locator("th", has_text="second (not ended)").count() == 1, "results"
         assert page.get_by_text("a step", exact=True).count() == 1, "picture"
-        page.get_by_label("second").uncheck()
+        page.get_by_role("checkbox", name="second").uncheck()
         page.wait_for_timeout(100)
         assert page.locator("svg.chart").first.locator("path").count() == 1, "a run that is not shown"
         assert not troubles, troubles
