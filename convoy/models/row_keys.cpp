@@ -1,5 +1,7 @@
 #include "convoy/models/row_keys.h"
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
 
 namespace convoy::models {
@@ -23,6 +25,11 @@ std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::C
     }
   }
   return keys;
+}
+
+int64_t draw_below(int64_t end, uint64_t key, uint64_t counter) {
+  const auto drawn = static_cast<int64_t>(uniform01(key, counter) * static_cast<double>(end));
+  return std::min(drawn, end - 1);
 }
 
 }  // namespace convoy::models

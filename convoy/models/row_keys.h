@@ -11,4 +11,7 @@ namespace convoy::models {
 /// and sample in training, its ids alone in evaluation. `site` keeps different draws apart.
 std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::Context& context);
 
+/// A whole number below `end`, drawn.
+int64_t draw_below(int64_t end, uint64_t key, uint64_t counter);
+
 }  // namespace convoy::models

@@ -122,7 +122,8 @@ TEST_P(SessionBody, OddSessionsGiveNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody,
-                         testing::Values("gpt2", "bert", "albert", "electra", "xlnet"));
+                         testing::Values("gpt2", "bert", "albert", "electra", "xlnet", "sasrec",
+                                         "ligr"));
 
 TEST(Session, ElementWiseAggregations) {
   // Without layers, and with ids that differ in one feature, the join shows in the scores.

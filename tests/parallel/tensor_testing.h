@@ -22,6 +22,10 @@ namespace convoy::parallel::tensors {
 
 constexpr int64_t kIds = 51;  // no number of ranks divides it but 3
 
+inline bool of_sessions(const std::string& family) {
+  return family == "session" || family == "sasrec" || family == "ligr" || family == "gbce";
+}
+
 /// Five heads; of Llama six, which read three heads of keys. With dropout where `drops`.
 inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true) {
   const models::Small size{.ids = kIds, .width = 20, .heads = 5, .length = 16};
@@ -44,9 +48,12 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     config.relative_attention_num_buckets = 8;
     return config.make_blocks();
   }
-  if (family == "session") {
+  if (of_sessions(family)) {
     auto config = models::small_session({.ids = kIds, .width = 20, .heads = 5, .length = 16});
     config.features.push_back({"kind", true, 3});  // fewer than the most ranks
+    if (family == "sasrec" || family == "ligr") config.body = family;
+    if (family == "gbce") config.loss = family;
+    if (!drops) config.dropout = 0;
     return models::make_session_model(config);
   }
   auto config = models::small_gpt2(size);
@@ -97,7 +104,7 @@ inline MicroBatch tensor_batch(const std::string& family, int64_t step, int64_t 
   ids = ids.mul(7).add(11 * m + 5 * step).remainder(kIds - 1);
   MicroBatch out{{{"input_ids", ids}}, at::arange(first, first + rows, at::kLong)};
   if (family == "t5") out.inputs["labels"] = ids.flip(1);
-  if (family == "session") {
+  if (of_sessions(family)) {
     const auto lengths = length - at::arange(rows, at::kLong);
     const auto real = at::arange(length, at::kLong).unsqueeze(0) < lengths.view({-1, 1});
     out.inputs = {
@@ -241,8 +248,8 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
   }
 }
 
-inline const std::vector<std::string> kFamilies{"gpt2",       "gpt2 untied", "llama",  "bert",
-                                                "classifier", "t5",          "session"};
+inline const std::vector<std::string> kFamilies{
+    "gpt2", "gpt2 untied", "llama", "bert", "classifier", "t5", "session", "sasrec", "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

@@ -6,16 +6,13 @@ with torch 2.15.0 and transformers 5.x, one thread, fp32):
 
     python3 tests/parity/make_fixtures.py tests/parity [NAME...]
 """
-import copy
 import sys
 
 import torch
-from safetensors.torch import save_file
 from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config,
                           GPT2Model, XLNetConfig, XLNetModel)
 
-ITEMS, D, LAYERS, HEADS, LENGTH, ROWS, STEPS = 60, 16, 2, 4, 9, 7, 20
-LR, DECAY, CLIP = 1e-2, 0.05, 1.0
+from session_reference import D, HEADS, ITEMS, LAYERS, LENGTH, hash_combine, make, mix64, uniform01
 
 
 class Session(torch.nn.Module):
@@ -41,30 +38,6 @@ class Session(torch.nn.Module):
         for name, value in self.body.named_parameters():
             if value.requires_grad:
                 yield "transformer." + name, value
-
-
-WORD = (1 << 64) - 1
-
-
-def mix64(x):
-    x = (x + 0x9E3779B97F4A7C15) & WORD
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
-    return x ^ (x >> 31)
-
-
-def hash_combine(a, b):
-    return mix64(a ^ mix64(b))
-
-
-def uniform01(key, counter):
-    """The first double of Philox4x32-10, as convoy/base/random.h has it."""
-    c, k = [counter & 0xFFFFFFFF, counter >> 32, 0, 0], [key & 0xFFFFFFFF, key >> 32]
-    for _ in range(10):
-        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1], a & 0xFFFFFFFF]
-        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return (((c[0] << 21) ^ (c[1] >> 11)) & ((1 << 53) - 1)) * 2.0 ** -53
 
 
 def hidden_items(ids, step, probability=0.3, seed=0):
@@ -203,55 +176,6 @@ def of_body(body, prefix, unused=("seg_embed", "r_s_bias", "mask_emb")):
             yield f"{prefix}.{name}", value
 
 
-def without_decay(name):
-    norms = (".ln_", ".LayerNorm.", "layer_norm.")
-    return name.endswith("bias") or any(norm in name for norm in norms)
-
-
-def batches():
-    generator = torch.Generator().manual_seed(7)
-    for _ in range(STEPS):
-        ids = torch.randint(1, ITEMS, (ROWS, LENGTH), generator=generator)
-        lengths = torch.randint(2, LENGTH + 1, (ROWS,), generator=generator)
-        ids[torch.arange(LENGTH)[None] >= lengths[:, None]] = 0
-        yield ids, lengths
-
-
-def write(folder, name, model):
-    with torch.no_grad():  # away from the special points of fresh weights
-        model.items.weight.mul_(0.1)
-        for _, value in model.named():
-            value.add_(0.02 * torch.randn_like(value))
-    named = dict(model.named())
-    out = {"weight." + name: value.detach().clone() for name, value in named.items()}
-    optimizer = torch.optim.AdamW(
-        [{"params": [v for n, v in named.items() if not without_decay(n)], "weight_decay": DECAY},
-         {"params": [v for n, v in named.items() if without_decay(n)], "weight_decay": 0.0}],
-        lr=LR, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 - s / STEPS)
-    # The first gradient in double precision, and as PyTorch rounds it in single precision.
-    exact = copy.deepcopy(model).double()
-    exact(next(iter(batches()))[0], 0).backward()
-    out.update({"grad." + name: value.grad.clone() for name, value in exact.named()})
-    losses, norms = [], []
-    for step, (ids, lengths) in enumerate(batches()):
-        loss = model(ids, step)
-        loss.backward()
-        if step == 0:
-            out.update({"rounded." + n: v.grad.clone() for n, v in named.items()})
-        norms.append(torch.nn.utils.clip_grad_norm_(list(named.values()), CLIP).item())
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-        out[f"ids.{step}"] = ids
-        out[f"lengths.{step}"] = lengths
-    out["losses"] = torch.tensor(losses, dtype=torch.float64)
-    out["norms"] = torch.tensor(norms, dtype=torch.float64)
-    save_file(out, f"{folder}/session_{name}.safetensors", metadata={"format": "pt"})
-    print(name, losses[0], losses[-1])
-
-
 KINDS = {
     "gelu": lambda: Session("gelu"),
     "gelu_new": lambda: Session("gelu_new"),
@@ -264,11 +188,4 @@ KINDS = {
 }
 
 
-def main(folder, *names):
-    torch.set_num_threads(1)
-    for name in names or KINDS:
-        torch.manual_seed(0)
-        write(folder, name, KINDS[name]().float())
-
-
-main(*(sys.argv[1:] or ["."]))
+make(KINDS, *(sys.argv[1:] or ["."]))

@@ -6,8 +6,8 @@
 #include "convoy/models/session/session.h"
 #include "tests/parity/reference.h"
 
-// The fixtures hold what PyTorch and Hugging Face's bodies computed from the same weights
-// and data; make_fixtures.py beside them wrote them.
+// The fixtures hold what PyTorch, Hugging Face's bodies and RecTools' computed from the same
+// weights and data; make_fixtures.py and make_rectools_fixtures.py beside them wrote them.
 namespace convoy {
 namespace {
 
@@ -26,6 +26,9 @@ class SessionParity : public testing::TestWithParam<const char*> {
       config.activation = name;
     } else {
       config.body = name.substr(0, name.find('_'));
+      if (name.ends_with("gbce")) config.loss = "gbce";
+      config.n_negatives = 5;
+      config.gbce_t = 0.6;
       config.mlm_probability = 0.3;
       config.plm_probability = 0.3;
       if (name.starts_with("xlnet")) config.masking = name.substr(name.size() - 3);
@@ -102,7 +105,8 @@ TEST_P(SessionParity, TwentyAdamWSteps) {
 
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionParity,
                          testing::Values("gelu", "gelu_new", "bert", "albert", "electra",
-                                         "xlnet_mlm", "xlnet_clm", "xlnet_plm"));
+                                         "xlnet_mlm", "xlnet_clm", "xlnet_plm", "sasrec", "ligr",
+                                         "sasrec_gbce"));
 
 }  // namespace
 }  // namespace convoy

@@ -13,6 +13,7 @@ struct Body {
   const char* name;
   const char* masking;
   int64_t num_negatives = 0;  ///< 0: all items
+  const char* loss = "cross_entropy";
 };
 
 class SessionBodies : public testing::TestWithParam<Body> {
@@ -22,7 +23,10 @@ class SessionBodies : public testing::TestWithParam<Body> {
     config.features.push_back({"kind", true, 7});
     config.body = GetParam().name;
     config.masking = GetParam().masking;
-    if (GetParam().num_negatives > 0) {
+    config.loss = GetParam().loss;
+    if (config.has_own_negatives()) {
+      config.n_negatives = GetParam().num_negatives;
+    } else if (GetParam().num_negatives > 0) {
       config.sampled_softmax = true;
       config.max_n_samples = GetParam().num_negatives;
     }
@@ -72,7 +76,8 @@ TEST_P(SessionBodies, TrainThroughStages) {
 INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
                          testing::Values(Body{"albert", "mlm"}, Body{"electra", "mlm"},
                                          Body{"xlnet", "mlm"}, Body{"xlnet", "clm"},
-                                         Body{"xlnet", "plm"}, Body{"gpt2", "clm", 30}),
+                                         Body{"xlnet", "plm"}, Body{"gpt2", "clm", 30},
+                                         Body{"ligr", "clm"}, Body{"sasrec", "clm", 20, "gbce"}),
                          [](const auto& info) {
                            return std::string(info.param.name) + "_" + info.param.masking;
                          });

@@ -22,9 +22,8 @@ void leave_some(bool* chosen, const std::vector<int64_t>& places, uint64_t key) 
   if (places.size() < 2) {
     for (const int64_t t : places) chosen[t] = false;
   } else if (count == 0 || count == places.size()) {
-    const double draw = uniform01(key, kChoice);
-    const auto one = static_cast<size_t>(draw * static_cast<double>(places.size()));
-    auto& changed = chosen[places[std::min(one, places.size() - 1)]];
+    const int64_t one = draw_below(std::ssize(places), key, kChoice);
+    auto& changed = chosen[places[static_cast<size_t>(one)]];
     changed = !changed;
   }
 }
@@ -37,20 +36,14 @@ std::vector<int64_t> places_of(const int64_t* item, int64_t length) {
   return out;
 }
 
-/// A whole number below `end`.
-int64_t below(int64_t end, uint64_t key, uint64_t counter) {
-  const auto drawn = static_cast<int64_t>(uniform01(key, counter) * static_cast<double>(end));
-  return std::min(drawn, end - 1);
-}
-
 void choose_spans(bool* chosen, const std::vector<int64_t>& places,
                   const PermutationOptions& options, uint64_t key) {
   const auto count = static_cast<int64_t>(places.size());
   uint64_t draw = 0;
   for (int64_t begin = 0; begin < count;) {
-    const int64_t span = 1 + below(options.max_span, key, draw++);
+    const int64_t span = 1 + draw_below(options.max_span, key, draw++);
     const auto stretch = static_cast<int64_t>(static_cast<double>(span) / options.probability);
-    const int64_t first = begin + below(stretch - span + 1, key, draw++);
+    const int64_t first = begin + draw_below(stretch - span + 1, key, draw++);
     for (int64_t i = first; i < std::min(first + span, count); ++i) {
       chosen[places[static_cast<size_t>(i)]] = true;
     }

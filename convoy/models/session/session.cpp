@@ -2,6 +2,7 @@
 
 #include "convoy/models/bert/bert.h"
 #include "convoy/models/gpt2/gpt2.h"
+#include "convoy/models/sasrec/sasrec.h"
 #include "convoy/models/session/session_head.h"
 #include "convoy/models/session/session_input.h"
 #include "convoy/models/xlnet/xlnet.h"
@@ -17,7 +18,7 @@ Gpt2Config gpt2_body(const SessionConfig& config) {
   out.n_layer = config.n_layer;
   out.n_head = config.n_head;
   out.n_inner = config.inner();
-  out.activation_function = config.activation;
+  out.activation_function = config.activation_kind();
   out.resid_pdrop = out.attn_pdrop = config.dropout;
   out.layer_norm_epsilon = config.layer_norm_epsilon;
   out.initializer_range = config.initializer_range;
@@ -29,7 +30,7 @@ BertConfig bert_body(const SessionConfig& config) {
   out.hidden_size = config.d_model;
   out.num_attention_heads = config.n_head;
   out.intermediate_size = config.inner();
-  out.hidden_act = config.activation;
+  out.hidden_act = config.activation_kind();
   out.hidden_dropout_prob = out.attention_probs_dropout_prob = config.dropout;
   out.max_position_embeddings = config.num_positions();
   out.initializer_range = config.initializer_range;
@@ -44,8 +45,7 @@ XlnetConfig xlnet_body(const SessionConfig& config) {
   out.n_layer = config.n_layer;
   out.n_head = config.n_head;
   out.d_inner = config.inner();
-  out.ff_activation = config.activation;
-  out.attn_type = config.masks_items() ? "bi" : "uni";
+  out.ff_activation = config.activation_kind();
   out.dropout = config.dropout;
   out.initializer_range = config.initializer_range;
   out.layer_norm_eps = config.layer_norm_epsilon;
@@ -53,16 +53,35 @@ XlnetConfig xlnet_body(const SessionConfig& config) {
   return out;
 }
 
+SasrecConfig sasrec_body(const SessionConfig& config) {
+  SasrecConfig out;
+  out.hidden_size = config.d_model;
+  out.num_attention_heads = config.n_head;
+  out.intermediate_size = config.inner();
+  out.hidden_act = config.activation_kind();
+  out.dropout = config.dropout;
+  out.initializer_range = config.initializer_range;
+  out.layer_norm_eps = config.layer_norm_epsilon;
+  out.max_length = config.num_positions();
+  return out;
+}
+
+nn::BlockPtr layer_of(const SessionConfig& config, int64_t index) {
+  const auto& body = config.body;
+  const std::string in_rectools = "transformer_layers.transformer_blocks";
+  if (body == "gpt2") return make_gpt2_layer(gpt2_body(config), "transformer", index);
+  if (body == "xlnet") return make_xlnet_layer(xlnet_body(config), "transformer", index);
+  if (body == "sasrec") return make_sasrec_layer(sasrec_body(config), in_rectools, index);
+  if (body == "ligr") return make_ligr_layer(sasrec_body(config), in_rectools, index);
+  return make_bert_layer(bert_body(config), body, index);
+}
+
 nn::BlockList layers_of(const SessionConfig& config) {
   if (config.body == "albert") {
     return make_albert_layers(bert_body(config), "albert", config.n_layer);
   }
   nn::BlockList out;
-  for (int64_t i = 0; i < config.n_layer; ++i) {
-    out.push_back(config.body == "gpt2"    ? make_gpt2_layer(gpt2_body(config), "transformer", i)
-                  : config.body == "xlnet" ? make_xlnet_layer(xlnet_body(config), "transformer", i)
-                                           : make_bert_layer(bert_body(config), config.body, i));
-  }
+  for (int64_t i = 0; i < config.n_layer; ++i) out.push_back(layer_of(config, i));
   return out;
 }
 

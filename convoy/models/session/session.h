@@ -24,7 +24,7 @@ struct SessionConfig {
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
   double dropout = 0.1;
-  std::string activation = "gelu";
+  std::string activation = "auto";
   double layer_norm_epsilon = 1e-5, initializer_range = 0.02;
   int64_t item_embedding_dim = 0, embedding_dim = 0;
   std::string aggregation = "concat";
@@ -39,6 +39,9 @@ struct SessionConfig {
   bool sampled_softmax = false;
   int64_t max_n_samples = 1000;
   std::string negative_sampling = "uniform";
+  std::string loss = "cross_entropy";
+  int64_t n_negatives = 256;
+  double gbce_t = 0.75;
   bool score_padding = false, attend_padding = false;
   double temperature = 1.0;
   int64_t max_length = 20;
@@ -51,7 +54,13 @@ struct SessionConfig {
   /// Asks for the items at some positions, which the model does not see there.
   bool masks_items() const { return masking_kind() != "clm"; }
   bool permutes() const { return masking_kind() == "plm"; }
-  int64_t inner() const { return n_inner > 0 ? n_inner : 4 * d_model; }
+  /// Looks at what came before alone, and counts positions from the last one that is asked.
+  bool counts_from_end() const { return body == "sasrec" || body == "ligr"; }
+  int64_t inner() const;
+  /// What `auto` stands for, too.
+  std::string activation_kind() const;
+  /// Training scores some items for each target, which are not the same for all.
+  bool has_own_negatives() const { return loss == "gbce"; }
   /// Masked-item prediction appends a position.
   int64_t num_positions() const { return max_length + (masks_items() ? 1 : 0); }
   /// Width of a categorical feature's embedding.

@@ -20,6 +20,8 @@ const std::map<std::string, Names> kBodies{{"albert", {"mlm"}},
                                            {"bert", {"mlm"}},
                                            {"electra", {"mlm"}},
                                            {"gpt2", {"clm"}},
+                                           {"ligr", {"clm"}},
+                                           {"sasrec", {"clm"}},
                                            {"xlnet", {"mlm", "clm", "plm"}}};
 
 /// Those that can, by name.
@@ -37,6 +39,12 @@ const std::pair<std::string, Names> kWithHidden{"model.body",
                                                 {"bert", "albert", "electra", "xlnet"}};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
+const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
+
+Names with_auto(Names names) {
+  names.insert(names.begin(), "auto");
+  return names;
+}
 
 }  // namespace
 
@@ -46,9 +54,12 @@ Fields SessionConfig::fields() {
       {"d_model", &d_model, "width of the body", 1, HUGE_VAL, {}, {"n_embd"}},
       {"n_layer", &n_layer, "layers of the body", 0},
       {"n_head", &n_head, "attention heads", 1},
-      {"n_inner", &n_inner, "width of the feed-forward part; 0 = 4 x d_model", 0},
+      {"n_inner", &n_inner, "width of the feed-forward part; 0 = 4 x d_model, of sasrec d_model",
+       0},
       {"dropout", &dropout, "rate on embeddings, attention and residuals", 0, kMostDropped},
-      {"activation", &activation, "of the feed-forward part", 0, 0, nn::activations()},
+      {"activation", &activation,
+       "of the feed-forward part; auto = gelu, of sasrec relu, of ligr silu (which is gated)", 0, 0,
+       with_auto(nn::activations())},
       {"layer_norm_epsilon", &layer_norm_epsilon, "added to the variance", 0},
       {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
       {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},
@@ -56,7 +67,8 @@ Fields SessionConfig::fields() {
       {"aggregation", &aggregation, "how features become one input", 0, 0, kJoins},
       {"continuous_projection", &continuous_projection,
        "width that continuous features are projected to; 0 = d_model", 0},
-      {"body", &body, "transformer layers: causal (gpt2), looking at both sides, or either (xlnet)",
+      {"body", &body,
+       "transformer layers: causal (gpt2, sasrec, ligr), looking at both sides, or either (xlnet)",
        0, 0, bodies_with("")},
       {"masking", &masking,
        "predict each next item (clm), hidden items (mlm), or items in a random order (plm); auto = "
@@ -81,6 +93,15 @@ Fields SessionConfig::fields() {
       {"negative_sampling", &negative_sampling,
        "each item as likely as others, or log_uniform: by its rank, for ids by falling count", 0, 0,
        nn::NegativeSampler::kinds(), none, "", kWithSampling},
+      {"loss", &loss,
+       "of next items: the cross-entropy of all scores, or gbce: binary, of the target and of some "
+       "items drawn for it",
+       0, 0, Names{"cross_entropy", "gbce"}},
+      {"n_negatives", &n_negatives, "so many of them for each target", 1, 1e6, none, none, "",
+       kWithGbce},
+      {"gbce_t", &gbce_t,
+       "how far gbce makes up for drawing some: 0 = not (binary cross-entropy), 1 = wholly", 0, 1,
+       none, none, "", kWithGbce},
       {"score_padding", &score_padding, "the padding id 0 competes with the items"},
       {.name = "attend_padding",
        .value = &attend_padding,
@@ -94,6 +115,16 @@ Fields SessionConfig::fields() {
 
 std::string SessionConfig::masking_kind() const {
   return masking == "auto" ? kBodies.at(body).front() : masking;
+}
+
+int64_t SessionConfig::inner() const {
+  if (n_inner > 0) return n_inner;
+  return body == "sasrec" ? d_model : 4 * d_model;
+}
+
+std::string SessionConfig::activation_kind() const {
+  if (activation != "auto") return activation;
+  return body == "sasrec" ? "relu" : body == "ligr" ? "silu" : "gelu";
 }
 
 int64_t SessionConfig::dim_of(const SessionFeature& feature) const {
@@ -121,6 +152,12 @@ void SessionConfig::check() const {
     fail<UsageError>("models", "masking {} does not go with the body {}; expected one of {}",
                      masking, body, join(able));
   }
+  if (has_own_negatives() && sampled_softmax) {
+    fail<UsageError>(
+        "models",
+        "sampled_softmax = true does not go with loss = gbce, which draws items of its "
+        "own; try n_negatives instead");
+  }
   if (permutes() && attend_padding) {
     fail<UsageError>("models", "attend_padding = true does not go with masking = plm");
   }
@@ -132,6 +169,10 @@ void SessionConfig::check() const {
     fail<UsageError>("models",
                      "the item feature '{}' has {} ids; expected at least one besides padding",
                      item_feature, item().cardinality);
+  }
+  if (has_own_negatives() && item().cardinality < 3) {
+    fail<UsageError>("models", "loss = gbce wants at least two items; got {}",
+                     item().cardinality - 1);
   }
   for (const auto& feature : features) {
     if (!feature.categorical || feature.cardinality >= 1) continue;

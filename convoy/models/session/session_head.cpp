@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
+#include "convoy/models/session/negatives.h"
 #include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/gbce.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/ranking.h"
 
@@ -13,10 +17,23 @@ namespace convoy::models {
 
 using nn::Mode;
 
+namespace {
+
+constexpr double kSasrecEpsilon = 1e-8;  // of its last normalisation, whatever the layers have
+
+}  // namespace
+
 SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table)
-    : Block("head"), config_(config), first_id_(config.score_padding ? 0 : 1) {
+    : Block("head"),
+      config_(config),
+      epsilon_(config.layer_norm_epsilon),
+      first_id_(config.score_padding ? 0 : 1) {
   const int64_t D = config.d_model;
   if (config.body == "gpt2") norm_ = declare_norm("transformer.ln_f", D);
+  if (config.body == "sasrec") {
+    norm_ = declare_norm("transformer_layers.last_layernorm", D);
+    epsilon_ = kSasrecEpsilon;
+  }
   const int64_t item_dim = item_table->spec().shape[1];
   if (item_dim != D) {
     output_projection_ = declare(
@@ -37,11 +54,9 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   }
   const auto targets = targets_of(in);
   const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
-  if (sampler_ && context.mode == Mode::Train) {
+  if (samples() && context.mode == Mode::Train) {
     const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
-    return {{"loss", nn::sampled_cross_entropy(states(rows), items_, targets.items, *sampler_,
-                                               config_.temperature, context)},
-            {"count", count}};
+    return {{"loss", sampled_loss(in, states(rows), targets, context)}, {"count", count}};
   }
   const auto ranks = ranks_of(in, context);
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
@@ -67,8 +82,22 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in) const {
   return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
 }
 
+at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
+                                     const Targets& targets, const nn::Context& context) const {
+  if (sampler_) {
+    return nn::sampled_cross_entropy(h, items_, targets.items, *sampler_, config_.temperature,
+                                     context);
+  }
+  const int64_t num_ids = config_.item().cardinality, n = config_.n_negatives;
+  const auto negatives = draw_negatives(in.at("item_ids"), targets.positions, targets.items,
+                                        first_id_, num_ids, n, context);
+  const double rate = static_cast<double>(n) / static_cast<double>(num_ids - first_id_ - 1);
+  return nn::gbce(h, items_, targets.items, negatives,
+                  {config_.gbce_t, std::min(rate, 1.0), config_.temperature}, context);
+}
+
 at::Tensor SessionHead::states(const at::Tensor& rows) const {
-  const auto h = norm_.weight ? nn::layer_norm(rows, norm_, config_.layer_norm_epsilon) : rows;
+  const auto h = norm_.weight ? nn::layer_norm(rows, norm_, epsilon_) : rows;
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
 }
 

@@ -14,7 +14,7 @@ class SessionHead : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return !sampler_.has_value(); }
+  bool takes_sequence_parallel() const override { return !samples(); }
 
  private:
   /// Flat positions [N] whose states predict, and the items [N] they should predict.
@@ -23,9 +23,14 @@ class SessionHead : public nn::Block {
   };
   Targets targets_of(const nn::Bundle& in) const;
   at::Tensor states(const at::Tensor& rows) const;
+  /// Training scores some items only.
+  bool samples() const { return sampler_.has_value() || config_.has_own_negatives(); }
+  at::Tensor sampled_loss(const nn::Bundle& in, const at::Tensor& h, const Targets& targets,
+                          const nn::Context& context) const;
 
   SessionConfig config_;
-  nn::NormParams norm_;  // gpt2 ends in one
+  nn::NormParams norm_;  // some bodies end in one
+  double epsilon_;
   nn::ParamPtr output_projection_, items_;
   int64_t first_id_;
   std::optional<nn::NegativeSampler> sampler_;  // of the items that training scores

@@ -8,6 +8,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
+#include "convoy/models/xlnet/xlnet.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 
@@ -79,6 +80,8 @@ SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config
   const std::string embeddings = config.body + ".embeddings.";
   if (config.body == "gpt2") {
     positions_ = declare({"transformer.wpe.weight", {P, D}, init});
+  } else if (config.counts_from_end()) {
+    positions_ = declare_table("pos_encoding_layer.pos_emb.weight", {P, D}, init);
   } else if (config.body != "xlnet") {  // whose layers know distances
     positions_ = declare({embeddings + "position_embeddings.weight", {P, D}, init});
     token_types_ = declare({embeddings + "token_type_embeddings.weight", {2, D}, init});
@@ -130,6 +133,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());
   }
   out["hidden"] = add_positions(x, ids, ranks, context);
+  if (config_.body == "xlnet") put_xlnet_guides(out, /*causal=*/!config_.masks_items());
   return out;
 }
 
@@ -172,10 +176,21 @@ at::Tensor SessionInput::aggregate(const nn::Bundle& in, const nn::TensorRanks& 
   return config_.aggregation == "element-wise-sum" ? item + sum : item * sum;
 }
 
+at::Tensor SessionInput::places_from_end(const at::Tensor& ids, const nn::Context& context) const {
+  // In prediction the last item predicts, else the one before it.
+  const auto last = session_lengths(ids) - (context.mode == Mode::Predict ? 1 : 2);
+  return (last.unsqueeze(1) - at::arange(ids.size(1), ids.options())).clamp_min(0);
+}
+
 at::Tensor SessionInput::add_positions(const at::Tensor& x, const at::Tensor& ids,
                                        const nn::TensorRanks& ranks,
                                        const nn::Context& context) const {
-  auto placed = positions_ ? nn::add_positions(x, positions_, ranks) : x;
+  auto placed = x;
+  if (config_.counts_from_end()) {
+    placed = x + nn::embedding(places_from_end(ids, context), positions_, false, ranks);
+  } else if (positions_) {
+    placed = nn::add_positions(x, positions_, ranks);
+  }
   if (token_types_) {
     placed = placed + nn::embedding(at::zeros_like(ids), token_types_, false, ranks);
     placed = nn::layer_norm(placed, norm_, config_.layer_norm_epsilon);

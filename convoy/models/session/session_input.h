@@ -13,7 +13,8 @@ namespace convoy::models {
 /// on hidden ones, adds positions. Gives `hidden` [B, T, D] (or a rank's share), `item_ids` [B, T],
 /// `asked` [N] (flat positions that predict; without masked items not in prediction), with masked
 /// items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's,
-/// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead.
+/// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead;
+/// for XLNet what put_xlnet_guides() adds.
 /// Prediction with masked items appends a position, so T grows by one.
 class SessionInput : public nn::Block {
  public:
@@ -29,6 +30,8 @@ class SessionInput : public nn::Block {
   Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
   at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
                            const nn::Context& context) const;
+  /// [B, T] int64: 0 for the last position that predicts, 1 for the one before.
+  at::Tensor places_from_end(const at::Tensor& ids, const nn::Context& context) const;
 
   SessionConfig config_;
   std::map<std::string, nn::ParamPtr> tables_;

@@ -42,8 +42,9 @@ class XlnetLayer : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& content = in.at("hidden");
-    const auto keys = keys_of(content);
-    const auto seen = seen_by_content(in);
+    const auto keys = keys_of(content, in.at("distances"));
+    const auto limits = in.find("seen");
+    const auto seen = limits == in.end() ? at::Tensor() : limits->second;
     auto out = in;
     out["hidden"] = stream(content, keys, seen, context, 1);
     if (auto query = in.find("query"); query != in.end()) {
@@ -69,25 +70,8 @@ class XlnetLayer : public nn::Block {
     return t.view({t.size(0), t.size(1), H, config_.d_model / H}).transpose(1, 2);
   }
 
-  Keys keys_of(const at::Tensor& x) const {
-    const auto far = nn::distance_sinusoids(x.size(1), config_.d_model, x.device());
+  Keys keys_of(const at::Tensor& x, const at::Tensor& far) const {
     return {heads(x, key_), heads(x, value_), heads(far.unsqueeze(0), distance_).squeeze(0)};
-  }
-
-  /// [B or 1, 1, T, T] bool; undefined where all see all.
-  at::Tensor seen_by_content(const nn::Bundle& in) const {
-    const auto& x = in.at("hidden");
-    const auto flags = at::device(x.device()).dtype(at::kBool);
-    const auto self = at::eye(x.size(1), flags);
-    if (auto visible = in.find("visible"); visible != in.end()) {
-      return visible->second.logical_or(self).unsqueeze(1);
-    }
-    if (config_.attn_type == "uni") {
-      return at::ones({x.size(1), x.size(1)}, flags).tril().unsqueeze(0).unsqueeze(0);
-    }
-    const auto mask = in.find("key_mask");
-    if (mask == in.end()) return {};
-    return mask->second.unsqueeze(1).unsqueeze(1).logical_or(self);
   }
 
   /// A layer's way of `x` [B, T, D], content or query.
@@ -122,6 +106,21 @@ class XlnetLayer : public nn::Block {
 };
 
 }  // namespace
+
+void put_xlnet_guides(nn::Bundle& bundle, bool causal) {
+  const auto& x = bundle.at("hidden");
+  const int64_t T = x.size(1);
+  const auto flags = at::device(x.device()).dtype(at::kBool);
+  const auto visible = bundle.find("visible"), mask = bundle.find("key_mask");
+  bundle["distances"] = nn::distance_sinusoids(T, x.size(2), x.device());
+  if (visible != bundle.end()) {
+    bundle["seen"] = visible->second.logical_or(at::eye(T, flags)).unsqueeze(1);
+  } else if (causal) {
+    bundle["seen"] = at::ones({1, 1, T, T}, flags).tril();
+  } else if (mask != bundle.end()) {
+    bundle["seen"] = mask->second.unsqueeze(1).unsqueeze(1).logical_or(at::eye(T, flags));
+  }
+}
 
 nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index) {
   return std::make_shared<XlnetLayer>(config, prefix, index);

@@ -10,15 +10,20 @@ namespace convoy::models {
 struct XlnetConfig {
   int64_t d_model = 1024, n_layer = 24, n_head = 16, d_inner = 4096;
   std::string ff_activation = "gelu";
-  std::string attn_type = "bi";  ///< or uni: a position sees itself and those before
   double dropout = 0.1, initializer_range = 0.02, layer_norm_eps = 1e-12;
   int64_t max_length = 512;  ///< longest row, by which dropout's draws are addressed
 };
 
+/// Puts what all layers read into a bundle with "hidden" [B, T, d_model]: "distances" [2 T,
+/// d_model] fp32, the sinusoids of how far apart positions are, and, unless all see all, "seen" [B
+/// or 1, 1, T, T] bool: which positions `hidden` sees. Of "visible" where there are two streams;
+/// with `causal` those before; else of "key_mask" [B, T] bool where there is one. Itself always.
+void put_xlnet_guides(nn::Bundle& bundle, bool causal);
+
 /// One layer (Yang et al., "XLNet", 2019): bundle["hidden"] [B, T, d_model] in and out, every other
-/// tensor passes through. It looks at bundle["key_mask"] [B, T] bool where there is one. Positions
-/// enter by how far apart they are, in every layer. Parameters are named as in Hugging Face's
-/// files, but for those of segments, of which there are none.
+/// tensor passes through. It reads what put_xlnet_guides() gives: positions enter by how far apart
+/// they are, in every layer. Parameters are named as in Hugging Face's files, but for those of
+/// segments, of which there are none.
 ///
 /// With bundle["query"] [B, T, d_model] there are two streams: position i of `hidden` and of
 /// `query` sees what position j of `hidden` is where bundle["visible"] [B, T, T] bool says so, and

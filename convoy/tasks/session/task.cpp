@@ -11,6 +11,12 @@ namespace convoy::tasks {
 
 void SessionTask::settle(OptionTable& table) {
   arguments_.apply_parity(table);
+  // What only_with() cannot say: XLNet's masking decides.
+  const auto masking = arguments_.model.masking_kind();
+  if (table.asked_for("model.mlm_probability") && masking != "mlm") {
+    fail<UsageError>("tasks", "model.mlm_probability has no effect with masking = {}; try {}",
+                     masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
+  }
   arguments_.ranking.top_k_values();
 }
 

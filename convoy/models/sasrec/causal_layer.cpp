@@ -1,0 +1,48 @@
+#include "convoy/models/sasrec/causal_layer.h"
+
+#include <ATen/ATen.h>
+
+#include "convoy/nn/attention.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+
+// Shapes: B rows, T positions, D = hidden_size, H heads, E width of a head.
+namespace convoy::models {
+
+CausalLayer::CausalLayer(const SasrecConfig& config, const std::string& name)
+    : Block(name), config_(config) {
+  const int64_t D = config.hidden_size, E = D / config.num_attention_heads;
+  const auto product = [&](const char* leaf, const schedule::TensorCut& cut) {
+    return declare_dense(name + ".multi_head_attn." + leaf, D, D, config.initializer_range, cut);
+  };
+  query_ = product("query", {0, {}, E});
+  key_ = product("key", {0, {}, E});
+  value_ = product("value", {0, {}, E});
+  mixed_ = product("out_proj", {1, {}, E});
+}
+
+at::Tensor CausalLayer::attention(const at::Tensor& asking, const at::Tensor& seen,
+                                  const nn::TensorRanks& ranks, const nn::Context& context) const {
+  const int64_t E = config_.hidden_size / config_.num_attention_heads;
+  const int64_t num_heads = query_.weight->shape()[0] / E;  // that are here
+  const auto heads = [&](const nn::Operand& of, const nn::DenseParams& dense) {
+    return nn::linear(of, dense, ranks).unflatten(2, {num_heads, E}).transpose(1, 2);
+  };
+  const auto read = nn::to_columns(seen, key_.weight, ranks);
+  const auto asks = asking.is_same(seen) ? read : nn::to_columns(asking, query_.weight, ranks);
+  nn::AttentionOptions options;
+  options.dropout = config_.dropout;
+  options.max_length = config_.max_length;
+  options.first_head = query_.weight->begin() / E;
+  const auto mixed =
+      nn::attention(heads(asks, query_), heads(read, key_), heads(read, value_), options, context);
+  return nn::linear(mixed.transpose(1, 2).flatten(2, 3), mixed_, ranks);
+}
+
+at::Tensor CausalLayer::drop_inner(const at::Tensor& inner, const nn::ParamPtr& weight,
+                                   const nn::Context& context) const {
+  return nn::dropout(inner, config_.dropout, context, kInnerSite,
+                     {inner.size(1), config_.intermediate_size}, {0, weight->begin()});
+}
+
+}  // namespace convoy::models

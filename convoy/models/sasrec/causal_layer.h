@@ -1,0 +1,33 @@
+#pragma once
+
+#include "convoy/models/sasrec/sasrec.h"
+#include "convoy/nn/tensor_ranks.h"
+
+namespace convoy::models {
+
+/// What layers of SASRec and LiGR have in common: attention of a position to itself and to those
+/// before, and dropout between the products of the feed-forward part.
+class CausalLayer : public nn::Block {
+ public:
+  bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
+
+ protected:
+  static constexpr int64_t kInnerSite = 1, kFirstSite = 2;  // random draws; attention has 0
+
+  CausalLayer(const SasrecConfig& config, const std::string& name);
+
+  /// Of the positions of `asking` over those of `seen`, both [B, T, D] or shares of it.
+  at::Tensor attention(const at::Tensor& asking, const at::Tensor& seen,
+                       const nn::TensorRanks& ranks, const nn::Context& context) const;
+  /// `inner` [B, T, columns of `weight` here].
+  at::Tensor drop_inner(const at::Tensor& inner, const nn::ParamPtr& weight,
+                        const nn::Context& context) const;
+
+  SasrecConfig config_;
+
+ private:
+  nn::DenseParams query_, key_, value_, mixed_;
+};
+
+}  // namespace convoy::models

@@ -1,0 +1,75 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "convoy/models/ranks_of.h"
+#include "convoy/models/sasrec/causal_layer.h"
+#include "convoy/models/sasrec/sasrec.h"
+#include "convoy/nn/activation.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+
+namespace convoy::models {
+
+namespace {
+
+class LigrLayer : public CausalLayer {
+ public:
+  LigrLayer(const SasrecConfig& config, const std::string& name) : CausalLayer(config, name) {
+    const int64_t D = config.hidden_size, F = config.intermediate_size;
+    const auto init = nn::Init::normal(config.initializer_range);
+    const auto product = [&](const char* leaf, std::vector<int64_t> shape, int64_t dim) {
+      return declare_matrix(name + ".feed_forward." + leaf + ".weight", std::move(shape), init,
+                            {dim});
+    };
+    norm_1_ = declare_norm(name + ".layer_norm_1", D);
+    norm_2_ = declare_norm(name + ".layer_norm_2", D);
+    inner_ = product("ff_linear_1", {F, D}, 0);
+    outer_ = product("ff_linear_2", {D, F}, 1);
+    times_ = product("ff_linear_3", {F, D}, 0);
+    gate_1_ = declare_dense(name + ".gating_linear_1", D, D, config.initializer_range);
+    gate_2_ = declare_dense(name + ".gating_linear_2", D, D, config.initializer_range);
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto ranks = ranks_of(in, context);
+    auto x = in.at("hidden");
+    const auto normed = nn::layer_norm(x, norm_1_, config_.layer_norm_eps);
+    x = add(x, attention(normed, normed, ranks, context), gate_1_, kFirstSite, ranks, context);
+    x = add(x, feed_forward(x, ranks, context), gate_2_, kFirstSite + 1, ranks, context);
+    auto out = in;
+    out["hidden"] = x;
+    return out;
+  }
+
+ private:
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+                          const nn::Context& context) const {
+    const auto normed = nn::layer_norm(x, norm_2_, config_.layer_norm_eps);
+    const auto read = nn::to_columns(normed, inner_, ranks);
+    const auto product = [&](const nn::ParamPtr& weight) {
+      return nn::linear(read, weight, nullptr, /*in_first=*/false, ranks);
+    };
+    const auto inner = nn::activate(config_.hidden_act, product(inner_), product(times_));
+    return nn::linear(drop_inner(inner, inner_, context), outer_, nullptr, /*in_first=*/false,
+                      ranks);
+  }
+
+  /// x, and of `added` as much as x lets through.
+  at::Tensor add(const at::Tensor& x, const at::Tensor& added, const nn::DenseParams& gate,
+                 int64_t site, const nn::TensorRanks& ranks, const nn::Context& context) const {
+    return x + at::sigmoid(nn::linear(x, gate)) *
+                   nn::dropout(added, config_.dropout, context, site, ranks);
+  }
+
+  nn::NormParams norm_1_, norm_2_;
+  nn::ParamPtr inner_, outer_, times_;
+  nn::DenseParams gate_1_, gate_2_;
+};
+
+}  // namespace
+
+nn::BlockPtr make_ligr_layer(const SasrecConfig& config, const std::string& prefix, int64_t index) {
+  return std::make_shared<LigrLayer>(config, fmt::format("{}.{}", prefix, index));
+}
+
+}  // namespace convoy::models

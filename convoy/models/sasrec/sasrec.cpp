@@ -1,0 +1,52 @@
+#include "convoy/models/sasrec/sasrec.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "convoy/models/ranks_of.h"
+#include "convoy/models/sasrec/causal_layer.h"
+#include "convoy/nn/activation.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+
+namespace convoy::models {
+
+namespace {
+
+class SasrecLayer : public CausalLayer {
+ public:
+  SasrecLayer(const SasrecConfig& config, const std::string& name) : CausalLayer(config, name) {
+    const int64_t D = config.hidden_size, F = config.intermediate_size;
+    query_norm_ = declare_norm(name + ".q_layer_norm", D);
+    fed_norm_ = declare_norm(name + ".ff_layer_norm", D);
+    inner_ = declare_dense(name + ".feed_forward.ff_linear_1", D, F, config.initializer_range, {0});
+    outer_ = declare_dense(name + ".feed_forward.ff_linear_2", F, D, config.initializer_range, {1});
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto ranks = ranks_of(in, context);
+    const auto& x = in.at("hidden");
+    const auto asking = nn::layer_norm(x, query_norm_, config_.layer_norm_eps);
+    const auto mixed = asking + attention(asking, x, ranks, context);
+    const auto fed = nn::layer_norm(mixed, fed_norm_, config_.layer_norm_eps);
+    auto inner = nn::linear(nn::to_columns(fed, inner_.weight, ranks), inner_, ranks);
+    inner = drop_inner(nn::activate(config_.hidden_act, inner), inner_.weight, context);
+    const auto added = nn::linear(inner, outer_, ranks);
+    auto out = in;
+    out["hidden"] = fed + nn::dropout(added, config_.dropout, context, kFirstSite, ranks);
+    return out;
+  }
+
+ private:
+  nn::NormParams query_norm_, fed_norm_;
+  nn::DenseParams inner_, outer_;
+};
+
+}  // namespace
+
+nn::BlockPtr make_sasrec_layer(const SasrecConfig& config, const std::string& prefix,
+                               int64_t index) {
+  return std::make_shared<SasrecLayer>(config, fmt::format("{}.{}", prefix, index));
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,41 @@
+#include "convoy/tasks/session/session_arguments.h"
+
+#include <gmock/gmock.h>
+
+#include "convoy/base/error.h"
+#include "convoy/tasks/session/task.h"
+
+namespace convoy::tasks {
+namespace {
+
+using testing::HasSubstr;
+
+/// What is wrong with options of a session model; "" = nothing.
+std::string complaint(const std::vector<std::pair<std::string, std::string>>& options) {
+  SessionTask task;
+  OptionTable table;
+  task.declare(table);
+  try {
+    for (const auto& [key, value] : options) table.set(key, value, "command line");
+    table.check();
+    task.settle(table);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SessionArguments, WhatAMaskingDoesNotReadIsAnError) {
+  const std::pair<std::string, std::string> xlnet{"model.body", "xlnet"};
+  const std::pair<std::string, std::string> hides{"model.mlm_probability", "0.3"};
+  EXPECT_EQ(complaint({xlnet, hides}), "");
+  EXPECT_THAT(complaint({xlnet, hides, {"model.masking", "plm"}}),
+              HasSubstr("mlm_probability has no effect with masking = plm; try --plm_probability"));
+  EXPECT_THAT(complaint({xlnet, hides, {"model.masking", "clm"}}),
+              HasSubstr("mlm_probability has no effect with masking = clm; try --masking mlm"));
+  EXPECT_THAT(complaint({{"model.body", "sasrec"}, hides}), HasSubstr("no effect"));
+  EXPECT_THAT(complaint({{"model.n_negatives", "3"}}), HasSubstr("try --loss gbce"));
+}
+
+}  // namespace
+}  // namespace convoy::tasks
