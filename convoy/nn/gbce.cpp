@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "convoy/nn/add_to_table.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
 
@@ -24,24 +24,13 @@ void in_pieces(int64_t rows, int64_t width, at::Device device,
 }
 
 /// Adds slopes [N, n + 1] times h [N, D] to the rows `ids` [N, n + 1] of the table's gradient.
-void add_to_table(const ParamPtr& table, const at::Tensor& ids, const at::Tensor& slopes,
+void add_products(const ParamPtr& table, const at::Tensor& ids, const at::Tensor& slopes,
                   const at::Tensor& h, const comm::Group& tensor) {
-  auto places = ids;
-  auto own = slopes;
-  if (is_cut(table, 0, tensor)) {
-    if (table->shape()[0] == 0) return;
-    places = ids - table->begin();
-    const auto elsewhere = places.lt(0).logical_or_(places.ge(table->shape()[0]));
-    places.masked_fill_(elsewhere, 0);
-    own = slopes.masked_fill(elsewhere, 0);
-  }
-  table->add_to_grad([&](at::Tensor& to) {
-    const int64_t width = h.size(1), per_row = ids.size(1);
-    in_pieces(h.size(0), per_row * width, h.device(), [&](int64_t begin, int64_t count) {
-      const auto rows = own.narrow(0, begin, count).unsqueeze(2) *
-                        h.narrow(0, begin, count).unsqueeze(1).to(at::kFloat);
-      add_rows(to, places.narrow(0, begin, count).reshape({-1}), rows.view({-1, width}));
-    });
+  const int64_t width = h.size(1);
+  in_pieces(h.size(0), ids.size(1) * width, h.device(), [&](int64_t begin, int64_t count) {
+    const auto rows = slopes.narrow(0, begin, count).unsqueeze(2) *
+                      h.narrow(0, begin, count).unsqueeze(1).to(at::kFloat);
+    add_to_table(table, ids.narrow(0, begin, count).reshape({-1}), rows.view({-1, width}), tensor);
   });
 }
 
@@ -81,7 +70,7 @@ at::Tensor gbce(const at::Tensor& h, const ParamPtr& table, const at::Tensor& ta
   });
   if (!at::GradMode::is_enabled()) return loss;
   return with_backward(loss, {h}, [=, tensor = context.tensor](const at::Tensor& grad) {
-    add_to_table(table, ids, slopes * grad, states, tensor);
+    add_products(table, ids, slopes * grad, states, tensor);
     return std::vector<at::Tensor>{(to_h * grad).to(h.scalar_type())};
   });
 }

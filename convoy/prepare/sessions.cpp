@@ -92,8 +92,8 @@ class TimeDelta {
 };
 
 /// Names of the features' columns, the item's first.
-std::vector<SessionWriter::ListColumn> list_columns_of(const Events& events) {
-  std::vector<SessionWriter::ListColumn> columns = {{formats::kItemColumn, false}};
+std::vector<SessionWriter::Column> list_columns_of(const Events& events) {
+  std::vector<SessionWriter::Column> columns = {{formats::kItemColumn, false}};
   for (const EventFeature& feature : events.features) {
     columns.push_back({feature.spec.name + "-list", feature.spec.kind == FeatureKind::Continuous});
     const std::string& name = feature.spec.name;

@@ -39,7 +39,7 @@ class FileSet {
   }
   const std::filesystem::path& last() const { return finals_.back(); }
 
-  SessionWriter sessions(const std::string& name, std::vector<SessionWriter::ListColumn> columns,
+  SessionWriter sessions(const std::string& name, std::vector<SessionWriter::Column> columns,
                          int64_t row_group_size) {
     const std::filesystem::path& file = add(name);
     return {file, last(), std::move(columns), row_group_size};

@@ -15,11 +15,11 @@ std::shared_ptr<arrow::Array> wrap(const std::vector<T>& values) {
                                      arrow::Buffer::Wrap(values));
 }
 
-std::shared_ptr<arrow::Schema> schema_of(const std::vector<SessionWriter::ListColumn>& columns) {
+std::shared_ptr<arrow::Schema> schema_of(const std::vector<SessionWriter::Column>& columns) {
   arrow::FieldVector fields = {arrow::field("user_id", arrow::int64())};
   for (const auto& column : columns) {
     auto element = column.is_float ? arrow::float32() : arrow::int64();
-    fields.push_back(arrow::field(column.name, arrow::list(element)));
+    fields.push_back(arrow::field(column.name, column.is_list ? arrow::list(element) : element));
   }
   return arrow::schema(fields);
 }
@@ -27,7 +27,7 @@ std::shared_ptr<arrow::Schema> schema_of(const std::vector<SessionWriter::ListCo
 }  // namespace
 
 struct SessionWriter::Impl {
-  std::vector<ListColumn> columns;
+  std::vector<Column> columns;
   int64_t row_group_size;
   std::shared_ptr<arrow::Schema> schema;
   data::ParquetWriter writer;
@@ -41,7 +41,7 @@ struct SessionWriter::Impl {
   int64_t values = 0;
 
   Impl(const std::filesystem::path& file, const std::filesystem::path& shown,
-       std::vector<ListColumn> lists, int64_t group_size)
+       std::vector<Column> lists, int64_t group_size)
       : columns(std::move(lists)),
         row_group_size(group_size),
         schema(schema_of(columns)),
@@ -60,6 +60,10 @@ struct SessionWriter::Impl {
     for (size_t c = 0; c < columns.size(); ++c) {
       auto elements = columns[c].is_float ? wrap<arrow::FloatArray>(floats[c])
                                           : wrap<arrow::Int64Array>(ints[c]);
+      if (!columns[c].is_list) {
+        arrays.push_back(std::move(elements));
+        continue;
+      }
       arrays.push_back(std::make_shared<arrow::ListArray>(
           schema->field(static_cast<int>(c) + 1)->type(), static_cast<int64_t>(users.size()),
           shared_offsets, elements));
@@ -78,7 +82,7 @@ struct SessionWriter::Impl {
 };
 
 SessionWriter::SessionWriter(const std::filesystem::path& file, const std::filesystem::path& shown,
-                             std::vector<ListColumn> columns, int64_t row_group_size)
+                             std::vector<Column> columns, int64_t row_group_size)
     : impl_(std::make_unique<Impl>(file, shown, std::move(columns), row_group_size)) {}
 SessionWriter::~SessionWriter() = default;
 SessionWriter::SessionWriter(SessionWriter&&) noexcept = default;
@@ -93,8 +97,9 @@ std::vector<float>& SessionWriter::floats(size_t column) {
 void SessionWriter::end_row(int64_t user_id) {
   const size_t length = impl_->length(0);
   for (size_t c = 1; c < impl_->columns.size(); ++c) {
-    internal_check(impl_->length(c) == length, "data", "column '{}' has {} values, '{}' {}",
-                   impl_->columns[c].name, impl_->length(c), impl_->columns[0].name, length);
+    const size_t wanted = impl_->columns[c].is_list ? length : impl_->users.size() + 1;
+    internal_check(impl_->length(c) == wanted, "data", "column '{}' has {} values, expected {}",
+                   impl_->columns[c].name, impl_->length(c), wanted);
   }
   impl_->users.push_back(user_id);
   impl_->offsets.push_back(static_cast<int32_t>(length));

@@ -8,25 +8,27 @@
 
 namespace convoy::prepare {
 
-/// Writes sessions as Parquet: one scalar `user_id` (int64) and list columns of whole numbers or
-/// fractions, a row group at a time, so any number of rows passes through bounded memory.
+/// Writes sessions as Parquet: one scalar `user_id` (int64) and columns of whole numbers or
+/// fractions, lists but for those with one value a row; a row group at a time, so any number of
+/// rows passes through bounded memory.
 class SessionWriter {
  public:
-  struct ListColumn {
+  struct Column {
     std::string name;
     bool is_float = false;
+    bool is_list = true;
   };
 
   /// Writes to `file`; messages speak of `shown`, the name that the file is to have in the end.
   SessionWriter(const std::filesystem::path& file, const std::filesystem::path& shown,
-                std::vector<ListColumn> columns, int64_t row_group_size);
+                std::vector<Column> columns, int64_t row_group_size);
   ~SessionWriter();
   SessionWriter(SessionWriter&&) noexcept;
 
-  /// Where the values of the current row are appended, by index of the list column.
+  /// Where the values of the current row are appended, by index of the column.
   std::vector<int64_t>& ints(size_t column);
   std::vector<float>& floats(size_t column);
-  /// Ends the row. All its lists must have the same length.
+  /// Ends the row. All its lists must have the same length. The first column is a list.
   void end_row(int64_t user_id);
 
   /// Writes what is left and the footer. Throws FileError.

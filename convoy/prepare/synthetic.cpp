@@ -107,10 +107,15 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
   constexpr int64_t kProgressRows = 8192;
   const SyntheticOptions options = checked(given);
   const World world(options.seed, options.num_items);
-  std::vector<SessionWriter::ListColumn> columns = {{formats::kItemColumn, false}};
+  std::vector<SessionWriter::Column> columns = {{formats::kItemColumn, false}};
   if (options.features) {
     columns.push_back({"category-list", false});
     columns.push_back({"price-list", true});
+  }
+  const size_t first_target = columns.size();
+  if (options.targets) {
+    columns.push_back({"bought", false, /*is_list=*/false});
+    columns.push_back({"spent", true, /*is_list=*/false});
   }
   std::vector<int64_t> counts(static_cast<size_t>(options.num_items) + 1, 0);
   std::vector<int64_t> category_counts(static_cast<size_t>(world.num_categories()) + 1, 0);
@@ -122,7 +127,9 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
     SessionWriter writer = files.sessions(name, columns, options.row_group_size);
     for (int64_t number = begin; number < end; ++number) {
       world.walk(number, options.min_length, options.max_length, session);
+      float spent = 0;
       for (int64_t item : session) {
+        spent += world.price(item);
         writer.ints(0).push_back(item);
         counts[static_cast<size_t>(item)] += count;
         if (!options.features) continue;
@@ -130,6 +137,10 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
         category_counts[static_cast<size_t>(category)] += count;
         writer.ints(1).push_back(category);
         writer.floats(2).push_back(world.price(item));
+      }
+      if (options.targets) {
+        writer.ints(first_target).push_back(2 * spent > static_cast<float>(session.size()));
+        writer.floats(first_target + 1).push_back(spent);
       }
       writer.end_row(number + 1);
       if (progress && (number + 1) % kProgressRows == 0) progress(number + 1, total);

@@ -17,6 +17,9 @@ struct SyntheticOptions {
   int64_t row_group_size = 500;
   uint64_t seed = 42;
   bool features = false;  ///< also category-list (categorical) and price-list (continuous)
+  /// Also what the items of each session cost, spent, and bought: 1 where that is more than half of
+  /// the most that they could, else 0.
+  bool targets = false;
 };
 
 struct SyntheticReport {

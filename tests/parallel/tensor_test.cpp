@@ -54,12 +54,15 @@ TEST_P(Families, TrainInBf16) {
 
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(kFamilies), name_of_family);
 
-TEST(TensorRanks, DrawTheSameNegatives) {
-  Trial trial{.family = "gbce", .steps = 20};
-  const auto one = train(trial);
-  EXPECT_LT(one.losses.back(), one.losses.front());
-  trial.mesh.tensor = 3;
-  expect_close(train(trial), one);
+TEST(TensorRanks, HaveOneDevicesLosses) {
+  for (const char* loss : {"gbce", "smoothed"}) {
+    SCOPED_TRACE(loss);
+    Trial trial{.family = loss, .steps = 20};
+    const auto one = train(trial);
+    EXPECT_LT(one.losses.back(), one.losses.front());
+    trial.mesh.tensor = 3;
+    expect_close(train(trial), one);
+  }
 }
 
 // The sum over ranks is what overflows.

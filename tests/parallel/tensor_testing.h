@@ -23,7 +23,8 @@ namespace convoy::parallel::tensors {
 constexpr int64_t kIds = 51;  // no number of ranks divides it but 3
 
 inline bool of_sessions(const std::string& family) {
-  return family == "session" || family == "sasrec" || family == "ligr" || family == "gbce";
+  return family == "session" || family == "sasrec" || family == "ligr" || family == "gbce" ||
+         family == "smoothed";
 }
 
 /// Five heads; of Llama six, which read three heads of keys. With dropout where `drops`.
@@ -53,6 +54,7 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     config.features.push_back({"kind", true, 3});  // fewer than the most ranks
     if (family == "sasrec" || family == "ligr") config.body = family;
     if (family == "gbce") config.loss = family;
+    if (family == "smoothed") config.label_smoothing_factor = 0.2;
     if (!drops) config.dropout = 0;
     return models::make_session_model(config);
   }

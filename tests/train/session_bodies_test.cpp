@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/train/testing.h"
@@ -14,6 +15,7 @@ struct Body {
   const char* masking;
   int64_t num_negatives = 0;  ///< 0: all items
   const char* loss = "cross_entropy";
+  const char* summary = nullptr;  ///< with targets of whole sessions, and label smoothing
 };
 
 class SessionBodies : public testing::TestWithParam<Body> {
@@ -29,6 +31,12 @@ class SessionBodies : public testing::TestWithParam<Body> {
     } else if (GetParam().num_negatives > 0) {
       config.sampled_softmax = true;
       config.max_n_samples = GetParam().num_negatives;
+    }
+    if (GetParam().summary != nullptr) {
+      config.summary_type = GetParam().summary;
+      config.targets = {{"even", true, 0.5}, {"share", false, 2}};
+      config.next_item_weight = 0.7;
+      config.label_smoothing_factor = 0.1;
     }
     config.n_layer = 3;
     config.dropout = 0.2;
@@ -73,14 +81,19 @@ TEST_P(SessionBodies, TrainThroughStages) {
   }
 }
 
+std::string name_of_body(const testing::TestParamInfo<Body>& info) {
+  const auto& body = info.param;
+  return fmt::format("{}_{}{}", body.name, body.masking, body.summary == nullptr ? "" : "_targets");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
                          testing::Values(Body{"albert", "mlm"}, Body{"electra", "mlm"},
                                          Body{"xlnet", "mlm"}, Body{"xlnet", "clm"},
                                          Body{"xlnet", "plm"}, Body{"gpt2", "clm", 30},
-                                         Body{"ligr", "clm"}, Body{"sasrec", "clm", 20, "gbce"}),
-                         [](const auto& info) {
-                           return std::string(info.param.name) + "_" + info.param.masking;
-                         });
+                                         Body{"ligr", "clm"}, Body{"sasrec", "clm", 20, "gbce"},
+                                         Body{"gpt2", "clm", 0, "cross_entropy", "last"},
+                                         Body{"bert", "mlm", 0, "cross_entropy", "mean"}),
+                         name_of_body);
 
 }  // namespace
 }  // namespace convoy::train

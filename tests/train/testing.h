@@ -32,7 +32,8 @@ inline parallel::ModelFactory tiny_model(double dropout = 0.1) {
   return [config] { return models::make_session_model(config); };
 }
 
-/// Sessions of 2 to `max_length` items that follow a rule, with two more features.
+/// Sessions of 2 to `max_length` items that follow a rule, with two more features, and of each
+/// whether its first item is even, and a part of that item's number.
 inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int64_t max_length) {
   return make_map_dataset(rows, [=](const std::vector<int64_t>& wanted) {
     std::vector<int64_t> lengths;
@@ -54,10 +55,10 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
         id = 1 + (7 * id + 3) % (items - 1);
       }
     }
-    return nn::Bundle{{"items", ids},
-                      {"kind", kinds},
-                      {"price", prices},
-                      {"lengths", at::tensor(lengths, at::kLong)}};
+    const auto first = ids.select(1, 0);
+    return nn::Bundle{
+        {"items", ids},  {"even", 1 - first % 2}, {"share", first / static_cast<double>(items)},
+        {"kind", kinds}, {"price", prices},       {"lengths", at::tensor(lengths, at::kLong)}};
   });
 }
 

@@ -15,11 +15,24 @@ struct SessionFeature {
   int64_t cardinality = 0;  ///< number of ids with the padding id 0 (categorical)
 };
 
+/// What a session model predicts, as options and config.json say it.
+inline constexpr const char *kNextItem = "next-item", *kBinary = "binary",
+                            *kRegression = "regression";
+
+/// A number of each session that is predicted, too: a column with one value a row.
+struct SessionTarget {
+  std::string column;
+  bool binary = true;  ///< 0 or 1; else any number (regression)
+  double weight = 1;   ///< of its loss
+};
+
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head
 /// tied to the item embedding.
 struct SessionConfig {
   std::string item_feature;  ///< the categorical feature that is predicted
   std::vector<SessionFeature> features;
+  std::vector<SessionTarget> targets;  ///< beside the next item
+  double next_item_weight = 1;         ///< of its loss, where there are targets
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
@@ -42,6 +55,8 @@ struct SessionConfig {
   std::string loss = "cross_entropy";
   int64_t n_negatives = 256;
   double gbce_t = 0.75;
+  double label_smoothing_factor = 0;
+  std::string summary_type = "last";
   bool score_padding = false, attend_padding = false;
   double temperature = 1.0;
   int64_t max_length = 20;
@@ -82,6 +97,10 @@ struct SessionConfig {
 /// hidden. Evaluation: the last item of each session is hidden and is the target; the bundle gets
 /// `target_rank` [rows with a target] (1 = best). Prediction: the state after the last item scores
 /// all items; the bundle gets `scores` [B, V-1] of ids 1..V-1.
+///
+/// Targets of whole sessions: see SessionTargets. Each session's loss counts once for each item
+/// that is asked of it, so losses and weights are of means that compare. Not in prediction, the
+/// bundle has their columns.
 nn::BlockList make_session_model(const SessionConfig& config);
 
 }  // namespace convoy::models

@@ -14,6 +14,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 const Names kJoins{"concat", "element-wise-sum", "element-wise-sum-item-multi"};
+const Names kSummaries{"last", "first", "mean"};
 const Names kMaskings{"auto", "clm", "mlm", "plm"};
 /// What bodies can learn by; the first is what `auto` takes.
 const std::map<std::string, Names> kBodies{{"albert", {"mlm"}},
@@ -102,6 +103,12 @@ Fields SessionConfig::fields() {
       {"gbce_t", &gbce_t,
        "how far gbce makes up for drawing some: 0 = not (binary cross-entropy), 1 = wholly", 0, 1,
        none, none, "", kWithGbce},
+      {"label_smoothing_factor", &label_smoothing_factor,
+       "share of each target that all items have, alike; in training", 0, 0.99},
+      {"summary_type", &summary_type,
+       "state that targets of whole sessions are predicted from: the last item's, the first's, or "
+       "the mean",
+       0, 0, kSummaries},
       {"score_padding", &score_padding, "the padding id 0 competes with the items"},
       {.name = "attend_padding",
        .value = &attend_padding,
@@ -158,6 +165,12 @@ void SessionConfig::check() const {
         "sampled_softmax = true does not go with loss = gbce, which draws items of its "
         "own; try n_negatives instead");
   }
+  if (label_smoothing_factor > 0 && (has_own_negatives() || sampled_softmax)) {
+    fail<UsageError>("models",
+                     "label_smoothing_factor = {} smooths over all items, of which {} scores some; "
+                     "try label_smoothing_factor = 0",
+                     label_smoothing_factor, sampled_softmax ? "sampled_softmax" : "loss = gbce");
+  }
   if (permutes() && attend_padding) {
     fail<UsageError>("models", "attend_padding = true does not go with masking = plm");
   }
@@ -202,6 +215,14 @@ Json SessionConfig::to_json() const {
                                {"cardinality", feature.cardinality}});
   }
   write_fields(out, const_cast<SessionConfig*>(this)->fields());
+  if (targets.empty()) return out;
+  auto& tasks = out["prediction_tasks"] = Json::array();
+  tasks.push_back({{"task", kNextItem}, {"weight", next_item_weight}});
+  for (const auto& target : targets) {
+    tasks.push_back({{"task", target.binary ? kBinary : kRegression},
+                     {"column", target.column},
+                     {"weight", target.weight}});
+  }
   return out;
 }
 
@@ -217,6 +238,14 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
     for (const auto& item : json.at("features")) {
       features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality")});
     }
+    targets.clear();
+    for (const auto& task : json.value("prediction_tasks", Json::array())) {
+      if (task.at("task") == kNextItem) {
+        task.at("weight").get_to(next_item_weight);
+      } else {
+        targets.push_back({task.at("column"), task.at("task") == kBinary, task.at("weight")});
+      }
+    }
     take_fields(rest, fields(), where);
     check();
   } catch (const Json::exception& error) {
@@ -224,7 +253,8 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
   } catch (const UsageError& error) {
     throw FileError(fmt::format("{} (in {})", error.what(), where));
   }
-  for (const char* key : {"model_type", "architectures", "item_feature", "features"}) {
+  for (const char* key :
+       {"model_type", "architectures", "item_feature", "features", "prediction_tasks"}) {
     rest.erase(key);
   }
   if (rest.empty()) return;

@@ -9,6 +9,7 @@
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/gbce.h"
+#include "convoy/nn/label_smoothing.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/ranking.h"
 
@@ -40,6 +41,11 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
         {"output_projection.weight", {item_dim, D}, nn::Init::normal(config.initializer_range)});
   }
   items_ = tie(item_table);
+  if (!config.targets.empty()) {
+    targets_.emplace(config, [&](const std::string& name) {
+      return declare_dense(name, D, 1, config.initializer_range);
+    });
+  }
   if (config.sampled_softmax) {
     sampler_.emplace(first_id_, config.item().cardinality, config.max_n_samples,
                      config.negative_sampling);
@@ -47,12 +53,25 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
 }
 
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
+  const auto targets = targets_of(in);
+  auto out = next_items(in, targets, context);
+  if (!targets_) return out;
+  if (context.mode != Mode::Predict) out["loss"] = out.at("loss") * config_.next_item_weight;
+  const auto& ids = in.at("item_ids");
+  const auto rows = targets.positions.div(ids.size(1), "floor");
+  const auto num_asked =
+      at::zeros({ids.size(0)}, ids.options()).index_add_(0, rows, at::ones_like(rows));
+  targets_->add(in, normed(in.at("hidden")), num_asked, context, out);
+  return out;
+}
+
+nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
+                                   const nn::Context& context) const {
   const auto& x = in.at(config_.permutes() ? "query" : "hidden");
   if (context.mode == Mode::Predict) {
-    auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, targets_of(in).positions));
+    auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, targets.positions));
     return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
   }
-  const auto targets = targets_of(in);
   const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
   if (samples() && context.mode == Mode::Train) {
     const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
@@ -62,8 +81,14 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
   options.ranks = ranks.among(targets.positions);
   const auto h = states(ranks.select(x, targets.positions, options.ranks));
+  const double share = context.mode == Mode::Train ? config_.label_smoothing_factor : 0;
+  at::Tensor smoothing;
+  if (share > 0) {
+    smoothing = nn::label_smoothing(h, items_, targets.items,
+                                    {share, config_.temperature, first_id_}, context);
+  }
   const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
-  nn::Bundle out{{"loss", entropy.loss}, {"count", count}};
+  nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
     const auto all = options.ranks.whole(h, "states that are ranked");
     out["target_rank"] = nn::tied_ranks(all, items_, targets.items, first_id_, context.tensor);
@@ -96,8 +121,12 @@ at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
                   {config_.gbce_t, std::min(rate, 1.0), config_.temperature}, context);
 }
 
+at::Tensor SessionHead::normed(const at::Tensor& rows) const {
+  return norm_.weight ? nn::layer_norm(rows, norm_, epsilon_) : rows;
+}
+
 at::Tensor SessionHead::states(const at::Tensor& rows) const {
-  const auto h = norm_.weight ? nn::layer_norm(rows, norm_, epsilon_) : rows;
+  const auto h = normed(rows);
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "convoy/models/session/session.h"
+#include "convoy/models/session/session_targets.h"
 #include "convoy/nn/sampled_softmax.h"
 
 namespace convoy::models {
@@ -14,14 +15,19 @@ class SessionHead : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return !samples(); }
+  bool takes_sequence_parallel() const override {
+    return !samples() && !targets_ && config_.label_smoothing_factor == 0;
+  }
 
  private:
   /// Flat positions [N] whose states predict, and the items [N] they should predict.
   struct Targets {
     at::Tensor positions, items;
   };
+  nn::Bundle next_items(const nn::Bundle& in, const Targets& targets,
+                        const nn::Context& context) const;
   Targets targets_of(const nn::Bundle& in) const;
+  at::Tensor normed(const at::Tensor& rows) const;
   at::Tensor states(const at::Tensor& rows) const;
   /// Training scores some items only.
   bool samples() const { return sampler_.has_value() || config_.has_own_negatives(); }
@@ -33,6 +39,7 @@ class SessionHead : public nn::Block {
   double epsilon_;
   nn::ParamPtr output_projection_, items_;
   int64_t first_id_;
+  std::optional<SessionTargets> targets_;       // of whole sessions
   std::optional<nn::NegativeSampler> sampler_;  // of the items that training scores
 };
 

@@ -8,6 +8,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
+#include "convoy/models/session/session_targets.h"
 #include "convoy/models/xlnet/xlnet.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -102,6 +103,10 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const auto in = length > longest ? padded_to(columns, length) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
+  for (const auto& target : config_.targets) {
+    if (context.mode == Mode::Predict) break;
+    out[SessionTargets::answer(target.column)] = in.at(target.column);
+  }
   const auto ranks = ranks_of(ids, context);
   auto x = aggregate(in, ranks);
   // The ids where they came from: no step waits for a GPU to know its targets.

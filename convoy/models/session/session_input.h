@@ -14,7 +14,7 @@ namespace convoy::models {
 /// `asked` [N] (flat positions that predict; without masked items not in prediction), with masked
 /// items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's,
 /// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead;
-/// for XLNet what put_xlnet_guides() adds.
+/// for XLNet what put_xlnet_guides() adds. Columns to be predicted pass through.
 /// Prediction with masked items appends a position, so T grows by one.
 class SessionInput : public nn::Block {
  public:

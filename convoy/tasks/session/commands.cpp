@@ -159,6 +159,10 @@ void add_synthetic(CLI::App& app, Work& run) {
       ->capture_default_str();
   sub->add_option("--seed", options->seed, "same seed, same files")->capture_default_str();
   sub->add_flag("--with-features", options->features, "also a category and a price per item");
+  sub->add_flag(
+      "--with-targets", options->targets,
+      "also two numbers per session: what was spent, and whether that is more than half of "
+      "the dearest (bought)");
   sub->footer("Example:\n  convoy data synthetic --output synthetic --items 2000 --rows 10000");
   sub->callback([options, &run] { run = [options] { return run_synthetic(*options); }; });
 }

@@ -47,6 +47,9 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   const auto title = fmt::format("row {}{}, after {}{}", row.row, user, cut ? "... " : "",
                                  fmt::join(before, " | "));
   fmt::print("{}\n", wrap(printable(title), 2));
+  for (size_t i = 0; i < row.targets.size(); ++i) {
+    fmt::print("  {} {:.4f}\n", printable(names.targets[i]), row.targets[i]);
+  }
   for (size_t i = 0; i < row.ids.size(); ++i) {
     fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, printable(names.items.raw_id(row.ids[i])),
                row.scores[i], printable(names.items.name(row.ids[i])));
@@ -102,9 +105,11 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   }
   auto job = train::join_job(training.parallel);
   RecommendationNames names;
+  std::vector<std::string> targets;
+  for (const auto& target : arguments_.model.targets) targets.push_back(target.column);
   std::unique_ptr<RecommendationWriter> writer;
   if (job.is_main()) {
-    names = {item_names(asked.folder), prepare::ItemNames::load(users_file(file))};
+    names = {item_names(asked.folder), prepare::ItemNames::load(users_file(file)), targets};
     if (!asked.output.empty()) writer = open_writer(asked.output, names);
   }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
@@ -113,15 +118,15 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
 
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
-  recommend(
-      trainer, *data,
-      {arguments_.model.item_feature, owner_column(schema_), top_k_, exclude_seen_, asked.rows},
-      [&](const Recommendation& row) {
-        writer ? writer->write(row) : show(row, names);
-        ++rows;
-        fewest = std::min(fewest, row.ids.size());
-        most = std::max(most, row.ids.size());
-      });
+  recommend(trainer, *data,
+            {arguments_.model.item_feature, owner_column(schema_), top_k_, exclude_seen_,
+             asked.rows, targets},
+            [&](const Recommendation& row) {
+              writer ? writer->write(row) : show(row, names);
+              ++rows;
+              fewest = std::min(fewest, row.ids.size());
+              most = std::max(most, row.ids.size());
+            });
   if (writer) writer->finish();
   if (!writer || !asked.to_file()) return;
   fmt::print("wrote {} ({}, {}{} each)\n", asked.output, plural(rows, "row"),

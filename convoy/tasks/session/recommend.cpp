@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/data/row_writer.h"
+#include "convoy/models/session/session_targets.h"
 #include "convoy/tasks/text_output.h"
 
 namespace convoy::tasks {
@@ -19,9 +20,9 @@ constexpr int64_t kShownItems = 3;  // of a session
 /// Places of a row in the table that ranks gather, before its `top_k` ids.
 enum Place : int64_t { kRow, kOwner, kHasOwner, kLength, kSession, kIds = kSession + kShownItems };
 
-/// A step's best items: [rows, kIds + k] and [rows, k].
+/// A step's best items: [rows, kIds + k] and [rows, k], and [rows, targets].
 struct Best {
-  at::Tensor numbers, scores;
+  at::Tensor numbers, scores, targets;
 };
 
 void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t s0,
@@ -52,10 +53,16 @@ void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t
         .narrow(0, kSession, shown)
         .copy_(sessions[i].narrow(0, lengths[i].item<int64_t>() - shown, shown));
   }
+  for (size_t i = 0; i < options.targets.size(); ++i) {
+    best.targets.narrow(0, filled, rows)
+        .select(1, static_cast<int64_t>(i))
+        .copy_(out.at(models::SessionTargets::prediction(options.targets[i])).narrow(0, 0, rows));
+  }
   filled += rows;
 }
 
-Recommendation to_recommendation(const int64_t* numbers, const float* scores, int64_t k) {
+Recommendation to_recommendation(const int64_t* numbers, const float* scores, int64_t k,
+                                 std::vector<float> targets) {
   Recommendation row;
   row.row = numbers[kRow];
   if (numbers[kHasOwner] != 0) row.owner = numbers[kOwner];
@@ -74,6 +81,7 @@ Recommendation to_recommendation(const int64_t* numbers, const float* scores, in
     row.ids.push_back(numbers[kIds + i]);
     row.scores.push_back(scores[i]);
   }
+  row.targets = std::move(targets);
   return row;
 }
 
@@ -95,7 +103,9 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
     }
     const int64_t ranks = strategy.num_ranks();
     const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
-    Best best{at::full({most, kIds + k}, -1, at::kLong), at::zeros({most, k})};
+    const auto num_targets = std::ssize(options.targets);
+    Best best{at::full({most, kIds + k}, -1, at::kLong), at::zeros({most, k}),
+              at::zeros({most, num_targets})};
     best.numbers.select(1, kHasOwner).zero_();
     int64_t filled = 0;
     for (size_t c = 0; c < outs.size(); ++c) {
@@ -106,13 +116,16 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
     }
     const auto numbers = group.gather_rows(best.numbers.narrow(0, 0, filled), "gather ids");
     const auto scores = group.gather_rows(best.scores.narrow(0, 0, filled), "gather scores");
+    auto targets = best.targets.narrow(0, 0, filled);
+    if (num_targets > 0) targets = group.gather_rows(targets, "gather targets");
     if (group.rank() != 0) return;
     const auto order = numbers.select(1, kRow).argsort().contiguous();
     for (int64_t i = 0; i < order.size(0); ++i) {
       const int64_t at = order.data_ptr<int64_t>()[i];
       const auto* row = numbers.data_ptr<int64_t>() + at * numbers.size(1);
       if (options.rows > 0 && row[kRow] >= options.rows) continue;
-      use(to_recommendation(row, scores.data_ptr<float>() + at * k, k));
+      const auto* own = targets.const_data_ptr<float>() + at * num_targets;
+      use(to_recommendation(row, scores.data_ptr<float>() + at * k, k, {own, own + num_targets}));
     }
   };
   trainer.predict(data, use_step, options.rows);
@@ -128,7 +141,10 @@ class TextWriter : public RecommendationWriter {
  public:
   TextWriter(const std::filesystem::path& file, const RecommendationNames& names, bool json)
       : output_(file), names_(names), json_(json) {
-    if (!json_) output_.put("row,user_id,rank,item_id,score,name\n");
+    if (json_) return;
+    auto header = std::string("row,user_id,rank,item_id,score,name");
+    for (const auto& target : names.targets) header += "," + csv_value(target);
+    output_.put(header + "\n");
   }
 
   void write(const Recommendation& row) override {
@@ -140,10 +156,13 @@ class TextWriter : public RecommendationWriter {
         Json line{{"row", row.row}, {"rank", i + 1}, {"item_id", raw}, {"score", row.scores[i]}};
         if (row.owner) line["user_id"] = user;
         if (!name.empty()) line["name"] = name;
+        for (size_t t = 0; t < row.targets.size(); ++t) line[names_.targets[t]] = row.targets[t];
         output_.put(json_line(line) + "\n");
       } else {
-        output_.put(fmt::format("{},{},{},{},{},{}\n", row.row, csv_value(user), i + 1,
-                                csv_value(raw), row.scores[i], csv_value(name)));
+        auto line = fmt::format("{},{},{},{},{},{}", row.row, csv_value(user), i + 1,
+                                csv_value(raw), row.scores[i], csv_value(name));
+        for (const float value : row.targets) line += fmt::format(",{}", value);
+        output_.put(line + "\n");
       }
     }
   }
@@ -159,21 +178,18 @@ class TextWriter : public RecommendationWriter {
 class TableWriter : public RecommendationWriter {
  public:
   TableWriter(const std::filesystem::path& file, const RecommendationNames& names)
-      : names_(names),
-        file_(file),
-        rows_(file_.temporary(), file,
-              {{"row", int64_t{}},
-               {"user_id", std::string()},
-               {"rank", int64_t{}},
-               {"item_id", std::string()},
-               {"score", float{}},
-               {"name", std::string()}}) {}
+      : names_(names), file_(file), rows_(file_.temporary(), file, columns_of(names)) {}
 
   void write(const Recommendation& row) override {
     for (size_t i = 0; i < row.ids.size(); ++i) {
-      rows_.add({row.row, if_any(user_text(row, names_)), static_cast<int64_t>(i) + 1,
-                 names_.items.raw_id(row.ids[i]), row.scores[i],
-                 if_any(names_.items.name(row.ids[i]))});
+      std::vector<data::RowWriter::Value> values{row.row,
+                                                 if_any(user_text(row, names_)),
+                                                 static_cast<int64_t>(i) + 1,
+                                                 names_.items.raw_id(row.ids[i]),
+                                                 row.scores[i],
+                                                 if_any(names_.items.name(row.ids[i]))};
+      values.insert(values.end(), row.targets.begin(), row.targets.end());
+      rows_.add(values);
     }
   }
 
@@ -183,6 +199,14 @@ class TableWriter : public RecommendationWriter {
   }
 
  private:
+  static std::vector<data::RowWriter::Column> columns_of(const RecommendationNames& names) {
+    std::vector<data::RowWriter::Column> out{{"row", int64_t{}},  {"user_id", std::string()},
+                                             {"rank", int64_t{}}, {"item_id", std::string()},
+                                             {"score", float{}},  {"name", std::string()}};
+    for (const auto& target : names.targets) out.emplace_back(target, float{});
+    return out;
+  }
+
   static data::RowWriter::Value if_any(const std::string& text) {
     return text.empty() ? data::RowWriter::Value() : text;
   }

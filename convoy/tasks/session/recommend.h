@@ -22,14 +22,16 @@ struct Recommendation {
   int64_t session_length = 0;    ///< the whole session's
   std::vector<int64_t> ids;
   std::vector<float> scores;
+  std::vector<float> targets;  ///< what is predicted of the session, as RecommendOptions has them
 };
 
 struct RecommendOptions {
   std::string item_feature;
   std::string owner;  ///< scalar column of whose session a row is; "" or not in the data: unknown
   int64_t top_k = 10;
-  bool exclude_seen = false;  ///< items of the session itself are left out
-  int64_t rows = 0;           ///< only the first; 0 = all
+  bool exclude_seen = false;              ///< items of the session itself are left out
+  int64_t rows = 0;                       ///< only the first; 0 = all
+  std::vector<std::string> targets = {};  ///< columns that the model predicts, too
 };
 
 /// Scores the rows of `data`, on all ranks, and hands over its `top_k` best items (fewer when
@@ -41,12 +43,14 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
 struct RecommendationNames {
   prepare::ItemNames items;
   prepare::ItemNames users;
+  std::vector<std::string> targets = {};
 };
 
 /// items.parquet of a run, beside the weights in `folder` or in the folder above.
 prepare::ItemNames item_names(const std::filesystem::path& folder);
 
-/// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name.
+/// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name, and one
+/// for each target.
 class RecommendationWriter {
  public:
   virtual ~RecommendationWriter() = default;

@@ -13,6 +13,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/models/session/session.h"
+#include "convoy/models/session/session_targets.h"
 #include "convoy/parallel/run/replica.h"
 #include "convoy/tasks/session/recommend.h"
 
@@ -86,6 +87,7 @@ Json RecommendationAnswer::to_json() const {
     out["items"].push_back(std::move(entry));
   }
   if (!unknown.empty()) out["unknown"] = unknown;
+  if (!predictions.empty()) out["predictions"] = predictions;
   return out;
 }
 
@@ -123,11 +125,16 @@ class Recommender::Model {
       asked.push_back(i);
     }
     if (asked.empty()) return out;
-    const auto scores = scores_of(bundle_of(requests, sessions, asked, longest));
+    const auto predicted = outputs_of(bundle_of(requests, sessions, asked, longest));
+    const auto& scores = predicted.at("scores");
     for (size_t row = 0; row < asked.size(); ++row) {
       const auto i = asked[row];
       out[i].items =
           best(scores[static_cast<int64_t>(row)], requests[i], sessions[row], out[i].unknown);
+      for (const auto& [column, binary, weight] : config_.targets) {
+        const auto& values = predicted.at(models::SessionTargets::prediction(column));
+        out[i].predictions[column] = values[static_cast<int64_t>(row)].item<double>();
+      }
     }
     return out;
   }
@@ -209,8 +216,8 @@ class Recommender::Model {
                                          : std::string("a finite number"));
   }
 
-  /// [rows, items] fp32 on the host.
-  at::Tensor scores_of(nn::Bundle bundle) const {
+  /// What the last block gives, fp32 on the host: scores [rows, items], and targets [rows].
+  nn::Bundle outputs_of(nn::Bundle bundle) const {
     at::NoGradGuard no_grad;
     nn::Context context;
     context.mode = nn::Mode::Predict;
@@ -222,7 +229,8 @@ class Recommender::Model {
       bundle = block->forward(bundle, context);
       ++context.block;
     }
-    return bundle.at("scores").to(at::kCPU, at::kFloat);
+    for (auto& [name, tensor] : bundle) tensor = tensor.to(at::kCPU, at::kFloat);
+    return bundle;
   }
 
   std::vector<RecommendedItem> best(at::Tensor scores, const RecommendationRequest& request,

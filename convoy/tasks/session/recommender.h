@@ -37,6 +37,8 @@ struct RecommendedItem {
 struct RecommendationAnswer {
   std::vector<RecommendedItem> items;  ///< best first; none after a session of unknown items only
   std::vector<std::string> unknown;    ///< ids of the request that training never saw
+  /// What else the model predicts of the session, by column: a probability, or a number.
+  std::map<std::string, double> predictions;
 
   Json to_json() const;
 };

@@ -1,10 +1,12 @@
 #include "convoy/tasks/session/run.h"
 
+#include <cmath>
 #include <limits>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
+#include "convoy/data/tools/inspect_rows.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/task.h"
 
@@ -94,6 +96,38 @@ void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig&
   }
 }
 
+/// One number a row; of a binary target 0 or 1.
+void check_answers(const data::ParquetFiles& dataset, const models::SessionTarget& target) {
+  const auto column = std::ranges::find(dataset.columns(), target.column, &data::ColumnInfo::name);
+  if (column == dataset.columns().end()) {
+    std::vector<std::string> known;
+    for (const auto& other : dataset.columns()) known.push_back(other.name);
+    fail<FileError>("data", "{} has no column '{}', which is to be predicted; got {}{}",
+                    dataset.where(), target.column, join(known),
+                    did_you_mean(target.column, known));
+  }
+  if (column->is_list) {
+    fail<FileError>("data",
+                    "column '{}' of {}, which is to be predicted, is {}; expected one number a row",
+                    target.column, dataset.where(), column->type);
+  }
+  int64_t row = 0;
+  data::each_rows(dataset, {{target.column}, {}}, [&](const data::Rows& rows) {
+    const auto& values = rows.columns.at(target.column);
+    for (int64_t i = 0; i < rows.num_rows; ++i, ++row) {
+      const auto at = static_cast<size_t>(i);
+      const double value = values.kind == data::Column::Int64
+                               ? static_cast<double>(values.ints[at])
+                               : static_cast<double>(values.floats[at]);
+      if (target.binary ? value == 0 || value == 1 : std::isfinite(value)) continue;
+      fail<FileError>("data", "row {} of {} has {} = {}; expected {}", row, dataset.where(),
+                      target.column, value,
+                      target.binary ? "0 or 1, or regression:COLUMN instead of binary:COLUMN"
+                                    : "a finite number");
+    }
+  });
+}
+
 }  // namespace
 
 std::string owner_column(const formats::Schema& schema) {
@@ -109,7 +143,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
                                               std::vector<std::string> warnings,
-                                              const std::string& owner) {
+                                              const std::string& owner, bool answers) {
   const auto& [model, data] = std::tie(arguments.model, arguments.data);
   data::LoaderOptions options;
   std::vector<std::string> columns;
@@ -126,6 +160,12 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   for (const auto& column : dataset.columns()) {
     const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
     if (ids && column.name == owner) options.selection.columns.push_back(column.name);
+  }
+  if (answers) {
+    for (const auto& target : model.targets) {
+      check_answers(dataset, target);
+      options.selection.columns.push_back(target.column);
+    }
   }
   dataset.check(options.selection);
   check_lists(dataset, model);

@@ -28,11 +28,12 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
 std::string owner_column(const formats::Schema& schema);
 
 /// The session data set of a Parquet file for this model. Its streams give `warnings` too; its
-/// batches hold the column `owner`, where the file has it as whole numbers.
+/// batches hold the column `owner`, where the file has it as whole numbers, and with `answers` the
+/// model's targets, all of which are read once: throws FileError on one that is no answer.
 std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
                                               std::vector<std::string> warnings = {},
-                                              const std::string& owner = "");
+                                              const std::string& owner = "", bool answers = true);
 
 }  // namespace convoy::tasks

@@ -83,6 +83,11 @@ void SessionArguments::declare(OptionTable& t) {
   t.add(s, "parity", parity, "set every option that you do not set to what another program does")
       .choice({"none", "transformers4rec"});
   models::declare_options(t, s, model.fields());
+  t.add(
+      s, "prediction_tasks", prediction_tasks,
+      "what is predicted: next-item, and numbers of whole sessions, from columns with one value a "
+      "row: binary:COLUMN (0 or 1), regression:COLUMN");
+  t.add(s, "task_weights", task_weights, "of their losses, one each; none = 1 each");
 
   s = "data";
   t.add(s, "path", data.path,
@@ -124,6 +129,46 @@ void SessionArguments::declare(OptionTable& t) {
         "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
       .choice({"plain", "transformers4rec"});
   add_hints(t);
+}
+
+void SessionArguments::take_tasks() {
+  const auto& tasks = prediction_tasks;
+  if (std::count(tasks.begin(), tasks.end(), models::kNextItem) != 1) {
+    fail<UsageError>("config",
+                     "model.prediction_tasks = {}; expected next-item once, and any of "
+                     "binary:COLUMN, regression:COLUMN",
+                     join(tasks));
+  }
+  if (!task_weights.empty() && task_weights.size() != tasks.size()) {
+    fail<UsageError>("config", "model.task_weights has {} for {}; expected one for each",
+                     plural(std::ssize(task_weights), "weight"), plural(std::ssize(tasks), "task"));
+  }
+  model.targets.clear();
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    double weight = 1;
+    if (!task_weights.empty() && (!parse_number(task_weights[i], weight) || weight < 0)) {
+      fail<UsageError>("config", "model.task_weights has '{}'; expected numbers of at least 0",
+                       task_weights[i]);
+    }
+    if (tasks[i] == models::kNextItem) {
+      model.next_item_weight = weight;
+      continue;
+    }
+    const auto colon = tasks[i].find(':');
+    const auto kind = tasks[i].substr(0, colon);
+    const auto column = colon == std::string::npos ? "" : tasks[i].substr(colon + 1);
+    if ((kind != models::kBinary && kind != models::kRegression) || column.empty()) {
+      fail<UsageError>("config",
+                       "model.prediction_tasks has '{}'; expected next-item, binary:COLUMN or "
+                       "regression:COLUMN",
+                       tasks[i]);
+    }
+    for (const auto& other : model.targets) {
+      if (other.column != column) continue;
+      fail<UsageError>("config", "model.prediction_tasks has the column '{}' twice", column);
+    }
+    model.targets.push_back({column, kind == models::kBinary, weight});
+  }
 }
 
 void SessionArguments::apply_parity(OptionTable& table) {

@@ -48,6 +48,8 @@ struct SessionArguments {
   std::string family = "session";
   std::string parity = "none";
   models::SessionConfig model;  ///< its features come from the data
+  std::vector<std::string> prediction_tasks{models::kNextItem};
+  std::vector<std::string> task_weights;
   DataArguments data;
   RankingArguments ranking;
 
@@ -55,6 +57,9 @@ struct SessionArguments {
   std::vector<std::string> warnings;
 
   void declare(OptionTable& table);
+
+  /// Gives the model its targets. Throws UsageError on tasks or weights that are none.
+  void take_tasks();
 
   /// With model.parity, sets the options of `table` (declared by this object) that nobody has set
   /// to what the other program does. Where parity was typed, warns of options that a file keeps

@@ -5,12 +5,20 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
 #include "convoy/tasks/memory.h"
-#include "convoy/tasks/session/ranking_metrics.h"
+#include "convoy/tasks/session/session_metrics.h"
 
 namespace convoy::tasks {
 
 void SessionTask::settle(OptionTable& table) {
   arguments_.apply_parity(table);
+  arguments_.take_tasks();
+  for (const char* key : {"model.summary_type", "model.task_weights"}) {
+    if (!arguments_.model.targets.empty() || !table.asked_for(key)) continue;
+    fail<UsageError>("tasks",
+                     "{} has no effect where next items alone are predicted; try "
+                     "--prediction_tasks next-item,binary:COLUMN",
+                     key);
+  }
   // What only_with() cannot say: XLNet's masking decides.
   const auto masking = arguments_.model.masking_kind();
   if (table.asked_for("model.mlm_probability") && masking != "mlm") {
@@ -26,9 +34,9 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   out.train_data = std::move(train_data);
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
-  out.scorer = [top_ks = ranking.top_k_values(),
+  out.scorer = [top_ks = ranking.top_k_values(), targets = arguments_.model.targets,
                 other_names = ranking.metric_names == "transformers4rec"] {
-    return std::make_unique<RankingMetrics>(top_ks, other_names);
+    return std::make_unique<SessionMetrics>(RankingMetrics(top_ks, other_names), targets);
   };
   return out;
 }
@@ -55,7 +63,7 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
 }
 
 NamedData SessionTask::open_data(const std::string& where, const SessionArguments& arguments,
-                                 const std::string& owner) const {
+                                 const std::string& owner, bool answers) const {
   const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
   if (file.empty()) return {};
   if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {
@@ -64,17 +72,17 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                      "try a smaller one",
                      arguments.model.max_length, trained_length_);
   }
-  return {file, open_sessions(file, arguments, schema_, {}, owner)};
+  return {file, open_sessions(file, arguments, schema_, {}, owner, answers)};
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
-  return open_data(where, arguments_, "");
+  return open_data(where, arguments_, "", /*answers=*/true);
 }
 
 NamedData SessionTask::prediction_data(const std::string& where) const {
   auto arguments = arguments_;
   arguments.data.truncation = "keep_last";  // what follows a session follows its end
-  return open_data(where, arguments, owner_column(schema_));
+  return open_data(where, arguments, owner_column(schema_), /*answers=*/false);
 }
 
 std::string SessionTask::baseline() {

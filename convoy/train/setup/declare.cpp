@@ -111,7 +111,7 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "metric_for_best_model", metric_for_best_model,
         "metric that decides, by its name without eval_; none = loss");
   t.add(s, "greater_is_better", greater_is_better,
-        "whether more of that metric is better; auto = unless it is a loss")
+        "whether more of that metric is better; auto = unless it is a loss or rmse")
       .choice({"auto", "true", "false"});
   t.add(s, "early_stopping_patience", early_stopping_patience,
         "stop after this many evaluations in a row without a better one; 0 = never")

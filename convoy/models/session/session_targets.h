@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/models/session/session.h"
+
+// Shapes: B rows, T positions, D = d_model.
+namespace convoy::models {
+
+/// Predicts numbers of whole sessions (SessionConfig::targets) from one state of each: that of the
+/// first or the last item, or the mean of all.
+class SessionTargets {
+ public:
+  /// Declares `prediction_tasks.<column>.weight` [1, D] and `.bias` with `declare`.
+  SessionTargets(const SessionConfig& config,
+                 const std::function<nn::DenseParams(const std::string&)>& declare);
+
+  /// The name in a bundle of a column that is to be predicted, and of what is predicted.
+  static std::string answer(const std::string& column) { return "answer." + column; }
+  static std::string prediction(const std::string& column) { return "prediction." + column; }
+
+  /// Adds what is predicted of `states` [B, T, D] to `out`: probabilities or numbers [B], not where
+  /// training. Where the answers are asked for, their losses go to out["loss"]: each session's as
+  /// often as `num_asked` [B] says. A row without items has neither.
+  void add(const nn::Bundle& in, const at::Tensor& states, const at::Tensor& num_asked,
+           const nn::Context& context, nn::Bundle& out) const;
+
+ private:
+  at::Tensor summary(const at::Tensor& states, const at::Tensor& lengths) const;
+
+  std::vector<SessionTarget> targets_;
+  std::string summary_type_;
+  std::vector<nn::DenseParams> heads_;
+};
+
+}  // namespace convoy::models

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/tasks/session/ranking_metrics.h"
+#include "convoy/tasks/session/target_metrics.h"
+
+namespace convoy::tasks {
+
+/// What an evaluation of sessions finds out: of next items, and of each target.
+class SessionMetrics : public train::Scorer {
+ public:
+  SessionMetrics(RankingMetrics ranking, const std::vector<models::SessionTarget>& targets)
+      : ranking_(std::move(ranking)), targets_(targets.begin(), targets.end()) {}
+
+  void add(const nn::Bundle& out) override {
+    ranking_.add(out);
+    for (auto& target : targets_) target.add(out);
+  }
+  void reduce(const comm::Group& group) override {
+    ranking_.reduce(group);
+    for (auto& target : targets_) target.reduce(group);
+  }
+  std::map<std::string, double> values(const std::string& prefix, double loss) const override {
+    auto out = ranking_.values(prefix, loss);
+    for (const auto& target : targets_) out.merge(target.values(prefix, loss));
+    return out;
+  }
+
+ private:
+  RankingMetrics ranking_;
+  std::vector<TargetMetrics> targets_;
+};
+
+}  // namespace convoy::tasks

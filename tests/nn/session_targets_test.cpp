@@ -1,0 +1,119 @@
+#include "convoy/models/session/session_targets.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "tests/models/testing.h"
+#include "tests/nn/testing.h"
+
+namespace convoy::models {
+namespace {
+
+/// Sessions of 3, 6 and 1 of the "items", "bought" and "total" of each.
+nn::Bundle three_sessions() {
+  const auto ids =
+      at::tensor({3, 9, 4, 0, 0, 0, 7, 2, 11, 12, 5, 1, 8, 0, 0, 0, 0, 0}, at::kLong).view({3, 6});
+  return {{"items", ids},
+          {"lengths", at::tensor({3, 6, 1}, at::kLong)},
+          {"bought", at::tensor({1, 0, 1}, at::kLong)},
+          {"total", at::tensor({1.5F, -2.0F, 0.25F})}};
+}
+
+SessionConfig with_targets(const std::string& body, const std::string& summary = "last") {
+  auto config = small_session({.ids = 30, .width = 8, .length = 6});
+  config.body = body;
+  config.summary_type = summary;
+  config.dropout = 0;
+  config.targets = {{"bought", true, 0.5}, {"total", false, 0.25}};
+  config.next_item_weight = 2;
+  return config;
+}
+
+nn::Bundle run_model(const SessionConfig& config, nn::Bundle bundle, nn::Mode mode,
+                     std::map<std::string, at::Tensor>* params = nullptr) {
+  at::NoGradGuard no_grad;
+  nn::Context context;
+  context.mode = mode;
+  context.samples = at::arange(bundle.at("items").size(0), at::kLong);
+  for (const auto& block : make_session_model(config)) {
+    for (const auto& param : block->params()) {
+      auto spec = param->spec();
+      if (spec.name.starts_with("prediction_tasks")) spec.init = nn::Init::normal(0.5);
+      auto value = at::empty(spec.shape);
+      nn::initialize(spec, 1, value);
+      param->bind_value(value);
+      if (params != nullptr) (*params)[spec.name] = value;
+    }
+    bundle = block->forward(bundle, context);
+  }
+  return bundle;
+}
+
+TEST(SessionTargets, AreReadFromTheStateThatIsAskedFor) {
+  for (const std::string summary : {"last", "first", "mean"}) {
+    auto config = with_targets("gpt2", summary);
+    config.n_layer = 0;  // a state is its item and position, normalised
+    std::map<std::string, at::Tensor> params;
+    const auto out = run_model(config, three_sessions(), nn::Mode::Predict, &params);
+    const auto ids = three_sessions().at("items"), lengths = three_sessions().at("lengths");
+    for (int64_t row = 0; row < 3; ++row) {
+      const int64_t length = lengths[row].item<int64_t>();
+      const auto items = params.at("embeddings.items.weight").index_select(0, ids[row]);
+      auto x = (items + params.at("transformer.wpe.weight")).narrow(0, 0, length);
+      x = at::layer_norm(x, {8}, params.at("transformer.ln_f.weight"),
+                         params.at("transformer.ln_f.bias"), config.layer_norm_epsilon);
+      const auto state = summary == "last" ? x[-1] : summary == "first" ? x[0] : x.mean(0);
+      const auto score = [&](const std::string& column) {
+        return at::addmv(params.at("prediction_tasks." + column + ".bias"),
+                         params.at("prediction_tasks." + column + ".weight"), state)[0];
+      };
+      nn::expect_close(out.at("prediction.bought")[row], at::sigmoid(score("bought")));
+      nn::expect_close(out.at("prediction.total")[row], score("total"));
+    }
+  }
+}
+
+TEST(SessionTargets, CountOnceForEachItemThatIsAskedFor) {
+  auto config = with_targets("gpt2");
+  const auto all = run_model(config, three_sessions(), nn::Mode::Train);
+  const auto said = run_model(config, three_sessions(), nn::Mode::Predict);
+  auto alone = config;
+  alone.targets.clear();
+  const auto items = run_model(alone, three_sessions(), nn::Mode::Train);
+  EXPECT_EQ(all.at("count").item<int64_t>(), 7);
+  const auto p = said.at("prediction.bought"), wanted = three_sessions().at("bought");
+  const auto binary = -at::where(wanted == 1, p, 1 - p).log();
+  const auto numbers = (said.at("prediction.total") - three_sessions().at("total")).square();
+  const auto times = at::tensor({2.0F, 5.0F, 1.0F});
+  const auto expected =
+      items.at("loss") * 2 + (binary * times).sum() * 0.5 + (numbers * times).sum() * 0.25;
+  EXPECT_NEAR(all.at("loss").item<double>() / expected.item<double>(), 1, 1e-6);
+}
+
+TEST(SessionTargets, OfAnEvaluationAreThoseOfPrediction) {
+  for (const char* body : {"gpt2", "xlnet"}) {
+    auto config = with_targets(body, "mean");
+    if (config.body == "xlnet") config.masking = "clm";
+    const auto told = run_model(config, three_sessions(), nn::Mode::Evaluate);
+    auto alone = three_sessions();
+    for (const char* column : {"bought", "total"}) alone.erase(column);
+    const auto said = run_model(config, alone, nn::Mode::Predict);
+    for (const char* column : {"prediction.bought", "prediction.total"}) {
+      nn::expect_close(told.at(column), said.at(column));
+    }
+    EXPECT_TRUE(at::equal(told.at("answer.bought"), at::tensor({1.0F, 0.0F, 1.0F})));
+  }
+}
+
+TEST(SessionTargets, OfRowsWithoutItemsDoNotCount) {
+  auto config = with_targets("bert", "mean");
+  auto none = three_sessions();
+  none["items"] = at::zeros_like(none.at("items"));
+  const auto out = run_model(config, none, nn::Mode::Evaluate);
+  EXPECT_EQ(out.at("loss").item<float>(), 0);
+  EXPECT_TRUE(out.at("answer.total").isnan().all().item<bool>());
+}
+
+}  // namespace
+}  // namespace convoy::models

@@ -1,0 +1,80 @@
+#include <cmath>
+#include <fstream>
+#include <numeric>
+
+#include "convoy/base/json.h"
+#include "convoy/prepare/items.h"
+#include "convoy/tasks/session/recommender.h"
+#include "tests/cli/command_testing.h"
+#include "tests/data/parquet_testing.h"
+
+namespace convoy {
+namespace {
+
+class PredictionTasks : public CommandTest {
+ protected:
+  void make_targets() {
+    ASSERT_EQ(run("data synthetic --output syn --items 30 --rows 400 --with-targets"), 0)
+        << output_;
+  }
+  std::string command(const std::string& more) const {
+    return "train" + kTiny + "--max_steps 150 --learning_rate 0.02 " + "--output_dir out " + more;
+  }
+};
+
+const std::string kTasks =
+    "--prediction_tasks next-item,binary:bought,regression:spent --task_weights 1,2,0.1 "
+    "--summary_type mean ";
+
+TEST_F(PredictionTasks, AreLearntEvaluatedAndTold) {
+  make_targets();
+  ASSERT_EQ(run(command(kTasks)), 0) << output_;
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  const auto file = folder_ / "out/eval_results.json";
+  const auto results = parse_json(read_file(file), file.string());
+  EXPECT_GT(results.at("eval_bought_auc"), 0.9) << results.dump();
+  EXPECT_GT(results.at("eval_bought_accuracy"), 0.8);
+  EXPECT_GT(results.at("eval_spent_rmse"), 0.0);
+  EXPECT_LT(results.at("eval_spent_rmse"), 2.5);
+  EXPECT_TRUE(results.contains("eval_ndcg_at_10"));
+
+  ASSERT_EQ(run("predict out --top_k 1 --output told.jsonl"), 0) << output_;
+  const tasks::Recommender recommender(folder_ / "out");
+  const auto names = prepare::ItemNames::load(folder_ / "out/items.parquet");
+  const auto rows = data::testing::read_int_lists(folder_ / "syn/valid.parquet", "item_id-list");
+  std::ifstream told(folder_ / "told.jsonl");
+  size_t row = 0;
+  for (std::string line; std::getline(told, line); ++row) {
+    const auto entry = parse_json(line, "told.jsonl");
+    tasks::RecommendationRequest request{.top_k = 1};
+    for (const int64_t id : rows.at(row)) request.items.push_back(names.raw_id(id));
+    const auto answer = recommender.recommend(request);
+    EXPECT_NEAR(answer.predictions.at("bought"), entry.at("bought"), 1e-5);
+    EXPECT_NEAR(answer.predictions.at("spent"), entry.at("spent"), 1e-5);
+    EXPECT_EQ(answer.to_json().at("predictions").size(), 2);
+  }
+  EXPECT_EQ(row, rows.size());
+  ASSERT_EQ(run("predict out --top_k 1 --output told.csv --rows 1"), 0) << output_;
+  EXPECT_TRUE(read_file(folder_ / "told.csv")
+                  .starts_with("row,user_id,rank,item_id,score,name,bought,spent\n"));
+  ASSERT_EQ(run("predict out --top_k 1 --output told.parquet"), 0) << output_;
+}
+
+TEST_F(PredictionTasks, SayWhatIsNoAnswer) {
+  make_targets();
+  const auto expect_refused = [&](const std::string& more, const std::string& text, int code = 2) {
+    EXPECT_EQ(run(command(more)), code);
+    EXPECT_NE(output_.find(text), std::string::npos) << output_;
+  };
+  expect_refused("--prediction_tasks next-item,binary:spent", "expected 0 or 1", 1);
+  expect_refused("--prediction_tasks next-item,binary:bougth", "did you mean 'bought'", 1);
+  expect_refused("--prediction_tasks next-item,binary:item_id-list", "one number a row", 1);
+  expect_refused("--prediction_tasks binary:bought", "next-item once");
+  expect_refused("--prediction_tasks next-item,bought", "binary:COLUMN or regression:COLUMN");
+  expect_refused("--prediction_tasks next-item,binary:bought --task_weights 1", "one for each");
+  expect_refused("--summary_type mean", "has no effect where next items alone");
+  expect_refused("--label_smoothing_factor 0.1 --sampled_softmax", "scores some");
+}
+
+}  // namespace
+}  // namespace convoy
