@@ -5,16 +5,13 @@
 #include "cli/planned.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
+#include "cli/train_run.h"
 #include "cli/typed.h"
+#include "cli/windows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/bench/pace.h"
-#include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
-#include "convoy/report/live_line.h"
-#include "convoy/train/logging/console.h"
-#include "convoy/train/state.h"
 
 namespace convoy::cli {
 
@@ -36,38 +33,15 @@ int run_train(const TrainOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result
-  const auto& arguments = configured->training;
+  const auto windows = configured->task->windows();
+  if (!windows.empty()) check_windows(*configured);
   std::string plan;
-  auto job =
-      train::join_job(arguments.parallel, [&](const train::Job& met, const comm::Group& all) {
-        return decide(options.config, *configured, met, all, plan);
-      });
-  auto run = configured->task->prepare(arguments.parallel);
-  configured->note_flags(run);
-  run.files.texts["run.toml"] = configured->table.to_kept_toml();
-  if (!plan.empty()) run.files.texts[kPlanFile] = plan;
-  train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
-  if (job.is_main() && !arguments.output.quiet) tell(*run.notes);
-  trainer.set_files(run.files);
-  trainer.set_scorer(run.scorer);
-  trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));
-  trainer.stop_on(launch::note_stop_signals);
-  trainer.train();
-  if (trainer.stopped_by() != 0) {
-    launch::write_error_file(
-        job.environment, "Stopped",
-        fmt::format("stopped by {} after step {}", launch::signal_name(trainer.stopped_by()),
-                    trainer.state().global_step));
-    return 128 + trainer.stopped_by();
-  }
-  if (run.valid_data && !trainer.evaluated_last_step()) {
-    auto metrics = trainer.evaluate();
-    trainer.save_metrics("eval", metrics);
-    if (job.is_main() && !arguments.output.quiet) {
-      report::show_progress(wrap("evaluated: " + train::metrics_text(metrics), 2) + "\n");
-    }
-  }
-  return 0;
+  const auto job = train::join_job(configured->training.parallel,
+                                   [&](const train::Job& met, const comm::Group& all) {
+                                     return decide(options.config, *configured, met, all, plan);
+                                   });
+  if (!windows.empty()) return train_windows(*configured, windows, job);
+  return train_run(*configured, job, "", plan).exit_code;
 }
 
 }  // namespace
@@ -91,6 +65,7 @@ void add_train(CLI::App& app, Run& run) {
            "  convoy train run.toml --learning_rate 1e-3 --bf16\n"
            "  convoy train --data.path data --output_dir runs/first --num_train_epochs 10\n"
            "  convoy train run.toml --nproc 2\n"
+           "  convoy train run.toml --windows clicks --start 1 --end 7 --output_dir runs/clicks\n"
            "  convoy train run.toml --nproc 2 --strategy plan --global_batch_size 64\n"
            "  convoy launch -n 2 train run.toml\n";
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <unordered_map>
 
 #include "convoy/base/error.h"
@@ -133,10 +134,16 @@ struct Material {
   }
 };
 
-void write_train(const SessionOptions& options, const Material& material, SessionWriter& writer,
-                 SessionReport& report) {
+bool leaves_last_out(const SessionOptions& options) {
+  return options.validation && options.window_days == 0;
+}
+
+/// The sessions of `window`; 0: all.
+void write_train(const SessionOptions& options, const Material& material, int64_t window,
+                 SessionWriter& writer, SessionReport& report) {
   for (const Session& session : material.order.sessions) {
-    const int64_t end = session.end - (options.validation ? 1 : 0);
+    if (session.window != window) continue;
+    const int64_t end = session.end - (leaves_last_out(options) ? 1 : 0);
     for (int64_t begin = session.begin; begin < end; begin += options.max_length) {
       const int64_t stop = std::min(begin + options.max_length, end);
       if (stop - begin < options.min_length) {
@@ -146,22 +153,27 @@ void write_train(const SessionOptions& options, const Material& material, Sessio
       }
     }
   }
-  report.num_train_rows = writer.num_rows();
-  if (writer.num_rows() == 0) {
+  report.num_train_rows += writer.num_rows();
+  report.num_windows += window > 0 && writer.num_rows() > 0;
+  report.mean_train_length += static_cast<double>(writer.num_values());  // their sum
+  writer.close();
+  report.num_train_groups += writer.num_row_groups();
+}
+
+void finish_train(const SessionOptions& options, SessionReport& report) {
+  if (report.num_train_rows == 0) {
     fail<FileError>("prepare",
                     "no session has {} events to train on; got {} events of {} users; try "
                     "--min-length, --user, or --validation none",
                     options.min_length, report.num_events, report.num_users);
   }
-  report.mean_train_length =
-      static_cast<double>(writer.num_values()) / static_cast<double>(writer.num_rows());
-  writer.close();
-  report.num_train_groups = writer.num_row_groups();
+  report.mean_train_length /= static_cast<double>(report.num_train_rows);
 }
 
-void write_valid(const SessionOptions& options, const Material& material, SessionWriter& writer,
-                 SessionReport& report) {
+void write_valid(const SessionOptions& options, const Material& material, int64_t window,
+                 SessionWriter& writer, SessionReport& report) {
   for (const Session& session : material.order.sessions) {
+    if (session.window != window) continue;
     const int64_t length = std::min(session.end - session.begin, options.max_length);
     if (length < std::max<int64_t>(2, options.min_length)) continue;
     material.write(writer, session.user_id, session.end - length, session.end);
@@ -173,7 +185,7 @@ void write_valid(const SessionOptions& options, const Material& material, Sessio
     }
   }
   writer.close();
-  report.num_valid_rows = writer.num_rows();
+  report.num_valid_rows += writer.num_rows();
 }
 
 /// The chosen column of a table of names, or the first of the usual ones that it has.
@@ -244,7 +256,11 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   if (options.drop_duplicates && events.times.empty()) {
     fail<UsageError>("prepare", "--drop-duplicates compares times; got --time none");
   }
-  SessionOrder order = order_sessions(events, options.gap_seconds);
+  if (options.window_days > 0 && events.times.empty()) {
+    fail<UsageError>("prepare", "--windows needs times; got --time none");
+  }
+  SessionOrder order =
+      order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
   SessionReport report;
   report.warnings = events.warnings;
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
@@ -254,31 +270,36 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
 
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
-  Vocabulary items = make_vocabulary(events.item, order, options.validation);
+  Vocabulary items = make_vocabulary(events.item, order, leaves_last_out(options));
   report.num_items = items.size();
   add_names(options, items, report);
   std::vector<Vocabulary> categories(events.features.size());
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind == FeatureKind::Categorical) {
-      categories[f] = make_vocabulary(events.features[f].codes, order, options.validation);
+      categories[f] = make_vocabulary(events.features[f].codes, order, leaves_last_out(options));
     }
   }
 
-  const std::vector<std::string> stale = earlier_files(options.output);
+  std::vector<std::string> stale = earlier_files(options.output);
+  for (auto& file : files_of_windows(options.output)) stale.push_back(std::move(file));
+  if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
   remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
   const Material material{events, order, items, categories};
   const auto columns = list_columns_of(events);
   auto inputs = options.inputs;
   inputs.push_back(options.names);
   FileSet files(options.output, std::move(inputs));
-  {
-    SessionWriter train = files.sessions("train.parquet", columns, options.row_group_size);
-    write_train(options, material, train, report);
+  std::set<int64_t> windows;
+  for (const Session& session : order.sessions) windows.insert(session.window);
+  for (const int64_t window : windows) {
+    const auto folder = window == 0 ? "" : window_folder(window) + "/";
+    SessionWriter train = files.sessions(folder + "train.parquet", columns, options.row_group_size);
+    write_train(options, material, window, train, report);
+    if (!options.validation) continue;
+    SessionWriter valid = files.sessions(folder + "valid.parquet", columns, options.row_group_size);
+    write_valid(options, material, window, valid, report);
   }
-  if (options.validation) {
-    SessionWriter valid = files.sessions("valid.parquet", columns, options.row_group_size);
-    write_valid(options, material, valid, report);
-  }
+  finish_train(options, report);
   const fs::path items_file = files.add("items.parquet");
   write_items(items_file, files.last(), items.items);
   const fs::path users_file = files.add("users.parquet");

@@ -20,6 +20,9 @@ struct SessionOptions {
   data::TableOptions table;
 
   double gap_seconds = 0;  ///< a longer pause ends a session; 0: one session per user
+  /// Days of a window, at whose end sessions end, too; 0: there are none. Each window has a folder,
+  /// `0001` and so on, with train.parquet (all its events) and valid.parquet.
+  int64_t window_days = 0;
   int64_t max_length = 20;
   int64_t min_length = 2;  ///< shorter rows are dropped
   int64_t row_group_size = 500;
@@ -38,6 +41,7 @@ struct SessionReport {
   int64_t num_duplicates = 0;      ///< events with user, item and time of an earlier one
   int64_t num_users = 0;
   int64_t num_sessions = 0;
+  int64_t num_windows = 0;  ///< that have rows
   int64_t num_items = 0;
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
@@ -58,7 +62,9 @@ struct SessionReport {
 /// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
 /// number of training events, ties by raw id; 0 is padding, and a missing category. The last event
 /// of each session is the target of its validation row, which holds the session's last max_length
-/// events; training rows are consecutive windows of max_length over the events before it.
+/// events; training rows are consecutive stretches of max_length over the events before it. With
+/// windows a model is trained on one and evaluated on the next: training rows hold the last events,
+/// too.
 ///
 /// Interactions are held in memory. Throws UsageError for impossible options and FileError as
 /// read_events does, or when the output cannot be written.

@@ -1,6 +1,7 @@
 #include "convoy/prepare/sessions_files.h"
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
 #include "convoy/prepare/events.h"
 
@@ -23,6 +24,24 @@ std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
     }
     look_for("users.parquet");
   } catch (const FileError&) {  // nothing of ours
+  }
+  return found;
+}
+
+std::string window_folder(int64_t window) {
+  return fmt::format("{:04}", window);
+}
+
+std::vector<std::string> files_of_windows(const std::filesystem::path& folder) {
+  std::vector<std::string> found;
+  if (!exists(folder / "schema.json")) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    int64_t window = 0;
+    if (!parse_number(name, window) || window < 1 || window_folder(window) != name) continue;
+    for (const char* file : {"train.parquet", "valid.parquet"}) {
+      if (exists(entry.path() / file)) found.push_back(name + "/" + file);
+    }
   }
   return found;
 }

@@ -19,6 +19,12 @@ namespace convoy::prepare {
 /// schema; none where they are not what such a run writes.
 std::vector<std::string> earlier_files(const std::filesystem::path& folder);
 
+/// The name of a window's folder: 0001.
+std::string window_folder(int64_t window);
+
+/// train.parquet and valid.parquet of the windows that an earlier run left in this folder.
+std::vector<std::string> files_of_windows(const std::filesystem::path& folder);
+
 /// Files that are written beside their final places and take them together.
 class FileSet {
  public:
@@ -51,9 +57,10 @@ class FileSet {
     for (auto& file : files_) file->commit();
     for (const std::string& name : stale) {
       std::error_code ignored;
-      if (std::find(finals_.begin(), finals_.end(), folder_ / name) == finals_.end()) {
-        std::filesystem::remove(folder_ / name, ignored);
-      }
+      const auto file = folder_ / name;
+      if (std::find(finals_.begin(), finals_.end(), file) != finals_.end()) continue;
+      std::filesystem::remove(file, ignored);
+      if (file.parent_path() != folder_) std::filesystem::remove(file.parent_path(), ignored);
     }
     return finals_;
   }

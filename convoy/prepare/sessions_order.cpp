@@ -1,8 +1,12 @@
 #include "convoy/prepare/sessions_order.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
+
+#include "convoy/base/error.h"
 
 namespace convoy::prepare {
 namespace {
@@ -17,10 +21,39 @@ bool earlier(const Events& events, int64_t a, int64_t b) {
 
 }  // namespace
 
-SessionOrder order_sessions(const Events& events, double gap_seconds) {
+Windows::Windows(const Events& events, int64_t days) : events_(events), days_(days) {
+  if (days_ == 0) return;
+  std::optional<int64_t> first;
+  for (int64_t event = 0; event < events.num_events; ++event) {
+    if (!is_whole(events, static_cast<size_t>(event))) continue;
+    if (events.times.front().missing(event)) {
+      fail<FileError>("prepare",
+                      "event {} has no time; expected one for each with --windows; try without "
+                      "--windows",
+                      event + 1);
+    }
+    const int64_t day = day_of(event);
+    first = first ? std::min(*first, day) : day;
+  }
+  first_day_ = first.value_or(0);
+}
+
+int64_t Windows::of(int64_t event) const {
+  return days_ == 0 ? 0 : 1 + (day_of(event) - first_day_) / days_;
+}
+
+int64_t Windows::day_of(int64_t event) const {
+  constexpr double kSecondsOfADay = 86400;
+  return static_cast<int64_t>(std::floor(events_.times.front().seconds(event) / kSecondsOfADay));
+}
+
+bool is_whole(const Events& events, size_t event) {
+  return events.user.codes[event] >= 0 && events.item.codes[event] >= 0;
+}
+
+SessionOrder order_sessions(const Events& events, double gap_seconds, const Windows& windows) {
   SessionOrder out;
   const std::vector<int32_t> ranks = raw_ranks(events.user.values);
-  auto kept = [&](size_t e) { return events.user.codes[e] >= 0 && events.item.codes[e] >= 0; };
   auto user_of = [&](size_t e) {
     return static_cast<size_t>(ranks[static_cast<size_t>(events.user.codes[e])]);
   };
@@ -29,13 +62,14 @@ SessionOrder order_sessions(const Events& events, double gap_seconds) {
   const auto num_events = static_cast<size_t>(events.num_events);
   std::vector<int64_t> starts(ranks.size() + 1, 0);
   for (size_t e = 0; e < num_events; ++e) {
-    if (kept(e)) ++starts[user_of(e) + 1];
+    if (is_whole(events, e)) ++starts[user_of(e) + 1];
   }
   std::partial_sum(starts.begin(), starts.end(), starts.begin());
   out.events.resize(static_cast<size_t>(starts.back()));
   std::vector<int64_t> next(starts.begin(), starts.end() - 1);
   for (size_t e = 0; e < num_events; ++e) {
-    if (kept(e)) out.events[static_cast<size_t>(next[user_of(e)]++)] = static_cast<int64_t>(e);
+    if (is_whole(events, e))
+      out.events[static_cast<size_t>(next[user_of(e)]++)] = static_cast<int64_t>(e);
   }
 
   for (size_t user = 0; user < ranks.size(); ++user) {
@@ -46,14 +80,15 @@ SessionOrder order_sessions(const Events& events, double gap_seconds) {
     std::stable_sort(out.events.begin() + begin, out.events.begin() + end,
                      [&](int64_t a, int64_t b) { return earlier(events, a, b); });
     int64_t first = begin;
-    for (int64_t i = begin + 1; gap_seconds > 0 && i < end; ++i) {
-      const double pause = events.times.front().between(out.events[static_cast<size_t>(i - 1)],
-                                                        out.events[static_cast<size_t>(i)]);
-      if (pause <= gap_seconds) continue;
-      out.sessions.push_back({out.num_users, first, i});
+    const auto event = [&](int64_t i) { return out.events[static_cast<size_t>(i)]; };
+    for (int64_t i = begin + 1; i < end; ++i) {
+      const bool pauses =
+          gap_seconds > 0 && events.times.front().between(event(i - 1), event(i)) > gap_seconds;
+      if (!pauses && windows.of(event(i - 1)) == windows.of(event(i))) continue;
+      out.sessions.push_back({out.num_users, first, i, windows.of(event(first))});
       first = i;
     }
-    out.sessions.push_back({out.num_users, first, end});
+    out.sessions.push_back({out.num_users, first, end, windows.of(event(first))});
   }
   return out;
 }

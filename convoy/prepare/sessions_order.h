@@ -16,6 +16,7 @@ struct Session {
   int64_t user_id = 0;  ///< 1, 2, ... in raw order
   int64_t begin = 0;
   int64_t end = 0;
+  int64_t window = 0;  ///< 1, 2, ... where there are windows
 };
 
 struct SessionOrder {
@@ -24,8 +25,27 @@ struct SessionOrder {
   int64_t num_users = 0;
 };
 
-/// Sorts by (user, time) and cuts at pauses longer than `gap_seconds` (0: never).
-SessionOrder order_sessions(const Events& events, double gap_seconds);
+/// Windows of whole days (UTC), counted from the day of the first event; of 0 days: none.
+class Windows {
+ public:
+  /// Throws FileError where an event that counts has no time.
+  Windows(const Events& events, int64_t days);
+  /// 1, 2, ...; 0 where there are none.
+  int64_t of(int64_t event) const;
+
+ private:
+  int64_t day_of(int64_t event) const;
+
+  const Events& events_;
+  int64_t days_, first_day_ = 0;
+};
+
+/// Whether an event has a user and an item.
+bool is_whole(const Events& events, size_t event);
+
+/// Sorts by (user, time) and cuts at pauses longer than `gap_seconds` (0: never), and where windows
+/// end.
+SessionOrder order_sessions(const Events& events, double gap_seconds, const Windows& windows);
 
 /// Finds events with the user, the item and the time of an earlier one (none where there are no
 /// times) and, if told so, takes them out. Returns their number.

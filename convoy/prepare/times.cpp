@@ -76,6 +76,11 @@ double Times::between(int64_t a, int64_t b) const {
   return static_cast<double>(difference) / per_second_;
 }
 
+double Times::seconds(int64_t event) const {
+  const auto i = static_cast<size_t>(event);
+  return floating() ? seconds_[i] : static_cast<double>(ticks_[i]) / per_second_;
+}
+
 int64_t Times::size() const {
   return static_cast<int64_t>(floating() ? seconds_.size() : ticks_.size());
 }

@@ -19,6 +19,8 @@ class Times {
   bool missing(int64_t event) const;
   /// Seconds from event a to event b; 0 when either is missing.
   double between(int64_t a, int64_t b) const;
+  /// Since the epoch of its ticks; not of a missing one.
+  double seconds(int64_t event) const;
   int64_t size() const;
 
  private:

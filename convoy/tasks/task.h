@@ -53,6 +53,13 @@ struct Prediction {
   bool to_file() const { return !output.empty() && output != "-"; }
 };
 
+/// A stretch of data that is trained on by itself, and then evaluated on the next.
+struct Window {
+  std::string name;                                          ///< also of its folder in output.dir
+  std::string evaluated_on;                                  ///< the name of the next
+  std::vector<std::pair<std::string, std::string>> options;  ///< that say so: key, value
+};
+
 /// A kind of work: what is read, which models there are, how they are judged.
 ///
 /// declare(), then the options are read, then settle() and prepare() for a new run; for one that
@@ -69,6 +76,12 @@ class Task {
   /// Sets what follows from what was asked for; throws UsageError on options that do not fit
   /// together or have no effect. `table` is declare()'s, read.
   virtual void settle(OptionTable& table) = 0;
+
+  /// What to train on one after the other, each from the weights of the one before; empty: all data
+  /// at once. After settle(). Throws UsageError and FileError that name the window.
+  virtual std::vector<Window> windows() const { return {}; }
+  /// Metrics that are told of each window, less "eval_".
+  virtual std::vector<std::string> main_metrics() const { return {"loss"}; }
 
   /// A new run, of which `parallel` says what a rank keeps. Throws UsageError and FileError that
   /// name the option or the file.

@@ -38,6 +38,7 @@ struct SessionFlags {
   std::string columns;
   std::string session = "user";
   std::string validation = "leave-last-out";
+  std::string windows;
 };
 
 int run_sessions(SessionFlags flags) {
@@ -51,6 +52,7 @@ int run_sessions(SessionFlags flags) {
   if (options.names.empty() && !(options.names_key.empty() && options.names_value.empty())) {
     fail<UsageError>("data", "--names-key and --names-value have no effect; try --names FILE");
   }
+  options.window_days = flags.windows == "day" ? 1 : flags.windows == "week" ? 7 : 0;
   options.columns.time = flags.time.empty() ? std::vector<std::string>{} : split(flags.time, ',');
   options.columns.features = prepare::parse_features(flags.features);
   options.table.separator = parse_separator(flags.separator);
@@ -71,6 +73,9 @@ int run_sessions(SessionFlags flags) {
   }
   line("users", "{}", human_count(report.num_users));
   if (options.gap_seconds > 0) line("sessions", "{}", human_count(report.num_sessions));
+  if (options.window_days > 0) {
+    line("windows", "{}, of a {} each", human_count(report.num_windows), flags.windows);
+  }
   line("items", "{}{}", human_count(report.num_items),
        options.names.empty()
            ? ""
@@ -78,12 +83,15 @@ int run_sessions(SessionFlags flags) {
   line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
        human_count(report.num_train_rows), human_count(report.num_train_groups),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
-  if (options.validation) {
+  if (options.validation && options.window_days > 0) {
+    line("valid", "{} rows", human_count(report.num_valid_rows));
+  } else if (options.validation) {
     line("valid", "{} rows, {} of them with a target that training never shows",
          human_count(report.num_valid_rows), human_count(report.num_unseen_targets));
   }
   for (const fs::path& file : report.files) {
-    line("wrote", "{} ({})", file.string(), human_bytes(fs::file_size(file)));
+    const bool of_window = file.parent_path() != options.output;
+    if (!of_window) line("wrote", "{} ({})", file.string(), human_bytes(fs::file_size(file)));
   }
   line("time", "{}", human_seconds(progress.seconds()));
   for (const std::string& warning : report.warnings) line("warning", "{}", warning);
@@ -109,6 +117,10 @@ void add_sessions(CLI::App& app, Work& run) {
   sub->add_option("--session", flags->session, "user: one session per user; gap: pauses cut them")
       ->check(CLI::IsMember({"user", "gap"}))
       ->capture_default_str();
+  sub->add_option("--windows", flags->windows,
+                  "a folder for each day or week, at whose end sessions end, too; for convoy train "
+                  "--windows")
+      ->check(CLI::IsMember({"day", "week"}));
   sub->add_option("--gap", options.gap_seconds, "seconds of pause that end a session");
   sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
   sub->add_flag("--drop-duplicates", options.drop_duplicates,

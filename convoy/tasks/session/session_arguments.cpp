@@ -101,6 +101,17 @@ void SessionArguments::declare(OptionTable& t) {
       .path();
   t.add(s, "schema", data.schema, "schema in Transformers4Rec's form, schema.json or schema.pbtxt")
       .path();
+  t.add(
+       s, "windows", data.windows,
+       "folder of windows of time, 0001 and so on: train on each after the one before, evaluate on "
+       "the next")
+      .path();
+  t.add(s, "start", data.start, "first window that is trained on")
+      .at_least(1)
+      .only_with("data.windows");
+  t.add(s, "end", data.end, "last window, which is evaluated on; 0 = the last that is there")
+      .at_least(0)
+      .only_with("data.windows");
   t.add(s, "features", data.features,
         "columns to use; none = every categorical or continuous list "
         "column of the schema");

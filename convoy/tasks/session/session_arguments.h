@@ -15,6 +15,8 @@ struct DataArguments {
   std::string train;
   std::string valid;
   std::string schema;
+  std::string windows;
+  int64_t start = 1, end = 0;
   std::vector<std::string> features;
   std::string truncation = "keep_last";
   std::string partition = "rows";

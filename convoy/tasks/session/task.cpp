@@ -26,6 +26,13 @@ void SessionTask::settle(OptionTable& table) {
                      masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
   }
   arguments_.ranking.top_k_values();
+  for (const char* key : {"data.path", "data.train", "data.valid"}) {
+    if (arguments_.data.windows.empty() || !table.asked_for(key)) continue;
+    fail<UsageError>("tasks",
+                     "{} has no effect with data.windows, whose folders are read; try "
+                     "without one of them",
+                     key);
+  }
 }
 
 Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files) {

@@ -11,6 +11,8 @@ class SessionTask : public Task {
   std::string name() const override { return "session model"; }
   void declare(OptionTable& table) override { arguments_.declare(table); }
   void settle(OptionTable& table) override;
+  std::vector<Window> windows() const override;
+  std::vector<std::string> main_metrics() const override;
   Run prepare(const train::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;

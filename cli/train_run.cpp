@@ -1,0 +1,49 @@
+#include "cli/train_run.h"
+
+#include "cli/planned.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/bench/pace.h"
+#include "convoy/launch/error_file.h"
+#include "convoy/launch/process.h"
+#include "convoy/launch/stop_signal.h"
+#include "convoy/report/live_line.h"
+#include "convoy/train/logging/console.h"
+#include "convoy/train/state.h"
+
+namespace convoy::cli {
+
+Trained train_run(Configured& configured, const train::Job& job, const std::filesystem::path& start,
+                  const std::string& plan) {
+  const auto& arguments = configured.training;
+  const bool tells = job.is_main() && !arguments.output.quiet;
+  auto run = configured.task->prepare(arguments.parallel);
+  configured.note_flags(run);
+  run.files.texts["run.toml"] = configured.table.to_kept_toml();
+  if (!plan.empty()) run.files.texts[kPlanFile] = plan;
+  train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
+  if (!start.empty()) trainer.load_weights(start);
+  if (tells) tell(*run.notes);
+  trainer.set_files(run.files);
+  trainer.set_scorer(run.scorer);
+  trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));
+  trainer.stop_on(launch::note_stop_signals);
+  Trained out{.evaluated = trainer.train()};
+  if (trainer.stopped_by() != 0) {
+    launch::write_error_file(
+        job.environment, "Stopped",
+        fmt::format("stopped by {} after step {}", launch::signal_name(trainer.stopped_by()),
+                    trainer.state().global_step));
+    return {128 + trainer.stopped_by(), {}};
+  }
+  if (run.valid_data && !trainer.evaluated_last_step()) {
+    out.evaluated = trainer.evaluate();
+    trainer.save_metrics("eval", out.evaluated);
+    if (tells) {
+      report::show_progress(wrap("evaluated: " + train::metrics_text(out.evaluated), 2) + "\n");
+    }
+  }
+  return out;
+}
+
+}  // namespace convoy::cli

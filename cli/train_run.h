@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cli/program.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::cli {
+
+/// What a training came to.
+struct Trained {
+  int exit_code = 0;         ///< not 0: a signal stopped it
+  train::Metrics evaluated;  ///< of its end; empty without evaluation data
+};
+
+/// Trains as `configured` says, with a job that was joined, and evaluates at the end. `start`: the
+/// folder of a model whose weights a new run begins with; "" = its own. `plan`: text of its plan
+/// file, or "".
+Trained train_run(Configured& configured, const train::Job& job, const std::filesystem::path& start,
+                  const std::string& plan);
+
+}  // namespace convoy::cli

@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "convoy/base/json.h"
+#include "convoy/base/random.h"
+#include "tests/cli/command_testing.h"
+
+namespace convoy {
+namespace {
+
+class WindowsCommand : public CommandTest {
+ protected:
+  /// 40 users take six of twenty items on each of five days, but the fourth.
+  void make_windows() {
+    std::string events = "user_id,item_id,timestamp\n";
+    for (int day : {0, 1, 2, 4}) {
+      for (int user = 0; user < 40; ++user) {
+        int item = static_cast<int>(mix64(static_cast<uint64_t>(100 * day + user)) % 20);
+        for (int i = 0; i < 6; ++i) {
+          events += fmt::format("u{},i{},{}\n", user, item, 1700006400 + 86400 * day + 60 * i);
+          item = (item * 7 + 3) % 20;
+        }
+      }
+    }
+    write_file(folder_ / "events.csv", events);
+    ASSERT_EQ(run("data sessions events.csv --output days --windows day"), 0) << output_;
+  }
+
+  Json results(const std::string& folder) const {
+    const auto file = folder_ / folder / "results_over_time.json";
+    return parse_json(read_file(file), file.string());
+  }
+};
+
+const std::string kTrain =
+    "train --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 8 --max_steps 12 "
+    "--learning_rate 0.02 --save_steps 5 --logging_steps 4 --threads 1 ";
+
+TEST_F(WindowsCommand, EachIsTrainedAfterTheOneBeforeAndEvaluatedOnTheNext) {
+  make_windows();
+  ASSERT_EQ(run(kTrain + "--windows days --end 3 --output_dir all"), 0) << output_;
+  EXPECT_NE(output_.find("average: ndcg_at_10"), std::string::npos) << output_;
+  const auto all = results("all");
+  ASSERT_EQ(all.at("windows").size(), 2U);
+  double sum = 0;
+  for (const auto& [i, names] :
+       {std::pair{0, std::pair{"0001", "0002"}}, std::pair{1, std::pair{"0002", "0003"}}}) {
+    const auto& result = all.at("windows").at(static_cast<size_t>(i));
+    EXPECT_EQ(result.at("trained_on"), names.first);
+    EXPECT_EQ(result.at("evaluated_on"), names.second);
+    sum += result.at("metrics").at("eval_loss").get<double>();
+  }
+  EXPECT_NEAR(all.at("average").at("eval_loss"), sum / 2, 1e-9);
+  EXPECT_NE(read_file(folder_ / "all/results_over_time.svg").find("ndcg_at_10"), std::string::npos);
+
+  // Each folder is a run; the second one began where the first one ended.
+  ASSERT_EQ(run("eval all/0002 --json"), 0) << output_;
+  EXPECT_NEAR(parse_json(output_, "eval").at("eval_loss"),
+              all.at("windows").at(1).at("metrics").at("eval_loss"), 1e-5);
+  ASSERT_EQ(run(kTrain + "--data.train days/0002/train.parquet --data.valid "
+                         "days/0003/valid.parquet --data.schema days/schema.json "
+                         "--output_dir alone"),
+            0)
+      << output_;
+  const auto alone = parse_json(read_file(folder_ / "alone/eval_results.json"), "alone");
+  EXPECT_LT(all.at("windows").at(1).at("metrics").at("eval_loss"), alone.at("eval_loss"));
+}
+
+TEST_F(WindowsCommand, GoOnToTheSameResults) {
+  make_windows();
+  ASSERT_EQ(run(kTrain + "--windows days --end 3 --output_dir all"), 0) << output_;
+  const auto all = results("all");
+  // As if it had been stopped in the second window.
+  auto cut = all;
+  cut.at("windows").erase(1);
+  write_file(folder_ / "all/results_over_time.json", cut.dump());
+  for (const char* left : {"checkpoint-10", "checkpoint-12", "model.safetensors"}) {
+    fs::remove_all(folder_ / "all/0002" / left);
+  }
+  ASSERT_TRUE(fs::exists(folder_ / "all/0002/checkpoint-5"));
+  ASSERT_EQ(run(kTrain + "--windows days --end 3 --output_dir all --resume_from_checkpoint latest"),
+            0)
+      << output_;
+  EXPECT_NE(output_.find("window 2 of 2"), std::string::npos) << output_;
+  EXPECT_EQ(output_.find("window 1 of 2"), std::string::npos) << "it was done with";
+  for (const char* metric : {"eval_loss", "eval_ndcg_at_10"}) {
+    EXPECT_EQ(results("all").at("windows").at(1).at("metrics").at(metric),
+              all.at("windows").at(1).at("metrics").at(metric));
+  }
+  EXPECT_EQ(run(kTrain + "--windows days --end 3 --output_dir all"), 2);
+  EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
+}
+
+TEST_F(WindowsCommand, SayWhatDoesNotGo) {
+  make_windows();
+  const auto expect_refused = [&](const std::string& more, const std::string& text, int code = 2) {
+    EXPECT_EQ(run(kTrain + "--output_dir out " + more), code);
+    EXPECT_NE(output_.find(text), std::string::npos) << output_;
+  };
+  expect_refused("--windows days", "has no rows; try other --start and --end", 1);
+  expect_refused("--windows days --start 3 --end 3", "expected --end above --start");
+  expect_refused("--windows nowhere", "is no folder");
+  expect_refused("--windows days --end 2 --data.path days", "data.path has no effect");
+  expect_refused("--data.path days --start 2", "data.windows");
+  expect_refused("--windows days --end 2 --resume_from_checkpoint out/0001/checkpoint-5",
+                 "--resume_from_checkpoint latest");
+  EXPECT_FALSE(fs::exists(folder_ / "out/0001"));
+  EXPECT_EQ(run(kTrain + "--windows days --end 2"), 2);
+  EXPECT_NE(output_.find("--output_dir"), std::string::npos) << output_;
+}
+
+}  // namespace
+}  // namespace convoy
