@@ -259,6 +259,12 @@ Group::Handle Group::start_send_receive(at::Tensor out, int to, at::Tensor in, i
   return begin(out, label, [&] { return engine_->send_receive(out, to, in, from, {label}); });
 }
 
+void Group::wait(Handle& handle) const {
+  const auto began = std::chrono::steady_clock::now();
+  handle.wait();
+  if (traffic_) traffic_->waited += seconds_since(began);
+}
+
 void Group::connect_pairs(const Pairs& pairs, const std::string& label) const {
   if (!engine_) return;
   engine_->connect_pairs(pairs, at::zeros({1}), {label, true});

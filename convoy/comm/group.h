@@ -85,6 +85,9 @@ class Group {
   Handle start_send_receive(at::Tensor out, int to, at::Tensor in, int from,
                             const std::string& label) const;
 
+  /// Waits for what was started, and counts the time.
+  void wait(Handle& handle) const;
+
   /// Over NCCL two ranks make a connection of their own at their first message, which waits for the
   /// other without saying so: here all of `pairs` do, in this order, the same on all ranks. Throws
   /// CommunicationError that names the rank that did not come.

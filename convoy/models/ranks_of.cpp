@@ -3,14 +3,16 @@
 namespace convoy::models {
 
 nn::TensorRanks ranks_of(const at::Tensor& ids, const nn::Context& context) {
-  if (!context.sequence_parallel || context.mode == nn::Mode::Predict) return context.tensor;
-  return {context.tensor, ids.size(0), ids.size(1)};
+  const bool shares = context.sequence_parallel || context.context.size() > 1;
+  if (!shares || context.mode == nn::Mode::Predict) return context.tensor;
+  return {context.tensor, ids.size(0), nn::ContextRanks(context.context, ids.size(1)),
+          context.sequence_parallel};
 }
 
 nn::TensorRanks ranks_of(const nn::Bundle& in, const nn::Context& context) {
-  if (!context.sequence_parallel || context.mode == nn::Mode::Predict) return context.tensor;
   const auto ids = in.find("input_ids");
-  return ranks_of(ids != in.end() ? ids->second : in.at("item_ids"), context);
+  const auto found = ids != in.end() ? ids : in.find("item_ids");
+  return found != in.end() ? ranks_of(found->second, context) : context.tensor;
 }
 
 }  // namespace convoy::models

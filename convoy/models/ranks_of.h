@@ -4,8 +4,8 @@
 
 namespace convoy::models {
 
-/// The tensor ranks as they hold the states of the tokens `ids` [B, T]: whole in prediction, which
-/// keeps nothing for a backward.
+/// The tensor and context ranks as they hold the states of the tokens `ids` [B, T]: whole in
+/// prediction, which keeps nothing for a backward.
 nn::TensorRanks ranks_of(const at::Tensor& ids, const nn::Context& context);
 
 /// The same for the states `hidden` of a bundle, which are those of its `input_ids` or `item_ids`.

@@ -9,6 +9,7 @@
 
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/ring_attention.h"
 #include "convoy/nn/short_attention.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
@@ -206,6 +207,7 @@ double scale_of(const AttentionOptions& options, const at::Tensor& q) {
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionOptions& options, const Context& context) {
   const double scale = scale_of(options, q);
+  if (options.ranks.shares()) return ring_attention(q, k, v, options, scale, context);
   const bool plain = options.dropout == 0 && !options.bias.defined();
   const bool trains = context.mode == Mode::Train;
   if (trains && is_short(q, k, options)) return short_attention(q, k, v, options, scale);

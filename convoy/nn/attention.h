@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/context_ranks.h"
 #include "convoy/nn/kv_cache.h"
 
 // Shapes: B rows, T positions, S positions that are looked at, H heads, K key heads (H is a
@@ -10,14 +11,16 @@
 namespace convoy::nn {
 
 struct AttentionOptions {
-  bool causal = true;      ///< a position sees itself and those before
-  at::Tensor key_mask;     ///< [B, S] bool: positions that may be looked at
-  at::Tensor bias;         ///< [1, H, T, S], added to the scaled products; may take a gradient
-  double dropout = 0;      ///< rate on the probabilities
-  int64_t max_length = 0;  ///< >= T, S: the longest sequence, by which draws are addressed
-  int64_t site = 0;        ///< numbers the random draws
-  double scale = 0;        ///< of the products; 0 = 1 / sqrt(E)
-  int64_t first_head = 0;  ///< of q among the layer's, by which draws are addressed
+  bool causal = true;       ///< a position sees itself and those before
+  at::Tensor key_mask;      ///< [B, S] bool: positions that may be looked at
+  at::Tensor bias;          ///< [1, H, T, S], added to the scaled products; may take a gradient
+  double dropout = 0;       ///< rate on the probabilities
+  int64_t max_length = 0;   ///< >= T, S: the longest sequence, by which draws are addressed
+  int64_t site = 0;         ///< numbers the random draws
+  double scale = 0;         ///< of the products; 0 = 1 / sqrt(E)
+  int64_t first_head = 0;   ///< of q among the layer's, by which draws are addressed
+  ContextRanks ranks = {};  ///< may share out positions: q, k and v have those that are here
+  std::string name = {};    ///< of the layer, for messages
 };
 
 /// Self-attention of q [B, H, T, E] and k, v [B, K, T, E]; key head i serves query heads
@@ -27,7 +30,8 @@ struct AttentionOptions {
 /// With context.cache and causality, q, k and v are of the last T of S positions, which key mask
 /// and bias are of.
 ///
-/// Torch's fused kernel; in training short rows by short_attention(), and with dropout or a bias
+/// Where ranks share out positions, keys and values go round them (ring_attention). Else torch's
+/// fused kernel; in training short rows by short_attention(), and with dropout or a bias
 /// some query rows at a time, whose probabilities and masks backward makes again: nothing of size
 /// H x T x T is kept but what is small anyway.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

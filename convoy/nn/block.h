@@ -35,6 +35,8 @@ struct Context {
   comm::Group tensor = {};
   /// In training and evaluation they share out the tokens between their products, too.
   bool sequence_parallel = false;
+  /// In training and evaluation they share out the positions of each row.
+  comm::Group context = {};
 
   /// The batch that the first block got as `in`, where reading it waits for no GPU.
   const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }
@@ -76,6 +78,9 @@ class Block {
   /// Whether it does so where Context::sequence_parallel has them share out tokens (TensorRanks),
   /// and gives parts of the gradients of parameters that are whole.
   virtual bool takes_sequence_parallel() const { return false; }
+  /// Whether it computes with the positions of a row that Context::context leaves to this rank
+  /// (ContextRanks).
+  virtual bool takes_context_ranks() const { return false; }
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
   virtual std::vector<NamedTensor> buffers() { return {}; }
 

@@ -30,6 +30,7 @@ schedule::ModelDecl declare(const BlockList& blocks) {
     declared.repeatable = block->repeatable();
     declared.takes_tensor_ranks = block->takes_tensor_ranks();
     declared.takes_sequence_parallel = block->takes_sequence_parallel();
+    declared.takes_context_ranks = block->takes_context_ranks();
     for (const auto& param : block->params()) declared.params.push_back(index.at(param.get()));
   }
   return out;

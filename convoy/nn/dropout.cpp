@@ -133,25 +133,46 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
   return (x * mask).to(x.scalar_type());
 }
 
+namespace {
+
+/// Of some rows at what of their positions here is [first, first + length): [rows x length, D].
+at::Tensor mask_of_rows(int64_t row, int64_t rows, int64_t first, int64_t length, int64_t D,
+                        double rate, const Context& context, int64_t site,
+                        const ContextRanks& positions, at::Device device) {
+  auto some = context;
+  some.samples = context.samples.narrow(0, row, rows);
+  std::vector<at::Tensor> parts;
+  int64_t at = 0;  // of the stretch among the positions here
+  for (const auto& stretch : positions.stretches()) {
+    const int64_t begin = std::max(first, at);
+    const int64_t count = std::min(first + length, at + stretch.length) - begin;
+    if (count > 0) {
+      parts.push_back(dropout_mask({rows, count, D}, rate, some, site, {0, D},
+                                   {stretch.begin + begin - at, 0}, device));
+    }
+    at += stretch.length;
+  }
+  return at::cat(parts, 1).view({-1, D});
+}
+
+}  // namespace
+
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    const TensorRanks& ranks) {
-  if (!ranks.shares()) return dropout(x, rate, context, site);
+  if (ranks.has_all()) return dropout(x, rate, context, site);
   if (rate == 0 || context.mode != Mode::Train) return x;
   const int64_t T = ranks.length(), D = x.size(-1), end = ranks.begin() + ranks.size();
   std::vector<at::Tensor> parts{at::empty({0, D}, x.options().dtype(at::kFloat))};
-  auto some = context;
   for (int64_t at = ranks.begin(); at < end;) {
     // The rest of a row; or as many whole ones as there are.
     const int64_t row = at / T, first = at % T;
     const int64_t rows = first == 0 ? std::max<int64_t>(1, (end - at) / T) : 1;
     const int64_t length = std::min(T - first, end - at);
-    some.samples = context.samples.narrow(0, row, rows);
-    parts.push_back(
-        dropout_mask({rows, length, D}, rate, some, site, {T, D}, {first, 0}, x.device())
-            .view({-1, D}));
+    parts.push_back(mask_of_rows(row, rows, first, length, D, rate, context, site,
+                                 ranks.positions(), x.device()));
     at += rows * length;
   }
-  return (x * at::cat(parts)).to(x.scalar_type());
+  return (x * at::cat(parts).view(x.sizes())).to(x.scalar_type());
 }
 
 }  // namespace convoy::nn

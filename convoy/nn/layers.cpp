@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "convoy/nn/node.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/tensor_ranks.h"
@@ -166,7 +168,9 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding)
 
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                      const TensorRanks& ranks) {
-  if (is_cut(table, 0, ranks.group())) return cut_embedding(ids, table, padding, ranks);
+  if (is_cut(table, 0, ranks.group())) {
+    return cut_embedding(ranks.positions().own(ids), table, padding, ranks);
+  }
   const auto own = ranks.own(ids);
   const auto out = without_grad([&] { return at::embedding(table->value(), own).to(at::kFloat); });
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
@@ -188,11 +192,14 @@ at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector) {
 }
 
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks) {
-  if (!ranks.shares()) return add_positions(x, table);
-  const int64_t begin = ranks.begin();
-  const auto options = x.options().dtype(at::kLong);
-  const auto places = at::arange(begin, begin + ranks.size(), options);
-  return x + embedding(places.remainder(ranks.length()), table, false);
+  if (ranks.has_all()) return add_positions(x, table);
+  auto places = ranks.positions().positions(x.device());
+  if (ranks.shares()) {
+    const int64_t begin = ranks.begin();
+    const auto tokens = at::arange(begin, begin + ranks.size(), places.options());
+    places = places.index_select(0, tokens.remainder(std::max<int64_t>(1, ranks.length())));
+  }
+  return x + embedding(places, table, false);
 }
 
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {

@@ -35,14 +35,17 @@ at::Tensor with_rows(const at::Tensor& like, int64_t rows) {
 
 }  // namespace
 
-TensorRanks::TensorRanks(comm::Group group, int64_t rows, int64_t length)
-    : group_(std::move(group)), rows_(rows), length_(length) {
-  const int64_t ranks = group_.size();
-  if (ranks == 1) return;
+TensorRanks::TensorRanks(comm::Group group, int64_t rows, ContextRanks positions, bool shares)
+    : group_(std::move(group)),
+      positions_(std::move(positions)),
+      rows_(rows),
+      length_(positions_.size()) {
+  const int64_t ranks = group_.size(), tokens = rows_ * length_;
+  if (ranks == 1 || !shares) return;
   for (int64_t r = 0; r < ranks; ++r) {
-    counts_.push_back(rows * length * (r + 1) / ranks - rows * length * r / ranks);
+    counts_.push_back(tokens * (r + 1) / ranks - tokens * r / ranks);
   }
-  begin_ = rows * length * group_.rank() / ranks;
+  begin_ = tokens * group_.rank() / ranks;
 }
 
 int64_t TensorRanks::size() const {
@@ -79,8 +82,10 @@ at::Tensor TensorRanks::select(const at::Tensor& states, const at::Tensor& token
 }
 
 at::Tensor TensorRanks::own(const at::Tensor& all) const {
-  if (!shares()) return all;
-  return flattened(all, rows_, length_).narrow(0, begin_, size());
+  const bool apart = all.dim() > 1 && all.size(0) == rows_ && all.size(1) == positions_.length();
+  const auto here = apart ? positions_.own(all) : all;
+  if (!shares()) return here;
+  return flattened(here, rows_, length_).narrow(0, begin_, size());
 }
 
 at::Tensor TensorRanks::gather(const at::Tensor& mine, const std::string& label) const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/context_ranks.h"
 
 // What layers do with a weight that tensor ranks share out (Shoeybi et al., 2019). A rank that has
 // some of its columns (of what the product gives) reads the whole input and computes some of the
@@ -16,21 +17,30 @@ namespace convoy::nn {
 
 /// The ranks that share out weights, and how they hold the states of a batch: all of them on each
 /// rank, [B, T, ...]; or each rank a stretch of the B x T tokens, [n, ...], as equal as can be.
-/// What is computed of such a share gives parts of the gradients of parameters that are whole on
-/// each rank: they are summed over the ranks once a step.
+/// Where context ranks share out the positions of rows (ContextRanks), T are those that are here.
+/// What is computed of a share of the tokens gives parts of the gradients of parameters that are
+/// whole on each rank: they are summed over the ranks once a step.
 class TensorRanks {
  public:
   TensorRanks() = default;
   /// States are whole.
   TensorRanks(comm::Group group) : group_(std::move(group)) {}  // NOLINT: a group says it
-  /// `rows` x `length` tokens are shared out.
-  TensorRanks(comm::Group group, int64_t rows, int64_t length);
+  /// Of the tokens of `rows` rows, those at the positions that context ranks leave here: whole, or
+  /// shared out among the tensor ranks.
+  TensorRanks(comm::Group group, int64_t rows, ContextRanks positions, bool shares);
+  /// Of all positions of `rows` x `length` tokens, shared out.
+  TensorRanks(comm::Group group, int64_t rows, int64_t length)
+      : TensorRanks(std::move(group), rows, ContextRanks({}, length), /*shares=*/true) {}
 
   const comm::Group& group() const { return group_; }
   /// Whether tokens are shared out.
   bool shares() const { return !counts_.empty(); }
   int64_t rows() const { return rows_; }
+  /// Positions of a row that are here.
   int64_t length() const { return length_; }
+  const ContextRanks& positions() const { return positions_; }
+  /// Whether this rank has all positions of all rows.
+  bool has_all() const { return !shares() && !positions_.shares(); }
   /// The first token of this rank, of all flattened, and how many it has.
   int64_t begin() const { return begin_; }
   int64_t size() const;
@@ -42,7 +52,8 @@ class TensorRanks {
   at::Tensor first_tokens(at::Device device) const;
   TensorRanks among_first() const { return among(first_tokens(at::kCPU)); }
 
-  /// What this rank has of `all` [B, T, ...] or [N, ...]: [n, ...]. Of whole states all.
+  /// What this rank has of `all` [B, T, ...], or of the tokens [N, ...] whose positions are here:
+  /// [n, ...]. Where the tensor ranks do not share them out: [B, t, ...].
   at::Tensor own(const at::Tensor& all) const;
   /// Of states [B, T, D] or shares of them those of `tokens`, which `some` is among(): [A, D], or
   /// shares.
@@ -59,6 +70,7 @@ class TensorRanks {
  private:
   comm::Group group_;
   comm::Counts counts_;  // tokens of each rank; empty: all have all
+  ContextRanks positions_;
   int64_t rows_ = 0, length_ = 0, begin_ = 0;
 };
 

@@ -81,7 +81,7 @@ struct Trial {
   std::vector<double> loss_scales = {};  ///< by step; empty: none
 
   int num_ranks() const {
-    return mesh.pipeline * mesh.tensor * std::max(1, mesh.shard) * mesh.replicate;
+    return mesh.pipeline * mesh.context * mesh.tensor * std::max(1, mesh.shard) * mesh.replicate;
   }
   ReplicaOptions options() const {
     ReplicaOptions out;
@@ -167,7 +167,12 @@ inline TensorOutcome train(const Trial& trial) {
     Replica replica(tensor_blocks(trial.family, trial.drops), groups, trial.options());
     replica.start();
     if (trial.evaluates) {
-      const auto seen = replica.forward(tensor_batch(trial.family, 0, 0, 3), nn::Mode::Evaluate);
+      auto seen = replica.forward(tensor_batch(trial.family, 0, 0, 3), nn::Mode::Evaluate);
+      for (auto& [name, tensor] : seen) {
+        if (groups.context.size() == 1) continue;  // else each has those of its positions
+        tensor = tensor.clone();
+        groups.context.all_reduce(tensor, comm::ReduceOp::Sum, name);
+      }
       const std::lock_guard lock(mutex);
       for (const auto& [name, tensor] : seen) {
         const auto [known, fresh] = out.evaluated.emplace(name, tensor);

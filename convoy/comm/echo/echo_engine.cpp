@@ -40,6 +40,11 @@ class EchoEngine : public Engine {
   }
   WorkPtr send(at::Tensor, int, const Call& call) override { refuse(call); }
   WorkPtr receive(at::Tensor, int, const Call& call) override { refuse(call); }
+  std::shared_ptr<Work> send_receive(at::Tensor out, int, at::Tensor in, int,
+                                     const Call&) override {
+    fill(in.view({-1}), {in.numel()}, out.view({-1}));
+    return std::make_shared<DoneWork>();
+  }
   void abort(const std::string&) override {}
 
  private:

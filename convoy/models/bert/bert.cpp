@@ -97,6 +97,7 @@ class BertLayer : public nn::Block {
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return !first_only_; }
 
  private:
   /// Of the first position of each row.
@@ -122,6 +123,8 @@ class BertLayer : public nn::Block {
     options.dropout = config_.attention_probs_dropout_prob;
     options.max_length = config_.max_position_embeddings;
     options.first_head = query_.weight->begin() / E;
+    options.ranks = ranks_of_all.positions();
+    options.name = name() + ".attention";
     return nn::attention(heads(asks, query_), heads(read, key_), heads(read, value_), options,
                          context)
         .transpose(1, 2)

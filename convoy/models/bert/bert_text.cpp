@@ -44,23 +44,23 @@ class BertInput : public nn::Block {
                        "shorter max_length or block_size",
                        T, config_.max_position_embeddings);
     }
+    const auto ranks = ranks_of(ids, context);
     auto out = in;
     if (hides_) {
       const auto given = batch.find("labels");
       if (given != batch.end()) {
         check_ids(given->second, V, "labels", /*ignores=*/true);
-        put_targets(out, given->second, ids.device());
+        put_targets(out, ranks.positions().own(given->second), ids.device());
       } else if (context.mode != nn::Mode::Predict) {
         const auto masked = mask_text(batch.at("input_ids"), config_.masking, V, context);
         ids = comm::upload(masked.ids, ids.device());
-        put_targets(out, masked.targets, ids.device());
+        put_targets(out, ranks.positions().own(masked.targets), ids.device());
       }
     }
     const auto types = in.find("token_type_ids");
     if (types != in.end()) {
       check_ids(batch.at("token_type_ids"), config_.type_vocab_size, "token_type_ids");
     }
-    const auto ranks = ranks_of(ids, context);
     auto x = nn::embedding(ids, words_, config_.pad_token_id == 0, ranks) +
              nn::embedding(types != in.end() ? types->second : at::zeros_like(ids), types_, false,
                            ranks);
@@ -71,6 +71,7 @@ class BertInput : public nn::Block {
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return hides_; }
 
  private:
   ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
@@ -123,6 +124,7 @@ class MaskedHead : public nn::Block {
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return true; }
 
  private:
   at::Tensor states(const at::Tensor& rows) const {

@@ -57,6 +57,7 @@ class Gpt2Layer : public nn::Block {
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return true; }
 
  private:
   at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
@@ -75,6 +76,8 @@ class Gpt2Layer : public nn::Block {
     options.dropout = config_.attn_pdrop;
     options.max_length = config_.n_positions;
     options.scale = scale_;
+    options.ranks = ranks.positions();
+    options.name = name() + ".attn";
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     auto mixed = nn::attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options, context);
     return nn::linear(mixed.transpose(1, 2).reshape({B, T, D}), proj_weight_, proj_bias_, true,
@@ -136,12 +139,15 @@ class Gpt2Input : public nn::Block {
                        : nn::add_positions(x, positions_, ranks);
     auto out = in;
     out["hidden"] = nn::dropout(x, rate_, context, 0, ranks);
-    if (context.mode != nn::Mode::Predict) put_targets(out, causal_targets(batch, V), x.device());
+    if (context.mode != nn::Mode::Predict) {
+      put_targets(out, ranks.positions().own(causal_targets(batch, V)), x.device());
+    }
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return true; }
 
  private:
   double rate_;

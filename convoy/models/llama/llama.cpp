@@ -72,15 +72,17 @@ class LlamaInput : public nn::Block {
     const auto& batch = context.batch(in);
     check_ids(batch.at("input_ids"), V, "input_ids");
     auto out = in;
-    out["hidden"] = nn::embedding(ids, table_, false, ranks_of(ids, context));
+    const auto ranks = ranks_of(ids, context);
+    out["hidden"] = nn::embedding(ids, table_, false, ranks);
     if (context.mode != nn::Mode::Predict) {
-      put_targets(out, causal_targets(batch, V), ids.device());
+      put_targets(out, ranks.positions().own(causal_targets(batch, V)), ids.device());
     }
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return true; }
 
  private:
   ParamPtr table_;
@@ -140,6 +142,7 @@ class LlamaLayer : public nn::Block {
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
+  bool takes_context_ranks() const override { return true; }
 
  private:
   at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
@@ -153,11 +156,17 @@ class LlamaLayer : public nn::Block {
           .view({B, T, dense.weight->shape()[0] / width_, width_})
           .transpose(1, 2);
     };
-    const auto& tables = rotary_->tables(context.batch(in), T, x.device());
-    auto turned = [&](const at::Tensor& t) { return nn::rotate(t, tables.cos, tables.sin); };
+    const auto& positions = ranks.positions();
+    const int64_t length = positions.shares() ? positions.length() : T;  // of a row
+    const auto& tables = rotary_->tables(context.batch(in), length, x.device());
+    const auto cos = positions.own(tables.cos, tables.cos.dim() - 2);
+    const auto sin = positions.own(tables.sin, tables.sin.dim() - 2);
+    auto turned = [&](const at::Tensor& t) { return nn::rotate(t, cos, sin); };
     nn::AttentionOptions options;
     options.dropout = dropout_;
-    options.max_length = std::max(max_length_, T);
+    options.max_length = std::max(max_length_, length);
+    options.ranks = positions;
+    options.name = name() + ".self_attn";
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     options.first_head = query_.weight->begin() / width_;
     const auto keys = keys_read(x.device());

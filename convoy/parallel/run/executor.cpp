@@ -32,7 +32,8 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, comm::Groups groups,
       gathers_(flat, groups_.shard),
       transfers_(groups_, flat.fp32().device()),
       update_(flat, groups_, compute_dtype == at::kHalf),
-      layers_(with_layer_faults(groups_.tensor, [this] { return in_backward_; })) {
+      layers_(with_layer_faults(groups_.tensor, [this] { return in_backward_; })),
+      context_(with_layer_faults(groups_.context, [this] { return in_backward_; })) {
   observers_.push_back(make_activity_observer());
   observers_.push_back(make_fault_injector(flat, gathers_, groups_));
 }
@@ -77,7 +78,8 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
                         compute_dtype_,
                         flat_.fp32().device(),
                         layers_,
-                        flat_.layout().options().sequence_parallel};
+                        flat_.layout().options().sequence_parallel,
+                        context_};
   return {blocks_, flat_.layout(), gradients_, given, program};
 }
 
@@ -188,13 +190,14 @@ void Executor::timed(const Work& work) {
   wait_seconds_ += seconds_since(start);
 }
 
-/// What layers wait for other tensor ranks is communication.
+/// What layers wait for other ranks is communication.
 template <class Work>
 void Executor::in_layers(bool backward, const Work& work) {
   in_backward_ = backward;
-  const double before = layers_.traffic().waited;
+  const auto waited = [&] { return comm::Group::traffic_of({layers_, context_}).waited; };
+  const double before = waited();
   work();
-  wait_seconds_ += layers_.traffic().waited - before;
+  wait_seconds_ += waited() - before;
 }
 
 template <class Look>

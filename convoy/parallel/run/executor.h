@@ -63,7 +63,7 @@ class Executor {
   Gathers gathers_;
   Transfers transfers_;
   Update update_;
-  comm::Group layers_;  // the tensor ranks, as layers see them
+  comm::Group layers_, context_;  // the tensor and the context ranks, as layers see them
   std::vector<std::unique_ptr<Observer>> observers_;
   double wait_seconds_ = 0;  // of the step, in communication
   bool overflowed_ = false;  // the norm or a loss is not finite

@@ -105,7 +105,8 @@ nn::Bundle Pass::run(int64_t block, int64_t m) const {
   const auto& batch = batches_[static_cast<size_t>(m)];
   nn::Context context{
       input_.mode,   input_.step.seed, input_.step.step,  block,         input_.compute_dtype,
-      batch.samples, loaded(batch),    batch.cache.get(), input_.tensor, input_.sequence_parallel};
+      batch.samples, loaded(batch),    batch.cache.get(), input_.tensor, input_.sequence_parallel,
+      input_.context};
   const auto b = static_cast<size_t>(block);
   return blocks_[b]->forward(ins_[static_cast<size_t>(m)][b], context);
 }

@@ -24,6 +24,7 @@ struct PassInput {
   at::Device device = at::kCPU;
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< the tensor ranks share out tokens
+  comm::Group context = {};        ///< its ranks share out the positions of rows
 };
 
 /// What lies between the blocks during a run: each block's inputs are detached, and the gradients

@@ -56,6 +56,7 @@ class FaultyEngine : public comm::Engine {
     return engine_->receive(std::move(tensor), from, call);
   }
   WorkPtr send_receive(at::Tensor out, int to, at::Tensor in, int from, const Call& call) override {
+    happen(out);
     return engine_->send_receive(std::move(out), to, std::move(in), from, call);
   }
   void abort(const std::string& reason) override { engine_->abort(reason); }
@@ -76,9 +77,9 @@ class FaultyEngine : public comm::Engine {
 
 }  // namespace
 
-comm::Group with_layer_faults(const comm::Group& tensor, std::function<bool()> in_backward) {
-  if (!fault_is_armed(kForward) && !fault_is_armed(kBackward)) return tensor;
-  return tensor.over([&](std::shared_ptr<comm::Engine> engine) {
+comm::Group with_layer_faults(const comm::Group& group, std::function<bool()> in_backward) {
+  if (!fault_is_armed(kForward) && !fault_is_armed(kBackward)) return group;
+  return group.over([&](std::shared_ptr<comm::Engine> engine) {
     return std::make_shared<FaultyEngine>(std::move(engine), std::move(in_backward));
   });
 }

@@ -25,6 +25,7 @@ struct BlockDecl {
   bool repeatable = true;           ///< its forward can be run again
   bool takes_tensor_ranks = false;  ///< it computes with what a tensor rank has of its parameters
   bool takes_sequence_parallel = false;  ///< and with what one has of the tokens
+  bool takes_context_ranks = false;      ///< it computes with some positions of rows
 };
 
 /// What is to be known of a model to plan its training (nn::declare makes it).

@@ -112,6 +112,22 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
       most > 1 ? fmt::format("--tensor_parallel_size {}", most) : "other ways to use the ranks");
 }
 
+/// Throws UsageError where not all blocks take some positions of rows only.
+void check_context_ranks(const ModelDecl& model, int num_ranks) {
+  if (num_ranks == 1) return;
+  std::vector<std::string> unable;
+  for (const auto& block : model.blocks) {
+    if (!block.takes_context_ranks) unable.push_back(block.name);
+  }
+  if (unable.empty()) return;
+  fail<UsageError>("parallel",
+                   "context_parallel_size = {} needs blocks that compute with some positions of "
+                   "each row, as those of GPT-2, Llama and BERT for hidden words do; {} of this "
+                   "model's {} do not: {} (T5 attends from one text to another, a classifier reads "
+                   "one position, sessions are short); try --tensor_parallel_size",
+                   num_ranks, unable.size(), model.blocks.size(), listed(unable));
+}
+
 using ProgramOf = Program StagePlan::*;
 
 std::vector<RankProgram> of_pipeline(const std::vector<StagePlan>& stages, ProgramOf which) {
@@ -156,6 +172,7 @@ Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                  const std::vector<BlockCost>& costs, bool proves) {
   check_tensor_ranks(model, mesh.degree(Axis::Tensor), options.sequence_parallel);
+  check_context_ranks(model, mesh.degree(Axis::Context));
   RunPlan out;
   out.step = step_options(model, options);
   const int num_stages = mesh.degree(Axis::Pipeline);

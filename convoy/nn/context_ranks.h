@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+
+#include "convoy/comm/group.h"
+
+namespace convoy::nn {
+
+/// Neighbouring positions of a row.
+struct Stretch {
+  int64_t begin = 0, length = 0;
+};
+
+/// How context ranks share out the positions of rows: into 2C stretches, as equal as can be, of
+/// which rank c has the c-th and the c-th last. So where a position sees those before it, all ranks
+/// have as much to do (Brandon et al., "Striped attention", 2023, discuss it; Megatron-LM does so).
+class ContextRanks {
+ public:
+  /// Nothing is shared out.
+  ContextRanks() = default;
+  /// Rows of `length` positions.
+  ContextRanks(comm::Group group, int64_t length) : group_(std::move(group)), length_(length) {}
+
+  const comm::Group& group() const { return group_; }
+  bool shares() const { return group_.size() > 1; }
+  /// Of rows, all positions.
+  int64_t length() const { return length_; }
+  /// Those of a rank, in order; one alone has all in the first.
+  std::array<Stretch, 2> stretches(int rank) const;
+  std::array<Stretch, 2> stretches() const { return stretches(group_.rank()); }
+  /// Positions of a rank.
+  int64_t size(int rank) const;
+  int64_t size() const { return size(group_.rank()); }
+  /// This rank's positions, [t] int64.
+  at::Tensor positions(at::Device device) const;
+  /// Of all positions along `dim` those of this rank.
+  at::Tensor own(const at::Tensor& all, int64_t dim = 1) const;
+
+ private:
+  comm::Group group_;
+  int64_t length_ = 0;
+};
+
+}  // namespace convoy::nn
