@@ -81,7 +81,9 @@ void add_strategies(CLI::App& app, Run& run) {
               ", also 1f1b-2d (two pipelines, a data-parallel rank each); layers shared out: tp "
               "over all ranks, tp-sp with the tokens, dp-tp and pp-tp in pairs that share the data "
               "or are the stages of a "
-              "pipeline, 3d (two stages of pairs, and ZeRO 1)")
+              "pipeline, 3d (two stages of pairs, and ZeRO 1); positions of rows shared out over "
+              "all "
+              "ranks: cp")
       ->delimiter(',');
   command->add_option("--ranks", flags->ranks, "numbers of ranks for all but single")
       ->delimiter(',');

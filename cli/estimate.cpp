@@ -26,7 +26,7 @@ using train::Way;
 
 /// Without others to share with no stage of ZeRO shares anything.
 std::vector<Way> ways_of(const train::Estimator& estimator) {
-  const int64_t most = estimator.mesh().degree(schedule::kRows) > 1 ? 3 : 0;
+  const int64_t most = estimator.mesh().degree(schedule::kState) > 1 ? 3 : 0;
   std::vector<Way> out;
   for (const bool recompute : {false, true}) {
     for (int64_t zero = 0; zero <= most; ++zero) {

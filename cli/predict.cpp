@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/launch/stop_signal.h"
+#include "convoy/train/setup/job.h"
 
 namespace convoy::cli {
 
@@ -17,6 +18,7 @@ int run_predict(const PredictOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
   const Opened opened(options.folder);
+  train::check_whole_rows(opened.training.parallel);
   opened.task->predict(options, opened.run, opened.training);
   return 0;
 }

@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTwoPipelines = "-2d";
 /// Layers are shared out: over all ranks; tokens with them; in pairs that share out the data; in
 /// pairs that are the stages of a pipeline; two stages of pairs, as often as there are ranks, with
-/// ZeRO 1.
+/// ZeRO 1. Or positions of rows are, over all ranks.
 constexpr const char *kTensor = "tp", *kSequence = "tp-sp", *kDataTensor = "dp-tp",
-                     *kPipelineTensor = "pp-tp", *k3d = "3d";
+                     *kPipelineTensor = "pp-tp", *k3d = "3d", *kContext = "cp";
 
 /// One training.
 struct Trial {
@@ -60,14 +60,17 @@ struct Trial {
     if (strategy == kTensor || strategy == kSequence) return ranks;
     return strategy == kDataTensor || strategy == kPipelineTensor || strategy == k3d ? 2 : 1;
   }
+  /// Ranks that share out positions.
+  int num_context_ranks() const { return strategy == kContext ? ranks : 1; }
   int num_stages() const {
     if (is_pipeline()) return ranks / (is_2d() ? 2 : 1);
     return strategy == kPipelineTensor ? ranks / 2 : strategy == k3d ? 2 : 1;
   }
   /// Ranks, or groups of ranks, that compute different rows.
-  int num_shares() const { return ranks / num_stages() / num_tensor_ranks(); }
+  int num_shares() const { return ranks / num_stages() / num_tensor_ranks() / num_context_ranks(); }
   bool has_processes() const {
-    return strategy == "ddp" || zero() > 0 || num_stages() > 1 || num_tensor_ranks() > 1;
+    return strategy == "ddp" || zero() > 0 || num_stages() > 1 || num_tensor_ranks() > 1 ||
+           num_context_ranks() > 1;
   }
 };
 
@@ -97,7 +100,7 @@ std::vector<Trial> trials(const StrategiesOptions& options) {
   std::vector<std::string> known{
       "single",       "dp",           "ddp",          "zero1",         "zero2",      "zero3",
       "zero1-hybrid", "zero2-hybrid", "zero3-hybrid", "zero1-disk",    "zero2-disk", "zero3-disk",
-      kTensor,        kSequence,      kDataTensor,    kPipelineTensor, k3d};
+      kTensor,        kSequence,      kDataTensor,    kPipelineTensor, k3d,          kContext};
   for (const auto& name : schedule::pipeline_schedule_names()) {
     known.push_back(name);
     known.push_back(fmt::format("{}{}", name, kTwoPipelines));
@@ -192,6 +195,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   argv.push_back(fmt::format("--parallel.pipeline_parallel_size={}", trial.num_stages()));
   argv.push_back(fmt::format("--parallel.tensor_parallel_size={}", trial.num_tensor_ranks()));
   argv.push_back(fmt::format("--parallel.sequence_parallel={}", trial.strategy == kSequence));
+  argv.push_back(fmt::format("--parallel.context_parallel_size={}", trial.num_context_ranks()));
   const auto& own = arguments.parallel;
   const auto schedule = schedule_of(trial, own);
   argv.push_back("--parallel.pipeline_schedule=" + schedule);

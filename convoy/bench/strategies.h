@@ -16,7 +16,8 @@ struct StrategiesOptions {
   /// all on the disk that the stage allows (-disk); or a `pipeline_schedule`, with as many stages
   /// as ranks, or half as many and two pipelines (-2d); or layers that are shared out: over all
   /// ranks (tp), with the tokens (tp-sp), or in pairs beside others with other rows (dp-tp), as
-  /// stages of a pipeline (pp-tp), or both (3d, with two stages and ZeRO 1).
+  /// stages of a pipeline (pp-tp), or both (3d, with two stages and ZeRO 1); or
+  /// positions of rows, shared out over all ranks (cp).
   std::vector<std::string> strategies{"single", "dp", "ddp"};
   std::vector<int> ranks{2};
   /// Into how many micro-batches a pipeline cuts a step, each tried; empty: some for each stage.

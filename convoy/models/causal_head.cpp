@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
@@ -33,7 +34,8 @@ at::Tensor wanted_positions(const nn::Bundle& in, const nn::Context& context) {
 
 class CausalHead : public nn::Block {
  public:
-  explicit CausalHead(const CausalHeadOptions& options) : Block("head"), epsilon_(options.epsilon) {
+  explicit CausalHead(const CausalHeadOptions& options)
+      : Block("head"), epsilon_(options.epsilon), targets_(options.targets) {
     const auto& shape = options.table->spec().shape;
     if (!options.norm.empty() && options.norm_has_bias) {
       norm_ = declare_norm(options.norm, shape[1]);
@@ -56,7 +58,9 @@ class CausalHead : public nn::Block {
     const auto& targets = in.at("targets");
     const auto ranks = ranks_of(in, context);
     nn::CrossEntropyOptions options{.first_id = 0};
-    options.ranks = ranks.among(in.at("asked"));
+    std::function<at::Tensor()> again;
+    if (targets_ != nullptr) again = [&] { return targets_(context.batch(in), num_ids()); };
+    options.ranks = among_asked(ranks, in.at("asked"), again);
     options.count_correct = context.mode == nn::Mode::Evaluate;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
     const auto entropy = nn::cross_entropy(states(asked), table_, targets, options);
@@ -80,6 +84,7 @@ class CausalHead : public nn::Block {
   }
 
   double epsilon_;
+  at::Tensor (*targets_)(const nn::Bundle& batch, int64_t num_ids);
   nn::NormParams norm_;
   nn::ParamPtr table_;
 };

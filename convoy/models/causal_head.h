@@ -12,6 +12,8 @@ struct CausalHeadOptions {
   nn::ParamPtr table;  ///< [V, D] of the embedding
   bool tied = true;    ///< it is the head's too; else `lm_head.weight`
   double initializer_range = 0.02;
+  /// What each position of a batch should predict, where that follows from the batch alone.
+  at::Tensor (*targets)(const nn::Bundle& batch, int64_t num_ids) = nullptr;
 };
 
 /// bundle["hidden"] [B, T, D] and what put_targets() put there to what LanguageModelConfig

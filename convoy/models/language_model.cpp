@@ -195,10 +195,13 @@ at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
   return targets;
 }
 
+at::Tensor asked_of(const at::Tensor& targets) {
+  return (targets.reshape({-1}) >= 0).nonzero().squeeze(1);
+}
+
 void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device) {
-  const auto flat = targets.reshape({-1});
-  const auto asked = (flat >= 0).nonzero().squeeze(1);
-  out["targets"] = comm::upload(flat.index_select(0, asked), device);
+  const auto asked = asked_of(targets);
+  out["targets"] = comm::upload(targets.reshape({-1}).index_select(0, asked), device);
   out["asked"] = comm::upload(asked, device);
 }
 

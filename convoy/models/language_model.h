@@ -143,6 +143,9 @@ void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what,
 /// What each position should predict, [B, T] int64, -100 = nothing; from `labels` or `input_ids`.
 at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids);
 
+/// Flat positions whose `targets` [B, T] are not -100, [N] int64.
+at::Tensor asked_of(const at::Tensor& targets);
+
 /// Puts what a head is asked for into `out`: `asked` [N], the flat positions whose `targets` [B, T]
 /// are not -100, and `targets` [N]. No head needs to wait for a GPU to know how many there are
 /// where `targets` are on the host.

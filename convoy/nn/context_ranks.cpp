@@ -6,12 +6,13 @@ namespace convoy::nn {
 
 std::array<Stretch, 2> ContextRanks::stretches(int rank) const {
   if (!shares()) return {Stretch{0, length_}, Stretch{length_, 0}};
-  const int64_t number = 2 * int64_t{group_.size()};
-  const auto stretch = [&](int64_t i) {
-    const int64_t begin = length_ * i / number;
-    return Stretch{begin, length_ * (i + 1) / number - begin};
-  };
-  return {stretch(rank), stretch(number - 1 - rank)};
+  Stretch first, last{length_, 0};
+  for (int64_t r = 0; r <= rank; ++r) {
+    const int64_t size = length_ * (r + 1) / group_.size() - length_ * r / group_.size();
+    first = {first.begin + first.length, (size + 1) / 2};
+    last = {last.begin - size / 2, size / 2};
+  }
+  return {first, last};
 }
 
 int64_t ContextRanks::size(int rank) const {

@@ -11,9 +11,9 @@ struct Stretch {
   int64_t begin = 0, length = 0;
 };
 
-/// How context ranks share out the positions of rows: into 2C stretches, as equal as can be, of
-/// which rank c has the c-th and the c-th last. So where a position sees those before it, all ranks
-/// have as much to do (Brandon et al., "Striped attention", 2023, discuss it; Megatron-LM does so).
+/// How context ranks share out the positions of rows, as equally as can be: into 2C stretches, of
+/// which rank c has the c-th and the c-th last, as in Megatron-LM. So where a position sees those
+/// before it, all ranks have as much to do.
 class ContextRanks {
  public:
   /// Nothing is shared out.

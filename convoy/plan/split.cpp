@@ -23,6 +23,7 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
       {"pipeline_parallel_size", std::to_string(split.pipeline)},
       {"tensor_parallel_size", std::to_string(split.tensor)},
       {"sequence_parallel", "false"},
+      {"context_parallel_size", "1"},
       {"zero", std::to_string(split.zero)},
       {"offload_optimizer", name_of(split.optimizer)}};
   if (split.shard > 0) parallel.emplace_back("shard_ranks", std::to_string(split.shard));

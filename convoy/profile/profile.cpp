@@ -124,7 +124,8 @@ class Run {
                                .samples = batch_.samples,
                                .loaded = &batch_.inputs,
                                .tensor = options_.tensor,
-                               .sequence_parallel = options_.sequence_parallel});
+                               .sequence_parallel = options_.sequence_parallel,
+                               .context = options_.context});
   }
 
   nn::Block& block_;

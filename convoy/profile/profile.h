@@ -15,6 +15,7 @@ struct ProfileOptions {
   /// The rank whose share of the parameters is run, and which is alone (comm::echo_group).
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
+  comm::Group context = {};        ///< some positions of each row are run
 };
 
 /// Runs the blocks one after the other, forward and backward, on the host; each has weights of its

@@ -124,6 +124,7 @@ void Trainer::Impl::load_best_model() {
 }
 
 void Trainer::predict(const Dataset& data, const UsePrediction& use, int64_t most) {
+  check_whole_rows(impl_->arguments_.parallel);
   auto stream = data.open(impl_->stream_options(false));
   impl_->check_same_data(*stream, "data to predict");
   stream->start(0, 0);

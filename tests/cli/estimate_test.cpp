@@ -65,6 +65,10 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
         Case{"--tensor_parallel_size 2", 4, 1},
         Case{"--tensor_parallel_size 2 --pipeline_parallel_size 2 --gradient_accumulation_steps 4",
              4, 0},
+        Case{"--context_parallel_size 2", 2, 0},
+        Case{"--context_parallel_size 2", 2, 1, true},
+        Case{"--context_parallel_size 3 --n_embd 96 --bf16", 3, 0},
+        Case{"--context_parallel_size 2 --tensor_parallel_size 2 --sequence_parallel", 4, 0},
         Case{"--optim lion_32bit", 2, 1},
         Case{"--optim adamw_bf16 --bf16", 2, 2},
         Case{"--pipeline_parallel_size 2 --gradient_accumulation_steps 4 --pipeline_schedule "
@@ -141,6 +145,8 @@ TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
       run("estimate --ranks 6 --tensor_parallel_size 2" + options("--pipeline_parallel_size 2")), 2)
       << output_;
   expect("--ranks 6 does not divide into 2 stages x 2 tensor ranks; try --ranks 8");
+  EXPECT_EQ(run("estimate --ranks 6 --tp_size 2 --cp_size 2" + options("")), 2) << output_;
+  expect("--ranks 6 does not divide into 2 context ranks x 2 tensor ranks; try --ranks 8");
   EXPECT_EQ(run("estimate --ranks 4 --tensor_parallel_size 4" + options("")), 2) << output_;
   expect("tensor_parallel_size = 4 is more than the heads, ids or inner units");
   ASSERT_EQ(run("estimate --ranks 4 --tensor_parallel_size 2" + options("")), 0) << output_;

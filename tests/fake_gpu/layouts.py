@@ -4,6 +4,8 @@ import dataclasses
 RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4)}
 OFFLOAD = ("--offload_optimizer", "cpu", "--offload_parameters", "cpu", "--offload_gradients", "cpu")
 TENSOR = ("--tensor_parallel_size", "2")
+SEQUENCE = (*TENSOR, "--sequence_parallel")
+CONTEXT = ("--context_parallel_size", "2")
 
 
 @dataclasses.dataclass
@@ -21,8 +23,11 @@ class Layout:
     def options(self, family):
         stages = self._number("--pipeline_parallel_size")
         ranks = self.gpus if "dp" in self.args else max(self.gpus, self._number("--nproc"), stages)
-        shares = ranks // stages // self._number("--tensor_parallel_size")
+        shares = ranks // stages // self._number("--tensor_parallel_size") // self._number("--context_parallel_size")
         return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
+
+    def takes(self, family):
+        return "--context_parallel_size" not in self.args or family not in ("t5", "session")
 
     def on_one(self, family):
         """The options of one device with the same batches."""
@@ -101,6 +106,14 @@ LAYOUTS = [
     Layout("tensor2_zero1", (*RANKS[4], *TENSOR, "--zero", "1"), 4, same="tensor2_accumulate"),
     Layout("tensor2_accumulate4", (*RANKS[2], *TENSOR), 2, 2, 4, fast=False),
     pipeline("tensor2_pipeline", "1f1b", ranks=4, more=TENSOR, untied="tensor2_accumulate4"),
+    Layout("sequence2", (*RANKS[2], *SEQUENCE), 2),
+    Layout("sequence2_zero1", (*RANKS[4], *SEQUENCE, "--zero", "1"), 4, fast=False),
+    pipeline("sequence2_pipeline", "zero_bubble", ranks=4, more=SEQUENCE, fast=False),
+    Layout("context2", (*RANKS[2], *CONTEXT), 2),
+    Layout("context3", (*RANKS[3], "--context_parallel_size", "3", "--zero", "2"), 3, fast=False),
+    Layout("context2_checkpointing", (*RANKS[2], *CONTEXT, "--gradient_checkpointing"), 2, same="context2", fast=False),
+    Layout("context2_sequence2", (*RANKS[4], *CONTEXT, *SEQUENCE), 4, fast=False),
+    pipeline("context2_pipeline", "1f1b", ranks=4, more=CONTEXT, fast=False),
     threads("pipeline_threads", "1f1b", same="naive"),
     threads("pipeline_threads_shared_gpu", "interleaved", gpus=1, same="naive"),
     threads("pipeline_threads_two_replicas", "1f1b", gpus=4, same="pipeline_zero1", fast=False),

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "convoy/comm/echo/echo_engine.h"
 #include "convoy/nn/attention.h"
 #include "tests/parallel/tensor_testing.h"
 
@@ -62,6 +63,29 @@ std::vector<at::Tensor> attend(const Case& c, int ranks, at::ScalarType dtype) {
     for (size_t i = 0; i < 3; ++i) put(i + 1, in[i].grad());
   });
   return all;
+}
+
+TEST(ContextRanks, ShareOutEachPositionOnceAndAsManyPairs) {
+  for (const int64_t length : {0, 1, 3, 8, 21, 1024}) {
+    for (const int size : {1, 2, 3, 4}) {
+      SCOPED_TRACE(fmt::format("{} positions, {} ranks", length, size));
+      std::vector<int64_t> all, pairs;
+      for (int rank = 0; rank < size; ++rank) {
+        const nn::ContextRanks ranks(comm::echo_group(rank, size), length);
+        const auto own = ranks.positions(at::kCPU);
+        EXPECT_EQ(own.numel(), ranks.size());
+        EXPECT_LE(std::abs(own.numel() * size - length), size - 1) << "as equal as can be";
+        const auto* first = own.const_data_ptr<int64_t>();
+        all.insert(all.end(), first, first + own.numel());
+        pairs.push_back((own + 1).sum().item<int64_t>());
+      }
+      std::sort(all.begin(), all.end());
+      std::vector<int64_t> each(static_cast<size_t>(length));
+      std::iota(each.begin(), each.end(), 0);
+      EXPECT_EQ(all, each);
+      if (length % (2 * size) == 0) EXPECT_THAT(pairs, testing::Each(pairs[0]));
+    }
+  }
 }
 
 TEST(RingAttention, IsThatOfOneDevice) {

@@ -230,6 +230,31 @@ TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
   EXPECT_THROW(mesh_of(arguments, environment), UsageError);
 }
 
+TEST(Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
+  using schedule::Axis;
+  ParallelArguments arguments;
+  launch::RankEnvironment environment;
+  arguments.tensor_parallel_size = arguments.context_parallel_size = 2;
+  environment.world_size = 24;
+  environment.local_world_size = 12;
+  environment.rank = 5;
+  for (const auto& [shard_ranks, of_replica] :
+       {std::pair("all", 12), {"2", 2}, {"4", 4}, {"host", 6}, {"12", 12}}) {
+    arguments.shard_ranks = shard_ranks;
+    const auto mesh = mesh_of(arguments, environment);
+    EXPECT_EQ(mesh.ranks_along(Axis::Context), (std::vector<int>{5, 7}));
+    EXPECT_EQ(mesh.degree(schedule::kRows), 6);
+    EXPECT_EQ(mesh.degree(schedule::kState), of_replica) << shard_ranks;
+  }
+  for (const char* wrong : {"1", "3", "8", "24"}) {
+    arguments.shard_ranks = wrong;
+    EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
+  }
+  environment.world_size = 6;
+  arguments.shard_ranks = "all";
+  EXPECT_THROW(mesh_of(arguments, environment), UsageError);
+}
+
 TEST(Job, StateReplicasDivideTheRanks) {
   launch::RankEnvironment environment;
   environment.world_size = 8;

@@ -112,7 +112,12 @@ class MaskedHead : public nn::Block {
     nn::CrossEntropyOptions options{.first_id = 0};
     const auto ranks = ranks_of(in, context);
     options.bias = bias_;
-    options.ranks = ranks.among(in.at("asked"));
+    options.ranks = among_asked(ranks, in.at("asked"), [&] {
+      const auto& batch = context.batch(in);
+      const auto given = batch.find("labels");
+      if (given != batch.end()) return given->second;
+      return mask_text(batch.at("input_ids"), config_.masking, config_.vocab_size, context).targets;
+    });
     options.count_correct = context.mode == nn::Mode::Evaluate;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
     const auto entropy = nn::cross_entropy(states(asked), table_, targets, options);

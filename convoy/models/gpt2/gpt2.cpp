@@ -213,7 +213,8 @@ nn::BlockList Gpt2Config::make_blocks() const {
                                      .epsilon = layer_norm_epsilon,
                                      .table = input->table(),
                                      .tied = tie_word_embeddings,
-                                     .initializer_range = initializer_range}));
+                                     .initializer_range = initializer_range,
+                                     .targets = causal_targets}));
   return blocks;
 }
 

@@ -244,7 +244,8 @@ nn::BlockList LlamaConfig::make_blocks() const {
                                      .epsilon = rms_norm_eps,
                                      .table = input->table(),
                                      .tied = tie_word_embeddings,
-                                     .initializer_range = initializer_range}));
+                                     .initializer_range = initializer_range,
+                                     .targets = causal_targets}));
   return blocks;
 }
 

@@ -232,6 +232,12 @@ double LanguageTask::flops_per_row() const {
 }
 
 Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
+  if (const int ranks = parallel.num_context_ranks(); ranks > block_size()) {
+    fail<UsageError>("data",
+                     "block_size = {} tokens for context_parallel_size = {} ranks that share them "
+                     "out; try at most {}, or longer rows",
+                     block_size(), ranks, block_size());
+  }
   auto out = make_run();
   check_memory(*config_, parallel);
   out.flops_per_sample = flops_per_row();

@@ -78,6 +78,7 @@ train::Job job_of(const train::ParallelArguments& parallel) {
                      "time; try without it",
                      parallel.num_stages());
   }
+  train::check_whole_rows(parallel);
   return train::join_job(parallel);
 }
 

@@ -115,6 +115,8 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
   check_arguments(arguments);
   // A run without stages would refuse it, and some plans have stages.
   const auto costs_file = std::exchange(arguments.parallel.pipeline_costs, "");
+  arguments.parallel.sequence_parallel = false;  // no plan shares out tokens or positions
+  arguments.parallel.context_parallel_size = 1;
   const int num_ranks = ranks_of(request);
   PlanReport out;
   out.is_this_host = request.cluster_file.empty() && request.device.empty();

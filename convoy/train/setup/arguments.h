@@ -21,6 +21,7 @@ struct ParallelArguments : schedule::RunOptions {
   int64_t pipeline_parallel_size = 1;     ///< stages of a pipeline
   std::string pipeline_costs;             ///< file of what blocks cost; empty: it is counted
   int64_t tensor_parallel_size = 1;       ///< ranks that share out the weights of each layer
+  int64_t context_parallel_size = 1;      ///< ranks that share out the positions of each row
   int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
   std::string shard_ranks = "all";        ///< all, host, or a number
   int64_t device_memory = 0;              ///< bytes that tensors of a rank may take; 0: no limit
@@ -32,6 +33,11 @@ struct ParallelArguments : schedule::RunOptions {
 
   int num_stages() const { return static_cast<int>(pipeline_parallel_size); }
   int num_tensor_ranks() const { return static_cast<int>(tensor_parallel_size); }
+  int num_context_ranks() const { return static_cast<int>(context_parallel_size); }
+  /// Ranks that compute the same rows together.
+  int64_t ranks_of_rows() const {
+    return pipeline_parallel_size * context_parallel_size * tensor_parallel_size;
+  }
   /// Declares every option of the section.
   void declare(OptionTable& table);
   /// The part of TrainingArguments::shared_options() that is known when the ranks meet.

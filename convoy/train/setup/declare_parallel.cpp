@@ -109,6 +109,11 @@ void ParallelArguments::declare(OptionTable& t) {
       s, "sequence_parallel", sequence_parallel,
       "tensor ranks share out the tokens between the products of a layer, too: norms, dropout and "
       "residuals; less memory for activations");
+  t.add(s, "context_parallel_size", context_parallel_size,
+        "ranks that share out the positions of each row, while keys and values go round them; for "
+        "rows too long for one rank")
+      .within(1, 1024)
+      .alias("cp_size");
   t.add(s, "threads", threads,
         "threads per rank inside operations; 0 = OMP_NUM_THREADS "
         "or the cores shared out")

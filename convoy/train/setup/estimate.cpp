@@ -31,10 +31,11 @@ schedule::Mesh checked_mesh(const TrainingArguments& arguments, int num_ranks) {
                      "--strategy and --replicas");
   }
   const int64_t stages = parallel.num_stages(), cuts = parallel.num_tensor_ranks();
-  const int64_t model = stages * cuts;
+  const int64_t contexts = parallel.num_context_ranks(), model = parallel.ranks_of_rows();
   if (num_ranks % model != 0) {
     std::vector<std::string> parts;
     if (stages > 1) parts.push_back(fmt::format("{} stages", stages));
+    if (contexts > 1) parts.push_back(fmt::format("{} context ranks", contexts));
     if (cuts > 1) parts.push_back(fmt::format("{} tensor ranks", cuts));
     fail<UsageError>("train", "--ranks {} does not divide into {}; try --ranks {}", num_ranks,
                      join(parts, " x "), (num_ranks / model + 1) * model);
@@ -77,12 +78,12 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   const auto blocks = checked();
   model_ = nn::declare(blocks);
   mesh_ = of_largest_share(model_, mesh_);
-  if (mesh_.degree(schedule::Axis::Tensor) > 1) {
+  if (mesh_.degree(schedule::Axis::Tensor | schedule::Axis::Context) > 1) {
     schedule::plan_run(model_, mesh_, options_);  // tells what does not go before anything runs
   }
   const bool as_asked = sizes.empty();
   if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
-  const auto tensor = schedule::Axis::Tensor;
+  const auto tensor = schedule::Axis::Tensor, context = schedule::Axis::Context;
   others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1);
   if (!as_asked) {
     costs_ = others_->of(rows_, mesh_.degree(tensor));
@@ -92,15 +93,17 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   if (batch.empty()) {
     fail<UsageError>("train", "the training data has no rows to read the costs from");
   }
-  costs_ = profile::profile(blocks, batch,
-                            {.compute_dtype = replica.compute_dtype,
-                             .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor)),
-                             .sequence_parallel = arguments.parallel.sequence_parallel});
+  costs_ =
+      profile::profile(blocks, batch,
+                       {.compute_dtype = replica.compute_dtype,
+                        .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor)),
+                        .sequence_parallel = arguments.parallel.sequence_parallel,
+                        .context = comm::echo_group(mesh_.place(context), mesh_.degree(context))});
 }
 
 Way Estimator::asked() const {
   // Without others to share with no stage of ZeRO shares anything.
-  const int64_t zero = mesh_.degree(schedule::kRows) > 1 ? options_.zero : 0;
+  const int64_t zero = mesh_.degree(schedule::kState) > 1 ? options_.zero : 0;
   return {zero, options_.recompute, rows_, options_.num_micro_batches};
 }
 
@@ -156,7 +159,7 @@ int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) co
 }
 
 std::optional<Way> Estimator::nearest(int64_t bytes) const {
-  const int64_t most_zero = mesh_.degree(schedule::kRows) == 1           ? 0
+  const int64_t most_zero = mesh_.degree(schedule::kState) == 1          ? 0
                             : mesh_.degree(schedule::Axis::Pipeline) > 1 ? 1
                                                                          : 3;
   // Smaller micro-batches cost little, stages of ZeRO up to the second nothing but messages.

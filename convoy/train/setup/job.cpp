@@ -59,15 +59,15 @@ std::string launch_hint(size_t ranks) {
 /// DataParallel's replicas are whole models in one process.
 void check_one_process(const ParallelArguments& arguments) {
   const bool replicates = arguments.strategy == "dp" || arguments.replicas > 1;
-  if (arguments.num_tensor_ranks() == 1 || !replicates) return;
-  fail<UsageError>(
-      "parallel",
-      "tensor_parallel_size = {} needs a process for each rank, but {} is DataParallel "
-      "in one process; try --nproc {} without it",
-      arguments.num_tensor_ranks(),
-      arguments.strategy == "dp" ? "strategy = dp"
-                                 : fmt::format("replicas = {}", arguments.replicas),
-      arguments.num_tensor_ranks() * std::max<int64_t>(2, arguments.replicas));
+  const int cuts = arguments.num_tensor_ranks(), contexts = arguments.num_context_ranks();
+  if (cuts * contexts == 1 || !replicates) return;
+  fail<UsageError>("parallel",
+                   "{}_parallel_size = {} needs a process for each rank, but {} is DataParallel "
+                   "in one process; try --nproc {} without it",
+                   cuts > 1 ? "tensor" : "context", cuts > 1 ? cuts : contexts,
+                   arguments.strategy == "dp" ? "strategy = dp"
+                                              : fmt::format("replicas = {}", arguments.replicas),
+                   cuts * contexts * std::max<int64_t>(2, arguments.replicas));
 }
 
 std::string sharing(size_t number, const std::string& what, size_t gpus) {
@@ -110,7 +110,7 @@ Job pipeline_of_threads(Job job, const ParallelArguments& arguments,
 
 bool stages_are_threads(const ParallelArguments& arguments,
                         const launch::RankEnvironment& environment) {
-  return arguments.num_stages() > 1 && arguments.num_tensor_ranks() == 1 &&
+  return arguments.num_stages() > 1 && arguments.num_stages() == arguments.ranks_of_rows() &&
          !environment.launched() && !arguments.one_process_each;
 }
 
@@ -157,9 +157,10 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
           sharing(static_cast<size_t>(environment.local_world_size), "ranks", visible.size()));
     }
     mesh_of(arguments, environment);
-    job.strategy = arguments.num_stages() > 1         ? "pipeline"
-                   : arguments.num_tensor_ranks() > 1 ? "tensor"
-                                                      : "ddp";
+    job.strategy = arguments.num_stages() > 1          ? "pipeline"
+                   : arguments.num_tensor_ranks() > 1  ? "tensor"
+                   : arguments.num_context_ranks() > 1 ? "context"
+                                                       : "ddp";
     job.reason = fmt::format("{} started {} ranks{}", environment.source, world,
                              wanted == "plan" ? ", and a plan shares out the work" : "");
     job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]
@@ -256,7 +257,8 @@ namespace {
 
 /// What ranks that are going to plan are until then.
 ParallelArguments before_plan(ParallelArguments arguments) {
-  arguments.pipeline_parallel_size = arguments.tensor_parallel_size = 1;
+  arguments.pipeline_parallel_size = arguments.context_parallel_size = 1;
+  arguments.tensor_parallel_size = 1;
   arguments.shard_ranks = "all";
   return arguments;
 }

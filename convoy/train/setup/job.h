@@ -26,7 +26,7 @@ struct PlannedStep {
 /// How this process takes part in a run: which strategy, why, on which devices, with whom.
 struct Job {
   launch::RankEnvironment environment;
-  std::string strategy;                ///< single, dp, ddp, pipeline or tensor
+  std::string strategy;                ///< single, dp, ddp, pipeline, tensor or context
   int stages = 1;                      ///< of a pipeline whose stages are threads of this process
   std::string reason;                  ///< why it was chosen
   std::string faster;                  ///< what would be faster, or ""
@@ -65,6 +65,9 @@ comm::StoreAddress store_address(const Job& job, const ParallelArguments& argume
 
 /// Throws UsageError where tokens are to be shared out over tensor ranks and there is one only.
 void check_shared_tokens(const ParallelArguments& arguments);
+
+/// Throws UsageError where ranks share out the positions of rows, whose predictions are of all.
+void check_whole_rows(const ParallelArguments& arguments);
 
 /// Who this process is among the ranks of a job. Throws UsageError where they do not make pipelines
 /// of as many stages and tensor ranks, or `shard_ranks` does not divide what is left.

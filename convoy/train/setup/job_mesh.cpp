@@ -13,24 +13,31 @@ namespace convoy::train {
 
 namespace {
 
-/// How many ranks of a stage keep a state replica together.
+/// How many ranks of a stage keep a state replica together; context ranks always do.
 int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_stage,
                          const launch::RankEnvironment& environment) {
   const auto& text = arguments.shard_ranks;
   if (text == "all" || environment.world_size == 1) return ranks_of_stage;
+  const int64_t contexts = arguments.num_context_ranks();
   const int64_t here = environment.local_world_size / arguments.num_tensor_ranks();
-  int64_t size = std::clamp<int64_t>(here, 1, ranks_of_stage);
+  int64_t size = std::clamp(here / contexts * contexts, contexts, ranks_of_stage);
   if (text != "host" && (!parse_number(text, size) || size < 1)) {
     fail<UsageError>("parallel", "shard_ranks = {}; expected all, host, or a number of ranks",
                      text);
   }
+  if (size % contexts != 0) {
+    fail<UsageError>("parallel",
+                     "shard_ranks = {} with context_parallel_size = {}: the ranks that share out a "
+                     "row keep a state replica together; try a multiple of {}, or all",
+                     size, contexts, contexts);
+  }
   if (ranks_of_stage % size != 0) {
     int64_t fits = std::min(size, ranks_of_stage);
-    while (ranks_of_stage % fits != 0) --fits;
+    while (ranks_of_stage % fits != 0 || fits % contexts != 0) --fits;
     fail<UsageError>("parallel", "shard_ranks = {}{} does not divide the {} ranks {}; try {}", text,
                      text == "host" ? fmt::format(", {} here,", size) : "", ranks_of_stage,
                      ranks_of_stage == environment.world_size ? "of the job" : "of a stage",
-                     fits == 1 ? "all" : std::to_string(fits));
+                     fits == contexts ? "all" : std::to_string(fits));
   }
   return size;
 }
@@ -44,30 +51,48 @@ void check_shared_tokens(const ParallelArguments& arguments) {
                    "tensor_parallel_size = 1; try --tensor_parallel_size 2, or without it");
 }
 
+void check_whole_rows(const ParallelArguments& arguments) {
+  if (arguments.context_parallel_size == 1) return;
+  fail<UsageError>("parallel",
+                   "context_parallel_size = {} is for training and evaluation, and predictions are "
+                   "of whole rows; try --tensor_parallel_size, or without it",
+                   arguments.context_parallel_size);
+}
+
 schedule::Mesh mesh_of(const ParallelArguments& arguments,
                        const launch::RankEnvironment& environment) {
-  const int64_t stages = arguments.num_stages(), cuts = arguments.num_tensor_ranks();
-  const int64_t ranks = environment.world_size, model = stages * cuts;
+  const int stages = arguments.num_stages(), contexts = arguments.num_context_ranks();
+  const int cuts = arguments.num_tensor_ranks();
+  const int64_t ranks = environment.world_size, model = arguments.ranks_of_rows();
   check_shared_tokens(arguments);
   if (ranks % model != 0) {
-    std::vector<std::string> why;
-    if (stages > 1 || cuts == 1) why.push_back(fmt::format("pipeline_parallel_size = {}", stages));
-    if (cuts > 1) why.push_back(fmt::format("tensor_parallel_size = {}", cuts));
+    std::vector<std::string> why, who;
+    const auto tell = [&](const char* kind, int degree, const char* rank) {
+      if (degree == 1) return;
+      why.push_back(fmt::format("{}_parallel_size = {}", kind, degree));
+      who.insert(who.begin(), rank);
+    };
+    tell("pipeline", stages, "stage");
+    tell("context", contexts, "context rank");
+    tell("tensor", cuts, "tensor rank");
     const int64_t fit = (ranks / model + 1) * model;
     fail<UsageError>("parallel",
                      "{} {} a process for each {}; got {}; try --nproc {}, or convoy launch -n {} "
                      "...",
                      fmt::join(why, " and "), why.size() == 1 ? "needs" : "need",
-                     cuts == 1     ? "stage"
-                     : stages == 1 ? "tensor rank"
-                                   : fmt::format("tensor rank of each stage, {} together", model),
+                     who.size() == 1
+                         ? who[0]
+                         : fmt::format("{}, {} together", fmt::join(who, " of each "), model),
                      ranks == 1 ? "one process" : fmt::format("{} ranks", ranks), fit, fit);
   }
   schedule::MeshDegrees degrees;
-  degrees.pipeline = static_cast<int>(stages);
-  degrees.tensor = static_cast<int>(cuts);
-  degrees.shard = static_cast<int>(ranks_of_replica(arguments, ranks / model, environment));
-  degrees.replicate = static_cast<int>(ranks / model) / degrees.shard;
+  degrees.pipeline = stages;
+  degrees.context = contexts;
+  degrees.tensor = cuts;
+  const int64_t of_stage = ranks / stages / cuts;
+  const int64_t of_replica = ranks_of_replica(arguments, of_stage, environment);
+  degrees.shard = static_cast<int>(of_replica / contexts);
+  degrees.replicate = static_cast<int>(of_stage / of_replica);
   return {degrees, environment.rank, environment.world_size};
 }
 
