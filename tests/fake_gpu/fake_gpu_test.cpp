@@ -145,6 +145,10 @@ TEST_F(FakeGpu, RecordStreamKeepsMemoryUntilTheStreamIsDone) {
 
 TEST_F(FakeGpu, FreshAndFreedMemoryIsNotANumber) {
   EXPECT_TRUE(std::isnan(at::empty({4}, here_).cpu()[0].item<float>()));
+  const void* freed = at::ones({4}, here_).const_data_ptr();
+  const auto again = at::empty({4}, here_);
+  EXPECT_EQ(again.const_data_ptr(), freed);
+  EXPECT_TRUE(std::isnan(again.cpu()[3].item<float>()));
 }
 
 TEST_F(FakeGpu, TheHostsTouchNamesTheAllocation) {

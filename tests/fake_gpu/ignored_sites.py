@@ -5,11 +5,13 @@ some scenario must see it. Prints each with the scenario that saw it; ends with 
 ignored_sites.py [PART OF A NAME...]
 """
 import hashlib
+import os
 import sys
 
-from layouts import BY_NAME, OFFLOAD, RANKS, TENSOR, Layout, pipeline
-from runs import CONVOY, OWN_MODULE, Runs
+from layouts import BY_NAME, CONTEXT, OFFLOAD, RANKS, SEQUENCE, TENSOR, Layout, pipeline
+from runs import CONVOY, OWN_MODULE, ROOT, Runs
 
+TEST_GPU = os.environ.get("TEST_GPU", str(ROOT / "build/tests/test_gpu"))
 SAVE = ("--save_strategy", "steps", "--save_steps", "2")
 LEAST_SITES = 25  # fewer would mean that the device no longer finds them
 
@@ -32,6 +34,17 @@ def evaluation(family, args):
     return run
 
 
+def generation(*args):
+    def run(runs, options):
+        if not (runs.folder / "gpt2_to_go_on").exists():
+            runs.train("gpt2", name="gpt2_to_go_on")
+        result = runs.convoy(["generate", "gpt2_to_go_on", "--prompt", "w00 w07 w28", "--max-new-tokens", "6", *args,
+                              "--device", "cuda"], 2, options, timeout=60)
+        result.evaluated = "".join(line for line in result.out.splitlines() if "tokens/s" not in line)
+        return result
+    return run
+
+
 def own_module(before=(), after=()):
     return lambda runs, options: runs.program([*before, OWN_MODULE, *after], 2, options, timeout=60)
 
@@ -50,6 +63,16 @@ SCENARIOS = {
     "tensor2": training(Layout("", (*RANKS[2], *TENSOR, *SAVE), 2)),
     "tensor2_t5": training(BY_NAME["tensor2"], "t5"),
     "tensor2_eval": evaluation("session", (*RANKS[2], *TENSOR)),
+    "tensor2_smooth": training(Layout("", (*RANKS[2], *TENSOR, "--label_smoothing_factor", "0.1"), 2), "session"),
+    "tensor2_generate": generation(*RANKS[2], *TENSOR),
+    # Two key heads on four ranks: gradients of what two of them hold are summed.
+    "tensor4_overlaps": training(Layout("", (*RANKS[4], "--tensor_parallel_size", "4"), 4), "llama"),
+    "sequence2": training(Layout("", (*RANKS[2], *SEQUENCE, *SAVE), 2)),
+    "context2": training(Layout("", (*RANKS[2], *CONTEXT, *SAVE), 2)),
+    "context2_bert": training(BY_NAME["context2"], "bert"),
+    "threads": training(BY_NAME["pipeline_threads"]),
+    "threads_on_streams": lambda runs, options: runs.program(
+        [TEST_GPU, "--gtest_filter=Engines.ThreadsSendEachOther*"], 1, options, timeout=60),
     # What is gathered for a checkpoint is read at once.
     "ddp2_bf16": training(Layout("", (*RANKS[2], "--bf16", *SAVE), 2)),
     "offload_disk": training(BY_NAME["offload_disk"]),

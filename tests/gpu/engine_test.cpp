@@ -1,4 +1,6 @@
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/nccl/nccl_engine.h"
@@ -60,6 +62,9 @@ TEST_F(Engines, GlooTakesTensorsOfAGpu) {
 
 TEST_F(Engines, ThreadsSendEachOtherWhatTheyComputeInTheOrderSent) {
   run_thread_ranks(2, [&](Group group) {
+    // On a stream of its own, so that messages alone order what the threads do.
+    const c10::impl::VirtualGuardImpl device(gpu_.type());
+    const c10::StreamGuard own(device.getStreamFromGlobalPool(gpu_, /*isHighPriority=*/false));
     const int other = 1 - group.rank();
     std::vector<Group::Handle> sent;
     for (int64_t i = 0; i < 20; ++i) {
