@@ -152,11 +152,13 @@ int show_schedules(const ScheduleOptions& options) {
     fmt::print("\npipeline_splits holds for schedules with as many virtual stages only.\n");
   }
   if (!options.stages.save.empty()) fmt::print("\nwrote {}\n", options.stages.save);
-  fmt::print("\n{}{}{} Messages take no time.\n", kAboutTheLetters, kAboutTheFloor,
-             !arguments.parallel.pipeline_costs.empty() ? "A block costs what pipeline_costs says."
-             : in_bytes
-                 ? "A block costs its products of matrices, counted with samples of the data."
-                 : "A block costs the elements of its matrices.");
+  fmt::print(
+      "\n{}{}{}\n", kAboutTheLetters, kAboutTheFloor,
+      !arguments.parallel.pipeline_costs.empty()
+          ? "A block costs what pipeline_costs says. Messages take no time where it says none."
+      : in_bytes ? "A block costs its products of matrices, counted with samples of the data. "
+                   "Messages take no time."
+                 : "A block costs the elements of its matrices. Messages take no time.");
   draw(options.plot, pictures, num_stages, arguments.gradient_accumulation_steps);
   return 0;
 }

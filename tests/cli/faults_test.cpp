@@ -110,7 +110,9 @@ TEST_F(Faults, TheEndOfAChainOfStagesThatWaitIsNamed) {
       "train{}--max_steps 6 --n_layer 4 --nproc 3 --ddp_timeout 2 "
       "--pipeline_parallel_size 3 --gradient_accumulation_steps 4 ",
       kTiny);
+  const auto begin = std::chrono::steady_clock::now();
   EXPECT_NE(shell("CONVOY_FAULT=sigstop@2:forward:3 timeout 60 $convoy " + train), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   expect("rank 2 failed first");
 }
 

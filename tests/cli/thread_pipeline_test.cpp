@@ -135,6 +135,14 @@ TEST_F(StagesAsThreads, OneThatFailsIsNamed) {
   expect("error on stage 0 of 3, in step 2, send ");
   failed("slow@2:forward:3", three, 3);
   expect("the others waited in vain for stage 2 of 3, in step 3, forward block ");
+  failed("exception@1:receive:2", three, 1);
+  expect("error on stage 1 of 3, in step 2, receive ");
+  failed("slow@0:receive:2", three, 3);
+  expect("the others waited in vain for stage 0 of 3, in step 2, receive ");
+  failed("slow@1:send:2", three, 3);
+  expect("the others waited in vain for stage 1 of 3, in step 2, send ");
+  failed("slow@2:backward_weight:2", three + "--pipeline_schedule zero_bubble", 3);
+  expect("the others waited in vain for stage 2 of 3, in step 2, backward");
   failed("nan@1:reduce:2", "--pp_size 2 --replicas 2", 1);
   expect("the gradient of step 2 is not finite on rank 1");
   failed("exception@3:update:2", "--pp_size 2 --replicas 2", 1);

@@ -114,6 +114,19 @@ TEST(Choose, AVMayNeedMoreForOneMicroBatchThanOneFOneBForAll) {
   EXPECT_THAT(it.refusal(), HasSubstr("pipeline_memory = 200 (200 B) fits no schedule"));
 }
 
+TEST(Choose, AutoSendsSeldomWhereMessagesTakeLong) {
+  Asked it;
+  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.virtual_stages = 2;
+  it.options.pipeline.placement = Placement::Loop;
+  const auto near = it.plan();
+  EXPECT_EQ(near.cut.size(), 4U);  // two virtual stages each: three borders
+  for (auto& block : it.options.counts) block.send = block.send_grad = 20;
+  const auto far = it.plan();
+  EXPECT_EQ(far.cut.size(), 2U);
+  EXPECT_GT(far.timeline.length, near.timeline.length + 40);
+}
+
 TEST(Choose, BlocksAreRecomputedByStage) {
   Asked it;
   it.options.recomputed.of_stage = {3, 1};

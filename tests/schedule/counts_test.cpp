@@ -45,6 +45,16 @@ TEST(Counts, OfAFileAreThoseOfTheModelsBlocks) {
   EXPECT_EQ(costs.put_off, (std::vector<double>{40, 40, 0}));
 }
 
+TEST(Counts, OfAFileMaySayWhatMessagesTake) {
+  const auto all = read_costs(with_head(
+      R"({"forward": 3, "backward": 4, "weight": 0, "kept": 8, "put_off": 0, "send": 0.5,
+          "send_grad": 0.25})"));
+  const auto costs = costs_of(all);
+  EXPECT_EQ(costs.send, (std::vector<double>{0, 0, 0.5}));
+  EXPECT_EQ(costs.send_grad, (std::vector<double>{0, 0, 0.25}));
+  EXPECT_EQ(costs_of(counts_from_json(to_json(all))).send, costs.send);
+}
+
 TEST(Counts, OfAnotherModelOrNoNumbersAreRefused) {
   const std::string good = R"({"forward": 3, "backward": 4, "weight": 1, "kept": 8, "put_off": 2})";
   EXPECT_EQ(file_refusal(with_head(good)), "taken");

@@ -15,10 +15,11 @@ constexpr std::pair<const char*, double BlockCounts::*> kFields[] = {
     {"forward", &BlockCounts::forward}, {"backward", &BlockCounts::backward},
     {"weight", &BlockCounts::weight},   {"kept", &BlockCounts::kept},
     {"put_off", &BlockCounts::put_off}, {"returned", &BlockCounts::returned},
+    {"send", &BlockCounts::send},       {"send_grad", &BlockCounts::send_grad},
     {"sent", &BlockCounts::sent},       {"sent_grad", &BlockCounts::sent_grad}};
 
 /// The fields that a file must have, and may have.
-constexpr size_t kRequired = 5, kAllowed = 6;
+constexpr size_t kRequired = 5, kAllowed = 8;
 
 std::vector<std::string> field_names(size_t number) {
   std::vector<std::string> out;
@@ -71,6 +72,8 @@ Costs costs_of(const std::vector<BlockCounts>& counts) {
     out.put_off.push_back(block.put_off);
     out.inputs.push_back(block.returned);
     out.sent_bytes.push_back(block.sent);
+    out.send.push_back(block.send);
+    out.send_grad.push_back(block.send_grad);
   }
   return out;
 }

@@ -54,11 +54,12 @@ struct BlockCounts {
   double put_off = 0;              ///< from the first half of a backward until the second
   double returned = 0;             ///< of what it returns: all that is kept where it is recomputed
   double sent = 0, sent_grad = 0;  ///< what a stage behind it receives, and sends back
+  double send = 0, send_grad = 0;  ///< seconds of these messages
 
   /// Of so many times the rows.
   BlockCounts times(double rows) const {
-    return {forward * rows, backward * rows, weight * rows, kept * rows,
-            put_off * rows, returned * rows, sent * rows,   sent_grad * rows};
+    return {forward * rows,  backward * rows, weight * rows,    kept * rows, put_off * rows,
+            returned * rows, sent * rows,     sent_grad * rows, send * rows, send_grad * rows};
   }
 
   bool operator==(const BlockCounts&) const = default;
