@@ -45,26 +45,27 @@ class OnFakeGpus(unittest.TestCase):
 class Gpt2(OnFakeGpus):
     """All layouts of one family."""
 
-    def counted(self, layout, *columns, family="gpt2"):
-        """In the third step, but for what is saved after it."""
+    def counted(self, layout, *columns, family="gpt2", during=""):
+        """In the third step, under labels that begin so; but for what is saved after it."""
         file = self.runs.folder / "counts"
         file.unlink(missing_ok=True)
         self.good(self.runs.train(family, layout.options(family), layout.gpus, f"counts={file}"))
         lines = [line.split("\t") for line in file.read_text().splitlines()]
-        return sum(int(line[column]) for line in lines if line[1] == "3" and line[-1] != "save model" for column in columns)
+        lines = [line for line in lines if line[1] == "3" and line[-1] != "save model" and line[-1].startswith(during)]
+        self.assertTrue(lines)
+        return sum(int(line[column]) for line in lines for column in columns)
 
     def test_stages_of_one_process_send_from_device_to_device(self):
         # Rows and numbers of targets alone come and go; over shared memory 0.9 MB do.
         bytes_up, bytes_down = 7, 9
         self.assertLess(self.counted(BY_NAME["pipeline_threads"], bytes_up, bytes_down), 16_000)
 
-    def test_ranks_that_share_out_rows_wait_no_more_than_others(self):
+    def test_ranks_that_share_out_rows_do_not_wait_in_layers(self):
         waits, blocking_copies = 4, 5
         for family in ("gpt2", "llama", "bert"):
-            of = {name: self.counted(BY_NAME[name], waits, blocking_copies, family=family)
-                  for name in ("ddp2", "tensor2", "sequence2", "context2")}
-            with self.subTest(family=family):
-                self.assertEqual(of, dict.fromkeys(of, of["ddp2"]))
+            for name in ("sequence2", "context2"):
+                with self.subTest(family=family, layout=name):
+                    self.assertEqual(self.counted(BY_NAME[name], waits, blocking_copies, family=family, during="forward"), 0)
 
 
 class Families(OnFakeGpus):
