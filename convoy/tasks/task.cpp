@@ -108,12 +108,18 @@ void take(Detection& detected, const Detection& more) {
   if (detected.config_name.empty()) detected.config_name = more.config_name;
 }
 
+/// The model to start from; a number is the window of data that training starts with.
+std::string typed_start(const std::vector<std::string>& arguments) {
+  auto value = typed_value(arguments, {"start", "model_name_or_path"});
+  int64_t window = 0;
+  return parse_number(value, window) ? "" : value;
+}
+
 Detection detect(const std::vector<std::string>& arguments, bool opens) {
   Detection detected;
   take(detected,
        {typed_value(arguments, {"family", "model_type"}), typed_value(arguments, {"task"}),
-        typed_value(arguments, {"start", "model_name_or_path"}),
-        typed_value(arguments, {"config_name"})});
+        typed_start(arguments), typed_value(arguments, {"config_name"})});
   std::error_code error;
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
     const fs::path place = arguments[i];

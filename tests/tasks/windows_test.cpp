@@ -27,10 +27,7 @@ class WindowsCommand : public CommandTest {
     ASSERT_EQ(run("data sessions events.csv --output days --windows day"), 0) << output_;
   }
 
-  Json results(const std::string& folder) const {
-    const auto file = folder_ / folder / "results_over_time.json";
-    return parse_json(read_file(file), file.string());
-  }
+  Json results(const std::string& folder) const { return json(folder + "/results_over_time.json"); }
 };
 
 const std::string kTrain =
@@ -55,15 +52,15 @@ TEST_F(WindowsCommand, EachIsTrainedAfterTheOneBeforeAndEvaluatedOnTheNext) {
   EXPECT_NE(read_file(folder_ / "all/results_over_time.svg").find("ndcg_at_10"), std::string::npos);
 
   // Each folder is a run; the second one began where the first one ended.
-  ASSERT_EQ(run("eval all/0002 --json"), 0) << output_;
-  EXPECT_NEAR(parse_json(output_, "eval").at("eval_loss"),
+  ASSERT_EQ(run("eval all/0002 --json > again.json"), 0) << output_;
+  EXPECT_NEAR(json("again.json").at("eval_loss"),
               all.at("windows").at(1).at("metrics").at("eval_loss"), 1e-5);
   ASSERT_EQ(run(kTrain + "--data.train days/0002/train.parquet --data.valid "
                          "days/0003/valid.parquet --data.schema days/schema.json "
                          "--output_dir alone"),
             0)
       << output_;
-  const auto alone = parse_json(read_file(folder_ / "alone/eval_results.json"), "alone");
+  const auto alone = json("alone/eval_results.json");
   EXPECT_LT(all.at("windows").at(1).at("metrics").at("eval_loss"), alone.at("eval_loss"));
 }
 

@@ -82,12 +82,12 @@ void SessionArguments::declare(OptionTable& t) {
   t.add(s, "family", family, "model family").choice({"session"});
   t.add(s, "parity", parity, "set every option that you do not set to what another program does")
       .choice({"none", "transformers4rec"});
-  models::declare_options(t, s, model.fields());
   t.add(
       s, "prediction_tasks", prediction_tasks,
       "what is predicted: next-item, and numbers of whole sessions, from columns with one value a "
       "row: binary:COLUMN (0 or 1), regression:COLUMN");
   t.add(s, "task_weights", task_weights, "of their losses, one each; none = 1 each");
+  models::declare_options(t, s, model.fields());
 
   s = "data";
   t.add(s, "path", data.path,

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <tuple>
+
+#include "convoy/prepare/sessions.h"
+#include "tests/prepare/sessions_testing.h"
+
+namespace convoy::prepare {
+namespace {
+
+using testing::error_of;
+using testing::Folder;
+using testing::int_rows;
+using IntRows = std::vector<std::vector<int64_t>>;
+
+TEST(SessionWindows, CutSessionsAndHaveFoldersOfTheirOwn) {
+  Folder folder;
+  const int64_t day = 86400;
+  std::string events = "who,what,when\n";
+  for (const auto& [user, item, time] : std::vector<std::tuple<const char*, const char*, int64_t>>{
+           {"a", "x", 10 * day + 5},
+           {"a", "y", 10 * day + day - 1},
+           {"a", "x", 11 * day},  // midnight cuts
+           {"a", "z", 11 * day + 1},
+           {"b", "x", 10 * day + 9},  // shorter than two
+           {"b", "y", 17 * day},
+           {"b", "z", 17 * day + 2},
+           {"b", "x", 17 * day + 3},
+           {"b", "z", 17 * day + 4}}) {
+    events += fmt::format("{},{},{}\n", user, item, time);
+  }
+  SessionOptions options;
+  options.inputs = {folder.write("e.csv", events)};
+  options.output = folder / "out";
+  options.columns.user = "who";
+  options.columns.item = "what";
+  options.columns.time = {"when"};
+  options.max_length = 3;
+  options.window_days = 1;
+  auto report = make_sessions(options);
+  EXPECT_EQ(report.num_windows, 3);
+  EXPECT_EQ(report.num_train_rows, 3);
+  EXPECT_EQ(report.num_items, 3);  // x 4, z 3, y 2: the last ones are trained on, too
+  const auto rows = [&](const std::string& file) {
+    return int_rows(folder / ("out/" + file), "item_id-list");
+  };
+  EXPECT_EQ(rows("0001/train.parquet"), (IntRows{{1, 3}}));
+  EXPECT_EQ(rows("0002/train.parquet"), (IntRows{{1, 2}}));
+  EXPECT_EQ(rows("0008/train.parquet"), (IntRows{{3, 2, 1}}));
+  EXPECT_EQ(rows("0008/valid.parquet"), (IntRows{{2, 1, 2}}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/train.parquet"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/0003"));
+
+  options.window_days = 7;  // takes away what is no window any more
+  report = make_sessions(options);
+  EXPECT_EQ(report.num_windows, 2);
+  EXPECT_EQ(rows("0001/train.parquet"), (IntRows{{1, 3, 1}}));
+  EXPECT_EQ(rows("0002/train.parquet"), (IntRows{{3, 2, 1}}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/0008"));
+  options.window_days = 0;
+  make_sessions(options);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/0001"));
+
+  options.window_days = 1;
+  options.columns.time = {"none"};
+  EXPECT_NE(error_of<UsageError>([&] { make_sessions(options); }).find("--windows needs times"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::prepare
