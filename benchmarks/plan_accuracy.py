@@ -1,14 +1,12 @@
-"""Draws small models and ways to share them out, and compares what `convoy plan` predicts of a step's time and memory
-with trainings. Called by plan_accuracy.sh."""
+"""Draws small models, and lets `convoy bench plan` draw ways to share each out and compare what is predicted of a
+step's time and memory with trainings. Called by plan_accuracy.sh."""
 import argparse
-import itertools
 import json
 import os
 import pathlib
 import random
 import statistics
 import subprocess
-import tempfile
 
 CONVOY = os.environ["CONVOY"]
 
@@ -38,44 +36,16 @@ def draw_model(rng):
 
 
 def run(words):
+    words = [str(word) for word in words]
     done = subprocess.run([CONVOY, *words], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"convoy {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
 
 
-def flags_of(row, batch):
-    out = ["--pipeline_parallel_size", row["pipeline_parallel_size"], "--tensor_parallel_size",
-           row["tensor_parallel_size"], "--zero", row["zero"], "--per_device_train_batch_size",
-           row["per_device_train_batch_size"], "--global_batch_size", batch]
-    if row["pipeline_schedule"]:
-        out += ["--pipeline_schedule", row["pipeline_schedule"]]
-    if row["gradient_checkpointing"]:
-        out += ["--gradient_checkpointing"]
-    return [str(word) for word in out]
-
-
-def train(model, row, batch, ranks, steps, folder):
-    words = ["train", *model, *flags_of(row, batch), "--max_steps", str(steps), "--save_strategy", "no",
-             "--output_dir", str(folder / "run"), "--overwrite_output_dir", "--threads", "1", "--quiet"]
-    run(words + (["--nproc", str(ranks)] if ranks > 1 else []))
-    return json.loads((folder / "run/train_results.json").read_text())
-
-
-def kendall(pairs):
-    """Of predicted and measured times: how many pairs are in the same order, less those that are not."""
-    agree = total = 0
-    for (p, m), (q, n) in itertools.combinations(pairs, 2):
-        if abs(m / n - 1) < 0.05:
-            continue
-        total += 1
-        agree += 1 if (p - q) * (m - n) > 0 else -1
-    return agree / total if total else 1.0
-
-
 def summary(what, errors):
     worst = max(errors, key=abs)
-    inside = sorted(abs(e) for e in errors)[int(0.9 * (len(errors) - 1))]
+    inside = sorted(abs(e) for e in errors)[max(0, -(-9 * len(errors) // 10) - 1)]
     print(f"{what}: median error {100 * statistics.median(abs(e) for e in errors):.1f} %, nine of ten within "
           f"{100 * inside:.1f} %, the worst {100 * worst:+.1f} %, of {len(errors)}")
 
@@ -84,40 +54,39 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", type=int, default=4)
+    parser.add_argument("--plans", type=int, default=5, help="of each model, beside the plan itself")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", help="JSON file of all")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     times, memories, taus, regrets, everything = [], [], [], [], []
     print("| model | split | step predicted | measured | off | memory predicted | counted | off |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for _ in range(options.models):
-            what, model = draw_model(rng)
-            batch = rng.choice([8, 16])
-            found = json.loads(run(["plan", *model, "--ranks", str(options.ranks), "--threads", "1", "--json",
-                                    "--global_batch_size", str(batch)]))
-            pairs = []
-            for row in [row for row in found["families"] if row["fits"] != "no"]:
-                got = train(model, row, batch, options.ranks, options.steps, folder)
-                seconds, counted = got["train_step_seconds"], got["memory_bytes_per_rank"]
-                time_off, memory_off = row["seconds"] / seconds - 1, row["memory_bytes"] / counted - 1
-                pairs.append((row["seconds"], seconds))
-                times.append(time_off)
-                memories.append(memory_off)
-                everything.append({"model": what, "row": row, "seconds": seconds, "bytes": counted})
-                print(f"| {what} | {row['split']} | {1e3 * row['seconds']:.1f} ms | {1e3 * seconds:.1f} ms | "
-                      f"{100 * time_off:+.1f} % | {row['memory_bytes'] / 2**20:.1f} MiB | {counted / 2**20:.1f} MiB | "
-                      f"{100 * memory_off:+.1f} % |", flush=True)
-            taus.append(kendall(pairs))
-            regrets.append(min(pairs)[1] / min(seconds for _, seconds in pairs) - 1)
+    for number in range(options.models):
+        what, model = draw_model(rng)
+        found = json.loads(run(["bench", "plan", *model, "--ranks", options.ranks, "--threads", 1, "--json", "--seed",
+                                options.seed + number, "--plans", options.plans, "--steps", options.steps, "--rounds",
+                                options.rounds, "--global_batch_size", rng.choice([8, 16])]))
+        everything.append({"model": what, **found})
+        taus.append(found["kendalls_tau"])
+        regrets.append(found["regret"])
+        for row in found["trials"]:
+            if row["failure"]:
+                print(f"| {what} | {row['split']} | {row['failure']} |")
+                continue
+            seconds, counted = row["measured_seconds"], row["measured_memory_bytes"]
+            times.append(row["seconds"] / seconds - 1)
+            memories.append(row["memory_bytes"] / counted - 1)
+            print(f"| {what} | {row['split']} | {1e3 * row['seconds']:.1f} ms | {1e3 * seconds:.1f} ms | "
+                  f"{100 * times[-1]:+.1f} % | {row['memory_bytes'] / 2**20:.1f} MiB | {counted / 2**20:.1f} MiB | "
+                  f"{100 * memories[-1]:+.1f} % |", flush=True)
     print()
     summary("time", times)
     summary("memory", memories)
-    print(f"order: Kendall's tau {statistics.mean(taus):.2f}; the first of a plan is {100 * statistics.median(regrets):.1f} "
-          f"% slower than the fastest, at most {100 * max(regrets):.1f} %")
+    print(f"order: Kendall's tau {statistics.mean(taus):.2f}; what is predicted to be the fastest is "
+          f"{100 * statistics.median(regrets):.1f} % slower than the fastest, at most {100 * max(regrets):.1f} %")
     if options.output:
         pathlib.Path(options.output).write_text(json.dumps(everything, indent=1))
 

@@ -244,6 +244,7 @@ void add_bench(CLI::App& app, Run& run) {
   add_save(*command, run);
   add_loader(*command, run);
   add_bench_collectives(*command, run);
+  add_bench_plan(*command, run);
 }
 
 }  // namespace convoy::cli

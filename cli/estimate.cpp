@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
@@ -24,9 +25,9 @@ struct EstimateOptions {
 
 using train::Way;
 
-/// Without others to share with no stage of ZeRO shares anything.
+/// Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
 std::vector<Way> ways_of(const train::Estimator& estimator) {
-  const int64_t most = estimator.mesh().degree(schedule::kState) > 1 ? 3 : 0;
+  const int64_t most = estimator.mesh().degree(schedule::kState) > 1 ? 3 : estimator.asked().zero;
   std::vector<Way> out;
   for (const bool recompute : {false, true}) {
     for (int64_t zero = 0; zero <= most; ++zero) {
@@ -43,16 +44,16 @@ const char* name_of(plan::Fit fit) {
   return fit == plan::Fit::Yes ? "yes" : fit == plan::Fit::AtRisk ? "at risk" : "no";
 }
 
-/// All kinds but what is offloaded.
-std::vector<std::pair<std::string, int64_t>> shown(const schedule::MemoryUse& use) {
+/// All kinds, or all but the last, what is offloaded.
+std::vector<std::pair<std::string, int64_t>> shown(const schedule::MemoryUse& use, bool offloads) {
   auto out = train::kinds_of(use);
-  out.pop_back();
+  if (!offloads) out.pop_back();
   return out;
 }
 
 Json to_json(const schedule::MemoryUse& use) {
   Json out;
-  for (const auto& [kind, bytes] : shown(use)) out[kind] = bytes;
+  for (const auto& [kind, bytes] : shown(use, true)) out[kind] = bytes;
   out["sum"] = use.sum();
   return out;
 }
@@ -91,14 +92,15 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
 void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch) {
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing");
-  for (const auto& [kind, bytes] : shown({})) table.column(kind);
+  const bool offloads = estimator.memory(estimator.asked()).offloaded > 0;
+  for (const auto& [kind, bytes] : shown({}, offloads)) table.column(kind);
   table.column("sum").column("computing").column("fits").column("rows at most");
   for (const auto& way : ways_of(estimator)) {
     const auto plan = estimator.plan(way);
     const auto most = estimator.memory(way);
     std::vector<std::string> row{way == estimator.asked() ? "*" : "", std::to_string(way.zero),
                                  way.recompute ? "yes" : "no"};
-    for (const auto& [kind, bytes] : shown(most)) {
+    for (const auto& [kind, bytes] : shown(most, offloads)) {
       row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
     }
     row.push_back(human_bytes(most.sum()));
@@ -126,15 +128,10 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
 }
 
 int run_estimate(const EstimateOptions& options) {
-  const auto configured = read_config(options.config);
+  const auto [configured, run] = ask_about(options.config);
   auto& arguments = configured->training;
   const auto room =
       train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
-  auto parallel = arguments.parallel;
-  parallel.only_asks = true;
-  auto run = configured->task->prepare(parallel);
-  configured->note_flags(run);
-  tell(*run.notes);
   arguments.check(true, run.valid_data != nullptr);
   const std::vector<int64_t> sizes =
       options.device.empty() ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
@@ -153,9 +150,7 @@ void add_estimate(CLI::App& app, Run& run) {
   auto options = std::make_shared<EstimateOptions>();
   auto* command =
       app.add_subcommand("estimate", "Tell what memory a training would take, before it takes any");
-  command->add_option("config", options->config,
-                      "TOML file of the run, or a folder with config.json");
-  command->add_option("--ranks", options->ranks, "ranks of the job [1]")->check(at_least(1));
+  add_asked(*command, options->config, options->ranks, "ranks of the job [1]");
   command->add_option("--on", options->device,
                       "hold it against a kind of device, such as h100-80 [this host]");
   command->add_flag("--json", options->json, "print JSON, with every stage");

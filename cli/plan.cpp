@@ -1,13 +1,11 @@
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
+#include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/plan_settings.h"
-#include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
@@ -22,8 +20,6 @@ namespace convoy::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct PlanOptions {
   std::string config;
   train::PlanRequest request;
@@ -31,13 +27,6 @@ struct PlanOptions {
   std::string output, plot;
   bool json = false;
 };
-
-/// The run with the plan's options; of others that decide the same the defaults.
-std::string toml_of(Configured& configured, const plan::Split& split) {
-  set(configured.table, settings_of(split, configured.table));
-  configured.table.set("parallel.strategy", "auto", "the plan");
-  return configured.table.to_toml();
-}
 
 /// A plan that was tried for real.
 struct Verified {
@@ -48,12 +37,7 @@ struct Verified {
 /// Times the fastest ones that fit, each in fresh ranks.
 std::vector<Verified> verify(Configured& configured, const train::PlanReport& report,
                              int64_t number) {
-  const auto folder = unique_folder("convoy-plan");
-  const std::shared_ptr<void> clean_up(nullptr, [&](void*) {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  });
-  make_folder(folder);
+  const TrialFolder folder;
   std::vector<const plan::Planned*> tried;
   for (const auto* planned : report.found.of_families()) {
     if (planned->prediction.fit != plan::Fit::No) tried.push_back(planned);
@@ -66,11 +50,9 @@ std::vector<Verified> verify(Configured& configured, const train::PlanReport& re
   for (const auto* planned : tried) {
     if (std::ssize(out) == number) break;
     fmt::print(stderr, "trying {}\n", planned->split.to_text());
-    const auto file = folder / "run.toml";
-    write_file(file, toml_of(configured, planned->split));
+    const auto file = folder.write(configured, planned->split);
     constexpr int64_t kSteps = 8;
-    out.push_back(
-        {planned, bench::run_step(file.string(), {}, planned->split.num_ranks(), kSteps)});
+    out.push_back({planned, bench::run_step(file, {}, planned->split.num_ranks(), kSteps)});
   }
   return out;
 }
@@ -164,18 +146,13 @@ void draw_front(const std::string& file, const train::PlanReport& report) {
 }
 
 int run_plan(PlanOptions options) {
-  const auto configured = read_config(options.config);
   auto& request = options.request;
   if (options.verify > 0 && !(request.cluster_file.empty() && request.device.empty())) {
     fail<UsageError>("cli",
                      "--verify tries plans on this host; it does not go with --cluster and "
                      "--on");
   }
-  auto parallel = configured->training.parallel;
-  parallel.only_asks = true;
-  auto run = configured->task->prepare(parallel);
-  configured->note_flags(run);
-  if (!options.json) tell(*run.notes);
+  const auto [configured, run] = ask_about(options.config, !options.json);
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());
@@ -204,7 +181,7 @@ int run_plan(PlanOptions options) {
     return 1;
   }
   if (!options.output.empty()) {
-    write_file(options.output, toml_of(*configured, best->split));
+    write_file(options.output, run_with(*configured, best->split));
     if (!options.json) {
       fmt::print(
           "\nwrote {0}; train it with: convoy train {0}{1}\n", options.output,
@@ -223,12 +200,8 @@ void add_plan(CLI::App& app, Run& run) {
   auto& request = options->request;
   auto* command = app.add_subcommand(
       "plan", "Find the fastest way to spread a training over ranks that fits their memory");
-  command->add_option("config", options->config,
-                      "TOML file of the run, or a folder with config.json");
-  command
-      ->add_option("--ranks", request.num_ranks,
-                   "ranks of the job [those of the cluster, else the processor's cores]")
-      ->check(at_least(1));
+  add_asked(*command, options->config, request.num_ranks,
+            "ranks of the job [those of the cluster, else the processor's cores]");
   command->add_option("--cluster", request.cluster_file,
                       "TOML file that describes hosts, devices and links");
   command->add_option("--on", request.device,

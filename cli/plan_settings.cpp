@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/program.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 
 namespace convoy::cli {
@@ -13,8 +13,7 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
   const auto reset = [&](const std::string& key) {
     out.emplace_back(key, usual.table.find(key)->plain());
   };
-  for (const char* name : {"replicas", "dp_batch", "recompute_layers", "shard_ranks",
-                           "offload_gradients", "offload_parameters"}) {
+  for (const char* name : {"replicas", "dp_batch", "recompute_layers", "shard_ranks"}) {
     reset(fmt::format("parallel.{}", name));
   }
   for (const auto& option : table.options()) {
@@ -26,6 +25,7 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
       reset(fmt::format("parallel.{}", name));
     }
   }
+  if (split.parameters != schedule::Place::Device) reset("parallel.zero_keep_mb");
   if (split.zero < 2) reset("parallel.zero_reduce");
   reset("train.gradient_accumulation_steps");
   reset("train.auto_find_batch_size");
@@ -38,6 +38,27 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
 
 void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
+}
+
+std::string run_with(Configured& configured, const plan::Split& split) {
+  set(configured.table, settings_of(split, configured.table));
+  configured.table.set("parallel.strategy", "auto", "the plan");
+  return configured.table.to_toml();
+}
+
+TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")) {
+  make_folder(folder_);
+}
+
+TrialFolder::~TrialFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
+  const auto file = folder_ / "run.toml";
+  write_file(file, run_with(configured, split));
+  return file.string();
 }
 
 }  // namespace convoy::cli

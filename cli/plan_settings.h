@@ -1,9 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/program.h"
 #include "convoy/base/options.h"
 #include "convoy/plan/split.h"
 
@@ -18,5 +20,23 @@ Settings settings_of(const plan::Split& split, const OptionTable& table);
 
 /// Sets them.
 void set(OptionTable& table, const Settings& settings);
+
+/// The run's TOML file with a split's options.
+std::string run_with(Configured& configured, const plan::Split& split);
+
+/// A folder for the files of trials, which goes with this.
+class TrialFolder {
+ public:
+  TrialFolder();
+  ~TrialFolder();
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+
+  /// Writes the run of a split; gives the file's name.
+  std::string write(Configured& configured, const plan::Split& split) const;
+
+ private:
+  std::filesystem::path folder_;
+};
 
 }  // namespace convoy::cli

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "cli/asked.h"
 #include "cli/plan_settings.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -29,7 +30,8 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"optim", arguments.optim},
           {"bf16", arguments.bf16},
           {"fp16", arguments.fp16},
-          {"device_memory", arguments.parallel.device_memory}};
+          {"device_memory", arguments.parallel.device_memory},
+          {"offload_dir", arguments.parallel.offload.folder.string()}};
 }
 
 /// What the run will go on from; none: it begins.
@@ -55,10 +57,7 @@ Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
 
 Json make_plan(const std::string& config, const train::Job& met, const train::SumTimes& sums,
                const Json& question) {
-  const auto scratch = read_config(config);
-  auto parallel = scratch->training.parallel;
-  parallel.only_asks = true;
-  const auto run = scratch->task->prepare(parallel);
+  const auto [scratch, run] = ask_about(config, /*tells=*/false);
   train::PlanRequest request;
   request.num_ranks = met.environment.world_size;
   request.num_hosts = met.environment.num_nodes;

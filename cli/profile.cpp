@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/error.h"
@@ -47,12 +48,7 @@ int run_profile(const ProfileFlags& flags) {
   if (flags.output.empty()) {
     fail<UsageError>("cli", "the costs go into a file; try --output profile.json");
   }
-  const auto configured = read_config(flags.config);
-  auto parallel = configured->training.parallel;
-  parallel.only_asks = true;
-  auto run = configured->task->prepare(parallel);
-  configured->note_flags(run);
-  tell(*run.notes);
+  const auto [configured, run] = ask_about(flags.config);
   report::ProgressLine progress("profiling");
   const auto profile = train::measure_profile(
       run.factory, configured->training, *run.train_data,
@@ -71,10 +67,7 @@ void add_profile(CLI::App& app, Run& run) {
   auto flags = std::make_shared<ProfileFlags>();
   auto* command =
       app.add_subcommand("profile", "Measure what the blocks of a model take on this host");
-  command->add_option("config", flags->config,
-                      "TOML file of the run, or a folder with config.json");
-  command->add_option("--ranks", flags->ranks, "that compute at once [the processor's cores]")
-      ->check(at_least(1));
+  add_asked(*command, flags->config, flags->ranks, "that compute at once [the processor's cores]");
   command->add_option("--output", flags->output, "JSON file of the costs");
   command->footer(
       "Takes the options of convoy train. Each block of the model runs forward and backward for "

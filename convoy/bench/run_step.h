@@ -9,6 +9,7 @@ namespace convoy::bench {
 struct MeasuredStep {
   double seconds = 0;            ///< the median
   double peak_memory_bytes = 0;  ///< of a process
+  double memory_bytes = 0;       ///< of the tensors of the rank with most, as it counted them
   std::string failure;           ///< what it said where it did not end well; "" else
 };
 

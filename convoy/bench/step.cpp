@@ -91,6 +91,7 @@ std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments 
   out.device_work = timer->work();
   add_mfu(out, run.flops_per_sample, options.peak_tflops, arguments);
   out.peak_memory_bytes = metrics.at("peak_memory_bytes_per_rank");
+  out.memory_bytes = metrics.at("memory_bytes_per_rank");
   if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
     out.peak_device_memory_bytes = gpu->second;
   }
@@ -130,6 +131,7 @@ Json to_json(const StepTimes& t) {
            {"samples_per_second", t.samples_per_second},
            {"tokens_per_second", t.tokens_per_second},
            {"peak_memory_bytes", t.peak_memory_bytes},
+           {"memory_bytes", t.memory_bytes},
            {"data_wait_percent", t.data_wait_percent},
            {"comm_wait_percent", t.comm_wait_percent}};
   if (t.peak_device_memory_bytes) out["peak_device_memory_bytes"] = *t.peak_device_memory_bytes;

@@ -27,6 +27,7 @@ struct StepTimes {
   double samples_per_second = 0;  ///< over all ranks, as are tokens
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;                    ///< of a rank
+  double memory_bytes = 0;                         ///< of its tensors, by kind as estimates have it
   std::optional<double> peak_device_memory_bytes;  ///< on a GPU
   double data_wait_percent = 0;
   double comm_wait_percent = 0;  ///< not finite where it is not known

@@ -13,14 +13,18 @@ namespace {
 
 constexpr int64_t kGigabyte = 1'000'000'000;
 constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
+/// Hosts have some twice the memory of their devices (a DGX A100 1 and 2 TB to 320 and 640 GB).
+constexpr int64_t kHostOverDevices = 2;
 
 /// Numbers as a person writes them.
 struct Written {
   std::string device;
+  std::vector<std::string> kinds;
   double memory_gb = 0, fp32_tflops = 0, bf16_tflops = 0, memory_gb_per_second = 0;
   double reserved_gb = 1;  // of CUDA's context and NCCL's buffers
   double inside_gb = 0, inside_us = 5, between_gb = 0, between_us = 20;
   double host_gb = 25, disk_gb = 1, beside = 1, efficiency = 0.5;
+  double host_memory_gb = 0, disk_room_gb = 0;
   int64_t hosts = 1, devices = 1;
 };
 
@@ -47,9 +51,19 @@ std::vector<std::string> device_names() {
 void add_options(OptionTable& table, Written& to) {
   table.add("cluster", "hosts", to.hosts, "hosts, all alike").at_least(1);
   table.add("cluster", "devices", to.devices, "devices of a host, all alike").at_least(1);
+  table.add("cluster", "kinds", to.kinds,
+            "known devices of hosts that differ: one for each host, or for each device");
   table.add("cluster", "host_gb_per_second", to.host_gb, "between a device and its host's memory")
       .at_least(0.001);
   table.add("cluster", "disk_gb_per_second", to.disk_gb, "of a host's disk").at_least(0.001);
+  table
+      .add("cluster", "host_memory_gb", to.host_memory_gb,
+           "of a host, for what is offloaded; 0: twice that of its devices")
+      .at_least(0);
+  table
+      .add("cluster", "disk_gb", to.disk_room_gb,
+           "free on a host's disk for what is offloaded; 0: enough")
+      .at_least(0);
   table
       .add("cluster", "beside", to.beside,
            "part of a collective that goes on while a device computes; 0: on the same core")
@@ -68,6 +82,24 @@ void add_options(OptionTable& table, Written& to) {
   table.add("inside", "microseconds", to.inside_us, "of a message of no bytes").at_least(0);
   table.add("between", "gb_per_second", to.between_gb, "from one host to all others").at_least(0);
   table.add("between", "microseconds", to.between_us, "of a message of no bytes").at_least(0);
+}
+
+/// By rank, where a kind is written for each host or device. Throws UsageError else.
+std::vector<Device> devices_of(const std::vector<std::string>& kinds, int64_t hosts,
+                               int64_t devices) {
+  std::vector<Device> out;
+  const auto number = std::ssize(kinds);
+  if (number != hosts && number != hosts * devices) {
+    fail<UsageError>("plan", "kinds names {}; expected one for each of {} or for each of {}",
+                     plural(number, "device"), plural(hosts, "host"),
+                     plural(hosts * devices, "device"));
+  }
+  for (const auto& name : kinds) {
+    const auto* known = find_device(name);
+    if (known == nullptr) fail_for_device(name);
+    out.insert(out.end(), static_cast<size_t>(number == hosts ? devices : 1), *known);
+  }
+  return out;
 }
 
 Link link_of(double gb_per_second, double microseconds) {
@@ -114,6 +146,7 @@ Cluster usual_cluster(const std::string& device, int num_devices) {
   out.inside = link_of(has_nvlink ? nvlink : 25, 5);
   out.between = link_of(has_nvlink ? 50.0 * out.devices_per_host : 12.5, 20);
   out.reserved_bytes = kGigabyte;  // of CUDA's context and NCCL's buffers
+  out.host_memory_bytes = kHostOverDevices * out.devices_per_host * out.device.memory_bytes;
   return out;
 }
 
@@ -124,6 +157,14 @@ Cluster read_cluster(const std::filesystem::path& file) {
   table.read_toml(file);
   table.check();
   Cluster out;
+  if (!written.kinds.empty()) {
+    if (!written.device.empty()) {
+      fail<UsageError>("plan", "{}: kinds and [device] name both say what the devices are; try one",
+                       file.string());
+    }
+    out.each = devices_of(written.kinds, written.hosts, written.devices);
+    written.device = written.kinds.front();
+  }
   if (const auto* known = find_device(written.device)) {
     out.device = *known;
   } else if (written.memory_gb <= 0 || written.memory_gb_per_second <= 0 ||
@@ -159,9 +200,21 @@ Cluster read_cluster(const std::filesystem::path& file) {
   out.between = link_of(written.between_gb, written.between_us);
   out.host_bytes_per_second = written.host_gb * kGiga;
   out.disk_bytes_per_second = written.disk_gb * kGiga;
+  out.host_memory_bytes = kHostOverDevices * out.devices_per_host * out.device.memory_bytes;
+  for (const auto& device : out.each) {  // of the host with least
+    out.host_memory_bytes = std::min(out.host_memory_bytes,
+                                     kHostOverDevices * out.devices_per_host * device.memory_bytes);
+  }
+  take(out.host_memory_bytes, written.host_memory_gb, kGiga);
+  take(out.disk_bytes, written.disk_room_gb, kGiga);
   out.beside = written.beside;
   out.efficiency = written.efficiency;
   return out;
+}
+
+double Cluster::speed_of(int rank, bool low_precision) const {
+  const auto flops = low_precision ? &Device::bf16_flops : &Device::fp32_flops;
+  return device_of(rank).*flops / (device.*flops);
 }
 
 GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes)

@@ -23,15 +23,18 @@ struct Device {
 /// Devices whose data sheets are known, such as h100-80.
 const std::vector<Device>& known_devices();
 
-/// Hosts that are alike, with devices that are alike; rank r is on host r / devices_per_host.
+/// Hosts of as many devices; rank r is on host r / devices_per_host.
 struct Cluster {
   int num_hosts = 1;
   int devices_per_host = 1;
-  Device device;
+  Device device;                        ///< each; where they differ, what numbers are known of
+  std::vector<Device> each = {};        ///< by rank, where they differ; empty: all are `device`
   Link inside;                          ///< between two devices of a host
   Link between;                         ///< of one host to all others
   double host_bytes_per_second = 25e9;  ///< between a device and its host's memory
-  double disk_bytes_per_second = 1e9;   ///< of a host
+  double disk_bytes_per_second = 1e9;   ///< of a host, in both directions together
+  /// What a host has room for of offloaded state, in its memory and on its disk; 0: all of it.
+  int64_t host_memory_bytes = 0, disk_bytes = 0;
   /// The part of a collective that a device computes beside; none of a processor's core that has
   /// the engine's thread on it.
   double beside = 1;
@@ -41,6 +44,14 @@ struct Cluster {
 
   int num_devices() const { return num_hosts * devices_per_host; }
   int host_of(int rank) const { return rank / devices_per_host; }
+  const Device& device_of(int rank) const {
+    return each.empty() ? device : each[static_cast<size_t>(rank)];
+  }
+  /// How fast a rank computes, in products, where `device` has 1.
+  double speed_of(int rank, bool low_precision) const;
+  /// What the tensors of a rank may take, of `device` or of each.
+  int64_t room() const { return device.memory_bytes - reserved_bytes; }
+  int64_t room_of(int rank) const { return device_of(rank).memory_bytes - reserved_bytes; }
 };
 
 /// Reads a TOML file with [cluster], [device], [inside] and [between]. Throws UsageError for a

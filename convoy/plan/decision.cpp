@@ -42,7 +42,7 @@ double bytes_of_parameter(const schedule::RunOptions& base) {
 }
 
 std::string room(const Cluster& cluster) {
-  return human_bytes(cluster.device.memory_bytes - cluster.reserved_bytes);
+  return human_bytes(cluster.room());
 }
 
 std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
@@ -79,7 +79,7 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
   const Split share{.data = wishes.num_ranks,
                     .rows = 1,
                     .micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks)};
-  const double computing = least_seconds(numbers, cluster, share);
+  const double computing = least_seconds(numbers, cluster, wishes.base, share);
   const double sum = group.all_reduce(bytes);
   constexpr double kLittle = 0.2, kMuch = 1;
   return fmt::format(
@@ -92,7 +92,32 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
                                 : "slow");
 }
 
-std::string outcome(const Cluster& cluster, const Found& found) {
+/// What the devices' own memory would do, where the best plan takes more.
+std::vector<std::string> of_offload(const Found& found) {
+  const auto* best = found.best();
+  if (best == nullptr || !best->split.offloads()) return {};
+  const Planned *fastest = nullptr, *smallest = nullptr;  // of those with all on the devices
+  for (const auto& planned : found.tried) {
+    if (planned.split.offloads()) continue;
+    if (fastest == nullptr && planned.prediction.fit != Fit::No) fastest = &planned;
+    if (smallest == nullptr ||
+        planned.prediction.memory.sum() < smallest->prediction.memory.sum()) {
+      smallest = &planned;
+    }
+  }
+  if (fastest != nullptr) {
+    return {fmt::format("With all of the state on the devices a step takes {} ({}).",
+                        step_text(fastest->prediction.seconds), fastest->split.to_text())};
+  }
+  if (smallest == nullptr) return {};
+  return {
+      fmt::format("With all of the state on the devices nothing fits: what needs least ({}) is "
+                  "{} short. Offloaded, {} of it lie elsewhere for each rank.",
+                  smallest->split.to_text(), human_bytes(smallest->prediction.short_bytes),
+                  human_bytes(best->prediction.memory.offloaded))};
+}
+
+std::string outcome(const Found& found) {
   if (const auto* best = found.best()) {
     return fmt::format("So: {}.", best->split.to_text());
   }
@@ -116,7 +141,8 @@ std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster
   std::vector<std::string> out{of_one_device(numbers, cluster, wishes),
                                of_largest_block(numbers, cluster, wishes)};
   if (wishes.num_ranks > 1) out.push_back(of_links(numbers, cluster, wishes));
-  out.push_back(outcome(cluster, found));
+  for (auto& line : of_offload(found)) out.push_back(std::move(line));
+  out.push_back(outcome(found));
   return out;
 }
 
@@ -124,7 +150,10 @@ std::string verdict(const Planned& planned, const Planned* best) {
   const auto& it = planned.prediction;
   if (it.fit == Fit::No) {
     return fmt::format("{} short{}", human_bytes(it.short_bytes),
-                       planned.split.pipeline > 1 ? fmt::format(" in stage {}", it.stage) : "");
+                       it.short_of == schedule::Place::Cpu    ? " in the host's memory"
+                       : it.short_of == schedule::Place::Disk ? " on the host's disk"
+                       : planned.split.pipeline > 1 ? fmt::format(" in stage {}", it.stage)
+                                                    : "");
   }
   if (best == nullptr || &planned == best) {
     return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
@@ -137,7 +166,8 @@ std::string verdict(const Planned& planned, const Planned* best) {
   const Loss losses[] = {
       {it.bubble - other.bubble, fmt::format("a bubble of {:.0f} %", part(it.bubble, it.seconds))},
       {it.held_up - other.held_up,
-       fmt::format("communication {:.0f} %", part(it.held_up, it.seconds))},
+       fmt::format("communication{} {:.0f} %", planned.split.offloads() ? " and offload" : "",
+                   part(it.held_up, it.seconds))},
       {it.updates - other.updates, fmt::format("updates {:.0f} %", part(it.updates, it.seconds))},
       {it.computing - other.computing,
        fmt::format("computes {:.0f} % longer{}",
@@ -168,6 +198,9 @@ Json to_json(const Planned& planned) {
           {"gradient_accumulation_steps", split.micro_batches},
           {"pipeline_schedule", split.pipeline > 1 ? schedule::name_of(split.schedule) : ""},
           {"zero", split.zero},
+          {"offload_optimizer", schedule::name_of(split.optimizer)},
+          {"offload_gradients", schedule::name_of(split.gradients)},
+          {"offload_parameters", schedule::name_of(split.parameters)},
           {"gradient_checkpointing", split.recompute},
           {"shard_ranks", split.shard},
           {"recompute_layers", split.recomputed},
@@ -179,6 +212,7 @@ Json to_json(const Planned& planned) {
           {"update_seconds", it.updates},
           {"memory_bytes", it.memory.sum()},
           {"activations_bytes", it.memory.activations},
+          {"offloaded_bytes", it.memory.offloaded},
           {"stage", it.stage},
           {"fits", it.fit == Fit::Yes      ? "yes"
                    : it.fit == Fit::AtRisk ? "at risk"

@@ -1,7 +1,15 @@
 #include "convoy/plan/predict.h"
 
 #include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
 #include <numeric>
+#include <set>
+
+#include "convoy/plan/offload.h"
+#include "convoy/plan/uneven.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {
 
@@ -34,37 +42,56 @@ schedule::Costs costs_of(const std::vector<BlockCost>& blocks, const GroupTimes&
   return out;
 }
 
+/// The groups of a mesh whose collectives a step waits for.
+struct StepGroups {
+  StepGroups(const Cluster& cluster, const schedule::Mesh& mesh)
+      : rows(cluster, mesh, schedule::kGradients),
+        world(cluster, mesh, schedule::kWorld),
+        state(cluster, mesh, schedule::kState),
+        replicas(cluster, mesh, Axis::Replicate) {}
+
+  GroupTimes rows, world, state, replicas;
+};
+
 schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const Cluster& cluster,
-                             const schedule::RunOptions& options, const schedule::Mesh& mesh) {
-  const GroupTimes rows(cluster, mesh, schedule::kGradients),
-      world(cluster, mesh, schedule::kWorld), state(cluster, mesh, schedule::kState),
-      replicas(cluster, mesh, Axis::Replicate);
+                             const schedule::RunOptions& options, const StepGroups& groups) {
   const double width = layout.options().low_precision ? 2 : 4;
   schedule::StepTimes out;
   for (int64_t b = 0; b < layout.num_buckets(); ++b) {
     const auto elements =
         static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
     const auto updated = static_cast<double>(layout.updated(b, 0).length());
-    out.reduce.push_back(rows.all_reduce(4 * elements));
+    out.reduce.push_back(groups.rows.all_reduce(4 * elements));
     // A part of the sum of a state replica, then of this part with the other replicas.
-    out.reduce_scatter.push_back(state.reduce_scatter(4 * elements) +
-                                 replicas.all_reduce(4 * elements / state.size()));
-    out.gather.push_back(state.all_gather(width * elements));
+    out.reduce_scatter.push_back(groups.state.reduce_scatter(4 * elements) +
+                                 groups.replicas.all_reduce(4 * elements / groups.state.size()));
+    out.gather.push_back(groups.state.all_gather(width * elements));
     out.update.push_back(updated * numbers.update_seconds);
-    if (options.offload.optimizer == schedule::Place::Device) continue;
-    // Masters of 16-bit weights go with it.
-    const double bytes =
-        updated * static_cast<double>(options.state_bytes + (options.low_precision ? 4 : 0));
-    const double rate = options.offload.optimizer == schedule::Place::Disk
-                            ? cluster.disk_bytes_per_second / cluster.devices_per_host
-                            : cluster.host_bytes_per_second;
-    out.fetch.push_back(bytes / rate);
-    out.store.push_back(bytes / rate);
   }
-  out.totals = world.all_reduce(64);
+  out.offload = transfer_times(layout, cluster, options, groups.world.size());
+  out.totals = groups.world.all_reduce(64);
   out.beside = cluster.beside;
   return out;
 }
+
+/// What is played of a run: some of its ranks, by pipelines.
+struct Played {
+  std::vector<schedule::RankProgram> ranks;
+  std::vector<schedule::StepTimes> times;
+
+  /// Adds a pipeline, of ranks with these speeds by stage.
+  void add(const schedule::RunPlan& plan, std::vector<schedule::StepTimes> of_stages,
+           const std::vector<double>& speeds) {
+    std::vector<int> pipeline(plan.stages.size());
+    std::iota(pipeline.begin(), pipeline.end(), static_cast<int>(ranks.size()));
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      ranks.push_back({plan.stages[s].step, plan.stages[s].layout, pipeline});
+      of_stages[s].speed = speeds[s];
+      for (auto& takes : of_stages[s].update) takes /= speeds[s];
+      times.push_back(std::move(of_stages[s]));
+    }
+  }
+};
 
 double sum_of(const std::vector<schedule::Span>& spans) {
   return std::accumulate(spans.begin(), spans.end(), 0.0,
@@ -79,46 +106,104 @@ Fit fit_of(int64_t bytes, int64_t limit, double spread) {
 }
 
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes) {
-  return fit_of(bytes, cluster.device.memory_bytes - cluster.reserved_bytes, numbers.memory_spread);
+  int64_t most = cluster.room();
+  for (const auto& device : cluster.each) {
+    most = std::max(most, device.memory_bytes - cluster.reserved_bytes);
+  }
+  return fit_of(bytes, most, numbers.memory_spread);
 }
 
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                   const Split& split) {
+namespace {
+
+Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+                const Split& split, bool in_full) {
   const auto blocks = numbers.blocks(split.rows, split.tensor);
   const auto options = split.options(base);
   const auto mesh = split.mesh();
-  const auto plan = schedule::plan_run(numbers.model, mesh, options, blocks, /*proves=*/false);
   const GroupTimes tensor(cluster, mesh, Axis::Tensor);
   const auto costs = costs_of(blocks, tensor, link_to_next_stage(cluster, mesh));
-  std::vector<schedule::RankProgram> ranks;
-  std::vector<schedule::StepTimes> times;
-  std::vector<int> pipeline(plan.stages.size());
-  std::iota(pipeline.begin(), pipeline.end(), 0);
-  for (const auto& stage : plan.stages) {
-    ranks.push_back({stage.step, stage.layout, pipeline});
-    times.push_back(times_of(stage.layout, numbers, cluster, options, mesh));
+  const StepGroups groups(cluster, mesh);
+  Played played;
+  const auto add_pipelines = [&](const schedule::RunPlan& plan) {
+    std::vector<schedule::StepTimes> times;
+    for (const auto& stage : plan.stages) {
+      times.push_back(times_of(stage.layout, numbers, cluster, options, groups));
+    }
+    const auto speeds = speeds_of(cluster, split, options.low_precision);
+    const std::set<std::vector<double>> different(speeds.begin(), speeds.end());
+    if (in_full) {
+      for (const auto& each : speeds) played.add(plan, times, each);
+    } else {
+      for (const auto& each : different) played.add(plan, times, each);
+    }
+  };
+  const auto plan = schedule::plan_run(numbers.model, mesh, options, blocks, /*proves=*/false);
+  add_pipelines(plan);
+  std::deque<schedule::RunPlan> others;  // of the other tensor ranks
+  for (int t = 0; in_full && t + 1 < split.tensor; ++t) {
+    others.push_back(schedule::plan_run(numbers.model, split.mesh(t), options, blocks, false));
+    add_pipelines(others.back());
   }
   constexpr int kSteps = 2;  // the second one finds what the first left under way
-  const auto timeline = schedule::simulate(ranks, costs, times, kSteps);
+  const auto timeline = schedule::simulate(played.ranks, costs, played.times, kSteps);
 
   Prediction out;
   out.seconds = timeline.length;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const auto& memory = plan.stages[s].memory;
-    if (s == 0 || memory.sum() > out.memory.sum()) {
-      out.memory = memory;
-      out.stage = static_cast<int>(s);
-    }
-    const double computing = sum_of(timeline.ranks[s]);
+  for (size_t r = 0; r < played.ranks.size(); ++r) {
+    const double computing = sum_of(timeline.ranks[r]);
     if (computing <= out.computing) continue;
     out.computing = computing;
-    out.held_up = timeline.held_up[s];
-    out.updates = timeline.updates[s];
+    out.held_up = timeline.held_up[r];
+    out.updates = timeline.updates[r];
   }
   out.bubble = std::max(0.0, out.seconds - out.computing - out.held_up - out.updates);
-  out.fit = fit_of(numbers, cluster, out.memory.sum());
-  out.short_bytes =
-      std::max<int64_t>(0, out.memory.sum() + cluster.reserved_bytes - cluster.device.memory_bytes);
+  std::vector<const Layout*> layouts;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const auto& memory = plan.stages[s].memory;
+    const auto room = room_of_stage(cluster, split, static_cast<int>(s));
+    const auto fit = fit_of(memory.sum(), room, numbers.memory_spread);
+    const auto short_bytes = std::max<int64_t>(0, memory.sum() - room);
+    layouts.push_back(&plan.stages[s].layout);
+    out.fit = std::max(out.fit, fit);
+    const bool is_worse =
+        short_bytes > out.short_bytes || (out.short_bytes == 0 && memory.sum() > out.memory.sum());
+    if (s > 0 && !is_worse) continue;
+    out.memory = memory;
+    out.stage = static_cast<int>(s);
+    out.short_bytes = short_bytes;
+  }
+  if (!split.offloads() || out.fit == Fit::No) return out;
+  if (const auto excess = beyond_hosts(layouts, cluster, options, split.num_ranks());
+      excess.bytes > 0) {
+    out.fit = Fit::No;
+    out.short_bytes = excess.bytes;
+    out.short_of = excess.place;
+  }
+  return out;
+}
+
+}  // namespace
+
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+                   const Split& split, bool in_full) {
+  // In its middle a step repeats itself with as many micro-batches as there are stages.
+  constexpr int64_t kPlayed = 4;
+  const int64_t period = split.pipeline;
+  // But for transfers, which more of them hide.
+  if (in_full || split.offloads() || split.micro_batches <= (kPlayed + 1) * period) {
+    return play(numbers, cluster, base, split, in_full);
+  }
+  auto shorter = split;
+  shorter.micro_batches = (kPlayed - 1) * period + split.micro_batches % period;
+  const auto before = play(numbers, cluster, base, shorter, false);
+  shorter.micro_batches += period;
+  auto out = play(numbers, cluster, base, shorter, false);
+  const auto more = static_cast<double>(split.micro_batches - shorter.micro_batches) /
+                    static_cast<double>(period);
+  for (const auto part :
+       {&Prediction::seconds, &Prediction::computing, &Prediction::held_up, &Prediction::bubble}) {
+    out.*part += more * (out.*part - before.*part);
+  }
   return out;
 }
 
@@ -138,7 +223,8 @@ double num_elements(const schedule::ModelDecl& model, int tensor) {
 
 }  // namespace
 
-double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split& split) {
+double least_seconds(const Numbers& numbers, const Cluster& cluster,
+                     const schedule::RunOptions& base, const Split& split) {
   const GroupTimes tensor(cluster, split.mesh(), Axis::Tensor);
   auto costs = costs_of(numbers.blocks(split.rows, split.tensor), tensor, {});
   double out = 0;
@@ -155,8 +241,28 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split
                          costs.forward.begin() + static_cast<std::ptrdiff_t>(some), 0.0);
   const int64_t shard = split.shard > 0 ? split.shard : split.data;
   const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
-  return out * static_cast<double>(split.micro_batches) / split.pipeline +
-         num_elements(numbers.model, split.tensor) / updating * numbers.update_seconds;
+  const double elements = num_elements(numbers.model, split.tensor) / updating;
+  // The slowest pipeline has as many rows as any other.
+  double speed = split.pipeline, fastest = 1;
+  if (!cluster.each.empty()) {
+    speed = std::numeric_limits<double>::infinity();
+    for (const auto& speeds : speeds_of(cluster, split, base.low_precision)) {
+      speed = std::min(speed, std::accumulate(speeds.begin(), speeds.end(), 0.0));
+      fastest = std::max(fastest, *std::max_element(speeds.begin(), speeds.end()));
+    }
+  }
+  const auto micro_batches = static_cast<double>(split.micro_batches);
+  double computing = out * micro_batches / speed;
+  // A stage with one virtual stage waits for those before it to run forward once, and they for it
+  // to run backward: T >= M c_s + (c_0 + ... + c_(s-1)) for every s, whatever the cut.
+  if (cluster.each.empty() && split.pipeline > 1 &&
+      !schedule::entry_of(split.schedule).interleaved) {
+    computing = out / (1 - std::pow(1 - 1 / micro_batches, split.pipeline));
+  }
+  const double least = computing + elements * numbers.update_seconds / fastest;
+  if (!split.offloads()) return least;
+  return std::max(
+      least, least_transfer_seconds(elements, cluster, split.options(base), split.num_ranks()));
 }
 
 int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split) {

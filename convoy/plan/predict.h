@@ -32,17 +32,20 @@ struct Prediction {
   schedule::MemoryUse memory;  ///< of the stage that needs most
   int stage = 0;               ///< that one
   Fit fit = Fit::Yes;
-  int64_t short_bytes = 0;  ///< by how much it does not fit
+  int64_t short_bytes = 0;                             ///< by how much it does not fit
+  schedule::Place short_of = schedule::Place::Device;  ///< whose memory that is
 };
 
-/// Plans a run with the split and plays its step on the cluster. Throws UsageError where the model
-/// does not go into so many stages or tensor ranks.
+/// Plans a run with the split and plays its step on the cluster: of ranks that are alike one each,
+/// and of many micro-batches the first and the last, or all of them. Throws UsageError where the
+/// model does not go into so many stages or tensor ranks.
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                   const Split& split);
+                   const Split& split, bool in_full = false);
 
 /// What a step takes at the least: all blocks on all ranks and the sums inside of them, and the
-/// update; no schedule is faster.
-double least_seconds(const Numbers& numbers, const Cluster& cluster, const Split& split);
+/// update; or what is offloaded on its way there and back. No schedule is faster.
+double least_seconds(const Numbers& numbers, const Cluster& cluster,
+                     const schedule::RunOptions& base, const Split& split);
 
 /// What the stage that needs most takes at the least: its part of the state, and one micro-batch.
 int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split);
@@ -50,7 +53,7 @@ int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, co
 /// Whether so many bytes, give or take a part of them, stay within a limit.
 Fit fit_of(int64_t bytes, int64_t limit, double spread);
 
-/// Whether so many bytes go into a device's memory.
+/// Whether so many bytes go into a device's memory, the largest one's.
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
 
 }  // namespace convoy::plan

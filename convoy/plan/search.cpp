@@ -3,49 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/plan/uneven.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {
 
 namespace {
 
 constexpr double kRounding = 1e-9;
-
-/// Numbers that divide another, ascending.
-std::vector<int64_t> divisors(int64_t of) {
-  std::vector<int64_t> out;
-  for (int64_t d = 1; d <= of; ++d) {
-    if (of % d == 0) out.push_back(d);
-  }
-  return out;
-}
-
-/// Of the rows of a data rank's step: those that a micro-batch may have.
-std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
-  std::vector<int64_t> out;
-  for (const int64_t rows : divisors(of_rank)) {
-    const bool even = (rows & (rows - 1)) == 0;
-    if (rows <= most && (even || rows == of_rank)) out.push_back(rows);
-  }
-  return out;
-}
-
-std::vector<schedule::PipelineSchedule> schedules_of(int stages, int64_t micro_batches) {
-  using schedule::PipelineSchedule;
-  if (stages == 1) return {PipelineSchedule::OneFOneB};
-  if (micro_batches == 1) return {PipelineSchedule::OneFOneB, PipelineSchedule::ZeroBubble};
-  return {PipelineSchedule::OneFOneB, PipelineSchedule::Interleaved, PipelineSchedule::ZeroBubble};
-}
-
-/// Over how many ranks ZeRO may share out a state: all, or those of a host.
-std::vector<int64_t> shards_of(const Wishes& wishes, int64_t data, int64_t tensor, int64_t zero) {
-  const int64_t here = wishes.ranks_per_host / tensor;
-  if (zero == 0 || here < 2 || here >= data || data % here != 0) return {0};
-  return {0, here};
-}
 
 /// In steps of a rounding error, so that equally fast ones are told by another thing.
 double rounded(double seconds) {
@@ -57,18 +27,31 @@ bool is_faster(const Planned& a, const Planned& b) {
          std::tuple(rounded(b.prediction.seconds), b.simplicity);
 }
 
+/// The same, each question asked once.
+Numbers asked_once(Numbers numbers) {
+  using Known = std::map<std::pair<int64_t, int>, std::vector<BlockCost>>;
+  const auto ask = std::move(numbers.blocks);
+  numbers.blocks = [ask, known = std::make_shared<Known>()](int64_t rows, int tensor) {
+    const auto found = known->find({rows, tensor});
+    if (found != known->end()) return found->second;
+    return known->emplace(std::pair{rows, tensor}, ask(rows, tensor)).first->second;
+  };
+  return numbers;
+}
+
 /// Tries splits and keeps what comes of it.
 class Search {
  public:
   Search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes)
-      : numbers_(numbers), cluster_(cluster), wishes_(wishes) {}
+      : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(wishes) {}
 
-  void run(const std::vector<Split>& splits, const std::function<void(size_t, size_t)>& say) {
+  void run(std::vector<Split> splits, const std::function<void(size_t, size_t)>& say) {
+    if (!cluster_.each.empty()) add_cuts(splits);
     std::vector<Bounded> all;
     for (size_t n = 0; n < splits.size(); ++n) {
       const auto& split = splits[n];
       try {
-        all.push_back({split, least_seconds(numbers_, cluster_, split),
+        all.push_back({split, least_seconds(numbers_, cluster_, wishes_.base, split),
                        least_bytes(numbers_, wishes_.base, split), num_seen_++});
       } catch (const UsageError& error) {
         reasons_.insert(error.what());
@@ -80,14 +63,17 @@ class Search {
     for (size_t n = 0; n < all.size(); ++n) {
       if (say) say(n, all.size());
       const auto& it = all[n];
-      if (wishes_.all || !(is_hopeless(it) || (best_ && it.seconds > *best_ * (1 + kRounding)))) {
+      const bool slower = best_ && it.seconds > *best_ * (1 + kRounding);
+      if (wishes_.all || !(is_hopeless(it) || slower || offloads_in_vain(it.split))) {
         try_out(it);
         continue;
       }
       ++found_.num_bounded;
       left_out[it.split.family()].push_back(&it);
     }
-    for (const auto& [family, rest] : left_out) show(family, rest);
+    for (const auto& [family, rest] : left_out) {
+      if (!(fits_on_devices_ && rest.front()->split.offloads())) show(family, rest);
+    }
     refine(splits);
   }
 
@@ -101,8 +87,6 @@ class Search {
     return std::move(found_);
   }
 
-  bool fits() const { return best_.has_value(); }
-
  private:
   struct Bounded {
     Split split;
@@ -111,8 +95,33 @@ class Search {
     size_t simplicity = 0;
   };
 
+  /// Where devices differ: stages that are cut for them. Those of several virtual stages are not.
+  void add_cuts(std::vector<Split>& splits) const {
+    const auto number = splits.size();
+    for (size_t n = 0; n < number; ++n) {
+      auto split = splits[n];
+      if (split.pipeline == 1 || schedule::entry_of(split.schedule).interleaved) continue;
+      try {
+        split.cut = cut_for_speeds(numbers_, cluster_, wishes_.base, split);
+      } catch (const UsageError&) {  // the model does not go into it
+      }
+      if (!split.cut.empty()) splits.push_back(split);
+    }
+  }
+
   bool is_hopeless(const Bounded& it) const {
     return fit_of(numbers_, cluster_, it.bytes) == Fit::No;
+  }
+
+  /// Whether it fits with less of its state offloaded: it is no faster then.
+  bool offloads_in_vain(const Split& split) {
+    if (!split.offloads()) return false;
+    const auto less = less_offloaded(split);
+    const bool out = std::any_of(less.begin(), less.end(), [&](const auto& other) {
+      return splits_that_fit_.contains(other.to_text());
+    });
+    if (out) splits_that_fit_.insert(split.to_text());
+    return out;
   }
 
   /// Tries some more of a family of which nothing fits so far: the fastest that may fit, else the
@@ -144,7 +153,7 @@ class Search {
     for (const auto& split : splits) {
       try {
         const auto add = [&](const Split& other, const Split& fastest) {
-          all.push_back({other, least_seconds(numbers_, cluster_, fastest),
+          all.push_back({other, least_seconds(numbers_, cluster_, wishes_.base, fastest),
                          least_bytes(numbers_, wishes_.base, other), num_seen_++});
         };
         if (split.recompute) {
@@ -167,7 +176,7 @@ class Search {
       if (!wishes_.all && best_ && it.seconds > *best_ * (1 + kRounding)) break;
       if (!wishes_.all && is_hopeless(it)) continue;
       if (it.split.prefetch > 0) {
-        try_out(it);
+        if (wishes_.all || !offloads_in_vain(it.split)) try_out(it);
       } else {
         recompute_fewer(it);
       }
@@ -203,6 +212,8 @@ class Search {
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
         fitting_.insert(split.family());
+        splits_that_fit_.insert(split.to_text());
+        fits_on_devices_ = fits_on_devices_ || !split.offloads();
       }
       families_.insert(split.family());
       found_.tried.push_back(planned);
@@ -211,69 +222,22 @@ class Search {
     }
   }
 
-  const Numbers& numbers_;
+  Numbers numbers_;
   const Cluster& cluster_;
   const Wishes& wishes_;
   std::optional<double> best_;
   size_t num_seen_ = 0;
-  std::set<std::string> reasons_, families_, fitting_;
+  bool fits_on_devices_ = false;
+  std::set<std::string> reasons_, families_, fitting_, splits_that_fit_;
   Found found_;
 };
 
 }  // namespace
 
-std::vector<Split> splits_of(const Wishes& wishes) {
-  std::vector<Split> out;
-  for (const int64_t tensor : divisors(wishes.num_ranks)) {
-    for (const int64_t pipeline : divisors(wishes.num_ranks / tensor)) {
-      const int64_t data = wishes.num_ranks / tensor / pipeline;
-      if (wishes.global_batch % data != 0) continue;
-      const int64_t of_rank = wishes.global_batch / data;
-      for (const int64_t rows : rows_of(of_rank, wishes.most_rows)) {
-        // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise
-        // against it, and it never won a trial here.
-        const int64_t most = data == 1 ? 0 : pipeline > 1 ? 1 : 3;
-        for (int64_t zero = 0; zero <= most; ++zero) {
-          for (const int64_t shard : shards_of(wishes, data, tensor, zero)) {
-            for (const bool recompute : {false, true}) {
-              if (recompute && !wishes.takes_recompute) continue;
-              for (const auto schedule : schedules_of(static_cast<int>(pipeline), of_rank / rows)) {
-                out.push_back({.pipeline = static_cast<int>(pipeline),
-                               .data = static_cast<int>(data),
-                               .tensor = static_cast<int>(tensor),
-                               .rows = rows,
-                               .micro_batches = of_rank / rows,
-                               .zero = zero,
-                               .recompute = recompute,
-                               .schedule = schedule,
-                               .shard = shard});
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-  if (out.empty()) {
-    fail<UsageError>("plan",
-                     "a step of {} rows does not divide over {} ranks in any way; try a "
-                     "batch that {} divides",
-                     wishes.global_batch, wishes.num_ranks, wishes.num_ranks);
-  }
-  return out;
-}
-
 Found search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes,
              const std::function<void(size_t, size_t)>& say) {
-  const auto splits = splits_of(wishes);
   Search one(numbers, cluster, wishes);
-  one.run(splits, say);
-  for (const auto place : wishes.offload) {
-    if (one.fits()) break;
-    auto offloaded = splits;
-    for (auto& split : offloaded) split.optimizer = place;
-    one.run(offloaded, say);
-  }
+  one.run(splits_of(wishes), say);
   return one.take();
 }
 

@@ -1,6 +1,6 @@
 #include "convoy/plan/split.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <vector>
@@ -12,10 +12,6 @@ namespace convoy::plan {
 
 namespace {
 
-const char* name_of(schedule::Place place) {
-  return place == schedule::Place::Device ? "none" : place == schedule::Place::Cpu ? "cpu" : "disk";
-}
-
 /// [section] name = value of what a split decides.
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>> values_of(
     const Split& split) {
@@ -25,7 +21,9 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
       {"sequence_parallel", "false"},
       {"context_parallel_size", "1"},
       {"zero", std::to_string(split.zero)},
-      {"offload_optimizer", name_of(split.optimizer)}};
+      {"offload_optimizer", schedule::name_of(split.optimizer)},
+      {"offload_gradients", schedule::name_of(split.gradients)},
+      {"offload_parameters", schedule::name_of(split.parameters)}};
   if (split.shard > 0) parallel.emplace_back("shard_ranks", std::to_string(split.shard));
   if (split.recomputed > 0) {
     parallel.emplace_back("recompute_layers", std::to_string(split.recomputed));
@@ -33,12 +31,29 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
   if (split.prefetch > 0) parallel.emplace_back("prefetch", std::to_string(split.prefetch));
   if (split.pipeline > 1) {
     parallel.emplace_back("pipeline_schedule", schedule::name_of(split.schedule));
+    if (!split.cut.empty()) {
+      parallel.emplace_back("pipeline_splits", fmt::format("{}", fmt::join(split.cut, ",")));
+    }
   }
   return {{"train",
            {{"per_device_train_batch_size", std::to_string(split.rows)},
             {"global_batch_size", std::to_string(split.global_batch())},
             {"gradient_checkpointing", split.recompute ? "true" : "false"}}},
           {"parallel", parallel}};
+}
+
+/// "optimizer and weights offloaded to cpu"; empty: nothing is offloaded.
+std::string offload_text(const Split& split) {
+  std::vector<std::string> out;
+  for (const auto place : {schedule::Place::Cpu, schedule::Place::Disk}) {
+    std::vector<std::string> what;
+    if (split.optimizer == place) what.emplace_back("optimizer");
+    if (split.gradients == place) what.emplace_back("gradients");
+    if (split.parameters == place) what.emplace_back("weights");
+    if (what.empty()) continue;
+    out.push_back(fmt::format("{} offloaded to {}", join(what, " and "), schedule::name_of(place)));
+  }
+  return join(out);
 }
 
 bool is_number(const std::string& text) {
@@ -60,22 +75,22 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   if (recomputed > 0) base.recomputed.of_stage = {recomputed};
   if (prefetch > 0) base.prefetch = prefetch;
   base.sequence_parallel = false;  // what its collectives take is not known here
-  base.pipeline = {.schedule = schedule};
-  base.offload = {.optimizer = optimizer};
+  base.pipeline = {.schedule = schedule, .splits = cut};
+  base.offload = {.optimizer = optimizer, .gradients = gradients, .parameters = parameters};
+  if (parameters != schedule::Place::Device) base.keep_bytes = 0;
   return base;
 }
 
 std::string Split::to_text() const {
   std::string out = mesh().to_text();
   if (pipeline > 1) out += fmt::format(", {}", schedule::name_of(schedule));
+  if (!cut.empty()) out += fmt::format(", cut at {}", fmt::join(cut, ","));
   if (zero > 0) out += fmt::format(", zero {}", zero);
   if (shard > 0) out += fmt::format(", shard_ranks {}", shard);
   if (prefetch > 0) out += fmt::format(", prefetch {}", prefetch);
   if (recompute) out += ", gradient_checkpointing";
   if (recomputed > 0) out += fmt::format(", recompute_layers {}", recomputed);
-  if (optimizer != schedule::Place::Device) {
-    out += fmt::format(", optimizer offloaded to {}", name_of(optimizer));
-  }
+  if (offloads()) out += ", " + offload_text(*this);
   return out + fmt::format(", {} x {}", micro_batches, plural(rows, "row"));
 }
 
@@ -89,7 +104,7 @@ std::string Split::family() const {
     out.emplace_back(out.empty() ? "ddp" : "data");
   }
   if (out.empty()) out.emplace_back("one device");
-  if (optimizer != schedule::Place::Device) out.emplace_back("offload");
+  if (offloads()) out.emplace_back("offload");
   return join(out, " x ");
 }
 

@@ -16,11 +16,18 @@ struct Split {
   int64_t zero = 0;
   bool recompute = false;
   schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
-  schedule::Place optimizer = schedule::Place::Device;  ///< where its state lies
-  int64_t shard = 0;       ///< ranks that keep a state replica together; 0: all data ranks
-  int64_t recomputed = 0;  ///< blocks of each stage that are, where not all are
-  int64_t prefetch = 0;    ///< buckets that stage 3 gathers ahead; 0: as the run says
+  /// Where the optimizer's state lies, and the shards of gradients and of weights.
+  schedule::Place optimizer = schedule::Place::Device, gradients = schedule::Place::Device,
+                  parameters = schedule::Place::Device;
+  int64_t shard = 0;              ///< ranks that keep a state replica together; 0: all data ranks
+  int64_t recomputed = 0;         ///< blocks of each stage that are, where not all are
+  int64_t prefetch = 0;           ///< buckets that stage 3 gathers ahead; 0: as the run says
+  std::vector<int64_t> cut = {};  ///< first block of each stage but the first; empty: by cost
 
+  bool offloads() const {
+    return optimizer != schedule::Place::Device || gradients != schedule::Place::Device ||
+           parameters != schedule::Place::Device;
+  }
   int num_ranks() const { return pipeline * data * tensor; }
   int64_t global_batch() const { return rows * micro_batches * data; }
   /// Of the first pipeline's last tensor rank, which has most where shares are uneven.

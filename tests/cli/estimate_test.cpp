@@ -78,6 +78,12 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
              "zero_bubble",
              2, 0, true},
         Case{"--zero_reduce last --gradient_accumulation_steps 2", 2, 2},
+        Case{"--offload_optimizer disk --offload_dir . --bucket_cap_mb 0", 1, 0},
+        Case{"--offload_optimizer disk --offload_dir . --bf16 --bucket_cap_mb 0", 2, 1},
+        Case{"--offload_optimizer disk --offload_gradients disk --offload_parameters disk "
+             "--offload_dir . --gradient_accumulation_steps 2 --bucket_cap_mb 0",
+             2, 3},
+        Case{"--offload_parameters disk --offload_dir . --bucket_cap_mb 0", 1, 3},
         Case{"--fp16 --gradient_accumulation_steps 2 --zero_keep_mb 1", 2, 3}}) {
     SCOPED_TRACE(fmt::format("{}, {} ranks, zero {}, {}", more, ranks, zero, recompute));
     ASSERT_EQ(run(fmt::format("estimate --json --ranks {} --zero {} {} > estimate.json", ranks,
@@ -134,6 +140,27 @@ TEST_F(EstimateCommand, OfAnOptimizerThatKeepsLessIsAsMuchLess) {
   EXPECT_EQ(optimizer_bytes("adamw_bf16") * 2, usual);
 }
 
+// With shares of the tokens, too: the most rows are those that fit, and one more does not.
+TEST_F(EstimateCommand, OtherMicroBatchesKeepSharesOfTheTokens) {
+  const auto sum = [&](int rows, bool shares) {
+    EXPECT_EQ(run(fmt::format("estimate --json --ranks 2 --tensor_parallel_size 2 {} {} "
+                              "--per_device_train_batch_size {} > estimate.json",
+                              shares ? "--sequence_parallel" : "", options(""), rows)),
+              0)
+        << output_;
+    return json("estimate.json")[0]["stages"][0]["sum"].get<double>();
+  };
+  const double eight = sum(8, true);
+  EXPECT_LT(eight, sum(8, false));
+  ASSERT_EQ(run(fmt::format("estimate --json --ranks 2 --tensor_parallel_size 2 "
+                            "--sequence_parallel {} --per_device_train_batch_size 2 "
+                            "--device_memory {} > estimate.json",
+                            options(""), static_cast<int64_t>(1.03 * 1.01 * eight))),
+            0)
+      << output_;
+  EXPECT_EQ(json("estimate.json")[0]["most_rows"], 8);
+}
+
 TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
   ASSERT_EQ(run("estimate" + options("--ranks 4 --n_embd 1024 --n_head 8 --n_layer 1500")), 0)
       << output_;
@@ -158,8 +185,8 @@ TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
   EXPECT_EQ(run("estimate --strategy dp" + options("")), 2) << output_;
   expect("estimate is of one process");
   EXPECT_EQ(run("estimate --bf16 --fp16" + options("")), 2) << output_;
-  EXPECT_EQ(run("estimate" + options("--offload_optimizer disk")), 2) << output_;
-  expect("estimate does not count what is offloaded");
+  EXPECT_EQ(run("estimate" + options("--zero 2 --offload_parameters disk")), 2) << output_;
+  expect("offload_parameters = disk with zero = 2");
 }
 
 }  // namespace

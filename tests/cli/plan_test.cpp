@@ -83,6 +83,30 @@ TEST_F(PlanCommand, SharesOutWhatDoesNotFit) {
   expect("Nothing fits: what needs least");
 }
 
+TEST_F(PlanCommand, OffloadsWhatHasNoRoom) {
+  const std::string large =
+      "--n_embd 256 --n_layer 8 --bucket_cap_mb 1 --max_rows 1 ";  // 103 MB of state
+  const auto train = [&](const char* memory) {
+    const auto found =
+        plan(fmt::format("--ranks 1 --device_memory {} --offload_dir . --output plan.toml {}",
+                         memory, large))["best"];
+    EXPECT_NE(found["family"].get<std::string>().find("offload"), std::string::npos) << found;
+    EXPECT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --output_dir out "
+                  "--overwrite_output_dir"),
+              0)
+        << output_;
+    const auto counted = json("out/train_results.json")["memory_bytes_per_rank"].get<double>();
+    EXPECT_NEAR(found["memory_bytes"].get<double>() / counted, 1, 0.02) << found;
+    return found;
+  };
+  const auto some = train("75MB"), all = train("58MB");
+  EXPECT_EQ(some["offload_parameters"], "none");
+  EXPECT_EQ(all["offload_parameters"], "disk");
+  EXPECT_GT(all["offloaded_bytes"], some["offloaded_bytes"]);
+  EXPECT_EQ(run("plan --ranks 1 --offload_dir missing" + options(large)), 1) << output_;
+  expect("offload_dir");
+}
+
 TEST_F(PlanCommand, PlansForDevicesThatAreElsewhere) {
   const auto all =
       plan("--ranks 16 --on h100-80 --global_batch_size 128 --bf16 --n_embd 512 --n_head 8");
@@ -97,6 +121,10 @@ TEST_F(PlanCommand, PlansForDevicesThatAreElsewhere) {
              "[cluster]\nhosts = 2\ndevices = 4\n[device]\nname = \"t4-16\"\n[inside]\n"
              "gb_per_second = 12\n[between]\ngb_per_second = 1.2\n");
   EXPECT_FALSE(plan("--cluster cluster.toml")["best"].is_null());
+  write_file(folder_ / "cluster.toml",
+             "[cluster]\nhosts = 2\ndevices = 2\nkinds = [\"h100-80\", \"t4-16\"]\n[inside]\n"
+             "gb_per_second = 12\n[between]\ngb_per_second = 1.2\n");
+  EXPECT_FALSE(plan("--cluster cluster.toml --n_layer 6")["best"].is_null());
 }
 
 TEST_F(PlanCommand, TakesAModelsFolder) {

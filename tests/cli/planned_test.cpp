@@ -81,5 +81,23 @@ TEST_F(PlannedRun, SaysWhatDoesNotGo) {
   expect("strategy = plan is for convoy train");
 }
 
+TEST_F(PlannedRun, HostsPlanTogether) {
+  const auto steps = train("--max_steps 3 --logging_steps 1 --save_strategy no --output_dir ");
+  const auto host = "$convoy launch --nnodes 2 --rdzv_endpoint 127.0.0.1:$port -n 1 " + steps;
+  ASSERT_EQ(shell("export CONVOY_TOKEN=$(head -c 24 /dev/urandom | base64); "
+                  "port=$((20000 + $$ % 10000)); " +
+                  host + "hosts & " + host + "hosts; code=$?; wait $! && exit $code"),
+            0)
+      << output_;
+  expect("starting on 2 hosts: ");
+  expect("a step was predicted to take");
+  const auto plan = json("hosts/plan.json");
+  EXPECT_EQ(plan["for"]["hosts"], 2);
+  EXPECT_EQ(plan["for"]["ranks"], 2);
+  ASSERT_EQ(run(steps + "one"), 0) << output_;
+  ASSERT_EQ(losses("one").size(), 3U);
+  expect_near(losses("one"), losses("hosts"), 1e-5);
+}
+
 }  // namespace
 }  // namespace convoy

@@ -166,8 +166,8 @@ class PipelineGrid : public testing::TestWithParam<size_t> {};
 
 TEST_P(PipelineGrid, DISABLED_HasTheBitsOfOneDevice) {
   auto model = all_models().at(GetParam());
-  // With one micro-batch a session model learns so wildly that rounding doubles with each step: of its
-  // tied table, whose sums are taken in another order, few steps can be compared.
+  // With one micro-batch a session model learns so wildly that rounding doubles with each step: of
+  // its tied table, whose sums are taken in another order, few steps can be compared.
   model.steps = model.model == "session" ? 6 : 20;
   Comparison all;
   for (const auto& way : all_ways()) {

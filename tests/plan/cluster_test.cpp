@@ -44,6 +44,38 @@ TEST(ClusterFile, SaysWhatIsMissing) {
   EXPECT_NE(refusal("[cluster]\nhost = 2\n").find("hosts"), std::string::npos);
 }
 
+TEST(ClusterFile, SaysWhatHostsHaveRoomFor) {
+  const std::string links = "[inside]\ngb_per_second = 1\n";
+  const auto usual = read("[cluster]\ndevices = 4\n[device]\nname = \"a100-40\"\n" + links);
+  EXPECT_EQ(usual.host_memory_bytes, 2 * 4 * 40'000'000'000);
+  EXPECT_EQ(usual.disk_bytes, 0);
+  const auto written = read(
+      "[cluster]\ndevices = 4\nhost_memory_gb = 64\ndisk_gb = 500\n[device]\nname = "
+      "\"a100-40\"\n" +
+      links);
+  EXPECT_EQ(written.host_memory_bytes, 64'000'000'000);
+  EXPECT_EQ(written.disk_bytes, 500'000'000'000);
+  EXPECT_EQ(usual_cluster("t4-16", 16).host_memory_bytes, 2 * 8 * 16'000'000'000);
+}
+
+TEST(ClusterFile, HostsMayDiffer) {
+  const std::string links = "[inside]\ngb_per_second = 9\n[between]\ngb_per_second = 1\n";
+  const auto hosts =
+      read("[cluster]\nhosts = 2\ndevices = 2\nkinds = [\"h100-80\", \"a100-40\"]\n" + links);
+  EXPECT_EQ(hosts.device_of(1).name, "h100-80");
+  EXPECT_EQ(hosts.device_of(2).name, "a100-40");
+  EXPECT_EQ(hosts.speed_of(1, true), 1);
+  EXPECT_NEAR(hosts.speed_of(3, true), 312.0 / 989, 1e-9);
+  EXPECT_EQ(hosts.room_of(3), 39'000'000'000);
+  EXPECT_EQ(hosts.host_memory_bytes, 2 * 2 * 40'000'000'000);
+  EXPECT_NE(refusal("[cluster]\nhosts = 3\nkinds = [\"t4-16\", \"l4-24\"]\n" + links)
+                .find("names 2 devices; expected one for each of 3 hosts"),
+            std::string::npos);
+  EXPECT_NE(refusal("[cluster]\nkinds = [\"t4-16\"]\n[device]\nname = \"t4-16\"\n")
+                .find("both say what the devices are"),
+            std::string::npos);
+}
+
 TEST(GroupTimes, OfOneRankAreNone) {
   const schedule::Mesh mesh({.pipeline = 4}, 0, 4);
   const auto cluster = usual_cluster("h100-80", 4);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/schedule/pipeline_testing.h"
 
 namespace convoy::schedule {
@@ -9,14 +11,18 @@ namespace {
 
 /// Four blocks of 1 forward and 2 backward on one stage, a bucket each.
 struct OneStage {
-  explicit OneStage(int zero = 0, int parts = 2, int64_t micro_batches = 1) {
+  explicit OneStage(int zero = 0, int parts = 2, int64_t micro_batches = 1,
+                    LayoutOptions offloaded = {}) {
     ModelTable table;
     std::vector<std::vector<ParamShape>> params;
     for (int64_t block = 0; block < 4; ++block) {
       table.units_of_block.push_back({block});
       params.push_back({{{64}}});
     }
-    layout = Layout(table, params, {.stage = zero, .num_parts = parts, .bucket_bytes = 0});
+    offloaded.stage = zero;
+    offloaded.num_parts = parts;
+    offloaded.bucket_bytes = 0;
+    layout = Layout(table, params, offloaded);
     options.num_micro_batches = micro_batches;
     program = data_parallel_program(layout, options);
   }
@@ -66,6 +72,57 @@ TEST(Simulate, WeightsOfStageThreeAreGatheredAhead) {
   EXPECT_GE(time, 12.5);
   EXPECT_LE(time, 13.5);
   EXPECT_GT(zero3.length({.gather = each(3)}), 12 + 3);
+}
+
+TEST(Simulate, AnUpdateWaitsForWhatIsOffloaded) {
+  const OneStage moments(0, 1, 1, {.offload_optimizer = true});
+  const auto offload = [](double takes, Place place = Place::Cpu) {
+    return std::map<Kind, TransferTimes>{{Kind::Moments, {place, each(takes)}}};
+  };
+  EXPECT_DOUBLE_EQ(moments.length({.offload = offload(0)}), 12);
+  // 13 and 14: two buckets are there, then each waits for the write of the last but one: 16, 18.
+  // The last two writes go on in the next step.
+  EXPECT_DOUBLE_EQ(moments.length({.offload = offload(1)}), 12 + 6);
+  // The first is fetched while the ranks sum up the norm, and writes hide behind long updates.
+  EXPECT_DOUBLE_EQ(moments.length({.offload = offload(1), .update = each(2), .totals = 1}),
+                   12 + 1 + 4 * 2);
+}
+
+TEST(Simulate, PlacesBringAndWriteBesideEachOther) {
+  const OneStage both(2, 1, 1, {.offload_optimizer = true, .offload_gradients = true});
+  const auto with = [&](Place gradients) {
+    return both.length({.offload = {{Kind::Moments, {Place::Cpu, each(2)}},
+                                    {Kind::Gradients, {gradients, each(2)}}}});
+  };
+  EXPECT_LT(with(Place::Disk), with(Place::Cpu));
+  // A gradient is stored while the block before runs backward; the last two are stored and all
+  // fetched before the updates.
+  const std::map<Kind, TransferTimes> gradients{{Kind::Gradients, {Place::Cpu, each(0.5)}}};
+  const OneStage only(2, 1, 1, {.offload_gradients = true});
+  EXPECT_DOUBLE_EQ(only.length({.offload = gradients}), 12 + 2 * 0.5 + 4 * 0.5);
+}
+
+TEST(Simulate, WeightsComeBeforeTheyAreGathered) {
+  constexpr int64_t kMicroBatches = 2;
+  const OneStage weights(3, 1, kMicroBatches, {.offload_parameters = true});
+  const auto transfers =
+      std::count_if(weights.program.begin(), weights.program.end(),
+                    [](const auto& i) { return i.op == Op::Fetch || i.op == Op::Store; });
+  const auto length = [&](double takes, int steps) {
+    return weights.length({.offload = {{Kind::Weights, {Place::Disk, each(takes)}}}}, steps);
+  };
+  EXPECT_LE(length(0.1, 2), 24 + 4) << "most are fetched while the block before computes";
+  EXPECT_GT(length(0.1, 2), 24);
+  // A slow disk is never idle.
+  EXPECT_NEAR(length(100, 3), 100.0 * static_cast<double>(transfers), 30);
+}
+
+TEST(Simulate, ASlowRankHoldsUpTheOthers) {
+  const OneStage stage;
+  const std::vector<RankProgram> ranks{{stage.program, stage.layout},
+                                       {stage.program, stage.layout}};
+  const Costs costs{.forward = {1, 1, 1, 1}, .backward = {2, 2, 2, 2}};
+  EXPECT_DOUBLE_EQ(simulate(ranks, costs, {{}, {.speed = 0.5}}).length, 24);
 }
 
 TEST(Simulate, MessagesAndStagesKeepTheirTimesOverSteps) {

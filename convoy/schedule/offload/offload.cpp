@@ -2,6 +2,7 @@
 #include <map>
 
 #include "convoy/schedule/run/insertions.h"
+#include "convoy/schedule/run/run_options.h"
 
 namespace convoy::schedule {
 
@@ -67,6 +68,10 @@ void around_updates(const Program& program, const Layout& layout, Insertions& in
 }
 
 }  // namespace
+
+const char* name_of(Place place) {
+  return place == Place::Device ? "none" : place == Place::Cpu ? "cpu" : "disk";
+}
 
 std::vector<Kind> offloaded_in_update(const Layout& layout) {
   std::vector<Kind> out;

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "convoy/base/scratch_file.h"
+
 namespace convoy::schedule {
 
 namespace {
@@ -37,6 +39,9 @@ class GradientPool {
         buckets_.change(-bucket_length(in_flight_.front()));
         in_flight_.pop_front();
       }
+    } else if (i.op == Op::Store && i.kind == Kind::Gradients) {
+      for (const int64_t bucket : in_flight_) buckets_.change(-bucket_length(bucket));
+      in_flight_.clear();  // a sum is stored once it is complete
     }
   }
 
@@ -168,21 +173,75 @@ class Activations {
   std::deque<int64_t> under_way_;
 };
 
-/// What is offloaded comes and goes through memory for three buckets: one that is brought, one that
-/// is there, one that is written.
-void keep(const Layout& layout, Kind kind, int64_t width, int64_t& place, MemoryUse& use) {
-  constexpr int64_t kBuckets = 3;
-  if (!layout.offloaded(kind)) {
-    place += layout.kept(kind) * width;
-    return;
+/// Memory through which offloaded state comes and goes, in bytes, as parallel::Offload has it: a
+/// bucket that is brought, one that is there, one that is written.
+class OffloadPool {
+ public:
+  OffloadPool(const Layout& layout, const StepOptions& options)
+      : layout_(layout), options_(options) {}
+
+  /// A kind that is offloaded; gives the bytes of its place.
+  int64_t add(Kind kind, int64_t width) {
+    widths_[kind] = width;
+    int64_t out = 0;
+    for (int64_t b = 0; b < layout_.num_buckets(kind); ++b) out += length({kind, b});
+    return out;
   }
-  use.offloaded += layout.kept(kind) * width;
-  int64_t most = 0;
-  for (int64_t b = 0; b < layout.num_buckets(kind); ++b) {
-    most = std::max(most, layout.kept(kind, b, 0).length());
+
+  void see(const Instruction& i) {
+    const Key key{i.kind, i.bucket};
+    const bool adds = options_.reduce_each && i.micro_batch > 0;
+    switch (i.op) {
+      case Op::Fetch:
+        while (std::find(written_.begin(), written_.end(), key) != written_.end()) let_go();
+        take(key);
+        break;
+      case Op::Store:
+        written_.push_back(key);
+        break;
+      case Op::ReduceScatter:
+        if (widths_.contains(Kind::Gradients) && !adds) take({Kind::Gradients, i.bucket});
+        break;
+      case Op::Gather:
+        if (widths_.contains(Kind::Weights)) now_ -= in_memory({Kind::Weights, i.bucket});
+        break;
+      case Op::Update:
+        if (widths_.contains(Kind::Gradients)) now_ -= in_memory({Kind::Gradients, i.bucket});
+        break;
+      default:
+        break;
+    }
   }
-  use.buffers += std::min(kBuckets, layout.num_buckets(kind)) * most * width;
-}
+
+  int64_t most() const { return most_; }
+
+ private:
+  using Key = std::pair<Kind, int64_t>;  // bucket
+
+  static int64_t aligned(int64_t bytes) {
+    return static_cast<int64_t>(ScratchFile::aligned(static_cast<size_t>(bytes)));
+  }
+  int64_t length(const Key& key) const {
+    return aligned(layout_.kept(key.first, key.second, 0).length() * widths_.at(key.first));
+  }
+  int64_t in_memory(const Key& key) const {
+    return length(key) + static_cast<int64_t>(ScratchFile::kAlignment);
+  }
+  void take(const Key& key) {
+    while (!written_.empty() && written_.front().second != written_.back().second) let_go();
+    most_ = std::max(most_, now_ += in_memory(key));
+  }
+  void let_go() {
+    now_ -= in_memory(written_.front());
+    written_.pop_front();
+  }
+
+  const Layout& layout_;
+  const StepOptions& options_;
+  std::map<Kind, int64_t> widths_;  // bytes of an element
+  std::deque<Key> written_;         // under way
+  int64_t now_ = 0, most_ = 0;
+};
 
 }  // namespace
 
@@ -192,12 +251,28 @@ MemoryUse memory_of(const Layout& layout, const Program& program, const StepOpti
   const bool low = layout.options().low_precision;
   const int64_t width = low ? 2 : 4;
   MemoryUse out;
-  keep(layout, Kind::Masters, 4, out.parameters, out);
-  if (low) keep(layout, Kind::Weights, width, out.parameters, out);
-  keep(layout, Kind::Gradients, 4, out.gradients, out);
-  keep(layout, Kind::Moments, state_bytes, out.optimizer, out);
   GradientPool pool(layout, options);
+  OffloadPool offload(layout, options);
+  const auto keep = [&](Kind kind, int64_t each, int64_t& place) {
+    // Masters of fp32 are the weights.
+    const auto moves = kind == Kind::Masters && !low ? Kind::Weights : kind;
+    if (layout.offloaded(kind)) {
+      out.offloaded += offload.add(moves, each);
+    } else {
+      place += layout.kept(kind) * each;
+    }
+  };
+  keep(Kind::Masters, 4, out.parameters);
+  if (low) keep(Kind::Weights, width, out.parameters);
+  keep(Kind::Gradients, 4, out.gradients);
+  keep(Kind::Moments, state_bytes, out.optimizer);
   for (const auto& i : program) pool.see(i);
+  // What a step leaves under way is there when the next begins.
+  constexpr int kSteps = 2;
+  for (int step = 0; step < kSteps && out.offloaded > 0; ++step) {
+    for (const auto& i : program) offload.see(i);
+  }
+  out.buffers += offload.most();
   out.gathered = most_gathered * width;
   (layout.is_sharded(Kind::Gradients) ? out.gathered : out.buffers) += pool.most() * 4;
   if (costs.empty()) return out;

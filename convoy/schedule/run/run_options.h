@@ -10,6 +10,7 @@ namespace convoy::schedule {
 
 /// Where a part of the state has its place.
 enum class Place { Device, Cpu, Disk };
+const char* name_of(Place place);
 
 struct OffloadOptions {
   Place optimizer = Place::Device;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -29,40 +30,79 @@ class Beside {
       case Op::Reduce:
         return sum(now, at_or_none(times_.reduce, i.bucket));
       case Op::ReduceScatter:
+        if (layout_.offloaded(Kind::Gradients)) {
+          now = std::max(with_room(now), fetched({Kind::Gradients, i.bucket}));
+        }
         now = sum(now, at_or_none(times_.reduce_scatter, i.bucket));
         if (sums_.size() <= kBucketsInFlight || !layout_.is_sharded(Kind::Gradients)) return now;
         now = std::max(now, sums_.front());
         sums_.pop_front();
         return now;
       case Op::Gather:
-        return collective(now, at_or_none(times_.gather, i.bucket), there_[i.bucket]);
+        now = std::max(now, fetched({Kind::Weights, i.bucket}));  // the own part is copied
+        return collective(now, at_or_none(times_.gather, i.bucket), gathered_[i.bucket]);
       case Op::Fetch:
-        if (i.kind != Kind::Moments) return now;
-        there_[i.bucket] = disk_ = std::max(disk_, now) + at_or_none(times_.fetch, i.bucket);
+        now = with_room(now, Key{i.kind, i.bucket});
+        fetched_[{i.kind, i.bucket}] = transfer(now, i);
         return now;
       case Op::Store:
-        if (i.kind != Kind::Moments) return now;
-        disk_ = std::max(disk_, now) + at_or_none(times_.store, i.bucket);
+        if (i.kind == Kind::Gradients) now = ended(now);
+        writes_.emplace_back(Key{i.kind, i.bucket}, transfer(now, i));
         return now;
       default:
         return now;
     }
   }
 
-  /// When a bucket's weights or offloaded state are there.
-  double there(int64_t bucket) const {
-    const auto found = there_.find(bucket);
-    return found == there_.end() ? 0 : found->second;
+  /// When a bucket's gathered weights are there.
+  double gathered(int64_t bucket) const {
+    const auto found = gathered_.find(bucket);
+    return found == gathered_.end() ? 0 : found->second;
+  }
+
+  /// When all is there that an update reads of a bucket's offloaded state.
+  double ready_to_update(int64_t bucket) const {
+    double out = 0;
+    for (const auto& [kind, times] : times_.offload) out = std::max(out, fetched({kind, bucket}));
+    return out;
   }
 
   /// When all sums have ended, those of losses and norms behind them.
-  double summed(double now) {
-    for (const double end : sums_) now = std::max(now, end);
-    sums_.clear();
-    return now + times_.totals;
-  }
+  double summed(double now) { return ended(now) + times_.totals; }
 
  private:
+  using Key = std::pair<Kind, int64_t>;  // bucket
+
+  double ended(double now) {
+    for (const double end : sums_) now = std::max(now, end);
+    sums_.clear();
+    return now;
+  }
+
+  double fetched(const Key& key) const {
+    const auto found = fetched_.find(key);
+    return found == fetched_.end() ? 0 : found->second;
+  }
+
+  /// When there is memory for another bucket, as parallel::Offload has it: of what is written one
+  /// bucket may be on its way, and what is fetched must have been written.
+  double with_room(double now, std::optional<Key> wanted = {}) {
+    const auto is_wanted = [&](const auto& write) { return write.first == wanted; };
+    while (!writes_.empty() && (writes_.front().first.second != writes_.back().first.second ||
+                                std::any_of(writes_.begin(), writes_.end(), is_wanted))) {
+      now = std::max(now, writes_.front().second);
+      writes_.pop_front();
+    }
+    return now;
+  }
+
+  double transfer(double now, const Instruction& i) {
+    const auto found = times_.offload.find(i.kind);
+    if (found == times_.offload.end()) return now;
+    auto& queue = transfers_[found->second.place];
+    return queue = std::max(queue, now) + at_or_none(found->second.of_bucket, i.bucket);
+  }
+
   double collective(double now, double takes, double& end) {
     end = queue_ = std::max(queue_, now) + takes;
     return now + (1 - times_.beside) * takes;
@@ -74,8 +114,11 @@ class Beside {
 
   const Layout& layout_;
   StepTimes times_;
-  double queue_ = 0, disk_ = 0;
-  std::map<int64_t, double> there_;  // [bucket]
+  double queue_ = 0;
+  std::map<Place, double> transfers_;
+  std::map<int64_t, double> gathered_;  // [bucket]
+  std::map<Key, double> fetched_;
+  std::deque<std::pair<Key, double>> writes_;  // under way
   std::deque<double> sums_;
 };
 
@@ -171,12 +214,12 @@ class Simulation {
   }
 
   void wait(size_t r, const std::vector<int64_t>& buckets) {
-    for (const int64_t bucket : buckets) hold_up(r, beside_[r].there(bucket));
+    for (const int64_t bucket : buckets) hold_up(r, beside_[r].gathered(bucket));
   }
 
   void update(size_t r, const Instruction& i) {
     if (times_.empty()) return;
-    wait(r, {i.bucket});
+    hold_up(r, beside_[r].ready_to_update(i.bucket));
     const double takes = at_or_none(times_[r].update, i.bucket);
     if (is_told()) timeline_.updates[r] += takes;
     states_[r].time += takes;
@@ -194,6 +237,7 @@ class Simulation {
     auto& time = states_[r].time;
     const bool again = states_[r].recomputed.contains(i.block);
     const double begin = time;
+    const double speed = times_.empty() ? 1 : times_[r].speed;
     const auto of = [b](const std::vector<double>& bytes) {
       return bytes.empty() ? 0 : bytes.at(b);
     };
@@ -203,22 +247,22 @@ class Simulation {
     switch (i.op) {
       case Op::Forward:
         keep(r, received + (again ? of(costs_.inputs) : of(costs_.kept)));
-        time += costs_.forward.at(b);
+        time += costs_.forward.at(b) / speed;
         break;
       case Op::Recompute:
         keep(r, of(costs_.kept) - of(costs_.inputs));
-        time += costs_.forward.at(b);
+        time += costs_.forward.at(b) / speed;
         break;
       case Op::Backward:
-        time += costs_.backward.at(b);
+        time += costs_.backward.at(b) / speed;
         keep(r, -of(costs_.kept) - received);
         break;
       case Op::BackwardInput:
-        time += costs_.input_half(b);
+        time += costs_.input_half(b) / speed;
         keep(r, of(put_off) - of(costs_.kept) - received);
         break;
       case Op::BackwardWeight:
-        time += costs_.weight_half(b);
+        time += costs_.weight_half(b) / speed;
         keep(r, -of(put_off));
         break;
       default:

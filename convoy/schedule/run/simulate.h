@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "convoy/schedule/run/check.h"
+#include "convoy/schedule/run/run_options.h"
 
 namespace convoy::schedule {
 
@@ -40,16 +42,23 @@ struct Link {
   double time_of(double bytes) const { return seconds + bytes / bytes_per_second; }
 };
 
+/// What bringing a bucket of offloaded state into memory takes, and writing it back.
+struct TransferTimes {
+  Place place = Place::Device;
+  std::vector<double> of_bucket = {};
+};
+
 /// What else a step takes on a rank, in the units of Costs: its collectives and transfers by
 /// bucket, each one after the other beside the computing, and its updates. Empty: no time.
 struct StepTimes {
   std::vector<double> reduce = {}, reduce_scatter = {}, gather = {};
-  std::vector<double> fetch = {}, store = {};  ///< of the optimizer's state that is offloaded
+  std::map<Kind, TransferTimes> offload = {};
   std::vector<double> update = {};
   double totals = 0;  ///< the sums of losses and norms
   /// The part of a collective that the rank computes beside; the rest holds it up, as where its
   /// engine's thread has no core of its own.
   double beside = 1;
+  double speed = 1;  ///< of the rank's computing, where Costs are of a rank with 1
 };
 
 /// A forward, recomputation, backward or half of one on one rank.
@@ -90,7 +99,8 @@ class Wire {
 /// since stages are not alike.
 ///
 /// `times`: by rank. Weights are waited for where they are first read, sums by ReduceLoss,
-/// offloaded state by the update. Ranks that share the data are alike, so that one of each stage
+/// offloaded state by the update, the gather or the sum that reads it; each place brings and writes
+/// one bucket after the other. Ranks that share the data are alike, so that one of each stage
 /// stands for all. The last of `num_steps` steps is told: what the step before left under way goes
 /// on in it.
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,

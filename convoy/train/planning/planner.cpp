@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -41,7 +42,9 @@ plan::Cluster cluster_of(const PlanRequest& request, int num_ranks, int64_t memo
              : !request.device.empty()     ? plan::usual_cluster(request.device, num_ranks)
                                            : hosts_of(request, num_ranks);
   if (memory_bytes > 0) {
-    out.device.memory_bytes = std::min(out.device.memory_bytes, memory_bytes + out.reserved_bytes);
+    const auto limit = memory_bytes + out.reserved_bytes;
+    out.device.memory_bytes = std::min(out.device.memory_bytes, limit);
+    for (auto& device : out.each) device.memory_bytes = std::min(device.memory_bytes, limit);
   }
   if (num_ranks > out.num_devices()) {
     fail<UsageError>("train", "--ranks {} on a cluster of {}; try --ranks {}", num_ranks,
@@ -54,6 +57,23 @@ plan::Cluster cluster_of(const PlanRequest& request, int num_ranks, int64_t memo
                      human_bytes(out.device.memory_bytes), human_bytes(out.reserved_bytes));
   }
   return out;
+}
+
+/// Of a cluster that is this host, or others like it.
+void measure_disk(plan::Cluster& cluster, const std::filesystem::path& folder,
+                  const std::optional<Profile>& profile, const std::string& file) {
+  if (folder.empty()) return;
+  if (profile && profile->disk_rate == 0) {
+    fail<UsageError>("train",
+                     "{} was measured without offload_dir = {}; measure it anew with convoy "
+                     "profile --offload_dir {}",
+                     file, folder.string(), folder.string());
+  }
+  cluster.disk_bytes_per_second =
+      profile ? profile->disk_rate : disk_bytes_per_second(folder, cluster.devices_per_host);
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (!error) cluster.disk_bytes = static_cast<int64_t>(space.available);
 }
 
 int ranks_of(const PlanRequest& request) {
@@ -105,7 +125,11 @@ std::vector<schedule::BlockCounts> costs_from_file(const parallel::ModelFactory&
 }
 
 std::string memory_text(const plan::Cluster& cluster) {
-  return human_bytes(cluster.device.memory_bytes);
+  if (cluster.each.empty()) return human_bytes(cluster.device.memory_bytes);
+  const auto [least, most] = std::minmax_element(
+      cluster.each.begin(), cluster.each.end(),
+      [](const auto& a, const auto& b) { return a.memory_bytes < b.memory_bytes; });
+  return fmt::format("{} to {}", human_bytes(least->memory_bytes), human_bytes(most->memory_bytes));
 }
 
 }  // namespace
@@ -113,6 +137,7 @@ std::string memory_text(const plan::Cluster& cluster) {
 PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
                      const Dataset& data, PlanRequest request, const ProgressFn& progress) {
   check_arguments(arguments);
+  arguments.parallel.sequence_parallel = false;  // what its collectives take is not known here
   // A run without stages would refuse it, and some plans have stages.
   const auto costs_file = std::exchange(arguments.parallel.pipeline_costs, "");
   arguments.parallel.sequence_parallel = false;  // no plan shares out tokens or positions
@@ -129,6 +154,8 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
   const auto profile = read_profile(factory, arguments, data, request, num_ranks);
   if (profile) request.sums = profile->sums;
   out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
+  const auto& offload_dir = arguments.parallel.offload.folder;
+  if (out.is_this_host) measure_disk(out.cluster, offload_dir, profile, request.profile);
   const auto blocks = factory();
   const auto replica = replica_options(arguments, true);
   auto& wishes = out.wishes;
@@ -141,7 +168,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
       blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,
                                        [](const auto& block) { return block->repeatable(); });
   if (!out.is_this_host) wishes.offload = {schedule::Place::Cpu};
-  if (!arguments.parallel.offload.folder.empty()) wishes.offload.push_back(schedule::Place::Disk);
+  if (!offload_dir.empty()) wishes.offload.push_back(schedule::Place::Disk);
 
   auto& numbers = out.numbers;
   numbers.model = nn::declare(blocks);
@@ -196,7 +223,8 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
       blocks.size(), wishes.global_batch,
       out.cluster.num_hosts > 1 ? plural(out.cluster.num_hosts, "host") + " x " : "",
       plural(out.cluster.num_hosts > 1 ? out.cluster.devices_per_host : num_ranks, "device"),
-      out.cluster.device.name, memory_text(out.cluster));
+      out.cluster.each.empty() ? out.cluster.device.name : "several kinds",
+      memory_text(out.cluster));
   out.found = plan::search(numbers, out.cluster, wishes, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
   });

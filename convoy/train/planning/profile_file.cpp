@@ -109,8 +109,8 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingAr
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, int num_ranks, int threads,
                         const ProgressFn& progress) {
-  arguments.parallel.pipeline_costs.clear();  // which is what this is for
-  arguments.parallel.sequence_parallel = false;
+  arguments.parallel.pipeline_costs.clear();     // which is what this is for
+  arguments.parallel.sequence_parallel = false;  // not known to plans
   arguments.parallel.context_parallel_size = 1;
   if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
   at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(num_ranks));
@@ -122,7 +122,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   BlockCosts costs(factory, arguments, data, sizes, num_ranks);
   const auto options = replica_options(arguments, true).run();
   const auto tensors = tensor_ranks(factory, options, num_ranks);
-  const auto all = static_cast<int64_t>(tensors.size() * sizes.size() + 2);
+  const auto all = static_cast<int64_t>(tensors.size() * sizes.size() + 3);
   int64_t done = 0;
   const auto step = [&] {
     if (progress) progress(++done, all);
@@ -137,6 +137,9 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   out.update_seconds = seconds_of_update(arguments, num_ranks);
   step();
   if (num_ranks > 1) out.sums = time_sums_of_threads(num_ranks);
+  step();
+  const auto& folder = arguments.parallel.offload.folder;
+  if (!folder.empty()) out.disk_rate = disk_bytes_per_second(folder, num_ranks);
   step();
   return out;
 }
@@ -160,6 +163,7 @@ Json to_json(const Profile& profile) {
           {"update_seconds", profile.update_seconds},
           {"sum_seconds", profile.sums.seconds},
           {"sum_seconds_per_byte", profile.sums.seconds_per_byte},
+          {"disk_bytes_per_second", profile.disk_rate},
           {"micro_batches", measured}};
 }
 
@@ -178,6 +182,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   out.names = json.at("names").get<std::vector<std::string>>();
   out.update_seconds = json.at("update_seconds");
   out.sums = {json.at("sum_seconds"), json.at("sum_seconds_per_byte")};
+  out.disk_rate = json.value("disk_bytes_per_second", 0.0);
   for (const auto& one : json.at("micro_batches")) {
     auto& costs = out.blocks[{one.at("rows").get<int64_t>(), one.at("tensor_ranks").get<int>()}];
     for (const auto& name : out.names) {

@@ -31,11 +31,13 @@ struct Profile {
   std::vector<std::string> names = {};  ///< of the blocks
   double update_seconds = 0;            ///< of the optimizer, for an element
   SumTimes sums = {};                   ///< of sums over the ranks
+  double disk_rate = 0;  ///< of offload_dir (see disk_bytes_per_second); 0: none was given
 };
 
 /// Runs the blocks of a model for some sizes of micro-batches, of as many of each number of tensor
-/// ranks as `num_ranks` divides by and the model takes, `num_ranks` at once, and measures updates
-/// and sums. `threads`: of a rank; 0: parallel.threads, or the cores shared out.
+/// ranks as `num_ranks` divides by and the model takes, `num_ranks` at once, and measures updates,
+/// sums and the disk of offload_dir. `threads`: of a rank; 0: parallel.threads, or the cores shared
+/// out.
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, int num_ranks, int threads,
                         const ProgressFn& progress);

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <memory>
 #include <thread>
 
+#include "convoy/base/scratch_file.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/measure.h"
 #include "convoy/comm/thread/thread_engine.h"
@@ -14,6 +17,7 @@
 #include "convoy/machine/memory_limit.h"
 #include "convoy/optim/optimizer.h"
 #include "convoy/optim/squares.h"
+#include "convoy/parallel/offload/offload.h"
 
 namespace convoy::train {
 
@@ -43,13 +47,17 @@ plan::Link link_of(const SumTimes& sums, int num_ranks) {
 }  // namespace
 
 SumTimes time_sums(const comm::Group& group) {
-  constexpr int64_t kSmall = 64 << 10, kLarge = 32 << 20;  // two sizes tell the line
+  constexpr int64_t kSmall = 64 << 10, kMiddle = 1 << 20, kLargest = 32 << 20;
   constexpr double kSecondsEach = 0.5;
   const auto time = [&](int64_t bytes) {
     return kMicro * comm::measure(group, "all_reduce", at::kFloat, bytes, at::kCPU, kSecondsEach);
   };
-  const double small = time(kSmall), large = time(kLarge);
-  const double slope = std::max(1e-15, (large - small) / static_cast<double>(kLarge - kSmall));
+  // Two sizes tell the line; on a slow link the second is not so large. All ranks measure the same.
+  const double small = time(kSmall), middle = time(kMiddle);
+  const bool is_slow = middle * (kLargest / kMiddle) > kSecondsEach;
+  const int64_t bytes = is_slow ? kMiddle : kLargest;
+  const double large = is_slow ? middle : time(kLargest);
+  const double slope = std::max(1e-15, (large - small) / static_cast<double>(bytes - kSmall));
   return {std::max(0.0, small - slope * kSmall), slope};
 }
 
@@ -94,6 +102,42 @@ plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums
   auto out = processors(num_ranks);
   if (num_ranks > 1) out.inside = link_of(sums, num_ranks);
   return out;
+}
+
+double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks) {
+  constexpr int64_t kPiece = 16 << 20, kPieces = 4;
+  std::vector<std::unique_ptr<ScratchFile>> files;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    files.push_back(std::make_unique<ScratchFile>(folder, kPieces * kPiece, "offload_dir"));
+  }
+  std::vector<std::exception_ptr> failures(files.size());
+  const auto pass = [&](bool reads) {
+    const auto began = std::chrono::steady_clock::now();
+    at_once(num_ranks, [&](int rank) {
+      auto& file = *files[static_cast<size_t>(rank)];
+      const auto piece = [] {
+        return parallel::aligned(
+            at::zeros({kPiece + static_cast<int64_t>(ScratchFile::kAlignment)}, at::kByte), kPiece);
+      };
+      const auto in = piece(), out = piece();
+      try {
+        for (int64_t n = 0; n < kPieces; ++n) {
+          auto written = file.write(static_cast<size_t>(n * kPiece), out.data_ptr(), kPiece);
+          const auto next = static_cast<size_t>((n + 1) % kPieces * kPiece);
+          if (reads) file.read(next, in.data_ptr(), kPiece).wait();
+          written.wait();
+        }
+      } catch (...) {
+        failures[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+    for (const auto& failure : failures) {
+      if (failure) std::rethrow_exception(failure);
+    }
+    return seconds_since(began);
+  };
+  pass(/*reads=*/false);  // what was never written is read from nowhere
+  return 2.0 * static_cast<double>(num_ranks * kPieces * kPiece) / pass(/*reads=*/true);
 }
 
 double seconds_of_update(const TrainingArguments& arguments, int num_ranks) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+
 #include "convoy/comm/group.h"
 #include "convoy/plan/cluster.h"
 #include "convoy/train/setup/arguments.h"
@@ -26,6 +28,10 @@ plan::Cluster this_host(int num_ranks);
 
 /// So many hosts like this one with `num_ranks` ranks each, whose sums over all ranks take `sums`.
 plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums);
+
+/// What the disk of a folder reads and writes together in a second, where so many ranks bring and
+/// store offloaded state at once. Throws FileError where it cannot.
+double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks);
 
 /// What the optimizer and the norm take for an element, where so many ranks work at once.
 double seconds_of_update(const TrainingArguments& arguments, int num_ranks);

@@ -36,8 +36,11 @@ std::vector<std::string> or_auto(std::vector<std::string> names) {
 }  // namespace
 
 std::vector<std::pair<std::string, schedule::Place>> offload_places() {
-  using schedule::Place;
-  return {{"none", Place::Device}, {"cpu", Place::Cpu}, {"disk", Place::Disk}};
+  std::vector<std::pair<std::string, schedule::Place>> out;
+  for (const auto place : {schedule::Place::Device, schedule::Place::Cpu, schedule::Place::Disk}) {
+    out.emplace_back(name_of(place), place);
+  }
+  return out;
 }
 
 void ParallelArguments::declare(OptionTable& t) {

@@ -106,7 +106,7 @@ std::string Trainer::Impl::beyond_device_memory() {
         !way            ? "nothing on these ranks would fit; try more of them, or a smaller model"
         : flags.empty() ? "the estimate is too low; try a smaller per_device_train_batch_size"
                         : "try " + flags);
-  } catch (const UsageError&) {  // DataParallel, what is offloaded
+  } catch (const UsageError&) {  // DataParallel
     std::vector<std::string> parts;
     for (const auto& [kind, bytes] : kinds_of(fact)) {
       if (bytes > 0) parts.push_back(fmt::format("{} {}", kind, human_bytes(bytes)));

@@ -14,6 +14,7 @@
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_check.h"
+#include "convoy/train/setup/offload.h"
 
 namespace convoy::train {
 
@@ -21,9 +22,6 @@ namespace {
 
 schedule::Mesh checked_mesh(const TrainingArguments& arguments, int num_ranks) {
   const auto& parallel = arguments.parallel;
-  if (parallel.offload.any()) {
-    fail<UsageError>("train", "estimate does not count what is offloaded; try without offload_*");
-  }
   if (parallel.strategy == "dp" || parallel.replicas > 1 ||
       (parallel.strategy == "single" && num_ranks > 1)) {
     fail<UsageError>("train",
@@ -70,6 +68,8 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   hold_batch(arguments, mesh_.degree(schedule::kRows));
   const auto replica = replica_options(arguments, true);
   options_ = replica.run();
+  check_offloaded_shards(arguments.parallel, mesh_.degree(schedule::Axis::Pipeline) > 1);
+  options_.offload = arguments.parallel.offload;
   if (arguments.parallel.threads > 0) {
     at::set_num_threads(static_cast<int>(arguments.parallel.threads));
   }
@@ -102,14 +102,20 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
 }
 
 Way Estimator::asked() const {
-  // Without others to share with no stage of ZeRO shares anything.
-  const int64_t zero = mesh_.degree(schedule::kState) > 1 ? options_.zero : 0;
+  // Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
+  const auto& offload = options_.offload;
+  const bool has_shards = mesh_.degree(schedule::kState) > 1 ||
+                          offload.gradients != schedule::Place::Device ||
+                          offload.parameters != schedule::Place::Device;
+  const int64_t zero = has_shards ? options_.zero : 0;
   return {zero, options_.recompute, rows_, options_.num_micro_batches};
 }
 
 schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
   auto options = options_;
   options.zero = way.zero;
+  if (way.zero < 2) options.offload.gradients = schedule::Place::Device;
+  if (way.zero < 3) options.offload.parameters = schedule::Place::Device;
   options.recompute = way.recompute;
   options.num_micro_batches = way.micro_batches;
   const auto tensor = mesh_.degree(schedule::Axis::Tensor);

@@ -29,7 +29,7 @@ struct Way {
 class Estimator {
  public:
   /// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the
-  /// arguments, for DataParallel, and for what is offloaded. `data` must outlive it. `sizes`: run
+  /// arguments, and for DataParallel. `data` must outlive it. `sizes`: run
   /// micro-batches of two numbers of rows only, for a batch that is too large to run here.
   Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments, const Dataset& data,
             int num_ranks, std::vector<int64_t> sizes = {});

@@ -24,14 +24,23 @@ std::vector<Choice> choices(const schedule::OffloadOptions& offload) {
           {"offload_parameters", offload.parameters, 3, "every step needs whole weights"}};
 }
 
-std::string name_of(Place place) {
-  for (const auto& [name, value] : offload_places()) {
-    if (value == place) return name;
-  }
-  return "";
-}
-
 }  // namespace
+
+void check_offloaded_shards(const ParallelArguments& a, bool is_pipeline) {
+  for (const auto& [option, place, least_stage, why] : choices(a.offload)) {
+    if (place == Place::Device) continue;
+    if (a.zero < least_stage) {
+      fail<UsageError>("parallel", "{} = {} with zero = {}: {} there; try --zero {}", option,
+                       name_of(place), a.zero, why, least_stage);
+    }
+    if (is_pipeline && least_stage > 0) {
+      fail<UsageError>("parallel",
+                       "{} = {} with a pipeline: each micro-batch would bring it back from there; "
+                       "try offload_optimizer, or more stages",
+                       option, name_of(place));
+    }
+  }
+}
 
 parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
                                          bool trains) {
@@ -39,19 +48,12 @@ parallel::OffloadOptions offload_options(const ParallelArguments& arguments, con
   auto offload = a.offload;
   offload.rank = job.environment.rank;
   if (!trains) offload.optimizer = offload.gradients = Place::Device;
+  auto checked = a;
+  checked.offload = offload;
+  check_offloaded_shards(checked, job.strategy == "pipeline");
   for (const auto& [option, place, least_stage, why] : choices(offload)) {
     if (place == Place::Device) continue;
     const auto value = name_of(place);
-    if (a.zero < least_stage) {
-      fail<UsageError>("parallel", "{} = {} with zero = {}: {} there; try --zero {}", option, value,
-                       a.zero, why, least_stage);
-    }
-    if (job.strategy == "pipeline" && least_stage > 0) {
-      fail<UsageError>("parallel",
-                       "{} = {} with a pipeline: each micro-batch would bring it back from there; "
-                       "try offload_optimizer, or more stages",
-                       option, value);
-    }
     if (job.strategy == "dp" && a.zero == 0) {
       fail<UsageError>("parallel",
                        "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, "

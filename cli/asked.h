@@ -1,0 +1,24 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/program.h"
+
+// What commands have in common that ask about a run and train nothing.
+namespace convoy::cli {
+
+/// The run's file or a model's folder, and --ranks: which ranks those are.
+void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks);
+
+/// A run with its data and model, of which nothing is trained.
+struct Asked {
+  std::unique_ptr<Configured> configured;
+  tasks::Run run;
+};
+
+/// Reads it; prints notes for a person where `tells`.
+Asked ask_about(const std::string& config, bool tells = true);
+
+}  // namespace convoy::cli

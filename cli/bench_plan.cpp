@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/asked.h"
+#include "cli/commands.h"
+#include "cli/plan_settings.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/base/timing.h"
+#include "convoy/bench/run_step.h"
+#include "convoy/machine/host.h"
+#include "convoy/plan/accuracy.h"
+#include "convoy/plan/decision.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/report/table.h"
+#include "convoy/train/planning/planner.h"
+
+namespace convoy::cli {
+
+namespace {
+
+struct BenchPlanFlags {
+  std::string config, output;
+  train::PlanRequest request;
+  int64_t plans = 8, steps = 10, rounds = 3;
+  bool json = false;
+};
+
+/// A split that was drawn, or that the search chose, and what became of it.
+struct Drawn {
+  plan::Split split;
+  plan::Prediction prediction;
+  bool is_first = false;             ///< the plan that a search returns
+  std::vector<double> seconds = {};  ///< of rounds
+  double memory_bytes = 0;
+  std::string failure = {};
+
+  plan::Trial time() const { return {prediction.seconds, median(seconds)}; }
+  plan::Trial memory() const {
+    return {static_cast<double>(prediction.memory.sum()), memory_bytes};
+  }
+};
+
+/// The plan, and splits that fit and that the seed draws.
+std::vector<Drawn> draw(const train::PlanReport& report, int64_t plans, uint64_t seed) {
+  std::vector<Drawn> out;
+  const auto* best = report.found.best();
+  if (best == nullptr) {
+    fail<UsageError>("cli", "no split of this run fits this host; try a smaller model or batch");
+  }
+  out.push_back({.split = best->split, .prediction = best->prediction, .is_first = true});
+  const auto blocks = static_cast<int64_t>(report.numbers.model.blocks.size());
+  const auto number = static_cast<size_t>(plans);
+  constexpr size_t kOfWhich = 20;  // many of what is drawn may not fit
+  for (const auto& split : plan::draw_splits(report.wishes, blocks, seed, kOfWhich * number)) {
+    if (out.size() == number + 1) break;
+    if (split == best->split) continue;
+    try {
+      const auto prediction =
+          plan::predict(report.numbers, report.cluster, report.wishes.base, split);
+      if (prediction.fit != plan::Fit::No) out.push_back({split, prediction});
+    } catch (const UsageError&) {  // the model does not go into it
+    }
+  }
+  return out;
+}
+
+double spread_of(const std::vector<double>& seconds) {
+  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
+  return *most / *least - 1;
+}
+
+/// Trains each in fresh ranks, all of them in turns, and what does not repeat twice more.
+void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFlags& flags) {
+  constexpr double kRepeats = 0.05;
+  constexpr int64_t kMore = 2;
+  const TrialFolder folder;
+  report::ProgressLine progress("training");
+  const auto show = progress.function();
+  const auto number = static_cast<int64_t>(all.size());
+  for (int64_t round = 0; round < flags.rounds + kMore; ++round) {
+    for (int64_t n = 0; n < number; ++n) {
+      auto& one = all[static_cast<size_t>(n)];
+      const bool repeats = round >= flags.rounds && spread_of(one.seconds) <= kRepeats;
+      if (!one.failure.empty() || repeats) continue;
+      show(std::min(round, flags.rounds) * number + n, flags.rounds * number);
+      const auto file = folder.write(configured, one.split);
+      const auto measured = bench::run_step(file, {}, one.split.num_ranks(), flags.steps);
+      one.failure = measured.failure;
+      one.seconds.push_back(measured.seconds);
+      one.memory_bytes = measured.memory_bytes;
+    }
+  }
+  progress.wipe();
+}
+
+/// What is told of all that went well.
+struct Accuracy {
+  plan::Errors time, memory;
+  double tau = 0, regret = 0;
+};
+
+Accuracy accuracy_of(const std::vector<Drawn>& all) {
+  std::vector<plan::Trial> times, memories;
+  for (const auto& one : all) {
+    if (!one.failure.empty()) continue;
+    times.push_back(one.time());
+    memories.push_back(one.memory());
+  }
+  return {plan::errors_of(times), plan::errors_of(memories), plan::kendalls_tau(times),
+          plan::regret_of(times)};
+}
+
+Json to_json(const plan::Errors& errors) {
+  return {{"median", errors.median},
+          {"nine_of_ten", errors.nine_of_ten},
+          {"worst", errors.worst},
+          {"number", errors.number}};
+}
+
+Json to_json(const std::vector<Drawn>& all, const train::PlanReport& report, uint64_t seed) {
+  const auto accuracy = accuracy_of(all);
+  Json out{{"seed", seed},
+           {"run", report.what},
+           {"machine", machine::machine_lines({{"torch", TORCH_VERSION}})},
+           {"time", to_json(accuracy.time)},
+           {"memory", to_json(accuracy.memory)},
+           {"kendalls_tau", accuracy.tau},
+           {"regret", accuracy.regret},
+           {"trials", Json::array()}};
+  for (const auto& one : all) {
+    auto row = plan::to_json({one.split, one.prediction});
+    row["first"] = one.is_first;
+    row["measured_seconds"] = one.failure.empty() ? one.time().measured : 0.0;
+    row["rounds_seconds"] = one.seconds;
+    row["measured_memory_bytes"] = one.memory_bytes;
+    row["failure"] = one.failure;
+    out["trials"].push_back(std::move(row));
+  }
+  return out;
+}
+
+void print_trials(const std::vector<Drawn>& all) {
+  report::Table table;
+  table.column("", report::Align::kLeft).column("split", report::Align::kLeft);
+  table.column("step predicted").column("measured").column("off");
+  table.column("memory predicted").column("counted").column("off");
+  const auto off = [](const plan::Trial& trial) {
+    return fmt::format("{:+.1f} %", 100 * trial.error());
+  };
+  for (const auto& one : all) {
+    const bool went_well = one.failure.empty();
+    table.row(
+        {one.is_first ? "*" : "", one.split.to_text(), plan::step_text(one.prediction.seconds),
+         went_well ? plan::step_text(one.time().measured) : one.failure,
+         went_well ? off(one.time()) : "-", human_bytes(one.prediction.memory.sum()),
+         went_well ? human_bytes(one.memory_bytes) : "-", went_well ? off(one.memory()) : "-"});
+  }
+  fmt::print("\n{}", table.to_text());
+}
+
+int bench_plan(BenchPlanFlags flags) {
+  const auto [configured, run] = ask_about(flags.config, !flags.json);
+  report::ProgressLine progress("planning");
+  const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
+                                       flags.request, progress.function());
+  progress.wipe();
+  const auto seed = static_cast<uint64_t>(configured->training.seed);
+  auto all = draw(report, flags.plans, seed);
+  measure(all, *configured, flags);
+  const auto json = to_json(all, report, seed);
+  if (!flags.output.empty()) write_file(flags.output, json.dump(1) + "\n");
+  if (flags.json) {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    for (const auto& line : machine::machine_lines({{"torch", TORCH_VERSION}})) {
+      fmt::print("{}\n", line);
+    }
+    fmt::print("{}\n", report.what);
+    print_trials(all);
+    const auto accuracy = accuracy_of(all);
+    fmt::print("\n* is the plan; the others are drawn with seed {}\n", seed);
+    fmt::print("time: {}\nmemory: {}\n", accuracy.time.to_text(), accuracy.memory.to_text());
+    fmt::print(
+        "order: Kendall's tau {:.2f}; what was predicted to be fastest is {:.1f} % slower "
+        "than the fastest\n",
+        accuracy.tau, 100 * accuracy.regret);
+  }
+  const bool all_failed =
+      std::all_of(all.begin(), all.end(), [](const Drawn& one) { return !one.failure.empty(); });
+  return all_failed ? 1 : 0;
+}
+
+}  // namespace
+
+void add_bench_plan(CLI::App& bench, Run& run) {
+  auto flags = std::make_shared<BenchPlanFlags>();
+  auto* command = bench.add_subcommand(
+      "plan", "Compare what convoy plan predicts with trainings that nobody ran before");
+  add_asked(*command, flags->config, flags->request.num_ranks,
+            "ranks on this host [the processor's cores]");
+  command->add_option("--plans", flags->plans, "splits that are drawn beside the plan [8]")
+      ->check(at_least(1));
+  command->add_option("--steps", flags->steps, "steps to time in each training [10]")
+      ->check(at_least(1));
+  command
+      ->add_option("--rounds", flags->rounds, "trainings of each, in turns; the median counts [3]")
+      ->check(at_least(1));
+  command
+      ->add_option("--max_rows,--max-rows", flags->request.most_rows,
+                   "of a micro-batch, at most [64]")
+      ->check(at_least(1));
+  command->add_option("--profile", flags->request.profile,
+                      "costs that convoy profile measured, in the place of measuring them");
+  command->add_option("--output", flags->output, "write all of it into this JSON file");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
+      "Takes the options of convoy train. Of each way to share out a step in turn --seed draws a "
+      "split, with its micro-batches, schedule, recomputation and, with --offload_dir, offload. "
+      "Each trains in fresh ranks; where rounds are more than 5 % apart, twice more. Use a quiet "
+      "machine: predictions hold for the clock of the moment they are made.\n"
+      "Example:\n  convoy bench plan run.toml --ranks 2 --threads 1 --seed 7 --plans 12\n");
+  command->callback([flags, &run] { run = [flags] { return bench_plan(*flags); }; });
+}
+
+}  // namespace convoy::cli

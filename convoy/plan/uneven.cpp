@@ -1,0 +1,110 @@
+#include "convoy/plan/uneven.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace convoy::plan {
+
+namespace {
+
+/// Seconds and bytes of state by block, of all blocks before it.
+struct Before {
+  std::vector<double> seconds{0}, bytes{0};
+};
+
+Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, const Split& split) {
+  const auto costs = numbers.blocks(split.rows, split.tensor);
+  const double each = schedule::state_bytes_of_parameter(split.mesh(), split.options(base));
+  const schedule::TensorPlace place{split.tensor - 1, split.tensor};
+  Before out;
+  for (size_t b = 0; b < costs.size(); ++b) {
+    const auto& block = numbers.model.blocks[b];
+    const double again = split.recompute && block.repeatable && b + 1 < costs.size() ? 2 : 1;
+    out.seconds.push_back(out.seconds.back() + again * costs[b].forward_seconds +
+                          costs[b].backward_seconds);
+    double bytes = 0;
+    for (const int64_t p : block.params) {
+      const auto& param = numbers.model.params[static_cast<size_t>(p)];
+      bytes += each * static_cast<double>(schedule::num_elements(
+                          schedule::local_shape(param.shape, param.cut, place)));
+    }
+    out.bytes.push_back(out.bytes.back() + bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const Split& split,
+                                           bool low_precision) {
+  std::vector<std::vector<double>> out;
+  for (int d = 0; d < split.data; ++d) {
+    auto& speeds = out.emplace_back(static_cast<size_t>(split.pipeline), 1);
+    if (cluster.each.empty()) continue;
+    for (int s = 0; s < split.pipeline; ++s) {
+      auto& speed = speeds[static_cast<size_t>(s)];
+      const int first = (s * split.data + d) * split.tensor;
+      speed = cluster.speed_of(first, low_precision);
+      for (int t = 1; t < split.tensor; ++t) {
+        speed = std::min(speed, cluster.speed_of(first + t, low_precision));
+      }
+    }
+  }
+  return out;
+}
+
+int64_t room_of_stage(const Cluster& cluster, const Split& split, int stage) {
+  int64_t out = cluster.room();
+  if (cluster.each.empty()) return out;
+  const int number = split.data * split.tensor;
+  out = cluster.room_of(stage * number);
+  for (int rank = stage * number; rank < (stage + 1) * number; ++rank) {
+    out = std::min(out, cluster.room_of(rank));
+  }
+  return out;
+}
+
+std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& cluster,
+                                    const schedule::RunOptions& base, const Split& split) {
+  const auto stages = static_cast<size_t>(split.pipeline);
+  std::vector<double> slowest(stages, std::numeric_limits<double>::infinity()), room;
+  for (const auto& speeds : speeds_of(cluster, split, base.low_precision)) {
+    for (size_t s = 0; s < stages; ++s) slowest[s] = std::min(slowest[s], speeds[s]);
+  }
+  for (size_t s = 0; s < stages; ++s) {
+    room.push_back(static_cast<double>(room_of_stage(cluster, split, static_cast<int>(s))));
+  }
+  const bool alike = slowest == std::vector<double>(stages, slowest.front()) &&
+                     room == std::vector<double>(stages, room.front());
+  const auto before = before_blocks(numbers, base, split);
+  const size_t blocks = before.seconds.size() - 1;
+  if (alike || blocks < stages) return {};
+  // [stage][block] The least that the slowest of the stages up to this one takes, which ends before
+  // the block, and where this one begins then.
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> least(stages, std::vector<double>(blocks + 1, kNever));
+  std::vector<std::vector<size_t>> begins(stages, std::vector<size_t>(blocks + 1, 0));
+  for (size_t s = 0; s < stages; ++s) {
+    for (size_t end = s + 1; end <= blocks; ++end) {
+      for (size_t begin = s; begin < end; ++begin) {
+        if (s == 0 && begin > 0) break;
+        if (before.bytes[end] - before.bytes[begin] > room[s]) continue;
+        const double own = (before.seconds[end] - before.seconds[begin]) / slowest[s];
+        const double all = std::max(s == 0 ? 0 : least[s - 1][begin], own);
+        if (all < least[s][end]) {
+          least[s][end] = all;
+          begins[s][end] = begin;
+        }
+      }
+    }
+  }
+  if (least.back()[blocks] == kNever) return {};
+  std::vector<int64_t> out;
+  for (size_t s = stages - 1, end = blocks; s > 0; --s) {
+    end = begins[s][end];
+    out.insert(out.begin(), static_cast<int64_t>(end));
+  }
+  return out;
+}
+
+}  // namespace convoy::plan

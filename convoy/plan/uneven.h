@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "convoy/plan/predict.h"
+
+namespace convoy::plan {
+
+/// Speeds of a split's stages on devices that differ, in products where `Cluster::device` has 1: of
+/// each data rank by stage. Tensor ranks wait for the slowest of them.
+std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const Split& split,
+                                           bool low_precision);
+
+/// The first block of each stage but the first, so that the stage that takes longest on its slowest
+/// device is as fast as can be, and the state of none is more than its devices have room for; empty
+/// where no cut fits, or where stages are as fast as each other.
+std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& cluster,
+                                    const schedule::RunOptions& base, const Split& split);
+
+/// The least room of a stage's ranks.
+int64_t room_of_stage(const Cluster& cluster, const Split& split, int stage);
+
+}  // namespace convoy::plan
