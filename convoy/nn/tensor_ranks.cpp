@@ -55,6 +55,7 @@ int64_t TensorRanks::size() const {
 TensorRanks TensorRanks::among(const at::Tensor& tokens) const {
   if (!shares()) return *this;
   TensorRanks out(group_);
+  out.positions_ = ContextRanks({}, 1);
   out.rows_ = tokens.numel();
   out.length_ = 1;
   const auto known = tokens.to(at::kCPU, at::kLong).contiguous();

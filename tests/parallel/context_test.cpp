@@ -83,7 +83,9 @@ TEST(ContextRanks, ShareOutEachPositionOnceAndAsManyPairs) {
       std::vector<int64_t> each(static_cast<size_t>(length));
       std::iota(each.begin(), each.end(), 0);
       EXPECT_EQ(all, each);
-      if (length % (2 * size) == 0) EXPECT_THAT(pairs, testing::Each(pairs[0]));
+      if (length % (2 * size) == 0) {
+        EXPECT_THAT(pairs, testing::Each(pairs[0]));
+      }
     }
   }
 }
