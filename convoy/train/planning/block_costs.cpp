@@ -109,7 +109,7 @@ std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) {
       .seed = replica.seed,
       .tensor = comm::echo_group(tensor - 1, tensor),
       .sequence_parallel = arguments_.parallel.sequence_parallel && tensor > 1,
-      .context = comm::echo_group(0, contexts)};
+      .context = comm::echo_group(contexts - 1, contexts)};
   auto out = profile::profile(factory_(), batch, options);
   if (neighbours_ < 2) return out;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));

@@ -43,8 +43,10 @@ schedule::Mesh checked_mesh(const TrainingArguments& arguments, int num_ranks) {
   return mesh_of(parallel, environment);
 }
 
-/// The tensor rank that has most of the parameters: of several the last.
-schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule::Mesh& mesh) {
+/// The tensor rank that has most of the parameters, of several the last; of context ranks the last,
+/// which none has more positions than.
+schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule::Mesh& first) {
+  const auto mesh = first.of(first.ranks_along(schedule::Axis::Context).back());
   int64_t most = -1;
   int largest = mesh.rank();
   for (const int rank : mesh.ranks_along(schedule::Axis::Tensor)) {
