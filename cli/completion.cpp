@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
+#include "convoy/models/language_model.h"
 
 namespace convoy::cli {
 
@@ -37,9 +38,21 @@ void add_flags(const CLI::App& command, const std::string& name, Words& words) {
   }
 }
 
+void add_option(const Option& option, const std::string& command, Words& words) {
+  auto names = option.aliases;
+  names.push_back(option.name);
+  for (const auto& name : names) {
+    words.flags[command].insert("--" + name);
+    words.help.try_emplace("--" + name, first_line(option.help));
+    if (!option.choices.empty()) words.values.try_emplace("--" + name, option.choices);
+  }
+}
+
 Words all_words(const CLI::App& program) {
   Words words;
-  const Configured configured;
+  auto families = models::language_families();
+  families.insert(families.begin(), "session");
+  words.values["--family"] = families;
   for (const auto* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     const auto& name = command->get_name();
     words.commands.push_back(name);
@@ -49,10 +62,14 @@ Words all_words(const CLI::App& program) {
       words.values[name].push_back(below->get_name());
     }
     if (find_command(name).reads == Reads::Nothing) continue;
-    for (const auto& option : configured.table.options()) {
-      words.flags[name].insert("--" + option.name);
-      words.help.try_emplace("--" + option.name, first_line(option.help));
-      if (!option.choices.empty()) words.values["--" + option.name] = option.choices;
+    for (const auto& family : families) {
+      const auto task = tasks::find_task({"train", "--family", family}, /*opens=*/false);
+      train::TrainingArguments training;
+      OptionTable table;
+      task->declare(table);
+      training.declare(table);
+      if (name == "predict") task->declare_predict(table);
+      for (const auto& option : table.options()) add_option(option, name, words);
     }
   }
   return words;

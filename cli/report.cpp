@@ -3,6 +3,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
@@ -12,8 +13,6 @@ namespace convoy::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct ReportOptions {
   std::vector<std::string> folders;
   std::string output = "report.html";
@@ -21,18 +20,25 @@ struct ReportOptions {
 };
 
 /// Names by which the runs differ: where their folders are called alike, with those above.
-void tell_apart(std::vector<report::RunRecord>& runs, const std::vector<std::string>& folders) {
+void tell_apart(std::vector<report::RunRecord>& runs) {
   std::set<std::string> names;
   for (const auto& run : runs) names.insert(run.name);
   if (names.size() == runs.size()) return;
-  for (size_t i = 0; i < runs.size(); ++i)
-    runs[i].name = fs::path(folders[i]).lexically_normal().string();
+  for (auto& run : runs) run.name = run.folder;
 }
 
 int make_report(const ReportOptions& options) {
   std::vector<report::RunRecord> runs;
-  for (const auto& folder : options.folders) runs.push_back(report::read_run(folder));
-  tell_apart(runs, options.folders);
+  for (const auto& folder : options.folders) {
+    try {
+      runs.push_back(report::read_run(folder));
+    } catch (const FileError& error) {  // of many the others are worth a page
+      if (options.folders.size() == 1) throw;
+      tell({fmt::format("warning: left out: {}", error.what())});
+    }
+  }
+  if (runs.empty()) fail<FileError>("cli", "none of these folders is that of a run");
+  tell_apart(runs);
   const auto picture = options.picture.empty() ? "" : read_regular_file(options.picture);
   if (!picture.empty() && !trim(picture).starts_with("<svg")) {
     fail<UsageError>("cli",

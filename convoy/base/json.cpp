@@ -1,10 +1,43 @@
 #include "convoy/base/json.h"
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
 
 namespace convoy {
 
+namespace {
+
+/// More than any file of ours or Hugging Face's; what follows values into themselves has a stack.
+constexpr int64_t kMostNested = 500;
+
+/// How deep lists and objects lie in each other.
+int64_t nesting(std::string_view text) {
+  int64_t depth = 0, most = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      most = std::max(most, ++depth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
 Json parse_json(std::string_view text, const std::string& where) {
+  if (nesting(text) > kMostNested) {
+    fail<FileError>("json", "{} has lists or objects in each other more than {} deep", where,
+                    kMostNested);
+  }
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {

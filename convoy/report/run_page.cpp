@@ -10,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/options.h"
+#include "convoy/base/text.h"
 
 namespace convoy::report {
 
@@ -25,23 +26,26 @@ constexpr std::string_view kData = "/*DATA*/";
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
 /// An object of a line; null of one that is none: the last of a run that is under way.
-Json object_of(const std::string& line) {
-  auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+Json object_of(const std::string& line) try {
+  auto json = parse_json(line, "a line");
   return json.is_object() ? json : Json();
+} catch (const FileError&) {
+  return {};
 }
 
 void add_line(RunRecord& run, const Json& line) {
   if (line.contains("message")) {
-    run.messages.push_back(line["message"].get<std::string>());
+    run.messages.push_back(text_of(line, "message"));
     return;
   }
-  if (!line.contains("step")) {  // the summary at the end
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number()) {  // the summary at the end
     for (const auto& [key, value] : line.items()) {
       if (value.is_number()) run.results[key] = value.get<double>();
     }
     return;
   }
-  run.steps.push_back(line["step"].get<double>());
+  run.steps.push_back(step->get<double>());
   for (const auto& [key, value] : line.items()) {
     if (key == "step" || !value.is_number()) continue;
     auto& column = run.columns[key];
@@ -93,6 +97,7 @@ Json json_of(const RunRecord& run) {
 
 RunRecord read_run(const fs::path& folder) {
   RunRecord run;
+  run.folder = folder.lexically_normal().string();
   run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   const auto log = folder / "log.jsonl", options = folder / "run.toml",
              results = folder / "all_results.json";
@@ -104,8 +109,14 @@ RunRecord read_run(const fs::path& folder) {
   run.options = toml_values(options);
   if (fs::exists(log)) {
     LineReader lines(log, "an object a line");
+    int64_t unread = 0;
     for (std::string line; lines.next(line);) {
-      if (const auto json = object_of(line); !json.is_null()) add_line(run, json);
+      const auto json = object_of(line);
+      if (!json.is_null()) add_line(run, json);
+      if (json.is_null() && lines.ended()) ++unread;
+    }
+    if (unread > 0) {
+      run.messages.push_back(fmt::format("{} of log.jsonl made no sense", plural(unread, "line")));
     }
   }
   if (fs::exists(results)) {

@@ -11,7 +11,8 @@ namespace convoy::report {
 
 /// What a run's output folder tells, under way or not.
 struct RunRecord {
-  std::string name;
+  std::string name;                            ///< of the folder
+  std::string folder;                          ///< as it was given
   std::map<std::string, std::string> options;  ///< run.toml's, by "section.name"
   /// What was logged at each step, by column: "loss", "eval_ndcg_at_10"; NaN where a line has none.
   std::map<std::string, std::vector<double>> columns;

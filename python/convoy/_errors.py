@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from pathlib import Path
 
 
@@ -54,6 +55,7 @@ class RankDied(ConvoyError):
 
 
 _KINDS = {kind.__name__: kind for kind in (UsageError, FileError, CommunicationError, NumericError)}
+_KINDS["OutOfMemory"] = OutOfMemoryError
 
 
 def from_report(report):
@@ -77,8 +79,23 @@ def from_report(report):
     return kind(message, report)
 
 
+def from_end(file, text, exit_code):
+    """The exception for a command without ranks, by what it left in a file, or else wrote to its standard error."""
+    if exit_code < 0:
+        error = RankDied(f"the process was ended by {signal.Signals(-exit_code).name}")
+        error.signal = signal.Signals(-exit_code).name
+        return error
+    try:
+        said = json.loads(Path(file).read_text(encoding="utf-8"))
+        error = _KINDS.get(said["kind"], ConvoyError)(said["error"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return from_text(text, exit_code)
+    error.exit_code = exit_code
+    return error
+
+
 def from_text(text, exit_code):
-    """The exception for what a command without ranks wrote to its standard error."""
+    """The exception for what a command wrote to its standard error."""
     lines = [line for line in text.splitlines() if line.strip()]
     message = next((line for line in lines if re.match(r"convoy: error", line)), lines[-1] if lines else "")
     message = re.sub(r"^convoy: error[^:]*: ", "", message) or f"convoy ended with exit code {exit_code}"
@@ -90,6 +107,6 @@ def from_text(text, exit_code):
 def read_report(folder):
     """failure.json of a folder of logs, or None."""
     try:
-        return json.loads((Path(folder) / "failure.json").read_text())
+        return json.loads((Path(folder) / "failure.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None

@@ -1,8 +1,11 @@
 """A trained model that stays loaded in a process of the program and answers requests."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from typing import Any, Self
@@ -23,7 +26,10 @@ class Model:
         self._options = _command.flags(options)
         self._lock = threading.Lock()
         self._worker: subprocess.Popen[str] | None = None
+        self._reason = ""  # the file where the worker leaves why it failed
         self._command = ""
+        self._process = os.getpid()
+        self._closed = False
 
     def recommend(
         self,
@@ -31,12 +37,17 @@ class Model:
         *,
         top_k: int = 10,
         exclude_seen: bool = False,
-        candidates: Sequence[str | int] = (),
+        candidates: Sequence[str | int] | None = None,
         features: dict[str, Sequence[float]] | None = None,
     ) -> dict[str, Any]:
-        """The next items after a session, oldest first, in the ids of the events: {"items": [{"item", "name", "score"}], ...}."""
+        """The next items after a session, oldest first, in the ids of the events.
+
+        {"items": [{"item_id": "1196", "score": 0.8, "name": "a title, where there is one"}], "unknown": [ids never seen]}
+        """
+        if isinstance(items, str) or isinstance(candidates, str):
+            raise TypeError("items and candidates are lists of ids; got one text")
         request: dict[str, Any] = {"items": list(items), "top_k": top_k, "exclude_seen": exclude_seen}
-        if candidates:
+        if candidates is not None:
             request["candidates"] = list(candidates)
         if features:
             request["features"] = {name: list(values) for name, values in features.items()}
@@ -48,7 +59,8 @@ class Model:
         return self._ask("generate", request)["text"]
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process. Nothing can be asked any more."""
+        self._closed = True
         with self._lock:
             self._end()
 
@@ -63,45 +75,84 @@ class Model:
             self._end()
 
     def _ask(self, command: str, request: dict[str, Any]) -> dict[str, Any]:
+        line = json.dumps(request, allow_nan=False) + "\n"
+        if self._process != os.getpid():
+            self._leave_to_parent()
         with self._lock:
+            if self._closed:
+                raise ValueError("this model was closed")
             if self._command != command:
                 self._end()
             if self._worker is None:
-                self._worker = _command.start(
-                    [command, self.folder, "--requests", *self._options],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-                self._command = command
-            worker = self._worker
+                self._start(command)
             try:
-                worker.stdin.write(json.dumps(request) + "\n")
-                worker.stdin.flush()
-                line = worker.stdout.readline()
-            except BrokenPipeError:
-                line = ""
-            if not line:
-                _, text = worker.communicate()
-                self._worker = None
-                raise self._error(text, worker.returncode)
-        answer = json.loads(line)
+                answer = self._exchange(line)
+            except BaseException:  # a worker that was interrupted would give the next question this one's answer
+                self._end(at_once=True)
+                raise
         if "error" in answer:
             raise _errors.UsageError(answer["error"])
         return answer
 
-    @staticmethod
-    def _error(text: str, exit_code: int) -> _errors.ConvoyError:
-        if exit_code < 0:
-            return _errors.RankDied(f"the process that holds the model was ended by signal {-exit_code}")
-        return _errors.from_text(text, exit_code)
+    def _start(self, command: str) -> None:
+        """It ends with its standard input, and so with this process, whatever thread starts it."""
+        handle, self._reason = tempfile.mkstemp(prefix="convoy-")
+        os.close(handle)
+        self._command = command
+        self._worker = _command.start(
+            [command, _command.place(self.folder), "--requests", *self._options],
+            tied=False,
+            environment={_command.ERROR_FILE: self._reason},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        )
 
-    def _end(self) -> None:
+    def _exchange(self, line: str) -> dict[str, Any]:
+        worker = self._worker
+        answer = ""
+        with contextlib.suppress(BrokenPipeError):
+            worker.stdin.write(line)
+            worker.stdin.flush()
+            answer = worker.stdout.readline()
+        if not answer:
+            with contextlib.suppress(BrokenPipeError):
+                worker.stdin.close()
+            text = worker.stderr.read()
+            raise _errors.from_end(self._reason, text, worker.wait())
+        return json.loads(answer)
+
+    def _leave_to_parent(self) -> None:
+        """After a fork: the worker is the parent's, and answers it."""
+        self._lock = threading.Lock()
+        worker, self._worker = self._worker, None
+        self._process, self._reason = os.getpid(), ""
+        if worker is not None:
+            for stream in (worker.stdin, worker.stdout, worker.stderr):
+                stream.close()  # of this process alone
+            worker.returncode = 0  # nothing of this process to wait for
+
+    def _end(self, at_once: bool = False) -> None:
+        if self._process != os.getpid():
+            return self._leave_to_parent()
         worker, self._worker = self._worker, None
         if worker is None:
-            return
-        worker.stdin.close()
+            return None
+        if at_once:
+            worker.kill()
+        with contextlib.suppress(BrokenPipeError):
+            worker.stdin.close()
+        worker.stdout.close()  # one that still writes an answer ends by that
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                worker.wait(timeout=2)
+                break
+            except subprocess.TimeoutExpired:
+                worker.send_signal(number)
         worker.wait()
-        worker.stdout.close()
         worker.stderr.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._reason)
+        return None

@@ -9,7 +9,7 @@ from convoy import _command
 
 
 def _asked(command: str, config: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> Any:
-    given = [] if config is None else [os.fspath(config)]
+    given = [] if config is None else [_command.place(config)]
     return json.loads(_command.run(command, *given, "--json", *_command.flags(options)))
 
 

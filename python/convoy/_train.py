@@ -1,6 +1,7 @@
 """Training, by the program, watched from here."""
 
 import contextlib
+import copy
 import dataclasses
 import json
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ class Callback:
 class TrainingResult:
     """What a training left."""
 
-    output_dir: Path
+    output_dir: Path | None
+    """None where nothing was to be kept."""
     metrics: dict[str, float]
     """Of training and of the last evaluation, by the names of all_results.json."""
     log: list[dict[str, Any]]
@@ -60,19 +62,30 @@ class TrainingResult:
 
 
 class _Events(threading.Thread):
-    """Reads events from the pipe as they come, and hands them on through a queue of its own size."""
+    """Reads events from the pipe as they come, and hands them on through a queue of its own size. The last is None."""
 
     def __init__(self, pipe: int) -> None:
         super().__init__(daemon=True)
         self.queue: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.failed: Exception | None = None
         self._pipe = pipe
         self._writer_gone = threading.Event()
 
     def run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # else nobody would ever hear of an end
+            self.failed = error
+        finally:
+            self.queue.put(None)
+
+    def _read(self) -> None:
         rest, dropped = b"", 0
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
         while True:
             stopping = self._writer_gone.is_set()
-            ready, _, _ = select.select([self._pipe], [], [], 0 if stopping else 0.1)
+            ready = poll.poll(0 if stopping else 100)
             part = b""
             if ready:
                 with contextlib.suppress(BlockingIOError):
@@ -93,7 +106,6 @@ class _Events(threading.Thread):
                     self.queue.put({"event": "dropped", "lines": dropped})
                     dropped = 0
                 self.queue.put(event)
-        self.queue.put(None)
 
     def end(self) -> None:
         self._writer_gone.set()
@@ -101,10 +113,19 @@ class _Events(threading.Thread):
 
 def _notify(callbacks: Sequence[Callback | Callable[[dict[str, Any]], None]], event: dict[str, Any]) -> None:
     for callback in callbacks:
+        own = copy.deepcopy(event)
         if isinstance(callback, Callback):
-            getattr(callback, "on_" + event["event"], lambda _: None)(event)
+            getattr(callback, "on_" + event["event"], lambda _: None)(own)
         else:
-            callback(event)
+            callback(own)
+
+
+def _checked(callbacks: Iterable[Any]) -> list[Any]:
+    out = list(callbacks)
+    for callback in out:
+        if isinstance(callback, type) or not (isinstance(callback, Callback) or callable(callback)):
+            raise TypeError(f"callbacks holds {callback!r}; expected functions of one event, or objects of convoy.Callback")
+    return out
 
 
 def train(
@@ -124,34 +145,39 @@ def train(
     Ctrl-C stops after the current step, saves (unless save_strategy is "no"), and raises KeyboardInterrupt; a second one stops at
     once. What a callback raises does the same. Raises an exception of `convoy` for what fails. When this process dies, so do the ranks.
     """
+    callbacks, here = _checked(callbacks), Path.cwd()
     arguments = []
     if isinstance(config, Mapping):
         options = {**config, **options}
     elif config is not None:
-        arguments.append(os.fspath(config))
+        arguments.append(_command.place(config))
+    if taken := {"events", "output.events", "nproc", "help", "print_config", "print-config"} & options.keys():
+        raise TypeError(f"{sorted(taken)[0]} is no option of convoy.train")
     arguments += _command.flags(options)
     with tempfile.TemporaryDirectory(prefix="convoy-") as folder:
         pipe, logs = os.path.join(folder, "events"), os.path.join(folder, "logs")
         os.mkfifo(pipe, 0o600)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            begin = _run(arguments, nproc, callbacks, verbose, pipe, logs, reader)
+            begin, end = _run(arguments, nproc, callbacks, verbose, pipe, logs, reader)
         finally:
             os.close(reader)
-    output_dir = Path(begin["output_dir"])
-    log = output_dir / "log.jsonl"
-    metrics = output_dir / "all_results.json"
+    if not begin.get("output_dir"):
+        return TrainingResult(None, end.get("metrics", {}), [])
+    output_dir = here / begin["output_dir"]
+    log = (output_dir / "log.jsonl").read_text(encoding="utf-8")
+    results = output_dir / "all_results.json"
     return TrainingResult(
         output_dir,
-        json.loads(metrics.read_text()) if metrics.exists() else {},
-        [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else [],
+        json.loads(results.read_text(encoding="utf-8")) if results.exists() else end.get("metrics", {}),
+        [json.loads(line) for line in log.splitlines()],
     )
 
 
 def _run(arguments, nproc, callbacks, verbose, pipe, logs, reader):
     quiet = [] if verbose else ["--quiet"]
     process = _command.start(
-        ["launch", "-n", str(nproc), "--log-dir", logs, "train", *arguments, "--events", pipe, *quiet],
+        ["launch", "-n", str(nproc), "--log-dir", logs, "train", *arguments, f"--events={pipe}", *quiet],
         stdin=subprocess.DEVNULL,
         stdout=None if verbose else subprocess.DEVNULL,
         stderr=None if verbose else subprocess.PIPE,
@@ -165,7 +191,7 @@ def _run(arguments, nproc, callbacks, verbose, pipe, logs, reader):
     events = listeners[0]
     waiter = threading.Thread(target=lambda: (process.wait(), events.end()), daemon=True)
     waiter.start()
-    raised, begin = None, {}
+    raised, begin, end = None, {}, {}
     while True:
         try:
             event = events.queue.get()
@@ -173,6 +199,8 @@ def _run(arguments, nproc, callbacks, verbose, pipe, logs, reader):
                 break
             if event["event"] == "begin":
                 begin = event
+            if event["event"] == "end":
+                end = event
             if raised is None:
                 _notify(callbacks, event)
         except BaseException as error:  # Ctrl-C, or what a callback raised: save, and stop
@@ -189,6 +217,8 @@ def _run(arguments, nproc, callbacks, verbose, pipe, logs, reader):
         report = _errors.read_report(logs)
         text = b"".join(words).decode(errors="replace")
         raise _errors.from_report(report) if report else _errors.from_text(text, process.returncode)
+    if events.failed is not None:
+        raise events.failed
     if words and words[0]:
         sys.stderr.write(words[0].decode(errors="replace"))  # warnings
-    return begin
+    return begin, end

@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 import time
 import tomllib
@@ -21,27 +22,44 @@ _PAUSE = 0.5  # seconds between looks at a log that grows
 
 
 def lines(folder: Path, follow: bool) -> Iterator[dict[str, Any]]:
-    """The objects of log.jsonl; with `follow` as they come, until the run has written its results."""
-    rest = ""
-    with (folder / "log.jsonl").open() as log:
+    """The objects of log.jsonl; with `follow` as they come, until the run has ended."""
+    rest, number = "", 0
+    with (folder / "log.jsonl").open(encoding="utf-8", errors="replace") as log:
         while True:
-            ended = (folder / "all_results.json").exists()
+            ended = not follow or not _is_running(folder)
             part = log.read()
             *whole, rest = (rest + part).split("\n")
             for line in whole:
-                if line.strip():
-                    yield json.loads(line)
-            if not part and (ended or not follow):
+                number += 1
+                try:
+                    read = json.loads(line) if line.strip() else None
+                except ValueError:
+                    read = line
+                if isinstance(read, dict):
+                    yield read
+                elif read is not None:
+                    print(f"line {number} of {folder / 'log.jsonl'} makes no sense and is left out", file=sys.stderr)
+            if not part and ended:
                 return
             if not part:
                 time.sleep(_PAUSE)
+
+
+def _is_running(folder: Path) -> bool:
+    """Whether a process holds the folder: the kernel takes its lock back, however it ends. Looks, and locks nothing."""
+    try:
+        lock = (folder / ".lock").stat().st_ino
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    return re.search(rf"FLOCK .*:{lock} ", locks) is not None
 
 
 def metrics_of(line: dict[str, Any]) -> dict[str, float]:
     """By Hugging Face's names: train/loss, eval/accuracy; of the summary at the end run/train_loss."""
     out = {}
     for name, value in line.items():
-        if name == "step" or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if name == "step" or not isinstance(value, (int, float)) or abs(value) > 1e300 or not math.isfinite(value):
             continue
         if "step" not in line:
             out[f"run/{name}"] = float(value)
@@ -55,7 +73,10 @@ def metrics_of(line: dict[str, Any]) -> dict[str, float]:
 def options_of(folder: Path) -> dict[str, Any]:
     """The run's options as "section.name"."""
     file = folder / "run.toml"
-    read = tomllib.loads(file.read_text()) if file.exists() else {}
+    try:
+        read = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except ValueError as error:
+        sys.exit(f"{file} is no TOML: {error}")
     return {f"{section}.{name}": value for section, values in read.items() for name, value in values.items()}
 
 

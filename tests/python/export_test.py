@@ -1,5 +1,6 @@
 """What a run logged, told to others: as it is read, as it grows, and through the trackers themselves where they are installed."""
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -46,7 +47,9 @@ class Export(unittest.TestCase):
 
     def test_follows_a_log_that_grows_until_its_run_ends(self):
         log = self.run_folder / "log.jsonl"
-        log.write_text("")
+        log.write_text("nonsense\n")
+        held = (self.run_folder / ".lock").open("w")
+        fcntl.flock(held, fcntl.LOCK_EX)  # as a run holds its folder
 
         def grow():
             with log.open("a") as file:
@@ -56,7 +59,7 @@ class Export(unittest.TestCase):
                         file.write(part)
                         file.flush()
                         time.sleep(0.02)
-            (self.run_folder / "all_results.json").write_text("{}")
+            held.close()
 
         writer = threading.Thread(target=grow)
         writer.start()

@@ -156,6 +156,32 @@ class Train(InFolder):
             self.fault("sigkill@0:backward:3")
         self.assertEqual((caught.exception.rank, caught.exception.signal), (0, "SIGKILL"))
 
+    def test_memory_that_runs_out_is_a_memory_error(self):
+        with self.assertRaises(convoy.OutOfMemoryError) as caught:
+            self.fault("oom@1:forward:2")
+        self.assertEqual(caught.exception.rank, 1)
+        self.assertIsInstance(caught.exception, MemoryError)
+
+    def test_without_a_folder_the_metrics_are_there_all_the_same(self):
+        result = convoy.train({**SMALL, "data.path": self.data}, max_steps=2)
+        self.assertEqual((result.output_dir, result.log), (None, []))
+        self.assertGreater(result.metrics["train_loss"], 0)
+
+    def test_many_open_files_are_no_trouble(self):
+        script = (
+            "import convoy, os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096));"
+            "held = [os.open('/dev/null', 0) for _ in range(1500)];"
+            f"print(convoy.train({{**{SMALL}, 'data.path': {str(self.data)!r}}}, max_steps=2).metrics['train_loss'] > 0)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.stdout, "True\n", done.stderr)
+
+    def test_callbacks_are_looked_at_before_anything_runs(self):
+        for callbacks in ([3], [convoy.Callback], print):
+            with self.assertRaises(TypeError):
+                self.train("callbacks", callbacks=callbacks)
+        self.assertFalse((self.folder / "callbacks").exists())
+
     SCRIPT = """
 import convoy, sys
 def tell(event):
@@ -184,7 +210,7 @@ except KeyboardInterrupt:
         rest, _ = process.communicate(timeout=60)
         self.assertTrue(rest.endswith("interrupted\n"), rest[-200:])
         self.assertTrue(list((self.folder / "interrupted").glob("checkpoint-*")))
-        self.assertTrue(wait_until(lambda: not processes_with(str(self.folder / "interrupted")), 10))
+        self.assertTrue(wait_until(lambda: not processes_with(str(self.folder / "interrupted")), 20))
 
     def test_nothing_runs_on_when_python_dies(self):
         process = self.script("orphan")
@@ -257,17 +283,66 @@ class Models(InFolder):
                 thread.join()
             self.assertEqual(found, wanted)
 
+    def test_the_thread_that_asked_first_may_end(self):
+        with convoy.Model(self.sessions) as model:
+            thread = threading.Thread(target=model.recommend, args=(["item-3"],))
+            thread.start()
+            thread.join()
+            time.sleep(0.2)
+            pid = model._worker.pid
+            self.assertEqual(len(model.recommend(["item-3"])["items"]), 10)
+            self.assertEqual(model._worker.pid, pid)
+
+    def test_an_interrupted_question_spoils_no_answer(self):
+        with convoy.Model(self.sessions) as model:
+            model.recommend(["item-3"])
+            signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+            model._worker.send_signal(signal.SIGSTOP)  # it does not answer in time
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with self.assertRaises(KeyboardInterrupt):
+                model.recommend(["item-3"], candidates=["item-7"])
+            only = model.recommend(["item-3"], candidates=["item-9"])
+            self.assertEqual([item["item_id"] for item in only["items"]], ["item-9"])
+
+    def test_a_child_that_was_forked_has_a_worker_of_its_own(self):
+        with convoy.Model(self.sessions) as model:
+            wanted = {i: model.recommend([f"item-{i}"])["items"] for i in range(1, 7)}
+            child = os.fork()
+            right = all(model.recommend([f"item-{i}"])["items"] == wanted[i] for i in wanted)
+            if child == 0:
+                model.close()
+                os._exit(0 if right else 1)
+            self.assertTrue(right)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_close_ends_a_worker_that_hangs(self):
+        model = convoy.Model(self.sessions)
+        model.recommend(["item-3"])
+        worker = model._worker
+        worker.send_signal(signal.SIGSTOP)
+        model.close()
+        self.assertFalse(is_alive(worker.pid))
+        with self.assertRaisesRegex(ValueError, "was closed"):
+            model.recommend(["item-3"])
+
+    def test_questions_that_make_no_sense_are_told(self):
+        with convoy.Model(self.sessions) as model:
+            with self.assertRaises(TypeError):
+                model.recommend("12")
+            with self.assertRaisesRegex(convoy.UsageError, "candidates"):
+                model.recommend(["item-3"], candidates=[])
+
     def test_a_worker_that_dies_is_told_and_the_next_question_starts_another(self):
         with convoy.Model(self.sessions) as model:
             model.recommend(["item-3"])
             model._worker.kill()
             model._worker.wait()
-            with self.assertRaisesRegex(convoy.RankDied, "signal 9"):
+            with self.assertRaisesRegex(convoy.RankDied, "SIGKILL"):
                 model.recommend(["item-3"])
             self.assertEqual(len(model.recommend(["item-3"])["items"]), 10)
 
     def test_a_folder_that_is_none_is_told(self):
-        with convoy.Model(self.folder / "nothing") as model, self.assertRaisesRegex(convoy.ConvoyError, "nothing"):
+        with convoy.Model(self.folder / "nothing") as model, self.assertRaisesRegex(convoy.UsageError, "nothing"):
             model.recommend(["item-3"])
 
     def test_estimates_and_plans(self):

@@ -33,6 +33,7 @@ TEST_F(RunPage, ARunUnderWayIsReadAsFarAsItIsWritten) {
         "{\"step\": 10, \"loss\": 2.5, \"memory_bytes\": 100}\n"
         "{\"message\": \"a warning\"}\n"
         "{\"step\": 10, \"eval_loss\": 2.25}\n"
+        "nonsense\n{\"message\": 7}\n"
         "{\"step\": 20, \"loss\": null, \"grad_norm\": 1}\n"
         "{\"step\": 30, \"los");
   write("run.toml", "[train]\nlearning_rate = 0.001\n[data]\npath = \"x\"\n");
@@ -43,7 +44,8 @@ TEST_F(RunPage, ARunUnderWayIsReadAsFarAsItIsWritten) {
   EXPECT_TRUE(std::isnan(run.columns.at("grad_norm").at(0)));
   EXPECT_EQ(run.columns.at("grad_norm").at(2), 1);
   EXPECT_EQ(run.results.at("eval_loss"), 2.25);
-  EXPECT_EQ(run.messages, std::vector<std::string>{"a warning"});
+  EXPECT_EQ(run.messages,
+            (std::vector<std::string>{"a warning", "", "1 line of log.jsonl made no sense"}));
   EXPECT_EQ(run.options.at("train.learning_rate"), "0.001");
   EXPECT_FALSE(run.ended);
   EXPECT_TRUE(run.plan.is_null());

@@ -28,7 +28,7 @@ class DeepSpeed : public InFolder {
     try {
       read(json);
       return "no error";
-    } catch (const UsageError& error) {
+    } catch (const Error& error) {
       return error.what();
     }
   }
@@ -87,6 +87,24 @@ TEST_F(DeepSpeed, RefusesByNameAndLine) {
                         "zero_optimization.stage?"));
   EXPECT_THAT(error_of(R"({"amp": {"enabled": true}})"), HasSubstr("amp cannot be had here"));
   EXPECT_EQ(error_of(R"({"amp": {"enabled": false}, "sparse_gradients": false})"), "no error");
+}
+
+TEST_F(DeepSpeed, SaysWhatIsWrongWithAValue) {
+  EXPECT_EQ(error_of(R"({"optimizer": {"type": "AdamW", "params": {"betas": "auto"}},
+                         "zero_optimization": {"stage": 3, "aio": {"block_size": 1048576}}})"),
+            "no error");
+  EXPECT_THAT(error_of(R"({"optimizer": {"params": {"betas": [0.9]}}})"),
+              HasSubstr("betas = [0.9]; expected a list of two numbers"));
+  EXPECT_THAT(error_of(R"({"bf16": true})"), HasSubstr("bf16 = true; expected an object"));
+  EXPECT_THAT(error_of(R"({"gradient_clipping": {"a": 1}})"),
+              HasSubstr("gradient_clipping is an object; expected a value"));
+  EXPECT_THAT(error_of("{\"bf16\": {\"enabled\": true,\n\"enabled\": false}}"),
+              HasSubstr("enabled stands twice"));
+  EXPECT_THAT(error_of(R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4,
+                           "gradient_accumulation_steps": 3})"),
+              HasSubstr("train_batch_size = 16 is no multiple of"));
+  EXPECT_THAT(error_of(std::string(100000, '[') + std::string(100000, ']')),
+              HasSubstr("more than 500 deep"));
 }
 
 TEST_F(DeepSpeed, MustNotSayOtherwiseThanTheCommandLine) {

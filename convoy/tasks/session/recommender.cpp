@@ -56,6 +56,12 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json) {
       if (key == "items" || key == "candidates") {
         if (!value.is_array()) throw Json::type_error::create(302, "no list", &value);
         (key == "items" ? out.items : out.candidates) = ids_of(value, key.c_str());
+        if (key == "candidates" && out.candidates.empty()) {
+          fail<UsageError>(
+              "predict",
+              "\"candidates\" is empty, so there is nothing to recommend; leave it out "
+              "to choose among all items");
+        }
       } else if (key == "features") {
         value.get_to(out.features);
       } else if (key == "top_k") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -175,6 +176,7 @@ struct Part {
 };
 
 constexpr Part kParts[] = {
+    {"zero_optimization.aio", "offloading reads and writes ahead by itself", false},
     {"activation_checkpointing", "gradient_checkpointing keeps the inputs of blocks only", false},
     {"aio", "offloading reads and writes ahead by itself", false},
     {"tensorboard", "", false},
@@ -211,7 +213,9 @@ bool is_off(const Json& value) {
 class Reader {
  public:
   explicit Reader(const fs::path& file)
-      : file_(file.string()), text_(read_regular_file(file)), json_(parse_json(text_, file_)) {}
+      : file_(file.string()), text_(read_regular_file(file)), json_(parse_json(text_, file_)) {
+    refuse_doubles();
+  }
 
   DeepSpeedOptions read() {
     if (!json_.is_object()) fail<UsageError>("deepspeed", "{} holds no object", file_);
@@ -222,6 +226,7 @@ class Reader {
                          [&](const auto& entry) { return entry.option == option; });
     };
     if (has("train.global_batch_size") && has("train.gradient_accumulation_steps")) {
+      check_batches();
       std::erase_if(out_.entries, [](const auto& entry) {
         return entry.option == "train.gradient_accumulation_steps";
       });
@@ -232,6 +237,35 @@ class Reader {
   }
 
  private:
+  /// JSON allows a key twice; one of them would be lost.
+  void refuse_doubles() const {
+    std::vector<std::set<std::string>> names;
+    std::string doubled;
+    const auto parsed = Json::parse(text_, [&](int, Json::parse_event_t event, Json& value) {
+      if (event == Json::parse_event_t::object_start) names.emplace_back();
+      if (event == Json::parse_event_t::object_end) names.pop_back();
+      if (event == Json::parse_event_t::key && !names.back().insert(value).second) doubled = value;
+      return true;
+    });
+    if (!doubled.empty()) refuse(doubled, "stands twice in one object");
+  }
+
+  /// A step's batch is the micro-batch times accumulation times ranks.
+  void check_batches() const {
+    const auto number = [&](const char* key) {
+      const auto found = json_.find(key);
+      return found != json_.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+    };
+    const auto batch = number("train_batch_size");
+    const auto micro = number("train_micro_batch_size_per_gpu");
+    const auto steps = number("gradient_accumulation_steps");
+    if (batch <= 0 || micro <= 0 || steps <= 0 || batch % (micro * steps) == 0) return;
+    refuse("train_batch_size",
+           fmt::format("= {} is no multiple of train_micro_batch_size_per_gpu = {} times "
+                       "gradient_accumulation_steps = {}",
+                       batch, micro, steps));
+  }
+
   void walk(const Json& json, const std::string& before) {
     for (const auto& [name, value] : json.items()) {
       const auto key = before.empty() ? name : before + "." + name;
@@ -240,17 +274,38 @@ class Reader {
                                      [&](const Part& p) { return key == p.key; });
       if (part != std::end(kParts) && part->why[0] != 0) {
         take_part(*part, value);
+      } else if (key == "optimizer.params.betas") {
+        take_betas(key, value);
       } else if (value.is_object()) {
+        if (is_rule(key)) refuse(key, "is an object; expected a value");
         walk(value, key);
-      } else if (value.is_array() && key == "optimizer.params.betas") {
-        for (size_t i = 0; i < value.size(); ++i) take(fmt::format("{}.{}", key, i), value[i]);
+      } else if (holds_rules(key)) {
+        if (value != "auto") refuse(key, fmt::format("= {}; expected an object", value.dump()));
       } else {
         take(key, value);
       }
     }
   }
 
+  static bool is_rule(const std::string& key) {
+    return std::any_of(rules().begin(), rules().end(), [&](const Rule& r) { return key == r.key; });
+  }
+  static bool holds_rules(const std::string& key) {
+    return std::any_of(rules().begin(), rules().end(), [&](const Rule& r) {
+      return std::string_view(r.key).starts_with(key + ".");
+    });
+  }
+
+  void take_betas(const std::string& key, const Json& value) {
+    if (value.is_null() || value == "auto") return;
+    if (!value.is_array() || value.size() != 2) {
+      refuse(key, fmt::format("= {}; expected a list of two numbers, or \"auto\"", value.dump()));
+    }
+    for (size_t i = 0; i < 2; ++i) take(fmt::format("{}.{}", key, i), value[i]);
+  }
+
   void take_part(const Part& part, const Json& value) {
+    if (value.is_object() && value.empty()) return;
     const bool off =
         is_off(value) || (value.is_object() && is_off(value.value("enabled", Json(true))));
     if (off) return;
