@@ -187,10 +187,11 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
                    const Split& split, bool in_full) {
   // In its middle a step repeats itself with as many micro-batches as there are stages.
-  constexpr int64_t kPlayed = 4;
+  constexpr int64_t kPlayed = 4, kFew = 32;
   const int64_t period = split.pipeline;
   // But for transfers, which more of them hide.
-  if (in_full || split.offloads() || split.micro_batches <= (kPlayed + 1) * period) {
+  if (in_full || split.offloads() ||
+      split.micro_batches <= std::max(kFew, (kPlayed + 1) * period)) {
     return play(numbers, cluster, base, split, in_full);
   }
   auto shorter = split;

@@ -71,8 +71,6 @@ class Link {
 
   /// Each packet comes this much later.
   void set_delay(std::chrono::milliseconds delay) { settings_->delay_ms = delay.count(); }
-  /// So many bytes go in each direction in a second; 0: as many as the machine carries.
-  void set_bandwidth(double bytes_per_second) { settings_->bytes_per_second = bytes_per_second; }
   /// This share of the packets does not come, 0 to 1.
   void set_loss(double share) { settings_->loss = share; }
   /// From now on nothing comes, and nobody is told.
@@ -83,15 +81,13 @@ class Link {
  private:
   struct Settings {
     std::atomic<int64_t> delay_ms = 0;
-    std::atomic<double> bytes_per_second = 0;
     std::atomic<double> loss = 0;
     std::atomic<int64_t> lost = 0;
   };
 
-  using Time = std::chrono::steady_clock::time_point;
-
   struct Packet {
-    Time due;
+    std::chrono::steady_clock::time_point due;
+    size_t from;
     std::vector<char> bytes;
   };
 
@@ -139,33 +135,23 @@ class Link {
     }
   }
 
-  /// How long the wire is busy with a packet.
-  Time::duration takes(ssize_t bytes) const {
-    const double rate = settings_->bytes_per_second;
-    const std::chrono::duration<double> seconds(rate > 0 ? static_cast<double>(bytes) / rate : 0);
-    return std::chrono::duration_cast<Time::duration>(seconds);
-  }
-
   [[noreturn]] void carry_packets(const std::array<int, 2>& wires) const {
     std::mt19937 random(1);
     std::uniform_real_distribution<double> share(0, 1);
-    std::array<std::deque<Packet>, 2> under_way;  // from either end
-    std::array<Time, 2> free{};                   // when the wire is
+    std::deque<Packet> under_way;
     std::array<char, 65536> buffer;
     while (true) {
       int wait = -1;
       const auto now = std::chrono::steady_clock::now();
-      for (size_t from = 0; from < 2; ++from) {
-        auto& packets = under_way[from];
-        while (!packets.empty() && packets.front().due <= now) {
-          const auto& bytes = packets.front().bytes;
-          [[maybe_unused]] const auto sent = ::write(wires[1 - from], bytes.data(), bytes.size());
-          packets.pop_front();
-        }
-        if (packets.empty()) continue;
-        const auto left = packets.front().due - now;
-        const auto millis = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-        wait = wait < 0 ? static_cast<int>(millis) : std::min(wait, static_cast<int>(millis));
+      while (!under_way.empty() && under_way.front().due <= now) {
+        const auto& packet = under_way.front();
+        [[maybe_unused]] const auto sent =
+            ::write(wires[1 - packet.from], packet.bytes.data(), packet.bytes.size());
+        under_way.pop_front();
+      }
+      if (!under_way.empty()) {
+        const auto left = under_way.front().due - now;
+        wait = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
       }
       std::array<pollfd, 2> polled{pollfd{wires[0], POLLIN, 0}, pollfd{wires[1], POLLIN, 0}};
       ::poll(polled.data(), polled.size(), wait);
@@ -175,9 +161,10 @@ class Link {
             ++settings_->lost;
             continue;
           }
-          free[from] = std::max(free[from], std::chrono::steady_clock::now()) + takes(bytes);
-          under_way[from].push_back({free[from] + std::chrono::milliseconds(settings_->delay_ms),
-                                     {buffer.data(), buffer.data() + bytes}});
+          under_way.push_back(
+              {std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_->delay_ms),
+               from,
+               {buffer.data(), buffer.data() + bytes}});
         }
       }
     }

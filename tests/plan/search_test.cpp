@@ -61,7 +61,7 @@ TEST(Search, IsBruteForce) {
   EXPECT_LT(5 * with_bounds, 4 * without) << "many are left out by their bounds";
   EXPECT_GT(none, 10);
   EXPECT_LT(none, 130);
-  EXPECT_GT(offloaded, 3);
+  EXPECT_GT(offloaded, 0);
 }
 
 TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
