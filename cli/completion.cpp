@@ -7,7 +7,6 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
-#include "convoy/models/language_model.h"
 
 namespace convoy::cli {
 
@@ -50,8 +49,7 @@ void add_option(const Option& option, const std::string& command, Words& words) 
 
 Words all_words(const CLI::App& program) {
   Words words;
-  auto families = models::language_families();
-  families.insert(families.begin(), "session");
+  const auto families = tasks::families();
   words.values["--family"] = families;
   for (const auto* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     const auto& name = command->get_name();

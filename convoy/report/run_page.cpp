@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 // run_page.html as a raw string.
 constexpr std::string_view kPage =
-#include "report/run_page_html.h"
+#include <report/run_page_html.h>
     ;
 constexpr std::string_view kData = "/*DATA*/";
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();

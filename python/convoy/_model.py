@@ -86,7 +86,7 @@ class Model:
             if self._worker is None:
                 self._start(command)
             try:
-                answer = self._exchange(line)
+                answer = self._answer_to(line)
             except BaseException:  # a worker that was interrupted would give the next question this one's answer
                 self._end(at_once=True)
                 raise
@@ -110,7 +110,7 @@ class Model:
             errors="replace",
         )
 
-    def _exchange(self, line: str) -> dict[str, Any]:
+    def _answer_to(self, line: str) -> dict[str, Any]:
         worker = self._worker
         answer = ""
         with contextlib.suppress(BrokenPipeError):
