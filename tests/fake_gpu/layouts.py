@@ -27,7 +27,7 @@ class Layout:
         return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
 
     def takes(self, family):
-        return "--context_parallel_size" not in self.args or family not in ("t5", "session")
+        return "--context_parallel_size" not in self.args or family not in ("t5", "session", "classify")
 
     def on_one(self, family):
         """The options of one device with the same batches."""

@@ -19,9 +19,10 @@ void SessionTask::settle(OptionTable& table) {
                      "--prediction_tasks next-item,binary:COLUMN",
                      key);
   }
-  // What only_with() cannot say: XLNet's masking decides.
+  // What only_with() cannot say: of XLNet, which hides items or not, the masking decides.
   const auto masking = arguments_.model.masking_kind();
-  if (table.asked_for("model.mlm_probability") && masking != "mlm") {
+  if (table.find("model.body")->plain() == "xlnet" && masking != "mlm" &&
+      table.asked_for("model.mlm_probability")) {
     fail<UsageError>("tasks", "model.mlm_probability has no effect with masking = {}; try {}",
                      masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
   }
