@@ -121,7 +121,8 @@ RunRecord read_run(const fs::path& folder) {
   }
   if (fs::exists(results)) {
     run.ended = true;
-    for (const auto& [key, value] : parse_json(read_file(results), results.string()).items()) {
+    const auto found = parse_json(read_file(results), results.string());
+    for (const auto& [key, value] : found.items()) {
       if (value.is_number()) run.results[key] = value.get<double>();
     }
   }
