@@ -10,6 +10,15 @@ field() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
 # The same with what stands behind the point.
 decimal() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
 
+# Times steps of a training; adds the milliseconds of one to $out/NAME, and a rank's peak in GB to $out/NAME.memory.
+bench_step() { # NAME CONFIG OPTIONS...
+  # Its caller says where $out is.
+  # shellcheck disable=SC2154
+  $convoy bench step "${@:2}" --json >"$out/json"
+  field step_ms_median <"$out/json" >>"$out/$1"
+  field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/$1.memory"
+}
+
 # Makes data/SET/sessions unless it is there.
 sessions() { # ml-100k or flights
   [[ -e data/$1/sessions/schema.json ]] && return 0

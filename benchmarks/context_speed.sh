@@ -16,10 +16,8 @@ for ((round = 0; round < ROUNDS; ++round)); do
     [[ $name == "one rank" ]] || how=(--nproc 2 --context_parallel_size 2)
     # Flags are words.
     # shellcheck disable=SC2086
-    $convoy bench step examples/gpt2_clm/bench.toml --threads 1 --steps 6 --warmup 2 --n_positions "$LENGTH" \
-      --block_size "$LENGTH" --per_device_train_batch_size 1 "${how[@]}" $FLAGS --json >"$out/json"
-    field step_ms_median <"$out/json" >>"$out/$name"
-    field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/$name.memory"
+    bench_step "$name" examples/gpt2_clm/bench.toml --threads 1 --steps 6 --warmup 2 --n_positions "$LENGTH" \
+      --block_size "$LENGTH" --per_device_train_batch_size 1 "${how[@]}" $FLAGS
   done
 done
 

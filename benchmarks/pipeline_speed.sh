@@ -44,9 +44,7 @@ for ((round = 0; round < ROUNDS; ++round)); do
       ddp) how="--nproc 2 --gradient_accumulation_steps 4" ;;
       *) how="--nproc 2 --gradient_accumulation_steps 8 --pipeline_parallel_size 2 --pipeline_schedule $kind" ;;
     esac
-    $convoy bench step "${run[@]}" --threads 1 --steps 5 --warmup 2 $how $FLAG --json >"$out/json"
-    field step_ms_median <"$out/json" >>"$out/$name"
-    field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/$name.memory"
+    bench_step "$name" "${run[@]}" --threads 1 --steps 5 --warmup 2 $how $FLAG
   done
 done
 

@@ -21,9 +21,7 @@ for ((round = 0; round < ROUNDS; ++round)); do
     esac
     # Options are words.
     # shellcheck disable=SC2086
-    $convoy bench step examples/gpt2_clm/bench.toml --threads 1 --steps 8 --warmup 2 $how $FLAG --json >"$out/json"
-    field step_ms_median <"$out/json" >>"$out/$name"
-    field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/$name.memory"
+    bench_step "$name" examples/gpt2_clm/bench.toml --threads 1 --steps 8 --warmup 2 $how $FLAG
   done
 done
 

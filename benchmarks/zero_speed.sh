@@ -16,9 +16,7 @@ trap 'rm -rf "$out"' EXIT
 
 for ((round = 0; round < ROUNDS; ++round)); do
   for stage in "${OURS[@]}"; do
-    $convoy bench step examples/gpt2_clm/bench.toml --threads 1 --steps 6 --warmup 2 --nproc 2 --zero "$stage" $FLAG --json >"$out/json"
-    field step_ms_median <"$out/json" >>"$out/convoy-$stage"
-    field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/convoy-$stage.memory"
+    bench_step "convoy-$stage" examples/gpt2_clm/bench.toml --threads 1 --steps 6 --warmup 2 --nproc 2 --zero "$stage" $FLAG
   done
   for baseline in "${THEIRS[@]}"; do
     case $baseline in
