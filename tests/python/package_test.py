@@ -201,7 +201,8 @@ except KeyboardInterrupt:
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "step\n")
+        for _ in range(3):  # until the first one is done there is nothing to save, and a signal ends a rank at once
+            self.assertEqual(process.stdout.readline(), "step\n")
         return process
 
     def test_control_c_saves_and_raises(self):
