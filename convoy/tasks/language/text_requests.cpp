@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <iostream>
-
 #include "convoy/base/error.h"
-#include "convoy/base/text.h"
+#include "convoy/tasks/answer_lines.h"
 
 namespace convoy::tasks {
 
@@ -88,29 +85,21 @@ void TextRequest::read_json(const Json& json) {
 }
 
 void answer_requests(TextGenerator& texts, const TextRequest& defaults) {
-  if (texts.num_ranks() > 1) {
-    fail<UsageError>("generate", "--requests are answered by one rank; try without --nproc");
-  }
+  check_answers_alone(texts.num_ranks());
   texts.load();
-  for (std::string line; std::getline(std::cin, line);) {
-    if (trim(line).empty()) continue;
+  answer_lines([&](const Json& json) {
+    auto request = defaults;
+    request.read_json(json);
+    const auto prompts = texts.encode({{request.prompt, "the prompt"}});
     Json answer;
-    try {
-      auto request = defaults;
-      request.read_json(parse_json(line, "a request"));
-      const auto prompts = texts.encode({{request.prompt, "the prompt"}});
-      texts.generate(prompts, request.options, request.stops,
-                     [&](const Generated& generated, const std::string& text) {
-                       answer = {{"text", text},
-                                 {"tokens", generated.ids.size()},
-                                 {"ended", ended_name(generated.ended)}};
-                     });
-    } catch (const Error& error) {
-      answer = {{"error", error.what()}};
-    }
-    fmt::print("{}\n", json_line(answer));
-    std::fflush(stdout);
-  }
+    texts.generate(prompts, request.options, request.stops,
+                   [&](const Generated& generated, const std::string& text) {
+                     answer = {{"text", text},
+                               {"tokens", generated.ids.size()},
+                               {"ended", ended_name(generated.ended)}};
+                   });
+    return answer;
+  });
 }
 
 }  // namespace convoy::tasks

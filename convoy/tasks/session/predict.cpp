@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "convoy/base/error.h"
@@ -12,6 +11,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
+#include "convoy/tasks/answer_lines.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/recommender.h"
 #include "convoy/tasks/session/task.h"
@@ -56,7 +56,7 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   }
 }
 
-/// Answers requests, a line of JSON each, until there are no more; a bad one gets an error.
+/// Answers requests, a line of JSON each.
 void answer_requests(const Prediction& asked, const train::TrainingArguments& training) {
   for (const auto& [name, given] :
        {std::pair{"--data", !asked.data.empty()}, std::pair{"--output", !asked.output.empty()},
@@ -67,22 +67,11 @@ void answer_requests(const Prediction& asked, const train::TrainingArguments& tr
                      "answered on the standard output",
                      name);
   }
-  if (train::join_job(training.parallel).num_ranks() > 1) {
-    fail<UsageError>("tasks", "--requests are answered by one rank; try without --nproc");
-  }
+  check_answers_alone(train::join_job(training.parallel).num_ranks());
   const Recommender recommender(asked.folder);
-  for (std::string line; std::getline(std::cin, line);) {
-    if (trim(line).empty()) continue;
-    Json answer;
-    try {
-      const auto request = RecommendationRequest::from_json(parse_json(line, "a request"));
-      answer = recommender.recommend(request).to_json();
-    } catch (const Error& error) {
-      answer = {{"error", error.what()}};
-    }
-    fmt::print("{}\n", json_line(answer));
-    std::fflush(stdout);
-  }
+  answer_lines([&](const Json& request) {
+    return recommender.recommend(RecommendationRequest::from_json(request)).to_json();
+  });
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#include "convoy/tasks/answer_lines.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+
+namespace convoy::tasks {
+
+void check_answers_alone(int num_ranks) {
+  if (num_ranks == 1) return;
+  fail<UsageError>("tasks", "--requests are answered by one rank; try without --nproc");
+}
+
+void answer_lines(const std::function<Json(const Json& request)>& answer) {
+  for (std::string line; std::getline(std::cin, line);) {
+    if (trim(line).empty()) continue;
+    Json out;
+    try {
+      out = answer(parse_json(line, "a request"));
+    } catch (const Error& error) {
+      out = {{"error", error.what()}};
+    }
+    fmt::print("{}\n", json_line(out));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace convoy::tasks
