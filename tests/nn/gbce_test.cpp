@@ -39,11 +39,7 @@ TEST(Gbce, IsWhatTorchMakesOfTheFormula) {
     const auto exact = by_formula(exact_h, exact_table, targets, negatives, options);
     backward(exact * 3);
     EXPECT_NEAR(loss.item<double>() / exact.item<double>(), 1, 1e-6);
-    for (const auto& [ours, theirs] :
-         {std::pair{h.grad(), exact_h.grad()}, std::pair{table->grad(), exact_table.grad()}}) {
-      EXPECT_LE((ours - theirs).abs().max().item<double>(),
-                2e-6 * theirs.abs().max().item<double>());
-    }
+    expect_grads_near({{h.grad(), exact_h.grad()}, {table->grad(), exact_table.grad()}}, 2e-6);
   }
 }
 
