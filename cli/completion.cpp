@@ -37,13 +37,16 @@ void add_flags(const CLI::App& command, const std::string& name, Words& words) {
   }
 }
 
-void add_option(const Option& option, const std::string& command, Words& words) {
-  auto names = option.aliases;
-  names.push_back(option.name);
-  for (const auto& name : names) {
-    words.flags[command].insert("--" + name);
-    words.help.try_emplace("--" + name, first_line(option.help));
-    if (!option.choices.empty()) words.values.try_emplace("--" + name, option.choices);
+/// By all of their names.
+void add_options(const OptionTable& table, std::set<std::string>& flags, Words& words) {
+  for (const auto& option : table.options()) {
+    auto names = option.aliases;
+    names.push_back(option.name);
+    for (const auto& name : names) {
+      flags.insert("--" + name);
+      words.help.try_emplace("--" + name, first_line(option.help));
+      if (!option.choices.empty()) words.values.try_emplace("--" + name, option.choices);
+    }
   }
 }
 
@@ -51,6 +54,17 @@ Words all_words(const CLI::App& program) {
   Words words;
   const auto families = tasks::families();
   words.values["--family"] = families;
+  std::set<std::string> options, of_predict;
+  for (const auto& family : families) {
+    const auto task = tasks::find_task({"train", "--family", family}, /*opens=*/false);
+    train::TrainingArguments training;
+    OptionTable table, own;
+    task->declare(table);
+    training.declare(table);
+    task->declare_predict(own);
+    add_options(table, options, words);
+    add_options(own, of_predict, words);
+  }
   for (const auto* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     const auto& name = command->get_name();
     words.commands.push_back(name);
@@ -60,15 +74,8 @@ Words all_words(const CLI::App& program) {
       words.values[name].push_back(below->get_name());
     }
     if (find_command(name).reads == Reads::Nothing) continue;
-    for (const auto& family : families) {
-      const auto task = tasks::find_task({"train", "--family", family}, /*opens=*/false);
-      train::TrainingArguments training;
-      OptionTable table;
-      task->declare(table);
-      training.declare(table);
-      if (name == "predict") task->declare_predict(table);
-      for (const auto& option : table.options()) add_option(option, name, words);
-    }
+    words.flags[name].insert(options.begin(), options.end());
+    if (name == "predict") words.flags[name].insert(of_predict.begin(), of_predict.end());
   }
   return words;
 }
