@@ -27,6 +27,7 @@ struct Rule {
   /// Texts of the value in DeepSpeed's words, in ours; empty = as it is. Others are refused.
   Values values = {};
   bool refused = false;  ///< unless it is off
+  bool others = false;   ///< values that are not listed stay as they are
 };
 
 constexpr const char* kPlanned =
@@ -135,8 +136,18 @@ const std::vector<Rule>& rules() {
        "the model is saved whole at the end"},
       {"zero_optimization.stage3_gather_fp16_weights_on_model_save", nullptr,
        "the model is saved whole at the end"},
-      {"zero_optimization.zero_hpz_partition_size", "parallel.shard_ranks", "", {{"1", "all"}}},
-      {"zero_optimization.mics_shard_size", "parallel.shard_ranks", "", {{"-1", "all"}}},
+      {"zero_optimization.zero_hpz_partition_size",
+       "parallel.shard_ranks",
+       "",
+       {{"1", "all"}},
+       false,
+       true},
+      {"zero_optimization.mics_shard_size",
+       "parallel.shard_ranks",
+       "",
+       {{"-1", "all"}},
+       false,
+       true},
       {"zero_optimization.zero_quantized_weights", nullptr, "messages are not quantized", {}, true},
       {"zero_optimization.zero_quantized_gradients",
        nullptr,
@@ -179,7 +190,6 @@ constexpr Part kParts[] = {
     {"zero_optimization.aio", "offloading reads and writes ahead by itself", false},
     {"activation_checkpointing", "gradient_checkpointing keeps the inputs of blocks only", false},
     {"aio", "offloading reads and writes ahead by itself", false},
-    {"tensorboard", "", false},
     {"flops_profiler", kMeasured, false},
     {"comms_logger", kMeasured, false},
     {"wandb", "log.jsonl has what it would be told", false},
@@ -272,7 +282,7 @@ class Reader {
       if (name.starts_with("//") || name == "_comment") continue;
       const auto part = std::find_if(std::begin(kParts), std::end(kParts),
                                      [&](const Part& p) { return key == p.key; });
-      if (part != std::end(kParts) && part->why[0] != 0) {
+      if (part != std::end(kParts)) {
         take_part(*part, value);
       } else if (key == "optimizer.params.betas") {
         take_betas(key, value);
@@ -327,10 +337,9 @@ class Reader {
     }
     if (!rule->values.empty()) {
       const auto found = rule->values.find(text);
-      const bool number = key.ends_with("_size");
       if (found != rule->values.end()) {
         text = found->second;
-      } else if (!number || rule->option == nullptr) {
+      } else if (!rule->others) {
         std::vector<std::string> names;
         for (const auto& [name, ours] : rule->values) names.push_back(name);
         refuse(key, fmt::format("= {} cannot be had here{}{}; expected {}", text,
