@@ -45,6 +45,12 @@ def release(site, package):
     return ".".join(numbers[: 1 if package == "pyarrow" else 2])
 
 
+def write_built_with(package, site, version):
+    """_built_with.py of the Python package: what its program was built with, of the wheels in `site`."""
+    (package / "_built_with.py").write_text(
+        f'TORCH = "{release(site, "torch")}"\nPYARROW = "{release(site, "pyarrow")}"\nVERSION = "{version}"\n')
+
+
 def metadata(version, torch, pyarrow):
     readme = re.sub(r"\]\((?!http)[^)]*\)", "]", (SOURCE / "README.md").read_text()).replace("[**", "**")
     return f"""Metadata-Version: 2.4
@@ -134,7 +140,7 @@ def main():
                 target = package / file.relative_to(SOURCE / "python" / "convoy")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, target)
-        (package / "_built_with.py").write_text(f'TORCH = "{torch}"\nPYARROW = "{pyarrow}"\nVERSION = "{version}"\n')
+        write_built_with(package, site, version)
         config = package / "lib" / "cmake" / "convoy" / "convoy-config.cmake"
         config.write_text(config.read_text().replace(str(site), ""))  # torch lies beside the wheel, or where its user says
         nvidia = [f"nvidia/{path.parent.name}/lib" for path in sorted((site / "nvidia").glob("*/lib"))]

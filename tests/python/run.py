@@ -10,7 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-build, site = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from make_wheel import write_built_with  # noqa: E402
+
+build, site = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 here = Path(__file__).resolve().parent
 stage = build / "python"
 shutil.rmtree(stage, ignore_errors=True)
@@ -18,15 +21,7 @@ shutil.copytree(here.parent.parent / "python" / "convoy", stage / "convoy", igno
 (stage / "convoy" / "bin").mkdir()
 (stage / "convoy" / "bin" / "convoy").symlink_to(build / "bin" / "convoy")
 
-
-def release(package, numbers):
-    (folder,) = site.glob(f"{package}-*.dist-info")
-    return ".".join(folder.name.removesuffix(".dist-info").split("-")[1].split(".")[:numbers])
-
-
-(stage / "convoy" / "_built_with.py").write_text(
-    f'TORCH = "{release("torch", 2)}"\nPYARROW = "{release("pyarrow", 1)}"\nVERSION = "0"\n'
-)
+write_built_with(stage / "convoy", site, "0")
 environment = {**os.environ, "PYTHONPATH": f"{stage}:{site}", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 tests = sys.argv[3:] or ["discover", "-s", str(here), "-p", "*_test.py"]
 sys.exit(subprocess.call([sys.executable, "-W", "error", "-m", "unittest", *tests], env=environment, cwd=here))
