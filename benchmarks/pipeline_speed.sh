@@ -21,7 +21,8 @@ case $MODEL in
   bert | t5)
     no_dropout=(--dropout_rate 0)
     [[ $MODEL == bert ]] && no_dropout=(--hidden_dropout_prob 0 --attention_probs_dropout_prob 0)
-    run=(--family "$MODEL" "${no_dropout[@]}" --random_tokens 200000 --block_size 128 --per_device_train_batch_size 4
+    touch "$out/$MODEL.toml"
+    run=("$out/$MODEL.toml" --family "$MODEL" "${no_dropout[@]}" --random_tokens 200000 --block_size 128 --per_device_train_batch_size 4
       --max_grad_norm 0 --lr_scheduler_type constant)
     ;;
   *)
@@ -44,7 +45,7 @@ for ((round = 0; round < ROUNDS; ++round)); do
       ddp) how="--nproc 2 --gradient_accumulation_steps 4" ;;
       *) how="--nproc 2 --gradient_accumulation_steps 8 --pipeline_parallel_size 2 --pipeline_schedule $kind" ;;
     esac
-    bench_step "$name" "${run[@]}" --threads 1 --steps 5 --warmup 2 $how $FLAG
+    bench_step "$name" "${run[@]}" --threads 1 --steps 3 --warmup 1 $how $FLAG
   done
 done
 

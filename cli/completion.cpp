@@ -89,17 +89,28 @@ std::string quoted(std::string text) {
 }
 
 std::string bash(const Words& words) {
+  // Behind launch stand its options, then a command with those of its own.
   std::string out =
       "_convoy() {\n"
       "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-      "  COMPREPLY=()\n"
-      "  if ((COMP_CWORD == 1)); then\n";
+      "  local command=${COMP_WORDS[1]} word\n"
+      "  COMPREPLY=()\n";
+  out += fmt::format(
+      "  if [[ $command == launch ]]; then\n"
+      "    for word in \"${{COMP_WORDS[@]:2:COMP_CWORD-2}}\"; do\n"
+      "      case $word in {}) command=$word; break ;; esac\n"
+      "    done\n  fi\n",
+      join(words.commands, "|"));
+  out += "  if ((COMP_CWORD == 1)); then\n";
   out += fmt::format("    words={}\n", quoted(join(words.commands, " ")));
   out += "  elif [[ $cur != -* ]]; then\n    case $prev in\n";
   for (const auto& [name, values] : words.values) {
     out += fmt::format("      {}) words={} ;;\n", name, quoted(join(values, " ")));
   }
-  out += "    esac\n  else\n    case ${COMP_WORDS[1]} in\n";
+  out += "    esac\n";
+  out += fmt::format("    if [[ ! $words && $command == launch ]]; then words={}; fi\n",
+                     quoted(join(words.commands, " ")));
+  out += "  else\n    case $command in\n";
   for (const auto& [command, flags] : words.flags) {
     const std::vector<std::string> listed(flags.begin(), flags.end());
     out += fmt::format("      {}) words={} ;;\n", command, quoted(join(listed, " ")));
@@ -127,7 +138,13 @@ std::string zsh(const Words& words) {
   for (const auto& [name, values] : words.values) {
     out += fmt::format("      {}) compadd -- {}; return ;;\n", name, join(values, " "));
   }
-  out += "    esac\n    _files\n    return\n  fi\n  case ${words[2]} in\n";
+  out += fmt::format(
+      "    esac\n    _files\n    return\n  fi\n  local command=${{words[2]}} word\n"
+      "  if [[ $command == launch ]]; then\n"
+      "    for word in ${{words[3,CURRENT-1]}}; do\n"
+      "      case $word in {}) command=$word; break ;; esac\n"
+      "    done\n  fi\n  case $command in\n",
+      join(words.commands, "|"));
   for (const auto& [command, flags] : words.flags) {
     out += fmt::format("    {}) found=(\n", command);
     for (const auto& flag : flags) out += "      " + described(flag) + "\n";

@@ -17,6 +17,7 @@ struct ReportOptions {
   std::vector<std::string> folders;
   std::string output = "report.html";
   std::string picture;
+  std::string trace;
 };
 
 /// Names by which the runs differ: where their folders are called alike, with those above.
@@ -39,13 +40,20 @@ int make_report(const ReportOptions& options) {
   }
   if (runs.empty()) fail<FileError>("cli", "none of these folders is that of a run");
   tell_apart(runs);
-  const auto picture = options.picture.empty() ? "" : read_regular_file(options.picture);
-  if (!picture.empty() && !trim(picture).starts_with("<svg")) {
+  report::PageExtras extras;
+  if (!options.picture.empty()) extras.picture = read_regular_file(options.picture);
+  if (!options.trace.empty()) {
+    extras.collectives = report::traced_collectives(formats::read_trace(options.trace));
+    if (extras.collectives.empty()) {
+      tell({fmt::format("warning: {} has no collective in a whole step", options.trace)});
+    }
+  }
+  if (!extras.picture.empty() && !trim(extras.picture).starts_with("<svg")) {
     fail<UsageError>("cli",
                      "--picture {} is no SVG; try convoy schedule --trace FILE --plot FILE.svg",
                      options.picture);
   }
-  write_file(options.output, report::run_page(runs, picture));
+  write_file(options.output, report::run_page(runs, extras));
   fmt::print("wrote {} of {}; open it in a browser\n", options.output,
              plural(std::ssize(runs), "run"));
   return 0;
@@ -61,11 +69,15 @@ void add_report(CLI::App& app, Run& run) {
   command->add_option("--output", options->output, "the HTML file to write [report.html]");
   command->add_option("--picture", options->picture,
                       "a picture (SVG) to show, such as a step over its simulation");
+  command->add_option("--trace", options->trace,
+                      "a trace of convoy train, whose collectives are listed by size");
   command->footer(
-      "The page needs no network: curves, memory by kind, results, options that differ, messages.\n"
+      "The page needs no network: curves, memory by kind, results, plans beside what was "
+      "measured,\n"
+      "options that differ, messages.\n"
       "Examples:\n  convoy report runs/first\n  convoy report runs/* --output runs.html\n"
       "  convoy schedule run.toml --trace trace.json --plot step.svg && convoy report runs/first "
-      "--picture step.svg\n");
+      "--picture step.svg --trace trace.json\n");
   command->callback([options, &run] { run = [options] { return make_report(*options); }; });
 }
 

@@ -1,6 +1,6 @@
 """Baseline: GPT-2 or Llama in PyTorch (HF modelling code), synthetic tokens, CPU.
 usage: torch_causal.py MODE WORLD [--family llama --layers 12 --embd 768 --heads 12 --block 128 --batch 4 --steps 6 --bf16 --dropout 0.1 --compile]
-MODE: single | ddp | fsdp2 | zero1, or gpipe | 1f1b: two stages of torch.distributed.pipelining, the first with --first_layers
+MODE: single | ddp | fsdp2 | zero1 | tensor (Llama: DTensor's columns and rows, one batch for all ranks), or gpipe | 1f1b: two stages of torch.distributed.pipelining, the first with --first_layers
 layers, --micro_batches of --batch rows, a head of its own. A Llama of width 768 has 4 key heads, an MLP of 2048 and a head of its own.
 Prints tokens/s over the timed steps, and peak RSS of rank 0."""
 import argparse, os, time, resource
@@ -57,6 +57,18 @@ def run_pipeline(rank, a):
         ts.append(time.perf_counter() - t)
     report(rank, a, ts, a.batch * a.block * a.micro_batches, 0.)
 
+def cut_by_tensor_ranks(model, world):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    columns, rows = ColwiseParallel(), RowwiseParallel()
+    plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate()), "lm_head": ColwiseParallel(output_layouts=Replicate())}
+    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
+        plan["model.layers.*." + name] = columns
+    for name in ("self_attn.o_proj", "mlp.down_proj"):
+        plan["model.layers.*." + name] = rows
+    parallelize_module(model, init_device_mesh("cpu", (world,)), plan)
+
 def report(rank, a, ts, tokens, loss):
     ts = sorted(ts[2:])
     med = ts[len(ts)//2]
@@ -74,9 +86,10 @@ def run(rank, a):
     torch.manual_seed(0)
     model = make_model(a)
     if a.compile: model = torch.compile(model)
-    params = list(model.parameters())
     if a.mode == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if a.mode == "tensor":
+        cut_by_tensor_ranks(model, a.world)
     if a.mode == "fsdp2":
         from torch.distributed.fsdp import fully_shard
         from torch.distributed.device_mesh import init_device_mesh
@@ -88,8 +101,11 @@ def run(rank, a):
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
         opt = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-4)
     else:
-        opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=a.mode!="fsdp2")
-    g = torch.Generator().manual_seed(rank)
+        from torch.distributed.tensor import DTensor
+        cut = [p for p in model.parameters() if isinstance(p, DTensor)]  # a fused update takes no two kinds
+        whole = [p for p in model.parameters() if not isinstance(p, DTensor)]
+        opt = torch.optim.AdamW([{"params": p} for p in (cut, whole) if p], lr=1e-4, fused=a.mode!="fsdp2")
+    g = torch.Generator().manual_seed(0 if a.mode == "tensor" else rank)
     ts = []
     for i in range(a.steps + 2):
         x = torch.randint(0, a.vocab, (a.batch, a.block), generator=g)
@@ -100,7 +116,7 @@ def run(rank, a):
         loss.backward(); opt.step(); opt.zero_grad(set_to_none=True)
         if a.mode != "single": dist.barrier()
         ts.append(time.perf_counter() - t)
-    report(rank, a, ts, a.batch * a.block * a.world, loss.item())
+    report(rank, a, ts, a.batch * a.block * (1 if a.mode == "tensor" else a.world), loss.item())
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser(); p.add_argument("mode"); p.add_argument("world", type=int)

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -24,6 +26,7 @@ constexpr std::string_view kPage =
     ;
 constexpr std::string_view kData = "/*DATA*/";
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kMostSteps = 50'000;  // a browser draws them at once
 
 /// An object of a line; null of one that is none: the last of a run that is under way.
 Json object_of(const std::string& line) try {
@@ -72,6 +75,22 @@ Json plan_of(const fs::path& folder) {
   return plan;
 }
 
+/// Of each `stretch` values the mean of those that are numbers.
+std::vector<double> means(const std::vector<double>& values, size_t stretch) {
+  std::vector<double> out;
+  for (size_t begin = 0; begin < values.size(); begin += stretch) {
+    double sum = 0;
+    int64_t count = 0;
+    for (size_t i = begin; i < std::min(begin + stretch, values.size()); ++i) {
+      if (std::isnan(values[i])) continue;
+      sum += values[i];
+      ++count;
+    }
+    out.push_back(count == 0 ? kNothing : sum / static_cast<double>(count));
+  }
+  return out;
+}
+
 Json numbers(const std::vector<double>& values, size_t size) {
   Json out = Json::array();
   for (size_t i = 0; i < size; ++i) {
@@ -91,6 +110,17 @@ Json json_of(const RunRecord& run) {
   return {{"name", run.name},   {"options", run.options}, {"columns", columns},
           {"steps", run.steps}, {"results", results},     {"messages", run.messages},
           {"ended", run.ended}, {"plan", run.plan}};
+}
+
+Json json_of(const std::vector<CollectivesOfSize>& collectives) {
+  Json out = Json::array();
+  for (const auto& size : collectives) {
+    out.push_back({{"most_bytes", size.most_bytes},
+                   {"per_step", size.per_step},
+                   {"bytes", size.bytes_per_step},
+                   {"seconds", size.seconds_per_step}});
+  }
+  return out;
 }
 
 }  // namespace
@@ -119,6 +149,7 @@ RunRecord read_run(const fs::path& folder) {
       run.messages.push_back(fmt::format("{} of log.jsonl made no sense", plural(unread, "line")));
     }
   }
+  thin_out(run, kMostSteps);
   if (fs::exists(results)) {
     run.ended = true;
     const auto found = parse_json(read_file(results), results.string());
@@ -130,8 +161,23 @@ RunRecord read_run(const fs::path& folder) {
   return run;
 }
 
-std::string run_page(const std::vector<RunRecord>& runs, const std::string& picture) {
-  Json data{{"runs", Json::array()}, {"picture", picture}};
+void thin_out(RunRecord& run, size_t most) {
+  const size_t stretch = (run.steps.size() + most - 1) / most;
+  if (stretch <= 1) return;
+  for (auto& [name, values] : run.columns) values = means(values, stretch);
+  std::vector<double> steps;
+  for (size_t end = stretch; end < run.steps.size() + stretch; end += stretch) {
+    steps.push_back(run.steps[std::min(end, run.steps.size()) - 1]);
+  }
+  run.messages.push_back(fmt::format("the log has {} steps: shown are means of {} neighbours",
+                                     run.steps.size(), stretch));
+  run.steps = std::move(steps);
+}
+
+std::string run_page(const std::vector<RunRecord>& runs, const PageExtras& extras) {
+  Json data{{"runs", Json::array()},
+            {"picture", extras.picture},
+            {"collectives", json_of(extras.collectives)}};
   for (const auto& run : runs) data["runs"].push_back(json_of(run));
   const auto text = json_line(data);
   std::string page(kPage.substr(0, kPage.find(kData)));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/base/json.h"
+#include "convoy/report/traced_collectives.h"
 
 namespace convoy::report {
 
@@ -23,12 +24,22 @@ struct RunRecord {
   bool ended = false;  ///< results were written
 };
 
-/// Reads a folder. A last line that is still being written is passed over. Throws FileError where
-/// there is neither log.jsonl nor run.toml.
+/// Reads a folder. A last line that is still being written is passed over; of a long log means are
+/// kept, as `thin_out` makes them. Throws FileError where there is neither log.jsonl nor run.toml.
 RunRecord read_run(const std::filesystem::path& folder);
 
+/// Leaves at most `most` steps: each is the last of neighbouring ones, whose means it has. A
+/// message tells so.
+void thin_out(RunRecord& run, size_t most);
+
+/// What a page shows beside the folders of its runs.
+struct PageExtras {
+  std::string picture = {};                         ///< SVG
+  std::vector<CollectivesOfSize> collectives = {};  ///< of a traced step
+};
+
 /// One HTML page of some runs that needs no network: curves to compare, memory by kind, results,
-/// what differs in the options, messages, and a picture (SVG) where one is given.
-std::string run_page(const std::vector<RunRecord>& runs, const std::string& picture = "");
+/// plans beside what was measured, what differs in the options, messages, and `extras`.
+std::string run_page(const std::vector<RunRecord>& runs, const PageExtras& extras = {});
 
 }  // namespace convoy::report

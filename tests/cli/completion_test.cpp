@@ -31,6 +31,10 @@ TEST_F(Completion, OffersCommandsOptionsAndTheirValues) {
   EXPECT_EQ(offered("convoy predict --requ"), "--requests\n");
   EXPECT_EQ(offered("convoy train --family gpt"), "gpt2\n");
   EXPECT_EQ(offered("convoy data sess"), "sessions\n");
+  EXPECT_EQ(offered("convoy launch --nproc-per-n"), "--nproc-per-node\n");
+  EXPECT_EQ(offered("convoy launch --nproc-per-node 2 tr"), "train\n");
+  EXPECT_EQ(offered("convoy launch --nproc-per-node 2 train run.toml --learning_r"),
+            "--learning_rate\n");
   EXPECT_THAT(offered("convoy doctor --le"), Not(HasSubstr("learning_rate")));
 }
 

@@ -28,6 +28,10 @@ TEST_F(ScheduleTrace, IsComparedWithItsSimulation) {
       expect(line);
     }
     EXPECT_NE(read_file(folder_ / "over.svg").find(">measured<"), std::string::npos);
+    if (ranks.empty()) continue;
+    ASSERT_EQ(run("report out --trace t.json --output page.html"), 0) << output_;
+    const auto page = read_file(folder_ / "page.html");
+    EXPECT_NE(page.find("\"collectives\":[{\"bytes\":"), std::string::npos);
   }
   EXPECT_EQ(compared("--gradient_accumulation_steps 8"), 2) << output_;
   expect("try the options of the training that wrote it");

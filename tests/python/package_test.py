@@ -259,6 +259,8 @@ class Models(InFolder):
             self.assertGreater(len(drawn), 1)
             with self.assertRaisesRegex(convoy.UsageError, "temperature"):
                 model.generate("w1", temperature=0)
+            with self.assertRaisesRegex(convoy.UsageError, '"max_new_tokens" = 0; expected 1 to'):
+                model.generate("w1 w4", max_new_tokens=0)
             with self.assertRaisesRegex(convoy.UsageError, "expected prompt, max_new_tokens"):
                 model.generate("w1", beams=4)
             with self.assertRaisesRegex(convoy.UsageError, "empty"):

@@ -49,7 +49,17 @@ small = [make_run("first", 40, 1e-3), make_run("second", 20, 2e-3)]
 output = folder / "report.html"
 picture = folder / "step.svg"
 picture.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="90" height="20"><text y="15">a step</text></svg>')
-subprocess.run([convoy, "report", *small, "--output", output, "--picture", picture], check=True)
+plan = small[0] / "checkpoint-1" / "plan.json"
+plan.parent.mkdir()
+plan.write_text(json.dumps({"split": "2 data ranks", "seconds": 0.02, "memory_bytes": 3 << 30}))
+(small[0] / "all_results.json").write_text(json.dumps({
+    "train_samples_per_second": 100, "train_steps_per_second": 10, "train_steady_samples_per_second": 400,
+    "memory_parameters_bytes_per_rank": 3 << 30}))
+trace = folder / "trace.json"
+marks = ("start: reduce bucket 0, 1048576 bytes", 0, 1500), ("wait: reduce bucket 0", 1500, 500), ("clip", 2000, 1)
+trace.write_text(json.dumps({"distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": [
+    {"ph": "X", "cat": "user_annotation", "name": name, "ts": begin, "dur": length, "tid": 1, "pid": 1} for name, begin, length in marks]}))
+subprocess.run([convoy, "report", *small, "--output", output, "--picture", picture, "--trace", trace], check=True)
 large = make_run("large", 60_000, 1e-3)
 many = [make_run(f"run{i}", 100, i * 1e-4 + 1e-5) for i in range(50)]
 begin = time.monotonic()
@@ -75,6 +85,9 @@ with sync_playwright() as play:
         assert told.startswith("step 39: first 1.1"), told
         assert page.get_by_text("train.learning_rate", exact=True).count() >= 1, "options that differ"
         assert page.locator("th", has_text="second (not ended)").count() == 1, "results"
+        planned = page.locator("tr", has_text="2 data ranks").inner_text().split("\t")
+        assert planned == ["first", "2 data ranks", "20 ms", "25 ms", "+25 %", "3 GiB", "3 GiB", "0 %"], planned
+        assert page.locator("tr", has_text="up to 1 MiB").inner_text().split("\t")[1:] == ["1", "1 MiB", "2 ms"], "collectives"
         assert page.get_by_alt_text("picture").evaluate("(image) => image.naturalWidth") == 90, "picture"
         page.get_by_role("checkbox", name="second").uncheck()
         page.wait_for_timeout(100)

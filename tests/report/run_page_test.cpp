@@ -62,12 +62,29 @@ TEST_F(RunPage, WhatEndedHasItsResultsAndTheLastPlan) {
   EXPECT_EQ(run.plan.at("split"), "new");
 }
 
+TEST_F(RunPage, ALongLogIsThinnedOutToMeans) {
+  RunRecord run;
+  run.steps = {1, 2, 3, 4, 5};
+  run.columns["loss"] = {4, 2, NAN, 1, 3};
+  run.columns["eval_loss"] = {NAN, NAN, 7};
+  thin_out(run, 5);
+  EXPECT_EQ(run.steps.size(), 5U);
+  EXPECT_TRUE(run.messages.empty());
+  thin_out(run, 3);
+  EXPECT_EQ(run.steps, (std::vector<double>{2, 4, 5}));
+  EXPECT_EQ(run.columns.at("loss"), (std::vector<double>{3, 1, 3}));
+  EXPECT_TRUE(std::isnan(run.columns.at("eval_loss").at(0)));
+  EXPECT_EQ(run.columns.at("eval_loss").at(1), 7);
+  EXPECT_EQ(run.messages,
+            std::vector<std::string>{"the log has 5 steps: shown are means of 2 neighbours"});
+}
+
 TEST_F(RunPage, HoldsTheRunsAndNothingThatEndsItsScript) {
   RunRecord run;
   run.name = "a</script><b>";
   run.steps = {1};
   run.columns["loss"] = {1.0 / 3};
-  const auto page = run_page({run, run}, "<svg></svg>");
+  const auto page = run_page({run, run}, {.picture = "<svg></svg>"});
   EXPECT_THAT(page, HasSubstr("a\\u003c/script>\\u003cb>"));
   EXPECT_THAT(page, Not(HasSubstr("a</script>")));
   EXPECT_THAT(page, HasSubstr("\"loss\":[0.3333333]"));

@@ -1,14 +1,12 @@
 #include "convoy/schedule/pipeline/measured.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/base/json.h"
+#include "convoy/formats/trace_file.h"
 
 namespace convoy::schedule {
 namespace fs = std::filesystem;
@@ -20,54 +18,13 @@ constexpr const char* kTry = "try the options of the training that wrote it";
 /// What one thread did between two `clip`s, as far as the simulation has it.
 using Spans = std::vector<Span>;
 
-struct TraceFile {
-  fs::path path;
-  int num_ranks = 1;
-  std::map<int64_t, std::vector<Json>> events;  // by thread
-};
-
-/// The marks of a Chrome trace. Torch's operations, which are most of it, are dropped as they are
-/// read.
-TraceFile read_trace(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail<FileError>("schedule", "cannot read the trace {}", path.string());
-  const auto is_kept = [](int depth, Json::parse_event_t event, Json& parsed) {
-    const bool is_event = event == Json::parse_event_t::object_end && depth == 2;
-    return !is_event || text_of(parsed, "cat") == "user_annotation";
-  };
-  TraceFile out{.path = path};
-  try {
-    const Json trace = Json::parse(in, is_kept);
-    out.num_ranks = trace.at("distributedInfo").at("world_size").get<int>();
-    for (const auto& event : trace.at("traceEvents")) {
-      if (text_of(event, "ph") == "X") out.events[event.at("tid").get<int64_t>()].push_back(event);
-    }
-  } catch (const Json::exception& error) {
-    fail<FileError>("schedule", "{} is no trace of convoy train: {}", path.string(),
-                    json_trouble(error));
-  }
-  return out;
-}
-
-/// Rank N's file beside that of rank 0.
-fs::path file_of(fs::path trace, int rank) {
-  if (rank == 0) return trace;
-  const auto extension = trace.extension().string();
-  trace.replace_extension();
-  return trace += fmt::format(".rank{}{}", rank, extension);
-}
-
 /// The steps of a thread: what it computed before each `clip`.
-std::vector<Spans> steps_of(std::vector<Json> events) {
-  const auto begin_of = [](const Json& event) { return event.at("ts").get<double>() / 1e6; };
-  std::ranges::stable_sort(events, {}, begin_of);
+std::vector<Spans> steps_of(const std::vector<formats::TraceMark>& marks) {
   std::vector<Spans> out;
   Spans step;
-  for (const auto& event : events) {
-    const auto name = text_of(event, "name");
-    const double begin = begin_of(event);
+  for (const auto& [name, begin, end] : marks) {
     if (const auto instruction = block_instruction(name)) {
-      step.push_back({*instruction, begin, begin + event.at("dur").get<double>() / 1e6});
+      step.push_back({*instruction, begin, end});
     } else if (name == to_text(Instruction{.op = Op::Clip})) {
       out.push_back(std::exchange(step, {}));
     }
@@ -144,7 +101,7 @@ Timeline as_timeline(const std::vector<Spans>& stages) {
 
 std::vector<Timeline> measured_steps(const fs::path& trace, const RunPlan& plan) {
   const auto num_stages = static_cast<int>(plan.stages.size());
-  const auto first = read_trace(trace);
+  const auto first = formats::read_trace(trace);
   if (first.num_ranks > 1 && first.num_ranks % num_stages != 0) {
     fail<UsageError>("schedule",
                      "{} is of a training on {} ranks, which {} stages do not divide; "
@@ -154,9 +111,9 @@ std::vector<Timeline> measured_steps(const fs::path& trace, const RunPlan& plan)
   std::vector<std::vector<Spans>> by_stage(plan.stages.size());
   const int ranks_of_stage = std::max(1, first.num_ranks / num_stages);
   for (int rank = 0; rank < first.num_ranks; rank += ranks_of_stage) {
-    const auto file = rank == 0 ? first : read_trace(file_of(trace, rank));
-    for (const auto& [thread, events] : file.events) {
-      auto steps = steps_of(events);
+    const auto file = rank == 0 ? first : formats::read_trace(formats::trace_of_rank(trace, rank));
+    for (const auto& [thread, marks] : file.threads) {
+      auto steps = steps_of(marks);
       std::erase_if(steps, [](const Spans& step) { return step.empty(); });
       if (steps.empty()) continue;
       const int stage = stage_of(steps, plan, file.path);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
 #include "convoy/tasks/answer_lines.h"
 
@@ -16,6 +18,13 @@ const char* expected_type(const std::string& key) {
   return key == "temperature" || key == "top_p" ? "a number" : "a whole number";
 }
 
+/// "top-k" as the command line writes it, or as a request does.
+std::string spelled(std::string name, bool in_request) {
+  if (!in_request) return "--" + name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return '"' + name + '"';
+}
+
 }  // namespace
 
 const char* ended_name(Ended ended) {
@@ -23,23 +32,23 @@ const char* ended_name(Ended ended) {
   return kNames[static_cast<int>(ended)];
 }
 
-void check(const GenerateOptions& options, const std::vector<std::string>& stops) {
-  const auto refuse = [](const char* name, const auto& value, const char* expected) {
-    fail<UsageError>("tasks", "{} = {}; expected {}", name, value, expected);
+void check(const GenerateOptions& options, const std::vector<std::string>& stops, bool in_request) {
+  const auto refuse = [&](const char* name, const auto& value, const char* expected) {
+    fail<UsageError>("tasks", "{} = {}; expected {}", spelled(name, in_request), value, expected);
   };
   if (options.max_new_tokens < 1 || options.max_new_tokens > kMostNewTokens) {
-    refuse("--max-new-tokens", options.max_new_tokens, "1 to 100000000");
+    refuse("max-new-tokens", options.max_new_tokens, "1 to 100000000");
   }
   if (!(options.temperature > 0)) {
-    refuse("--temperature", options.temperature, "more than 0; without it the best token is taken");
+    refuse("temperature", options.temperature, "more than 0; without it the best token is taken");
   }
-  if (options.top_k < 0) refuse("--top-k", options.top_k, "at least 0");
+  if (options.top_k < 0) refuse("top-k", options.top_k, "at least 0");
   if (!(options.top_p > 0 && options.top_p <= 1)) {
-    refuse("--top-p", options.top_p, "more than 0 and at most 1");
+    refuse("top-p", options.top_p, "more than 0 and at most 1");
   }
-  if (options.batch_size < 1) refuse("--batch-size", options.batch_size, "at least 1");
+  if (options.batch_size < 1) refuse("batch-size", options.batch_size, "at least 1");
   for (const auto& stop : stops) {
-    if (stop.empty()) refuse("--stop", "''", "some text; without it a text ends by itself");
+    if (stop.empty()) refuse("stop", "''", "some text; without it a text ends by itself");
   }
 }
 
@@ -81,7 +90,7 @@ void TextRequest::read_json(const Json& json) {
                        expected_type(key));
     }
   }
-  check(options, stops);
+  check(options, stops, /*in_request=*/true);
 }
 
 void answer_requests(TextGenerator& texts, const TextRequest& defaults) {

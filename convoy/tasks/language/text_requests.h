@@ -23,8 +23,10 @@ struct TextRequest {
 /// "length", "end", "stop" or "context".
 const char* ended_name(Ended ended);
 
-/// Throws UsageError for options that make no sense, by the names of the command line.
-void check(const GenerateOptions& options, const std::vector<std::string>& stops);
+/// Throws UsageError for options that make no sense, by the names of the command line; `in_request`
+/// by a request's: "max_new_tokens" rather than --max-new-tokens.
+void check(const GenerateOptions& options, const std::vector<std::string>& stops,
+           bool in_request = false);
 
 /// Answers requests, a line of JSON each, from the standard input on the standard output, until
 /// there are no more: {"text", "tokens", "ended"}, or {"error"} for a bad one. On one rank.

@@ -14,6 +14,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/formats/trace_file.h"
 #include "convoy/launch/error_file.h"
 
 namespace convoy::train {
@@ -69,11 +70,7 @@ Trace::~Trace() = default;
 
 Trace::Trace(fs::path path, int rank, int num_ranks, int64_t skip, int64_t num_steps) {
   if (path.empty()) return;
-  if (rank > 0) {
-    const auto extension = path.extension().string();
-    path.replace_extension();
-    path += fmt::format(".rank{}{}", rank, extension);
-  }
+  path = formats::trace_of_rank(std::move(path), rank);
   if (fs::is_directory(path)) {
     fail<UsageError>("train", "output.trace = {} is a folder; expected a file", path.string());
   }
