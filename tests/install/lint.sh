@@ -13,13 +13,13 @@ expect() { # PART
   if said=$(python3 scripts/lint.py); then echo "lint found nothing; expected: $1" >&2 && exit 1; fi
   [[ $said == *"$1"* ]] || { echo "got: $said; expected: $1" >&2 && exit 1; }
 }
-arrow="component report names formats, of which it includes nothing"
+arrow="component machine names formats, of which it includes nothing"
 [[ $(python3 scripts/lint.py || true) != *"$arrow"* ]]
 cp CMakeLists.txt before
-sed -i 's/^convoy_component(report COMPONENTS base/& formats/' CMakeLists.txt
+sed -i 's/^convoy_component(machine COMPONENTS base/& formats/' CMakeLists.txt
 expect "$arrow"
 mv before CMakeLists.txt
-echo '#include "convoy/formats/pbtxt.h"' >>convoy/report/table.cpp
-expect "component report may not know component formats"
+echo '#include "convoy/formats/pbtxt.h"' >>convoy/machine/binding.cpp
+expect "component machine may not know component formats"
 cd /
 rm -rf "$folder"
