@@ -50,8 +50,9 @@ class Watching final : public c10::Allocator {
     if (!data.compare_exchange_deleter(below->raw_deleter(), &release)) return data;
     const int64_t taken = bytes_of(data.get());
     const int64_t now = tensor_memory.add(taken);
-    const int64_t allowed = tensor_memory.limit();
-    const bool fits = (most == 0 || now <= most) && (allowed == 0 || now <= allowed);
+    // A pool says what was rounded up once it has it.
+    const auto asked = now - taken + static_cast<int64_t>(bytes);
+    const bool fits = (most == 0 || now <= most) && tensor_memory.allows(asked);
     TORCH_CHECK(fits, "not enough memory: you tried to allocate ", bytes, " bytes");
     if (now > next_look) look(taken, now);
     return data;

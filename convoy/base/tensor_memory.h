@@ -45,17 +45,19 @@ class TensorMemory {
     pooled_ += bytes;
     return true;
   }
+  /// So many of those are what the allocator gave to pools beyond what they asked for.
+  void round(int64_t bytes) noexcept { rounding_ += bytes; }
   int64_t held() const noexcept { return held_ - pooled_; }
-  int64_t held_with_pools() const noexcept { return held_; }
-  /// What the allocator that counts refuses to go beyond, pools included; 0: it takes what there
-  /// is.
+  /// What the allocator that counts refuses to go beyond, pools included as they asked; 0: it takes
+  /// what there is.
   void set_limit(int64_t bytes) noexcept { limit_ = bytes; }
-  int64_t limit() const noexcept { return limit_; }
+  /// Whether `held` are within the limit.
+  bool allows(int64_t held) const noexcept { return limit_ == 0 || held - rounding_ <= limit_; }
   /// The most since the last call.
   int64_t take_peak() noexcept { return peak_.exchange(held()); }
 
  private:
-  std::atomic<int64_t> held_{0}, pooled_{0}, peak_{0}, limit_{0};
+  std::atomic<int64_t> held_{0}, pooled_{0}, rounding_{0}, peak_{0}, limit_{0};
 };
 
 inline TensorMemory tensor_memory;
@@ -64,10 +66,15 @@ inline TensorMemory tensor_memory;
 class PooledBytes {
  public:
   PooledBytes() = default;
-  ~PooledBytes() { tensor_memory.pool(-bytes_); }
-  PooledBytes(PooledBytes&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+  ~PooledBytes() {
+    tensor_memory.pool(-bytes_);
+    tensor_memory.round(-rounding_);
+  }
+  PooledBytes(PooledBytes&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, 0)), rounding_(std::exchange(other.rounding_, 0)) {}
   PooledBytes& operator=(PooledBytes&& other) noexcept {
     std::swap(bytes_, other.bytes_);
+    std::swap(rounding_, other.rounding_);
     return *this;
   }
 
@@ -75,9 +82,16 @@ class PooledBytes {
     bytes = std::max(bytes, -bytes_);  // no more than was counted
     if (tensor_memory.pool(bytes)) bytes_ += bytes;
   }
+  /// The same of what the allocator gave beyond what was asked for.
+  void add_rounding(int64_t bytes) noexcept {
+    const int64_t before = bytes_;
+    add(bytes);
+    tensor_memory.round(bytes_ - before);
+    rounding_ += bytes_ - before;
+  }
 
  private:
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, rounding_ = 0;
 };
 
 }  // namespace convoy

@@ -18,6 +18,7 @@ int64_t host_bytes(const at::Tensor& buffer) {
 }  // namespace
 
 at::Tensor Pool::take(int64_t count) {
+  const int64_t most = most_;
   taken_ += count;
   most_ = std::max(most_, taken_);
   const auto found = std::find_if(free_.rbegin(), free_.rend(), [&](const at::Tensor& buffer) {
@@ -34,9 +35,17 @@ at::Tensor Pool::take(int64_t count) {
   const auto width = static_cast<int64_t>(options_.dtype().itemsize());
   const int64_t expected = options_.device().is_cpu() ? count * width : 0;
   pooled_.add(expected);
-  auto buffer = at::empty({count}, options_);
-  pooled_.add(host_bytes(buffer) - expected);
-  return buffer;
+  try {
+    auto buffer = at::empty({count}, options_);
+    if (expected > 0) pooled_.add_rounding(host_bytes(buffer) - expected);
+    return buffer;
+  } catch (...) {  // there is no such memory: nothing was taken
+    pooled_.add(-expected);
+    num_elements_ -= count;
+    taken_ -= count;
+    most_ = most;
+    throw;
+  }
 }
 
 void Pool::give(at::Tensor buffer) {
@@ -49,10 +58,12 @@ void Pool::let_go() {
   const auto& oldest = free_.front();
   num_elements_ -= oldest.numel();
   const int64_t bytes = host_bytes(oldest);
+  const int64_t asked = oldest.is_cpu() ? static_cast<int64_t>(oldest.nbytes()) : 0;
   oldest.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       at::DataPtr(nullptr, oldest.device()));
   free_.erase(free_.begin());
-  pooled_.add(-bytes);
+  pooled_.add(-asked);
+  pooled_.add_rounding(asked - bytes);
 }
 
 }  // namespace convoy::parallel

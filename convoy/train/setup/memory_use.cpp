@@ -79,9 +79,16 @@ std::vector<MemoryUse> take_memory_use(parallel::Strategy& strategy) {
   return stages;
 }
 
-int64_t state_bytes(parallel::Strategy& strategy) {
+int64_t kept_bytes(parallel::Strategy& strategy) {
   int64_t out = 0;
-  for (auto* replica : strategy.replicas()) out += own_bytes(*replica, replica->memory());
+  for (auto* replica : strategy.replicas()) {
+    auto use = replica->memory();
+    use.gathered = use.buffers = 0;
+    for (const auto& buffer : replica->buffers()) {
+      use.buffers += static_cast<int64_t>(buffer.tensor.nbytes());
+    }
+    out += own_bytes(*replica, use);
+  }
   return out;
 }
 

@@ -16,8 +16,8 @@ std::vector<std::pair<std::string, int64_t>> kinds_of(const schedule::MemoryUse&
 /// Nothing of stages that other processes run; one without a pipeline.
 std::vector<schedule::MemoryUse> take_memory_use(parallel::Strategy& strategy);
 
-/// What the replicas of this process hold together between steps.
-int64_t state_bytes(parallel::Strategy& strategy);
+/// What the replicas of this process keep together from step to step, but for pools.
+int64_t kept_bytes(parallel::Strategy& strategy);
 
 /// Of each kind the larger.
 schedule::MemoryUse largest(const schedule::MemoryUse& a, const schedule::MemoryUse& b);
