@@ -15,7 +15,7 @@ struct Body {
   const char* masking;
   int64_t num_negatives = 0;  ///< 0: all items
   const char* loss = "cross_entropy";
-  const char* summary = nullptr;  ///< with targets of whole sessions, and label smoothing
+  const char* summary = nullptr;  ///< with all that beside bodies can be asked for
 };
 
 class SessionBodies : public testing::TestWithParam<Body> {
@@ -37,6 +37,13 @@ class SessionBodies : public testing::TestWithParam<Body> {
       config.targets = {{"even", true, 0.5}, {"share", false, 2}};
       config.next_item_weight = 0.7;
       config.label_smoothing_factor = 0.1;
+      config.features.push_back({"price", false});
+      config.soft_embeddings = config.tabular_layer_norm = true;
+      config.stochastic_swap_noise = config.input_dropout = 0.2;
+      config.embedding_dims = {{"kind", 5}};
+      config.swap_values = {{"items", at::arange(1, 120, at::kLong)},
+                            {"kind", at::arange(1, 7, at::kLong)},
+                            {"price", at::arange(50) / 50.0}};
     }
     config.n_layer = 3;
     config.dropout = 0.2;

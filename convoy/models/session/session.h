@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct SessionConfig {
   std::vector<SessionFeature> features;
   std::vector<SessionTarget> targets;  ///< beside the next item
   double next_item_weight = 1;         ///< of its loss, where there are targets
+  /// Of each feature what swap noise takes values from, [n] int64 or fp32 on the host: of the data,
+  /// not in config.json.
+  std::map<std::string, at::Tensor> swap_values;
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
@@ -40,8 +44,14 @@ struct SessionConfig {
   std::string activation = "auto";
   double layer_norm_epsilon = 1e-5, initializer_range = 0.02;
   int64_t item_embedding_dim = 0, embedding_dim = 0;
+  Json embedding_dims;  ///< by feature: {"kind": 8}
+  bool infer_embedding_sizes = false;
   std::string aggregation = "concat";
   int64_t continuous_projection = 0;
+  bool soft_embeddings = false;
+  int64_t soft_embedding_cardinality = 10, soft_embedding_dim = 0;
+  bool tabular_layer_norm = false;
+  double stochastic_swap_noise = 0, input_dropout = 0;
   std::string body = "gpt2";
   std::string masking = "auto";
   double mlm_probability = 0.15;
@@ -84,6 +94,7 @@ struct SessionConfig {
 
   /// Throws UsageError on settings that do not fit together.
   void check() const;
+  void check_embedding_dims() const;
 
   Json to_json() const;  ///< `config.json`
   /// Takes everything from a `config.json`. Throws FileError that names `where`.

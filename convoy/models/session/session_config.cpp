@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "convoy/base/error.h"
@@ -41,6 +42,7 @@ const std::pair<std::string, Names> kWithHidden{"model.body",
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
+const std::pair<std::string, Names> kWithSoft{"model.soft_embeddings", {"true"}};
 
 Names with_auto(Names names) {
   names.insert(names.begin(), "auto");
@@ -65,9 +67,26 @@ Fields SessionConfig::fields() {
       {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
       {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},
       {"embedding_dim", &embedding_dim, "width of other embeddings; 0 = d_model", 0},
+      {"embedding_dims", &embedding_dims,
+       "widths of single embeddings, as {\"COLUMN\": width}; goes before the two above"},
+      {"infer_embedding_sizes", &infer_embedding_sizes,
+       "an embedding that no width is given for is 2 x ids^0.25 wide, rounded up"},
       {"aggregation", &aggregation, "how features become one input", 0, 0, kJoins},
       {"continuous_projection", &continuous_projection,
        "width that continuous features are projected to; 0 = d_model", 0},
+      {"soft_embeddings", &soft_embeddings,
+       "a continuous feature becomes a mixture of learned vectors instead"},
+      {"soft_embedding_cardinality", &soft_embedding_cardinality, "so many vectors of each", 1, 1e6,
+       none, none, "", kWithSoft},
+      {"soft_embedding_dim", &soft_embedding_dim, "so wide; 0 = d_model", 0, kWidest, none, none,
+       "", kWithSoft},
+      {"tabular_layer_norm", &tabular_layer_norm,
+       "normalise the vectors of each feature before they are joined"},
+      {"stochastic_swap_noise", &stochastic_swap_noise,
+       "part of each feature's values that training replaces by others of the column", 0,
+       kMostDropped},
+      {"input_dropout", &input_dropout,
+       "rate on the vectors of each feature before they are joined", 0, kMostDropped},
       {"body", &body,
        "transformer layers: causal (gpt2, sasrec, ligr), looking at both sides, or either (xlnet)",
        0, 0, bodies_with("")},
@@ -135,8 +154,12 @@ std::string SessionConfig::activation_kind() const {
 }
 
 int64_t SessionConfig::dim_of(const SessionFeature& feature) const {
+  if (embedding_dims.contains(feature.name)) return embedding_dims.at(feature.name);
   const int64_t dim = feature.name == item_feature ? item_embedding_dim : embedding_dim;
-  return dim > 0 ? dim : d_model;
+  if (dim > 0) return dim;
+  if (!infer_embedding_sizes) return d_model;
+  return static_cast<int64_t>(
+      std::ceil(2 * std::sqrt(std::sqrt(static_cast<double>(feature.cardinality)))));
 }
 
 const SessionFeature& SessionConfig::item() const {
@@ -192,15 +215,47 @@ void SessionConfig::check() const {
     fail<UsageError>("models", "feature '{}' has {} ids; expected at least 1", feature.name,
                      feature.cardinality);
   }
+  check_embedding_dims();
   if (aggregation == "concat") return;
   for (const auto& [what, width] : {std::pair{"item_embedding_dim", item_embedding_dim},
                                     std::pair{"embedding_dim", embedding_dim},
-                                    std::pair{"continuous_projection", continuous_projection}}) {
+                                    std::pair{"continuous_projection", continuous_projection},
+                                    std::pair{"soft_embedding_dim", soft_embedding_dim}}) {
     if (width == 0 || width == d_model) continue;
     fail<UsageError>("models",
                      "aggregation = {} needs every feature as wide as d_model = {}; got {} = {}; "
                      "try aggregation = concat",
                      aggregation, d_model, what, width);
+  }
+  for (const auto& feature : features) {
+    if (!feature.categorical || dim_of(feature) == d_model) continue;
+    fail<UsageError>("models",
+                     "aggregation = {} needs every feature as wide as d_model = {}; got {} of '{}' "
+                     "(embedding_dims or infer_embedding_sizes); try aggregation = concat",
+                     aggregation, d_model, dim_of(feature), feature.name);
+  }
+}
+
+void SessionConfig::check_embedding_dims() const {
+  if (embedding_dims.is_null()) return;
+  if (!embedding_dims.is_object()) {
+    fail<UsageError>("models", "embedding_dims = {}; expected widths such as {{\"COLUMN\": 8}}",
+                     json_line(embedding_dims));
+  }
+  Names known;
+  for (const auto& feature : features) {
+    if (feature.categorical) known.push_back(feature.name);
+  }
+  for (const auto& [name, width] : embedding_dims.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      fail<UsageError>("models",
+                       "embedding_dims names '{}', which is no categorical feature of the model; "
+                       "expected some of {}{}",
+                       name, join(known), did_you_mean(name, known));
+    }
+    if (width.is_number_integer() && width >= 1 && width <= kWidest) continue;
+    fail<UsageError>("models", "embedding_dims has {} for '{}'; expected a width of at least 1",
+                     json_line(width), name);
   }
 }
 

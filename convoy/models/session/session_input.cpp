@@ -1,9 +1,6 @@
 #include "convoy/models/session/session_input.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-
-#include <algorithm>
 
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
@@ -46,31 +43,8 @@ nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
 
 }  // namespace
 
-SessionInput::SessionInput(const SessionConfig& config) : Block("input"), config_(config) {
-  std::sort(config_.features.begin(), config_.features.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+SessionInput::SessionInput(const SessionConfig& config) : SessionFeatures(config, "input") {
   const int64_t D = config.d_model;
-  int64_t width = 0, num_continuous = 0;
-  for (const auto& feature : config_.features) {
-    if (feature.categorical) {
-      const int64_t dim = config.dim_of(feature);
-      tables_[feature.name] = declare_table(fmt::format("embeddings.{}.weight", feature.name),
-                                            {feature.cardinality, dim},
-                                            Init::normal(config.embedding_initializer_range), {0});
-      width += dim;
-    } else {
-      ++num_continuous;
-    }
-  }
-  if (num_continuous > 0) {
-    const int64_t dim = config.continuous_projection > 0 ? config.continuous_projection : D;
-    continuous_ =
-        declare_dense("continuous_projection", num_continuous, dim, config.initializer_range);
-    width += dim;
-  }
-  if (config.aggregation == "concat" && width != D) {
-    projection_ = declare_dense("input_projection", width, D, config.initializer_range);
-  }
   if (config.permutes()) {
     query_ = declare({"transformer.mask_emb", {1, 1, D}, Init::normal(config.initializer_range)});
   } else if (config.masks_items()) {
@@ -108,7 +82,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     out[SessionTargets::answer(target.column)] = in.at(target.column);
   }
   const auto ranks = ranks_of(ids, context);
-  auto x = aggregate(in, ranks);
+  auto x = joined(in, ranks, context);
   // The ids where they came from: no step waits for a GPU to know its targets.
   auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
   if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
@@ -147,38 +121,6 @@ Permutation SessionInput::permutation(const at::Tensor& known, const nn::Context
   return training_permutation(
       known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},
       context);
-}
-
-at::Tensor SessionInput::aggregate(const nn::Bundle& in, const nn::TensorRanks& ranks) const {
-  at::Tensor item;
-  std::vector<at::Tensor> parts, numbers;  // parts: in the features' order, without the item
-  std::vector<at::Tensor> all;             // with it
-  for (const auto& feature : config_.features) {
-    const auto& column = in.at(feature.name);
-    if (!feature.categorical) {
-      numbers.push_back(column);
-      continue;
-    }
-    all.push_back(nn::embedding(column, tables_.at(feature.name), true, ranks));
-    if (feature.name == config_.item_feature) {
-      item = all.back();
-    } else {
-      parts.push_back(all.back());
-    }
-  }
-  if (!numbers.empty()) {
-    all.push_back(
-        at::relu(nn::linear(ranks.own(at::stack(numbers, 2)), continuous_)).to(at::kFloat));
-    parts.push_back(all.back());
-  }
-  if (config_.aggregation == "concat") {
-    auto x = all.size() > 1 ? at::cat(all, -1) : all[0];
-    return projection_.weight ? nn::linear(x, projection_).to(at::kFloat) : x;
-  }
-  if (parts.empty()) return item;
-  auto sum = parts[0];
-  for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
-  return config_.aggregation == "element-wise-sum" ? item + sum : item * sum;
 }
 
 at::Tensor SessionInput::places_from_end(const at::Tensor& ids, const nn::Context& context) const {

@@ -1,11 +1,7 @@
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "convoy/models/session/masking.h"
-#include "convoy/models/session/session.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/models/session/session_features.h"
 
 namespace convoy::models {
 
@@ -16,26 +12,21 @@ namespace convoy::models {
 /// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead;
 /// for XLNet what put_xlnet_guides() adds. Columns to be predicted pass through.
 /// Prediction with masked items appends a position, so T grows by one.
-class SessionInput : public nn::Block {
+class SessionInput : public SessionFeatures {
  public:
   explicit SessionInput(const SessionConfig& config);
 
-  const nn::ParamPtr& item_table() const { return tables_.at(config_.item_feature); }
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return !config_.permutes(); }
 
  private:
-  at::Tensor aggregate(const nn::Bundle& in, const nn::TensorRanks& ranks) const;
   Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
   at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
                            const nn::Context& context) const;
   /// [B, T] int64: 0 for the last position that predicts, 1 for the one before.
   at::Tensor places_from_end(const at::Tensor& ids, const nn::Context& context) const;
 
-  SessionConfig config_;
-  std::map<std::string, nn::ParamPtr> tables_;
-  nn::DenseParams continuous_, projection_;
   nn::DenseParams mapping_;           // ALBERT's, of embeddings to states
   nn::ParamPtr masked_item_, query_;  // in the place of hidden items; of no item
   nn::ParamPtr positions_, token_types_;

@@ -8,6 +8,7 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/tasks/session/dataset.h"
+#include "convoy/tasks/session/swap_values.h"
 #include "convoy/tasks/task.h"
 
 namespace convoy::tasks {
@@ -170,6 +171,16 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   dataset.check(options.selection);
   check_lists(dataset, model);
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
+}
+
+void take_swap_values(SessionArguments& arguments, const formats::Schema& schema) {
+  auto& model = arguments.model;
+  if (model.stochastic_swap_noise == 0) return;
+  const data::ParquetFiles data(arguments.data.train_file());
+  check_lists(data, model);
+  std::vector<std::string> columns;
+  for (const auto& feature : model.features) columns.push_back(feature.name);
+  model.swap_values = draw_swap_values(data, data::select(schema, columns), model.features);
 }
 
 formats::Schema take_features(SessionArguments& arguments) {

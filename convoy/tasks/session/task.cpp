@@ -52,6 +52,7 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
 Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
+  take_swap_values(arguments_, schema_);
   auto warnings = arguments_.warnings;
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),

@@ -1,0 +1,140 @@
+#include "convoy/models/session/session_features.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/models/session/swap_noise.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+
+// Shapes: B rows, T positions, D = d_model.
+namespace convoy::models {
+
+using nn::Init;
+
+namespace {
+
+constexpr const char* kContinuous = "continuous";  // all of them as one feature
+constexpr int64_t kDropoutSite = 16;               // of the first feature, behind the block's own
+
+}  // namespace
+
+SessionFeatures::SessionFeatures(const SessionConfig& config, const std::string& name)
+    : Block(name), config_(config) {
+  std::sort(config_.features.begin(), config_.features.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  const int64_t D = config.d_model;
+  int64_t width = 0, num_continuous = 0;
+  for (const auto& feature : config_.features) {
+    if (feature.categorical || config.soft_embeddings) {
+      width += declare_feature(feature);
+    } else {
+      ++num_continuous;
+    }
+  }
+  if (num_continuous > 0) {
+    const int64_t dim = config.continuous_projection > 0 ? config.continuous_projection : D;
+    continuous_ =
+        declare_dense("continuous_projection", num_continuous, dim, config.initializer_range);
+    declare_normed(kContinuous, dim);
+    width += dim;
+  }
+  if (config.aggregation == "concat" && width != D) {
+    projection_ = declare_dense("input_projection", width, D, config.initializer_range);
+  }
+}
+
+/// Returns how wide its vectors are.
+int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
+  const auto init = Init::normal(config_.embedding_initializer_range);
+  const auto& name = feature.name;
+  int64_t dim = config_.dim_of(feature);
+  if (feature.categorical) {
+    tables_[name] = declare_table(fmt::format("embeddings.{}.weight", name),
+                                  {feature.cardinality, dim}, init, {0});
+  } else {
+    dim = config_.soft_embedding_dim > 0 ? config_.soft_embedding_dim : config_.d_model;
+    const auto prefix = "soft_embeddings." + name;
+    const int64_t vectors = config_.soft_embedding_cardinality;
+    soft_[name] = {declare_dense(prefix + ".projection_layer", 1, vectors, 1),
+                   declare_matrix(prefix + ".embedding_table.weight", {vectors, dim}, init)};
+  }
+  declare_normed(name, dim);
+  return dim;
+}
+
+void SessionFeatures::declare_normed(const std::string& feature, int64_t width) {
+  if (!config_.tabular_layer_norm) return;
+  norms_[feature] = declare_norm("feature_layer_norm." + feature, width);
+}
+
+at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                                   const nn::Context& context) const {
+  at::Tensor item;
+  std::vector<at::Tensor> parts, numbers;  // parts: in the features' order, without the item
+  std::vector<at::Tensor> all;             // with it
+  for (const auto& feature : config_.features) {
+    const auto& name = feature.name;
+    const auto values = column(in, feature, context);
+    if (!feature.categorical && !config_.soft_embeddings) {
+      numbers.push_back(values);
+      continue;
+    }
+    const auto vectors = feature.categorical ? nn::embedding(values, tables_.at(name), true, ranks)
+                                             : soft(values, soft_.at(name), ranks);
+    all.push_back(regular(vectors, name, std::ssize(all), ranks, context));
+    if (name == config_.item_feature) {
+      item = all.back();
+    } else {
+      parts.push_back(all.back());
+    }
+  }
+  if (!numbers.empty()) {
+    const auto projected =
+        at::relu(nn::linear(ranks.own(at::stack(numbers, 2)), continuous_)).to(at::kFloat);
+    all.push_back(regular(projected, kContinuous, std::ssize(all), ranks, context));
+    parts.push_back(all.back());
+  }
+  if (config_.aggregation == "concat") {
+    auto x = all.size() > 1 ? at::cat(all, -1) : all[0];
+    return projection_.weight ? nn::linear(x, projection_).to(at::kFloat) : x;
+  }
+  if (parts.empty()) return item;
+  auto sum = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
+  return config_.aggregation == "element-wise-sum" ? item + sum : item * sum;
+}
+
+at::Tensor SessionFeatures::column(const nn::Bundle& in, const SessionFeature& feature,
+                                   const nn::Context& context) const {
+  const auto& given = in.at(feature.name);
+  const double rate = config_.stochastic_swap_noise;
+  if (rate == 0 || context.mode != nn::Mode::Train) return given;
+  const auto values = config_.swap_values.find(feature.name);
+  internal_check(values != config_.swap_values.end(), "models",
+                 "no values to swap those of {} with", feature.name);
+  return swap_noise(given, in.at(config_.item_feature) != 0, values->second, rate, feature.name,
+                    context);
+}
+
+at::Tensor SessionFeatures::soft(const at::Tensor& numbers, const Soft& embedding,
+                                 const nn::TensorRanks& ranks) const {
+  const auto scores = nn::linear(ranks.own(numbers.unsqueeze(-1)), embedding.weights);
+  const auto weights = at::softmax(scores.to(at::kFloat), -1);
+  return nn::linear(weights, embedding.table, nullptr, /*in_first=*/true).to(at::kFloat);
+}
+
+at::Tensor SessionFeatures::regular(const at::Tensor& vectors, const std::string& feature,
+                                    int64_t index, const nn::TensorRanks& ranks,
+                                    const nn::Context& context) const {
+  const auto norm = norms_.find(feature);
+  const auto normed = norm == norms_.end()
+                          ? vectors
+                          : nn::layer_norm(vectors, norm->second, config_.layer_norm_epsilon);
+  return nn::dropout(normed, config_.input_dropout, context, kDropoutSite + index, ranks);
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "convoy/models/session/session.h"
+#include "convoy/nn/tensor_ranks.h"
+
+namespace convoy::models {
+
+/// What the input of a session model makes of its features: one vector per position.
+class SessionFeatures : public nn::Block {
+ public:
+  const nn::ParamPtr& item_table() const { return tables_.at(config_.item_feature); }
+
+ protected:
+  SessionFeatures(const SessionConfig& config, const std::string& name);
+
+  /// [B, T, D] (or a rank's share) of the columns [B, T].
+  at::Tensor joined(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                    const nn::Context& context) const;
+
+  SessionConfig config_;  ///< its features by name
+
+ private:
+  /// A number as a mixture of learned vectors.
+  struct Soft {
+    nn::DenseParams weights;  ///< number to scores of the vectors
+    nn::ParamPtr table;       ///< [vectors, width]
+  };
+
+  at::Tensor column(const nn::Bundle& in, const SessionFeature& feature,
+                    const nn::Context& context) const;
+  at::Tensor soft(const at::Tensor& numbers, const Soft& embedding,
+                  const nn::TensorRanks& ranks) const;
+  /// A feature's vectors, normalised and with dropout where that is asked for.
+  at::Tensor regular(const at::Tensor& vectors, const std::string& feature, int64_t index,
+                     const nn::TensorRanks& ranks, const nn::Context& context) const;
+  int64_t declare_feature(const SessionFeature& feature);
+  void declare_normed(const std::string& feature, int64_t width);
+
+  std::map<std::string, nn::ParamPtr> tables_;
+  std::map<std::string, Soft> soft_;
+  std::map<std::string, nn::NormParams> norms_;
+  nn::DenseParams continuous_, projection_;
+};
+
+}  // namespace convoy::models

@@ -1,0 +1,83 @@
+#include "convoy/tasks/session/swap_values.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/random.h"
+#include "convoy/data/tools/inspect_rows.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+constexpr int64_t kMost = 65536;
+
+/// A uniform sample of a stream (Li, "Reservoir-sampling algorithms of time complexity O(n(1 +
+/// log(N/n)))", 1994).
+template <class T>
+class Reservoir {
+ public:
+  explicit Reservoir(uint64_t key) : key_(key) { skip(); }
+
+  void add(const std::vector<T>& values) {
+    const auto count = static_cast<int64_t>(values.size());
+    int64_t at = std::min(count, kMost - static_cast<int64_t>(kept_.size()));
+    kept_.insert(kept_.end(), values.begin(), values.begin() + at);
+    while (at + skipped_ < count) {
+      at += skipped_;
+      const auto place = static_cast<size_t>(draw() * static_cast<double>(kMost));
+      kept_[place] = values[static_cast<size_t>(at++)];
+      skip();
+    }
+    skipped_ -= count - at;
+  }
+
+  const std::vector<T>& kept() const { return kept_; }
+
+ private:
+  double draw() { return uniform01(key_, counter_++); }
+  /// Of those that follow, how many are not taken before the next one is.
+  void skip() {
+    weight_ *= std::exp(std::log(1 - draw()) / static_cast<double>(kMost));
+    skipped_ = static_cast<int64_t>(std::log(1 - draw()) / std::log1p(-weight_));
+  }
+
+  uint64_t key_, counter_ = 0;
+  double weight_ = 1;
+  int64_t skipped_ = 0;
+  std::vector<T> kept_;
+};
+
+}  // namespace
+
+std::map<std::string, at::Tensor> draw_swap_values(
+    const data::ParquetFiles& data, const data::Selection& selection,
+    const std::vector<models::SessionFeature>& features) {
+  std::map<std::string, Reservoir<int64_t>> ids;
+  std::map<std::string, Reservoir<float>> numbers;
+  data::each_rows(data, selection, [&](const data::Rows& rows) {
+    for (const auto& feature : features) {
+      const auto& column = rows.columns.at(feature.name);
+      const uint64_t key = hash_text(feature.name);
+      if (column.kind == data::Column::Int64) {
+        ids.try_emplace(feature.name, key).first->second.add(column.ints);
+      } else {
+        numbers.try_emplace(feature.name, key).first->second.add(column.floats);
+      }
+    }
+  });
+  std::map<std::string, at::Tensor> out;
+  for (const auto& feature : features) {
+    const auto dtype = feature.categorical ? at::kLong : at::kFloat;
+    const auto found = ids.find(feature.name);
+    const auto values = found != ids.end()
+                            ? at::tensor(found->second.kept(), at::kLong)
+                            : at::tensor(numbers.at(feature.name).kept(), at::kFloat);
+    out[feature.name] = values.to(dtype);
+  }
+  return out;
+}
+
+}  // namespace convoy::tasks

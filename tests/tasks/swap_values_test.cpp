@@ -1,0 +1,48 @@
+#include "convoy/tasks/session/swap_values.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convoy/base/files.h"
+#include "tests/data/parquet_testing.h"
+
+namespace convoy::tasks {
+namespace {
+
+TEST(SwapValues, AreAUniformSampleOfTheColumn) {
+  const auto folder = unique_folder("convoy-swap");
+  constexpr int64_t kRows = 30000, kLength = 10;  // more than are kept
+  std::vector<std::vector<int64_t>> ids;
+  std::vector<std::vector<float>> prices;
+  for (int64_t row = 0; row < kRows; ++row) {
+    auto& own = ids.emplace_back();
+    for (int64_t t = 0; t < kLength; ++t) own.push_back(1 + (row * kLength + t) / 30000);
+    prices.emplace_back(own.begin(), own.begin() + 1);
+  }
+  const auto file = folder / "rows.parquet";
+  data::testing::write_parquet(
+      file,
+      {{"items", data::testing::int_lists(ids)}, {"price", data::testing::float_lists(prices)}},
+      /*row_group_size=*/7000);
+  const data::ParquetFiles data(file.string());
+  const std::vector<models::SessionFeature> features{{"items", true, 11}, {"price", false, 0}};
+  const auto values = draw_swap_values(data, {{"items", "price"}, {}}, features);
+  // Ten parts of the column have a number each.
+  const auto& items = values.at("items");
+  ASSERT_EQ(items.numel(), 65536);
+  for (int64_t number = 1; number <= 10; ++number) {
+    EXPECT_NEAR(items.eq(number).sum().item<double>() / 65536, 0.1,
+                4.5 * std::sqrt(0.1 * 0.9 / 65536))
+        << number;
+  }
+  EXPECT_EQ(values.at("price").numel(), kRows) << "all where there are fewer";
+  EXPECT_EQ(values.at("price").scalar_type(), at::kFloat);
+  EXPECT_TRUE(
+      at::equal(draw_swap_values(data, {{"items", "price"}, {}}, features).at("items"), items));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace convoy::tasks
