@@ -68,6 +68,24 @@ TEST_F(Agents, ReportTheFirstFailureOfTheWholeJobOnce) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "logs-1/failure.json"));
 }
 
+TEST_F(Agents, ShowWhatARankOfAnotherHostSaysAsText) {
+  const std::string script =
+      "if [ $RANK = 3 ]; then printf '{\"rank\": 3, \"kind\": \"Error\", \"error\": "
+      "\"clears \\u001b[2J all\"}' > $TORCHELASTIC_ERROR_FILE; exit 3; fi; sleep 60";
+  for (const std::string name : {"a", "b"}) {
+    start(name, script, [&](LaunchOptions&, HostOptions& host) {
+      host.node_rank = name == "a" ? 0 : 1;
+      host.serves = name == "a";
+    });
+  }
+  EXPECT_EQ(end("a"), 3);
+  EXPECT_EQ(end("b"), 3);
+  for (const std::string name : {"a", "b"}) {
+    expect_said(name, "clears \\x1b[2J all");
+    EXPECT_EQ(said(name).find('\x1b'), std::string::npos) << said(name);
+  }
+}
+
 TEST_F(Agents, StartAgainTogetherAfterAFailure) {
   const auto once = [](LaunchOptions& options, HostOptions& host) {
     options.max_restarts = host.rendezvous.max_restarts = 1;

@@ -171,10 +171,11 @@ class HostAgent {
       if (interrupted_by_ != 0) code_ = 128 + interrupted_by_;
     } else if (type == "finish") {
       tell(message);
-      output_queue_.say(message.at("text").get<std::string>());
+      output_queue_.say(printable_lines(message.at("text").get<std::string>()));
       code_ = message.at("code").get<int>();
     } else if (type == "wait") {
-      output_queue_.say(fmt::format("[launch] {}\n", message.at("why").get<std::string>()));
+      output_queue_.say(
+          fmt::format("[launch] {}\n", printable(message.at("why").get<std::string>())));
     } else if (type == "refuse") {
       fail<UsageError>("launch", "the rendezvous at {} refused this host: {}", endpoint_.to_text(),
                        message.at("why").get<std::string>());
