@@ -50,7 +50,7 @@ class CausalHead : public nn::Block {
     const auto& x = in.at("hidden");
     if (context.mode == nn::Mode::Predict) {
       const auto wanted = comm::upload(wanted_positions(in, context), x.device());
-      auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, wanted));
+      auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, wanted), nn::ReadBy::Anything);
       const auto here = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
       const auto logits = nn::gather_columns(here, table_, 0, context.tensor);
       return {{"logits", logits.view({x.size(0), -1, num_ids()})}};
@@ -63,7 +63,8 @@ class CausalHead : public nn::Block {
     options.ranks = among_asked(ranks, in.at("asked"), again);
     options.count_correct = context.mode == nn::Mode::Evaluate;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
-    const auto entropy = nn::cross_entropy(states(asked), table_, targets, options);
+    const auto h = states(asked, nn::ReadBy::Products);
+    const auto entropy = nn::cross_entropy(h, table_, targets, options);
     nn::Bundle out{{"loss", entropy.loss},
                    {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
@@ -77,10 +78,10 @@ class CausalHead : public nn::Block {
  private:
   int64_t num_ids() const { return table_->spec().shape[0]; }
 
-  at::Tensor states(const at::Tensor& h) const {
+  at::Tensor states(const at::Tensor& h, nn::ReadBy reader) const {
     if (!norm_.weight) return h;
-    return norm_.bias ? nn::layer_norm(h, norm_, epsilon_)
-                      : nn::rms_norm(h, norm_.weight, epsilon_);
+    return norm_.bias ? nn::layer_norm(h, norm_, epsilon_, reader)
+                      : nn::rms_norm(h, norm_.weight, epsilon_, reader);
   }
 
   double epsilon_;

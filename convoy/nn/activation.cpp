@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
+#include "convoy/nn/activation_device.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
@@ -13,12 +14,6 @@ namespace {
 
 using lanes::Bf16;
 using lanes::Floats;
-
-/// Of x s(x): s is a sigmoid of linear x + cubic x^3, or the normal distribution's.
-struct Curve {
-  bool normal = false;
-  float linear = 1, cubic = 0;
-};
 
 /// Finds s(x) and its slope.
 [[gnu::always_inline]] inline void weigh(const Curve& curve, const Floats& x, Floats& s,
@@ -170,10 +165,26 @@ Tensors computed_by_torch(const std::string& kind, const at::Tensor& x, const at
   return {back, times.defined() ? out.mul_(grad) : at::Tensor()};
 }
 
-bool has_curve(const std::string& kind, const at::Tensor& x) {
+/// The same on a GPU, where torch compiles a kernel for it.
+Tensors computed_on_device(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
+                           const at::Tensor& grad) {
+  auto out = activate_on_device(curve_of(kind), x, times, grad);
+  return out.empty() ? computed_by_torch(kind, x, times, grad) : out;
+}
+
+using Compute = Tensors (*)(const std::string&, const at::Tensor&, const at::Tensor&,
+                            const at::Tensor&);
+
+Compute computes(const std::string& kind, const at::Tensor& x) {
   const auto dtype = x.scalar_type();
-  const bool here = x.is_cpu() && (dtype == at::kFloat || dtype == at::kBFloat16);
-  return here && kind != "relu" && kind != "tanh";
+  if (kind == "relu" || kind == "tanh" || dtype == at::kDouble) return computed_by_torch;
+  if (x.is_cuda()) return computed_on_device;
+  return x.is_cpu() && dtype != at::kHalf ? computed : computed_by_torch;
+}
+
+/// Kernels of torch's compiler take numbers wherever they lie.
+at::Tensor laid_out(const at::Tensor& x) {
+  return x.is_cuda() ? x : x.contiguous();
 }
 
 }  // namespace
@@ -186,17 +197,17 @@ const std::vector<std::string>& activations() {
 }
 
 at::Tensor activate(const std::string& kind, const at::Tensor& x, const at::Tensor& times) {
-  const auto input = x.detach().contiguous();
-  const auto factor = times.defined() ? times.detach().contiguous() : at::Tensor();
+  const auto input = laid_out(x.detach());
+  const auto factor = times.defined() ? laid_out(times.detach()) : at::Tensor();
   if (times.defined()) {
     internal_check(times.sizes() == x.sizes() && times.scalar_type() == x.scalar_type() &&
                        times.device() == x.device(),
                    "nn", "an activation's factor is unlike it");
   }
-  const auto compute = has_curve(kind, x) ? computed : computed_by_torch;
+  const auto compute = computes(kind, x);
   const auto out = without_grad([&] { return compute(kind, input, factor, {})[0]; });
   return with_backward(out, {x, times}, [=](const at::Tensor& grad) {
-    return compute(kind, input, factor, grad.contiguous());
+    return compute(kind, input, factor, laid_out(grad));
   });
 }
 

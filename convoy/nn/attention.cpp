@@ -1,6 +1,7 @@
 #include "convoy/nn/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/SDPBackend.h>
 
 #include <algorithm>
 #include <cmath>
@@ -35,6 +36,16 @@ std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Ten
   return seen->logical_and(past).logical_or(at::eye(S, flags).narrow(0, S - T, T));
 }
 
+/// Whether one call takes several query heads for a key head, without copies of it: on a GPU, where
+/// torch's flash kernel can serve.
+bool takes_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const std::optional<at::Tensor>& mask, bool triangle, double scale) {
+  if (!q.is_cuda()) return false;
+  const auto choice = at::_fused_sdp_choice(q, k, v, mask, 0.0, triangle, scale,
+                                            /*enable_gqa=*/true);
+  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention);
+}
+
 at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                  const AttentionOptions& options, double scale) {
   auto mask = visible(options, q, k);
@@ -44,10 +55,11 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     mask = mask ? at::where(*mask, bias, kNever) : bias;
   }
   auto attend = [&](const at::Tensor& queries, const std::optional<at::Tensor>& seen) {
-    return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale);
+    const bool groups = queries.size(1) != k.size(1);
+    return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale, groups);
   };
   const int64_t K = k.size(1), G = q.size(1) / K;
-  if (G == 1) return attend(q, mask);
+  if (G == 1 || takes_groups(q, k, v, mask, triangle, scale)) return attend(q, mask);
   auto groups = q.unflatten(1, {K, G});
   std::vector<at::Tensor> parts;
   for (int64_t g = 0; g < G; ++g) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convoy/base/lanes.h"
+#include "convoy/nn/cross_entropy_device.h"
 #include "convoy/nn/cut_cross_entropy.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/node.h"
@@ -161,7 +162,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     if (wants_slope) {
       h_grad = at::empty({num_rows, input.size(1)}, fp32);
       if (straight) {
-        table->add_grad(at::kFloat, [&](at::Tensor& main_grad) {
+        table->make_grad_in_parts();  // backward scales it
+        table->add_grad(at::kFloat, [&](at::Tensor& main_grad, bool) {
           main_grad.narrow(0, 0, first_id).zero_();
           table_grad = main_grad.narrow(0, first_id, num_items);
           if (num_rows == 0) table_grad.zero_();
@@ -172,8 +174,15 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (bias) bias_grad = at::zeros({num_items}, fp32);
     }
     if (options.count_correct) out.correct = at::zeros({}, columns.options());
-    auto buffer = at::empty({std::min(piece, num_rows), num_items}, input.options());
-    for (int64_t begin = 0; begin < num_rows; begin += piece) {
+    if (input.is_cuda()) {
+      const auto part = bias ? bias->value().narrow(0, first_id, num_items) : at::Tensor();
+      add_device_loss({input, items, part, columns, options.temperature, h_grad, table_grad,
+                       bias_grad, straight},
+                      piece, out);
+    }
+    const int64_t host_rows = input.is_cuda() ? 0 : num_rows;
+    auto buffer = at::empty({std::min(piece, host_rows), num_items}, input.options());
+    for (int64_t begin = 0; begin < host_rows; begin += piece) {
       const int64_t rows = std::min(piece, num_rows - begin);
       auto part = input.narrow(0, begin, rows);
       auto scores = buffer.narrow(0, 0, rows);

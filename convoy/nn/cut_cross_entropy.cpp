@@ -10,6 +10,7 @@
 
 #include "convoy/nn/cast.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/product.h"
 #include "convoy/nn/softmax_pass.h"
 #include "convoy/nn/tensor_ranks.h"
 
@@ -31,6 +32,7 @@ at::Tensor scores_at(const at::Tensor& scores, const at::Tensor& columns) {
 }  // namespace
 
 void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& rows, bool writes) {
+  if (rows.is_cuda()) return product_into(grad, slope.t(), rows, !writes);
   const int64_t items = grad.size(0);
   const int64_t piece = rows.is_cpu() ? std::min(kTablePiece, items) : items;
   auto product = at::empty({piece, grad.size(1)}, rows.options());
@@ -122,7 +124,8 @@ class CutLoss {
     straight = !table_->grad_written() && (frozen || table_->grad().scalar_type() == at::kFloat);
     h_grad = at::empty({input_.size(0), input_.size(1)}, fp32_);
     if (straight) {
-      table_->add_grad(at::kFloat, [&](at::Tensor& main_grad) {
+      table_->make_grad_in_parts();  // backward scales it
+      table_->add_grad(at::kFloat, [&](at::Tensor& main_grad, bool) {
         main_grad.narrow(0, 0, first_).zero_();
         table_grad = main_grad.narrow(0, first_, num_items_);
         if (input_.size(0) == 0) table_grad.zero_();
@@ -168,6 +171,11 @@ class CutLoss {
     auto back = h_grad.narrow(0, begin, scores.size(0));
     const bool writes = straight && begin == 0;
     if (options_.bias) bias_grad.add_(scores.sum(0, false, at::kFloat));
+    if (scores.is_cuda()) {
+      product_into(back, scores, items_);
+      if (table_grad.defined()) add_product(table_grad, scores, rows, writes);
+      return;
+    }
     if (scores.scalar_type() != at::kFloat) {
       back.copy_(at::mm(scores, items_));
       if (table_grad.defined()) add_product(table_grad, scores, rows, writes);

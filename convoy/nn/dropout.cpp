@@ -12,6 +12,7 @@
 #include "convoy/base/lanes.h"
 #include "convoy/base/random.h"
 #include "convoy/nn/dropout_device.h"
+#include "convoy/nn/node.h"
 
 namespace convoy::nn {
 
@@ -83,12 +84,21 @@ MaskStream mask_stream(double rate, const Context& context, int64_t site) {
   return {key, threshold, static_cast<float>(65536.0 / (65536.0 - threshold))};
 }
 
+namespace {
+
+/// On the host, of each row.
+at::Tensor samples_of(const Context& context, int64_t rows) {
+  internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
+                 "dropout of {} rows without as many sample indices", rows);
+  return context.samples.to(at::kCPU, at::kLong).contiguous();
+}
+
+}  // namespace
+
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
                         at::IntArrayRef extents, at::IntArrayRef origin, at::Device device) {
   const int64_t rows = sizes[0];
-  internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
-                 "dropout of {} rows without as many sample indices", rows);
-  auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  auto samples = samples_of(context, rows);
   auto inner = sizes.slice(1);
   auto bounds = extents.empty() ? inner : extents;
   const auto stream = mask_stream(rate, context, site);
@@ -173,6 +183,41 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
     at += rows * length;
   }
   return (x * at::cat(parts).view(x.sizes())).to(x.scalar_type());
+}
+
+namespace {
+
+/// Undefined where there is no kernel for it.
+at::Tensor add_dropped_at_once(const at::Tensor& x, const at::Tensor& added, double rate,
+                               const Context& context, int64_t site) {
+  const auto dtype = added.scalar_type();
+  const bool fits = x.is_cuda() && x.sizes() == added.sizes() && x.scalar_type() == at::kFloat &&
+                    (dtype == at::kFloat || dtype == at::kBFloat16);
+  if (!fits) return {};
+  const auto samples = samples_of(context, x.size(0));
+  const auto stream = mask_stream(rate, context, site);
+  const auto out = without_grad(
+      [&] { return add_dropped_on_device(x.detach(), added.detach(), samples, stream); });
+  if (!out) return {};
+  return with_backward(*out, {x, added}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    if (const auto dropped = dropped_on_device(grad, samples, stream)) {
+      return {grad, dropped->to(dtype)};
+    }
+    const auto mask =
+        device_mask(grad.sizes(), grad.sizes().slice(1), {}, samples, stream, grad.device());
+    return {grad, (grad * mask).to(dtype)};
+  });
+}
+
+}  // namespace
+
+at::Tensor add_dropped(const at::Tensor& x, const at::Tensor& added, double rate,
+                       const Context& context, int64_t site, const TensorRanks& ranks) {
+  if (rate != 0 && context.mode == Mode::Train && ranks.has_all()) {
+    const auto out = add_dropped_at_once(x, added, rate, context, site);
+    if (out.defined()) return out;
+  }
+  return x + dropout(added, rate, context, site, ranks);
 }
 
 }  // namespace convoy::nn

@@ -19,6 +19,11 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    const TensorRanks& ranks);
 
+/// x plus dropout() of `added`: on a GPU in one pass, the mask being drawn again in backward
+/// instead of kept.
+at::Tensor add_dropped(const at::Tensor& x, const at::Tensor& added, double rate,
+                       const Context& context, int64_t site, const TensorRanks& ranks);
+
 /// The mask itself: 0 or 1 / (1 - rate), fp32, shape `sizes`, the same bits on every device. Of a
 /// larger x that is never there as a whole, `origin` says where this part begins.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,

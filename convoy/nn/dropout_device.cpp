@@ -1,15 +1,13 @@
 #include "convoy/nn/dropout_device.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/jiterator.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <bit>
-#include <mutex>
 #include <optional>
 
 #include "convoy/comm/device.h"
+#include "convoy/nn/device_kernel.h"
 
 namespace convoy::nn {
 
@@ -17,14 +15,9 @@ namespace {
 
 constexpr int64_t kWord = 0xFFFFFFFF;
 
-// Compiled twice: here for the host, and by torch's compiler for GPUs. T is int. A position is
-// (line_high x 2^32 + line_low) + column; a sample is high x 2^32 + low.
-#define CONVOY_HOST_AND_GPU(...) \
-  __VA_ARGS__                    \
-  constexpr const char* kKernel = #__VA_ARGS__;
-
+// T is int. A position is (line_high x 2^32 + line_low) + column; a sample is high x 2^32 + low.
 // clang-format off
-CONVOY_HOST_AND_GPU(
+CONVOY_HOST_AND_GPU(kMaskText,
 template <typename T>
 T convoy_dropout_mask(T line_low, T line_high, T column, T sample_low, T sample_high,
                       long long key, long long threshold, long long kept) {
@@ -51,6 +44,23 @@ T convoy_dropout_mask(T line_low, T line_high, T column, T sample_low, T sample_
   unsigned int half = slot % 2 == 0 ? word & 0xFFFFu : word >> 16;
   return (long long)half >= threshold ? (T)kept : (T)0;
 }
+template <typename T>
+T convoy_add_dropped(T line_low, T line_high, T column, T sample_low, T sample_high, T x, T added,
+                     long long key, long long threshold, long long kept, long long narrow) {
+  T mask = convoy_dropout_mask<T>(line_low, line_high, column, sample_low, sample_high, key,
+                                  threshold, kept);
+  unsigned int bits = (unsigned int)added;
+  float value = convoy_number(narrow != 0 ? bits << 16 : bits) * convoy_number((unsigned int)mask);
+  if (narrow != 0) value = convoy_number(convoy_rounded(value) << 16);
+  return (T)convoy_bits(convoy_number((unsigned int)x) + value);
+}
+template <typename T>
+T convoy_dropped(T line_low, T line_high, T column, T sample_low, T sample_high, T x,
+                 long long key, long long threshold, long long kept) {
+  T mask = convoy_dropout_mask<T>(line_low, line_high, column, sample_low, sample_high, key,
+                                  threshold, kept);
+  return (T)convoy_bits(convoy_number((unsigned int)x) * convoy_number((unsigned int)mask));
+}
 )
 // clang-format on
 
@@ -70,62 +80,55 @@ at::Tensor lines_of(at::IntArrayRef inner, at::IntArrayRef bounds, at::IntArrayR
   return lines.unsqueeze(-1);
 }
 
-using CompileAndLaunch = decltype(&at::cuda::CompileAndLaunchKernel);
-
-/// torch's compiler of kernels for a GPU, if its CUDA library is open.
-CompileAndLaunch find_compiler() {
-  constexpr const char* kName =
-      "_ZN2at4cuda22CompileAndLaunchKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8"
-      "_iRKN3c1011SmallVectorINS_6TensorELj6EEERKNSA_INS9_6ScalarELj1EEEb";
-  return reinterpret_cast<CompileAndLaunch>(::dlsym(RTLD_DEFAULT, kName));
+DeviceKernel& mask_kernel() {
+  static DeviceKernel kernel("convoy_dropout_mask", kMaskText);
+  return kernel;
 }
 
-at::Tensor low_word(const at::Tensor& x) {
-  return x.to(at::kInt);
-}
-at::Tensor high_word(const at::Tensor& x) {
-  return at::bitwise_right_shift(x, 32).to(at::kInt);
+/// Low and high words [2, ...] int32 of x int64.
+at::Tensor words_of(const at::Tensor& x) {
+  return at::stack({x, at::bitwise_right_shift(x, 32)}).to(at::kInt);
 }
 
-struct Compiler {
-  CompileAndLaunch run = find_compiler();
-  std::mutex mutex;  // torch's cache of kernels is not for several threads
-  bool failed = false;
-};
+/// Where the elements of a mask of `sizes` stand, as kernels read it: the lines' beginnings in two
+/// words, columns, and the rows' samples in two words.
+std::vector<at::Tensor> places_of(at::IntArrayRef sizes, at::IntArrayRef bounds,
+                                  at::IntArrayRef origin, const at::Tensor& samples,
+                                  at::Device device) {
+  const auto inner = sizes.slice(1);
+  std::vector<int64_t> key{static_cast<int64_t>(Kept::Lines)};
+  for (const auto& part : {inner, bounds, origin}) {
+    key.push_back(std::ssize(part));
+    key.insert(key.end(), part.begin(), part.end());
+  }
+  const auto lines = kept_on(
+      device, key, [&] { return words_of(lines_of(inner, bounds, origin, samples.options())); });
+  const int64_t length = inner.empty() ? 1 : inner.back();
+  const auto columns = kept_on(device, {static_cast<int64_t>(Kept::Columns), length},
+                               [&] { return at::arange(length, at::kInt); });
+  std::vector<int64_t> rows{static_cast<int64_t>(Kept::Samples)};
+  rows.insert(rows.end(), samples.const_data_ptr<int64_t>(),
+              samples.const_data_ptr<int64_t>() + samples.numel());
+  const auto words = kept_on(device, rows, [&] { return words_of(samples); });
+  std::vector<int64_t> per_row(sizes.size(), 1);
+  per_row[0] = sizes[0];
+  return {lines[0], lines[1], columns, words[0].view(per_row), words[1].view(per_row)};
+}
 
-Compiler& compiler() {
-  static Compiler compiler;
-  return compiler;
+std::vector<c10::Scalar> scalars_of(const MaskStream& stream) {
+  return {static_cast<int64_t>(stream.key), static_cast<int64_t>(stream.threshold),
+          bits_of(stream.scale)};
 }
 
 /// Nothing where the kernel cannot be compiled.
 std::optional<at::Tensor> mask_by_kernel(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                          at::IntArrayRef origin, const at::Tensor& samples,
                                          const MaskStream& stream, at::Device device) {
-  auto& torchs = compiler();
-  const std::lock_guard lock(torchs.mutex);
-  if (torchs.run == nullptr || torchs.failed) return std::nullopt;
-  const auto inner = sizes.slice(1);
-  const auto options = samples.options().device(device);
-  const auto lines = lines_of(inner, bounds, origin, options);
-  const auto columns = at::arange(inner.empty() ? 1 : inner.back(), options.dtype(at::kInt));
-  std::vector<int64_t> per_row(sizes.size(), 1);
-  per_row[0] = sizes[0];
-  const auto rows = comm::upload(samples, device).view(per_row);
-  try {
-    auto out =
-        torchs.run(kKernel, "convoy_dropout_mask", 1,
-                   {low_word(lines), high_word(lines), columns, low_word(rows), high_word(rows)},
-                   {static_cast<int64_t>(stream.key), static_cast<int64_t>(stream.threshold),
-                    bits_of(stream.scale)},
-                   /*return_by_ref=*/false);
-    return out[0].view(at::kFloat).view(sizes);
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error&) {
-    torchs.failed = true;
-    return std::nullopt;
-  }
+  if (!mask_kernel().compiles()) return std::nullopt;
+  const auto bits =
+      mask_kernel().run(places_of(sizes, bounds, origin, samples, device), scalars_of(stream));
+  if (!bits) return std::nullopt;
+  return bits->view(at::kFloat).view(sizes);
 }
 
 /// One round after the other on tensors of 32-bit words in int64.
@@ -145,6 +148,31 @@ std::array<at::Tensor, 4> philox_steps(std::array<at::Tensor, 4> c, uint64_t key
 }
 
 }  // namespace
+
+std::optional<at::Tensor> add_dropped_on_device(const at::Tensor& x, const at::Tensor& added,
+                                                const at::Tensor& samples,
+                                                const MaskStream& stream) {
+  static DeviceKernel kernel("convoy_add_dropped", kMaskText);
+  if (!kernel.compiles()) return std::nullopt;
+  const bool narrow = added.scalar_type() == at::kBFloat16;
+  auto tensors = places_of(x.sizes(), x.sizes().slice(1), {}, samples, x.device());
+  tensors.push_back(x.view(at::kInt));
+  tensors.push_back(added.view(narrow ? at::kShort : at::kInt));
+  auto scalars = scalars_of(stream);
+  scalars.emplace_back(static_cast<int64_t>(narrow));
+  const auto bits = kernel.run(tensors, scalars);
+  return bits ? std::optional(bits->view(at::kFloat)) : std::nullopt;
+}
+
+std::optional<at::Tensor> dropped_on_device(const at::Tensor& grad, const at::Tensor& samples,
+                                            const MaskStream& stream) {
+  static DeviceKernel kernel("convoy_dropped", kMaskText);
+  if (!kernel.compiles()) return std::nullopt;
+  auto tensors = places_of(grad.sizes(), grad.sizes().slice(1), {}, samples, grad.device());
+  tensors.push_back(grad.view(at::kInt));
+  const auto bits = kernel.run(tensors, scalars_of(stream));
+  return bits ? std::optional(bits->view(at::kFloat)) : std::nullopt;
+}
 
 int mask_element(int64_t position, int64_t sample, const MaskStream& stream) {
   const auto low = [](int64_t x) { return static_cast<int>(x); };
@@ -191,7 +219,7 @@ at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntA
 }
 
 bool compiles_masks() {
-  return compiler().run != nullptr && !compiler().failed;
+  return mask_kernel().compiles();
 }
 
 at::Tensor device_mask(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "convoy/nn/block.h"
 
-// The masks of dropout() drawn where they are used. Shapes: B rows; `lines` [..., 1] are positions
-// in the row at which the lines along its last dimension, of length `line`, begin.
+// The masks of dropout() drawn where they are used. Shapes: B rows.
 namespace convoy::nn {
 
 // Philox draws for kDrawLanes counters at a time, laid out so that the compiler can vectorise it;
@@ -24,6 +25,15 @@ MaskStream mask_stream(double rate, const Context& context, int64_t site);
 /// or by mask_by_steps(). `samples` [B] int64 on the host.
 at::Tensor device_mask(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                        const at::Tensor& samples, const MaskStream& stream, at::Device device);
+
+/// x [B, ...] fp32 plus `added` [B, ...], of fp32 or bf16, times its mask; and `grad` fp32 times
+/// the mask. Both by one kernel, that draws the mask and keeps none; nothing where torch cannot
+/// compile it.
+std::optional<at::Tensor> add_dropped_on_device(const at::Tensor& x, const at::Tensor& added,
+                                                const at::Tensor& samples,
+                                                const MaskStream& stream);
+std::optional<at::Tensor> dropped_on_device(const at::Tensor& grad, const at::Tensor& samples,
+                                            const MaskStream& stream);
 
 /// Whether the kernel was compiled, or could be at its first use.
 bool compiles_masks();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "convoy/nn/node.h"
+#include "convoy/nn/product.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/tensor_ranks.h"
 
@@ -23,7 +24,12 @@ at::Tensor matrix_of(const at::Tensor& weight) {
 }
 
 void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
-  if (bias) bias->add_grad(grad_rows.sum(0, false, at::kFloat));
+  if (!bias) return;
+  if (!grad_rows.is_cuda()) return bias->add_grad(grad_rows.sum(0, false, at::kFloat));
+  bias->add_grad(at::kFloat, [grad_rows](at::Tensor& to, bool adds) {
+    auto flat = to.view({-1});
+    sum_rows_into(flat, grad_rows, adds);
+  });
 }
 
 /// [count, D]: row k is the sum of the rows with the number k, in their order.
@@ -111,13 +117,13 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
         const auto own = rows_of(grad);
         const auto g = scatters ? ranks.gather(own, label_of("gradient of rows", weight)) : own;
         const auto whole = with_overlaps(g, weight, ranks.group());
-        weight->add_grad(g.scalar_type(), [=](at::Tensor& to) {
+        weight->add_grad(product_dtype(g), [=](at::Tensor& to, bool adds) {
           auto matrix = matrix_of(to);
           const auto read = gathered ? gathered->take() : input;
           if (in_first) {
-            at::mm_out(matrix, read.t(), whole);
+            product_into(matrix, read.t(), whole, adds);
           } else {
-            at::mm_out(matrix, whole.t(), read);
+            product_into(matrix, whole.t(), read, adds);
           }
         });
         add_bias_grad(bias, scatters ? own : whole);
@@ -213,18 +219,21 @@ at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table) {
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
-                      double epsilon) {
-  const auto x_dtype = x.scalar_type();
+                      double epsilon, ReadBy reader) {
+  const auto x_dtype = x.scalar_type(), dtype = norm_dtype(x, weight, reader);
   const std::vector<int64_t> normalized{x.size(-1)};
-  const auto input = x.detach().to(at::kFloat);
-  const auto [out, mean, rstd] = without_grad([&] {
-    return at::native_layer_norm(input, normalized, weight->value().to(at::kFloat),
-                                 bias->value().to(at::kFloat), epsilon);
-  });
+  const auto input = x.detach().to(dtype);
+  // What is no copy is read again in backward.
+  const auto w = weight->value().to(dtype), b = bias->value().to(dtype);
+  const bool copies = x.is_cuda() && weight->value().scalar_type() != dtype;
+  const auto kept_w = copies ? w : at::Tensor(), kept_b = copies ? b : at::Tensor();
+  const auto [out, mean, rstd] =
+      without_grad([&] { return at::native_layer_norm(input, normalized, w, b, epsilon); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto [back, weight_grad, bias_grad] = at::native_layer_norm_backward(
-        grad.to(at::kFloat).contiguous(), input, normalized, mean, rstd,
-        weight->value().to(at::kFloat), bias->value().to(at::kFloat), {true, true, true});
+        grad.to(dtype).contiguous(), input, normalized, mean, rstd,
+        copies ? kept_w : weight->value().to(dtype), copies ? kept_b : bias->value().to(dtype),
+        {true, true, true});
     weight->add_grad(weight_grad);
     bias->add_grad(bias_grad);
     return {back.to(x_dtype)};

@@ -26,6 +26,12 @@ inline at::Tensor linear(const Operand& x, const DenseParams& dense, const Tenso
   return linear(x, dense.weight, dense.bias, false, ranks);
 }
 
+/// linear() of one x with several weights [out, in]: one product on a GPU that has them side by
+/// side (in the flat buffers: declared one after the other), and all of each of them. The results
+/// are then views of one memory.
+std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>& all,
+                                const TensorRanks& ranks);
+
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
 /// Ids must be in range: loaders check them against the schema.
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding);
@@ -57,17 +63,31 @@ at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);
 /// The same of x [n, D] where `ranks` share out tokens.
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks);
 
-/// Layer normalisation over the last dimension; fp32 inside whatever the compute dtype.
-at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
-                      double epsilon);
+/// What reads the result of a normalisation. What only products read may come in bf16 where they
+/// compute so: on a GPU it does, and so does what is kept for backward.
+enum class ReadBy { Anything, Products };
 
-inline at::Tensor layer_norm(const at::Tensor& x, const NormParams& norm, double epsilon) {
-  return layer_norm(x, norm.weight, norm.bias, epsilon);
+/// Layer normalisation over the last dimension; sums are fp32 whatever the compute dtype, and so is
+/// the result unless only products read it.
+at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias,
+                      double epsilon, ReadBy reader = ReadBy::Anything);
+
+inline at::Tensor layer_norm(const at::Tensor& x, const NormParams& norm, double epsilon,
+                             ReadBy reader = ReadBy::Anything) {
+  return layer_norm(x, norm.weight, norm.bias, epsilon, reader);
 }
 
-/// x / sqrt(mean(x^2) + epsilon) x weight over the last dimension (Zhang and Sennrich, 2019); fp32
-/// inside and out, whatever the compute dtype.
-at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon);
+/// x / sqrt(mean(x^2) + epsilon) x weight over the last dimension (Zhang and Sennrich, 2019); sums
+/// are fp32 whatever the compute dtype, and so is the result unless only products read it.
+at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
+                    ReadBy reader = ReadBy::Anything);
+
+/// The dtype in which a normalisation of x reads and writes rows.
+inline at::ScalarType norm_dtype(const at::Tensor& x, const ParamPtr& weight, ReadBy reader) {
+  const bool narrow =
+      x.is_cuda() && reader == ReadBy::Products && weight->value().scalar_type() == at::kBFloat16;
+  return narrow ? at::kBFloat16 : at::kFloat;
+}
 
 /// x [..., D] with the rows where `mask` [...] bool is true replaced by `replacement` [D].
 at::Tensor replace_rows(const at::Tensor& x, const at::Tensor& mask, const ParamPtr& replacement);

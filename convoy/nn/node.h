@@ -24,4 +24,10 @@ auto without_grad(const Work& work) {
 at::Tensor with_backward(at::Tensor output, const std::vector<at::Tensor>& inputs,
                          std::function<std::vector<at::Tensor>(const at::Tensor& grad)> backward);
 
+/// The same of an operation with several outputs: gradients of those that nothing read are
+/// undefined.
+std::vector<at::Tensor> with_backward_of_all(
+    std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs,
+    std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& grads)> backward);
+
 }  // namespace convoy::nn

@@ -4,11 +4,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "convoy/base/normals.h"
 #include "convoy/base/random.h"
 #include "convoy/nn/cast.h"
+#include "convoy/nn/side_by_side.h"
 
 namespace convoy::nn {
 
@@ -35,17 +37,28 @@ void Param::bind_value(at::Tensor value) {
   if (leaf_.defined()) leaf_.set_data(value_);
 }
 
-void Param::bind_grad(at::Tensor grad, bool written) {
+void Param::bind_grad(at::Tensor grad, bool written, bool of_others) {
   grad_ = std::move(grad);
   grad_written_ = written || leaf_.defined();
+  written_by_others_ = of_others;
   if (!leaf_.defined()) return;
   if (!written) grad_.zero_();
   leaf_.mutable_grad() = grad_;
 }
 
+void Param::note_contribution() {
+  has_come_ = true;
+  if (!written_by_others_) comes_in_parts_ = comes_in_parts_ || grad_written_;
+}
+
+bool Param::adds_in_place(at::ScalarType dtype) const {
+  return grad_.scalar_type() == dtype && (!grad_written_ || grad_.is_cuda());
+}
+
 void Param::add_grad(const at::Tensor& contribution) {
   if (!spec_.trainable) return;
   at::NoGradGuard no_grad;
+  note_contribution();
   if (grad_written_) {
     grad_.add_(contribution);
   } else {
@@ -54,26 +67,62 @@ void Param::add_grad(const at::Tensor& contribution) {
   }
 }
 
-void Param::add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write) {
+void Param::add_grad(at::ScalarType dtype, const Write& write) {
   if (!spec_.trainable) return;
   if (later_ != nullptr) {
     later_->emplace_back([this, dtype, write] { add_grad(dtype, write); });
     return;
   }
   at::NoGradGuard no_grad;
-  if (!grad_written_ && grad_.scalar_type() == dtype) {
-    write(grad_);
+  if (adds_in_place(dtype)) {
+    note_contribution();
+    write(grad_, grad_written_);
     grad_written_ = true;
     return;
   }
   auto contribution = at::empty(shape_, grad_.options().dtype(dtype));
-  write(contribution);
+  write(contribution, false);
   add_grad(contribution);
+}
+
+void add_grads(const std::vector<ParamPtr>& params, at::ScalarType dtype,
+               const Param::Write& write) {
+  const auto& first = *params.front();
+  if (first.later_ != nullptr) {
+    first.later_->emplace_back([=] { add_grads(params, dtype, write); });
+    return;
+  }
+  at::NoGradGuard no_grad;
+  std::vector<at::Tensor> grads;
+  std::vector<int64_t> lengths;
+  bool in_place = true;
+  for (const auto& param : params) {
+    grads.push_back(param->grad_);
+    lengths.push_back(param->shape_[0]);
+    in_place =
+        in_place && param->adds_in_place(dtype) && param->grad_written_ == first.grad_written_;
+  }
+  auto all = in_place ? side_by_side(grads, 0) : at::Tensor();
+  if (all.defined()) {
+    write(all, first.grad_written_);
+    for (const auto& param : params) {
+      param->note_contribution();
+      param->grad_written_ = true;
+    }
+    return;
+  }
+  auto sizes = first.shape_;
+  sizes[0] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  all = at::empty(sizes, grads.front().options().dtype(dtype));
+  write(all, false);
+  const auto parts = all.split_with_sizes(lengths);
+  for (size_t i = 0; i < params.size(); ++i) params[i]->add_grad(parts[i]);
 }
 
 void Param::add_to_grad(const std::function<void(at::Tensor&)>& add) {
   if (!spec_.trainable) return;
   at::NoGradGuard no_grad;
+  comes_in_parts_ = true;  // it may add to one place several times
   if (!grad_written_) grad_.zero_();
   grad_written_ = true;
   add(grad_);

@@ -64,14 +64,24 @@ class Param {
   /// Adds one contribution to the gradient of the micro-batch under way.
   void add_grad(const at::Tensor& contribution);
 
-  /// Same, for a product that can be written in place: `write(out)` fills `out` (shape of the
-  /// parameter, dtype `dtype`). The first contribution goes straight into the gradient's memory.
-  /// It keeps what it needs by value: it may be called after the layer's backward.
-  void add_grad(at::ScalarType dtype, const std::function<void(at::Tensor&)>& write);
+  /// Fills `out`, or adds to it.
+  using Write = std::function<void(at::Tensor& out, bool adds)>;
+
+  /// Same, for a product that can be written in place: `write` gets memory of the parameter's
+  /// shape, in `dtype`. The first contribution goes straight into the gradient's memory; on a GPU
+  /// later ones, too, which add to it. It keeps what it needs by value: it may be called after the
+  /// layer's backward.
+  void add_grad(at::ScalarType dtype, const Write& write);
 
   /// While there is such a list, writes of the form above go into it instead: products of weights'
   /// gradients that are put off (a backward in two halves). Null: they are done at once.
   void put_off(std::vector<std::function<void()>>* later) { later_ = later; }
+
+  /// The same of several parameters that differ in their first dimension only: `write` gets one
+  /// after the other, in their gradients' memory where that lies side by side. Their products are
+  /// put off together.
+  friend void add_grads(const std::vector<std::shared_ptr<Param>>& params, at::ScalarType dtype,
+                        const Write& write);
 
   /// For contributions to some places only: `add(grad)` finds zeros where nothing was added yet.
   /// Does nothing for a frozen parameter.
@@ -80,14 +90,23 @@ class Param {
   /// True once a contribution arrived since the last bind_grad().
   bool grad_written() const { return grad_written_; }
   const at::Tensor& grad() const { return grad_; }
+  /// Whether each micro-batch so far gave one contribution: those of several may then be added to
+  /// one memory, with the bits of their sums.
+  bool grad_comes_at_once() const { return has_come_ && !comes_in_parts_; }
+  /// Says that one contribution is not made at once: it has to be alone in its memory.
+  void make_grad_in_parts() { comes_in_parts_ = true; }
 
   const at::Tensor& leaf() const { return leaf_; }
   void bind_value(at::Tensor value);
   /// Where a micro-batch's gradient goes; unless it is `written` already, its old content does not
-  /// matter.
-  void bind_grad(at::Tensor grad, bool written = false);
+  /// matter. `of_others`: what is written is of other micro-batches.
+  void bind_grad(at::Tensor grad, bool written = false, bool of_others = false);
 
  private:
+  void note_contribution();
+  /// Whether `write` may add to what is there.
+  bool adds_in_place(at::ScalarType dtype) const;
+
   ParamSpec spec_;
   std::vector<int64_t> shape_;
   int64_t begin_ = 0;
@@ -95,10 +114,14 @@ class Param {
   std::vector<std::function<void()>>* later_ = nullptr;
   at::Tensor value_;
   at::Tensor grad_;
-  bool grad_written_ = false;
+  bool grad_written_ = false, written_by_others_ = false;
+  bool has_come_ = false, comes_in_parts_ = false;  // contributions
 };
 
 using ParamPtr = std::shared_ptr<Param>;
+
+void add_grads(const std::vector<ParamPtr>& params, at::ScalarType dtype,
+               const Param::Write& write);
 
 /// Fills `out` (fp32, contiguous) with initial values of the parameter: those of its elements,
 /// flattened, from `begin` on.

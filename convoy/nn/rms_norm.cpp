@@ -87,6 +87,10 @@ CONVOY_CLONES void backward_rows(const Backward& b, int64_t begin, int64_t end,
 /// The result, and what backward takes from it.
 std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Tensor& weight,
                                           double epsilon) {
+  if (input.is_cuda()) {
+    const auto [out, scale] = at::_fused_rms_norm(input, {input.size(-1)}, weight, epsilon);
+    return {out, scale};
+  }
   if (!input.is_cpu()) {
     const auto scale = input.square().mean(-1, true).add_(epsilon).rsqrt_();
     return {(input * scale).mul_(weight), scale};
@@ -108,6 +112,11 @@ std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Ten
 std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Tensor& input,
                                            const at::Tensor& weight, const at::Tensor& scale) {
   const int64_t width = input.size(-1);
+  if (input.is_cuda()) {
+    const auto [back, weight_grad] = at::_fused_rms_norm_backward(grad.contiguous(), input, {width},
+                                                                  scale, weight, {true, true});
+    return {back, weight_grad};
+  }
   if (!input.is_cpu()) {
     auto normed = input * scale;
     auto weight_grad = (grad * normed).reshape({-1, width}).sum(0);
@@ -135,23 +144,27 @@ std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Ten
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon) {
-  auto fp32 = [](const at::Tensor& t) {
-    const auto out = t.detach().to(at::kFloat);
+at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon, ReadBy reader) {
+  const auto dtype = norm_dtype(x, weight, reader);
+  auto rows = [dtype](const at::Tensor& t) {
+    const auto out = t.detach().to(dtype);
     return out.is_cpu() ? out.contiguous() : out;
   };
   internal_check(weight->value().numel() == x.size(-1), "nn",
                  "a norm's weight is of another width");
-  const auto input = fp32(x);
-  const auto [out, scale] =
-      without_grad([&] { return forward(input, fp32(weight->value()), epsilon); });
-  return with_backward(
-      out, {x},
-      [=, scale = scale, dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
-        auto [back, weight_grad] = backward(fp32(g), input, fp32(weight->value()), scale);
-        weight->add_grad(weight_grad);
-        return {back.to(dtype)};
-      });
+  const auto input = rows(x), factors = rows(weight->value());
+  const auto [out, scale] = without_grad([&] { return forward(input, factors, epsilon); });
+  // What is no copy is read again in backward.
+  const bool copy = x.is_cuda() && weight->value().scalar_type() != dtype;
+  const auto kept = copy ? factors : at::Tensor();
+  return with_backward(out, {x},
+                       [=, scale = scale,
+                        x_dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
+                         auto [back, weight_grad] =
+                             backward(rows(g), input, copy ? kept : rows(weight->value()), scale);
+                         weight->add_grad(weight_grad);
+                         return {back.to(x_dtype)};
+                       });
 }
 
 }  // namespace convoy::nn

@@ -13,6 +13,8 @@
 #include "convoy/base/lanes.h"
 #include "convoy/comm/device.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/rotary_device.h"
+#include "convoy/nn/side_by_side.h"
 
 namespace convoy::nn {
 
@@ -160,6 +162,9 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
     if (dtype == at::kFloat) return turned_here<float>(x, cos, sin, sign);
     if (dtype == at::kBFloat16) return turned_here<lanes::Bf16>(x, cos, sin, sign);
   }
+  if (x.is_cuda() && whole) {
+    if (const auto out = turn_on_device(x, cos, sin, sign)) return *out;
+  }
   const int64_t half = x.size(3) / 2;
   auto low = x.narrow(3, 0, half), high = x.narrow(3, half, half), signed_sin = sin * sign;
   return at::cat({low * cos - high * signed_sin, high * cos + low * signed_sin}, 3).to(dtype);
@@ -186,6 +191,28 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
   const auto out = without_grad([&] { return turned(x.detach(), cos, sin, 1); });
   return with_backward(out, {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     return {turned(grad, cos, sin, -1)};
+  });
+}
+
+std::vector<at::Tensor> rotate_all(const std::vector<at::Tensor>& xs, const at::Tensor& cos,
+                                   const at::Tensor& sin) {
+  constexpr int64_t kHeads = 1;
+  const auto together = xs.front().is_cuda() ? side_by_side(xs, kHeads) : at::Tensor();
+  std::vector<at::Tensor> out(xs.size());
+  if (!together.defined()) {
+    // Backward comes to the first before the others.
+    for (size_t i = xs.size(); i-- > 0;) out[i] = rotate(xs[i], cos, sin);
+    return out;
+  }
+  out = without_grad([&] {
+    return turned(together, cos, sin, 1).split_with_sizes(lengths_of(xs, kHeads), kHeads);
+  });
+  return with_backward_of_all(out, xs, [=](const std::vector<at::Tensor>& grads) {
+    std::vector<at::Tensor> back(grads.size());
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (grads[i].defined()) back[i] = turned(grads[i], cos, sin, -1);
+    }
+    return back;
   });
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <vector>
 
 // Shapes: B rows, H heads, T positions, E width of a head.
 namespace convoy::nn {
@@ -38,5 +39,10 @@ RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t
 /// Turns x [B, H, T, E]: dimension i pairs with i + E / 2. cos and sin are [T, E / 2], or
 /// [B, 1, T, E / 2] where rows stand at other positions.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
+
+/// The same of several that differ in H only: on a GPU at once where they lie side by side, as
+/// linears() leaves them.
+std::vector<at::Tensor> rotate_all(const std::vector<at::Tensor>& xs, const at::Tensor& cos,
+                                   const at::Tensor& sin);
 
 }  // namespace convoy::nn

@@ -10,6 +10,7 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/process.h"
+#include "convoy/nn/device_kernel.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/logging/console.h"
 #include "convoy/train/logging/event_stream.h"
@@ -241,7 +242,18 @@ void Trainer::Impl::log_if_due(bool epoch_end) {
   if (first || is_due(arguments_.logging_strategy, arguments_.logging_steps, epoch_end)) log();
 }
 
+void Trainer::Impl::tell_failed_kernels() {
+  const auto failed = nn::failed_kernels();
+  for (; num_failed_kernels_ < failed.size(); ++num_failed_kernels_) {
+    callbacks_.warn(fmt::format(
+        "[nn] torch could not compile a kernel for this GPU; got '{}'; torch's own, slower "
+        "operations run in its place",
+        failed[num_failed_kernels_]));
+  }
+}
+
 void Trainer::Impl::after_step(bool epoch_end) {
+  tell_failed_kernels();
   clock_.pause();
   const bool better = evaluation_is_due(epoch_end) && evaluate_now();
   if (ended()) check_skipped();

@@ -55,6 +55,7 @@ struct Trainer::Impl {
   double loss_scale(int64_t samples, int64_t tokens);
   void update_loss_scale(int64_t samples);
   void check_skipped() const;
+  void tell_failed_kernels();
   double learning_rate(int64_t step) const;
 
   // The loop.
@@ -98,6 +99,7 @@ struct Trainer::Impl {
   TrainerState state_;
   Clock clock_{state_};
   Trace trace_;
+  size_t num_failed_kernels_ = 0;  // that were told
   parallel::StepResult last_;
   std::vector<schedule::MemoryUse> most_memory_;  // by stage, of each kind so far
   Metrics eval_metrics_;

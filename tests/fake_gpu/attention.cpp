@@ -154,6 +154,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_backward(
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("_fused_sdp_choice", choose);
   m.impl("_scaled_dot_product_flash_attention", flash);
   m.impl("_scaled_dot_product_flash_attention_backward", flash_backward);
   m.impl("_scaled_dot_product_efficient_attention", efficient);

@@ -21,6 +21,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// torch's number of tensors, outputs among them.
+constexpr size_t kMostTensors = 8;
+
+/// The 16-bit types as torch's compiler has them.
+constexpr const char* kNarrow = R"(
+#include <cstring>
+namespace at {
+struct BFloat16 {
+  unsigned short x;
+  BFloat16() = default;
+  BFloat16(float value) {
+    unsigned int bits;
+    std::memcpy(&bits, &value, 4);
+    x = value == value ? (bits + 0x7fff + ((bits >> 16) & 1)) >> 16 : 0x7fff;
+  }
+  operator float() const {
+    const unsigned int bits = (unsigned int)x << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+};
+struct Half {
+  _Float16 x;
+  Half() = default;
+  Half(float value) : x(value) {}
+  operator float() const { return x; }
+};
+}
+)";
+
 /// Outputs, inputs, extra arguments.
 using Loop = void (*)(int64_t, void**, void**, void**);
 
@@ -40,6 +71,10 @@ const char* name_of(at::ScalarType type) {
       return "uint8_t";
     case at::kShort:
       return "int16_t";
+    case at::kBFloat16:
+      return "at::BFloat16";
+    case at::kHalf:
+      return "at::Half";
     default:
       TORCH_CHECK(false, "fake_gpu: no kernel from text for ", type);
   }
@@ -56,7 +91,7 @@ struct Kernel {
   std::string source() const {
     std::ostringstream out;
     out << "#include <cmath>\n#include <cstdint>\n"
-        << text << "\nusing T = " << name_of(type)
+        << kNarrow << text << "\nusing T = " << name_of(type)
         << ";\nextern \"C\" void loop(int64_t n, void** out, void** in, void** extra) {\n"
         << "  for (int64_t i = 0; i < n; ++i) {\n    ";
     if (!by_reference) out << "static_cast<T*>(out[0])[i] = ";
@@ -136,6 +171,8 @@ __attribute__((visibility("default"))) c10::SmallVector<at::Tensor> CompileAndLa
     bool return_by_ref) {
   using namespace convoy::fake_gpu;
   TORCH_CHECK(!tensors.empty(), "a kernel without tensors has no device");
+  TORCH_CHECK(tensors.size() + static_cast<size_t>(num_outputs) <= kMostTensors,
+              "OffsetCalculatorVariant is not implemented for so many tensors");
   auto type = tensors[0].scalar_type();
   for (const auto& tensor : tensors) {
     TORCH_CHECK(tensor.is_cuda(), "a kernel takes tensors of the device only");

@@ -149,10 +149,10 @@ at::Tensor& mm_out(const at::Tensor& a, const at::Tensor& b, c10::ScalarType typ
   return out;
 }
 
+/// What is added to comes to the finished product, as in the epilogues of cuBLAS.
 at::Tensor sum_of(const Tensors& in, c10::ScalarType type, const at::Scalar& beta,
                   const at::Scalar& alpha) {
-  return at::addmm(in[0].to(at::kFloat), in[1].to(at::kFloat), in[2].to(at::kFloat), beta, alpha)
-      .to(type);
+  return product(in[1], in[2], at::kFloat).mul_(alpha).add_(in[0].to(at::kFloat), beta).to(type);
 }
 
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b,
@@ -196,48 +196,6 @@ at::Tensor log_softmax_backward(const at::Tensor& grad, const at::Tensor& out, i
   })[0];
 }
 
-std::tuple<at::Tensor, at::Tensor> rms_norm(const at::Tensor& x, c10::IntArrayRef shape,
-                                            const std::optional<at::Tensor>& weight,
-                                            std::optional<double> epsilon) {
-  auto out = run_on_host(
-      "aten::_fused_rms_norm", {x, weight.value_or(at::Tensor())}, [&](const Tensors& in) {
-        const auto wide = in[0].to(at::kFloat);
-        std::vector<int64_t> dims;
-        for (size_t d = 0; d < shape.size(); ++d) dims.push_back(-1 - static_cast<int64_t>(d));
-        const double least = epsilon.value_or(std::numeric_limits<float>::epsilon());
-        const auto scale = (wide.square().mean(dims, true) + least).rsqrt();
-        auto normed = wide * scale;
-        if (in[1].defined()) normed = normed * in[1].to(at::kFloat);
-        return Tensors{normed.to(in[0].scalar_type()), scale};
-      });
-  return {out[0], out[1]};
-}
-
-std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,
-                                                     c10::IntArrayRef shape,
-                                                     const at::Tensor& scale,
-                                                     const std::optional<at::Tensor>& weight,
-                                                     std::array<bool, 2> wanted) {
-  auto out = run_on_host(
-      "aten::_fused_rms_norm_backward", {grad, x, scale, weight.value_or(at::Tensor())},
-      [&](const Tensors& in) {
-        std::vector<int64_t> dims;
-        for (size_t d = 0; d < shape.size(); ++d) dims.push_back(-1 - static_cast<int64_t>(d));
-        const auto slope = in[0].to(at::kFloat), normed = in[1].to(at::kFloat) * in[2];
-        const auto through = in[3].defined() ? slope * in[3].to(at::kFloat) : slope;
-        Tensors grads(2);
-        if (wanted[0]) {
-          grads[0] = ((through - normed * (through * normed).mean(dims, true)) * in[2])
-                         .to(in[1].scalar_type());
-        }
-        if (wanted[1] && in[3].defined()) {
-          grads[1] = (slope * normed).sum_to_size(in[3].sizes()).to(in[3].scalar_type());
-        }
-        return grads;
-      });
-  return {out[0], out[1]};
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
@@ -261,8 +219,6 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("_log_softmax", log_softmax);
   m.impl("_softmax_backward_data", softmax_backward);
   m.impl("_log_softmax_backward_data", log_softmax_backward);
-  m.impl("_fused_rms_norm", rms_norm);
-  m.impl("_fused_rms_norm_backward", rms_norm_backward);
 }
 
 }  // namespace convoy::fake_gpu

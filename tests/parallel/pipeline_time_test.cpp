@@ -69,7 +69,7 @@ class Sleep : public torch::autograd::Function<Sleep> {
     auto* weight = reinterpret_cast<nn::Param*>(context->saved_data["param"].toInt());
     const double takes = context->saved_data["weight"].toDouble();
     const auto until_then = context->get_saved_variables()[1];
-    weight->add_grad(at::kFloat, [takes, until_then](at::Tensor& out) {
+    weight->add_grad(at::kFloat, [takes, until_then](at::Tensor& out, bool) {
       nap(takes);
       out.zero_();
     });

@@ -84,14 +84,15 @@ class BertLayer : public nn::Block {
     const auto ranks_of_all = ranks_of(in, context);
     const auto ranks = first_only_ ? ranks_of_all.among_first() : ranks_of_all;
     auto x = first_only_ ? first_states(all, ranks_of_all) : all;
-    auto attended = nn::linear(attention(x, ranks, all, ranks_of_all, in, context), mixed_, ranks);
-    attended = nn::dropout(attended, config_.hidden_dropout_prob, context, 1, ranks);
-    x = nn::layer_norm(x + attended, mixed_norm_, config_.layer_norm_eps);
+    const auto attended =
+        nn::linear(attention(x, ranks, all, ranks_of_all, in, context), mixed_, ranks);
+    x = nn::add_dropped(x, attended, config_.hidden_dropout_prob, context, 1, ranks);
+    x = nn::layer_norm(x, mixed_norm_, config_.layer_norm_eps);
     const auto inner = nn::linear(nn::to_columns(x, inner_.weight, ranks), inner_, ranks);
-    auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, ranks);
-    fed = nn::dropout(fed, config_.feed_forward_dropout(), context, 2, ranks);
+    const auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, ranks);
+    x = nn::add_dropped(x, fed, config_.feed_forward_dropout(), context, 2, ranks);
     auto out = in;
-    out["hidden"] = nn::layer_norm(x + fed, out_norm_, config_.layer_norm_eps);
+    out["hidden"] = nn::layer_norm(x, out_norm_, config_.layer_norm_eps);
     return out;
   }
 
@@ -112,11 +113,20 @@ class BertLayer : public nn::Block {
                        const nn::Context& context) {
     const int64_t E = config_.hidden_size / config_.num_attention_heads;
     const int64_t D = query_.weight->shape()[0];  // of the heads that are here
-    auto heads = [&](const nn::Operand& of, const nn::DenseParams& dense) {
-      return nn::linear(of, dense, ranks_of_all).unflatten(2, {D / E, E}).transpose(1, 2);
+    auto heads = [&](const nn::Operand& of, const std::vector<nn::DenseParams>& dense) {
+      auto out = nn::linears(of, dense, ranks_of_all);
+      for (auto& t : out) t = t.unflatten(2, {D / E, E}).transpose(1, 2);
+      return out;
     };
     const auto read = nn::to_columns(all, query_.weight, ranks_of_all);
-    const auto asks = first_only_ ? nn::to_columns(x, query_.weight, ranks) : read;
+    std::vector<at::Tensor> qkv;
+    if (first_only_) {
+      const auto asks = nn::to_columns(x, query_.weight, ranks);
+      qkv = heads(read, {key_, value_});
+      qkv.insert(qkv.begin(), heads(asks, {query_})[0]);
+    } else {
+      qkv = heads(read, {query_, key_, value_});
+    }
     nn::AttentionOptions options;
     options.causal = false;
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
@@ -125,10 +135,7 @@ class BertLayer : public nn::Block {
     options.first_head = query_.weight->begin() / E;
     options.ranks = ranks_of_all.positions();
     options.name = name() + ".attention";
-    return nn::attention(heads(asks, query_), heads(read, key_), heads(read, value_), options,
-                         context)
-        .transpose(1, 2)
-        .flatten(2, 3);
+    return nn::attention(qkv[0], qkv[1], qkv[2], options, context).transpose(1, 2).flatten(2, 3);
   }
 
   nn::DenseParams dense(const std::string& name, int64_t in, int64_t out,

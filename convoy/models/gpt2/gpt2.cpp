@@ -48,8 +48,11 @@ class Gpt2Layer : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
-    x = x + nn::dropout(attention(in, ranks, context), config_.resid_pdrop, context, 1, ranks);
-    x = x + nn::dropout(feed_forward(x, ranks), config_.resid_pdrop, context, 2, ranks);
+    const auto add = [&](const at::Tensor& added, int64_t site) {
+      x = nn::add_dropped(x, added, config_.resid_pdrop, context, site, ranks);
+    };
+    add(attention(in, ranks, context), 1);
+    add(feed_forward(x, ranks), 2);
     auto out = in;
     out["hidden"] = x;
     return out;
@@ -64,7 +67,7 @@ class Gpt2Layer : public nn::Block {
                        const nn::Context& context) const {
     const int64_t E = config_.n_embd / config_.n_head;
     const int64_t D = proj_weight_->shape()[0];  // of the heads that are here
-    const auto normed = nn::layer_norm(in.at("hidden"), ln_1_, config_.layer_norm_epsilon);
+    const auto normed = norm(in.at("hidden"), ln_1_);
     auto joined = nn::linear(nn::to_columns(normed, attn_weight_, ranks), attn_weight_, attn_bias_,
                              true, ranks);
     const int64_t B = joined.size(0), T = joined.size(1);
@@ -85,11 +88,15 @@ class Gpt2Layer : public nn::Block {
   }
 
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
-    const auto normed = nn::layer_norm(x, ln_2_, config_.layer_norm_epsilon);
+    const auto normed = norm(x, ln_2_);
     auto inner =
         nn::linear(nn::to_columns(normed, fc_weight_, ranks), fc_weight_, fc_bias_, true, ranks);
     auto active = nn::activate(config_.activation_function, inner);
     return nn::linear(active, out_weight_, out_bias_, true, ranks);
+  }
+
+  at::Tensor norm(const at::Tensor& x, const nn::NormParams& params) const {
+    return nn::layer_norm(x, params, config_.layer_norm_epsilon, nn::ReadBy::Products);
   }
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,

@@ -148,20 +148,17 @@ class LlamaLayer : public nn::Block {
   at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
                        const nn::Context& context) const {
     const auto& x = in.at("hidden");
-    const auto read =
-        nn::to_columns(nn::rms_norm(x, attention_norm_, epsilon_), query_.weight, ranks);
+    const auto normed = nn::rms_norm(x, attention_norm_, epsilon_, nn::ReadBy::Products);
+    const auto read = nn::to_columns(normed, query_.weight, ranks);
     const int64_t B = read.value.size(0), T = read.value.size(1);
-    auto heads = [&](const nn::DenseParams& dense) {
-      return nn::linear(read, dense, ranks)
-          .view({B, T, dense.weight->shape()[0] / width_, width_})
-          .transpose(1, 2);
-    };
+    auto heads = nn::linears(read, {query_, key_, value_}, ranks);
+    for (auto& t : heads) t = t.view({B, T, t.size(2) / width_, width_}).transpose(1, 2);
     const auto& positions = ranks.positions();
     const int64_t length = positions.shares() ? positions.length() : T;  // of a row
     const auto& tables = rotary_->tables(context.batch(in), length, x.device());
     const auto cos = positions.own(tables.cos, tables.cos.dim() - 2);
     const auto sin = positions.own(tables.sin, tables.sin.dim() - 2);
-    auto turned = [&](const at::Tensor& t) { return nn::rotate(t, cos, sin); };
+    const auto turned = nn::rotate_all({heads[0], heads[1]}, cos, sin);
     nn::AttentionOptions options;
     options.dropout = dropout_;
     options.max_length = std::max(max_length_, length);
@@ -170,8 +167,8 @@ class LlamaLayer : public nn::Block {
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     options.first_head = query_.weight->begin() / width_;
     const auto keys = keys_read(x.device());
-    auto mixed = nn::attention(turned(heads(query_)), for_readers(turned(heads(key_)), keys),
-                               for_readers(heads(value_), keys), options, context);
+    auto mixed = nn::attention(turned[0], for_readers(turned[1], keys), for_readers(heads[2], keys),
+                               options, context);
     return nn::linear(mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]}), mixed_,
                       ranks);
   }
@@ -190,9 +187,10 @@ class LlamaLayer : public nn::Block {
   }
 
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
-    const auto read = nn::to_columns(nn::rms_norm(x, feed_norm_, epsilon_), gate_.weight, ranks);
-    auto gate = nn::linear(read, gate_, ranks), up = nn::linear(read, up_, ranks);
-    return nn::linear(nn::activate(activation_, gate, up), down_, ranks);
+    const auto normed = nn::rms_norm(x, feed_norm_, epsilon_, nn::ReadBy::Products);
+    const auto inner =
+        nn::linears(nn::to_columns(normed, gate_.weight, ranks), {gate_, up_}, ranks);
+    return nn::linear(nn::activate(activation_, inner[0], inner[1]), down_, ranks);
   }
 
   ParamPtr norm(const char* leaf, int64_t size) {

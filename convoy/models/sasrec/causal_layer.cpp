@@ -25,17 +25,25 @@ at::Tensor CausalLayer::attention(const at::Tensor& asking, const at::Tensor& se
                                   const nn::TensorRanks& ranks, const nn::Context& context) const {
   const int64_t E = config_.hidden_size / config_.num_attention_heads;
   const int64_t num_heads = query_.weight->shape()[0] / E;  // that are here
-  const auto heads = [&](const nn::Operand& of, const nn::DenseParams& dense) {
-    return nn::linear(of, dense, ranks).unflatten(2, {num_heads, E}).transpose(1, 2);
+  const auto heads = [&](const nn::Operand& of, const std::vector<nn::DenseParams>& dense) {
+    auto out = nn::linears(of, dense, ranks);
+    for (auto& t : out) t = t.unflatten(2, {num_heads, E}).transpose(1, 2);
+    return out;
   };
   const auto read = nn::to_columns(seen, key_.weight, ranks);
-  const auto asks = asking.is_same(seen) ? read : nn::to_columns(asking, query_.weight, ranks);
+  std::vector<at::Tensor> qkv;
+  if (asking.is_same(seen)) {
+    qkv = heads(read, {query_, key_, value_});
+  } else {
+    const auto asks = nn::to_columns(asking, query_.weight, ranks);
+    qkv = heads(read, {key_, value_});
+    qkv.insert(qkv.begin(), heads(asks, {query_})[0]);
+  }
   nn::AttentionOptions options;
   options.dropout = config_.dropout;
   options.max_length = config_.max_length;
   options.first_head = query_.weight->begin() / E;
-  const auto mixed =
-      nn::attention(heads(asks, query_), heads(read, key_), heads(read, value_), options, context);
+  const auto mixed = nn::attention(qkv[0], qkv[1], qkv[2], options, context);
   return nn::linear(mixed.transpose(1, 2).flatten(2, 3), mixed_, ranks);
 }
 

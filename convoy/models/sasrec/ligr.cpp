@@ -33,7 +33,7 @@ class LigrLayer : public CausalLayer {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
-    const auto normed = nn::layer_norm(x, norm_1_, config_.layer_norm_eps);
+    const auto normed = nn::layer_norm(x, norm_1_, config_.layer_norm_eps, nn::ReadBy::Products);
     x = add(x, attention(normed, normed, ranks, context), gate_1_, kFirstSite, ranks, context);
     x = add(x, feed_forward(x, ranks, context), gate_2_, kFirstSite + 1, ranks, context);
     auto out = in;
@@ -44,12 +44,10 @@ class LigrLayer : public CausalLayer {
  private:
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
                           const nn::Context& context) const {
-    const auto normed = nn::layer_norm(x, norm_2_, config_.layer_norm_eps);
+    const auto normed = nn::layer_norm(x, norm_2_, config_.layer_norm_eps, nn::ReadBy::Products);
     const auto read = nn::to_columns(normed, inner_, ranks);
-    const auto product = [&](const nn::ParamPtr& weight) {
-      return nn::linear(read, weight, nullptr, /*in_first=*/false, ranks);
-    };
-    const auto inner = nn::activate(config_.hidden_act, product(inner_), product(times_));
+    const auto factors = nn::linears(read, {{inner_, nullptr}, {times_, nullptr}}, ranks);
+    const auto inner = nn::activate(config_.hidden_act, factors[0], factors[1]);
     return nn::linear(drop_inner(inner, inner_, context), outer_, nullptr, /*in_first=*/false,
                       ranks);
   }

@@ -33,7 +33,7 @@ class SasrecLayer : public CausalLayer {
     inner = drop_inner(nn::activate(config_.hidden_act, inner), inner_.weight, context);
     const auto added = nn::linear(inner, outer_, ranks);
     auto out = in;
-    out["hidden"] = fed + nn::dropout(added, config_.dropout, context, kFirstSite, ranks);
+    out["hidden"] = nn::add_dropped(fed, added, config_.dropout, context, kFirstSite, ranks);
     return out;
   }
 

@@ -60,12 +60,13 @@ class T5Layer : public nn::Block {
     if (bias_) {
       out["position_bias"] = position_bias(ranks.shares() ? ranks.length() : x.size(1), context);
     }
-    const auto dropped = [&](const at::Tensor& added, Site site) {
-      return nn::dropout(added, config_.dropout_rate, context, site, ranks);
+    const auto add = [&](const at::Tensor& added, Site site) {
+      x = nn::add_dropped(x, added, config_.dropout_rate, context, site, ranks);
     };
-    x = x + dropped(self_attention(x, out, ranks, context), kAfterAttention);
-    if (decodes_) x = x + dropped(cross_attention(x, in, ranks, context), kAfterCross);
-    out["hidden"] = x + dropped(feed_forward(x, ranks, context), kAfterFeedForward);
+    add(self_attention(x, out, ranks, context), kAfterAttention);
+    if (decodes_) add(cross_attention(x, in, ranks, context), kAfterCross);
+    add(feed_forward(x, ranks, context), kAfterFeedForward);
+    out["hidden"] = x;
     return out;
   }
 
@@ -86,38 +87,38 @@ class T5Layer : public nn::Block {
 
   at::Tensor self_attention(const at::Tensor& x, const nn::Bundle& in, const nn::TensorRanks& ranks,
                             const nn::Context& context) const {
-    const auto read =
-        nn::to_columns(nn::rms_norm(x, self_norm_, config_.layer_norm_epsilon), self_.query, ranks);
+    const auto read = nn::to_columns(normed(x, self_norm_), self_.query, ranks);
     auto options = attention_options(kAttention, in, "key_mask");
     options.causal = decodes_;
     options.bias = in.at("position_bias");
-    return joined(nn::attention(heads(read, self_.query, ranks), heads(read, self_.key, ranks),
-                                heads(read, self_.value, ranks), options, context),
-                  self_.mixed, ranks);
+    const auto qkv = heads(read, {self_.query, self_.key, self_.value}, ranks);
+    return joined(nn::attention(qkv[0], qkv[1], qkv[2], options, context), self_.mixed, ranks);
   }
 
   at::Tensor cross_attention(const at::Tensor& x, const nn::Bundle& in,
                              const nn::TensorRanks& ranks, const nn::Context& context) const {
-    const auto read = nn::to_columns(nn::rms_norm(x, cross_norm_, config_.layer_norm_epsilon),
-                                     cross_.query, ranks);
+    const auto read = nn::to_columns(normed(x, cross_norm_), cross_.query, ranks);
     auto options = attention_options(kCross, in, "encoder_mask");
     options.causal = false;
     const auto make = [&]() -> nn::KvCache::Seen {
       const auto of_encoder =
           ranks.shares() ? ranks_of(in.at("encoder_input_ids"), context) : ranks;
       const auto encoded = nn::to_columns(in.at("encoder_hidden"), cross_.key, of_encoder);
-      return {heads(encoded, cross_.key, of_encoder), heads(encoded, cross_.value, of_encoder)};
+      const auto seen = heads(encoded, {cross_.key, cross_.value}, of_encoder);
+      return {seen[0], seen[1]};
     };
-    return joined(nn::cross_attention(heads(read, cross_.query, ranks), make, options, context),
-                  cross_.mixed, ranks);
+    const auto query = heads(read, {cross_.query}, ranks)[0];
+    return joined(nn::cross_attention(query, make, options, context), cross_.mixed, ranks);
   }
 
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
                           const nn::Context& context) const {
-    const auto read =
-        nn::to_columns(nn::rms_norm(x, feed_norm_, config_.layer_norm_epsilon), inner_, ranks);
-    const auto times = config_.gated() ? product(read, linear_, ranks) : at::Tensor();
-    auto inner = nn::activate(config_.activation(), product(read, inner_, ranks), times);
+    const auto read = nn::to_columns(normed(x, feed_norm_), inner_, ranks);
+    std::vector<nn::DenseParams> into{{inner_, nullptr}};
+    if (config_.gated()) into.push_back({linear_, nullptr});
+    auto factors = nn::linears(read, into, ranks);
+    factors.resize(2);
+    auto inner = nn::activate(config_.activation(), factors[0], factors[1]);
     inner = nn::dropout(inner, config_.dropout_rate, context, kInner, {inner.size(1), config_.d_ff},
                         {0, inner_->begin()});
     return product(inner, out_, ranks);
@@ -134,10 +135,16 @@ class T5Layer : public nn::Block {
     return options;
   }
 
-  at::Tensor heads(const nn::Operand& x, const ParamPtr& weight,
-                   const nn::TensorRanks& ranks) const {
-    const int64_t E = config_.d_kv, H = weight->shape()[0] / E;
-    return product(x, weight, ranks).unflatten(2, {H, E}).transpose(1, 2);
+  std::vector<at::Tensor> heads(const nn::Operand& x, const std::vector<ParamPtr>& weights,
+                                const nn::TensorRanks& ranks) const {
+    std::vector<nn::DenseParams> dense;
+    for (const auto& weight : weights) dense.push_back({weight, nullptr});
+    auto out = nn::linears(x, dense, ranks);
+    for (auto& t : out) t = t.unflatten(2, {-1, config_.d_kv}).transpose(1, 2);
+    return out;
+  }
+  at::Tensor normed(const at::Tensor& x, const ParamPtr& weight) const {
+    return nn::rms_norm(x, weight, config_.layer_norm_epsilon, nn::ReadBy::Products);
   }
   static at::Tensor joined(const at::Tensor& mixed, const ParamPtr& weight,
                            const nn::TensorRanks& ranks) {

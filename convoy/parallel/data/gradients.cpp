@@ -27,12 +27,14 @@ Gradients::Gradients(FlatBuffers& flat, comm::Groups groups, bool reduce_each)
       buckets_(flat.layout().buckets().size()),
       filling_(buckets_.size(), -1),
       begun_(flat.units().size()),
-      bound_(flat.units().size(), -1) {}
+      bound_(flat.units().size(), -1),
+      has_sum_(flat.units().size()) {}
 
 void Gradients::begin_step() {
   while (!in_flight_.empty()) complete();  // after an error there may be some
   for (size_t b = 0; b < buckets_.size(); ++b) drop(static_cast<int64_t>(b));
   std::fill(bound_.begin(), bound_.end(), -1);
+  has_sum_.assign(has_sum_.size(), false);
   for (auto& begun : begun_) begun.clear();
 }
 
@@ -71,6 +73,16 @@ bool Gradients::is_in_place(int64_t unit, int64_t micro_batch) const {
   });
 }
 
+/// Whether a micro-batch that begins now may add to the sum of the finished ones.
+bool Gradients::adds_in_place(int64_t unit) const {
+  const auto u = static_cast<size_t>(unit);
+  if (reduce_each_ || !has_sum_[u] || !begun_[u].empty()) return false;
+  const auto& slots = flat_.units()[u].slots;
+  return flat_.fp32().device().is_cuda() &&
+         std::all_of(slots.begin(), slots.end(),
+                     [](const auto& slot) { return slot.param->grad_comes_at_once(); });
+}
+
 void Gradients::bind(int64_t unit, int64_t micro_batch) {
   const auto u = static_cast<size_t>(unit);
   if (bound_[u] == micro_batch) return;
@@ -82,12 +94,17 @@ void Gradients::bind(int64_t unit, int64_t micro_batch) {
   }
   bound_[u] = micro_batch;
   const auto& all = flat_.layout().units()[u].all;
-  const bool in_place = is_in_place(unit, micro_batch);
+  const bool in_place = is_in_place(unit, micro_batch), may_add = adds_in_place(unit);
   const auto [bound, fresh] = begun.try_emplace(micro_batch);
-  auto& [scratch, written] = bound->second;
-  if (fresh && !in_place) scratch = scratch_pool_.take(all.length()).zero_();
+  auto& [scratch, written, adds] = bound->second;
+  if (fresh && !in_place && may_add) {
+    adds = true;
+    written.assign(slots.size(), true);
+  } else if (fresh && !in_place) {
+    scratch = scratch_pool_.take(all.length()).zero_();
+  }
   if (in_place) filling_[static_cast<size_t>(flat_.layout().bucket_of(unit))] = micro_batch;
-  flat_.bind_grads(unit, scratch.defined() ? scratch : place_of(unit), all.begin, written);
+  flat_.bind_grads(unit, scratch.defined() ? scratch : place_of(unit), all.begin, written, adds);
 }
 
 void Gradients::accumulate(int64_t unit, int64_t micro_batch) {
@@ -100,6 +117,7 @@ void Gradients::accumulate(int64_t unit, int64_t micro_batch) {
     grad.zero_();
   }
   auto scratch = begun_[u].extract(micro_batch).mapped().scratch;
+  has_sum_[u] = true;
   if (!scratch.defined()) return;
   filling_[static_cast<size_t>(flat_.layout().bucket_of(unit))] = micro_batch;
   if (micro_batch == 0 || reduce_each_) {

@@ -15,9 +15,10 @@ namespace convoy::parallel {
 /// The gradients of a step: where each micro-batch's go, and how they are summed over the ranks.
 ///
 /// Kept whole, a unit's gradient of the first micro-batch is written into the flat buffers, those
-/// of the later ones into scratch memory and added. Of shards, a bucket has memory from its
-/// first contribution until it is reduced. Micro-batches may take turns: each finds again what it
-/// wrote.
+/// of the later ones into scratch memory and added; on a GPU they are added as they come, where
+/// each parameter's comes at once and no other micro-batch is under way. Of shards, a bucket has
+/// memory from its first contribution until it is reduced. Micro-batches may take turns: each finds
+/// again what it wrote.
 class Gradients {
  public:
   /// `reduce_each`: sharded gradients are reduced after every micro-batch.
@@ -58,9 +59,11 @@ class Gradients {
   struct Bound {
     at::Tensor scratch;              // undefined: its place
     std::vector<bool> written = {};  // by slot, while another micro-batch is bound
+    bool adds = false;               // to what earlier micro-batches left in its place
   };
 
   bool is_in_place(int64_t unit, int64_t micro_batch) const;
+  bool adds_in_place(int64_t unit) const;
   at::Tensor whole(int64_t bucket);
   at::Tensor place_of(int64_t unit);
   void complete();
@@ -76,6 +79,7 @@ class Gradients {
   std::vector<int64_t> filling_;                 // [bucket] micro-batch it has memory for
   std::vector<std::map<int64_t, Bound>> begun_;  // [unit][micro-batch], until accumulated
   std::vector<int64_t> bound_;                   // [unit] micro-batch its gradient is bound to
+  std::vector<bool> has_sum_;                    // [unit] a micro-batch of this step is finished
   std::deque<InFlight> in_flight_;
 };
 

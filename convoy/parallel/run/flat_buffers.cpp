@@ -162,10 +162,11 @@ at::Tensor FlatBuffers::view(const at::Tensor& flat, const Slot& slot, int64_t b
 }
 
 void FlatBuffers::bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
-                             const std::vector<bool>& written) {
+                             const std::vector<bool>& written, bool of_others) {
   const auto& slots = units_[static_cast<size_t>(unit)].slots;
   for (size_t s = 0; s < slots.size(); ++s) {
-    slots[s].param->bind_grad(view(memory, slots[s], begin), !written.empty() && written[s]);
+    slots[s].param->bind_grad(view(memory, slots[s], begin), !written.empty() && written[s],
+                              of_others);
   }
 }
 

@@ -122,9 +122,9 @@ class FlatBuffers {
   void fill(double value);
 
   /// Points the gradients of `unit` into `memory`, which begins at `begin` of the flat order.
-  /// `written`: which slots' are there already; empty: none.
+  /// `written`: which slots' are there already; empty: none. `of_others`: of other micro-batches.
   void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
-                  const std::vector<bool>& written = {});
+                  const std::vector<bool>& written = {}, bool of_others = false);
 
   /// The master values of a parameter, shaped; of masters that are kept whole.
   /// Undefined if there is none of that name here.

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace convoy::nn {
+
+/// Of an activation x s(x): s is a sigmoid of linear x + cubic x^3, or the normal distribution's.
+struct Curve {
+  bool normal = false;
+  float linear = 1, cubic = 0;
+};
+
+/// {x s(x) times} on a GPU, or with `grad` the gradients of x and `times` (undefined: ones), in one
+/// launch; empty where torch cannot compile the kernel. In backward x and `times` may be two of
+/// neighbouring columns: so are the gradients.
+std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor& x,
+                                           const at::Tensor& times, const at::Tensor& grad);
+
+/// What the kernels compute for one element: the result; and the gradients of x and of `times`.
+float activation_element(const Curve& curve, float x, float times);
+float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times);
+
+}  // namespace convoy::nn

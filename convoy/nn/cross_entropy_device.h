@@ -1,0 +1,27 @@
+#pragma once
+
+#include "convoy/nn/cross_entropy.h"
+
+// Shapes: N positions with a target, D model width, C items.
+namespace convoy::nn {
+
+/// What cross_entropy() reads and fills on a GPU. Gradients are fp32, undefined where none is
+/// wanted.
+struct DeviceLoss {
+  at::Tensor input, items, bias;  ///< [N, D], [C, D]; [C] or undefined
+  at::Tensor columns;             ///< [N] int64
+  double temperature = 1;
+  at::Tensor h_grad, table_grad, bias_grad;  ///< [N, D] is written, the others are added to
+  bool fresh = false;                        ///< table_grad has no content yet
+};
+
+/// Adds to out.loss and, where it is there, out.correct. Scores are there for `piece` rows at once,
+/// each row on a boundary of 64 numbers, so that products read and write them aligned.
+///
+/// bf16 moves 12 bytes a score: written, read for the softmax, which is written, read for the sum
+/// of what is not the target's, and by both products. That sum is the target's slope, which 16 bits
+/// could not tell from one minus one, and gives the loss where it is small; else the target's
+/// probability does, as that of 87 at most.
+void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out);
+
+}  // namespace convoy::nn

@@ -1,0 +1,89 @@
+#include "convoy/nn/device_kernel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/jiterator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "convoy/comm/device.h"
+
+namespace convoy::nn {
+
+namespace {
+
+using CompileAndLaunch = decltype(&at::cuda::CompileAndLaunchKernel);
+
+/// torch's compiler of kernels for a GPU, if its CUDA library is open.
+CompileAndLaunch find_compiler() {
+  constexpr const char* kName =
+      "_ZN2at4cuda22CompileAndLaunchKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8"
+      "_iRKN3c1011SmallVectorINS_6TensorELj6EEERKNSA_INS9_6ScalarELj1EEEb";
+  return reinterpret_cast<CompileAndLaunch>(::dlsym(RTLD_DEFAULT, kName));
+}
+
+struct Compiler {
+  CompileAndLaunch run = find_compiler();
+  std::mutex mutex;  // torch's cache of kernels is not for several threads
+  std::vector<std::string> failures;
+};
+
+Compiler& compiler() {
+  static Compiler compiler;
+  return compiler;
+}
+
+}  // namespace
+
+std::optional<at::Tensor> DeviceKernel::run(const std::vector<at::Tensor>& tensors,
+                                            const std::vector<c10::Scalar>& scalars) {
+  auto& torchs = compiler();
+  const std::lock_guard lock(torchs.mutex);
+  if (torchs.run == nullptr || failed_) return std::nullopt;
+  try {
+    return torchs.run(text_, name_, 1, c10::SmallVector<at::Tensor>(tensors.begin(), tensors.end()),
+                      c10::SmallVector<at::Scalar>(scalars.begin(), scalars.end()),
+                      /*return_by_ref=*/false)[0];
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    failed_ = true;
+    const std::string said = error.what_without_backtrace();
+    torchs.failures.push_back(name_ + ": " + said.substr(0, said.find('\n')));
+    return std::nullopt;
+  }
+}
+
+bool DeviceKernel::compiles() const {
+  const std::lock_guard lock(compiler().mutex);
+  return compiler().run != nullptr && !failed_;
+}
+
+at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
+                   const std::function<at::Tensor()>& make) {
+  constexpr size_t kMost = 256;
+  static std::mutex mutex;
+  // For ever: the library that made them may be closed before.
+  static auto* known = new std::map<std::vector<int64_t>, at::Tensor>;
+  const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  key.insert(key.begin(), {stream.id(), device.index()});
+  const std::lock_guard lock(mutex);
+  if (const auto found = known->find(key); found != known->end()) return found->second;
+  if (known->size() == kMost) known->clear();
+  return (*known)[std::move(key)] = comm::upload(make(), device);
+}
+
+at::Tensor halves_of(const at::Tensor& like, at::ScalarType type) {
+  return kept_on(like.device(), {static_cast<int64_t>(Kept::Halves), static_cast<int64_t>(type)},
+                 [type] { return at::arange(2, type).unsqueeze(1); });
+}
+
+std::vector<std::string> failed_kernels() {
+  const std::lock_guard lock(compiler().mutex);
+  return compiler().failures;
+}
+
+}  // namespace convoy::nn

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+// Kernels that compute each element by itself, from texts that torch compiles for the GPU at hand
+// (its "jiterator"). A text is compiled twice: for the host, where tests compare it, and there.
+#define CONVOY_HOST_AND_GPU(name, ...) \
+  __VA_ARGS__                          \
+  constexpr const char* name = #__VA_ARGS__;
+
+namespace convoy::nn {
+
+// What other texts begin with: numbers as their bits, and bits of fp32 rounded to those of bf16.
+// clang-format off
+CONVOY_HOST_AND_GPU(kBitsText,
+union ConvoyBits {
+  unsigned int bits;
+  float number;
+};
+inline float convoy_number(unsigned int bits) {
+  ConvoyBits both;
+  both.bits = bits;
+  return both.number;
+}
+inline unsigned int convoy_bits(float number) {
+  ConvoyBits both;
+  both.number = number;
+  return both.bits;
+}
+inline unsigned int convoy_rounded(float x) {
+  unsigned int bits = convoy_bits(x);
+  return x == x ? (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16 : 0x7fc0u;
+}
+)
+// clang-format on
+
+/// A function `template <typename T> T name(T..., scalars...)` of a text. T is the type that torch
+/// promotes the tensors to; whole numbers come as `long long`, others as `double`.
+class DeviceKernel {
+ public:
+  DeviceKernel(const char* name, const char* text)
+      : name_(name), text_(std::string(kBitsText) + " " + text) {}
+
+  /// The function of the tensors' elements, on one GPU and broadcast against each other, at most
+  /// seven. Nothing where torch cannot compile it: the caller has operations of torch for that.
+  std::optional<at::Tensor> run(const std::vector<at::Tensor>& tensors,
+                                const std::vector<c10::Scalar>& scalars = {});
+  /// Whether it was compiled, or could be at its first use.
+  bool compiles() const;
+
+ private:
+  std::string name_, text_;
+  bool failed_ = false;
+};
+
+/// A small tensor of the host on `device`, once for all kernels of its current stream that ask for
+/// the same `key`.
+at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
+                   const std::function<at::Tensor()>& make);
+/// What a key begins with.
+enum class Kept : int64_t { Halves, Lines, Columns, Samples };
+
+/// [2, 1] on the device of `like`, in `type`: 0 and 1. A kernel that gets it makes both halves of
+/// something in one launch.
+at::Tensor halves_of(const at::Tensor& like, at::ScalarType type);
+
+/// The kernels that torch could not compile so far, each with what it said first.
+std::vector<std::string> failed_kernels();
+
+}  // namespace convoy::nn

@@ -1,0 +1,110 @@
+// Shapes: N rows of x, C columns of all products together.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "convoy/nn/layers.h"
+#include "convoy/nn/node.h"
+#include "convoy/nn/product.h"
+#include "convoy/nn/side_by_side.h"
+#include "convoy/nn/tensor_ranks.h"
+
+namespace convoy::nn {
+
+namespace {
+
+/// Of parameters' memory along their first dimension, and of rows' along their last.
+constexpr int64_t kFirst = 0, kColumns = 1;
+
+std::vector<at::Tensor> values_of(const std::vector<ParamPtr>& params) {
+  std::vector<at::Tensor> out;
+  for (const auto& param : params) out.push_back(param->value());
+  return out;
+}
+
+/// Weights [columns, in] whose memory is one matrix, and their biases, if any.
+class Together {
+ public:
+  static std::optional<Together> of(const Operand& x, const std::vector<DenseParams>& all,
+                                    const TensorRanks& ranks) {
+    if (!x.value.is_cuda() || ranks.group().size() > 1) return std::nullopt;
+    Together out;
+    for (const auto& [weight, bias] : all) {
+      const bool frozen = !weight->spec().trainable || (bias && !bias->spec().trainable);
+      if (frozen || weight->shape().size() != 2) return std::nullopt;
+      out.weights_.push_back(weight);
+      if (bias) out.biases_.push_back(bias);
+    }
+    const bool uneven = !out.biases_.empty() && out.biases_.size() != all.size();
+    if (uneven || !out.matrix().defined()) return std::nullopt;
+    return out;
+  }
+
+  std::vector<at::Tensor> forward(const Operand& x) {
+    const auto w = matrix();
+    shape_ = x.value.sizes().vec();
+    dtype_ = x.edge.scalar_type();
+    wants_grad_ = x.edge.requires_grad();
+    input_ = x.value.detach().reshape({-1, w.size(1)}).to(w.scalar_type());
+    const auto flat = biases_.empty()
+                          ? at::mm(input_, w.t())
+                          : at::addmm(joined(values_of(biases_), kFirst), input_, w.t());
+    widths_ = lengths_of(values_of(weights_), kFirst);
+    std::vector<at::Tensor> out;
+    for (const auto& part : flat.split_with_sizes(widths_, kColumns)) {
+      auto sizes = shape_;
+      sizes.back() = part.size(kColumns);
+      out.push_back(part.view(sizes));
+    }
+    return out;
+  }
+
+  at::Tensor backward(const std::vector<at::Tensor>& grads) const {
+    std::vector<at::Tensor> parts;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      parts.push_back(grads[i].defined()
+                          ? grads[i].reshape({input_.size(0), widths_[i]})
+                          : at::zeros({input_.size(0), widths_[i]}, input_.options()));
+    }
+    const auto g = joined(parts, kColumns);
+    add_grads(weights_, product_dtype(g), [g, read = input_](at::Tensor& to, bool adds) {
+      product_into(to, g.t(), read, adds);
+    });
+    if (!biases_.empty()) {
+      add_grads(biases_, at::kFloat,
+                [g](at::Tensor& to, bool adds) { sum_rows_into(to, g, adds); });
+    }
+    if (!wants_grad_) return {};
+    return at::mm(g, matrix()).view(shape_).to(dtype_);
+  }
+
+ private:
+  at::Tensor matrix() const { return side_by_side(values_of(weights_), kFirst); }
+
+  std::vector<ParamPtr> weights_, biases_;
+  at::Tensor input_;  // [N, in]
+  std::vector<int64_t> shape_, widths_;
+  at::ScalarType dtype_ = at::kFloat;
+  bool wants_grad_ = false;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>& all,
+                                const TensorRanks& ranks) {
+  if (auto together = Together::of(x, all, ranks)) {
+    const auto out = without_grad([&] { return together->forward(x); });
+    return with_backward_of_all(out, {x.edge},
+                                [state = *together](const std::vector<at::Tensor>& grads) {
+                                  return std::vector{state.backward(grads)};
+                                });
+  }
+  std::vector<at::Tensor> out(all.size());
+  // Backward comes to the first before the others.
+  for (size_t i = all.size(); i-- > 0;) out[i] = linear(x, all[i], ranks);
+  return out;
+}
+
+}  // namespace convoy::nn

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace convoy::nn {
+
+/// x [B, H, T, E] fp32 or bf16 on a GPU turned as rotate() says, in one launch; `sign` -1 turns
+/// back. Nothing where there is no kernel for it. cos and sin are contiguous, fp32, [T, E / 2] or
+/// [B or 1, 1, T, E / 2].
+std::optional<at::Tensor> turn_on_device(const at::Tensor& x, const at::Tensor& cos,
+                                         const at::Tensor& sin, float sign);
+
+/// What the kernels compute for one element: of the low or the high half; and for two bf16
+/// neighbours, as bits.
+float turned_element(float low, float high, float cos, float sin, bool upper, float sign);
+int turned_pair(int low, int high, const float* cos, const float* sin, bool upper, float sign);
+
+}  // namespace convoy::nn

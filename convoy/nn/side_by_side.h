@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace convoy::nn {
+
+/// Tensors that lie one behind the other along `dim` of one memory, as one view of it, without
+/// autograd; undefined where they do not.
+at::Tensor side_by_side(const std::vector<at::Tensor>& parts, int64_t dim);
+
+/// The same, or where they lie elsewhere a copy.
+at::Tensor joined(const std::vector<at::Tensor>& parts, int64_t dim);
+
+/// How long tensors are along `dim`.
+std::vector<int64_t> lengths_of(const std::vector<at::Tensor>& parts, int64_t dim);
+
+}  // namespace convoy::nn
