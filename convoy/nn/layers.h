@@ -26,11 +26,16 @@ inline at::Tensor linear(const Operand& x, const DenseParams& dense, const Tenso
   return linear(x, dense.weight, dense.bias, false, ranks);
 }
 
+/// Whose part of a sum comes first.
+enum class SumOrder { FirstToLast, LastToFirst };
+
 /// linear() of one x with several weights [out, in]: one product on a GPU that has them side by
 /// side (in the flat buffers: declared one after the other), and all of each of them. The results
-/// are then views of one memory.
+/// are then views of one memory. Where the products are apart, `grads` is the order in which their
+/// gradients of x are added up.
 std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>& all,
-                                const TensorRanks& ranks);
+                                const TensorRanks& ranks,
+                                SumOrder grads = SumOrder::FirstToLast);
 
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
 /// Ids must be in range: loaders check them against the schema.

@@ -93,17 +93,20 @@ class Together {
 }  // namespace
 
 std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>& all,
-                                const TensorRanks& ranks) {
+                                const TensorRanks& ranks, SumOrder grads) {
   if (auto together = Together::of(x, all, ranks)) {
     const auto out = without_grad([&] { return together->forward(x); });
     return with_backward_of_all(out, {x.edge},
-                                [state = *together](const std::vector<at::Tensor>& grads) {
-                                  return std::vector{state.backward(grads)};
+                                [state = *together](const std::vector<at::Tensor>& of_out) {
+                                  return std::vector{state.backward(of_out)};
                                 });
   }
   std::vector<at::Tensor> out(all.size());
-  // Backward comes to the first before the others.
-  for (size_t i = all.size(); i-- > 0;) out[i] = linear(x, all[i], ranks);
+  // Backward begins with what was computed last.
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t at = grads == SumOrder::LastToFirst ? i : all.size() - 1 - i;
+    out[at] = linear(x, all[at], ranks);
+  }
   return out;
 }
 

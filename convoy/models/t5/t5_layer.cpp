@@ -104,7 +104,8 @@ class T5Layer : public nn::Block {
       const auto of_encoder =
           ranks.shares() ? ranks_of(in.at("encoder_input_ids"), context) : ranks;
       const auto encoded = nn::to_columns(in.at("encoder_hidden"), cross_.key, of_encoder);
-      const auto seen = heads(encoded, {cross_.key, cross_.value}, of_encoder);
+      const auto seen =
+          heads(encoded, {cross_.key, cross_.value}, of_encoder, nn::SumOrder::LastToFirst);
       return {seen[0], seen[1]};
     };
     const auto query = heads(read, {cross_.query}, ranks)[0];
@@ -136,10 +137,11 @@ class T5Layer : public nn::Block {
   }
 
   std::vector<at::Tensor> heads(const nn::Operand& x, const std::vector<ParamPtr>& weights,
-                                const nn::TensorRanks& ranks) const {
+                                const nn::TensorRanks& ranks,
+                                nn::SumOrder grads = nn::SumOrder::FirstToLast) const {
     std::vector<nn::DenseParams> dense;
     for (const auto& weight : weights) dense.push_back({weight, nullptr});
-    auto out = nn::linears(x, dense, ranks);
+    auto out = nn::linears(x, dense, ranks, grads);
     for (auto& t : out) t = t.unflatten(2, {-1, config_.d_kv}).transpose(1, 2);
     return out;
   }
