@@ -68,6 +68,7 @@ ParamPtr bf16_param(const at::Tensor& value, bool trainable = true) {
 }
 
 TEST(CrossEntropy, OfBf16ScoresIsNearTheExactOne) {
+  at::manual_seed(1);  // how near depends on the draw
   for (const auto& [rows, num_ids] : {std::pair{5, 9}, {5, 17}, {1300, 2500}}) {
     SCOPED_TRACE(rows);
     const auto h = at::randn({rows, 8}).to(at::kBFloat16).requires_grad_(true);
