@@ -34,8 +34,7 @@ enum class SumOrder { FirstToLast, LastToFirst };
 /// are then views of one memory. Where the products are apart, `grads` is the order in which their
 /// gradients of x are added up.
 std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>& all,
-                                const TensorRanks& ranks,
-                                SumOrder grads = SumOrder::FirstToLast);
+                                const TensorRanks& ranks, SumOrder grads = SumOrder::FirstToLast);
 
 /// Rows of `table` [V, D] for ids [...] int64, as fp32. With `padding`, row 0 gets no gradient.
 /// Ids must be in range: loaders check them against the schema.

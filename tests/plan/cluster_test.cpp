@@ -3,20 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
+#include "tests/plan/testing.h"
 
 namespace convoy::plan {
 namespace {
 
-Cluster read(const std::string& text) {
-  const auto file = std::filesystem::path(::testing::TempDir()) / "cluster_test.toml";
-  write_file(file, text);
-  return read_cluster(file);
-}
-
 std::string refusal(const std::string& text) {
   try {
-    read(text);
+    cluster_of(text);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -24,7 +18,7 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ClusterFile, HasHostsDevicesAndLinks) {
-  const auto cluster = read(
+  const auto cluster = cluster_of(
       "[cluster]\nhosts = 4\ndevices = 8\n[device]\nname = \"a100-40\"\nreserved_gb = 2\n"
       "[inside]\ngb_per_second = 300\n[between]\ngb_per_second = 25\nmicroseconds = 10\n");
   EXPECT_EQ(cluster.num_devices(), 32);
@@ -46,10 +40,10 @@ TEST(ClusterFile, SaysWhatIsMissing) {
 
 TEST(ClusterFile, SaysWhatHostsHaveRoomFor) {
   const std::string links = "[inside]\ngb_per_second = 1\n";
-  const auto usual = read("[cluster]\ndevices = 4\n[device]\nname = \"a100-40\"\n" + links);
+  const auto usual = cluster_of("[cluster]\ndevices = 4\n[device]\nname = \"a100-40\"\n" + links);
   EXPECT_EQ(usual.host_memory_bytes, 2 * 4 * 40'000'000'000);
   EXPECT_EQ(usual.disk_bytes, 0);
-  const auto written = read(
+  const auto written = cluster_of(
       "[cluster]\ndevices = 4\nhost_memory_gb = 64\ndisk_gb = 500\n[device]\nname = "
       "\"a100-40\"\n" +
       links);
@@ -61,7 +55,7 @@ TEST(ClusterFile, SaysWhatHostsHaveRoomFor) {
 TEST(ClusterFile, HostsMayDiffer) {
   const std::string links = "[inside]\ngb_per_second = 9\n[between]\ngb_per_second = 1\n";
   const auto hosts =
-      read("[cluster]\nhosts = 2\ndevices = 2\nkinds = [\"h100-80\", \"a100-40\"]\n" + links);
+      cluster_of("[cluster]\nhosts = 2\ndevices = 2\nkinds = [\"h100-80\", \"a100-40\"]\n" + links);
   EXPECT_EQ(hosts.device_of(1).name, "h100-80");
   EXPECT_EQ(hosts.device_of(2).name, "a100-40");
   EXPECT_EQ(hosts.speed_of(1, true), 1);

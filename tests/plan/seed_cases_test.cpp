@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "convoy/base/files.h"
 #include "convoy/plan/decision.h"
 #include "convoy/schedule/run/run_plan.h"
 #include "tests/plan/testing.h"
@@ -14,13 +13,12 @@ namespace {
 
 /// A file's cluster of devices whose memory takes so many bytes of tensors.
 Cluster described(int hosts, int devices, double memory, double inside_gb, double between_gb = 0) {
-  const auto file = std::filesystem::path(::testing::TempDir()) / "seed_case.toml";
-  write_file(file, fmt::format("[cluster]\nhosts = {}\ndevices = {}\n[device]\nname = \"card\"\n"
-                               "memory_gb = {}\nreserved_gb = 0\nfp32_tflops = 1\n"
-                               "memory_gb_per_second = 1000\n[inside]\ngb_per_second = {}\n"
-                               "microseconds = 5\n[between]\ngb_per_second = {}\n",
-                               hosts, devices, memory / kGiga, inside_gb, between_gb));
-  return read_cluster(file);
+  return cluster_of(
+      fmt::format("[cluster]\nhosts = {}\ndevices = {}\n[device]\nname = \"card\"\n"
+                  "memory_gb = {}\nreserved_gb = 0\nfp32_tflops = 1\n"
+                  "memory_gb_per_second = 1000\n[inside]\ngb_per_second = {}\n"
+                  "microseconds = 5\n[between]\ngb_per_second = {}\n",
+                  hosts, devices, memory / kGiga, inside_gb, between_gb));
 }
 
 Wishes wishes_of(const Cluster& cluster, int64_t global_batch) {

@@ -4,11 +4,23 @@
 #include <random>
 #include <string>
 
+#include "convoy/base/files.h"
+#include "convoy/plan/cluster.h"
 #include "convoy/plan/search.h"
 
 namespace convoy::plan {
 
 constexpr double kGiga = 1e9;
+
+/// The cluster that a file with this text describes.
+inline Cluster cluster_of(const std::string& text) {
+  const struct Folder {
+    std::filesystem::path path = unique_folder("convoy-cluster");
+    ~Folder() { std::filesystem::remove_all(path); }
+  } folder;
+  write_file(folder.path / "cluster.toml", text);
+  return read_cluster(folder.path / "cluster.toml");
+}
 
 /// A transformer on paper: a table, layers that are alike, a head.
 struct PaperModel {
