@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/fake_gpu/counters.h"
@@ -156,12 +157,27 @@ class Call {
     if (device_ < 0) device_ = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
   }
 
-  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation) {
+  /// How many elements of its first operand it picks, by an index beside it; or all.
+  int64_t num_picked() const {
+    if (name_ == "aten::gather" || name_ == "aten::scatter_") return given_[2].toTensor().numel();
+    const bool rows = name_ == "aten::index_select", table = name_ == "aten::embedding";
+    const auto& from = given_[0].toTensor();
+    if (table) return given_[1].toTensor().numel() * from.size(1);
+    if (rows && from.dim() > 0) {
+      return given_[2].toTensor().numel() * from.numel() /
+             std::max<int64_t>(1, from.size(given_[1].toInt()));
+    }
+    return from.numel();
+  }
+
+  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation,
+                  bool picked = false) {
     if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+    const int64_t elements = picked ? num_picked() : tensor.numel();
     if (writes) {
-      operation.writes(tensor);
+      operation.writes(tensor, elements);
     } else {
-      operation.reads(tensor);
+      operation.reads(tensor, elements);
     }
     return on_host(tensor);
   }
@@ -176,7 +192,7 @@ class Call {
         resized_.emplace_back(i, at::empty({0}, tensor.options().device(at::kCPU)));
         value = resized_.back().second;
       } else {
-        value = take(tensor, writes, operation);
+        value = take(tensor, writes, operation, /*picked=*/i == 0);
       }
     } else if (value.isTensorList()) {
       auto list = value.toTensorVector();

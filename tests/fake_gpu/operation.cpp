@@ -116,7 +116,7 @@ Operation::Operation(std::string_view name, c10::Stream stream)
   count(one);
 }
 
-void Operation::uses(const at::Tensor& tensor, bool writes) {
+void Operation::uses(const at::Tensor& tensor, bool writes, int64_t elements) {
   if (!tensor.defined() || !tensor.is_cuda() || tensor.numel() == 0) return;
   const Locked lock;
   if (tensor.storage().data() == nullptr) {
@@ -126,6 +126,10 @@ void Operation::uses(const at::Tensor& tensor, bool writes) {
   for (const auto& range : ranges_of(tensor)) {
     used.operand_bytes += static_cast<int64_t>(range.end - range.begin);
     uses(range, writes);
+  }
+  if (elements < tensor.numel()) {
+    used.operand_bytes =
+        std::min(used.operand_bytes, elements * static_cast<int64_t>(tensor.element_size()));
   }
   count(used);
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include <limits>
 #include <string_view>
 
 #include "tests/fake_gpu/history.h"
@@ -23,9 +24,9 @@ class Operation {
   Operation(std::string_view name, c10::DeviceIndex device)
       : Operation(name, current_stream(device)) {}
 
-  /// Tensors of the host and undefined ones are passed over.
-  void reads(const at::Tensor& tensor) { uses(tensor, false); }
-  void writes(const at::Tensor& tensor) { uses(tensor, true); }
+  /// Tensors of the host and undefined ones are passed over. Of its elements so many move at most.
+  void reads(const at::Tensor& tensor, int64_t elements = kAll) { uses(tensor, false, elements); }
+  void writes(const at::Tensor& tensor, int64_t elements = kAll) { uses(tensor, true, elements); }
   /// Memory of a device or pinned.
   void uses(Range range, bool writes);
 
@@ -34,7 +35,9 @@ class Operation {
   c10::Stream stream() const { return stream_; }
 
  private:
-  void uses(const at::Tensor& tensor, bool writes);
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+  void uses(const at::Tensor& tensor, bool writes, int64_t elements);
 
   c10::Stream stream_;
   Access access_;
