@@ -157,29 +157,32 @@ class Call {
     if (device_ < 0) device_ = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
   }
 
-  /// How many elements of its first operand it picks, by an index beside it; or all.
-  int64_t num_picked() const {
-    if (name_ == "aten::gather" || name_ == "aten::scatter_") return given_[2].toTensor().numel();
-    const bool rows = name_ == "aten::index_select", table = name_ == "aten::embedding";
-    const auto& from = given_[0].toTensor();
-    if (table) return given_[1].toTensor().numel() * from.size(1);
-    if (rows && from.dim() > 0) {
-      return given_[2].toTensor().numel() * from.numel() /
-             std::max<int64_t>(1, from.size(given_[1].toInt()));
+  /// How many elements of an argument move, where an index beside it picks some.
+  int64_t num_moved(size_t i) const {
+    const auto& tensor = given_[i].toTensor();
+    const auto number = [&](size_t index) { return given_[index].toTensor().numel(); };
+    const bool scattered = name_ == "aten::scatter" && given_.back().isTensor() &&
+                           given_.back().toTensor().is_alias_of(given_[0].toTensor()) &&
+                           (i == 0 || i + 1 == given_.size());
+    if (scattered || (name_ == "aten::gather" && i == 0)) return number(2);
+    if (name_ == "aten::embedding" && i == 0) return number(1) * tensor.size(1);
+    if (name_ == "aten::index_select" && i == 0 && tensor.dim() > 0) {
+      return number(2) * (tensor.numel() / tensor.size(given_[1].toInt()));
     }
-    return from.numel();
+    return tensor.numel();
   }
 
-  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation,
-                  bool picked = false) {
+  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation, int64_t elements) {
     if (!tensor.defined() || !tensor.is_cuda()) return tensor;
-    const int64_t elements = picked ? num_picked() : tensor.numel();
     if (writes) {
       operation.writes(tensor, elements);
     } else {
       operation.reads(tensor, elements);
     }
     return on_host(tensor);
+  }
+  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation) {
+    return take(tensor, writes, operation, tensor.defined() ? tensor.numel() : 0);
   }
 
   void bring(size_t i, Operation& operation) {
@@ -192,7 +195,7 @@ class Call {
         resized_.emplace_back(i, at::empty({0}, tensor.options().device(at::kCPU)));
         value = resized_.back().second;
       } else {
-        value = take(tensor, writes, operation, /*picked=*/i == 0);
+        value = take(tensor, writes, operation, tensor.defined() ? num_moved(i) : 0);
       }
     } else if (value.isTensorList()) {
       auto list = value.toTensorVector();

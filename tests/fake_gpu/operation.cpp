@@ -127,10 +127,10 @@ void Operation::uses(const at::Tensor& tensor, bool writes, int64_t elements) {
     used.operand_bytes += static_cast<int64_t>(range.end - range.begin);
     uses(range, writes);
   }
-  if (elements < tensor.numel()) {
-    used.operand_bytes =
-        std::min(used.operand_bytes, elements * static_cast<int64_t>(tensor.element_size()));
-  }
+  // Not the gaps between rows, either.
+  used.operand_bytes =
+      std::min(used.operand_bytes,
+               std::min(elements, tensor.numel()) * static_cast<int64_t>(tensor.element_size()));
   count(used);
 }
 
