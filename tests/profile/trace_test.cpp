@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/nn/layers.h"
+#include "convoy/profile/skipped_products.h"
 #include "tests/models/testing.h"
 
 namespace convoy::profile {
@@ -66,6 +67,27 @@ TEST(Trace, CountsWhatIsKeptAndWhatIsPutOff) {
     EXPECT_EQ(all[b].put_off, kFloat * (2 * kInner + (b == 0 ? 1 : 2) * kWidth));
   }
   EXPECT_EQ(traced(blocks, batch), all);
+}
+
+TEST(SkippedProducts, AreZerosOfTheirShapeUnlessAutogradKnowsThem) {
+  const auto a = at::ones({2, 3}), b = at::ones({3, 4}), sum = at::ones({2, 4});
+  const auto batch = [](const at::Tensor& t) { return t.unsqueeze(0); };
+  auto out = at::empty({0});
+  {
+    const SkippedProducts skipped;
+    for (const auto& zeros : {at::mm(a, b), at::addmm(sum, a, b), at::mm_out(out, a, b)}) {
+      EXPECT_TRUE(zeros.equal(at::zeros({2, 4})));
+    }
+    EXPECT_TRUE(at::matmul(batch(a), batch(b)).equal(at::zeros({1, 2, 4})));
+    EXPECT_TRUE(sum.clone().addmm_(a, b).equal(sum));
+    EXPECT_TRUE((a + a).equal(at::full({2, 3}, 2.0)));
+    const auto weight = b.clone().requires_grad_(true);
+    auto product = at::mm(a, weight);
+    product.sum().backward();
+    EXPECT_TRUE(product.equal(at::full({2, 4}, 3.0)));
+    EXPECT_EQ(weight.grad().sizes(), b.sizes());
+  }
+  EXPECT_TRUE(at::mm(a, b).equal(at::full({2, 4}, 3.0)));
 }
 
 TEST(Trace, WhatSeveralBlocksReadIsNotPutOff) {

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace convoy::profile {
+
+/// While it lives, products of matrices in this thread give zeros at once: shapes, memory and what
+/// an observer counts are theirs, nothing is multiplied. Products that autograd has to know, as
+/// those of a user's module, are computed.
+class SkippedProducts {
+ public:
+  SkippedProducts();
+
+ private:
+  c10::impl::IncludeDispatchKeyGuard guard_;
+};
+
+}  // namespace convoy::profile
