@@ -140,6 +140,38 @@ for family in gpt2 llama; do
   peer "torch_${family}_${size}_bf16" $family
   peer "torch_${family}_${size}_bf16_compiled" $family --compile
 done
+# The other layouts of one GPU, whose ranks or threads share it.
+train zero1 --device cuda --nproc 2 --zero 1 --per_device_train_batch_size 16
+train zero2 --device cuda --nproc 2 --zero 2 --per_device_train_batch_size 16
+train zero3_prefetch --device cuda --nproc 2 --zero 3 --prefetch 3 --per_device_train_batch_size 16
+train hybrid --device cuda --nproc 4 --zero 2 --shard_ranks 2 --per_device_train_batch_size 8
+train offload_all --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16 --offload_optimizer cpu \
+  --offload_parameters cpu --offload_gradients cpu
+train offload_disk --device cuda --strategy single --offload_optimizer disk --offload_dir "$WORK"
+train tensor --device cuda --nproc 2 --tensor_parallel_size 2
+train sequence --device cuda --nproc 2 --tensor_parallel_size 2 --sequence_parallel
+train stages_as_threads --device cuda --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+for schedule in naive gpipe interleaved zero_bubble auto; do
+  train "pipeline_$schedule" --device cuda --nproc 2 --pipeline_parallel_size 2 --pipeline_schedule $schedule \
+    --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+done
+train pipeline_v --device cuda --nproc 2 --pipeline_parallel_size 2 --pipeline_schedule interleaved --pipeline_placement v \
+  --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+for name in zero1 zero2 zero3_prefetch hybrid offload_all offload_disk tensor sequence stages_as_threads \
+  pipeline_{naive,gpipe,interleaved,zero_bubble,auto,v}; do
+  close $name cpu 1e-3
+done
+train_text() { # NAME OPTIONS...
+  local name=$1
+  shift
+  run "$name" env -C "$WORK/texts" "$CONVOY" train gpt2.toml --output_dir "$WORK/$name" --overwrite_output_dir \
+    --model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0 "$@"
+}
+train_text text_cpu --device cpu
+train_text text --device cuda --strategy single
+train_text context --device cuda --nproc 2 --context_parallel_size 2
+for name in text context; do close $name text_cpu 1e-3; done
+run generate "$CONVOY" generate "$WORK/text" --device cuda --prompt "w03 w08 w15" --max-new-tokens 8
 # Their speeds side by side.
 for file in "$OUT"/{bench,torch}_*.txt; do
   [[ -f $file ]] || continue

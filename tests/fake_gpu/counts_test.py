@@ -12,7 +12,7 @@ import sys
 import unittest
 
 from layouts import batches
-from runs import NO_DROPOUT, ROOT, Runs
+from runs import BODIES, NO_DROPOUT, ROOT, Runs
 
 TABLE = pathlib.Path(__file__).with_name("counts.md")
 PAGE = ROOT / "docs/gpu.md"
@@ -20,7 +20,7 @@ STEP = 3  # memory is warm by then, and the end is not near
 FAMILIES = {
     "gpt2": ("gpt2", ()), "llama": ("llama", ()), "bert": ("bert", ()),
     "bert, labels of texts": ("classify", ()), "t5": ("t5", ()), "session": ("session", ()),
-    "session, body bert": ("session", ("--model.body", "bert")),
+    **{f"session, body {body}": ("session", ("--model.body", body)) for body in ("bert", *BODIES)},
 }
 VARIANTS = {
     "fp32": lambda family: NO_DROPOUT[family],

@@ -1,6 +1,8 @@
 """The layouts that are tried on simulated GPUs: by name, options, GPUs, what they must equal."""
 import dataclasses
 
+from runs import SESSIONS
+
 RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4)}
 OFFLOAD = ("--offload_optimizer", "cpu", "--offload_parameters", "cpu", "--offload_gradients", "cpu")
 TENSOR = ("--tensor_parallel_size", "2")
@@ -27,14 +29,14 @@ class Layout:
         return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
 
     def takes(self, family):
-        return "--context_parallel_size" not in self.args or family not in ("t5", "session", "classify")
+        return "--context_parallel_size" not in self.args or family not in ("t5", "classify", *SESSIONS)
 
     def on_one(self, family):
         """The options of one device with the same batches."""
         return batches(self._of(family), self.micro_batches)
 
     def _of(self, family):
-        return self.batch * (2 if family == "session" else 1)
+        return self.batch * (2 if family in SESSIONS else 1)
 
     def _number(self, option):
         return int(self.args[self.args.index(option) + 1]) if option in self.args else 1

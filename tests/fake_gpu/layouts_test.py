@@ -10,11 +10,12 @@ import unittest
 
 from counts_test import COLUMNS, read
 from layouts import BY_NAME, LAYOUTS, OFFLOAD, RANKS, TENSOR, batches
-from runs import MODELS, NO_DROPOUT, Runs, difference
+from runs import BODIES, MODELS, NO_DROPOUT, Runs, difference
 
 ALL = os.environ.get("FAKE_GPU_ALL") == "1"
 # In ./dev test the other families are tried where they differ: ties, two stacks, masks, sessions.
 OF_FAMILIES = ("single", "zero3_prefetch1", "zero_bubble", "tensor2", "sequence2", "context2", "bf16")
+OF_BODIES = ("single", "zero_bubble")
 UNTIED = ("llama_untied",)
 
 
@@ -85,7 +86,7 @@ for kind in UNTIED:
             setattr(Untied, f"test_{kind}_{one.name}", lambda self, family=kind, layout=one: self.check(family, layout))
 for kind in MODELS:
     for one in LAYOUTS:
-        if kind != "gpt2" and one.name in OF_FAMILIES and one.takes(kind):
+        if kind != "gpt2" and one.name in (OF_BODIES if kind in BODIES else OF_FAMILIES) and one.takes(kind):
             setattr(Families, f"test_{kind}_{one.name}", lambda self, family=kind, layout=one: self.check(family, layout))
 if ALL:
     class Everything(OnFakeGpus):

@@ -31,6 +31,10 @@ MODELS = {
     "t5": ["d_model=160", "d_kv=40", "d_ff=400", "num_layers=2", "num_heads=4", 'feed_forward_proj="gated-gelu"'],
     "session": ["d_model=32", "n_layer=2", "n_head=4"],
 }
+# Other bodies of session models: families of their own here.
+BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr")
+MODELS |= {body: [*MODELS["session"], f'body = "{body}"'] for body in BODIES}
+SESSIONS = ("session", *BODIES)
 NO_DROPOUT = {
     "gpt2": ["--model.resid_pdrop", "0", "--model.embd_pdrop", "0", "--model.attn_pdrop", "0"],
     "llama": [],
@@ -38,7 +42,7 @@ NO_DROPOUT = {
     "bert": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
     "classify": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
     "t5": ["--model.dropout_rate", "0"],
-    "session": ["--model.dropout", "0"],
+    **{family: ["--model.dropout", "0"] for family in SESSIONS},
 }
 
 
@@ -94,11 +98,11 @@ class Runs:
 
     def _configs(self):
         for family, lines in MODELS.items():
-            name = "bert" if family == "classify" else family.split("_")[0]
+            name = "bert" if family == "classify" else "session" if family in SESSIONS else family.split("_")[0]
             model = [f'family = "{name}"'] + (['task = "classification"'] if family == "classify" else [])
-            model += [] if family == "session" else ["vocab_size = 101"]
+            model += [] if name == "session" else ["vocab_size = 101"]
             tokenizer = "masked" if name == "bert" else "plain"
-            data = ['path = "sessions"', 'features = ["item_id-list"]', "max_length = 12"] if family == "session" else [
+            data = ['path = "sessions"', 'features = ["item_id-list"]', "max_length = 12"] if name == "session" else [
                 'train = "text.txt"', f'tokenizer = "{tokenizer}"', "block_size = 32"]
             if family == "classify":
                 data[0], data[2] = 'train = "labelled.jsonl"', "max_length = 32"
@@ -137,7 +141,7 @@ class Runs:
 
     def train(self, family, args=(), gpus=0, options="", environment=(), name=None, timeout=100):
         """Trains. Without a name the folder of the run is overwritten by the next."""
-        if family == "session" and not (self.folder / "sessions").exists():
+        if family in SESSIONS and not (self.folder / "sessions").exists():
             self.convoy(["data", "synthetic", "--output", "sessions", "--rows", "1000", "--items", "300"])
         folder = self.folder / (name or "run")
         shutil.rmtree(folder, ignore_errors=True)
