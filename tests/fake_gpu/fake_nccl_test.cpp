@@ -1,6 +1,7 @@
 // The stand-in for NCCL: ranks as threads of this process.
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include <barrier>
 #include <cmath>
 #include <functional>
 #include <thread>
@@ -40,6 +41,12 @@ class FakeNccl : public FakeGpu {
 
 at::Tensor ones(at::Device device, int64_t count) {
   return at::full({count}, 1.0 + device.index(), at::device(device).dtype(at::kFloat));
+}
+
+/// Makes the communicator of all.
+void connect(c10d::Backend& nccl, at::Device device) {
+  std::vector<at::Tensor> word{ones(device, 1)};
+  nccl.allreduce(word)->wait();
 }
 
 TEST_F(FakeNccl, SumsGathersAndScatters) {
@@ -100,6 +107,7 @@ TEST_F(FakeNccl, ThreeRanksDoTheSame) {
 
 TEST_F(FakeNccl, MessagesPassInTheOrderOfCalls) {
   run([](c10d::Backend& nccl, at::Device device) {
+    connect(nccl, device);
     std::vector<at::Tensor> first{ones(device, 4)}, second{ones(device, 3) * 10};
     if (device.index() == 0) {
       nccl.send(first, 1, 0)->wait();
@@ -117,6 +125,41 @@ TEST_F(FakeNccl, MessagesPassInTheOrderOfCalls) {
     nccl.endCoalescing()->wait();
     EXPECT_EQ(received[0][0].item<float>(), 2.0f - static_cast<float>(device.index()));
   });
+}
+
+TEST_F(FakeNccl, AMessageBeforeTheGroupHasItsCommunicatorIsTold) {
+  FAKE_GPU(fake_gpu_set)("mode=count");
+  run([](c10d::Backend& nccl, at::Device device) {
+    std::vector<at::Tensor> x{ones(device, 4)};
+    device.index() == 0 ? nccl.send(x, 1, 0)->wait() : nccl.recv(x, 0, 0)->wait();
+    EXPECT_EQ(x[0].sum().item<float>(), 4);
+  });
+  const std::string text = FAKE_GPU(fake_gpu_first_misuse)();
+  EXPECT_NE(text.find("before a collective made the communicator of its group of 2"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(FAKE_GPU(fake_gpu_num_misuses)(), 2);
+}
+
+TEST_F(FakeNccl, ACommunicatorThatIsMadeInAStepIsTold) {
+  FAKE_GPU(fake_gpu_set)("mode=count");
+  std::barrier together(2);
+  run([&](c10d::Backend& nccl, at::Device device) {
+    connect(nccl, device);
+    together.arrive_and_wait();
+    FAKE_GPU(fake_gpu_label)(2, "reduce bucket 0");
+    connect(nccl, device);  // it is there
+    EXPECT_EQ(FAKE_GPU(fake_gpu_num_misuses)(), 0);
+    together.arrive_and_wait();
+    std::vector<at::Tensor> x{ones(device, 4)};  // two ranks make one of their own
+    device.index() == 0 ? nccl.send(x, 1, 0)->wait() : nccl.recv(x, 0, 0)->wait();
+  });
+  const std::string text = FAKE_GPU(fake_gpu_first_misuse)();
+  EXPECT_NE(text.find("makes a communicator at 'its first use' (step 2, reduce bucket 0), of ranks "
+                      "0:1"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(FAKE_GPU(fake_gpu_num_misuses)(), 2);
 }
 
 TEST_F(FakeNccl, AResultThatNobodyWaitedForIsTold) {

@@ -3,7 +3,7 @@ import dataclasses
 
 from runs import SESSIONS
 
-RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4)}
+RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4, 6)}
 OFFLOAD = ("--offload_optimizer", "cpu", "--offload_parameters", "cpu", "--offload_gradients", "cpu")
 TENSOR = ("--tensor_parallel_size", "2")
 SEQUENCE = (*TENSOR, "--sequence_parallel")
@@ -103,6 +103,8 @@ LAYOUTS = [
     pipeline("pipeline_shm", "1f1b", more=("--backend", "shm"), same="naive", fast=False),
     pipeline("pipeline_zero1", "1f1b", ranks=4, micro_batches=4, more=("--zero", "1"), untied="ddp2_accumulate", fast=False),
     pipeline("pipeline_ddp", "interleaved", ranks=4, same="pipeline_zero1", fast=False),
+    # Of six ranks four share the tied table, two of each of two stages that are no neighbours.
+    pipeline("three_stages_ddp", "1f1b", ranks=6, stages=3, untied="ddp2_accumulate"),
     Layout("tensor2", (*RANKS[2], *TENSOR), 2),
     Layout("tensor2_accumulate", (*RANKS[2], *TENSOR), 2, 4, 2, fast=False),
     Layout("tensor2_zero1", (*RANKS[4], *TENSOR, "--zero", "1"), 4, same="tensor2_accumulate"),

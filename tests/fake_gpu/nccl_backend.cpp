@@ -7,7 +7,9 @@
 
 #include "convoy/comm/nccl/plugin.h"
 #include "tests/fake_gpu/nccl_channel.h"
+#include "tests/fake_gpu/notes.h"
 #include "tests/fake_gpu/options.h"
+#include "tests/fake_gpu/report.h"
 #include "tests/fake_gpu/sites.h"
 
 namespace convoy::fake_gpu {
@@ -126,6 +128,7 @@ class NcclBackend : public c10d::Backend {
   }
 
   WorkPtr send(Tensors& tensors, int to, int) override {
+    check_connected("sends to rank " + std::to_string(to));
     if (coalesces_) return later({tensors.at(0), to, true});
     auto [channel, peer] = pair(tensors.at(0), to);
     return channel->start(
@@ -140,6 +143,7 @@ class NcclBackend : public c10d::Backend {
   }
 
   WorkPtr recv(Tensors& tensors, int from, int) override {
+    check_connected("receives from rank " + std::to_string(from));
     if (coalesces_) return later({tensors.at(0), from, false});
     auto [channel, peer] = pair(tensors.at(0), from);
     const auto like = on_cpu(tensors[0]);
@@ -199,6 +203,7 @@ class NcclBackend : public c10d::Backend {
   }
 
  private:
+  static constexpr const char* kAll = "all";
   struct Like {
     std::vector<int64_t> sizes;
     at::ScalarType type;
@@ -218,18 +223,36 @@ class NcclBackend : public c10d::Backend {
     return {};
   }
 
+  /// A first message makes a communicator that waits for those who know nothing of it: torch wants
+  /// all of a group in a batch of messages that comes first.
+  void check_connected(const std::string& what) const {
+    if (channels_.contains(kAll)) return;
+    misused("rank " + std::to_string(getRank()) + " " + what +
+            " before a collective made the communicator of its group of " +
+            std::to_string(getSize()));
+  }
+
+  /// A communicator is made at its first use and waits for all its ranks: in a step some of them
+  /// may be in another group's use, and wait there.
+  void check_early(const std::string& key) const {
+    const auto* label = current_label();
+    if (label->step == 0) return;
+    misused("NCCL makes a communicator at " + to_text({"its first use", label}) + ", of " +
+            (key == kAll ? std::to_string(getSize()) + " ranks" : "ranks " + key) +
+            "; convoy is to make all before its first step");
+  }
+
   NcclChannel& channel(const std::string& key, const at::Tensor& tensor, int rank, int size) {
     auto& one = channels_[key];
     if (!one) {
+      check_early(key);
       one = std::make_unique<NcclChannel>(c10::make_intrusive<c10d::PrefixStore>(key, store_), rank,
                                           size, tensor.device(), timeout_);
     }
     return *one;
   }
 
-  NcclChannel& all(const at::Tensor& tensor) {
-    return channel("all", tensor, getRank(), getSize());
-  }
+  NcclChannel& all(const at::Tensor& tensor) { return channel(kAll, tensor, getRank(), getSize()); }
 
   /// The communicator of two, which both make at their first message.
   std::pair<NcclChannel*, int> pair(const at::Tensor& tensor, int peer) {
