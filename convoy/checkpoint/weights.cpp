@@ -214,6 +214,39 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   return {found["drawn"], found["skipped"]};
 }
 
+/// The first tensor that is not, or their number. What a device holds comes to the host as two
+/// numbers of each piece, all at once.
+size_t first_not_finite(const State& weights) {
+  struct Extremes {
+    std::vector<at::Tensor> numbers;  // of a piece the least and the greatest
+    std::vector<size_t> tensors;
+  };
+  std::map<c10::DeviceIndex, Extremes> devices;
+  size_t first = weights.size();
+  for (size_t t = 0; t < first; ++t) {
+    if (weights[t].is_buffer) continue;
+    for (const auto& piece : weights[t].pieces) {
+      const auto& values = piece.values;
+      if (values.is_cpu()) {
+        if (!parallel::is_finite(values)) first = t;
+      } else if (values.numel() > 0) {
+        auto& extremes = devices[values.device().index()];
+        const auto [least, greatest] = at::aminmax(values);
+        extremes.numbers.push_back(least), extremes.numbers.push_back(greatest);
+        extremes.tensors.push_back(t);
+      }
+    }
+  }
+  for (const auto& [device, extremes] : devices) {
+    const auto numbers = at::stack(extremes.numbers).to(at::kCPU);
+    const auto finite = numbers.isfinite().view({-1, 2}).all(/*dim=*/1);
+    for (size_t p = 0; p < extremes.tensors.size(); ++p) {
+      if (!finite.const_data_ptr<bool>()[p]) first = std::min(first, extremes.tensors[p]);
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
 void save_weights(const fs::path& folder, const State& weights, const comm::Group& group,
@@ -242,16 +275,12 @@ void check_finite(const State& weights, const comm::Group& group, int64_t step) 
   comm::each_rank(
       group, "look at weights",
       [&] {
-        for (const auto& tensor : weights) {
-          for (const auto& piece : tensor.pieces) {
-            if (tensor.is_buffer || parallel::is_finite(piece.values)) continue;
-            fail<NumericError>(
-                "train",
-                "the weights after step {} are not finite on rank {} ({}), so they are "
-                "not saved; the last good checkpoint stays; try a lower learning_rate",
-                step, group.rank(), tensor.name);
-          }
-        }
+        const auto first = first_not_finite(weights);
+        if (first == weights.size()) return;
+        fail<NumericError>("train",
+                           "the weights after step {} are not finite on rank {} ({}), so they are "
+                           "not saved; the last good checkpoint stays; try a lower learning_rate",
+                           step, group.rank(), weights[first].name);
       },
       comm::Lasts::Long);  // what is offloaded is read
 }
