@@ -117,34 +117,41 @@ TEST(PipelineStages, BlocksThatDoNotGoIntoStagesAreTold) {
   EXPECT_EQ(stages_of(plan.cut), (schedule::Stages{{0, 1, 2}, {3}}));
 }
 
-TEST(PipelineStages, AUsersModulesOfOtherStagesTakeNoMemory) {
-  constexpr int kStages = 3;
+TEST(PipelineStages, AUsersModulesOfOtherStagesTakeNoMemoryAndDoNotTravel) {
+  constexpr int kStages = 3, kData = 2, kWidth = 128;
+  constexpr int64_t kBytes = 4 * kWidth * (kWidth + 1);
   const auto forward = [](const nn::Bundle& in, const nn::Context&) { return in; };
-  run_pipeline_ranks(kStages, 1, std::chrono::seconds(20),
-                     [&](const comm::Groups& groups, int rank) {
-                       nn::BlockList blocks;
-                       std::vector<torch::nn::Linear> modules;
-                       for (int b = 0; b < kStages; ++b) {
-                         modules.emplace_back(8, 8);
-                         const torch::NoGradGuard no_grad;
-                         modules.back()->weight.fill_(10 * rank + b);
-                         const auto name = "block" + std::to_string(b);
-                         auto module = std::make_shared<torch::nn::Module>();
-                         module->register_module(name, modules.back());
-                         blocks.push_back(std::make_shared<nn::ModuleBlock>(module, forward, name));
-                       }
-                       ReplicaOptions options;
-                       options.num_micro_batches = kStages;
-                       Replica replica(blocks, groups, options);
-                       replica.start();
-                       for (int b = 0; b < kStages; ++b) {
-                         const auto& weight = modules[static_cast<size_t>(b)]->weight;
-                         EXPECT_EQ(weight.numel(), b == rank ? 64 : 0) << "rank " << rank;
-                         if (b == rank) {
-                           EXPECT_TRUE(weight.eq(b).all().item<bool>()) << "rank 0's";
-                         }
-                       }
-                     });
+  const auto work = [&](const comm::Groups& groups, int rank) {
+    const int stage = groups.pipeline.rank();
+    nn::BlockList blocks;
+    std::vector<torch::nn::Linear> modules;
+    for (int b = 0; b < kStages; ++b) {
+      modules.emplace_back(kWidth, kWidth);
+      const torch::NoGradGuard no_grad;
+      modules.back()->weight.fill_(10 * rank + b);
+      modules.back()->bias.fill_(10 * rank + b);
+      const auto name = "block" + std::to_string(b);
+      auto module = std::make_shared<torch::nn::Module>();
+      module->register_module(name, modules.back());
+      blocks.push_back(std::make_shared<nn::ModuleBlock>(module, forward, name));
+    }
+    ReplicaOptions options;
+    options.num_micro_batches = kStages;
+    Replica replica(blocks, groups, options);
+    replica.start();
+    for (int b = 0; b < kStages; ++b) {
+      for (const auto& param : modules[static_cast<size_t>(b)]->parameters()) {
+        EXPECT_EQ(param.numel() > 0, b == stage) << "rank " << rank;
+        EXPECT_TRUE(param.eq(b).all().item<bool>()) << "rank 0's";
+      }
+    }
+    // To the other stages goes what they hold, from rank 0 alone; within a stage what it holds,
+    // then each half of it from its owner.
+    const auto most = kBytes * (rank == 0 ? kStages : 1) + kBytes * 3 / 4;
+    EXPECT_LE(groups.traffic().bytes, most) << "rank " << rank;
+    EXPECT_GE(groups.traffic().bytes, kBytes) << "rank " << rank;
+  };
+  run_pipeline_ranks(kStages, kData, std::chrono::seconds(20), work);
 }
 
 }  // namespace

@@ -32,6 +32,25 @@ schedule::RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& group
   return schedule::plan_run(nn::declare(blocks), groups.mesh, run);
 }
 
+/// Those of the first stage come to `stages`, and to no other.
+void send_to_stages(const at::Tensor& values, const std::vector<int>& stages,
+                    const comm::Group& pipeline, const std::string& label) {
+  comm::Counts sent(static_cast<size_t>(pipeline.size()), 0), received = sent;
+  const bool is_first = pipeline.rank() == 0;
+  std::vector<at::Tensor> copies;
+  for (const int stage : stages) {
+    if (stage == 0) continue;
+    if (is_first) {
+      sent[static_cast<size_t>(stage)] = values.numel();
+      copies.push_back(values.view({-1}));
+    }
+    if (stage == pipeline.rank()) received[0] = values.numel();
+  }
+  const auto nothing = at::empty({0}, values.options());
+  pipeline.all_to_all(received[0] > 0 ? values : nothing, is_first ? at::cat(copies) : nothing,
+                      label, received, sent);
+}
+
 }  // namespace
 
 Replica::Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions& options,
@@ -137,24 +156,34 @@ int64_t Replica::most_gathered() const {
   return stage().alive.weights * static_cast<int64_t>(at::elementSize(flat_.weight_dtype()));
 }
 
-/// A user's modules start with rank 0's values. They stay on the host until the flat buffers takes
-/// its part of them; what other stages hold is given up.
+/// A user's modules start with rank 0's values: they go along the pipeline to the first rank of
+/// each stage that holds them, from there to its others. They stay on the host until the flat
+/// buffers take their part of them; what other stages hold is given up.
 void Replica::broadcast_leaves() {
-  const auto& world = groups_.world;
-  if (world.size() == 1) return;
+  if (groups_.world.size() == 1) return;
   at::NoGradGuard no_grad;
+  const auto& pipeline = groups_.pipeline;
+  const auto& gradients = groups_.gradients;
+  const auto& tensor = groups_.tensor;
+  const bool leads_stage = gradients.rank() == 0 && tensor.rank() == 0;
   for (size_t u = 0; u < flat_.units().size(); ++u) {
+    const auto& stages = flat_.layout().stages_of(static_cast<int64_t>(u));
     const bool held = flat_.layout().holds_unit(static_cast<int64_t>(u));
+    const bool travels = leads_stage && pipeline.size() > 1 && stages.back() > 0;
     for (const auto& slot : flat_.units()[u].slots) {
       at::Tensor leaf = slot.param->leaf();
       if (!leaf.defined()) continue;
-      auto values = leaf.detach().to(options_.device).contiguous();
-      world.broadcast(values, 0, "broadcast " + slot.param->spec().name);
+      const auto label = "broadcast " + slot.param->spec().name;
+      auto values = leaf.detach();
+      if (held || travels) values = values.to(options_.device).contiguous();
+      if (travels) send_to_stages(values, stages, pipeline, label);
       if (!held) {
         leaf.set_data(at::empty({0}, leaf.options()));
-      } else if (values.data_ptr() != leaf.data_ptr()) {
-        leaf.detach().copy_(values);
+        continue;
       }
+      gradients.broadcast(values, 0, label);
+      tensor.broadcast(values, 0, label);
+      if (values.data_ptr() != leaf.data_ptr()) leaf.detach().copy_(values);
     }
   }
 }
