@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "convoy/comm/gloo/gloo_engine.h"
-#include "convoy/comm/hierarchy/exchange_store.h"
+#include "convoy/comm/hierarchy/all_gather_store.h"
 #include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/staged_engine.h"
 #include "convoy/comm/ticket_work.h"
@@ -211,26 +211,26 @@ Group make_hierarchy_group(const StoreAddress& point, const c10::intrusive_ptr<c
   // Messages go over it, each between two ranks only, and Gloo connects all of a group at once: it
   // cannot be opened by the first that needs it. So it can also tell where the others are.
   levels.world = make_gloo_engine(point, prefixed("world", store));
-  const auto exchange = [&](const char* label, ExchangeStore::Begins begins) {
-    return c10::make_intrusive<ExchangeStore>(Group(point.rank, point.size, levels.world), label,
-                                             begins);
+  const auto gathered = [&](const char* label, AllGatherStore::Begins begins) {
+    return c10::make_intrusive<AllGatherStore>(Group(point.rank, point.size, levels.world), label,
+                                               begins);
   };
   local.rank = levels.local_rank[static_cast<size_t>(point.rank)];
   local.size = num_ranks[static_cast<size_t>(levels.own_host)];
   // When the network fails, those who wait for their host's first rank shall hear it from that one.
   local.timeout += std::chrono::seconds(2);
-  const auto on_host = exchange("exchange on hosts", ExchangeStore::Begins::AtSet);
+  const auto on_host = gathered("gather keys on hosts", AllGatherStore::Begins::AtSet);
   if (local.size > 1) {
     levels.host = make_shm_group(local, prefixed(fmt::format("host-{}", levels.own_host), on_host));
   }
-  on_host->exchange();
-  const auto of_leaders = exchange("exchange between hosts", ExchangeStore::Begins::AtGet);
+  on_host->gather();
+  const auto of_leaders = gathered("gather keys between hosts", AllGatherStore::Begins::AtGet);
   if (local.rank == 0) {
     between.rank = levels.own_host;
     between.size = 1 + *std::max_element(hosts.begin(), hosts.end());
     levels.leaders = Group(between.rank, between.size, make_gloo_engine(between, of_leaders));
   }
-  of_leaders->exchange();
+  of_leaders->gather();
   auto engine = std::make_shared<HierarchyEngine>(std::move(levels));
   return Group(point.rank, point.size, make_staged_engine(std::move(engine), at::kCPU));
 }

@@ -12,16 +12,16 @@ namespace convoy::comm {
 
 /// A store for ranks that are connected already: what each has set by then goes to all at once, by
 /// one collective, and nothing to the job's store, which all ranks of a job ask.
-class ExchangeStore : public c10d::Store {
+class AllGatherStore : public c10d::Store {
  public:
-  /// When a rank begins the exchange: as it sets a key, or as it first asks for another's.
+  /// When a rank begins to gather: as it sets a key, or as it first asks for another's.
   enum class Begins { AtSet, AtGet };
 
-  ExchangeStore(Group all, std::string label, Begins begins)
+  AllGatherStore(Group all, std::string label, Begins begins)
       : all_(std::move(all)), label_(std::move(label)), begins_(begins) {}
 
   /// By every rank of the group, once; those that set no key and ask for none call it.
-  void exchange();
+  void gather();
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   using c10d::Store::set;

@@ -1,4 +1,4 @@
-#include "convoy/comm/hierarchy/exchange_store.h"
+#include "convoy/comm/hierarchy/all_gather_store.h"
 
 #include <ATen/ATen.h>
 
@@ -9,7 +9,7 @@
 
 namespace convoy::comm {
 
-void ExchangeStore::exchange() {
+void AllGatherStore::gather() {
   if (done_) return;
   done_ = true;
   auto own = Json::to_cbor(Json(words_));
@@ -26,53 +26,53 @@ void ExchangeStore::exchange() {
   }
 }
 
-c10::intrusive_ptr<c10d::Store> ExchangeStore::clone() {
-  exchange();
-  return c10::make_intrusive<ExchangeStore>(*this);
+c10::intrusive_ptr<c10d::Store> AllGatherStore::clone() {
+  gather();
+  return c10::make_intrusive<AllGatherStore>(*this);
 }
 
-void ExchangeStore::set(const std::string& key, const std::vector<uint8_t>& value) {
-  internal_check(!done_, "comm", "'{}': {} is set after the exchange", label_, key);
+void AllGatherStore::set(const std::string& key, const std::vector<uint8_t>& value) {
+  internal_check(!done_, "comm", "'{}': {} is set after all were gathered", label_, key);
   words_[key] = value;
-  if (begins_ == Begins::AtSet) exchange();
+  if (begins_ == Begins::AtSet) gather();
 }
 
-std::vector<uint8_t> ExchangeStore::get(const std::string& key) {
+std::vector<uint8_t> AllGatherStore::get(const std::string& key) {
   wait({key});
   return words_.at(key);
 }
 
-bool ExchangeStore::check(const std::vector<std::string>& keys) {
-  exchange();
+bool AllGatherStore::check(const std::vector<std::string>& keys) {
+  gather();
   return std::all_of(keys.begin(), keys.end(),
                      [&](const std::string& key) { return words_.contains(key); });
 }
 
 /// Who did not set a key by then never will.
-void ExchangeStore::wait(const std::vector<std::string>& keys) {
+void AllGatherStore::wait(const std::vector<std::string>& keys) {
   if (!check(keys)) {
     fail<CommunicationError>("comm", "'{}': a rank did not tell how to reach it", label_);
   }
 }
 
-std::vector<std::vector<uint8_t>> ExchangeStore::multiGet(const std::vector<std::string>& keys) {
+std::vector<std::vector<uint8_t>> AllGatherStore::multiGet(const std::vector<std::string>& keys) {
   std::vector<std::vector<uint8_t>> out;
   out.reserve(keys.size());
   for (const auto& key : keys) out.push_back(get(key));
   return out;
 }
 
-void ExchangeStore::multiSet(const std::vector<std::string>& keys,
-                            const std::vector<std::vector<uint8_t>>& values) {
+void AllGatherStore::multiSet(const std::vector<std::string>& keys,
+                              const std::vector<std::vector<uint8_t>>& values) {
   for (size_t i = 0; i < keys.size(); ++i) set(keys[i], values.at(i));
 }
 
-int64_t ExchangeStore::add(const std::string& key, int64_t) {
+int64_t AllGatherStore::add(const std::string& key, int64_t) {
   throw InternalError(
-      fmt::format("[comm] '{}': {} is counted, where keys are exchanged once", label_, key));
+      fmt::format("[comm] '{}': {} is counted, where keys are gathered once", label_, key));
 }
 
-bool ExchangeStore::deleteKey(const std::string& key) {
+bool AllGatherStore::deleteKey(const std::string& key) {
   return words_.erase(key) > 0;
 }
 
