@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/lanes.h"
@@ -110,6 +111,26 @@ SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temp
   return out;
 }
 
+/// Rows on a GPU for each that is here, while a ScoresOfGpu lives in this thread.
+thread_local double rows_on_gpu = 0;
+
+/// Memory for `piece` rows of scores of `num_rows`. As a GPU's it is larger, and nothing touches
+/// the rest.
+at::Tensor score_buffer(int64_t piece, int64_t num_rows, int64_t num_items, double temperature,
+                        const at::TensorOptions& options) {
+  const int64_t rows = std::min(piece, num_rows);
+  if (rows_on_gpu == 0) return at::empty({rows, num_items}, options);
+  const auto dtype = c10::typeMetaToScalarType(options.dtype());
+  const auto all = static_cast<int64_t>(std::ceil(static_cast<double>(num_rows) * rows_on_gpu));
+  const auto bytes = device_loss_bytes(std::min(all, score_rows_at_once(num_items, at::kCUDA)),
+                                       num_items, dtype, temperature);
+  const auto scores = rows * num_items;
+  const auto length = bytes / static_cast<int64_t>(c10::elementSize(dtype));
+  return at::empty({std::max(length, scores)}, options)
+      .narrow(0, 0, scores)
+      .view({rows, num_items});
+}
+
 /// How many rows of fp32 scores the caches of a device's threads hold.
 int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
   if (!device.is_cpu()) return rows;
@@ -118,6 +139,12 @@ int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
 }
 
 }  // namespace
+
+ScoresOfGpu::ScoresOfGpu(double times) : before_(std::exchange(rows_on_gpu, times)) {}
+
+ScoresOfGpu::~ScoresOfGpu() {
+  rows_on_gpu = before_;
+}
 
 int64_t score_rows_at_once(int64_t num_items, at::Device device) {
   const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
@@ -181,7 +208,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
                       piece, out);
     }
     const int64_t host_rows = input.is_cuda() ? 0 : num_rows;
-    auto buffer = at::empty({std::min(piece, host_rows), num_items}, input.options());
+    const auto buffer =
+        score_buffer(piece, host_rows, num_items, options.temperature, input.options());
     for (int64_t begin = 0; begin < host_rows; begin += piece) {
       const int64_t rows = std::min(piece, num_rows - begin);
       auto part = input.narrow(0, begin, rows);

@@ -32,6 +32,19 @@ struct CrossEntropy {
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                            const CrossEntropyOptions& options = {});
 
+/// While it lives, losses of this thread take as much of the host's memory for scores as a GPU's
+/// would of its own, for `times` as many rows: so an estimate on the host knows it.
+class ScoresOfGpu {
+ public:
+  explicit ScoresOfGpu(double times);
+  ~ScoresOfGpu();
+  ScoresOfGpu(const ScoresOfGpu&) = delete;
+  ScoresOfGpu& operator=(const ScoresOfGpu&) = delete;
+
+ private:
+  double before_;
+};
+
 /// How many rows of scores over `num_items` items are worth having in memory of `device` at once.
 int64_t score_rows_at_once(int64_t num_items, at::Device device);
 

@@ -43,11 +43,23 @@ at::Tensor losses_of_softmax(const at::Tensor& scores, const at::Tensor& places,
   return at::where(slope > -0.5, likely, other).neg_().squeeze(1);
 }
 
+int64_t padded(int64_t num_items) {
+  return (num_items + kBoundary - 1) / kBoundary * kBoundary;
+}
+
 }  // namespace
+
+int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature) {
+  const auto of_score = static_cast<int64_t>(c10::elementSize(dtype));
+  const bool narrow = dtype == at::kBFloat16 && temperature == 1;
+  // Beside the scores their softmax, or logarithms in fp32; divided scores before that.
+  const int64_t divided = temperature == 1 && dtype == at::kFloat ? 0 : 4;
+  return R * padded(C) * (of_score + (narrow ? of_score : 4 + divided));
+}
 
 void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
   const int64_t N = loss.input.size(0), C = loss.items.size(0);
-  const int64_t P = (C + kBoundary - 1) / kBoundary * kBoundary;
+  const int64_t P = padded(C);
   const bool wants_slope = loss.h_grad.defined();
   const bool narrow =
       wants_slope && loss.input.scalar_type() == at::kBFloat16 && loss.temperature == 1;
@@ -57,15 +69,15 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
     const int64_t R = std::min(piece, N - begin);
     const auto rows = loss.input.narrow(0, begin, R);
     const auto columns = loss.columns.narrow(0, begin, R), places = columns.unsqueeze(1);
-    auto padded = buffer.narrow(0, 0, R), scores = padded.narrow(1, 0, C);
+    auto all = buffer.narrow(0, 0, R), scores = all.narrow(1, 0, C);
     at::mm_out(scores, rows, loss.items.t());
-    if (P > C) padded.narrow(1, C, P - C).fill_(-HUGE_VAL);
+    if (P > C) all.narrow(1, C, P - C).fill_(-HUGE_VAL);
     if (loss.bias.defined()) scores.add_(loss.bias);
     if (out.correct.defined()) out.correct += (scores.argmax(1) == columns).sum();
     auto slopes = softmax.narrow(0, 0, R);
     const auto losses =
-        narrow ? losses_of_softmax(padded, places, slopes)
-               : losses_of_logarithms(padded, places, loss.temperature, slopes, wants_slope);
+        narrow ? losses_of_softmax(all, places, slopes)
+               : losses_of_logarithms(all, places, loss.temperature, slopes, wants_slope);
     out.loss += losses.sum();
     if (!wants_slope) continue;
     const auto slope = slopes.narrow(1, 0, C);

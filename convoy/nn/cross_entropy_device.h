@@ -15,6 +15,9 @@ struct DeviceLoss {
   bool fresh = false;                        ///< table_grad has no content yet
 };
 
+/// What add_device_loss() has of scores [R, C] at once.
+int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature);
+
 /// Adds to out.loss and, where it is there, out.correct. Scores are there for `piece` rows at once,
 /// each row on a boundary of 64 numbers, so that products read and write them aligned.
 ///

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/timing.h"
+#include "convoy/nn/cross_entropy.h"
 #include "convoy/profile/likeness.h"
 
 namespace convoy::profile {
@@ -142,6 +144,11 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   std::map<std::string, std::pair<BlockCost, nn::Bundle>> known;
   const auto shared = nn::read_by_several(blocks);
   nn::Bundle in = batch.inputs;
+  std::optional<nn::ScoresOfGpu> scores;
+  if (options.gpu_rows > 0) {
+    scores.emplace(static_cast<double>(options.gpu_rows) /
+                   static_cast<double>(batch.samples.numel()));
+  }
   for (const auto& block : blocks) {
     for (const auto& param : block->params()) {
       param->cut({options.tensor.rank(), options.tensor.size()});

@@ -16,6 +16,7 @@ struct ProfileOptions {
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
+  int64_t gpu_rows = 0;  ///< scores take the memory of a GPU's, for so many rows; 0: the host's
 };
 
 /// Runs the blocks one after the other, forward and backward, on the host; each has weights of its

@@ -104,6 +104,27 @@ TEST(CrossEntropy, ASureBf16SoftmaxHasASlope) {
   EXPECT_EQ(table->grad()[0][0].item<double>(), 0);
 }
 
+TEST(CrossEntropy, TakesTheMemoryOfAGpuWhileAskedTo) {
+  constexpr int64_t kRows = 300, kIds = 5000, kTimes = 4;
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto h = at::randn({kRows, 4}).to(dtype);
+    const auto targets = at::randint(1, kIds, {kRows}, at::kLong);
+    const auto peak = [&] {
+      const auto table = param(at::randn({kIds, 4}));
+      table->bind_value(table->value().to(dtype));
+      const PeakMemory memory;
+      cross_entropy(h, table, targets);
+      return memory.peak();
+    };
+    const auto here = peak();
+    const ScoresOfGpu scores(kTimes);
+    // The scores and what becomes the softmax, in the place of the scores here.
+    const auto of_score = static_cast<int64_t>(at::elementSize(dtype));
+    const auto more = 2 * kTimes * kRows * 5056 * of_score - kRows * (kIds - 1) * of_score;
+    EXPECT_EQ(peak() - here, more) << dtype;
+  }
+}
+
 TEST(CrossEntropy, PiecesOnAGpuAreLargeAndBounded) {
   EXPECT_EQ(score_rows_at_once(10000, at::kCPU), 512);
   EXPECT_EQ(score_rows_at_once(10000, at::kCUDA), (512 << 20) / 40000);

@@ -45,12 +45,14 @@ BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
 }  // namespace
 
 BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments,
-                       const Dataset& data, std::vector<int64_t> sizes, int neighbours)
+                       const Dataset& data, std::vector<int64_t> sizes, int neighbours,
+                       int64_t gpu_rows)
     : factory_(std::move(factory)),
       arguments_(std::move(arguments)),
       data_(&data),
       sizes_(std::move(sizes)),
-      neighbours_(neighbours) {
+      neighbours_(neighbours),
+      gpu_rows_(gpu_rows) {
   arguments_.gradient_accumulation_steps = 1;
   arguments_.global_batch_size.reset();
 }
@@ -109,7 +111,8 @@ std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) {
       .seed = replica.seed,
       .tensor = comm::echo_group(tensor - 1, tensor),
       .sequence_parallel = arguments_.parallel.sequence_parallel && tensor > 1,
-      .context = comm::echo_group(contexts - 1, contexts)};
+      .context = comm::echo_group(contexts - 1, contexts),
+      .gpu_rows = gpu_rows_};
   auto out = profile::profile(factory_(), batch, options);
   if (neighbours_ < 2) return out;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));

@@ -21,9 +21,9 @@ class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
   /// are those of ranks that share the host's memory; memory is counted with one. The data must
-  /// have as many rows.
+  /// have as many rows. With `gpu_rows` scores take the memory of a GPU's, for so many rows.
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
-             std::vector<int64_t> sizes, int neighbours);
+             std::vector<int64_t> sizes, int neighbours, int64_t gpu_rows = 0);
 
   /// Those of a profile. Throws UsageError where one asks for a number of tensor ranks that it
   /// has not; `file` is for messages.
@@ -43,6 +43,7 @@ class BlockCosts {
   const Dataset* data_ = nullptr;
   std::vector<int64_t> sizes_;
   int neighbours_ = 1;
+  int64_t gpu_rows_ = 0;
   parallel::MicroBatch batch_;  // of the most rows; others are its first ones, as long
   std::string file_;
   MeasuredBlocks known_;

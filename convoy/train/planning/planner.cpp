@@ -189,10 +189,11 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
     wishes.base.counts = counts;
   }
   const int neighbours = out.is_this_host ? out.cluster.devices_per_host : 1;
-  const auto costs = profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
-                             : std::make_shared<BlockCosts>(
-                                   factory, arguments, data,
-                                   sizes_to_run(most, out.is_this_host ? 8 : 2), neighbours);
+  const auto costs =
+      profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
+              : std::make_shared<BlockCosts>(
+                    factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2),
+                    neighbours, out.is_this_host ? 0 : std::min<int64_t>(most, 8));
   if (out.is_this_host) {
     out.how_known = profile ? "of " + request.profile : "measured on this host";
     numbers.time_spread = kMeasuredSpread;

@@ -86,7 +86,8 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   const bool as_asked = sizes.empty();
   if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
   const auto tensor = schedule::Axis::Tensor, context = schedule::Axis::Context;
-  others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1);
+  others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1,
+                                         as_asked ? 0 : rows_);
   if (!as_asked) {
     costs_ = others_->of(rows_, mesh_.degree(tensor));
     return;
