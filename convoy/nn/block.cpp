@@ -1,6 +1,13 @@
 #include "convoy/nn/block.h"
 
+#include "convoy/base/error.h"
+
 namespace convoy::nn {
+
+at::Tensor Block::rows_read(const Param& table, const Bundle&, const Context&) {
+  fail<InternalError>("nn", "block {} cannot tell which rows of {} it reads", name_,
+                      table.spec().name);
+}
 
 ParamPtr Block::declare_matrix(std::string name, std::vector<int64_t> shape, Init init,
                                schedule::TensorCut cut) {

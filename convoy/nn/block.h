@@ -81,6 +81,12 @@ class Block {
   /// Whether it computes with the positions of a row that Context::context leaves to this rank
   /// (ContextRanks).
   virtual bool takes_context_ranks() const { return false; }
+  /// The ids [n] of rows of `table` (ParamSpec::row_reads) that forward will read in training and
+  /// evaluation, of the batch that the first block gets; in any order, some more than once. In
+  /// evaluation where the table is by rows (Param::is_by_rows) the last block leaves scoring to
+  /// others: it returns `row_states` [N, width], `row_targets` [N], `row_first` (the lowest id that
+  /// competes) and `row_weight` (of the cross-entropy in the loss), scalars both.
+  virtual at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context);
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
   virtual std::vector<NamedTensor> buffers() { return {}; }
 

@@ -22,7 +22,7 @@ schedule::ModelDecl declare(const BlockList& blocks) {
     const auto& spec = param->spec();
     index[param.get()] = static_cast<int64_t>(out.params.size());
     out.params.push_back({spec.name, spec.shape, spec.cut, spec.decay, spec.trainable,
-                          spec.read_in_backward, param->leaf().defined()});
+                          spec.read_in_backward, param->leaf().defined(), spec.row_reads});
   }
   for (const auto& block : blocks) {
     auto& declared = out.blocks.emplace_back();

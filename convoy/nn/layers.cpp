@@ -178,12 +178,13 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
     return cut_embedding(ranks.positions().own(ids), table, padding, ranks);
   }
   const auto own = ranks.own(ids);
-  const auto out = without_grad([&] { return at::embedding(table->value(), own).to(at::kFloat); });
+  const auto places = table->places_of(own);
+  const auto out =
+      without_grad([&] { return at::embedding(table->value(), places).to(at::kFloat); });
   return with_backward(out, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
     auto rows = rows_of(grad).to(at::kFloat);
-    auto places = own.reshape({-1});
-    if (padding) rows = rows.masked_fill((places == 0).unsqueeze(1), 0);
-    table->add_to_grad([&](at::Tensor& to) { add_rows(to, places, rows); });
+    if (padding) rows = rows.masked_fill((own.reshape({-1}) == 0).unsqueeze(1), 0);
+    table->add_to_grad([&](at::Tensor& to) { add_rows(to, places.reshape({-1}), rows); });
     return {};
   });
 }

@@ -1,5 +1,6 @@
 #include "convoy/nn/param.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
@@ -35,6 +36,22 @@ const at::Tensor& Param::value() const {
 void Param::bind_value(at::Tensor value) {
   value_ = std::move(value);
   if (leaf_.defined()) leaf_.set_data(value_);
+}
+
+void Param::bind_rows(at::Tensor value, at::Tensor ids, at::Tensor places) {
+  value_ = std::move(value);
+  row_ids_ = std::move(ids);
+  row_places_ = std::move(places);
+}
+
+at::Tensor Param::places_of(const at::Tensor& ids) const {
+  if (!is_by_rows()) return ids;
+  const auto at = at::searchsorted(row_ids_, ids).clamp_max_(row_ids_.size(0) - 1).reshape({-1});
+  if (ids.is_cpu()) {
+    internal_check(row_ids_.index_select(0, at).equal(ids.reshape({-1})), "nn",
+                   "rows of {} that were not fetched", spec_.name);
+  }
+  return row_places_.index_select(0, at).view(ids.sizes());
 }
 
 void Param::bind_grad(at::Tensor grad, bool written, bool of_others) {
@@ -128,8 +145,45 @@ void Param::add_to_grad(const std::function<void(at::Tensor&)>& add) {
   add(grad_);
 }
 
+namespace {
+
+uint64_t key_of(const ParamSpec& spec, uint64_t seed) {
+  return hash_combine(mix64(seed), hash_text(spec.name));
+}
+
+/// Of Normal and Uniform.
+void draw(const Init& init, uint64_t key, int64_t first, int64_t count, float* out) {
+  if (init.kind == Init::Kind::Normal) {
+    return fill_normals(key, static_cast<uint64_t>(first), count, static_cast<float>(init.scale),
+                        out);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] =
+        static_cast<float>(init.scale * (2 * uniform01(key, static_cast<uint64_t>(first + i)) - 1));
+  }
+}
+
+}  // namespace
+
+void initialize_rows(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first,
+                     int64_t stride) {
+  if (spec.init.kind != Init::Kind::Normal && spec.init.kind != Init::Kind::Uniform) {
+    return initialize(spec, seed, out.view({-1}));
+  }
+  const uint64_t key = key_of(spec, seed);
+  const int64_t width = out.size(1);
+  auto host = out.is_cpu() ? out : at::empty(out.sizes(), at::kFloat);
+  auto* values = host.mutable_data_ptr<float>();
+  at::parallel_for(0, out.size(0), at::divup(4096, width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      draw(spec.init, key, (first + row * stride) * width, width, values + row * width);
+    }
+  });
+  if (!out.is_cpu()) out.copy_(host);
+}
+
 void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first) {
-  const uint64_t key = hash_combine(mix64(seed), hash_text(spec.name));
+  const uint64_t key = key_of(spec, seed);
   const int64_t count = out.numel();
   switch (spec.init.kind) {
     case Init::Kind::Given:
@@ -144,17 +198,8 @@ void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t fi
     case Init::Kind::Uniform: {
       auto host = at::empty({count}, at::kFloat);
       float* values = host.data_ptr<float>();
-      const double scale = spec.init.scale;
-      const bool normal = spec.init.kind == Init::Kind::Normal;
       at::parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {
-        if (normal) {
-          return fill_normals(key, static_cast<uint64_t>(first + begin), end - begin,
-                              static_cast<float>(scale), values + begin);
-        }
-        for (int64_t i = begin; i < end; ++i) {
-          auto at = static_cast<uint64_t>(first + i);
-          values[i] = static_cast<float>(scale * (2 * uniform01(key, at) - 1));
-        }
+        draw(spec.init, key, first + begin, end - begin, values + begin);
       });
       out.copy_(host.view(out.sizes()));
       return;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ struct ParamSpec {
   bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
   schedule::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
+  /// Of a table of which a training step asks for rows by embedding() only, and its blocks can tell
+  /// which before they run (Block::rows_read): how many at most. It can be kept by rows.
+  std::optional<schedule::RowReads> row_reads = {};
 
   int64_t num_elements() const;
 };
@@ -56,6 +60,15 @@ class Param {
   /// Where that begins along the dimension that is cut; in the first of several parts.
   int64_t begin() const { return begin_; }
   void cut(const schedule::TensorPlace& place);
+
+  /// Of a table that is kept by rows: value() and grad() have some rows only, in another order.
+  bool is_by_rows() const { return row_ids_.defined(); }
+  /// Where value() has these rows: the ids themselves where it has all. Throws InternalError where
+  /// it has not (known on the host only).
+  at::Tensor places_of(const at::Tensor& ids) const;
+  /// The rows `ids` [n], ascending, are at `places` [n] of value; in whatever gradient is bound,
+  /// too.
+  void bind_rows(at::Tensor value, at::Tensor ids, at::Tensor places);
 
   /// The compute weight, in the compute dtype. Throws InternalError before it is bound to flat
   /// buffers.
@@ -113,6 +126,7 @@ class Param {
   at::Tensor leaf_;
   std::vector<std::function<void()>>* later_ = nullptr;
   at::Tensor value_;
+  at::Tensor row_ids_, row_places_;
   at::Tensor grad_;
   bool grad_written_ = false, written_by_others_ = false;
   bool has_come_ = false, comes_in_parts_ = false;  // contributions
@@ -126,5 +140,9 @@ void add_grads(const std::vector<ParamPtr>& params, at::ScalarType dtype,
 /// Fills `out` (fp32, contiguous) with initial values of the parameter: those of its elements,
 /// flattened, from `begin` on.
 void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t begin = 0);
+
+/// The same for rows first, first + stride, ... of a table: out [rows, width].
+void initialize_rows(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first,
+                     int64_t stride);
 
 }  // namespace convoy::nn

@@ -4,6 +4,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+#include <utility>
+
 #include "convoy/optim/adamw_arithmetic.h"
 #include "convoy/optim/host_weights.h"
 
@@ -64,6 +67,23 @@ class AdamW : public Optimizer {
                       settings_.beta1, settings_.beta2, stretch.weight_decay, settings_.epsilon,
                       /*amsgrad=*/false, /*maximize=*/false, number(numbers.grad_divisor));
     if (stretch.rounded.defined()) stretch.rounded.copy_(stretch.weights);
+  }
+
+  int64_t updates_until_idle() const override {
+    // Of how far an update moves a weight: 192 updates with the usual betas.
+    constexpr double kLeft = 1.9e-9;
+    const double each = settings_.beta1 / std::sqrt(settings_.beta2);
+    if (!(each < 1)) return 0;  // the second moment fades faster
+    return each > 0 ? static_cast<int64_t>(std::ceil(std::log(kLeft) / std::log(each))) : 1;
+  }
+
+  void idle(const Stretch& rows, const at::Tensor& kept, const at::Tensor& updates) const override {
+    at::NoGradGuard no_grad;
+    at::Tensor(rows.weights).mul_(kept);
+    for (const auto& [state, beta] :
+         {std::pair{rows.states[0], settings_.beta1}, std::pair{rows.states[1], settings_.beta2}}) {
+      state.mul_(at::pow(beta, updates.to(at::kDouble)).to(at::kFloat));
+    }
   }
 
  private:

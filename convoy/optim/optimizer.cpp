@@ -30,6 +30,10 @@ int64_t Optimizer::state_bytes() const {
   return bytes;
 }
 
+void Optimizer::idle(const Stretch&, const at::Tensor&, const at::Tensor&) const {
+  internal_check(false, "optim", "{} is never idle", name());
+}
+
 OptimizerPtr make_optimizer(const std::string& name, const Settings& settings) {
   const auto& all = optimizers();
   const auto found =

@@ -65,6 +65,14 @@ class Optimizer {
   virtual bool needs_spans() const { return false; }
   virtual void update(const Stretch& stretch, const StepNumbers& numbers) const = 0;
 
+  /// After so many updates without a gradient only weight decay still changes a weight, whatever it
+  /// was before: the updates that a row of a table misses need not all be made up for one by one.
+  /// 0: never.
+  virtual int64_t updates_until_idle() const { return 0; }
+  /// What is left to do then: of each row `kept`, the product of what decay keeps of a weight, and
+  /// the number of updates, [rows, 1] fp32 both. The stretch's tensors are [rows, width].
+  virtual void idle(const Stretch& rows, const at::Tensor& kept, const at::Tensor& updates) const;
+
   /// Bytes that all states of one weight take.
   int64_t state_bytes() const;
 };

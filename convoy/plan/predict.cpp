@@ -70,6 +70,15 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
   }
   out.offload = transfer_times(layout, cluster, options, groups.world.size());
   out.totals = groups.world.all_reduce(64);
+  const schedule::StepOptions step{.num_micro_batches = options.num_micro_batches};
+  for (const int64_t unit : layout.row_units()) {
+    const auto row = static_cast<double>(layout.row_table(unit).shape.back());
+    const double elements =
+        row * static_cast<double>(schedule::most_rows_read(layout, unit, step, options.batch_rows));
+    out.fetch_rows += groups.state.all_gather(4 * elements);
+    out.reduce_rows += groups.state.reduce_scatter(4 * elements);
+    out.update_rows += elements / groups.state.size() * numbers.update_seconds;
+  }
   out.beside = cluster.beside;
   return out;
 }

@@ -69,6 +69,7 @@ schedule::Mesh Split::mesh(int rank) const {
 
 schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.num_micro_batches = micro_batches;
+  base.batch_rows = rows;
   base.zero = zero;
   base.recompute = recompute;
   base.recomputed = {};

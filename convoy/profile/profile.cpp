@@ -21,10 +21,25 @@ namespace {
 
 constexpr int kRuns = 2;  // the first pays for what is made once
 
-void bind(const nn::Block& block, const ProfileOptions& options) {
+/// Gives a table that is kept by rows those which the block reads.
+void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& batch,
+               const nn::Context& context) {
+  const auto ids = std::get<0>(at::_unique2(block.rows_read(*table, batch, context)));
+  auto values = at::empty({ids.size(0), table->shape().back()});
+  nn::initialize(table->spec(), context.seed, values.view({-1}));
+  table->bind_rows(values.to(context.compute_dtype), ids, at::arange(ids.size(0), at::kLong));
+  table->bind_grad(at::zeros_like(values));
+}
+
+void bind_params(nn::Block& block, const ProfileOptions& options, const nn::Bundle& batch,
+                 const nn::Context& context) {
   at::NoGradGuard no_grad;
   for (const auto& param : block.params()) {
     const auto& spec = param->spec();
+    if (options.by_rows && spec.row_reads) {
+      bind_rows(block, param, batch, context);
+      continue;
+    }
     auto values = at::empty(param->shape(), at::kFloat);
     nn::initialize(spec, options.seed, values.view({-1}));
     param->bind_value(values.to(options.compute_dtype));
@@ -34,7 +49,7 @@ void bind(const nn::Block& block, const ProfileOptions& options) {
 
 void release(const nn::Block& block) {
   for (const auto& param : block.params()) {
-    param->bind_value(at::empty({0}));
+    param->bind_rows(at::empty({0}), {}, {});
     if (param->spec().trainable) param->bind_grad(at::empty({0}));
   }
 }
@@ -108,6 +123,18 @@ class Run {
     cost.weight_seconds = std::min(seconds_since(began), cost.backward_seconds);
   }
 
+  nn::Context context() const {
+    return {.mode = nn::Mode::Train,
+            .seed = options_.seed,
+            .block = number_,
+            .compute_dtype = options_.compute_dtype,
+            .samples = batch_.samples,
+            .loaded = &batch_.inputs,
+            .tensor = options_.tensor,
+            .sequence_parallel = options_.sequence_parallel,
+            .context = options_.context};
+  }
+
   BlockCost cost;
 
  private:
@@ -118,17 +145,7 @@ class Run {
     bytes = now.bytes - before.bytes;
     before = now;
   }
-  nn::Bundle forward(const nn::Bundle& in) const {
-    return block_.forward(in, {.mode = nn::Mode::Train,
-                               .seed = options_.seed,
-                               .block = number_,
-                               .compute_dtype = options_.compute_dtype,
-                               .samples = batch_.samples,
-                               .loaded = &batch_.inputs,
-                               .tensor = options_.tensor,
-                               .sequence_parallel = options_.sequence_parallel,
-                               .context = options_.context});
-  }
+  nn::Bundle forward(const nn::Bundle& in) const { return block_.forward(in, context()); }
 
   nn::Block& block_;
   const parallel::MicroBatch& batch_;
@@ -159,8 +176,8 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
     const auto kind = likeness(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
-      bind(block, options);
       Run run(block, batch, options, static_cast<int64_t>(b));
+      bind_params(block, options, batch.inputs, run.context());
       nn::Bundle result;
       for (int i = 0; i < kRuns; ++i) result = run.run(in);
       run.run_halves(in, shared);

@@ -17,6 +17,7 @@ struct ProfileOptions {
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
   int64_t gpu_rows = 0;  ///< scores take the memory of a GPU's, for so many rows; 0: the host's
+  bool by_rows = false;  ///< of tables that can be kept by rows only what is read is there
 };
 
 /// Runs the blocks one after the other, forward and backward, on the host; each has weights of its

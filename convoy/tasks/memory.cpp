@@ -29,7 +29,8 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
                      static_cast<double>(feature.cardinality) * dim,
                      fmt::format("as its max the largest id that occurs, ids numbered anew (convoy "
                                  "data sessions), or a smaller {}",
-                                 is_item ? "item_embedding_dim" : "embedding_dim")});
+                                 is_item ? "item_embedding_dim" : "embedding_dim"),
+                     is_item && model.item_reads().has_value()});
   }
   if (continuous) {
     width += model.continuous_projection > 0 ? static_cast<double>(model.continuous_projection) : d;

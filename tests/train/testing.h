@@ -150,7 +150,10 @@ inline at::Tensor all_weights(Trainer& trainer) {
     auto whole = at::zeros(tensor.shape, tensor.dtype).view({-1});
     for (const auto& piece : tensor.pieces) {
       if (!piece.owned) continue;
-      whole.narrow(0, piece.begin, piece.values.numel()).copy_(piece.values);
+      const auto values = piece.values.reshape({-1});
+      parallel::each_row(piece, [&](int64_t begin, int64_t at) {
+        whole.narrow(0, begin, piece.length()).copy_(values.narrow(0, at, piece.length()));
+      });
     }
     trainer.strategy().processes().all_reduce(whole, comm::ReduceOp::Sum, "all weights");
     out.push_back(whole.to(at::kDouble));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,8 @@ struct SessionConfig {
   std::string activation_kind() const;
   /// Training scores some items for each target, which are not the same for all.
   bool has_own_negatives() const { return loss == "gbce"; }
+  /// Of the item table; nothing where a step may read all of it.
+  std::optional<schedule::RowReads> item_reads() const;
   /// Masked-item prediction appends a position.
   int64_t num_positions() const { return max_length + (masks_items() ? 1 : 0); }
   /// Width of a categorical feature's embedding.

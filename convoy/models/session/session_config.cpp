@@ -143,6 +143,12 @@ std::string SessionConfig::masking_kind() const {
   return masking == "auto" ? kBodies.at(body).front() : masking;
 }
 
+std::optional<schedule::RowReads> SessionConfig::item_reads() const {
+  if (!sampled_softmax) return std::nullopt;
+  const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
+  return schedule::RowReads{max_n_samples + 1, times * max_length};
+}
+
 int64_t SessionConfig::inner() const {
   if (n_inner > 0) return n_inner;
   return body == "sasrec" ? d_model : 4 * d_model;

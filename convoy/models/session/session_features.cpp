@@ -53,8 +53,12 @@ int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
   const auto& name = feature.name;
   int64_t dim = config_.dim_of(feature);
   if (feature.categorical) {
-    tables_[name] = declare_table(fmt::format("embeddings.{}.weight", name),
-                                  {feature.cardinality, dim}, init, {0});
+    nn::ParamSpec table{
+        fmt::format("embeddings.{}.weight", name), {feature.cardinality, dim}, init};
+    table.cut = {0};
+    table.read_in_backward = false;
+    if (name == config_.item_feature) table.row_reads = config_.item_reads();
+    tables_[name] = declare(std::move(table));
   } else {
     dim = config_.soft_embedding_dim > 0 ? config_.soft_embedding_dim : config_.d_model;
     const auto prefix = "soft_embeddings." + name;
@@ -69,6 +73,13 @@ int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
 void SessionFeatures::declare_normed(const std::string& feature, int64_t width) {
   if (!config_.tabular_layer_norm) return;
   norms_[feature] = declare_norm("feature_layer_norm." + feature, width);
+}
+
+at::Tensor SessionFeatures::rows_read(const nn::Param& table, const nn::Bundle& batch,
+                                      const nn::Context& context) {
+  internal_check(&table == item_table().get(), "models", "rows of {}", table.spec().name);
+  const auto ids = column(batch, config_.item(), context).reshape({-1});
+  return at::cat({ids, at::zeros({1}, ids.options())});  // padding may be added
 }
 
 at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& ranks,

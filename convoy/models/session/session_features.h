@@ -11,6 +11,8 @@ namespace convoy::models {
 /// What the input of a session model makes of its features: one vector per position.
 class SessionFeatures : public nn::Block {
  public:
+  at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
+                       const nn::Context& context) override;
   const nn::ParamPtr& item_table() const { return tables_.at(config_.item_feature); }
 
  protected:

@@ -65,6 +65,13 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   return out;
 }
 
+at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
+                                  const nn::Context& context) {
+  const auto targets = batch.at(config_.item_feature).reshape({-1});
+  if (context.mode != Mode::Train || !sampler_) return targets;
+  return at::cat({targets, sampler_->draw(context.seed, context.step)});
+}
+
 nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
                                    const nn::Context& context) const {
   const auto& x = in.at(config_.permutes() ? "query" : "hidden");
@@ -76,6 +83,16 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   if (samples() && context.mode == Mode::Train) {
     const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
     return {{"loss", sampled_loss(in, states(rows), targets, context)}, {"count", count}};
+  }
+  if (items_->is_by_rows()) {
+    const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
+    const auto number = [](double value) { return at::scalar_tensor(value, at::kDouble); };
+    return {{"loss", at::zeros({}, x.options().dtype(at::kFloat))},
+            {"count", count},
+            {"row_states", states(rows).to(at::kFloat) / config_.temperature},
+            {"row_targets", targets.items},
+            {"row_first", number(static_cast<double>(first_id_))},
+            {"row_weight", number(targets_ ? config_.next_item_weight : 1)}};
   }
   const auto ranks = ranks_of(in, context);
   nn::CrossEntropyOptions options{config_.temperature, first_id_};

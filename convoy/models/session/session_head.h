@@ -14,6 +14,8 @@ class SessionHead : public nn::Block {
   SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table);
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
+  at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
+                       const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override {
     return !samples() && !targets_ && config_.label_smoothing_factor == 0;

@@ -115,7 +115,7 @@ Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& kn
   packet.body = parts.empty()       ? at::empty({0}, bytes_)
                 : parts.size() == 1 ? parts.front()
                                     : at::cat(parts);
-  if (text.empty()) text = "\n";  // there is always one to remember
+  if (text.empty()) text.push_back('\n');  // there is always one to remember
   auto& told = told_.at(static_cast<size_t>(peer));
   if (told.size() == kMostShapes) told.clear();
   const auto [shapes, is_new] = told.emplace(text, static_cast<int64_t>(told.size()));

@@ -22,10 +22,11 @@ using schedule::Op;
 
 }  // namespace
 
-Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, comm::Groups groups,
+Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, comm::Groups groups,
                    at::ScalarType compute_dtype, const schedule::StepOptions& options)
     : blocks_(std::move(blocks)),
       flat_(flat),
+      rows_(rows),
       groups_(std::move(groups)),
       compute_dtype_(compute_dtype),
       gradients_(flat, groups_, options.reduce_each),
@@ -135,6 +136,7 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       timed([&] { pass.transfer(i, transfers_); });
       break;
     case Op::Accumulate:
+      if (flat_.layout().is_by_rows(i.unit)) return execute_on_rows(pass, i);
       gradients_.accumulate(i.unit, i.micro_batch);
       break;
     case Op::ReduceTensor:
@@ -151,6 +153,9 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       break;
     case Op::ReduceLoss:
       timed([&] { gradients_.wait(); });
+      for (const int64_t unit : flat_.layout().row_units()) {
+        update_.add_squares(rows_.of(unit).squares());
+      }
       update_.close_totals();
       timed([&] { update_.reduce_totals(); });
       break;
@@ -163,7 +168,37 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
         flat_.offload()->drop(schedule::Kind::Gradients, i.bucket);
       }
       break;
+    case Op::FetchRows:
+    case Op::ReduceRows:
+    case Op::UpdateRows:
+    case Op::ScoreRows:
+      execute_on_rows(pass, i);
+      break;
   }
+}
+
+void Executor::execute_on_rows(Pass& pass, const schedule::Instruction& i) {
+  auto& table = rows_.of(i.unit);
+  const auto& input = pass.input();
+  const double before = groups_.shard.traffic().waited;
+  switch (i.op) {
+    case Op::FetchRows:
+      rows_.fetch(i.unit, input.micro_batches, input.step, input.mode);
+      break;
+    case Op::Accumulate:
+      table.accumulate(i.micro_batch, i.micro_batch + 1 == pass.num_micro_batches());
+      break;
+    case Op::ReduceRows:
+      table.reduce();
+      break;
+    case Op::UpdateRows:
+      if (!update_.result.skipped) table.update(update_.numbers(), update_.weight_decay(i.unit));
+      break;
+    default:
+      table.score(pass.result(0));
+      break;
+  }
+  wait_seconds_ += groups_.shard.traffic().waited - before;
 }
 
 void Executor::take_loss(Pass& pass, int64_t m) {
@@ -213,7 +248,8 @@ void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const Ste
   gradients_.begin_step();
   observed(until, [&](const schedule::Instruction& i) {
     if (i.op == Op::ReduceTied || i.op == Op::ReduceTensor) return;
-    if (i.op != Op::Reduce && i.op != Op::ReduceScatter) execute(again, i);
+    const bool sums = i.op == Op::Reduce || i.op == Op::ReduceScatter || i.op == Op::ReduceRows;
+    if (!sums) execute(again, i);
     look(again, i);
   });
 }
@@ -257,6 +293,7 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
   if (world.size() > 1) {
     auto spoilt = at::zeros({world.size()}, at::kLong);
     run_again(micro_batches, input, program, [&](Pass&, const schedule::Instruction& i) {
+      if (i.op == Op::ReduceRows && !rows_.of(i.unit).finite()) spoilt[world.rank()] = 1;
       if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return;
       if (!gradients_.finite(i.bucket)) spoilt[world.rank()] = 1;
     });

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "convoy/parallel/rows/row_tables.h"
 #include "convoy/parallel/run/observer.h"
 #include "convoy/parallel/run/pass.h"
 
@@ -13,7 +14,7 @@ namespace convoy::parallel {
 class Executor {
  public:
   /// `blocks`: of the whole model; those that the flat buffers' layout holds are run.
-  Executor(nn::BlockList blocks, FlatBuffers& flat, comm::Groups groups,
+  Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, comm::Groups groups,
            at::ScalarType compute_dtype, const schedule::StepOptions& options);
 
   /// Runs a step. Throws NumericError naming step and rank when a loss or the norm is not finite,
@@ -38,6 +39,7 @@ class Executor {
   template <class Run>
   void observed(const schedule::Program& program, const Run& run);
   void execute(Pass& pass, const schedule::Instruction& instruction);
+  void execute_on_rows(Pass& pass, const schedule::Instruction& instruction);
   /// Runs the step once more up to its sums over ranks, which are left out; calls `look` after each
   /// instruction.
   template <class Look>
@@ -57,6 +59,7 @@ class Executor {
 
   nn::BlockList blocks_;
   FlatBuffers& flat_;
+  RowTables& rows_;
   comm::Groups groups_;
   at::ScalarType compute_dtype_;
   Gradients gradients_;

@@ -45,6 +45,7 @@ class Pass {
   void backward_input(int64_t block, int64_t m);
   void backward_weight(int64_t block, int64_t m);
   bool empty(int64_t m) const { return input_.micro_batches.at(static_cast<size_t>(m)).empty(); }
+  const PassInput& input() const { return input_; }
   int64_t num_micro_batches() const { return static_cast<int64_t>(input_.micro_batches.size()); }
   /// What a block returned, until it is sent on.
   const nn::Bundle& output(int64_t block, int64_t m) { return at(outs_, block, m); }

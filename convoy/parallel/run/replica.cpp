@@ -62,10 +62,11 @@ Replica::Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions
       flat_(blocks_, stage().layout,
             {options_.device, options_.compute_dtype, options_.trains,
              groups_.mesh.place(schedule::kState), options_.offload, options_.optimizer},
-            lender == nullptr ? nullptr : &lender->flat_) {
+            lender == nullptr ? nullptr : &lender->flat_),
+      rows_(blocks_, flat_, groups_.shard) {
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ =
-      std::make_unique<Executor>(blocks_, flat_, groups_, options.compute_dtype, plan_.step);
+      std::make_unique<Executor>(blocks_, flat_, rows_, groups_, options.compute_dtype, plan_.step);
 }
 
 void Replica::start() {
@@ -84,6 +85,7 @@ void Replica::start() {
 
 void Replica::draw(const std::set<std::string>& names) {
   at::NoGradGuard no_grad;
+  rows_.draw(names, options_.seed);
   const auto& layout = flat_.layout();
   for (const auto& piece : layout.pieces(flat_.rank())) {
     const auto& slots = flat_.units()[static_cast<size_t>(piece.unit)].slots;
@@ -112,6 +114,16 @@ StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const Ste
   return result;
 }
 
+nn::Bundle Replica::forward(const MicroBatch& batch, nn::Mode mode) {
+  if (mode == nn::Mode::Predict && !rows_.empty()) {
+    fail_on_all_ranks<UsageError>(
+        "parallel",
+        "row_tables = true leaves no rank all rows to predict from; try convoy predict with what "
+        "was saved");
+  }
+  return executor_->forward(stage().forward, batch, mode);
+}
+
 std::vector<nn::NamedTensor> Replica::buffers() const {
   std::vector<nn::NamedTensor> out;
   for (const auto& block : blocks_) {
@@ -122,12 +134,18 @@ std::vector<nn::NamedTensor> Replica::buffers() const {
 
 State Replica::weights() {
   executor_->settle();
-  return weights_of(flat_, buffers(), groups_);
+  rows_.make_up();
+  auto out = weights_of(flat_, buffers(), groups_);
+  rows_.add_weights(out);
+  return out;
 }
 
 State Replica::moments() {
   internal_check(options_.trains, "parallel", "moments of a replica that does not train");
-  return moments_of(flat_, groups_);
+  rows_.make_up();
+  auto out = moments_of(flat_, groups_);
+  rows_.add_moments(out, flat_.states());
+  return out;
 }
 
 schedule::MemoryUse Replica::memory() const {
@@ -140,6 +158,9 @@ schedule::MemoryUse Replica::memory() const {
   if (!weights.is_same(flat_.masters())) out.parameters += bytes(weights);
   out.gradients = bytes(flat_.grads());
   for (const auto& moment : flat_.moments()) out.optimizer += bytes(moment);
+  out.parameters += rows_.weight_bytes();
+  out.optimizer += rows_.optimizer_bytes();
+  out.buffers += rows_.fetched_bytes();
   out.gathered = flat_.num_pooled_bytes();
   // Where gradients are kept whole, what later micro-batches write beside the sum.
   const bool is_sharded = flat_.layout().is_sharded(Kind::Gradients);
@@ -243,6 +264,7 @@ void Replica::gather_whole(Kind kind, const std::string& what) {
 
 void Replica::share(bool moments) {
   executor_->settle();
+  rows_.restart();
   const auto& layout = flat_.layout();
   if (layout.options().shares_weights) groups_.shard.barrier("share weights");
   const bool gathers = groups_.shard.size() > 1 && !layout.options().shares_weights;

@@ -41,9 +41,8 @@ class Replica {
 
   StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer);
-  nn::Bundle forward(const MicroBatch& batch, nn::Mode mode) {
-    return executor_->forward(stage().forward, batch, mode);
-  }
+  /// Throws UsageError for predictions of a model with a table that is kept by rows.
+  nn::Bundle forward(const MicroBatch& batch, nn::Mode mode);
 
   FlatBuffers& flat() { return flat_; }
   const comm::Groups& groups() const { return groups_; }
@@ -55,6 +54,8 @@ class Replica {
   const ReplicaOptions& options() const { return options_; }
   /// But for activations, which a replica does not know.
   schedule::MemoryUse memory() const;
+  /// Of tables that are kept by rows, the part of memory() that no other replica has.
+  int64_t row_bytes() const { return rows_.weight_bytes() + rows_.optimizer_bytes(); }
   /// What all stages do and keep.
   const schedule::RunPlan& plan() const { return plan_; }
   /// The most bytes of weights that a step gathers at a time.
@@ -85,6 +86,7 @@ class Replica {
   ReplicaOptions options_;
   schedule::RunPlan plan_;
   FlatBuffers flat_;
+  RowTables rows_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -55,6 +55,10 @@ void Update::add_squares(int64_t bucket) {
   }
 }
 
+void Update::add_squares(const at::Tensor& squares) {
+  totals_[kSquares] += squares;
+}
+
 void Update::reduce_totals() {
   constexpr const char* kLabel = "reduce loss";
   if (totals_.is_cpu()) return groups_.world.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
@@ -122,13 +126,20 @@ std::vector<optim::Span> Update::spans(int64_t bucket, const schedule::Extent& e
   return out;
 }
 
+optim::StepNumbers Update::numbers() const {
+  return {input_->learning_rate, input_->updates + 1, divisor_, input_->seed};
+}
+
+double Update::weight_decay(int64_t row_unit) const {
+  return flat_.layout().row_table(row_unit).decays ? optimizer_->weight_decay : 0;
+}
+
 void Update::update(int64_t bucket) {
   if (result.skipped) return;
   const auto& layout = flat_.layout();
   const auto own = layout.updated(bucket, flat_.rank());
   const auto& optimizer = flat_.optimizer();
-  const optim::StepNumbers numbers{input_->learning_rate, input_->updates + 1, divisor_,
-                                   input_->seed};
+  const auto numbers = this->numbers();
   auto step = [&](int64_t begin, int64_t end, double decay) {
     begin = std::max(begin, own.begin), end = std::min(end, own.end);
     if (begin >= end) return;

@@ -53,6 +53,8 @@ class Update {
   void add(const at::Tensor& loss, const at::Tensor& count);
   /// Adds the squares of the own part of a bucket, once it is summed up; in the buckets' order.
   void add_squares(int64_t bucket);
+  /// Adds squares of gradients that lie elsewhere, of which this rank is the owner.
+  void add_squares(const at::Tensor& squares);
   /// Adds what this rank has to tell, once its gradients are there: their squares among it, of
   /// those that are not offloaded.
   void close_totals();
@@ -63,6 +65,10 @@ class Update {
   /// The first rank whose loss is not finite, and should be; -1: none.
   int spoilt_loss() const { return spoilt_loss_; }
   void update(int64_t bucket);
+  /// What the step's updates are given, once there is a scale.
+  optim::StepNumbers numbers() const;
+  /// Of a table that is kept by rows.
+  double weight_decay(int64_t row_unit) const;
 
   StepResult result{};
 

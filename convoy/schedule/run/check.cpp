@@ -8,6 +8,7 @@
 #include "convoy/schedule/run/rules/forward_only.h"
 #include "convoy/schedule/run/rules/gradients.h"
 #include "convoy/schedule/run/rules/offloaded.h"
+#include "convoy/schedule/run/rules/rows.h"
 #include "convoy/schedule/run/rules/updates.h"
 #include "convoy/schedule/run/rules/weights.h"
 #include "convoy/schedule/run/steps.h"
@@ -63,9 +64,11 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
     rules::Gradients gradients(steps, options);
     rules::Offloaded offloaded(steps);
     rules::Updates updates(steps);
+    rules::Rows rows(steps, options);
     play(ranks[r].program, options.num_micro_batches, steps, updates, blocks, weights, gradients,
-         offloaded);
+         offloaded, rows);
     require_complete(r, updates.missing());
+    require_complete(r, rows.missing());
     require_complete(r, offloaded.missing());
     alive.push_back(most_alive(ranks[r], options));
   }
@@ -86,7 +89,9 @@ void check_forward(const std::vector<RankProgram>& ranks) {
     rules::Blocks blocks(steps, options);
     rules::ShardedWeights weights(steps);
     rules::Offloaded offloaded(steps);
-    play(ranks[r].program, options.num_micro_batches, steps, forward, blocks, weights, offloaded);
+    rules::Rows rows(steps, options);
+    play(ranks[r].program, options.num_micro_batches, steps, forward, blocks, weights, offloaded,
+         rows);
     require_complete(r, forward.missing());
   }
   check_matching(ranks);

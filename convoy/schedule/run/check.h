@@ -39,17 +39,18 @@ struct Alive {
 /// its readers, which come from the last block to the first; what is in parts on tensor ranks is
 /// summed over them after that, then every bucket is reduced (once, or once per micro-batch), and
 /// then what is tied over stages; the step ends with ReduceLoss, Clip, and an update of every
-/// bucket, whose new weights are gathered again where they are kept whole. What one rank sends the
-/// other receives, in that order; the collectives of a group come in one order on its ranks; and no
-/// ranks wait for each other in a circle, where a receive and a collective end only with their
-/// counterparts, and sends go on beside.
+/// bucket, whose new weights are gathered again where they are kept whole. Rows are fetched before
+/// anything computes, and their gradients accumulated, reduced and used for an update likewise.
+/// What one rank sends the other receives, in that order; the collectives of a group come in one
+/// order on its ranks; and no ranks wait for each other in a circle, where a receive and a
+/// collective end only with their counterparts, and sends go on beside.
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options);
 
 /// Of a rank alone, or of ranks that all run this program.
 Alive check(const Program& program, const Layout& layout, const StepOptions& options);
 
 /// The same for programs that compute one micro-batch forward: they end after every block's
-/// forward, with all weights released that were gathered.
+/// forward, with all weights released that were gathered, and rows scored.
 void check_forward(const std::vector<RankProgram>& ranks);
 
 /// Throws InternalError unless the ranks meet: the part of check() that looks at more than one.

@@ -128,6 +128,12 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
     if (!holds(static_cast<int64_t>(block))) table_.units_of_block[block].clear();
   }
   for (const auto& stages : holders) stages_of_.emplace_back(stages.begin(), stages.end());
+  for (size_t unit = 0; options.by_rows && unit < params.size(); ++unit) {
+    const auto index = static_cast<int64_t>(unit);
+    if (!params[unit].front().row_reads || table_.is_frozen(index)) continue;
+    row_units_.push_back(index);
+    for (auto& units : table_.units_of_block) std::erase(units, index);
+  }
   table_.unit_bytes.assign(params.size(), 0);
   for (size_t unit = 0; unit < params.size(); ++unit) {
     for (const auto& param : params[unit]) {
@@ -165,6 +171,23 @@ Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
       if (table_.read_in_backward(unit)) add_once(buckets_of_backward_[block], bucket_of(unit));
     }
   }
+}
+
+bool Layout::is_by_rows(int64_t unit) const {
+  return std::find(row_units_.begin(), row_units_.end(), unit) != row_units_.end();
+}
+
+int64_t Layout::first_reader_of_rows(int64_t unit) const {
+  for (size_t block = 0; block < all_units_.size(); ++block) {
+    const auto& units = all_units_[block];
+    if (std::find(units.begin(), units.end(), unit) != units.end())
+      return static_cast<int64_t>(block);
+  }
+  return -1;
+}
+
+int64_t Layout::kept_rows(int64_t unit, int rank) const {
+  return (row_table(unit).shape.front() - rank + options_.num_parts - 1) / options_.num_parts;
 }
 
 VirtualStages Layout::virtual_stages(int stage) const {
@@ -278,9 +301,9 @@ std::vector<Piece> Layout::pieces(int64_t bucket, const Extent& extent) const {
       const int64_t begin = std::max(extent.begin, params[p].begin);
       const int64_t end = std::min(extent.end, params[p].end);
       if (begin >= end) continue;
-      const auto& [shape, decays, cut] = params_[static_cast<size_t>(unit)][p];
+      const auto& param = params_[static_cast<size_t>(unit)][p];
       for (const auto& run :
-           runs(shape, cut, options_.tensor, begin - params[p].begin, end - begin)) {
+           runs(param.shape, param.cut, options_.tensor, begin - params[p].begin, end - begin)) {
         out.push_back({unit, static_cast<int64_t>(p), run.global, params[p].begin + run.local,
                        run.length, run.owned && owns(unit, p), run.rows, run.global_stride,
                        run.local_stride});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,7 @@ struct ParamShape {
   Shape shape;         ///< global
   bool decays = true;  ///< by weight decay
   TensorCut cut = {};
+  std::optional<RowReads> row_reads = {};
 };
 
 /// A unit's place in the flat order: first its decayed, then its other parameters.
@@ -134,6 +136,8 @@ struct LayoutOptions {
   bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
   TensorPlace tensor = {};         ///< among those that share out parameters
   bool sequence_parallel = false;  ///< they share out tokens, too
+  /// Tables with ParamShape::row_reads are kept by rows: row r by rank r mod num_parts.
+  bool by_rows = false;
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -150,6 +154,8 @@ inline constexpr int64_t kAlignment = 32;
 /// writes them. A buffer that is sharded holds a rank's own parts one after the other (of
 /// weights all of the buckets that stay whole), any other the whole flat order. One rank keeps
 /// shards (all of a bucket) of what stages 2 and 3 offload: it is whole for a while only.
+///
+/// Units that are kept by rows have no place in the flat order, whatever the stage of ZeRO.
 class Layout {
  public:
   Layout() = default;
@@ -222,6 +228,18 @@ class Layout {
     return shares_out_updates() && !is_sharded(Kind::Weights, bucket);
   }
 
+  /// Units that are kept by rows: a table each.
+  const std::vector<int64_t>& row_units() const { return row_units_; }
+  bool is_by_rows(int64_t unit) const;
+  /// The first block that reads such a unit: after its backward the gradient is complete.
+  int64_t first_reader_of_rows(int64_t unit) const;
+  /// [rows, width] of such a unit.
+  const ParamShape& row_table(int64_t unit) const {
+    return params_[static_cast<size_t>(unit)].front();
+  }
+  /// Rows of it that a rank keeps.
+  int64_t kept_rows(int64_t unit, int rank) const;
+
   /// The parameters of a unit that is held whose gradients are parts, to be summed over the tensor
   /// ranks: where these share out tokens, those that each has all of.
   std::vector<Extent> summed_over_tensor(int64_t unit) const;
@@ -260,6 +278,7 @@ class Layout {
   std::vector<int> stage_of_;                    // [block]
   std::vector<std::vector<int>> stages_of_;      // [unit]
   std::vector<std::vector<int64_t>> all_units_;  // [block], held or not
+  std::vector<int64_t> row_units_;
   std::vector<UnitPlace> units_;
   std::vector<Bucket> buckets_;
   int64_t num_trained_ = 0;

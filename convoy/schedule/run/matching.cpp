@@ -13,7 +13,9 @@ namespace {
 using Ranks = std::vector<RankProgram>;
 
 bool is_collective(const RankProgram& rank, const Instruction& i) {
-  const bool among_data = i.op == Op::Gather || i.op == Op::Reduce || i.op == Op::ReduceScatter;
+  const bool of_rows = i.op == Op::FetchRows || i.op == Op::ReduceRows || i.op == Op::ScoreRows;
+  const bool among_data =
+      of_rows || i.op == Op::Gather || i.op == Op::Reduce || i.op == Op::ReduceScatter;
   const bool among_tensor = i.op == Op::ReduceTensor && rank.tensor.size() > 1;
   return i.op == Op::ReduceLoss || i.op == Op::ReduceTied || among_tensor ||
          (among_data && rank.data.size() > 1);

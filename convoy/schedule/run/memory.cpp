@@ -1,6 +1,7 @@
 #include "convoy/schedule/run/memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <set>
@@ -243,11 +244,30 @@ class OffloadPool {
   int64_t now_ = 0, most_ = 0;
 };
 
+/// When a row was brought up to date.
+constexpr int64_t kRowCounterBytes = 4;
+
+/// Rows of chance owners: as many as the one that has most, times the owners.
+int64_t with_uneven_shares(int64_t rows, int owners) {
+  constexpr double kDeviations = 3;
+  if (owners == 1) return rows;
+  const auto product = static_cast<double>(rows * owners);
+  return rows + static_cast<int64_t>(kDeviations * std::sqrt(product));
+}
+
 }  // namespace
 
+int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options,
+                       int64_t batch_rows) {
+  const auto& table = layout.row_table(unit);
+  const int64_t samples = options.num_micro_batches * layout.options().num_parts * batch_rows;
+  return std::min(table.shape.front(),
+                  table.row_reads->of_step + table.row_reads->of_sample * samples);
+}
+
 MemoryUse memory_of(const Layout& layout, const Program& program, const StepOptions& options,
-                    int64_t most_gathered, const std::vector<BlockCost>& costs,
-                    int64_t state_bytes) {
+                    int64_t most_gathered, const std::vector<BlockCost>& costs, int64_t state_bytes,
+                    int64_t batch_rows) {
   const bool low = layout.options().low_precision;
   const int64_t width = low ? 2 : 4;
   MemoryUse out;
@@ -266,6 +286,18 @@ MemoryUse memory_of(const Layout& layout, const Program& program, const StepOpti
   if (low) keep(Kind::Weights, width, out.parameters);
   keep(Kind::Gradients, 4, out.gradients);
   keep(Kind::Moments, state_bytes, out.optimizer);
+  for (const int64_t unit : layout.row_units()) {
+    const int64_t row = layout.row_table(unit).shape.back();
+    const int64_t kept = layout.kept_rows(unit, 0);
+    out.parameters += kept * row * 4;
+    out.optimizer += kept * (row * state_bytes + kRowCounterBytes);
+    // Values of what is read, its gradient, and that of a later micro-batch; the rank that owns
+    // most of it decides how much room there is for each.
+    const int64_t read = with_uneven_shares(most_rows_read(layout, unit, options, batch_rows),
+                                            layout.options().num_parts);
+    const int64_t gradients = options.num_micro_batches > 1 ? 2 : 1;
+    out.buffers += read * row * (4 + (low ? width : 0) + 4 * gradients);
+  }
   for (const auto& i : program) pool.see(i);
   // What a step leaves under way is there when the next begins.
   constexpr int kSteps = 2;

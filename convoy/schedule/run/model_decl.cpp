@@ -56,7 +56,7 @@ Units units_of(const ModelDecl& model) {
     for (const int64_t index : model.blocks[b].params) {
       const auto p = static_cast<size_t>(index);
       const auto& param = model.params[p];
-      const bool tied = readers.several[p];
+      const bool tied = readers.several[p] || param.row_reads;  // a unit of its own
       if (unit_of[p] < 0) {
         if (tied || !own.contains(param.trained)) {
           const auto unit = static_cast<int64_t>(out.units.size());
@@ -86,7 +86,7 @@ Units units_of(const ModelDecl& model) {
     auto& shapes = out.shapes.emplace_back();
     for (const int64_t index : params) {
       const auto& param = declared(index);
-      shapes.push_back({param.shape, param.decays, param.cut});
+      shapes.push_back({param.shape, param.decays, param.cut, param.row_reads});
     }
   }
   return out;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct ParamDecl {
   bool trained = true;
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
   bool of_module = false;        ///< of a user's module, which keeps fp32 weights and casts itself
+  std::optional<RowReads> row_reads = {};  ///< of a table that can be kept by rows
 };
 
 /// A block: which parameters it reads, as indices into ModelDecl::params, in its own order.

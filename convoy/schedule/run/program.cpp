@@ -164,8 +164,8 @@ Program data_parallel_program(const Layout& layout, const StepOptions& options) 
       actions.push_back({kind, 0, layout.table().num_blocks() - 1, m});
     }
   }
-  return with_offload(with_gathers(step_program(layout, options, actions), layout, options),
-                      layout);
+  const auto step = with_rows(step_program(layout, options, actions), layout, options);
+  return with_offload(with_gathers(step, layout, options), layout);
 }
 
 Program forward_program(const Layout& layout, const StepOptions& options) {
@@ -173,7 +173,8 @@ Program forward_program(const Layout& layout, const StepOptions& options) {
   for (const auto& [first, last] : layout.virtual_stages()) {
     maker.add(BlockAction{ActionKind::Forward, first, last, 0});
   }
-  return with_offload(with_gathers(maker.take(), layout, options), layout);
+  const auto forward = with_rows(maker.take(), layout, options);
+  return with_offload(with_gathers(forward, layout, options), layout);
 }
 
 bool sends(Op op) {

@@ -39,6 +39,10 @@ enum class Op {
   ReduceLoss,     ///< wait for all reductions; sum loss, count and squares of the gradient
   Clip,           ///< find the norm, set the scale
   Update,         ///< bucket: update its weights
+  FetchRows,   ///< unit: collect the rows that the micro-batches read from the ranks that own them
+  ReduceRows,  ///< unit: sum the gradient of these rows; each rank gets that of its own
+  UpdateRows,  ///< unit: update the own ones among them
+  ScoreRows,   ///< unit: score all rows of all ranks, for what the last block returned
 };
 
 struct Instruction {
@@ -105,6 +109,9 @@ Program with_offload(const Program& program, const Layout& layout);
 
 /// What an update reads of the kinds that are offloaded; all but the gradients change.
 std::vector<Kind> offloaded_in_update(const Layout& layout);
+
+/// Puts in what units that are kept by rows need, in a step or in a forward program.
+Program with_rows(const Program& program, const Layout& layout, const StepOptions& options);
 
 /// The buckets whose weights an instruction reads.
 const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);

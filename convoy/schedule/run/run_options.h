@@ -103,10 +103,14 @@ struct RunOptions {
   OffloadOptions offload = {};
   PipelineOptions pipeline = {};   ///< where the mesh has several stages
   bool sequence_parallel = false;  ///< tensor ranks share out the tokens between their products
-  bool trains = true;              ///< else no gradients and no moments are held
-  bool low_precision = false;      ///< weights of 16 bits beside fp32 masters
-  bool shares_weights = false;     ///< the ranks are threads on one copy of weights and moments
-  int64_t state_bytes = 8;         ///< of a parameter, that the optimizer keeps
+  /// Tables of which a step reads some rows are kept by rows, outside of what is reduced, gathered
+  /// and updated whole.
+  bool row_tables = false;
+  int64_t batch_rows = 1;       ///< samples of a micro-batch, at most: how many rows they may read
+  bool trains = true;           ///< else no gradients and no moments are held
+  bool low_precision = false;   ///< weights of 16 bits beside fp32 masters
+  bool shares_weights = false;  ///< the ranks are threads on one copy of weights and moments
+  int64_t state_bytes = 8;      ///< of a parameter, that the optimizer keeps
   /// By block, of a micro-batch: what stages are cut by and schedules are made for. Empty: matrix
   /// elements, and nothing is known of bytes.
   std::vector<BlockCounts> counts = {};

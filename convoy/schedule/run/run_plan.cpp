@@ -24,6 +24,7 @@ LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh, const Run
   out.shares_weights = options.shares_weights;
   out.tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)};
   out.sequence_parallel = options.sequence_parallel;
+  out.by_rows = options.row_tables && options.trains;
   out.bucket_bytes = options.bucket_bytes;
   out.keep_bytes = options.keep_bytes;
   if (!cut.empty()) {
@@ -128,6 +129,32 @@ void check_context_ranks(const ModelDecl& model, int num_ranks) {
                    num_ranks, unable.size(), model.blocks.size(), listed(unable));
 }
 
+/// Throws UsageError for what does not go with tables that are kept by rows.
+void check_row_tables(const ModelDecl& model, const Mesh& mesh, const RunOptions& options) {
+  if (!options.row_tables || !options.trains) return;
+  const auto refuse = [](const std::string& what, const std::string& instead) {
+    fail<UsageError>("parallel", "row_tables = true does not go with {}; try {}", what, instead);
+  };
+  if (std::none_of(model.params.begin(), model.params.end(),
+                   [](const auto& param) { return param.row_reads && param.trained; })) {
+    fail<UsageError>("parallel",
+                     "row_tables = true needs a table of which a step reads some rows, as the "
+                     "items of a session model with sampled_softmax; got none; try "
+                     "--sampled_softmax true, or without it");
+  }
+  for (const auto& [axis, name] : {std::pair{Axis::Pipeline, "pipeline_parallel_size"},
+                                   std::pair{Axis::Tensor, "tensor_parallel_size"},
+                                   std::pair{Axis::Context, "context_parallel_size"}}) {
+    if (mesh.degree(axis) > 1)
+      refuse(fmt::format("{} = {}", name, mesh.degree(axis)), "data ranks");
+  }
+  if (mesh.degree(Axis::Replicate) > 1) {
+    refuse("several state replicas (shard_ranks)", "--shard_ranks all");
+  }
+  const auto& offload = options.offload;
+  if (offload.any()) refuse("offload", "without one of them");
+}
+
 using ProgramOf = Program StagePlan::*;
 
 std::vector<RankProgram> of_pipeline(const std::vector<StagePlan>& stages, ProgramOf which) {
@@ -173,6 +200,7 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
                  const std::vector<BlockCost>& costs, bool proves) {
   check_tensor_ranks(model, mesh.degree(Axis::Tensor), options.sequence_parallel);
   check_context_ranks(model, mesh.degree(Axis::Context));
+  check_row_tables(model, mesh, options);
   RunPlan out;
   out.step = step_options(model, options);
   const int num_stages = mesh.degree(Axis::Pipeline);
@@ -212,8 +240,8 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
   }
   for (auto& stage : out.stages) {
     const auto gathered = proves ? stage.alive.weights : most_gathered(stage.step, stage.layout);
-    stage.memory =
-        memory_of(stage.layout, stage.step, out.step, gathered, costs, options.state_bytes);
+    stage.memory = memory_of(stage.layout, stage.step, out.step, gathered, costs,
+                             options.state_bytes, options.batch_rows);
   }
   if (!proves) return out;
   if (num_stages > 1 || !costs.empty()) {

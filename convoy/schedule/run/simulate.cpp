@@ -49,6 +49,12 @@ class Beside {
         if (i.kind == Kind::Gradients) now = ended(now);
         writes_.emplace_back(Key{i.kind, i.bucket}, transfer(now, i));
         return now;
+      case Op::FetchRows:  // the rank waits for rows
+        return now + times_.fetch_rows;
+      case Op::ReduceRows:
+        return now + times_.reduce_rows;
+      case Op::UpdateRows:
+        return now + times_.update_rows;
       default:
         return now;
     }

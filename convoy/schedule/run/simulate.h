@@ -55,6 +55,8 @@ struct StepTimes {
   std::map<Kind, TransferTimes> offload = {};
   std::vector<double> update = {};
   double totals = 0;  ///< the sums of losses and norms
+  /// Of all tables that are kept by rows together.
+  double fetch_rows = 0, reduce_rows = 0, update_rows = 0;
   /// The part of a collective that the rank computes beside; the rest holds it up, as where its
   /// engine's thread has no core of its own.
   double beside = 1;

@@ -46,8 +46,14 @@ void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) cons
                      "names a bucket that is not here, or not trained");
     case Op::Accumulate:
       return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
-                         layout_.holds_unit(i.unit) && !layout_.table().is_frozen(i.unit),
+                         (layout_.holds_unit(i.unit) || layout_.is_by_rows(i.unit)) &&
+                         !layout_.table().is_frozen(i.unit),
                      i, "names a unit or a micro-batch that is not here, or not trained");
+    case Op::FetchRows:
+    case Op::ReduceRows:
+    case Op::UpdateRows:
+    case Op::ScoreRows:
+      return require(layout_.is_by_rows(i.unit), i, "names a unit that is not kept by rows");
     case Op::ReduceTensor:
       return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
                          layout_.sums_over_tensor(i.unit),

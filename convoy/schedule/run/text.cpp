@@ -67,6 +67,14 @@ std::string to_text(const Instruction& i) {
       return "clip";
     case Op::Update:
       return fmt::format("update bucket {}", i.bucket);
+    case Op::FetchRows:
+      return fmt::format("fetch rows of unit {}", i.unit);
+    case Op::ReduceRows:
+      return fmt::format("reduce rows of unit {}", i.unit);
+    case Op::UpdateRows:
+      return fmt::format("update rows of unit {}", i.unit);
+    case Op::ScoreRows:
+      return fmt::format("score rows of unit {}", i.unit);
   }
   return "?";
 }

@@ -18,6 +18,12 @@ struct TensorCut {
   int64_t readers = 1;  ///< of each granule: queries' heads that read one of keys
 };
 
+/// Of how many rows of a table a training step asks at most, where its blocks can tell which.
+struct RowReads {
+  int64_t of_step = 0;    ///< whatever its samples are
+  int64_t of_sample = 0;  ///< of each of them
+};
+
 /// Which of the ranks that share out parameters one is.
 struct TensorPlace {
   int rank = 0;

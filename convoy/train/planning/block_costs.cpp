@@ -104,15 +104,12 @@ std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) {
                      rows);
   }
   const auto batch = profile::first_rows(batch_, rows);
-  const auto replica = replica_options(arguments_, true);
   const int contexts = arguments_.parallel.num_context_ranks();
-  const profile::ProfileOptions options{
-      .compute_dtype = replica.compute_dtype,
-      .seed = replica.seed,
-      .tensor = comm::echo_group(tensor - 1, tensor),
-      .sequence_parallel = arguments_.parallel.sequence_parallel && tensor > 1,
-      .context = comm::echo_group(contexts - 1, contexts),
-      .gpu_rows = gpu_rows_};
+  auto options = profile_options(arguments_);
+  options.tensor = comm::echo_group(tensor - 1, tensor);
+  options.sequence_parallel = arguments_.parallel.sequence_parallel && tensor > 1;
+  options.context = comm::echo_group(contexts - 1, contexts);
+  options.gpu_rows = gpu_rows_;
   auto out = profile::profile(factory_(), batch, options);
   if (neighbours_ < 2) return out;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));

@@ -149,6 +149,11 @@ void ParallelArguments::declare(OptionTable& t) {
         "ranks that keep one state replica together: all, host, or a number; between the "
         "replicas gradients are summed")
       .only_with("zero", {"1", "2", "3"});
+  t.add(
+      s, "row_tables", row_tables,
+      "tables of which a step reads some rows (items, with sampled_softmax) are kept by rows, row "
+      "r by rank r mod N: only what is read is gathered, reduced and updated; what the others "
+      "miss is made up for when they are read");
   t.add(s, "offload_optimizer", offload.optimizer, offload_places(),
         "where the optimizer's states and the masters of 16-bit weights lie: with the rest, in a "
         "GPU's host memory, or on the disk; a bucket of them is in memory at a time");

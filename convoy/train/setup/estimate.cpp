@@ -96,12 +96,11 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   if (batch.empty()) {
     fail<UsageError>("train", "the training data has no rows to read the costs from");
   }
-  costs_ =
-      profile::profile(blocks, batch,
-                       {.compute_dtype = replica.compute_dtype,
-                        .tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor)),
-                        .sequence_parallel = arguments.parallel.sequence_parallel,
-                        .context = comm::echo_group(mesh_.place(context), mesh_.degree(context))});
+  auto how = profile_options(arguments);
+  how.tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor));
+  how.sequence_parallel = arguments.parallel.sequence_parallel;
+  how.context = comm::echo_group(mesh_.place(context), mesh_.degree(context));
+  costs_ = profile::profile(blocks, batch, how);
 }
 
 Way Estimator::asked() const {
@@ -121,6 +120,7 @@ schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
   if (way.zero < 3) options.offload.parameters = schedule::Place::Device;
   options.recompute = way.recompute;
   options.num_micro_batches = way.micro_batches;
+  options.batch_rows = way.rows;
   const auto tensor = mesh_.degree(schedule::Axis::Tensor);
   return schedule::plan_run(model_, mesh_, options,
                             way.rows == rows_ ? costs_ : others_->of(way.rows, tensor), proves);

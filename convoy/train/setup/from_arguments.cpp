@@ -76,6 +76,17 @@ void check_conflicts(const TrainingArguments& arguments) {
       scheduled ? schedule::name_of(asked.schedule) : schedule::name_of(*asked.placement));
 }
 
+/// Throws UsageError where rows of a table cannot miss updates.
+void check_missed_updates(const TrainingArguments& arguments, const optim::Optimizer& optimizer) {
+  if (optimizer.updates_until_idle() > 0) return;
+  fail<UsageError>("train",
+                   "row_tables = true needs an optimizer that comes to rest some updates after a "
+                   "row's last gradient; got optim = {} with adam_beta1 = {}, adam_beta2 = {}; try "
+                   "--optim {} with an adam_beta1 below the root of adam_beta2",
+                   arguments.optim, arguments.adam_beta1, arguments.adam_beta2,
+                   optim::kDefaultOptimizer);
+}
+
 /// What is to be known of a schedule beside its name.
 std::string schedule_text(const schedule::RunPlan& plan, const schedule::PipelineOptions& asked) {
   const bool searched = asked.schedule == schedule::PipelineSchedule::Automatic;
@@ -188,7 +199,16 @@ parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, boo
   options.optimizer = optim::make_optimizer(
       arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
   options.recompute = trains && arguments.gradient_checkpointing;
+  options.batch_rows = arguments.per_device_train_batch_size;
+  if (trains && options.row_tables) check_missed_updates(arguments, *options.optimizer);
   return options;
+}
+
+profile::ProfileOptions profile_options(const TrainingArguments& arguments) {
+  const auto replica = replica_options(arguments, true);
+  profile::ProfileOptions out{replica.compute_dtype, replica.seed};
+  out.by_rows = replica.row_tables;
+  return out;
 }
 
 StreamOptions stream_options(const TrainingArguments& arguments, bool training) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "convoy/parallel/run/replica.h"
+#include "convoy/profile/profile.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/setup/arguments.h"
 
@@ -11,6 +12,9 @@ namespace convoy::train {
 /// What the arguments say of a replica; its device and what is offloaded are for the job to say.
 /// Throws UsageError for what has no effect without stages.
 parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, bool trains);
+
+/// How blocks are run to learn what they cost; by one rank that is alone.
+profile::ProfileOptions profile_options(const TrainingArguments& arguments);
 
 /// How training data is read, or evaluation data, by one rank that is alone.
 StreamOptions stream_options(const TrainingArguments& arguments, bool training);

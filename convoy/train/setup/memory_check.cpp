@@ -26,12 +26,21 @@ std::string for_each_of(int ranks) {
   return ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "";
 }
 
+schedule::Mesh mesh_here(const ParallelArguments& parallel,
+                         const launch::RankEnvironment& environment) {
+  return environment.world_size > 1 ? mesh_of(parallel, environment) : schedule::Mesh();
+}
+
 /// Bytes that each rank keeps of a parameter.
 double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
-  schedule::Mesh mesh;
-  if (environment.world_size > 1) mesh = mesh_of(parallel, environment);
-  return schedule::state_bytes_of_parameter(mesh, parallel) /
+  return schedule::state_bytes_of_parameter(mesh_here(parallel, environment), parallel) /
          (static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks());
+}
+
+/// The same of a table that is kept by rows: no gradient, and each row on one rank.
+double kept_by_rows(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+  return (sizeof(float) + static_cast<double>(parallel.state_bytes)) /
+         mesh_here(parallel, environment).degree(schedule::kState);
 }
 
 }  // namespace
@@ -39,14 +48,16 @@ double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironme
 void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel) {
   if (parallel.only_asks) return;
   const auto limit = machine::memory_limit();
-  double parameters = 0;
-  for (const auto& part : parts) parameters += part.parameters;
   const auto environment = launch::detect_environment();
   const double kept = kept_bytes(parallel, environment);
   const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
+  const bool rows = parallel.row_tables;
+  double needed = 0;
+  for (const auto& part : parts) {
+    needed += part.parameters * (rows && part.by_rows ? kept_by_rows(parallel, environment) : kept);
+  }
   const auto ranks = stages_are_threads(parallel, environment) ? parallel.num_stages()
                                                                : environment.local_world_size;
-  const double needed = parameters * kept;
   const auto device = static_cast<double>(parallel.device_memory);
   const bool beyond_device = parallel.device_memory > 0 && needed > device;
   const bool fits = limit.bytes == 0 || needed * ranks <= static_cast<double>(limit.bytes);
@@ -56,8 +67,9 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
                         [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
   fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}", largest.what,
                    human_bytes(largest.parameters * sizeof(float)),
-                   all ? "the whole model with gradient and the optimizer's states"
-                       : "what zero and offload leave of the model's state",
+                   rows  ? "what row_tables, zero and offload leave of the model's state"
+                   : all ? "the whole model with gradient and the optimizer's states"
+                         : "what zero and offload leave of the model's state",
                    human_bytes(needed), for_each_of(ranks),
                    beyond_device
                        ? fmt::format("device_memory = {}", human_bytes(parallel.device_memory))

@@ -15,7 +15,8 @@ namespace convoy::train {
 struct MemoryPart {
   std::string what;  ///< "n_layer = 12 with d_model = 768: the layers take"
   double parameters;
-  std::string advice;  ///< what to make smaller
+  std::string advice;    ///< what to make smaller
+  bool by_rows = false;  ///< a table that row_tables keeps by rows
 };
 
 /// Throws UsageError, naming the largest part, when what a rank keeps of a model's weights with

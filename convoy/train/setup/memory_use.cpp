@@ -34,7 +34,7 @@ int64_t own_bytes(parallel::Replica& replica, const MemoryUse& use) {
   // Replicas that share weights have all of them, and the moments.
   const bool lends =
       !replica.flat().layout().options().shares_weights || replica.groups().shard.rank() == 0;
-  return use.sum() - (lends ? 0 : use.parameters + use.optimizer);
+  return use.sum() - (lends ? 0 : use.parameters + use.optimizer - replica.row_bytes());
 }
 
 /// What the replicas that share a GPU hold there.

@@ -29,6 +29,7 @@ class Gradients {
 
   void see(const Instruction& i) {
     const auto& layout = steps_.layout();
+    if (i.op == Op::Accumulate && layout.is_by_rows(i.unit)) return;  // see Rows
     if (i.op == Op::Backward || i.op == Op::BackwardWeight) {
       for (const int64_t later : later_readers_[static_cast<size_t>(i.block)]) {
         steps_.need(i, steps_.weight_half(later, i.micro_batch));

@@ -13,7 +13,8 @@ class Updates {
 
   void see(const Instruction& i) {
     const bool gathers = i.op == Op::Gather && steps_.layout().gathers_updates(i.bucket);
-    const bool ends = i.op == Op::Update || i.op == Op::Fetch || i.op == Op::Store || gathers;
+    const bool ends = i.op == Op::Update || i.op == Op::UpdateRows || i.op == Op::Fetch ||
+                      i.op == Op::Store || gathers;
     steps_.require(!steps_.did(kClip) || ends, i, "comes after clip, or twice");
     if (i.op == Op::Clip) steps_.need(i, kReduceLoss);
     if (i.op == Op::Update) steps_.need(i, kClip);

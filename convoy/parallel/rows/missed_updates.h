@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "convoy/optim/optimizer.h"
+
+// Shapes: K rows of a table that are here, D their width.
+namespace convoy::parallel {
+
+/// The rows of a table, [K, D] each: weights in fp32, and what the optimizer keeps of them.
+struct RowState {
+  at::Tensor weights;
+  std::vector<at::Tensor> states;
+};
+
+/// Makes up for the updates that rows without a gradient missed, so that a table whose rows are
+/// updated only when a step reads them is that of a run which updates all in every step.
+///
+/// Momentum moves a weight without a gradient. As many updates as the optimizer needs to become
+/// idle are done one by one, with the learning rates of their steps and its own arithmetic; of
+/// those beyond only decay is left, the product of its factors as the optimizer rounds them. A row
+/// whose first state is zero has had no gradient, and is idle from the start.
+class MissedUpdates {
+ public:
+  MissedUpdates(const optim::Optimizer& optimizer, int64_t num_rows);
+
+  /// An update was done of the rows with a gradient, and missed by the others.
+  void note(const optim::StepNumbers& numbers, double weight_decay);
+  /// These rows took part in all that were noted.
+  void took_part(const std::vector<int64_t>& rows);
+  /// Makes up for what some rows missed, each once.
+  void make_up(const std::vector<int64_t>& rows, const RowState& table);
+  void make_up_all(const RowState& table);
+  /// All rows are as of now.
+  void forget();
+
+  int64_t num_bytes() const;
+
+ private:
+  struct Passed {
+    optim::StepNumbers numbers;
+    double weight_decay;
+    double kept;  ///< of a weight, as the optimizer rounds it
+  };
+
+  int64_t now() const { return static_cast<int64_t>(passed_.size()); }
+  void make_up_late(std::vector<int64_t> late, const RowState& table);
+  /// Of rows of which all move, or none; ascending by what they missed first.
+  void make_up_alike(const std::vector<int64_t>& rows, int64_t one_by_one, const RowState& table);
+  void replay(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
+              const RowState& rows) const;
+  double kept_between(int64_t from, int64_t to) const;
+
+  const optim::Optimizer& optimizer_;
+  std::vector<Passed> passed_;
+  std::vector<double> log_kept_{0};  // [n] of the first n updates' factors, but for those below
+  std::vector<int64_t> num_odd_{0};  // [n] factors that have no logarithm
+  std::vector<int32_t> done_;        // [K] of passed_
+};
+
+}  // namespace convoy::parallel
