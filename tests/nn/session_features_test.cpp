@@ -169,5 +169,50 @@ TEST(SessionFeatures, RefuseWhatIsNoWidth) {
   EXPECT_THAT(said({{"items", 3}}, "element-wise-sum"), testing::HasSubstr("got 3 of 'items'"));
 }
 
+TEST(SessionFeatures, OfAWholeSessionAreAtAllPositions) {
+  auto config = with_price();
+  config.features.push_back({"age", false, 0, /*is_list=*/false});
+  config.features.push_back({"country", true, 4, /*is_list=*/false});
+  config.stochastic_swap_noise = 0.5;
+  config.swap_values = {{"items", at::tensor({5}, at::kLong)},
+                        {"price", at::tensor({7.0F})},
+                        {"age", at::tensor({7.0F})},
+                        {"country", at::tensor({3}, at::kLong)}};
+  const auto input = make_session_model(config).front();
+  for (const auto& param : input->params()) {
+    auto value = at::empty(param->spec().shape);
+    nn::initialize(param->spec(), 1, value);
+    param->bind_value(value);
+  }
+  const int64_t rows = 200;
+  const nn::Bundle once{{"items", at::full({rows, 3}, 4, at::kLong)},
+                        {"price", at::ones({rows, 3})},
+                        {"age", at::linspace(0, 1, rows)},
+                        {"country", at::arange(rows, at::kLong) % 3},
+                        {"lengths", at::full({rows}, 3, at::kLong)}};
+  auto lists = once;
+  for (const char* name : {"age", "country"}) {
+    lists[name] = once.at(name).unsqueeze(1).repeat({1, 3});
+  }
+  auto of_lists = config;
+  for (auto& feature : of_lists.features) feature.is_list = true;
+  const auto same = make_session_model(of_lists).front();
+  for (size_t i = 0; i < same->params().size(); ++i) {
+    same->params()[i]->bind_value(input->params()[i]->value());
+  }
+  at::NoGradGuard no_grad;
+  auto context = rows_context(rows);
+  context.mode = nn::Mode::Predict;
+  const auto hidden = input->forward(once, context).at("hidden");
+  EXPECT_TRUE(at::equal(hidden, same->forward(lists, context).at("hidden")));
+  EXPECT_FALSE(at::equal(hidden[0], hidden[1]));
+}
+
+TEST(SessionFeatures, SwapNoiseReplacesAWholeSessionsValueAtAllPositions) {
+  const auto ages = at::zeros({2000, 1}), real = at::ones({2000, 1}, at::kBool);
+  const auto noisy = swap_noise(ages, real, at::ones({4}), 0.3, "age", rows_context(2000));
+  EXPECT_NEAR(noisy.sum().item<double>() / 2000, 0.3, 4.5 * std::sqrt(0.3 * 0.7 / 2000));
+}
+
 }  // namespace
 }  // namespace convoy::models

@@ -51,7 +51,7 @@ nn::Bundle run_model(const SessionConfig& config, nn::Bundle bundle, nn::Mode mo
 }
 
 TEST(SessionTargets, AreReadFromTheStateThatIsAskedFor) {
-  for (const std::string summary : {"last", "first", "mean"}) {
+  for (const std::string summary : {"last", "first", "mean", "cls"}) {
     auto config = with_targets("gpt2", summary);
     config.n_layer = 0;  // a state is its item and position, normalised
     std::map<std::string, at::Tensor> params;
@@ -60,7 +60,9 @@ TEST(SessionTargets, AreReadFromTheStateThatIsAskedFor) {
     for (int64_t row = 0; row < 3; ++row) {
       const int64_t length = lengths[row].item<int64_t>();
       const auto items = params.at("embeddings.items.weight").index_select(0, ids[row]);
-      auto x = (items + params.at("transformer.wpe.weight")).narrow(0, 0, length);
+      const auto& places = params.at("transformer.wpe.weight");
+      auto x = (items + places.narrow(0, 0, 6)).narrow(0, 0, length);
+      if (summary == "cls") x = (params.at("cls_token") + places[length]).unsqueeze(0);
       x = at::layer_norm(x, {8}, params.at("transformer.ln_f.weight"),
                          params.at("transformer.ln_f.bias"), config.layer_norm_epsilon);
       const auto state = summary == "last" ? x[-1] : summary == "first" ? x[0] : x.mean(0);
@@ -92,8 +94,9 @@ TEST(SessionTargets, CountOnceForEachItemThatIsAskedFor) {
 }
 
 TEST(SessionTargets, OfAnEvaluationAreThoseOfPrediction) {
-  for (const char* body : {"gpt2", "xlnet"}) {
-    auto config = with_targets(body, "mean");
+  for (const auto& [body, summary] : std::vector<std::pair<std::string, std::string>>{
+           {"gpt2", "mean"}, {"xlnet", "mean"}, {"gpt2", "cls"}, {"xlnet", "cls"}}) {
+    auto config = with_targets(body, summary);
     if (config.body == "xlnet") config.masking = "clm";
     const auto told = run_model(config, three_sessions(), nn::Mode::Evaluate);
     auto alone = three_sessions();
@@ -106,8 +109,44 @@ TEST(SessionTargets, OfAnEvaluationAreThoseOfPrediction) {
   }
 }
 
+// A body that looks at both sides reads cls, too.
+TEST(SessionTargets, ClsDoesNotChangeWhatCausalBodiesPredict) {
+  for (const char* body : {"gpt2", "ligr", "xlnet"}) {
+    const auto scores = [&](const std::string& summary, nn::Mode mode, const char* name) {
+      auto config = with_targets(body, summary);
+      if (config.body == "xlnet") config.masking = "clm";
+      return run_model(config, three_sessions(), mode).at(name);
+    };
+    nn::expect_close(scores("cls", nn::Mode::Predict, "scores"),
+                     scores("last", nn::Mode::Predict, "scores"));
+    EXPECT_TRUE(at::equal(scores("cls", nn::Mode::Evaluate, "target_rank"),
+                          scores("last", nn::Mode::Evaluate, "target_rank")));
+  }
+}
+
+// Also where a position for the next item is between them.
+TEST(SessionTargets, ClsReadsEveryItem) {
+  for (const char* body : {"gpt2", "bert", "xlnet", "ligr"}) {
+    for (const char* masking : {"auto", "plm"}) {
+      auto config = with_targets(body, "cls");
+      if (config.body != "xlnet" && std::string(masking) == "plm") continue;
+      config.masking = masking;
+      auto params = std::map<std::string, at::Tensor>();
+      const auto told = run_model(config, three_sessions(), nn::Mode::Predict, &params);
+      for (int64_t place = 0; place < 3; ++place) {
+        auto other = three_sessions();
+        other["items"][0][place] = 20;
+        const auto changed = run_model(config, other, nn::Mode::Predict).at("prediction.total");
+        const auto before = told.at("prediction.total");
+        EXPECT_NE(changed[0].item<float>(), before[0].item<float>()) << body << place;
+        EXPECT_EQ(changed[1].item<float>(), before[1].item<float>()) << body << place;
+      }
+    }
+  }
+}
+
 TEST(SessionTargets, OfRowsWithoutItemsDoNotCount) {
-  auto config = with_targets("bert", "mean");
+  auto config = with_targets("bert", "cls");
   auto none = three_sessions();
   none["items"] = at::zeros_like(none.at("items"));
   const auto out = run_model(config, none, nn::Mode::Evaluate);

@@ -1,8 +1,11 @@
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <numeric>
 
+#include "convoy/base/error.h"
 #include "convoy/base/json.h"
+#include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
 #include "convoy/tasks/session/recommender.h"
 #include "tests/cli/command_testing.h"
@@ -25,6 +28,80 @@ class PredictionTasks : public CommandTest {
 const std::string kTasks =
     "--prediction_tasks next-item,binary:bought,regression:spent --task_weights 1,2,0.1 "
     "--summary_type mean ";
+
+/// What sessions have one value of is read, too, as the schema names it.
+class SessionValues : public PredictionTasks {
+ protected:
+  void make_values() {
+    make_targets();
+    const auto file = folder_ / "syn/schema.json";
+    auto schema = parse_json(read_file(file), file.string());
+    schema["feature"].push_back(
+        {{"name", "spent"}, {"type", "FLOAT"}, {"annotation", {{"tag", {"continuous"}}}}});
+    schema["feature"].push_back({{"name", "bought"},
+                                 {"type", "INT"},
+                                 {"intDomain", {{"min", 0}, {"max", 1}, {"isCategorical", true}}},
+                                 {"annotation", {{"tag", {"categorical"}}}}});
+    write_file(file, schema.dump());
+  }
+  std::map<std::string, bool> features() const {
+    std::map<std::string, bool> out;
+    const auto config = json("out/config.json");
+    for (const auto& feature : config["features"]) {
+      out[feature["name"]] = feature.value("is_list", true);
+    }
+    return out;
+  }
+};
+
+TEST_F(SessionValues, AreFeaturesThatPredictionReadsAsTheDataHasThem) {
+  make_values();
+  ASSERT_EQ(run(command("--stochastic_swap_noise 0.1")), 0) << output_;
+  EXPECT_EQ(features(), (std::map<std::string, bool>{
+                            {"item_id-list", true}, {"spent", false}, {"bought", false}}));
+  ASSERT_EQ(run("predict out --top_k 2 --rows 1 --output told.jsonl"), 0) << output_;
+  std::ifstream file(folder_ / "told.jsonl");
+  std::string line;
+  std::getline(file, line);
+  const auto told = parse_json(line, "told.jsonl");
+  const tasks::Recommender recommender(folder_ / "out");
+  const auto names = prepare::ItemNames::load(folder_ / "out/items.parquet");
+  tasks::RecommendationRequest request{.top_k = 2};
+  const auto rows = data::testing::read_int_lists(folder_ / "syn/valid.parquet", "item_id-list");
+  for (const int64_t id : rows.at(0)) request.items.push_back(names.raw_id(id));
+  EXPECT_THROW(recommender.recommend(request), UsageError);
+  bool same = false;
+  for (const double bought : {0.0, 1.0}) {
+    const auto columns = data::ParquetFiles((folder_ / "syn/valid.parquet").string())
+                             .read(0, {{"spent", "bought"}, {}})
+                             .columns;
+    request.features = {{"bought", {bought}}, {"spent", {columns.at("spent").floats.at(0)}}};
+    const auto answer = recommender.recommend(request);
+    const bool known = static_cast<int64_t>(bought) == columns.at("bought").ints.at(0);
+    same |= known && answer.items.at(0).item_id == told.at("item_id") &&
+            std::abs(answer.items.at(0).score - told.at("score").get<float>()) < 1e-4;
+  }
+  EXPECT_TRUE(same);
+  request.features["bought"] = {1, 0};
+  EXPECT_THROW(recommender.recommend(request), UsageError);
+  const Json written{{"items", request.items}, {"features", {{"bought", 1}, {"spent", 0.5}}}};
+  EXPECT_EQ(recommender.recommend(tasks::RecommendationRequest::from_json(written)).items.size(),
+            10);
+}
+
+TEST_F(SessionValues, ThatArePredictedAreNoFeatures) {
+  make_values();
+  ASSERT_EQ(
+      run(command("--max_steps 2 --prediction_tasks next-item,binary:bought --summary_type cls")),
+      0)
+      << output_;
+  EXPECT_EQ(features(), (std::map<std::string, bool>{{"item_id-list", true}, {"spent", false}}));
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  EXPECT_EQ(run(command("--overwrite_output_dir --prediction_tasks next-item,binary:bought "
+                        "--data.features bought")),
+            2);
+  expect("which model.prediction_tasks asks for");
+}
 
 TEST_F(PredictionTasks, AreLearntEvaluatedAndTold) {
   make_targets();

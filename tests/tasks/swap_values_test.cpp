@@ -22,13 +22,14 @@ TEST(SwapValues, AreAUniformSampleOfTheColumn) {
     prices.emplace_back(own.begin(), own.end());
   }
   const std::vector<models::SessionFeature> features{{"items", true, 11}, {"price", false, 0}};
-  const auto drawn = [&](const char* name) {
+  const auto drawn = [&](const char* name, int64_t seed = 42) {
     const auto file = folder / name;
     data::testing::write_parquet(
         file,
         {{"items", data::testing::int_lists(ids)}, {"price", data::testing::float_lists(prices)}},
         /*row_group_size=*/7000);
-    return draw_swap_values(data::ParquetFiles(file.string()), {{"items", "price"}, {}}, features);
+    return draw_swap_values(data::ParquetFiles(file.string()), {{"items", "price"}, {}}, features,
+                            seed);
   };
   const auto values = drawn("rows.parquet");
   // Ten parts of the column have a number each.
@@ -42,6 +43,7 @@ TEST(SwapValues, AreAUniformSampleOfTheColumn) {
   EXPECT_EQ(values.at("price").scalar_type(), at::kFloat);
   EXPECT_EQ(values.at("price").numel(), 65536);
   EXPECT_TRUE(at::equal(drawn("again.parquet").at("items"), items));
+  EXPECT_FALSE(at::equal(drawn("again.parquet", 43).at("items"), items)) << "another seed";
   ids.resize(3);
   prices.resize(3);
   EXPECT_EQ(drawn("few.parquet").at("price").numel(), 3 * kLength) << "all where there are fewer";

@@ -38,12 +38,14 @@ class SessionBodies : public testing::TestWithParam<Body> {
       config.next_item_weight = 0.7;
       config.label_smoothing_factor = 0.1;
       config.features.push_back({"price", false});
+      config.features.push_back({"person", true, 9, /*is_list=*/false});
       config.soft_embeddings = config.tabular_layer_norm = true;
       config.stochastic_swap_noise = config.input_dropout = 0.2;
       config.embedding_dims = {{"kind", 5}};
       config.swap_values = {{"items", at::arange(1, 120, at::kLong)},
                             {"kind", at::arange(1, 7, at::kLong)},
-                            {"price", at::arange(50) / 50.0}};
+                            {"price", at::arange(50) / 50.0},
+                            {"person", at::arange(9, at::kLong)}};
     }
     config.n_layer = 3;
     config.dropout = 0.2;
@@ -99,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
                                          Body{"xlnet", "plm"}, Body{"gpt2", "clm", 30},
                                          Body{"ligr", "clm"}, Body{"sasrec", "clm", 20, "gbce"},
                                          Body{"gpt2", "clm", 0, "cross_entropy", "last"},
-                                         Body{"bert", "mlm", 0, "cross_entropy", "mean"}),
+                                         Body{"bert", "mlm", 0, "cross_entropy", "mean"},
+                                         Body{"xlnet", "plm", 0, "cross_entropy", "cls"}),
                          name_of_body);
 
 }  // namespace

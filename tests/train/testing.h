@@ -56,9 +56,13 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
       }
     }
     const auto first = ids.select(1, 0);
-    return nn::Bundle{
-        {"items", ids},  {"even", 1 - first % 2}, {"share", first / static_cast<double>(items)},
-        {"kind", kinds}, {"price", prices},       {"lengths", at::tensor(lengths, at::kLong)}};
+    return nn::Bundle{{"items", ids},
+                      {"even", 1 - first % 2},
+                      {"share", first / static_cast<double>(items)},
+                      {"kind", kinds},
+                      {"price", prices},
+                      {"person", first % 9},
+                      {"lengths", at::tensor(lengths, at::kLong)}};
   });
 }
 

@@ -15,6 +15,7 @@ struct SessionFeature {
   std::string name;
   bool categorical = true;
   int64_t cardinality = 0;  ///< number of ids with the padding id 0 (categorical)
+  bool is_list = true;      ///< a value for each item; else one a session, which all positions have
 };
 
 /// What a session model predicts, as options and config.json say it.
@@ -89,8 +90,12 @@ struct SessionConfig {
   bool has_own_negatives() const { return loss == "gbce"; }
   /// Of the item table; nothing where a step may read all of it.
   std::optional<schedule::RowReads> item_reads() const;
-  /// Masked-item prediction appends a position.
-  int64_t num_positions() const { return max_length + (masks_items() ? 1 : 0); }
+  /// Targets of whole sessions are read from the state of a vector of its own behind the session.
+  bool has_cls() const { return summary_type == "cls" && !targets.empty(); }
+  /// Masked-item prediction appends a position, cls another.
+  int64_t num_positions() const {
+    return max_length + (masks_items() ? 1 : 0) + (has_cls() ? 1 : 0);
+  }
   /// Width of a categorical feature's embedding.
   int64_t dim_of(const SessionFeature& feature) const;
   const SessionFeature& item() const;
@@ -105,7 +110,7 @@ struct SessionConfig {
 };
 
 /// The blocks of the model. They read a bundle of the feature columns ([B, T] int64 or fp32, right
-/// padded with 0) and `lengths` [B].
+/// padded with 0; those with one value a session [B]) and `lengths` [B].
 ///
 /// Training: next-item loss at every position that has a successor, or at the items that are
 /// hidden. Evaluation: the last item of each session is hidden and is the target; the bundle gets

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/models/session/session.h"
+#include "convoy/models/session/session_bodies.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/sampled_softmax.h"
 
@@ -15,27 +15,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 const Names kJoins{"concat", "element-wise-sum", "element-wise-sum-item-multi"};
-const Names kSummaries{"last", "first", "mean"};
-const Names kMaskings{"auto", "clm", "mlm", "plm"};
-/// What bodies can learn by; the first is what `auto` takes.
-const std::map<std::string, Names> kBodies{{"albert", {"mlm"}},
-                                           {"bert", {"mlm"}},
-                                           {"electra", {"mlm"}},
-                                           {"gpt2", {"clm"}},
-                                           {"ligr", {"clm"}},
-                                           {"sasrec", {"clm"}},
-                                           {"xlnet", {"mlm", "clm", "plm"}}};
-
-/// Those that can, by name.
-Names bodies_with(const std::string& masking) {
-  Names out;
-  for (const auto& [body, maskings] : kBodies) {
-    const bool can = std::find(maskings.begin(), maskings.end(), masking) != maskings.end();
-    if (can || masking.empty()) out.push_back(body);
-  }
-  return out;
-}
-
+const Names kSummaries{"last", "first", "mean", "cls"};
 // The first is what an error suggests.
 const std::pair<std::string, Names> kWithHidden{"model.body",
                                                 {"bert", "albert", "electra", "xlnet"}};
@@ -89,11 +69,11 @@ Fields SessionConfig::fields() {
        "rate on the vectors of each feature before they are joined", 0, kMostDropped},
       {"body", &body,
        "transformer layers: causal (gpt2, sasrec, ligr), looking at both sides, or either (xlnet)",
-       0, 0, bodies_with("")},
+       0, 0, bodies_that_learn_by("")},
       {"masking", &masking,
        "predict each next item (clm), hidden items (mlm), or items in a random order (plm); auto = "
        "what the body can do",
-       0, 0, kMaskings},
+       0, 0, with_auto(maskings())},
       {"mlm_probability", &mlm_probability, "part of the items that mlm hides", 0.01, 0.99, none,
        none, "", kWithHidden},
       {"plm_probability", &plm_probability, "part of the items that plm asks for", 0.01, 0.99, none,
@@ -125,8 +105,8 @@ Fields SessionConfig::fields() {
       {"label_smoothing_factor", &label_smoothing_factor,
        "share of each target that all items have, alike; in training", 0, 0.99},
       {"summary_type", &summary_type,
-       "state that targets of whole sessions are predicted from: the last item's, the first's, or "
-       "the mean",
+       "state that targets of whole sessions are predicted from: the last item's, the first's, the "
+       "mean, or that of a learned vector behind the session (cls)",
        0, 0, kSummaries},
       {"score_padding", &score_padding, "the padding id 0 competes with the items"},
       {.name = "attend_padding",
@@ -140,7 +120,7 @@ Fields SessionConfig::fields() {
 }
 
 std::string SessionConfig::masking_kind() const {
-  return masking == "auto" ? kBodies.at(body).front() : masking;
+  return masking == "auto" ? maskings_of(body).front() : masking;
 }
 
 std::optional<schedule::RowReads> SessionConfig::item_reads() const {
@@ -174,155 +154,6 @@ const SessionFeature& SessionConfig::item() const {
   }
   fail<UsageError>("models", "the item feature '{}' is not among the model's features",
                    item_feature);
-}
-
-void SessionConfig::check() const {
-  check_fields(const_cast<SessionConfig*>(this)->fields());
-  if (d_model % n_head != 0) {
-    fail<UsageError>("models",
-                     "d_model = {} does not divide into n_head = {} heads; try n_head = {}",
-                     d_model, n_head, d_model % 4 == 0 ? 4 : 1);
-  }
-  if (const auto able = bodies_with(masking);
-      masking != "auto" && std::find(able.begin(), able.end(), body) == able.end()) {
-    fail<UsageError>("models", "masking {} does not go with the body {}; expected one of {}",
-                     masking, body, join(able));
-  }
-  if (has_own_negatives() && sampled_softmax) {
-    fail<UsageError>(
-        "models",
-        "sampled_softmax = true does not go with loss = gbce, which draws items of its "
-        "own; try n_negatives instead");
-  }
-  if (label_smoothing_factor > 0 && (has_own_negatives() || sampled_softmax)) {
-    fail<UsageError>("models",
-                     "label_smoothing_factor = {} smooths over all items, of which {} scores some; "
-                     "try label_smoothing_factor = 0",
-                     label_smoothing_factor, sampled_softmax ? "sampled_softmax" : "loss = gbce");
-  }
-  if (permutes() && attend_padding) {
-    fail<UsageError>("models", "attend_padding = true does not go with masking = plm");
-  }
-  if (!item().categorical) {
-    fail<UsageError>("models", "the item feature '{}' is continuous; expected categorical",
-                     item_feature);
-  }
-  if (item().cardinality < 2) {
-    fail<UsageError>("models",
-                     "the item feature '{}' has {} ids; expected at least one besides padding",
-                     item_feature, item().cardinality);
-  }
-  if (has_own_negatives() && item().cardinality < 3) {
-    fail<UsageError>("models", "loss = gbce wants at least two items; got {}",
-                     item().cardinality - 1);
-  }
-  for (const auto& feature : features) {
-    if (!feature.categorical || feature.cardinality >= 1) continue;
-    fail<UsageError>("models", "feature '{}' has {} ids; expected at least 1", feature.name,
-                     feature.cardinality);
-  }
-  check_embedding_dims();
-  if (aggregation == "concat") return;
-  for (const auto& [what, width] : {std::pair{"item_embedding_dim", item_embedding_dim},
-                                    std::pair{"embedding_dim", embedding_dim},
-                                    std::pair{"continuous_projection", continuous_projection},
-                                    std::pair{"soft_embedding_dim", soft_embedding_dim}}) {
-    if (width == 0 || width == d_model) continue;
-    fail<UsageError>("models",
-                     "aggregation = {} needs every feature as wide as d_model = {}; got {} = {}; "
-                     "try aggregation = concat",
-                     aggregation, d_model, what, width);
-  }
-  for (const auto& feature : features) {
-    if (!feature.categorical || dim_of(feature) == d_model) continue;
-    fail<UsageError>("models",
-                     "aggregation = {} needs every feature as wide as d_model = {}; got {} of '{}' "
-                     "(embedding_dims or infer_embedding_sizes); try aggregation = concat",
-                     aggregation, d_model, dim_of(feature), feature.name);
-  }
-}
-
-void SessionConfig::check_embedding_dims() const {
-  if (embedding_dims.is_null()) return;
-  if (!embedding_dims.is_object()) {
-    fail<UsageError>("models", "embedding_dims = {}; expected widths such as {{\"COLUMN\": 8}}",
-                     json_line(embedding_dims));
-  }
-  Names known;
-  for (const auto& feature : features) {
-    if (feature.categorical) known.push_back(feature.name);
-  }
-  for (const auto& [name, width] : embedding_dims.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      fail<UsageError>("models",
-                       "embedding_dims names '{}', which is no categorical feature of the model; "
-                       "expected some of {}{}",
-                       name, join(known), did_you_mean(name, known));
-    }
-    if (width.is_number_integer() && width >= 1 && width <= kWidest) continue;
-    fail<UsageError>("models", "embedding_dims has {} for '{}'; expected a width of at least 1",
-                     json_line(width), name);
-  }
-}
-
-Json SessionConfig::to_json() const {
-  Json out{{"model_type", "convoy_session"},
-           {"architectures", {"ConvoySessionModel"}},
-           {"item_feature", item_feature},
-           {"features", Json::array()}};
-  for (const auto& feature : features) {
-    out["features"].push_back({{"name", feature.name},
-                               {"categorical", feature.categorical},
-                               {"cardinality", feature.cardinality}});
-  }
-  write_fields(out, const_cast<SessionConfig*>(this)->fields());
-  if (targets.empty()) return out;
-  auto& tasks = out["prediction_tasks"] = Json::array();
-  tasks.push_back({{"task", kNextItem}, {"weight", next_item_weight}});
-  for (const auto& target : targets) {
-    tasks.push_back({{"task", target.binary ? kBinary : kRegression},
-                     {"column", target.column},
-                     {"weight", target.weight}});
-  }
-  return out;
-}
-
-void SessionConfig::read_json(const Json& json, const std::string& where) {
-  auto rest = json;
-  try {
-    if (json.at("model_type") != "convoy_session") {
-      fail<FileError>("models", "{} describes a model of type {}; expected convoy_session", where,
-                      json.at("model_type").dump());
-    }
-    json.at("item_feature").get_to(item_feature);
-    features.clear();
-    for (const auto& item : json.at("features")) {
-      features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality")});
-    }
-    targets.clear();
-    for (const auto& task : json.value("prediction_tasks", Json::array())) {
-      if (task.at("task") == kNextItem) {
-        task.at("weight").get_to(next_item_weight);
-      } else {
-        targets.push_back({task.at("column"), task.at("task") == kBinary, task.at("weight")});
-      }
-    }
-    take_fields(rest, fields(), where);
-    check();
-  } catch (const Json::exception& error) {
-    fail<FileError>("models", "{} is not a session model's config: {}", where, json_trouble(error));
-  } catch (const UsageError& error) {
-    throw FileError(fmt::format("{} (in {})", error.what(), where));
-  }
-  for (const char* key :
-       {"model_type", "architectures", "item_feature", "features", "prediction_tasks"}) {
-    rest.erase(key);
-  }
-  if (rest.empty()) return;
-  fail<FileError>("models",
-                  "{} has the key {}, which this convoy does not know; a model of another version "
-                  "has to be trained again",
-                  where, rest.begin().key());
 }
 
 }  // namespace convoy::models

@@ -121,14 +121,23 @@ at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& 
 
 at::Tensor SessionFeatures::column(const nn::Bundle& in, const SessionFeature& feature,
                                    const nn::Context& context) const {
+  const auto& ids = in.at(config_.item_feature);
   const auto& given = in.at(feature.name);
+  const auto noisy =
+      with_noise(feature.is_list ? given : given.unsqueeze(1), ids, feature, context);
+  return feature.is_list ? noisy : noisy.expand_as(ids);
+}
+
+at::Tensor SessionFeatures::with_noise(const at::Tensor& given, const at::Tensor& ids,
+                                       const SessionFeature& feature,
+                                       const nn::Context& context) const {
   const double rate = config_.stochastic_swap_noise;
   if (rate == 0 || context.mode != nn::Mode::Train) return given;
   const auto values = config_.swap_values.find(feature.name);
   internal_check(values != config_.swap_values.end(), "models",
                  "no values to swap those of {} with", feature.name);
-  return swap_noise(given, in.at(config_.item_feature) != 0, values->second, rate, feature.name,
-                    context);
+  const auto real = feature.is_list ? ids != 0 : (ids != 0).any(1, /*keepdim=*/true);
+  return swap_noise(given, real, values->second, rate, feature.name, context);
 }
 
 at::Tensor SessionFeatures::soft(const at::Tensor& numbers, const Soft& embedding,

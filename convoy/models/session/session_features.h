@@ -31,8 +31,11 @@ class SessionFeatures : public nn::Block {
     nn::ParamPtr table;       ///< [vectors, width]
   };
 
+  /// [B, T]: one value a session is there at all positions.
   at::Tensor column(const nn::Bundle& in, const SessionFeature& feature,
                     const nn::Context& context) const;
+  at::Tensor with_noise(const at::Tensor& given, const at::Tensor& ids,
+                        const SessionFeature& feature, const nn::Context& context) const;
   at::Tensor soft(const at::Tensor& numbers, const Soft& embedding,
                   const nn::TensorRanks& ranks) const;
   /// A feature's vectors, normalised and with dropout where that is asked for.

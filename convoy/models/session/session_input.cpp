@@ -43,28 +43,12 @@ nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
 
 }  // namespace
 
-SessionInput::SessionInput(const SessionConfig& config) : SessionFeatures(config, "input") {
+SessionInput::SessionInput(const SessionConfig& config) : SessionEmbeddings(config, "input") {
   const int64_t D = config.d_model;
   if (config.permutes()) {
     query_ = declare({"transformer.mask_emb", {1, 1, D}, Init::normal(config.initializer_range)});
   } else if (config.masks_items()) {
     masked_item_ = declare({"masked_item_embedding", {D}, Init::normal(kMaskedItemRange)});
-  }
-  const auto init = Init::normal(config.initializer_range);
-  const int64_t P = config.num_positions();
-  const std::string embeddings = config.body + ".embeddings.";
-  if (config.body == "gpt2") {
-    positions_ = declare({"transformer.wpe.weight", {P, D}, init});
-  } else if (config.counts_from_end()) {
-    positions_ = declare_table("pos_encoding_layer.pos_emb.weight", {P, D}, init);
-  } else if (config.body != "xlnet") {  // whose layers know distances
-    positions_ = declare({embeddings + "position_embeddings.weight", {P, D}, init});
-    token_types_ = declare({embeddings + "token_type_embeddings.weight", {2, D}, init});
-    norm_ = declare_norm(embeddings + "LayerNorm", D);
-  }
-  if (config.body == "albert") {
-    mapping_ =
-        declare_dense("albert.encoder.embedding_hidden_mapping_in", D, D, config.initializer_range);
   }
 }
 
@@ -73,7 +57,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   // Padding that is attended to must not depend on what else is in the batch.
   const int64_t longest = columns.at(config_.item_feature).size(1);
   const bool fixed = config_.attend_padding && config_.masks_items();
-  const int64_t length = (fixed ? config_.max_length : longest) + appends;
+  const int64_t length =
+      (fixed ? config_.max_length : longest) + (appends ? 1 : 0) + (config_.has_cls() ? 1 : 0);
   const auto in = length > longest ? padded_to(columns, length) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
@@ -82,7 +67,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     out[SessionTargets::answer(target.column)] = in.at(target.column);
   }
   const auto ranks = ranks_of(ids, context);
-  auto x = joined(in, ranks, context);
+  auto x = with_cls(joined(in, ranks, context), ids, ranks, context);
   // The ids where they came from: no step waits for a GPU to know its targets.
   auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
   if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
@@ -90,7 +75,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   if (config_.permutes()) {
     const auto order = permutation(known, context);
     asked = order.asked;
-    out["visible"] = comm::upload(order.visible.contiguous(), ids.device());
+    out["visible"] =
+        comm::upload(seen_by_cls(order.visible, known, context).contiguous(), ids.device());
     const auto nothing = at::zeros(x.sizes(), x.options());
     out["query"] = nn::dropout(nn::add_vector(nothing, query_), config_.dropout, context, 1);
   } else if (config_.masks_items()) {
@@ -100,6 +86,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     x = nn::replace_rows(x, ranks.own(mask), masked_item_);
     if (!config_.attend_padding) {
       auto real = (ids != 0).logical_or_(mask);
+      if (config_.has_cls()) real.logical_or_(cls_mask(ids, context));
       real.select(1, 0).fill_(true);  // a row of padding only must have something to look at
       out["key_mask"] = real;
     }
@@ -116,34 +103,18 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   return out;
 }
 
+at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor& known,
+                                     const nn::Context& context) const {
+  if (!config_.has_cls()) return visible;
+  const auto all = cls_mask(known, context).unsqueeze(2).logical_and((known != 0).unsqueeze(1));
+  return visible.logical_or(all);
+}
+
 Permutation SessionInput::permutation(const at::Tensor& known, const nn::Context& context) const {
   if (context.mode != Mode::Train) return without_items(known, asked_item(known, context));
   return training_permutation(
       known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},
       context);
-}
-
-at::Tensor SessionInput::places_from_end(const at::Tensor& ids, const nn::Context& context) const {
-  // In prediction the last item predicts, else the one before it.
-  const auto last = session_lengths(ids) - (context.mode == Mode::Predict ? 1 : 2);
-  return (last.unsqueeze(1) - at::arange(ids.size(1), ids.options())).clamp_min(0);
-}
-
-at::Tensor SessionInput::add_positions(const at::Tensor& x, const at::Tensor& ids,
-                                       const nn::TensorRanks& ranks,
-                                       const nn::Context& context) const {
-  auto placed = x;
-  if (config_.counts_from_end()) {
-    placed = x + nn::embedding(places_from_end(ids, context), positions_, false, ranks);
-  } else if (positions_) {
-    placed = nn::add_positions(x, positions_, ranks);
-  }
-  if (token_types_) {
-    placed = placed + nn::embedding(at::zeros_like(ids), token_types_, false, ranks);
-    placed = nn::layer_norm(placed, norm_, config_.layer_norm_epsilon);
-  }
-  placed = nn::dropout(placed, config_.dropout, context, 0, ranks);
-  return mapping_.weight ? nn::linear(placed, mapping_).to(at::kFloat) : placed;
 }
 
 }  // namespace convoy::models

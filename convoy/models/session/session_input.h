@@ -1,7 +1,7 @@
 #pragma once
 
 #include "convoy/models/session/masking.h"
-#include "convoy/models/session/session_features.h"
+#include "convoy/models/session/session_embeddings.h"
 
 namespace convoy::models {
 
@@ -11,8 +11,9 @@ namespace convoy::models {
 /// items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's,
 /// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead;
 /// for XLNet what put_xlnet_guides() adds. Columns to be predicted pass through.
-/// Prediction with masked items appends a position, so T grows by one.
-class SessionInput : public SessionFeatures {
+/// Prediction with masked items appends a position, so T grows by one; so does cls, which comes
+/// last.
+class SessionInput : public SessionEmbeddings {
  public:
   explicit SessionInput(const SessionConfig& config);
 
@@ -22,15 +23,11 @@ class SessionInput : public SessionFeatures {
 
  private:
   Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
-  at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
-                           const nn::Context& context) const;
-  /// [B, T] int64: 0 for the last position that predicts, 1 for the one before.
-  at::Tensor places_from_end(const at::Tensor& ids, const nn::Context& context) const;
+  /// Who sees which item, and cls all of them.
+  at::Tensor seen_by_cls(const at::Tensor& visible, const at::Tensor& known,
+                         const nn::Context& context) const;
 
-  nn::DenseParams mapping_;           // ALBERT's, of embeddings to states
   nn::ParamPtr masked_item_, query_;  // in the place of hidden items; of no item
-  nn::ParamPtr positions_, token_types_;
-  nn::NormParams norm_;
 };
 
 }  // namespace convoy::models

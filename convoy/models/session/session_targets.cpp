@@ -13,8 +13,8 @@ using nn::Mode;
 
 SessionTargets::SessionTargets(const SessionConfig& config,
                                const std::function<nn::DenseParams(const std::string&)>& declare)
-    : targets_(config.targets), summary_type_(config.summary_type) {
-  for (const auto& target : targets_) {
+    : config_(config) {
+  for (const auto& target : config.targets) {
     heads_.push_back(declare("prediction_tasks." + target.column));
   }
 }
@@ -24,9 +24,9 @@ void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
                          nn::Bundle& out) const {
   const auto lengths = session_lengths(in.at("item_ids"));
   const auto none = lengths == 0;
-  const auto from = summary(states, lengths);
-  for (size_t i = 0; i < targets_.size(); ++i) {
-    const auto& [column, binary, weight] = targets_[i];
+  const auto from = summary(states, in.at("item_ids"), context.mode);
+  for (size_t i = 0; i < config_.targets.size(); ++i) {
+    const auto& [column, binary, weight] = config_.targets[i];
     const auto score = nn::linear(from, heads_[i]).squeeze(1).to(at::kFloat);
     if (context.mode != Mode::Train) {
       out[prediction(column)] = binary ? at::sigmoid(score) : score;
@@ -42,11 +42,20 @@ void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
   }
 }
 
-at::Tensor SessionTargets::summary(const at::Tensor& states, const at::Tensor& lengths) const {
-  if (summary_type_ == "first") return states.select(1, 0);
-  if (summary_type_ == "last") {
-    const auto at = (lengths - 1).clamp_min(0).view({-1, 1, 1});
-    return states.gather(1, at.expand({-1, 1, states.size(2)})).squeeze(1);
+at::Tensor SessionTargets::cls_places(const SessionConfig& config, const at::Tensor& ids,
+                                      nn::Mode mode) {
+  return session_lengths(ids) + (config.masks_items() && mode == Mode::Predict ? 1 : 0);
+}
+
+at::Tensor SessionTargets::summary(const at::Tensor& states, const at::Tensor& ids,
+                                   nn::Mode mode) const {
+  const auto& type = config_.summary_type;
+  if (type == "first") return states.select(1, 0);
+  const auto lengths = session_lengths(ids);
+  if (type == "last" || type == "cls") {
+    const auto places = type == "cls" ? cls_places(config_, ids, mode) : (lengths - 1).clamp_min(0);
+    const auto at = places.view({-1, 1, 1}).expand({-1, 1, states.size(2)});
+    return states.gather(1, at).squeeze(1);
   }
   const auto places = at::arange(states.size(1), lengths.options());
   const auto items = (places < lengths.unsqueeze(1)).to(states.scalar_type());

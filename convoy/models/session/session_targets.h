@@ -10,7 +10,7 @@
 namespace convoy::models {
 
 /// Predicts numbers of whole sessions (SessionConfig::targets) from one state of each: that of the
-/// first or the last item, or the mean of all.
+/// first or the last item, the mean of all, or that of a vector of its own behind them (cls).
 class SessionTargets {
  public:
   /// Declares `prediction_tasks.<column>.weight` [1, D] and `.bias` with `declare`.
@@ -21,6 +21,10 @@ class SessionTargets {
   static std::string answer(const std::string& column) { return "answer." + column; }
   static std::string prediction(const std::string& column) { return "prediction." + column; }
 
+  /// Where cls stands in rows of ids [B, T]: behind the items, and in prediction behind the
+  /// position that a body with masked items appends. [B] int64.
+  static at::Tensor cls_places(const SessionConfig& config, const at::Tensor& ids, nn::Mode mode);
+
   /// Adds what is predicted of `states` [B, T, D] to `out`: probabilities or numbers [B], not where
   /// training. Where the answers are asked for, their losses go to out["loss"]: each session's as
   /// often as `num_asked` [B] says. A row without items has neither.
@@ -28,10 +32,9 @@ class SessionTargets {
            const nn::Context& context, nn::Bundle& out) const;
 
  private:
-  at::Tensor summary(const at::Tensor& states, const at::Tensor& lengths) const;
+  at::Tensor summary(const at::Tensor& states, const at::Tensor& ids, nn::Mode mode) const;
 
-  std::vector<SessionTarget> targets_;
-  std::string summary_type_;
+  SessionConfig config_;
   std::vector<nn::DenseParams> heads_;
 };
 

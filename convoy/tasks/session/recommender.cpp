@@ -40,6 +40,7 @@ std::vector<std::string> ids_of(const Json& json, const char* key) {
 struct Session {
   std::vector<int64_t> ids;
   std::vector<size_t> places;
+  std::vector<int64_t> seen;  ///< all ids, also those that the model has no positions for
 };
 
 }  // namespace
@@ -63,7 +64,10 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json) {
               "to choose among all items");
         }
       } else if (key == "features") {
-        value.get_to(out.features);
+        for (const auto& [name, numbers] : value.get<std::map<std::string, Json>>()) {
+          out.features[name] = numbers.is_number() ? std::vector{numbers.get<double>()}
+                                                   : numbers.get<std::vector<double>>();
+        }
       } else if (key == "top_k") {
         value.get_to(out.top_k);
       } else if (key == "exclude_seen") {
@@ -76,7 +80,7 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json) {
       }
     } catch (const Json::exception&) {
       fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
-                       key == "features"       ? "an object of lists of numbers"
+                       key == "features"       ? "an object of numbers or lists of numbers"
                        : key == "top_k"        ? "a whole number"
                        : key == "exclude_seen" ? "true or false"
                                                : "a list of ids");
@@ -155,20 +159,23 @@ class Recommender::Model {
       fail<UsageError>("predict", "top_k = {}; expected at least 1", request.top_k);
     }
     for (const auto& [name, values] : request.features) {
-      const bool known = name != config_.item_feature &&
-                         std::any_of(config_.features.begin(), config_.features.end(),
-                                     [&, n = name](const auto& f) { return f.name == n; });
-      if (known && values.size() == request.items.size()) continue;
+      const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
+      const bool known = name != config_.item_feature && feature != config_.features.end();
+      const auto wanted = known && !feature->is_list ? 1 : request.items.size();
+      if (known && values.size() == wanted) continue;
       fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}",
                        plural(std::ssize(values), "value"), name,
                        plural(std::ssize(request.items), "item"),
-                       known ? "one for each" : "features of the model");
+                       !known             ? "features of the model"
+                       : feature->is_list ? "one for each"
+                                          : "one, of the session");
     }
     Session out;
     for (size_t i = 0; i < request.items.size(); ++i) {
       if (const auto id = ids_.find(request.items[i]); id != ids_.end()) {
         out.ids.push_back(id->second);
         out.places.push_back(i);
+        out.seen.push_back(id->second);
       } else {
         unknown.push_back(request.items[i]);
       }
@@ -188,24 +195,26 @@ class Recommender::Model {
     nn::Bundle out{{"lengths", at::zeros({rows}, at::kLong)}};
     for (const auto& feature : config_.features) {
       const bool item = feature.name == config_.item_feature;
-      auto column = at::zeros({rows, longest}, at::kDouble);
+      const int64_t length = feature.is_list ? longest : 1;
+      auto column = at::zeros({rows, length}, at::kDouble);
       for (int64_t row = 0; row < rows; ++row) {
         const auto& session = sessions[static_cast<size_t>(row)];
         const auto& given = requests[asked[static_cast<size_t>(row)]].features;
         const auto values = given.find(feature.name);
         if (!item && values == given.end()) {
-          fail<UsageError>("predict",
-                           "a request lacks the feature '{}'; expected a value of it for each item",
-                           feature.name);
+          fail<UsageError>("predict", "a request lacks the feature '{}'; expected {}", feature.name,
+                           feature.is_list ? "a value of it for each item" : "its value");
         }
-        auto* numbers = column.data_ptr<double>() + row * longest;
-        for (size_t i = 0; i < session.ids.size(); ++i) {
+        auto* numbers = column.data_ptr<double>() + row * length;
+        if (!feature.is_list) *numbers = checked(feature, values->second.front());
+        for (size_t i = 0; feature.is_list && i < session.ids.size(); ++i) {
           numbers[i] = item ? static_cast<double>(session.ids[i])
                             : checked(feature, values->second[session.places[i]]);
         }
         out["lengths"][row] = std::ssize(session.ids);
       }
       column = column.to(feature.categorical ? at::kLong : at::kFloat);
+      if (!feature.is_list) column = column.squeeze(1);
       out[feature.name] = std::move(column);
     }
     return out;
@@ -255,7 +264,7 @@ class Recommender::Model {
       scores = at::full_like(scores, kNever).index_copy_(0, chosen, scores.index_select(0, chosen));
     }
     if (request.exclude_seen) {
-      for (const int64_t id : session.ids) scores[id - 1] = kNever;
+      for (const int64_t id : session.seen) scores[id - 1] = kNever;
     }
     const auto [values, columns] = scores.topk(std::min(request.top_k, scores.size(0)));
     std::vector<RecommendedItem> out;

@@ -16,13 +16,14 @@ namespace convoy::tasks {
 /// What somebody did so far, in the ids of the interactions.
 struct RecommendationRequest {
   std::vector<std::string> items;  ///< raw ids, oldest first
-  /// The model's other features, a number for each item: what the session files hold.
+  /// The model's other features, what the session files hold: a number for each item, or one of the
+  /// session.
   std::map<std::string, std::vector<double>> features;
   int64_t top_k = 10;
-  bool exclude_seen = false;            ///< items of the session itself are left out
+  bool exclude_seen = false;  ///< all of `items` are left out, however many the model reads
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
 
-  /// {"items": [...], "features": {"price": [...]}, "top_k": 10, "exclude_seen": false,
+  /// {"items": [...], "features": {"price": [...], "age": 30}, "top_k": 10, "exclude_seen": false,
   /// "candidates": [...]}, all but the first of which may be left out. Ids may be numbers. Throws
   /// UsageError for anything else.
   static RecommendationRequest from_json(const Json& json);
@@ -55,7 +56,7 @@ class Recommender {
   ~Recommender();
 
   /// Unknown items are left out of the session, and told. Throws UsageError for a request that does
-  /// not fit the model: a feature that lacks, or has another number of values than items.
+  /// not fit the model: a feature that lacks, or has another number of values than it should.
   RecommendationAnswer recommend(const RecommendationRequest& request) const;
   /// Several at once, which is faster. Answers stand as the requests.
   std::vector<RecommendationAnswer> recommend(

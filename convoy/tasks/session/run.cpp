@@ -16,17 +16,33 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// By its tags it says something of an item or a session, and is not to be predicted.
 bool usable(const formats::Feature& feature) {
-  return feature.is_list && (feature.has_tag("categorical") || feature.has_tag("continuous"));
+  for (const char* tag :
+       {"user_id", "session_id", "target", "binary_classification", "regression"}) {
+    if (!feature.is_list && feature.has_tag(tag)) return false;
+  }
+  const bool tagged = feature.has_tag("categorical") || feature.has_tag("continuous");
+  if (feature.is_list) return tagged;
+  const bool number = feature.type == formats::Feature::Float ||
+                      (feature.type == formats::Feature::Int &&
+                       (feature.int_domain.has_value() || !feature.has_tag("categorical")));
+  return tagged && number;
+}
+
+bool is_target(const models::SessionConfig& model, const std::string& column) {
+  return std::ranges::find(model.targets, column, &models::SessionTarget::column) !=
+         model.targets.end();
 }
 
 std::vector<std::string> feature_names(const formats::Schema& schema,
                                        const std::vector<std::string>& wanted,
+                                       const models::SessionConfig& model,
                                        const std::string& where) {
   std::vector<std::string> known, chosen;
   for (const auto& feature : schema.features) {
     known.push_back(feature.name);
-    if (usable(feature)) chosen.push_back(feature.name);
+    if (usable(feature) && !is_target(model, feature.name)) chosen.push_back(feature.name);
   }
   if (wanted.empty()) return chosen;
   for (const auto& name : wanted) {
@@ -37,20 +53,21 @@ std::vector<std::string> feature_names(const formats::Schema& schema,
       fail<UsageError>("data", "data.features has '{}', which {} does not name; got {}{}", name,
                        where, join(known), did_you_mean(name, known));
     }
-    if (!schema.find(name)->is_list) {
+    if (is_target(model, name)) {
       fail<UsageError>("data",
-                       "data.features has '{}', which is no list column in {}: it has one value a "
-                       "session; expected some of {}",
-                       name, where, join(chosen));
+                       "data.features has '{}', which model.prediction_tasks asks for; expected it "
+                       "in one of them",
+                       name);
     }
   }
   return wanted;
 }
 
 std::vector<models::SessionFeature> model_features(const DataArguments& data,
+                                                   const models::SessionConfig& model,
                                                    const formats::Schema& schema) {
   const auto item = schema.item_id().name;
-  auto names = feature_names(schema, data.features, data.schema_file());
+  auto names = feature_names(schema, data.features, model, data.schema_file());
   if (std::find(names.begin(), names.end(), item) == names.end()) {
     names.push_back(item);
   }
@@ -59,6 +76,7 @@ std::vector<models::SessionFeature> model_features(const DataArguments& data,
     const auto& feature = *schema.find(name);
     models::SessionFeature out;
     out.name = name;
+    out.is_list = feature.is_list || name == item;
     if (feature.type == formats::Feature::Unknown) {
       fail<FileError>("data", "feature '{}' in {} has no type; expected INT for ids, or FLOAT",
                       name, data.schema_file());
@@ -81,11 +99,18 @@ std::vector<models::SessionFeature> model_features(const DataArguments& data,
   return features;
 }
 
-/// The model reads a list of each feature, whatever the schema says.
+/// The model reads a list of each feature, or one value a row, as the schema says.
 void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig& model) {
   for (const auto& feature : model.features) {
     const auto column = std::ranges::find(dataset.columns(), feature.name, &data::ColumnInfo::name);
-    if (column == dataset.columns().end() || column->is_list) continue;
+    if (column == dataset.columns().end() || column->is_list == feature.is_list) continue;
+    if (!feature.is_list) {
+      fail<FileError>(
+          "data",
+          "column '{}' of {} is {}; expected one value a row, as the schema has it; try "
+          "a schema with a valueCount for it",
+          feature.name, dataset.where(), column->type);
+    }
     const bool item = feature.name == model.item_feature;
     fail<FileError>("data",
                     "column '{}' of {} is {}: one {} a row; expected a row per session, with a "
@@ -160,7 +185,8 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   data::ParquetFiles dataset(where);
   for (const auto& column : dataset.columns()) {
     const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
-    if (ids && column.name == owner) options.selection.columns.push_back(column.name);
+    const bool selected = std::ranges::count(columns, column.name) > 0;
+    if (ids && column.name == owner && !selected) options.selection.columns.push_back(column.name);
   }
   if (answers) {
     for (const auto& target : model.targets) {
@@ -173,14 +199,14 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
 
-void take_swap_values(SessionArguments& arguments, const formats::Schema& schema) {
+void take_swap_values(SessionArguments& arguments, const formats::Schema& schema, int64_t seed) {
   auto& model = arguments.model;
   if (model.stochastic_swap_noise == 0) return;
   const data::ParquetFiles data(arguments.data.train_file());
   check_lists(data, model);
   std::vector<std::string> columns;
   for (const auto& feature : model.features) columns.push_back(feature.name);
-  model.swap_values = draw_swap_values(data, data::select(schema, columns), model.features);
+  model.swap_values = draw_swap_values(data, data::select(schema, columns), model.features, seed);
 }
 
 formats::Schema take_features(SessionArguments& arguments) {
@@ -193,7 +219,7 @@ formats::Schema take_features(SessionArguments& arguments) {
   auto schema = formats::Schema::load(data.schema_file());
   auto& model = arguments.model;
   model.item_feature = schema.item_id().name;
-  model.features = model_features(data, schema);
+  model.features = model_features(data, model, schema);
   model.check();
   return schema;
 }

@@ -36,7 +36,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               std::vector<std::string> warnings = {},
                                               const std::string& owner = "", bool answers = true);
 
-/// Reads what swap noise of this model takes values from, of its training data.
-void take_swap_values(SessionArguments& arguments, const formats::Schema& schema);
+/// Draws what swap noise of this model takes values from, of its training data.
+void take_swap_values(SessionArguments& arguments, const formats::Schema& schema, int64_t seed);
 
 }  // namespace convoy::tasks

@@ -113,8 +113,8 @@ void SessionArguments::declare(OptionTable& t) {
       .at_least(0)
       .only_with("data.windows");
   t.add(s, "features", data.features,
-        "columns to use; none = every categorical or continuous list "
-        "column of the schema");
+        "columns to use; none = every categorical or continuous column of the schema, one value a "
+        "session or one an item");
   t.add(s, "truncation", data.truncation, "which end of a long session stays")
       .choice({"keep_last", "keep_first"});
   t.add(s, "partition", data.partition,

@@ -54,13 +54,14 @@ class Reservoir {
 
 std::map<std::string, at::Tensor> draw_swap_values(
     const data::ParquetFiles& data, const data::Selection& selection,
-    const std::vector<models::SessionFeature>& features) {
+    const std::vector<models::SessionFeature>& features, int64_t seed) {
   std::map<std::string, Reservoir<int64_t>> ids;
   std::map<std::string, Reservoir<float>> numbers;
   data::each_rows(data, selection, [&](const data::Rows& rows) {
     for (const auto& feature : features) {
       const auto& column = rows.columns.at(feature.name);
-      const uint64_t key = hash_text(feature.name);
+      const uint64_t key =
+          hash_combine(mix64(static_cast<uint64_t>(seed)), hash_text(feature.name));
       if (column.kind == data::Column::Int64) {
         ids.try_emplace(feature.name, key).first->second.add(column.ints);
       } else {

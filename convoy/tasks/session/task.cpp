@@ -1,6 +1,7 @@
 #include "convoy/tasks/session/task.h"
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
@@ -27,6 +28,7 @@ void SessionTask::settle(OptionTable& table) {
                      masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
   }
   arguments_.ranking.top_k_values();
+  if (const auto* seed = table.find("train.seed")) parse_number(seed->plain(), seed_);
   for (const char* key : {"data.path", "data.train", "data.valid"}) {
     if (arguments_.data.windows.empty() || !table.asked_for(key)) continue;
     fail<UsageError>("tasks",
@@ -52,7 +54,7 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
 Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
-  take_swap_values(arguments_, schema_);
+  take_swap_values(arguments_, schema_, seed_);
   auto warnings = arguments_.warnings;
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),

@@ -1,0 +1,103 @@
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/models/session/session.h"
+#include "convoy/models/session/session_bodies.h"
+
+namespace convoy::models {
+
+void SessionConfig::check() const {
+  check_fields(const_cast<SessionConfig*>(this)->fields());
+  if (d_model % n_head != 0) {
+    fail<UsageError>("models",
+                     "d_model = {} does not divide into n_head = {} heads; try n_head = {}",
+                     d_model, n_head, d_model % 4 == 0 ? 4 : 1);
+  }
+  if (const auto able = bodies_that_learn_by(masking);
+      masking != "auto" && std::find(able.begin(), able.end(), body) == able.end()) {
+    fail<UsageError>("models", "masking {} does not go with the body {}; expected one of {}",
+                     masking, body, join(able));
+  }
+  if (has_own_negatives() && sampled_softmax) {
+    fail<UsageError>(
+        "models",
+        "sampled_softmax = true does not go with loss = gbce, which draws items of its "
+        "own; try n_negatives instead");
+  }
+  if (label_smoothing_factor > 0 && (has_own_negatives() || sampled_softmax)) {
+    fail<UsageError>("models",
+                     "label_smoothing_factor = {} smooths over all items, of which {} scores some; "
+                     "try label_smoothing_factor = 0",
+                     label_smoothing_factor, sampled_softmax ? "sampled_softmax" : "loss = gbce");
+  }
+  if (permutes() && attend_padding) {
+    fail<UsageError>("models", "attend_padding = true does not go with masking = plm");
+  }
+  if (!item().is_list) {
+    fail<UsageError>("models", "the item feature '{}' has one value a session; expected a list",
+                     item_feature);
+  }
+  if (!item().categorical) {
+    fail<UsageError>("models", "the item feature '{}' is continuous; expected categorical",
+                     item_feature);
+  }
+  if (item().cardinality < 2) {
+    fail<UsageError>("models",
+                     "the item feature '{}' has {} ids; expected at least one besides padding",
+                     item_feature, item().cardinality);
+  }
+  if (has_own_negatives() && item().cardinality < 3) {
+    fail<UsageError>("models", "loss = gbce wants at least two items; got {}",
+                     item().cardinality - 1);
+  }
+  for (const auto& feature : features) {
+    if (!feature.categorical || feature.cardinality >= 1) continue;
+    fail<UsageError>("models", "feature '{}' has {} ids; expected at least 1", feature.name,
+                     feature.cardinality);
+  }
+  check_embedding_dims();
+  if (aggregation == "concat") return;
+  for (const auto& [what, width] : {std::pair{"item_embedding_dim", item_embedding_dim},
+                                    std::pair{"embedding_dim", embedding_dim},
+                                    std::pair{"continuous_projection", continuous_projection},
+                                    std::pair{"soft_embedding_dim", soft_embedding_dim}}) {
+    if (width == 0 || width == d_model) continue;
+    fail<UsageError>("models",
+                     "aggregation = {} needs every feature as wide as d_model = {}; got {} = {}; "
+                     "try aggregation = concat",
+                     aggregation, d_model, what, width);
+  }
+  for (const auto& feature : features) {
+    if (!feature.categorical || dim_of(feature) == d_model) continue;
+    fail<UsageError>("models",
+                     "aggregation = {} needs every feature as wide as d_model = {}; got {} of '{}' "
+                     "(embedding_dims or infer_embedding_sizes); try aggregation = concat",
+                     aggregation, d_model, dim_of(feature), feature.name);
+  }
+}
+
+void SessionConfig::check_embedding_dims() const {
+  if (embedding_dims.is_null()) return;
+  if (!embedding_dims.is_object()) {
+    fail<UsageError>("models", "embedding_dims = {}; expected widths such as {{\"COLUMN\": 8}}",
+                     json_line(embedding_dims));
+  }
+  std::vector<std::string> known;
+  for (const auto& feature : features) {
+    if (feature.categorical) known.push_back(feature.name);
+  }
+  for (const auto& [name, width] : embedding_dims.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      fail<UsageError>("models",
+                       "embedding_dims names '{}', which is no categorical feature of the model; "
+                       "expected some of {}{}",
+                       name, join(known), did_you_mean(name, known));
+    }
+    if (width.is_number_integer() && width >= 1 && width <= kWidest) continue;
+    fail<UsageError>("models", "embedding_dims has {} for '{}'; expected a width of at least 1",
+                     json_line(width), name);
+  }
+}
+
+}  // namespace convoy::models

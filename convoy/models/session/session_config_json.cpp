@@ -1,0 +1,68 @@
+#include "convoy/base/error.h"
+#include "convoy/models/session/session.h"
+
+namespace convoy::models {
+
+Json SessionConfig::to_json() const {
+  Json out{{"model_type", "convoy_session"},
+           {"architectures", {"ConvoySessionModel"}},
+           {"item_feature", item_feature},
+           {"features", Json::array()}};
+  for (const auto& feature : features) {
+    out["features"].push_back({{"name", feature.name},
+                               {"categorical", feature.categorical},
+                               {"cardinality", feature.cardinality}});
+    if (!feature.is_list) out["features"].back()["is_list"] = false;
+  }
+  write_fields(out, const_cast<SessionConfig*>(this)->fields());
+  if (targets.empty()) return out;
+  auto& tasks = out["prediction_tasks"] = Json::array();
+  tasks.push_back({{"task", kNextItem}, {"weight", next_item_weight}});
+  for (const auto& target : targets) {
+    tasks.push_back({{"task", target.binary ? kBinary : kRegression},
+                     {"column", target.column},
+                     {"weight", target.weight}});
+  }
+  return out;
+}
+
+void SessionConfig::read_json(const Json& json, const std::string& where) {
+  auto rest = json;
+  try {
+    if (json.at("model_type") != "convoy_session") {
+      fail<FileError>("models", "{} describes a model of type {}; expected convoy_session", where,
+                      json.at("model_type").dump());
+    }
+    json.at("item_feature").get_to(item_feature);
+    features.clear();
+    for (const auto& item : json.at("features")) {
+      features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality"),
+                          item.value("is_list", true)});
+    }
+    targets.clear();
+    for (const auto& task : json.value("prediction_tasks", Json::array())) {
+      if (task.at("task") == kNextItem) {
+        task.at("weight").get_to(next_item_weight);
+      } else {
+        targets.push_back({task.at("column"), task.at("task") == kBinary, task.at("weight")});
+      }
+    }
+    take_fields(rest, fields(), where);
+    check();
+  } catch (const Json::exception& error) {
+    fail<FileError>("models", "{} is not a session model's config: {}", where, json_trouble(error));
+  } catch (const UsageError& error) {
+    throw FileError(fmt::format("{} (in {})", error.what(), where));
+  }
+  for (const char* key :
+       {"model_type", "architectures", "item_feature", "features", "prediction_tasks"}) {
+    rest.erase(key);
+  }
+  if (rest.empty()) return;
+  fail<FileError>("models",
+                  "{} has the key {}, which this convoy does not know; a model of another version "
+                  "has to be trained again",
+                  where, rest.begin().key());
+}
+
+}  // namespace convoy::models

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "convoy/models/session/session_features.h"
+
+// Shapes: B rows, T positions, D = d_model.
+namespace convoy::models {
+
+/// What the input of a session model makes of features and places: the features' vectors, the
+/// vector that stands for a session (`cls`), positions.
+class SessionEmbeddings : public SessionFeatures {
+ protected:
+  SessionEmbeddings(const SessionConfig& config, const std::string& name);
+
+  /// The joined features with cls in its place behind the session: x [B, T, D] (or a rank's share)
+  /// where the ids [B, T] have room for it.
+  at::Tensor with_cls(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
+                      const nn::Context& context) const;
+  at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
+                           const nn::Context& context) const;
+  /// [B, T] bool: where cls is.
+  at::Tensor cls_mask(const at::Tensor& ids, const nn::Context& context) const;
+
+ private:
+  /// [B, T] int64: 0 for the last position that predicts, 1 for the one before.
+  at::Tensor places_from_end(const at::Tensor& ids, const nn::Context& context) const;
+
+  nn::ParamPtr cls_, positions_, token_types_;
+  nn::NormParams norm_;
+  nn::DenseParams mapping_;  // ALBERT's, of embeddings to states
+};
+
+}  // namespace convoy::models
