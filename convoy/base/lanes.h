@@ -107,6 +107,27 @@ using Bf16s = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
   x = given == given ? x : given;
 }
 
+/// ln x of a normal number above zero, within 3 units in the last place away from 1.
+[[gnu::always_inline]] inline void logarithm(Floats& x) {
+  constexpr float kTerms[] = {0.129141703f,  -0.132408427f, 0.141800787f,
+                              -0.166091265f, 0.200020717f,  -0.250015851f,
+                              0.33333324f,   -0.499999883f, 1.0f};
+  constexpr uint32_t kRootOfHalf = 0x3f3504f3;
+  Bits bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const Bits power = ((bits - kRootOfHalf + (256u << 23)) >> 23) - 256u;
+  bits -= power << 23;
+  Floats mantissa;
+  std::memcpy(&mantissa, &bits, sizeof(bits));
+  const Floats f = mantissa - 1.0f;
+  Floats p = Floats{} - 0.0763859244f;
+  for (const float term : kTerms) p = p * f + term;
+  using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+  Ints whole;
+  std::memcpy(&whole, &power, sizeof(whole));
+  x = f * p + __builtin_convertvector(whole, Floats) * 0.693147181f;
+}
+
 /// Calls `work(i, count)` for all lanes of begin .. end - 1; it must be always_inline itself.
 template <class Work>
 [[gnu::always_inline]] inline void each(int64_t begin, int64_t end, const Work& work) {

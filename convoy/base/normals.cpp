@@ -11,32 +11,10 @@ namespace convoy {
 
 namespace {
 
-using lanes::Bits;
 using lanes::Floats;
 using lanes::kLanes;
 
 constexpr int64_t kGroup = 4 * kLanes;  // of a draw for each lane: four words each
-
-/// ln x of a normal number above zero, within 3 units in the last place away from 1.
-[[gnu::always_inline]] inline void logarithm(Floats& x) {
-  constexpr float kTerms[] = {0.129141703f,  -0.132408427f, 0.141800787f,
-                              -0.166091265f, 0.200020717f,  -0.250015851f,
-                              0.33333324f,   -0.499999883f, 1.0f};
-  constexpr uint32_t kRootOfHalf = 0x3f3504f3;
-  Bits bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  const Bits power = ((bits - kRootOfHalf + (256u << 23)) >> 23) - 256u;
-  bits -= power << 23;
-  Floats mantissa;
-  std::memcpy(&mantissa, &bits, sizeof(bits));
-  const Floats f = mantissa - 1.0f;
-  Floats p = Floats{} - 0.0763859244f;
-  for (const float term : kTerms) p = p * f + term;
-  using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
-  Ints whole;
-  std::memcpy(&whole, &power, sizeof(whole));
-  x = f * p + __builtin_convertvector(whole, Floats) * 0.693147181f;
-}
 
 /// Two words of each lane become two normal numbers.
 [[gnu::always_inline]] inline void pair(const uint32_t* words, const uint32_t* turns, float scale,
@@ -50,7 +28,7 @@ constexpr int64_t kGroup = 4 * kLanes;  // of a draw for each lane: four words e
     u[lane] = (static_cast<float>(words[lane]) + 0.5f) * 0x1p-32f;
     turn[lane] = static_cast<float>(static_cast<int32_t>(turns[lane])) * 0x1p-32f;
   }
-  logarithm(u);
+  lanes::logarithm(u);
   u *= -2.0f;
   Floats radius;
   for (int lane = 0; lane < kLanes; ++lane) radius[lane] = std::sqrt(u[lane] > 0 ? u[lane] : 0);

@@ -156,6 +156,15 @@ void declare_options(OptionTable& table, const std::string& section, const Field
         field.value);
     if (!field.choices.empty()) {
       option.choice(field.choices);
+      option.parse = [&option, before = option.parse,
+                      instead = field.instead](const std::string& text) {
+        for (const auto& [other, own] : instead) {
+          if (other != text) continue;
+          fail<UsageError>("config", "{} = '{}' is not here; try {} instead", option.key(), text,
+                           own);
+        }
+        before(text);
+      };
     } else if (!std::isinf(field.low)) {
       option.within(field.low, field.high);
     }

@@ -25,6 +25,8 @@ struct Field {
   std::string section{};  ///< of the option; "" = declare_options()'s
   /// It has effect only while this key is one of these.
   std::pair<std::string, std::vector<std::string>> only_with{};
+  /// Texts that other programs take, with what to take here; they are refused.
+  std::vector<std::pair<std::string, std::string>> instead{};
 };
 
 using Fields = std::vector<Field>;

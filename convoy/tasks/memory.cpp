@@ -44,7 +44,7 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
                    static_cast<double>(model.num_positions()) * d, "a smaller max_length"});
   parts.push_back({fmt::format("n_layer = {} with d_model = {} and n_inner = {}: the layers take",
                                model.n_layer, model.d_model, model.inner()),
-                   static_cast<double>(model.n_layer) *
+                   static_cast<double>(model.n_layer * (model.detects() ? 2 : 1)) *
                        (4 * d * d + 2 * d * inner + 9 * d + inner + kLayerParameters),
                    "a smaller n_layer, d_model or n_inner"});
   return parts;

@@ -16,7 +16,8 @@ SessionConfig config_of(const std::string& body, const std::string& aggregation 
   config.features.push_back({"kind", true, 5});
   config.features.push_back({"price", false, 0});
   config.aggregation = aggregation;
-  config.body = body;
+  config.body = body.substr(0, body.find(' '));
+  if (body != config.body) config.masking = body.substr(config.body.size() + 1);
   return config;
 }
 
@@ -34,12 +35,13 @@ class Model {
     }
   }
 
-  nn::Bundle run(nn::Bundle bundle, nn::Mode mode, const nn::Bundle* loaded = nullptr) const {
+  nn::Bundle run(nn::Bundle bundle, nn::Mode mode, const nn::Bundle* loaded = nullptr,
+                 int64_t first_sample = 0) const {
     at::NoGradGuard no_grad;
     nn::Context context;
     context.mode = mode;
     context.loaded = loaded;
-    context.samples = at::arange(bundle.at("items").size(0), at::kLong);
+    context.samples = at::arange(bundle.at("items").size(0), at::kLong) + first_sample;
     for (const auto& block : blocks_) bundle = block->forward(bundle, context);
     return bundle;
   }
@@ -88,7 +90,7 @@ TEST_P(SessionBody, PaddingIsNotLookedAt) {
 
 TEST_P(SessionBody, TargetsAreFoundWhereTheBatchWasLoaded) {
   auto config = config_of(GetParam());
-  config.attend_padding = config.masks_items();
+  config.attend_padding = config.masks_items() && !config.permutes();
   const Model model(config);
   const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5}, {6}});
   for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate, nn::Mode::Predict}) {
@@ -122,8 +124,44 @@ TEST_P(SessionBody, OddSessionsGiveNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody,
-                         testing::Values("gpt2", "bert", "albert", "electra", "xlnet", "sasrec",
-                                         "ligr"));
+                         testing::Values("gpt2", "bert", "albert", "electra", "electra rtd",
+                                         "xlnet mlm", "xlnet clm", "xlnet plm", "sasrec", "ligr"));
+
+// What is drawn depends on the session's sample, not on what else is in the batch.
+TEST(Session, ReplacedItemsDoNotDependOnTheBatch) {
+  auto config = config_of("electra rtd");
+  config.mlm_probability = 0.5;
+  config.dropout = 0;
+  config.embedding_initializer_range = 1;
+  const Model model(config);
+  const std::vector<std::vector<int64_t>> sessions{
+      {3, 9, 4, 21}, {7, 2, 11, 12, 5, 1}, {8, 6}, {13, 14, 15, 16, 17}};
+  double sum = 0;
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    sum += model.run(columns({sessions[i]}), nn::Mode::Train, nullptr, static_cast<int64_t>(i))
+               .at("loss")
+               .item<double>();
+  }
+  const auto together = model.run(columns(sessions), nn::Mode::Train).at("loss").item<double>();
+  EXPECT_NEAR(together / sum, 1, 1e-5);
+  const auto others = model.run(columns(sessions), nn::Mode::Train, nullptr, 4);
+  EXPECT_GT(std::abs(others.at("loss").item<double>() / sum - 1), 1e-3) << "other draws";
+}
+
+TEST(Session, TheGeneratorAloneIsEvaluated) {
+  const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}});
+  auto config = config_of("electra rtd");
+  const Model model(config);
+  const auto before = model.run(batch, nn::Mode::Evaluate);
+  const double trained = model.run(batch, nn::Mode::Train).at("loss").item<double>();
+  for (const auto& [name, value] : model.params_) {
+    if (name.starts_with("discriminator")) value.fill_(0.1);
+  }
+  EXPECT_NE(model.run(batch, nn::Mode::Train).at("loss").item<double>(), trained);
+  const auto after = model.run(batch, nn::Mode::Evaluate);
+  EXPECT_TRUE(at::equal(before.at("loss"), after.at("loss")));
+  EXPECT_TRUE(at::equal(before.at("target_rank"), after.at("target_rank")));
+}
 
 TEST(Session, ElementWiseAggregations) {
   // Without layers, and with ids that differ in one feature, the join shows in the scores.
@@ -144,6 +182,23 @@ TEST(Session, ElementWiseAggregations) {
   };
   hidden("element-wise-sum");
   hidden("element-wise-sum-item-multi");
+}
+
+TEST(Session, TheLastItemAloneCanBeLearnt) {
+  const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}});
+  for (const char* body : {"gpt2", "xlnet clm", "sasrec"}) {
+    auto config = config_of(body);
+    config.dropout = 0;
+    const auto all = Model(config).run(batch, nn::Mode::Train);
+    EXPECT_EQ(all.at("count").item<int64_t>(), 7);
+    config.train_on_last_item_seq_only = true;
+    const auto last = Model(config).run(batch, nn::Mode::Train);
+    EXPECT_EQ(last.at("count").item<int64_t>(), 2);
+    EXPECT_TRUE(at::equal(last.at("loss"), Model(config).run(batch, nn::Mode::Evaluate)["loss"]));
+  }
+  auto config = config_of("xlnet plm");
+  config.train_on_last_item_seq_only = true;
+  EXPECT_THROW(make_session_model(config), UsageError);
 }
 
 TEST(Session, PaddingCompetesOnlyWhenAsked) {
@@ -170,6 +225,17 @@ TEST(Session, BodiesAndMaskingsThatDoNotFitAreRefused) {
   auto config = config_of("gpt2");
   config.masking = "mlm";
   EXPECT_THROW(make_session_model(config), UsageError);
+  config = config_of("bert rtd");
+  try {
+    make_session_model(config);
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("rtd does not go with the body bert; expected one of "
+                        "electra"),
+              std::string::npos)
+        << error.what();
+  }
   config = config_of("bert", "element-wise-sum");
   config.continuous_projection = 4;
   EXPECT_THROW(make_session_model(config), UsageError);

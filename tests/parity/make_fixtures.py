@@ -9,10 +9,10 @@ with torch 2.15.0 and transformers 5.x, one thread, fp32):
 import sys
 
 import torch
-from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config,
-                          GPT2Model, XLNetConfig, XLNetModel)
+from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraForMaskedLM,
+                          ElectraForPreTraining, ElectraModel, GPT2Config, GPT2Model, XLNetConfig, XLNetModel)
 
-from session_reference import D, HEADS, ITEMS, LAYERS, LENGTH, hash_combine, make, mix64, uniform01
+from session_reference import D, HEADS, ITEMS, LAYERS, LENGTH, gumbel, hash_combine, make, mix64, uniform01
 
 
 class Session(torch.nn.Module):
@@ -130,6 +130,49 @@ class MaskedSession(torch.nn.Module):
         yield from of_body(self.body, self.prefix)
 
 
+class ReplacedItems(torch.nn.Module):
+    """ELECTRA: a generator predicts hidden items, a discriminator tells the draws that took their places."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = torch.nn.Embedding(ITEMS, D, padding_idx=0)
+        self.mask = torch.nn.Parameter(0.1 * torch.randn(D))
+        config = bert_like(ElectraConfig, embedding_size=D)
+        config.vocab_size, config.pad_token_id = ITEMS, 0
+        self.generator, self.discriminator = ElectraForMaskedLM(config), ElectraForPreTraining(config)
+        self.generator.electra.embeddings.word_embeddings = self.items
+        self.generator.generator_lm_head.weight = self.items.weight
+        self.generator.generator_lm_head.bias.requires_grad_(False).zero_()
+        self.discriminator.electra.embeddings = self.generator.electra.embeddings
+
+    def forward(self, ids, step, seed=0):
+        hidden = hidden_items(ids, step)
+        real = (ids != 0).to(self.mask.dtype)
+        x = torch.where(hidden[..., None], self.mask, self.items(ids))
+        scores = self.generator(inputs_embeds=x, attention_mask=real).logits[hidden][:, 1:]
+        drawn = ids.clone()
+        step_key = hash_combine(hash_combine(mix64(seed), step), 0x67756D62)
+        for (row, place), own in zip(hidden.nonzero().tolist(), scores.detach().double()):
+            key = hash_combine(hash_combine(step_key, row), place)
+            drawn[row, place] = 1 + (own + torch.tensor(gumbel(key, ITEMS - 1), dtype=own.dtype)).argmax()
+        told = self.discriminator(input_ids=drawn, attention_mask=real).logits
+        wrong = torch.nn.functional.binary_cross_entropy_with_logits(
+            told, (drawn != ids).to(told.dtype), reduction="none")
+        of_sessions = (wrong * real).sum(1) / real.sum(1)
+        predicted = torch.nn.functional.cross_entropy(scores, ids[hidden] - 1)
+        return predicted + 50 * (of_sessions * hidden.sum(1)).sum() / hidden.sum()
+
+    def named(self):
+        yield "embeddings.item_id-list.weight", self.items.weight
+        yield "masked_item_embedding", self.mask
+        for name, value in self.generator.named_parameters():
+            if value.requires_grad and value is not self.items.weight:
+                yield name, value
+        for name, value in self.discriminator.named_parameters():
+            if "embeddings" not in name:
+                yield name.replace("electra.", "discriminator.", 1), value
+
+
 class CausalXlnet(Session):
     """XLNet whose positions see what came before."""
 
@@ -182,6 +225,7 @@ KINDS = {
     "bert": lambda: MaskedSession("bert"),
     "albert": lambda: MaskedSession("albert"),
     "electra": lambda: MaskedSession("electra"),
+    "electra_rtd": ReplacedItems,
     "xlnet_mlm": lambda: MaskedSession("transformer"),
     "xlnet_clm": CausalXlnet,
     "xlnet_plm": lambda: PermutedXlnet(False),

@@ -1,5 +1,6 @@
 """What the makers of fixtures of session models have in common: draws, batches, a training run."""
 import copy
+import math
 
 import torch
 from safetensors.torch import save_file
@@ -22,14 +23,26 @@ def hash_combine(a, b):
     return mix64(a ^ mix64(b))
 
 
-def uniform01(key, counter):
-    """The first double of Philox4x32-10, as convoy/base/random.h has it."""
+def philox(key, counter):
+    """The four words of Philox4x32-10."""
     c, k = [counter & 0xFFFFFFFF, counter >> 32, 0, 0], [key & 0xFFFFFFFF, key >> 32]
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
         c = [(b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1], a & 0xFFFFFFFF]
         k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def uniform01(key, counter):
+    """The first double, as convoy/base/random.h has it."""
+    c = philox(key, counter)
     return (((c[0] << 21) ^ (c[1] >> 11)) & ((1 << 53) - 1)) * 2.0 ** -53
+
+
+def gumbel(key, count):
+    """convoy/base/gumbel.cpp in other words, which draws four words of 16 counters at a time."""
+    words = [philox(key, (i // 64) * 16 + i % 16)[i % 64 // 16] for i in range(count)]
+    return [-math.log(-math.log1p(-(word + 0.5) * 2.0 ** -32)) for word in words]
 
 
 def without_decay(name):

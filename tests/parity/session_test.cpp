@@ -31,6 +31,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
       config.gbce_t = 0.6;
       config.mlm_probability = 0.3;
       config.plm_probability = 0.3;
+      if (name.ends_with("rtd")) config.masking = "rtd";
       if (name.starts_with("xlnet")) config.masking = name.substr(name.size() - 3);
     }
     config.dropout = 0;
@@ -105,8 +106,8 @@ TEST_P(SessionParity, TwentyAdamWSteps) {
 
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionParity,
                          testing::Values("gelu", "gelu_new", "bert", "albert", "electra",
-                                         "xlnet_mlm", "xlnet_clm", "xlnet_plm", "sasrec", "ligr",
-                                         "sasrec_gbce"));
+                                         "electra_rtd", "xlnet_mlm", "xlnet_clm", "xlnet_plm",
+                                         "sasrec", "ligr", "sasrec_gbce"));
 
 }  // namespace
 }  // namespace convoy

@@ -78,7 +78,7 @@ TEST_F(SessionValues, AreFeaturesThatPredictionReadsAsTheDataHasThem) {
     request.features = {{"bought", {bought}}, {"spent", {columns.at("spent").floats.at(0)}}};
     const auto answer = recommender.recommend(request);
     const bool known = static_cast<int64_t>(bought) == columns.at("bought").ints.at(0);
-    same |= known && answer.items.at(0).item_id == told.at("item_id") &&
+    same |= known && answer.items.at(0).item_id == told.at("item_id").get<std::string>() &&
             std::abs(answer.items.at(0).score - told.at("score").get<float>()) < 1e-4;
   }
   EXPECT_TRUE(same);

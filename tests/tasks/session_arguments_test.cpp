@@ -34,7 +34,19 @@ TEST(SessionArguments, WhatAMaskingDoesNotReadIsAnError) {
   EXPECT_THAT(complaint({xlnet, hides, {"model.masking", "clm"}}),
               HasSubstr("mlm_probability has no effect with masking = clm; try --masking mlm"));
   EXPECT_THAT(complaint({{"model.body", "sasrec"}, hides}), HasSubstr("no effect"));
+  EXPECT_THAT(complaint({{"model.train_on_last_item_seq_only", "true"}, {"model.body", "bert"}}),
+              HasSubstr("no effect"));
+  EXPECT_THAT(complaint({{"model.rtd_discriminator_loss_weight", "9"}}),
+              HasSubstr("try --masking rtd"));
   EXPECT_THAT(complaint({{"model.n_negatives", "3"}}), HasSubstr("try --loss gbce"));
+}
+
+TEST(SessionArguments, BodiesOfOtherProgramsAreAnsweredWithOneOfHere) {
+  EXPECT_THAT(complaint({{"model.body", "transfo-xl"}}), HasSubstr("is not here; try xlnet"));
+  for (const char* other : {"longformer", "reformer", "roberta"}) {
+    EXPECT_THAT(complaint({{"model.body", other}}), HasSubstr("is not here; try bert"));
+  }
+  EXPECT_THAT(complaint({{"model.body", "xlnot"}}), HasSubstr("did you mean 'xlnet'"));
 }
 
 }  // namespace

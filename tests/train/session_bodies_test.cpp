@@ -97,12 +97,14 @@ std::string name_of_body(const testing::TestParamInfo<Body>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
                          testing::Values(Body{"albert", "mlm"}, Body{"electra", "mlm"},
-                                         Body{"xlnet", "mlm"}, Body{"xlnet", "clm"},
-                                         Body{"xlnet", "plm"}, Body{"gpt2", "clm", 30},
-                                         Body{"ligr", "clm"}, Body{"sasrec", "clm", 20, "gbce"},
+                                         Body{"electra", "rtd"}, Body{"xlnet", "mlm"},
+                                         Body{"xlnet", "clm"}, Body{"xlnet", "plm"},
+                                         Body{"gpt2", "clm", 30}, Body{"ligr", "clm"},
+                                         Body{"sasrec", "clm", 20, "gbce"},
                                          Body{"gpt2", "clm", 0, "cross_entropy", "last"},
                                          Body{"bert", "mlm", 0, "cross_entropy", "mean"},
-                                         Body{"xlnet", "plm", 0, "cross_entropy", "cls"}),
+                                         Body{"xlnet", "plm", 0, "cross_entropy", "cls"},
+                                         Body{"electra", "rtd", 0, "cross_entropy", "cls"}),
                          name_of_body);
 
 }  // namespace

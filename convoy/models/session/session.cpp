@@ -3,6 +3,7 @@
 #include "convoy/models/bert/bert.h"
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/sasrec/sasrec.h"
+#include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_head.h"
 #include "convoy/models/session/session_input.h"
 #include "convoy/models/xlnet/xlnet.h"
@@ -92,6 +93,12 @@ nn::BlockList make_session_model(const SessionConfig& config) {
   auto input = std::make_shared<SessionInput>(config);
   nn::BlockList blocks{input};
   for (auto& layer : layers_of(config)) blocks.push_back(std::move(layer));
+  if (config.detects()) {
+    blocks.push_back(std::make_shared<ReplacedItems>(config, *input));
+    for (int64_t i = 0; i < config.n_layer; ++i) {
+      blocks.push_back(make_training_only(make_bert_layer(bert_body(config), "discriminator", i)));
+    }
+  }
   blocks.push_back(std::make_shared<SessionHead>(config, input->item_table()));
   return blocks;
 }

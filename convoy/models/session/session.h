@@ -56,10 +56,12 @@ struct SessionConfig {
   double stochastic_swap_noise = 0, input_dropout = 0;
   std::string body = "gpt2";
   std::string masking = "auto";
+  bool train_on_last_item_seq_only = false;
   double mlm_probability = 0.15;
   double plm_probability = 1.0 / 6;
   int64_t plm_max_span_length = 5;
   bool plm_permute_all = false;
+  double rtd_discriminator_loss_weight = 50;
   double embedding_initializer_range = 0.02;
   bool sampled_softmax = false;
   int64_t max_n_samples = 1000;
@@ -76,11 +78,13 @@ struct SessionConfig {
   /// Every option, bound to this object.
   Fields fields();
 
-  /// What `auto` stands for, too: clm, mlm or plm.
+  /// What `auto` stands for, too: clm, mlm, plm or rtd.
   std::string masking_kind() const;
   /// Asks for the items at some positions, which the model does not see there.
   bool masks_items() const { return masking_kind() != "clm"; }
   bool permutes() const { return masking_kind() == "plm"; }
+  /// A second body tells the items that the first drew for hidden ones.
+  bool detects() const { return masking_kind() == "rtd"; }
   /// Looks at what came before alone, and counts positions from the last one that is asked.
   bool counts_from_end() const { return body == "sasrec" || body == "ligr"; }
   int64_t inner() const;

@@ -10,20 +10,16 @@ namespace {
 using Maskings = std::vector<std::string>;
 
 const std::map<std::string, Maskings>& bodies() {
-  static const std::map<std::string, Maskings> all{{"albert", {"mlm"}},
-                                                   {"bert", {"mlm"}},
-                                                   {"electra", {"mlm"}},
-                                                   {"gpt2", {"clm"}},
-                                                   {"ligr", {"clm"}},
-                                                   {"sasrec", {"clm"}},
-                                                   {"xlnet", {"mlm", "clm", "plm"}}};
+  static const std::map<std::string, Maskings> all{
+      {"albert", {"mlm"}}, {"bert", {"mlm"}},   {"electra", {"mlm", "rtd"}},     {"gpt2", {"clm"}},
+      {"ligr", {"clm"}},   {"sasrec", {"clm"}}, {"xlnet", {"mlm", "clm", "plm"}}};
   return all;
 }
 
 }  // namespace
 
 const std::vector<std::string>& maskings() {
-  static const Maskings all{"clm", "mlm", "plm"};
+  static const Maskings all{"clm", "mlm", "plm", "rtd"};
   return all;
 }
 

@@ -5,7 +5,7 @@
 
 namespace convoy::models {
 
-/// What `masking` can be, less `auto`: clm, mlm, plm.
+/// What `masking` can be, less `auto`: clm, mlm, plm, rtd.
 const std::vector<std::string>& maskings();
 
 /// What a body of session models can learn by; the first is what `auto` takes.

@@ -19,8 +19,10 @@ const Names kSummaries{"last", "first", "mean", "cls"};
 // The first is what an error suggests.
 const std::pair<std::string, Names> kWithHidden{"model.body",
                                                 {"bert", "albert", "electra", "xlnet"}};
+const std::pair<std::string, Names> kCausal{"model.body", {"gpt2", "ligr", "sasrec", "xlnet"}};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
+const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
 const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
 const std::pair<std::string, Names> kWithSoft{"model.soft_embeddings", {"true"}};
 
@@ -67,15 +69,28 @@ Fields SessionConfig::fields() {
        kMostDropped},
       {"input_dropout", &input_dropout,
        "rate on the vectors of each feature before they are joined", 0, kMostDropped},
-      {"body", &body,
-       "transformer layers: causal (gpt2, sasrec, ligr), looking at both sides, or either (xlnet)",
-       0, 0, bodies_that_learn_by("")},
+      {.name = "body",
+       .value = &body,
+       .help = "transformer layers: causal (gpt2, sasrec, ligr), looking at both sides, or either "
+               "(xlnet)",
+       .choices = bodies_that_learn_by(""),
+       .instead = {{"transfo-xl", "xlnet"},
+                   {"transfoxl", "xlnet"},
+                   {"longformer", "bert"},
+                   {"reformer", "bert"},
+                   {"roberta", "bert"}}},
       {"masking", &masking,
-       "predict each next item (clm), hidden items (mlm), or items in a random order (plm); auto = "
-       "what the body can do",
+       "predict each next item (clm), hidden items (mlm), or items in a random order (plm); rtd: "
+       "hidden "
+       "ones, and a second body tells the items that were drawn for them; auto = what the body can "
+       "do",
        0, 0, with_auto(maskings())},
-      {"mlm_probability", &mlm_probability, "part of the items that mlm hides", 0.01, 0.99, none,
-       none, "", kWithHidden},
+      {.name = "train_on_last_item_seq_only",
+       .value = &train_on_last_item_seq_only,
+       .help = "clm learns the last item of each session alone, as evaluation asks for it",
+       .only_with = kCausal},
+      {"mlm_probability", &mlm_probability, "part of the items that mlm and rtd hide", 0.01, 0.99,
+       none, none, "", kWithHidden},
       {"plm_probability", &plm_probability, "part of the items that plm asks for", 0.01, 0.99, none,
        none, "", kWithOrder},
       {"plm_max_span_length", &plm_max_span_length, "longest stretch of them", 1, 1000, none, none,
@@ -84,6 +99,9 @@ Fields SessionConfig::fields() {
        .value = &plm_permute_all,
        .help = "items that are not asked for stand in the random order, too",
        .only_with = kWithOrder},
+      {"rtd_discriminator_loss_weight", &rtd_discriminator_loss_weight,
+       "of the loss of telling drawn items, where that of predicting hidden ones has 1", 0, 1e6,
+       none, none, "", kWithReplaced},
       {"embedding_initializer_range", &embedding_initializer_range,
        "standard deviation of initial embeddings", 0},
       {"sampled_softmax", &sampled_softmax,

@@ -19,6 +19,13 @@ void SessionConfig::check() const {
     fail<UsageError>("models", "masking {} does not go with the body {}; expected one of {}",
                      masking, body, join(able));
   }
+  if (train_on_last_item_seq_only && masks_items()) {
+    fail<UsageError>(
+        "models",
+        "train_on_last_item_seq_only = true does not go with masking = {}; try masking "
+        "= clm",
+        masking_kind());
+  }
   if (has_own_negatives() && sampled_softmax) {
     fail<UsageError>(
         "models",

@@ -31,6 +31,18 @@ SessionEmbeddings::SessionEmbeddings(const SessionConfig& config, const std::str
     mapping_ =
         declare_dense("albert.encoder.embedding_hidden_mapping_in", D, D, config.initializer_range);
   }
+  num_params_ = params().size();
+}
+
+SessionEmbeddings::SessionEmbeddings(const SessionEmbeddings& first, const std::string& name)
+    : SessionFeatures(first, name),
+      cls_(first.cls_),
+      positions_(first.positions_),
+      token_types_(first.token_types_),
+      norm_(first.norm_),
+      mapping_(first.mapping_),
+      num_params_(first.num_params_) {
+  for (size_t i = 0; i < num_params_; ++i) tie(first.params()[i]);
 }
 
 at::Tensor SessionEmbeddings::cls_mask(const at::Tensor& ids, const nn::Context& context) const {

@@ -10,6 +10,8 @@ namespace convoy::models {
 class SessionEmbeddings : public SessionFeatures {
  protected:
   SessionEmbeddings(const SessionConfig& config, const std::string& name);
+  /// The same once more, by another name.
+  SessionEmbeddings(const SessionEmbeddings& first, const std::string& name);
 
   /// The joined features with cls in its place behind the session: x [B, T, D] (or a rank's share)
   /// where the ids [B, T] have room for it.
@@ -27,6 +29,7 @@ class SessionEmbeddings : public SessionFeatures {
   nn::ParamPtr cls_, positions_, token_types_;
   nn::NormParams norm_;
   nn::DenseParams mapping_;  // ALBERT's, of embeddings to states
+  size_t num_params_ = 0;    // all of the above and the features'
 };
 
 }  // namespace convoy::models

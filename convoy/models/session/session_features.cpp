@@ -47,6 +47,15 @@ SessionFeatures::SessionFeatures(const SessionConfig& config, const std::string&
   }
 }
 
+SessionFeatures::SessionFeatures(const SessionFeatures& of, const std::string& name)
+    : Block(name),
+      config_(of.config_),
+      tables_(of.tables_),
+      soft_(of.soft_),
+      norms_(of.norms_),
+      continuous_(of.continuous_),
+      projection_(of.projection_) {}
+
 /// Returns how wide its vectors are.
 int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
   const auto init = Init::normal(config_.embedding_initializer_range);

@@ -17,6 +17,8 @@ class SessionFeatures : public nn::Block {
 
  protected:
   SessionFeatures(const SessionConfig& config, const std::string& name);
+  /// With the parameters of another, which it does not tie yet.
+  SessionFeatures(const SessionFeatures& of, const std::string& name);
 
   /// [B, T, D] (or a rank's share) of the columns [B, T].
   at::Tensor joined(const nn::Bundle& in, const nn::TensorRanks& ranks,

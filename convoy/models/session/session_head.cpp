@@ -36,7 +36,11 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
     epsilon_ = kSasrecEpsilon;
   }
   const int64_t item_dim = item_table->spec().shape[1];
-  if (item_dim != D) {
+  if (config.detects()) {  // the generator predicts from what is as wide as an item
+    detector_.emplace(config, [&](const std::string& name, int64_t width) {
+      return declare_dense(name, D, width, config.initializer_range);
+    });
+  } else if (item_dim != D) {
     output_projection_ = declare(
         {"output_projection.weight", {item_dim, D}, nn::Init::normal(config.initializer_range)});
   }
@@ -55,13 +59,20 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
   const auto targets = targets_of(in);
   auto out = next_items(in, targets, context);
-  if (!targets_) return out;
-  if (context.mode != Mode::Predict) out["loss"] = out.at("loss") * config_.next_item_weight;
+  const bool detects = detector_ && context.mode == Mode::Train;
+  if (!targets_ && !detects) return out;
   const auto& ids = in.at("item_ids");
   const auto rows = targets.positions.div(ids.size(1), "floor");
   const auto num_asked =
       at::zeros({ids.size(0)}, ids.options()).index_add_(0, rows, at::ones_like(rows));
-  targets_->add(in, normed(in.at("hidden")), num_asked, context, out);
+  if (detects) {
+    const auto detecting = detector_->loss(in, num_asked);
+    out["loss"] = out.at("loss") + detecting * config_.rtd_discriminator_loss_weight;
+  }
+  if (!targets_) return out;
+  if (context.mode != Mode::Predict) out["loss"] = out.at("loss") * config_.next_item_weight;
+  targets_->add(in, normed(in.at(detects ? "generator_hidden" : "hidden")), num_asked, context,
+                out);
   return out;
 }
 
@@ -72,22 +83,27 @@ at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
   return at::cat({targets, sampler_->draw(context.seed, context.step)});
 }
 
+at::Tensor SessionHead::asked_states(const nn::Bundle& in, const Targets& targets) const {
+  if (config_.detects()) return in.at("generated");
+  const auto& x = in.at(config_.permutes() ? "query" : "hidden");
+  return x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
+}
+
 nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
                                    const nn::Context& context) const {
-  const auto& x = in.at(config_.permutes() ? "query" : "hidden");
   if (context.mode == Mode::Predict) {
-    auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, targets.positions));
+    const auto h = states(asked_states(in, targets));
     return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
   }
   const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
   if (samples() && context.mode == Mode::Train) {
-    const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
-    return {{"loss", sampled_loss(in, states(rows), targets, context)}, {"count", count}};
+    const auto h = states(asked_states(in, targets));
+    return {{"loss", sampled_loss(in, h, targets, context)}, {"count", count}};
   }
   if (items_->is_by_rows()) {
-    const auto rows = x.reshape({-1, x.size(-1)}).index_select(0, targets.positions);
+    const auto rows = asked_states(in, targets);
     const auto number = [](double value) { return at::scalar_tensor(value, at::kDouble); };
-    return {{"loss", at::zeros({}, x.options().dtype(at::kFloat))},
+    return {{"loss", at::zeros({}, rows.options().dtype(at::kFloat))},
             {"count", count},
             {"row_states", states(rows).to(at::kFloat) / config_.temperature},
             {"row_targets", targets.items},
@@ -97,7 +113,9 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   const auto ranks = ranks_of(in, context);
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
   options.ranks = ranks.among(targets.positions);
-  const auto h = states(ranks.select(x, targets.positions, options.ranks));
+  const auto h =
+      states(ranks.shares() ? ranks.select(in.at("hidden"), targets.positions, options.ranks)
+                            : asked_states(in, targets));
   const double share = context.mode == Mode::Train ? config_.label_smoothing_factor : 0;
   at::Tensor smoothing;
   if (share > 0) {

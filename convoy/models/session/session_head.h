@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/nn/sampled_softmax.h"
@@ -18,7 +19,7 @@ class SessionHead : public nn::Block {
                        const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override {
-    return !samples() && !targets_ && config_.label_smoothing_factor == 0;
+    return !samples() && !targets_ && !detector_ && config_.label_smoothing_factor == 0;
   }
 
  private:
@@ -29,6 +30,8 @@ class SessionHead : public nn::Block {
   nn::Bundle next_items(const nn::Bundle& in, const Targets& targets,
                         const nn::Context& context) const;
   Targets targets_of(const nn::Bundle& in) const;
+  /// States [N, ...] that predict the targets.
+  at::Tensor asked_states(const nn::Bundle& in, const Targets& targets) const;
   at::Tensor normed(const at::Tensor& rows) const;
   at::Tensor states(const at::Tensor& rows) const;
   /// Training scores some items only.
@@ -41,7 +44,8 @@ class SessionHead : public nn::Block {
   double epsilon_;
   nn::ParamPtr output_projection_, items_;
   int64_t first_id_;
-  std::optional<SessionTargets> targets_;       // of whole sessions
+  std::optional<SessionTargets> targets_;  // of whole sessions
+  std::optional<ReplacementDetector> detector_;
   std::optional<nn::NegativeSampler> sampler_;  // of the items that training scores
 };
 

@@ -5,6 +5,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
+#include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/models/xlnet/xlnet.h"
 #include "convoy/nn/dropout.h"
@@ -90,10 +91,15 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
       real.select(1, 0).fill_(true);  // a row of padding only must have something to look at
       out["key_mask"] = real;
     }
-  } else if (context.mode == Mode::Train) {
+  } else if (context.mode == Mode::Train && !config_.train_on_last_item_seq_only) {
     asked = has_successor(known);
-  } else if (context.mode == Mode::Evaluate) {
+  } else if (context.mode != Mode::Predict) {
     asked = at::arange(length, known.options()) == (session_lengths(known) - 2).unsqueeze(1);
+  }
+  if (config_.detects() && context.mode == Mode::Train) {  // who reads them again
+    for (const auto& feature : config_.features) {
+      out[ReplacedItems::column_of(feature.name)] = in.at(feature.name);
+    }
   }
   if (asked.defined()) {
     out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());

@@ -10,9 +10,9 @@ namespace convoy::models {
 /// `asked` [N] (flat positions that predict; without masked items not in prediction), with masked
 /// items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's,
 /// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead;
-/// for XLNet what put_xlnet_guides() adds. Columns to be predicted pass through.
-/// Prediction with masked items appends a position, so T grows by one; so does cls, which comes
-/// last.
+/// for XLNet what put_xlnet_guides() adds; for ReplacedItems the columns. Columns to be predicted
+/// pass through. Prediction with masked items appends a position, so T grows by one; so does cls,
+/// which comes last.
 class SessionInput : public SessionEmbeddings {
  public:
   explicit SessionInput(const SessionConfig& config);

@@ -1,0 +1,54 @@
+#include "convoy/base/gumbel.h"
+
+#include "convoy/base/lanes.h"
+#include "convoy/base/random.h"
+
+namespace convoy {
+
+namespace {
+
+using lanes::Floats;
+using lanes::kLanes;
+
+/// u becomes -ln(1 - u), which is near zero for the largest draws: by its series there.
+[[gnu::always_inline]] inline void exponential(Floats& u) {
+  constexpr float kNear = 0x1p-6f;
+  const Floats series = u * (1.0f + u * (0.5f + u * (1.0f / 3 + u * 0.25f)));
+  Floats rest = 1.0f - u;
+  rest = rest < 0x1p-24f ? Floats{} + 0x1p-24f : rest;
+  lanes::logarithm(rest);
+  u = u < kNear ? series : -rest;
+}
+
+/// Four words of each lane.
+CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, int64_t count, float* out) {
+  uint32_t words[4][kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const uint64_t counter = group * kLanes + static_cast<uint64_t>(lane);
+    words[0][lane] = static_cast<uint32_t>(counter);
+    words[1][lane] = static_cast<uint32_t>(counter >> 32);
+    words[2][lane] = words[3][lane] = 0;
+  }
+  philox_lanes(words, static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  for (int64_t word = 0; word < 4 && word * kLanes < count; ++word) {
+    Floats u;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      u[lane] = (static_cast<float>(words[word][lane]) + 0.5f) * 0x1p-32f;
+    }
+    exponential(u);
+    lanes::logarithm(u);
+    lanes::store(-u, out + word * kLanes, lanes::count_at(word * kLanes, count));
+  }
+}
+
+}  // namespace
+
+void fill_gumbel(uint64_t key, int64_t count, float* out) {
+  constexpr int64_t kGroup = 4 * kLanes;
+  for (int64_t begin = 0; begin < count; begin += kGroup) {
+    const int64_t here = count - begin < kGroup ? count - begin : kGroup;
+    fill_group(key, static_cast<uint64_t>(begin / kGroup), here, out + begin);
+  }
+}
+
+}  // namespace convoy
