@@ -34,14 +34,14 @@ int run_train(const TrainOptions& options) {
   launch::leave_on_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result
   const auto windows = configured->task->windows();
-  if (!windows.empty()) check_windows(*configured);
+  if (!windows.empty()) check_windows(*configured, windows);
   std::string plan;
   const auto job = train::join_job(configured->training.parallel,
                                    [&](const train::Job& met, const comm::Group& all) {
                                      return decide(options.config, *configured, met, all, plan);
                                    });
   if (!windows.empty()) return train_windows(*configured, windows, job);
-  return train_run(*configured, job, "", plan).exit_code;
+  return train_run(*configured, job, {}, plan).exit_code;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace convoy::cli {
 
-Trained train_run(Configured& configured, const train::Job& job, const std::filesystem::path& start,
+Trained train_run(Configured& configured, const train::Job& job, const Start& start,
                   const std::string& plan) {
   const auto& arguments = configured.training;
   const bool tells = job.is_main() && !arguments.output.quiet;
@@ -22,7 +22,8 @@ Trained train_run(Configured& configured, const train::Job& job, const std::file
   run.files.texts["run.toml"] = configured.table.to_kept_toml();
   if (!plan.empty()) run.files.texts[kPlanFile] = plan;
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
-  if (!start.empty()) trainer.load_weights(start);
+  if (!start.weights.empty()) trainer.load_weights(start.weights);
+  if (!start.moments.empty()) trainer.load_moments(start.moments);
   if (tells) tell(*run.notes);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);

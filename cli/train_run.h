@@ -15,10 +15,15 @@ struct Trained {
   train::Metrics evaluated;  ///< of its end; empty without evaluation data
 };
 
-/// Trains as `configured` says, with a job that was joined, and evaluates at the end. `start`: the
-/// folder of a model whose weights a new run begins with; "" = its own. `plan`: text of its plan
-/// file, or "".
-Trained train_run(Configured& configured, const train::Job& job, const std::filesystem::path& start,
+/// What a new run begins with.
+struct Start {
+  std::filesystem::path weights;  ///< the folder of a model; "" = its own
+  std::filesystem::path moments;  ///< a checkpoint, for those of the optimizer; "" = none
+};
+
+/// Trains as `configured` says, with a job that was joined, and evaluates at the end. `plan`: text
+/// of its plan file, or "".
+Trained train_run(Configured& configured, const train::Job& job, const Start& start,
                   const std::string& plan);
 
 }  // namespace convoy::cli

@@ -97,9 +97,26 @@ void set_start(Configured& configured, const fs::path& folder, bool resumes,
   if (resumes) arguments.output.overwrite = !found.get<bool>();  // what never saved
 }
 
+/// The checkpoint of the last step of the run in `folder`.
+fs::path last_checkpoint(const fs::path& folder, const train::Job& job) {
+  const Json found = comm::ask_main(job.world(), "look for the moments of a window", [&]() -> Json {
+    const auto step_of = [](const fs::path& place) {
+      const auto file = place / checkpoint::kState;
+      return parse_json(read_file(file), file.string()).at("global_step").get<int64_t>();
+    };
+    const auto last = checkpoint::latest_checkpoint(folder);
+    if (last && step_of(*last) == step_of(folder)) return last->string();
+    fail<FileError>("cli",
+                    "{} has no checkpoint of its last step, which keep_moments goes on from; try "
+                    "--start {} for a run of its own, or without --keep_moments",
+                    folder.string(), folder.filename().string());
+  });
+  return found.get<std::string>();
+}
+
 }  // namespace
 
-void check_windows(const Configured& configured) {
+void check_windows(const Configured& configured, const std::vector<tasks::Window>& windows) {
   if (configured.training.output.dir.empty()) {
     fail<UsageError>("cli",
                      "each window is trained in a folder of output.dir, which is not given; "
@@ -111,6 +128,11 @@ void check_windows(const Configured& configured) {
                      "resume_from_checkpoint = {} does not go with windows, of which the last one "
                      "goes on; try --resume_from_checkpoint latest",
                      from);
+  }
+  if (windows.front().keeps_moments && configured.training.save_strategy == "no") {
+    fail<UsageError>("cli",
+                     "keep_moments takes them from the last checkpoint of each window, which "
+                     "save_strategy = no does not write; try --save_strategy epoch");
   }
   if (configured.training.parallel.strategy != "plan") return;
   fail<UsageError>("cli",
@@ -144,7 +166,9 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
         report::show_progress(fmt::format("window {} of {}: train on {}, evaluate on {}\n", i + 1,
                                           windows.size(), window.name, window.evaluated_on));
       }
-      const auto trained = train_run(configured, job, before, "");
+      Start start{.weights = before, .moments = {}};
+      if (window.keeps_moments && !before.empty()) start.moments = last_checkpoint(before, job);
+      const auto trained = train_run(configured, job, start, "");
       if (trained.exit_code != 0) return trained.exit_code;
       results.push_back({{"trained_on", window.name},
                          {"evaluated_on", window.evaluated_on},

@@ -8,7 +8,7 @@
 namespace convoy::cli {
 
 /// Throws UsageError where options do not go with windows.
-void check_windows(const Configured& configured);
+void check_windows(const Configured& configured, const std::vector<tasks::Window>& windows);
 
 /// Trains on one window after the other, each in a folder of its own in output.dir, with a schedule
 /// and an optimizer of its own and the weights of the one before, and evaluates it on the next

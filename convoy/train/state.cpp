@@ -57,6 +57,7 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   check("step_samples", static_cast<double>(s.step_samples), kAny);
   check("logged_steps", static_cast<double>(s.logged_steps), steps);
   check("skipped_steps", static_cast<double>(s.skipped_steps), steps);
+  check("earlier_updates", static_cast<double>(s.earlier_updates), kAny);
   check("loss_scale", s.loss_scale.value, kAny);
   check("loss_scale_good_steps", static_cast<double>(s.loss_scale.good_steps), kAny);
   check("targets_per_sample", s.loss_scale.targets_per_sample, kAny);
@@ -77,6 +78,7 @@ Json TrainerState::to_json() const {
            {"is_local_process_zero", true},
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
+  if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   return out;
 }
 
@@ -84,6 +86,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
   TrainerState state;
   try {
     visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
+    state.earlier_updates = json.value("earlier_updates", int64_t{0});
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);

@@ -41,6 +41,9 @@ struct TrainerState {
   bool evaluation_owed = false;  ///< due when a signal stopped the run
   Json log_history = Json::array();
 
+  /// Of the runs before whose moments this one began with (Trainer::load_moments).
+  int64_t earlier_updates = 0;
+
   int64_t updates() const { return global_step - skipped_steps; }
   /// Epochs done, as a fraction.
   double epoch() const {

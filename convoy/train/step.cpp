@@ -49,8 +49,8 @@ void Trainer::Impl::train_step(StepBatch batch) {
   parallel::StepInput input;
   input.seed = static_cast<uint64_t>(arguments_.seed);
   input.step = state_.global_step;
-  input.updates = state_.updates();
-  input.learning_rate = learning_rate(input.updates);
+  input.updates = state_.earlier_updates + state_.updates();
+  input.learning_rate = learning_rate(state_.updates());
   input.stop_signal = stop_signal_;
   input.busy = checkpoints_->writing();
   const int64_t every = arguments_.check_replicas_steps;

@@ -87,6 +87,9 @@ void Trainer::save_metrics(const std::string& split, const Metrics& metrics) {
 void Trainer::load_weights(const std::filesystem::path& folder) {
   impl_->checkpoints_->load_weights(folder);
 }
+void Trainer::load_moments(const std::filesystem::path& checkpoint) {
+  impl_->earlier_updates_ = impl_->checkpoints_->load_moments(checkpoint);
+}
 bool Trainer::is_main() const {
   return impl_->job_.is_main();
 }

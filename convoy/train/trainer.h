@@ -84,6 +84,10 @@ class Trainer {
   /// Reads the weights of a run's or checkpoint's `model.safetensors`.
   void load_weights(const std::filesystem::path& folder);
 
+  /// A new run begins with the optimizer's moments that a checkpoint holds, and corrects their bias
+  /// by the updates that they saw. Throws UsageError where they are of another optimizer.
+  void load_moments(const std::filesystem::path& checkpoint);
+
   bool is_main() const;  ///< of all ranks the one that prints and writes
   const Job& job() const;
   const TrainerState& state() const;

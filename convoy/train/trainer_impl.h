@@ -97,6 +97,7 @@ struct Trainer::Impl {
   std::function<void(LogRecord&)> pace_;
   std::unique_ptr<BatchStream> stream_;
   TrainerState state_;
+  int64_t earlier_updates_ = 0;  // that the moments of a new run saw
   Clock clock_{state_};
   Trace trace_;
   size_t num_failed_kernels_ = 0;  // that were told

@@ -89,6 +89,36 @@ TEST_F(WindowsCommand, GoOnToTheSameResults) {
   EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
 }
 
+TEST_F(WindowsCommand, KeepMomentsWhereThatIsAskedFor) {
+  make_windows();
+  const auto command = kTrain + "--windows days --end 3 ";
+  ASSERT_EQ(run(command + "--output_dir none"), 0) << output_;
+  ASSERT_EQ(run(command + "--keep_moments --output_dir all"), 0) << output_;
+  const auto metric = [&](const std::string& folder, size_t window) {
+    return results(folder).at("windows").at(window).at("metrics").at("eval_loss").get<double>();
+  };
+  EXPECT_EQ(metric("all", 0), metric("none", 0));
+  EXPECT_NE(metric("all", 1), metric("none", 1));
+  EXPECT_EQ(json("all/0002/trainer_state.json").at("earlier_updates"), 12);
+  ASSERT_EQ(run("eval all/0002"), 0) << output_;
+
+  // Stopped in the second window: it goes on with what it kept.
+  const double whole = metric("all", 1);
+  auto cut = results("all");
+  cut.at("windows").erase(1);
+  write_file(folder_ / "all/results_over_time.json", cut.dump());
+  for (const char* left : {"checkpoint-10", "checkpoint-12", "model.safetensors"}) {
+    fs::remove_all(folder_ / "all/0002" / left);
+  }
+  const auto again = command + "--keep_moments --output_dir all --resume_from_checkpoint latest";
+  ASSERT_EQ(run(again), 0) << output_;
+  EXPECT_EQ(metric("all", 1), whole);
+  write_file(folder_ / "all/results_over_time.json", cut.dump());
+  fs::remove_all(folder_ / "all/0001/checkpoint-12");
+  EXPECT_EQ(run(again), 1);
+  EXPECT_NE(output_.find("has no checkpoint of its last step"), std::string::npos) << output_;
+}
+
 TEST_F(WindowsCommand, SayWhatDoesNotGo) {
   make_windows();
   const auto expect_refused = [&](const std::string& more, const std::string& text, int code = 2) {
@@ -97,6 +127,9 @@ TEST_F(WindowsCommand, SayWhatDoesNotGo) {
   };
   expect_refused("--windows days", "has no rows; try other --start and --end", 1);
   expect_refused("--windows days --start 3 --end 3", "expected --end above --start");
+  expect_refused("--windows days --end 3 --keep_moments --save_strategy no",
+                 "--save_strategy epoch");
+  expect_refused("--data.path days --keep_moments", "data.windows");
   expect_refused("--windows nowhere", "is no folder");
   expect_refused("--windows days --end 2 --data.path days", "data.path has no effect");
   expect_refused("--data.path days --start 2", "data.windows");

@@ -391,5 +391,39 @@ TEST_F(TrainerTest, ImpossibleSettingsAreExplained) {
   expect_in("the data set is empty", error_of(arguments("c"), random_sessions(0, 50, 8)));
 }
 
+// Of rows that are all alike, whose order does not matter.
+TEST_F(TrainerTest, ARunThatBeginsWithMomentsIsTheRestOfALongerOne) {
+  const auto alike = make_map_dataset(24, [](const std::vector<int64_t>& rows) {
+    const auto ids = at::arange(1, 7, at::kLong).repeat({std::ssize(rows), 1});
+    return nn::Bundle{{"items", ids}, {"lengths", at::full({std::ssize(rows)}, 6, at::kLong)}};
+  });
+  const auto train = [&](const std::string& name, int64_t steps, const fs::path& weights,
+                         const fs::path& moments, const Job& job) {
+    auto own = arguments(name);
+    own.max_steps = steps;
+    own.lr_scheduler_type = "constant";
+    own.save_strategy = "epoch";
+    own.per_device_train_batch_size = 4;
+    own.gradient_accumulation_steps = job.strategy == "dp" ? 1 : 2;
+    auto recorder = std::make_shared<Recorder>();
+    Trainer trainer(tiny_model(0), own, alike, nullptr, job);
+    if (!weights.empty()) trainer.load_weights(weights);
+    if (!moments.empty()) trainer.load_moments(moments);
+    trainer.add_callback(recorder);
+    trainer.train();
+    return recorder->losses;
+  };
+  const auto whole = train("whole", 9, "", "", job_);
+  train("first", 3, "", "", job_);
+  const auto at = folder_ / "first/checkpoint-3";
+  const std::vector<double> rest(whole.begin() + 3, whole.begin() + 6);
+  EXPECT_EQ(train("second", 3, at, at, job_), rest);
+  EXPECT_EQ(train("two", 3, at, at, replicas(2)), rest);
+  EXPECT_NE(train("without", 3, at, "", job_), rest);
+  const auto then = folder_ / "second/checkpoint-3";
+  EXPECT_EQ(train("third", 3, then, then, job_),
+            (std::vector<double>(whole.begin() + 6, whole.end())));
+}
+
 }  // namespace
 }  // namespace convoy::train

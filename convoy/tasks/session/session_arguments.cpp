@@ -112,6 +112,9 @@ void SessionArguments::declare(OptionTable& t) {
   t.add(s, "end", data.end, "last window, which is evaluated on; 0 = the last that is there")
       .at_least(0)
       .only_with("data.windows");
+  t.add(s, "keep_moments", data.keep_moments,
+        "each window begins with the optimizer's moments of the one before, else with none")
+      .only_with("data.windows");
   t.add(s, "features", data.features,
         "columns to use; none = every categorical or continuous column of the schema, one value a "
         "session or one an item");

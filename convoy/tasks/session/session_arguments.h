@@ -17,6 +17,7 @@ struct DataArguments {
   std::string schema;
   std::string windows;
   int64_t start = 1, end = 0;
+  bool keep_moments = false;
   std::vector<std::string> features;
   std::string truncation = "keep_last";
   std::string partition = "rows";

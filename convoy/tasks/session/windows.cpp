@@ -74,9 +74,11 @@ std::vector<Window> SessionTask::windows() const {
                    {{"data.windows", ""},
                     {"data.start", "1"},
                     {"data.end", "0"},
+                    {"data.keep_moments", "false"},
                     {"data.train", train},
                     {"data.valid", valid},
-                    {"data.schema", schema}}});
+                    {"data.schema", schema}},
+                   data.keep_moments});
   }
   return out;
 }

@@ -59,6 +59,8 @@ class Checkpoints {
   void save_metrics(const std::string& split, const Metrics& metrics);
 
   void load_weights(const std::filesystem::path& folder);
+  /// Reads the moments of a checkpoint for a new run. Returns how many updates they saw.
+  int64_t load_moments(const std::filesystem::path& checkpoint);
   /// Reads the weights of the best checkpoint that `state` names; where there is none, warns and
   /// returns false.
   bool load_best(const TrainerState& state);

@@ -192,6 +192,21 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
       {"folder", folder.string()}, {"state", saved.to_json()}, {"was_named", candidate_was_named_}};
 }
 
+int64_t Checkpoints::load_moments(const fs::path& folder) {
+  const auto& own = strategy_.replica().flat().optimizer().name();
+  const Json updates = comm::ask_main(job_.world(), "look for moments", [&]() -> Json {
+    const auto saved = read_state(folder);
+    if (saved.optimizer != own) {
+      fail<UsageError>("train", "the moments in {} are of {}; got {}; try --optim {}, or none kept",
+                       folder.string(), saved.optimizer, own, saved.optimizer);
+    }
+    return saved.earlier_updates + saved.updates();
+  });
+  checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), strategy_.processes());
+  strategy_.share(/*moments=*/true);
+  return updates.get<int64_t>();
+}
+
 /// The best checkpoint that a state of `run` names, as this run's state names it.
 std::string Checkpoints::best_seen_from_here(const fs::path& run, const std::string& best) const {
   if (best.empty()) return "";

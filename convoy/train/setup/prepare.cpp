@@ -130,6 +130,7 @@ void Trainer::Impl::prepare() {
     state_.max_steps = static_cast<int64_t>(
         std::ceil(arguments_.num_train_epochs * static_cast<double>(per_epoch)));
   }
+  state_.earlier_updates = earlier_updates_;
   state_.job_id = job_.environment.job_id;
   resume();
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
