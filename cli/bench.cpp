@@ -92,6 +92,10 @@ void add_strategies(CLI::App& app, Run& run) {
                    "micro-batches of a pipeline's step, each tried; default: 4 for each stage, or "
                    "fewer that divide the batch")
       ->delimiter(',');
+  command
+      ->add_option("--learning_rates,--learning-rates", flags->learning_rates,
+                   "each is tried with every strategy; default: the run's")
+      ->delimiter(',');
   command->add_option("--output", flags->output,
                       "folder for strategies.json, strategies.md, strategies.svg and the runs");
   command->add_flag("--per-device,--per_device", flags->per_device,
@@ -107,7 +111,8 @@ void add_strategies(CLI::App& app, Run& run) {
       "--output runs/compare\n  convoy bench strategies run.toml --strategies single," +
       pipelines +
       " --chunks 1,2,4,8\n  convoy bench strategies run.toml --strategies ddp,zero1-hybrid "
-      "--ranks 4\n  convoy bench strategies run.toml --strategies "
+      "--ranks 4\n  convoy bench strategies run.toml --learning_rates 5e-4,1e-3\n"
+      "  convoy bench strategies run.toml --strategies "
       "single,ddp,zero1,1f1b,tp,tp-sp,dp-tp,"
       "pp-tp,3d --ranks 8\n");
   command->callback([flags, &run] { run = [flags] { return bench_strategies(*flags); }; });

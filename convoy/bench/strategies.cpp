@@ -1,11 +1,11 @@
 #include "convoy/bench/strategies.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/bench/trial.h"
 #include "convoy/launch/process.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/train/setup/job.h"
@@ -16,131 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Behind the name of a schedule: two pipelines that share out the data.
-constexpr std::string_view kTwoPipelines = "-2d";
-/// Layers are shared out: over all ranks; tokens with them; in pairs that share out the data; in
-/// pairs that are the stages of a pipeline; two stages of pairs, as often as there are ranks, with
-/// ZeRO 1. Or positions of rows are, over all ranks.
-constexpr const char *kTensor = "tp", *kSequence = "tp-sp", *kDataTensor = "dp-tp",
-                     *kPipelineTensor = "pp-tp", *k3d = "3d", *kContext = "cp";
-
-/// One training.
-struct Trial {
-  std::string strategy;
-  int ranks = 1;
-  bool slow_link = false;
-  int64_t chunks = 0;  ///< micro-batches of a pipeline; 0: some for each stage
-
-  std::string name() const {
-    return fmt::format("{}-{}{}{}", strategy, ranks, slow_link ? "-slow" : "",
-                       chunks > 0 ? fmt::format("-{}-chunks", chunks) : "");
-  }
-
-  /// Stage of ZeRO.
-  int zero() const {
-    if (strategy == k3d) return 1;
-    return strategy.starts_with("zero") && !is_pipeline() ? strategy[4] - '0' : 0;
-  }
-  bool is_hybrid() const { return strategy.ends_with("-hybrid"); }
-  bool is_offloaded() const { return strategy.ends_with("-disk"); }
-  /// Of a pipeline; else empty.
-  std::string schedule() const {
-    std::string_view name = strategy;
-    if (is_2d()) name.remove_suffix(kTwoPipelines.size());
-    const auto all = schedule::pipeline_schedule_names();
-    return std::find(all.begin(), all.end(), name) == all.end() ? "" : std::string(name);
-  }
-  bool is_pipeline() const { return !schedule().empty(); }
-  bool has_virtual_stages() const {
-    return is_pipeline() && schedule::entry_of(schedule::pipeline_schedule(schedule())).interleaved;
-  }
-  bool is_2d() const { return strategy.ends_with(kTwoPipelines); }
-  /// Ranks that share out layers.
-  int num_tensor_ranks() const {
-    if (strategy == kTensor || strategy == kSequence) return ranks;
-    return strategy == kDataTensor || strategy == kPipelineTensor || strategy == k3d ? 2 : 1;
-  }
-  /// Ranks that share out positions.
-  int num_context_ranks() const { return strategy == kContext ? ranks : 1; }
-  int num_stages() const {
-    if (is_pipeline()) return ranks / (is_2d() ? 2 : 1);
-    return strategy == kPipelineTensor ? ranks / 2 : strategy == k3d ? 2 : 1;
-  }
-  /// Ranks, or groups of ranks, that compute different rows.
-  int num_shares() const { return ranks / num_stages() / num_tensor_ranks() / num_context_ranks(); }
-  bool has_processes() const {
-    return strategy == "ddp" || zero() > 0 || num_stages() > 1 || num_tensor_ranks() > 1 ||
-           num_context_ranks() > 1;
-  }
-};
-
 /// The schedule of a trial's pipeline: the run's own, unless it is the trial's name.
 std::string schedule_of(const Trial& trial, const train::ParallelArguments& own) {
   if (trial.is_pipeline()) return trial.schedule();
   const auto& from = trial.num_stages() > 1 ? own : train::ParallelArguments();
   return schedule::name_of(from.pipeline.schedule);
-}
-
-void check_ranks(const Trial& trial) {
-  const auto check = [&](bool concerned, int multiple, int least, const char* why) {
-    if (!concerned || (trial.ranks >= least && trial.ranks % multiple == 0)) return;
-    fail<UsageError>("bench", "{} on {} ranks: {}; try --ranks {}", trial.strategy, trial.ranks,
-                     why, least);
-  };
-  check(trial.is_2d(), 2, 4, "two pipelines need an even number of ranks, 4 at least");
-  check(trial.is_hybrid(), 2, 4, "two state replicas need an even number of ranks, 4 at least");
-  check(trial.strategy == kDataTensor || trial.strategy == kPipelineTensor, 2, 4,
-        "pairs of tensor ranks need an even number of ranks, 4 at least");
-  check(trial.strategy == k3d, 4, 8,
-        "2 stages x 2 tensor ranks and others with other rows need 8 ranks, 12 or more");
-}
-
-std::vector<Trial> trials(const StrategiesOptions& options) {
-  std::vector<Trial> out;
-  std::vector<std::string> known{
-      "single",       "dp",           "ddp",          "zero1",         "zero2",      "zero3",
-      "zero1-hybrid", "zero2-hybrid", "zero3-hybrid", "zero1-disk",    "zero2-disk", "zero3-disk",
-      kTensor,        kSequence,      kDataTensor,    kPipelineTensor, k3d,          kContext};
-  for (const auto& name : schedule::pipeline_schedule_names()) {
-    known.push_back(name);
-    known.push_back(fmt::format("{}{}", name, kTwoPipelines));
-  }
-  for (const auto& strategy : options.strategies) {
-    if (std::find(known.begin(), known.end(), strategy) == known.end()) {
-      fail<UsageError>("bench", "--strategies has '{}'; expected {}", strategy, join(known));
-    }
-    if (strategy == "single") {
-      out.push_back({strategy, 1});
-      continue;
-    }
-    for (int ranks : options.ranks) {
-      if (ranks < 1) fail<UsageError>("bench", "--ranks has {}; expected at least 1", ranks);
-      if (ranks > 1) out.push_back({strategy, ranks});
-      if (ranks > 1) check_ranks(out.back());
-      if (ranks > 1 && strategy == "ddp" && options.per_device) {
-        out.push_back({strategy, ranks, /*slow_link=*/true});
-      }
-      if (ranks > 1 && out.back().is_pipeline() && !options.chunks.empty()) {
-        auto trial = std::move(out.back());
-        out.pop_back();
-        for (const int64_t chunks : options.chunks) {
-          if (chunks < 1) fail<UsageError>("bench", "--chunks has {}; expected at least 1", chunks);
-          trial.chunks = chunks;
-          out.push_back(trial);
-        }
-      }
-    }
-  }
-  if (out.empty())
-    fail<UsageError>("bench", "nothing to train; try --strategies single,ddp --ranks 2");
-  if (!options.chunks.empty() &&
-      std::none_of(out.begin(), out.end(), [](const auto& trial) { return trial.is_pipeline(); })) {
-    fail<UsageError>("bench",
-                     "--chunks are the micro-batches of a pipeline, and --strategies has none; try "
-                     "--strategies single,{}",
-                     join(schedule::pipeline_schedule_names(), ","));
-  }
-  return out;
 }
 
 /// Rows of a micro-batch, and how many of these are a step of a rank.
@@ -233,6 +113,9 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   if (trial.slow_link && train::visible_devices(arguments.parallel.device)[0].is_cpu()) {
     argv.push_back("--parallel.backend=gloo");
   }
+  if (!trial.learning_rate.empty()) {
+    argv.push_back("--train.learning_rate=" + trial.learning_rate);
+  }
   if (trial.has_processes()) {
     argv.insert(argv.end(), {"--nproc", std::to_string(trial.ranks)});
   } else {
@@ -251,7 +134,9 @@ StrategyRow result(const Trial& trial, const StrategiesOptions& options,
   }
   row.ranks = trial.ranks;
   row.threads = static_cast<int>(std::max<int64_t>(1, arguments.parallel.threads));
+  if (!trial.learning_rate.empty()) parse_number(trial.learning_rate, row.learning_rate);
   row.seconds = json.at("train_steady_seconds");
+  row.eval_seconds = json.value("eval_runtime", row.eval_seconds);
   row.samples_per_second = json.at("train_steady_samples_per_second");
   row.collectives_per_step = json.at("train_collectives_per_step");
   row.bytes_per_step = json.at("train_bytes_per_step");
@@ -317,9 +202,10 @@ StrategiesResult compare_strategies(const StrategiesOptions& options,
   for (const auto& trial : all) command(trial, options, arguments, output);  // before any runs
   for (const auto& trial : all) {
     const auto folder = output / trial.name();
-    say(fmt::format("{} on {}{}{} ({} of {})", trial.strategy, plural(trial.ranks, "rank"),
+    say(fmt::format("{} on {}{}{}{} ({} of {})", trial.strategy, plural(trial.ranks, "rank"),
                     trial.slow_link ? " over a slow link" : "",
                     trial.chunks > 0 ? fmt::format(", {} micro-batches", trial.chunks) : "",
+                    trial.learning_rate.empty() ? "" : ", learning rate " + trial.learning_rate,
                     rows.size() + 1, all.size()));
     launch::ProcessOptions process;
     process.capture = false;

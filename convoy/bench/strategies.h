@@ -22,6 +22,8 @@ struct StrategiesOptions {
   std::vector<int> ranks{2};
   /// Into how many micro-batches a pipeline cuts a step, each tried; empty: some for each stage.
   std::vector<int64_t> chunks = {};
+  /// Each is tried with all of the above; empty: the run's own.
+  std::vector<std::string> learning_rates = {};
   bool per_device = false;  ///< keeps the batch per device, and adds ddp over a slow link
   /// Of the run, as --section.name=value, beside the config.
   std::vector<std::string> overrides;

@@ -85,17 +85,21 @@ std::string memory_text(const StrategyRow& row) {
 }  // namespace
 
 std::string StrategyRow::label() const {
-  return micro_batches > 0 ? fmt::format("{}, M = {}", strategy, micro_batches) : strategy;
+  return fmt::format("{}{}{}", strategy,
+                     micro_batches > 0 ? fmt::format(", M = {}", micro_batches) : "",
+                     learning_rate > 0 ? fmt::format(", {:g}", learning_rate) : "");
 }
 
 void fill_speedups(std::vector<StrategyRow>& rows) {
-  if (rows.empty()) return;
-  const StrategyRow* base = nullptr;
-  for (const StrategyRow& row : rows) {
-    if (row.strategy == "single" && (base == nullptr || row.ranks < base->ranks)) base = &row;
-  }
-  const double base_rate = (base == nullptr ? rows.front() : *base).samples_per_second;
   for (StrategyRow& row : rows) {
+    const StrategyRow *first = nullptr, *base = nullptr;
+    for (const StrategyRow& other : rows) {
+      if (other.learning_rate != row.learning_rate) continue;
+      if (first == nullptr) first = &other;
+      const bool better = base == nullptr || other.ranks < base->ranks;
+      if (other.strategy == "single" && better) base = &other;
+    }
+    const double base_rate = (base == nullptr ? first : base)->samples_per_second;
     row.speedup = base_rate > 0 ? row.samples_per_second / base_rate : kUnknown;
     row.efficiency = row.ranks > 0 ? row.speedup / row.ranks : kUnknown;
   }
@@ -114,9 +118,12 @@ report::Table strategies_table(const std::vector<StrategyRow>& rows) {
   const bool has_pipelines =
       std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.micro_batches > 0; });
   if (has_pipelines) table.column("micro-batches");
+  const bool has_rates =
+      std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.learning_rate > 0; });
+  if (has_rates) table.column("learning rate");
   for (const char* title : {"ranks", "threads per rank", "time", "samples/s", "speed-up",
                             "efficiency", "collectives/step", "bytes/step", "peak memory/rank",
-                            "final loss", "NDCG@10", "Recall@10"}) {
+                            "evaluation", "final loss", "NDCG@10", "Recall@10"}) {
     table.column(title);
   }
   for (const StrategyRow& row : rows) {
@@ -132,9 +139,14 @@ report::Table strategies_table(const std::vector<StrategyRow>& rows) {
                                                 : "-",
         std::isfinite(row.bytes_per_step) ? human_bytes(row.bytes_per_step) : "-",
         memory_text(row),
+        std::isfinite(row.eval_seconds) ? human_seconds(row.eval_seconds) : "-",
         decimals(row.loss, 4),
         decimals(find_metric(row.metrics, "ndcg@10"), 4),
         decimals(find_metric(row.metrics, "recall@10"), 4)};
+    if (has_rates) {
+      cells.insert(cells.begin() + 1,
+                   row.learning_rate > 0 ? fmt::format("{:g}", row.learning_rate) : "-");
+    }
     if (has_pipelines) {
       cells.insert(cells.begin() + 1,
                    row.micro_batches > 0 ? fmt::format("{}", row.micro_batches) : "-");
@@ -159,11 +171,13 @@ Json strategies_json(const std::vector<StrategyRow>& rows) {
                {"collectives_per_step", measured(row.collectives_per_step)},
                {"bytes_per_step", measured(row.bytes_per_step)},
                {"peak_memory_bytes_per_rank", row.peak_memory_bytes_per_rank},
+               {"eval_seconds", measured(row.eval_seconds)},
                {"loss", measured(row.loss)},
                {"metrics", std::move(metrics)}};
     if (row.device_memory_bytes_per_rank > 0) {
       entry["device_memory_bytes_per_rank"] = row.device_memory_bytes_per_rank;
     }
+    if (row.learning_rate > 0) entry["learning_rate"] = row.learning_rate;
     if (row.micro_batches > 0) entry["micro_batches"] = row.micro_batches;
     list.push_back(std::move(entry));
   }

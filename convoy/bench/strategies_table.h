@@ -17,6 +17,7 @@ struct StrategyRow {
   int ranks = 1;
   int threads = 1;            ///< per rank
   int64_t micro_batches = 0;  ///< of a pipeline's step; 0: it is none
+  double learning_rate = 0;   ///< where several are compared; 0: the run's
   double seconds = 0;
   double samples_per_second = 0;
   double speedup = std::numeric_limits<double>::quiet_NaN();     ///< against one device
@@ -25,7 +26,8 @@ struct StrategyRow {
   double bytes_per_step = 0;
   int64_t peak_memory_bytes_per_rank = 0;
   int64_t device_memory_bytes_per_rank = 0;  ///< most that tensors took on a GPU; 0 without one
-  double loss = std::numeric_limits<double>::quiet_NaN();  ///< at the end
+  double eval_seconds = std::numeric_limits<double>::quiet_NaN();  ///< of the last evaluation
+  double loss = std::numeric_limits<double>::quiet_NaN();          ///< at the end
   std::map<std::string, double> metrics;
 
   /// As pictures name it.
@@ -33,7 +35,7 @@ struct StrategyRow {
 };
 
 /// Fills speedup and efficiency from samples per second, against the row "single" with the fewest
-/// ranks, else the first row.
+/// ranks, else the first row; of the same learning rate each.
 void fill_speedups(std::vector<StrategyRow>& rows);
 
 /// The rows as people read them.

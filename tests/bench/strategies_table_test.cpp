@@ -75,6 +75,33 @@ TEST(Strategies, PipelinesSayTheirMicroBatches) {
   }
 }
 
+TEST(Strategies, LearningRatesAreComparedEachWithItsOwnSingleDevice) {
+  auto rows = example_rows();
+  EXPECT_EQ(strategies_table(rows).to_markdown().find("learning rate"), std::string::npos);
+  auto faster = rows;
+  for (auto& row : rows) row.learning_rate = 5e-4;
+  for (auto& row : faster) {
+    row.learning_rate = 1e-3;
+    row.samples_per_second *= 2;
+    row.eval_seconds = 3.5;
+  }
+  rows.insert(rows.end(), faster.begin(), faster.end());
+  fill_speedups(rows);
+  for (size_t i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(rows[i].speedup, rows[i + 5].speedup) << i;
+  const auto text = strategies_table(rows).to_markdown();
+  for (const char* part : {"learning rate", " 0.0005 |", " 0.001 |", "evaluation", "3.50 s"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  }
+  const auto json = strategies_json(rows);
+  EXPECT_TRUE(json[0]["eval_seconds"].is_null());
+  EXPECT_EQ(json[9]["eval_seconds"], 3.5);
+  EXPECT_EQ(json[9]["learning_rate"], 1e-3);
+  const auto picture = strategies_svg(rows, "rates");
+  for (const char* part : {">ddp, 0.0005<", ">ddp, 0.001<"}) {
+    EXPECT_NE(picture.find(part), std::string::npos) << part;
+  }
+}
+
 TEST(Strategies, JsonHasExactlyTheAgreedKeys) {
   auto rows = example_rows();
   rows[0].loss = kNan;
@@ -82,10 +109,10 @@ TEST(Strategies, JsonHasExactlyTheAgreedKeys) {
   ASSERT_EQ(json.size(), 5u);
   std::set<std::string> keys;
   for (const auto& [key, value] : json[0].items()) keys.insert(key);
-  EXPECT_EQ(keys, (std::set<std::string>{"strategy", "ranks", "threads", "seconds",
-                                         "samples_per_second", "speedup", "efficiency",
-                                         "collectives_per_step", "bytes_per_step",
-                                         "peak_memory_bytes_per_rank", "loss", "metrics"}));
+  EXPECT_EQ(keys, (std::set<std::string>{
+                      "strategy", "ranks", "threads", "seconds", "samples_per_second", "speedup",
+                      "efficiency", "collectives_per_step", "bytes_per_step",
+                      "peak_memory_bytes_per_rank", "eval_seconds", "loss", "metrics"}));
   EXPECT_TRUE(json[0]["loss"].is_null());
   EXPECT_EQ(json[2]["strategy"], "ddp");
   EXPECT_DOUBLE_EQ(json[2]["metrics"]["eval_ndcg@10"].get<double>(), 0.0512);

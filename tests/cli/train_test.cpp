@@ -236,5 +236,25 @@ TEST_F(TrainCommand, BenchStrategiesComparesThree) {
   EXPECT_TRUE(fs::exists(folder_ / "table/strategies.md"));
 }
 
+TEST_F(TrainCommand, BenchStrategiesComparesLearningRates) {
+  make_sessions();
+  write_file(folder_ / "run.toml", "");
+  const auto command = "bench strategies run.toml" + kTiny + "--max_steps 6 --strategies single ";
+  ASSERT_EQ(run(command + "--learning_rates 5e-4,1e-2 --output table"), 0) << output_;
+  expect("learning rate");
+  const auto rows = json("table/strategies.json");
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0]["learning_rate"], 5e-4);
+  EXPECT_EQ(rows[1]["learning_rate"], 1e-2);
+  EXPECT_GT(rows[0]["loss"], rows[1]["loss"]);
+  for (const auto& row : rows) EXPECT_GT(row["eval_seconds"], 0);
+  EXPECT_EQ(json("table/single-1-lr-1e-2/all_results.json")["eval_runtime"],
+            rows[1]["eval_seconds"]);
+  EXPECT_EQ(run(command + "--learning_rates fast"), 2);
+  expect("expected numbers above 0");
+  EXPECT_EQ(run(command + "--learning_rates 1e-3 --per-device"), 2);
+  expect("--learning_rates without it");
+}
+
 }  // namespace
 }  // namespace convoy
