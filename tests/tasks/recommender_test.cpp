@@ -1,5 +1,7 @@
 #include "convoy/tasks/session/recommender.h"
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -165,6 +167,90 @@ TEST_F(RecommenderTest, LinesOfAPipeAreAnsweredOneByOne) {
   expect("--output has no effect");
   EXPECT_EQ(run("predict out --requests --nproc 2"), 2);
   expect("without --nproc");
+}
+
+TEST_F(RecommenderTest, APipeTakesNewCheckpointsBetweenRequests) {
+  train();
+  const Json request{{"items", {raw(3), raw(9)}}};
+  const auto line = request.dump() + "\n";
+  write_file(folder_ / "requests",
+             line + "{\"load\": \"out\"}\n" + line + "{\"load\": \"nowhere\"}\n" + line);
+  ASSERT_EQ(
+      shell("$convoy predict out/checkpoint-15 --requests --top-k 3 --exclude-seen < requests "
+            "> answers"),
+      0)
+      << output_;
+  std::ifstream file(folder_ / "answers");
+  std::vector<Json> answers;
+  for (std::string text; std::getline(file, text);) answers.push_back(parse_json(text, "answers"));
+  ASSERT_EQ(answers.size(), 5);
+  const RecommendationRequest same{.items = {raw(3), raw(9)}, .top_k = 3, .exclude_seen = true};
+  const auto expect_same = [&](const Json& answer, const char* folder) {
+    const auto told = Recommender(folder_ / folder).recommend(same);
+    ASSERT_EQ(answer.at("items").size(), 3);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(answer.at("items")[i].at("score").get<float>(), told.items[i].score, 1e-5);
+    }
+  };
+  expect_same(answers[0], "out/checkpoint-15");
+  EXPECT_EQ(answers[1].at("loaded"), "out");
+  expect_same(answers[2], "out");
+  EXPECT_TRUE(answers[3].contains("error"));
+  EXPECT_EQ(answers[4], answers[2]) << "the model that was there stays";
+}
+
+TEST_F(RecommenderTest, ItemsThatNoPositionIsLeftForAreSeenToo) {
+  train("--data.max_length 4");
+  RecommendationRequest request{.top_k = 30, .exclude_seen = true};
+  for (int64_t id = 1; id <= 6; ++id) request.items.push_back(raw(id));
+  const Recommender recommender(folder_ / "out");
+  EXPECT_EQ(recommender.recommend(request).items.size(), 24);
+  auto last = request;
+  last.items.erase(last.items.begin(), last.items.begin() + 2);
+  last.exclude_seen = request.exclude_seen = false;
+  const auto whole = recommender.recommend(request), end = recommender.recommend(last);
+  ASSERT_EQ(whole.items.size(), end.items.size());
+  for (size_t i = 0; i < end.items.size(); ++i) {
+    EXPECT_EQ(whole.items[i].item_id, end.items[i].item_id);
+  }
+}
+
+// The rank of the last item after the others of its session, whatever the model learns by.
+TEST_F(RecommenderTest, RanksWhatAnEvaluationRanks) {
+  constexpr int64_t kItems = 30;
+  make_sessions(100);
+  for (const char* model :
+       {"gpt2", "bert", "albert", "electra", "electra --masking rtd", "xlnet --masking clm",
+        "xlnet --masking mlm", "xlnet --masking plm", "sasrec", "ligr"}) {
+    train(fmt::format("--overwrite_output_dir --top_ks 1,2,3,5,8,13,21,30 --model.body {}", model));
+    ASSERT_EQ(run("eval out"), 0) << output_;
+    const auto evaluated = json("out/eval_results.json");
+    auto asked = requests(kItems);
+    std::vector<std::string> targets;
+    for (auto& request : asked) {
+      targets.push_back(request.items.back());
+      request.items.pop_back();
+    }
+    const auto answers = Recommender(folder_ / "out").recommend(asked);
+    std::vector<size_t> ranks;
+    for (size_t row = 0; row < answers.size(); ++row) {
+      const auto& items = answers[row].items;
+      const auto found = std::ranges::find(items, targets[row], &tasks::RecommendedItem::item_id);
+      ranks.push_back(static_cast<size_t>(found - items.begin()) + 1);
+    }
+    for (const size_t k : {1, 2, 3, 5, 8, 13, 21, 30}) {
+      double ndcg = 0, recall = 0;
+      for (const size_t rank : ranks) {
+        recall += rank <= k;
+        if (rank <= k) ndcg += 1 / std::log2(1 + static_cast<double>(rank));
+      }
+      const auto count = static_cast<double>(ranks.size());
+      EXPECT_NEAR(evaluated.at(fmt::format("eval_recall_at_{}", k)), recall / count, 1e-6)
+          << model << " at " << k;
+      EXPECT_NEAR(evaluated.at(fmt::format("eval_ndcg_at_{}", k)), ndcg / count, 1e-6)
+          << model << " at " << k;
+    }
+  }
 }
 
 TEST_F(RecommenderTest, FeaturesAreAskedFor) {

@@ -56,8 +56,10 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   }
 }
 
-/// Answers requests, a line of JSON each.
-void answer_requests(const Prediction& asked, const train::TrainingArguments& training) {
+/// Answers requests, a line of JSON each. What a request does not say is as `usual`. {"load":
+/// FOLDER} takes another checkpoint for those that follow.
+void answer_requests(const Prediction& asked, const train::TrainingArguments& training,
+                     const RecommendationRequest& usual) {
   for (const auto& [name, given] :
        {std::pair{"--data", !asked.data.empty()}, std::pair{"--output", !asked.output.empty()},
         std::pair{"--rows", asked.rows > 0}}) {
@@ -68,9 +70,18 @@ void answer_requests(const Prediction& asked, const train::TrainingArguments& tr
                      name);
   }
   check_answers_alone(train::join_job(training.parallel).num_ranks());
-  const Recommender recommender(asked.folder);
-  answer_lines([&](const Json& request) {
-    return recommender.recommend(RecommendationRequest::from_json(request)).to_json();
+  Recommender recommender(asked.folder);
+  answer_lines([&](const Json& request) -> Json {
+    if (request.is_object() && request.size() == 1 && request.contains("load")) {
+      const auto& folder = request.at("load");
+      if (!folder.is_string()) {
+        fail<UsageError>("predict", "\"load\" is {}; expected a run's folder or a checkpoint in it",
+                         json_line(folder));
+      }
+      recommender.load(folder.get<std::string>());
+      return {{"loaded", folder}};
+    }
+    return recommender.recommend(RecommendationRequest::from_json(request, usual)).to_json();
   });
 }
 
@@ -86,7 +97,9 @@ void SessionTask::declare_predict(OptionTable& table) {
 
 void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
-  if (requests_) return answer_requests(asked, training);
+  if (requests_) {
+    return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = exclude_seen_});
+  }
   const auto [file, data] = prediction_data(asked.data);
   if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
   if (asked.to_file()) {

@@ -45,13 +45,14 @@ struct Session {
 
 }  // namespace
 
-RecommendationRequest RecommendationRequest::from_json(const Json& json) {
+RecommendationRequest RecommendationRequest::from_json(const Json& json,
+                                                       const RecommendationRequest& usual) {
   if (!json.is_object() || !json.contains("items")) {
     fail<UsageError>("predict",
                      "a request is {}; expected an object such as {{\"items\": [\"a\", \"b\"]}}",
                      json_line(json));
   }
-  RecommendationRequest out;
+  RecommendationRequest out = usual;
   for (const auto& [key, value] : json.items()) {
     try {
       if (key == "items" || key == "candidates") {

@@ -24,9 +24,10 @@ struct RecommendationRequest {
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
 
   /// {"items": [...], "features": {"price": [...], "age": 30}, "top_k": 10, "exclude_seen": false,
-  /// "candidates": [...]}, all but the first of which may be left out. Ids may be numbers. Throws
-  /// UsageError for anything else.
-  static RecommendationRequest from_json(const Json& json);
+  /// "candidates": [...]}, all but the first of which may be left out: they are as in `usual`. Ids
+  /// may be numbers. Throws UsageError for anything else.
+  static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
+  static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
 };
 
 struct RecommendedItem {
