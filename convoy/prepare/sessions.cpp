@@ -1,6 +1,7 @@
 #include "convoy/prepare/sessions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -92,14 +93,25 @@ class TimeDelta {
   std::ptrdiff_t place_ = -1;
 };
 
-/// Names of the features' columns, the item's first.
-std::vector<SessionWriter::Column> list_columns_of(const Events& events) {
+void check_times(const Events& events) {
+  if (events.times.empty()) fail<UsageError>("prepare", "--keep-time needs times; got --time none");
+  for (int64_t event = 0; event < events.num_events; ++event) {
+    if (!events.times.front().missing(event)) continue;
+    fail<FileError>("prepare", "event {} has no time, which --keep-time keeps; try without it",
+                    event + 1);
+  }
+}
+
+constexpr const char* kTimeColumn = "time-list";
+
+/// Names of the features' columns, the item's first, and last that of the times if they are kept.
+std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool keep_time) {
   std::vector<SessionWriter::Column> columns = {{formats::kItemColumn, false}};
   for (const EventFeature& feature : events.features) {
     columns.push_back({feature.spec.name + "-list", feature.spec.kind == FeatureKind::Continuous});
     const std::string& name = feature.spec.name;
     const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items" ||
-                       name == "users";
+                       name == "users" || (keep_time && name == "time");
     if (taken || name.find('/') != std::string::npos) {
       fail<UsageError>("prepare",
                        "a feature cannot be called '{}', as its files could not be told "
@@ -107,6 +119,7 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events) {
                        name);
     }
   }
+  if (keep_time) columns.push_back({kTimeColumn, false});
   return columns;
 }
 
@@ -116,6 +129,7 @@ struct Material {
   const SessionOrder& order;
   const Vocabulary& items;
   const std::vector<Vocabulary>& categories;  // by feature; empty for continuous ones
+  bool keep_time = false;
 
   void write(SessionWriter& writer, int64_t user_id, int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; ++i) {
@@ -128,6 +142,10 @@ struct Material {
         } else {
           writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
         }
+      }
+      if (keep_time) {
+        const double seconds = events.times.front().seconds(static_cast<int64_t>(event));
+        writer.ints(events.features.size() + 1).push_back(std::llround(seconds));
       }
     }
     writer.end_row(user_id);
@@ -240,6 +258,7 @@ formats::Schema make_schema(const SessionOptions& options, const Material& mater
     }
     builder.add_continuous(feature.spec.name, low, high);
   }
+  if (material.keep_time) builder.add_time(kTimeColumn);
   return builder.schema();
 }
 
@@ -259,6 +278,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   if (options.window_days > 0 && events.times.empty()) {
     fail<UsageError>("prepare", "--windows needs times; got --time none");
   }
+  if (options.keep_time) check_times(events);
   SessionOrder order =
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
   SessionReport report;
@@ -284,8 +304,8 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   for (auto& file : files_of_windows(options.output)) stale.push_back(std::move(file));
   if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
   remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
-  const Material material{events, order, items, categories};
-  const auto columns = list_columns_of(events);
+  const Material material{events, order, items, categories, options.keep_time};
+  const auto columns = list_columns_of(events, options.keep_time);
   auto inputs = options.inputs;
   inputs.push_back(options.names);
   FileSet files(options.output, std::move(inputs));

@@ -26,6 +26,7 @@ struct SessionOptions {
   int64_t max_length = 20;
   int64_t min_length = 2;  ///< shorter rows are dropped
   int64_t row_group_size = 500;
+  bool keep_time = false;        ///< also the column time-list: when each event was, in seconds
   bool drop_duplicates = false;  ///< of events alike in user, item and time keep the first
   bool validation = true;        ///< leave the last event of each session out of training
 

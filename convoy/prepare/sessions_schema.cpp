@@ -34,6 +34,10 @@ void SchemaBuilder::add_continuous(const std::string& name, double low, double h
   feature.tags = {"continuous", "list"};
 }
 
+void SchemaBuilder::add_time(const std::string& column) {
+  add_list(column, Feature::Int).tags = {"time", "list"};
+}
+
 Feature& SchemaBuilder::add_list(const std::string& column, Feature::Type type) {
   Feature feature;
   feature.name = column;

@@ -17,6 +17,7 @@ class SchemaBuilder {
   void add_item(int64_t num_items);
   void add_categorical(const std::string& feature, int64_t num_values);
   void add_continuous(const std::string& feature, double low, double high);
+  void add_time(const std::string& column);
 
   const formats::Schema& schema() const { return schema_; }
 

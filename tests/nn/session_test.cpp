@@ -16,6 +16,7 @@ SessionConfig config_of(const std::string& body, const std::string& aggregation 
   config.features.push_back({"kind", true, 5});
   config.features.push_back({"price", false, 0});
   config.aggregation = aggregation;
+  config.time_feature = "time";
   config.body = body.substr(0, body.find(' '));
   if (body != config.body) config.masking = body.substr(config.body.size() + 1);
   return config;
@@ -52,6 +53,11 @@ class Model {
   nn::BlockList blocks_;
 };
 
+/// Seconds of events at which others follow after a while that their ids tell.
+at::Tensor times_of(const at::Tensor& ids) {
+  return at::where(ids != 0, 1700000000 + (ids * ids * 40).cumsum(1), 0);
+}
+
 nn::Bundle columns(const std::vector<std::vector<int64_t>>& sessions) {
   size_t longest = 1;
   for (const auto& items : sessions) longest = std::max(longest, items.size());
@@ -62,7 +68,11 @@ nn::Bundle columns(const std::vector<std::vector<int64_t>>& sessions) {
     lengths[i] = static_cast<int64_t>(items.size());
     for (size_t t = 0; t < items.size(); ++t) ids[i][static_cast<int64_t>(t)] = items[t];
   }
-  return {{"items", ids}, {"kind", ids % 5}, {"price", ids * 0.1}, {"lengths", lengths}};
+  return {{"items", ids},
+          {"kind", ids % 5},
+          {"price", ids * 0.1},
+          {"time", times_of(ids)},
+          {"lengths", lengths}};
 }
 
 class SessionBody : public testing::TestWithParam<const char*> {};
@@ -70,7 +80,10 @@ class SessionBody : public testing::TestWithParam<const char*> {};
 TEST_P(SessionBody, EvaluationRanksAsPredictionWithoutTheLastItem) {
   const Model model(config_of(GetParam()));
   const auto whole = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}}), nn::Mode::Evaluate);
-  const auto cut = model.run(columns({{3, 9}, {7, 2, 11, 12, 5}}), nn::Mode::Predict);
+  auto without = columns({{3, 9}, {7, 2, 11, 12, 5}});
+  const auto times = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}}).at("time");
+  without[kRequestTime] = at::stack({times[0][2], times[1][5]});
+  const auto cut = model.run(without, nn::Mode::Predict);
   ASSERT_EQ(whole.at("target_rank").numel(), 2) << "a session of one has no target";
   const std::vector<int64_t> target{4, 1};
   for (int64_t row = 0; row < 2; ++row) {
@@ -125,7 +138,33 @@ TEST_P(SessionBody, OddSessionsGiveNumbers) {
 
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody,
                          testing::Values("gpt2", "bert", "albert", "electra", "electra rtd",
-                                         "xlnet mlm", "xlnet clm", "xlnet plm", "sasrec", "ligr"));
+                                         "xlnet mlm", "xlnet clm", "xlnet plm", "sasrec", "ligr",
+                                         "hstu"));
+
+TEST(Session, HstuAsksHowLongAgoEventsWereFromWhatComesNext) {
+  auto config = config_of("hstu");
+  config.initializer_range = 0.5;
+  const auto batch = columns({{3, 9, 4, 17}});
+  auto request = columns({{3, 9, 4}});
+  request[kRequestTime] = batch.at("time").select(1, 3);
+  for (const char* kind : {"next", "own"}) {
+    config.hstu_time = kind;
+    const Model model(config);
+    const bool next = config.hstu_time == "next";
+    const auto asked = model.run(batch, nn::Mode::Evaluate);
+    const auto said = model.run(request, nn::Mode::Predict).at("scores")[0];
+    EXPECT_EQ(asked.at("target_rank")[0].item<int64_t>(),
+              1 + (said > said[16]).sum().item<int64_t>());
+    auto later = request;
+    later[kRequestTime] = request.at(kRequestTime) + 86400 * 30;
+    EXPECT_EQ(at::equal(model.run(later, nn::Mode::Predict).at("scores")[0], said), !next);
+    auto shifted = batch;  // only differences count
+    shifted["time"] = batch.at("time") + 1000;
+    EXPECT_TRUE(at::equal(model.run(shifted, nn::Mode::Evaluate).at("loss"), asked.at("loss")));
+  }
+  config.time_feature = "";
+  EXPECT_THROW(make_session_model(config), UsageError);
+}
 
 // What is drawn depends on the session's sample, not on what else is in the batch.
 TEST(Session, ReplacedItemsDoNotDependOnTheBatch) {

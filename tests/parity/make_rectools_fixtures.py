@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import torch
 from rectools.models.nn.item_net import IdEmbeddingsItemNet, SumOfEmbeddingsConstructor
+from rectools.models.nn.transformers.hstu import STULayers
 from rectools.models.nn.transformers.lightning import TransformerLightningModule
 from rectools.models.nn.transformers.ligr import LiGRLayers
 from rectools.models.nn.transformers.net_blocks import LearnableInversePositionalEncoding
@@ -45,6 +46,25 @@ def negatives_of(targets, step, seed=0):
     return out
 
 
+def pointwise(n_blocks, n_factors, n_heads, dropout_rate):
+    """HSTU's layers; RecTools draws their products' weights elsewhere."""
+    out = STULayers(n_blocks, n_factors, n_heads, n_factors // n_heads, n_factors // n_heads, LENGTH, True, True,
+                    0.0, dropout_rate, 1e-5)
+    for block in out.stu_blocks:
+        torch.nn.init.xavier_normal_(block.uvqk_proj)
+    return out
+
+
+def times_of(ids):
+    """[B, LENGTH + 1]: when each event was, those of padding at zero, on the right."""
+    times = torch.where(ids != 0, 1700000000 + (ids * ids * 40).cumsum(1), 0)
+    out = torch.zeros(ids.shape[0], LENGTH + 1, dtype=torch.long)
+    for row, given in zip(out, times):
+        used = (given != 0).sum()
+        row[LENGTH + 1 - used:] = given[:used]
+    return out
+
+
 class Session(torch.nn.Module):
     """Padding is not looked at. Loss is the cross-entropy of all items, or RecTools' gBCE."""
 
@@ -57,11 +77,12 @@ class Session(torch.nn.Module):
             n_heads=HEADS, dropout_rate=0.0, item_model=SumOfEmbeddingsConstructor(ITEMS, [table]),
             pos_encoding_layer=LearnableInversePositionalEncoding(True, LENGTH, D),
             transformer_layers=layers(n_blocks=LAYERS, n_factors=D, n_heads=HEADS, dropout_rate=0.0),
-            similarity_module=DistanceSimilarityModule(), use_causal_attn=True, use_key_padding_mask=True)
+            similarity_module=DistanceSimilarityModule(), use_causal_attn=True, use_key_padding_mask=layers is not pointwise)
 
     def forward(self, ids, step):
         asked = ids[:, 1:]
-        batch = {"x": on_the_right(torch.where(asked != 0, ids[:, :-1], 0)), "y": on_the_right(asked)}
+        batch = {"x": on_the_right(torch.where(asked != 0, ids[:, :-1], 0)), "y": on_the_right(asked),
+                 "unix_ts": times_of(ids)}
         targets = batch["y"]
         if not self.gbce:
             scores = self.backbone(batch)[targets != 0]
@@ -82,6 +103,7 @@ class Session(torch.nn.Module):
 KINDS = {
     "sasrec": lambda: Session(SASRecTransformerLayers, False),
     "ligr": lambda: Session(LiGRLayers, False),
+    "hstu": lambda: Session(pointwise, False),
     "sasrec_gbce": lambda: Session(SASRecTransformerLayers, True),
 }
 

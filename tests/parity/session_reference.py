@@ -46,7 +46,7 @@ def gumbel(key, count):
 
 
 def without_decay(name):
-    norms = (".ln_", ".LayerNorm.", "layer_norm", "layernorm.")
+    norms = (".ln_", ".LayerNorm.", "layer_norm", "layernorm.", ".norm_")
     return name.endswith("bias") or any(norm in name for norm in norms)
 
 
@@ -60,7 +60,9 @@ def batches():
 
 
 def parts(name, value):
-    """As convoy has them: RecTools stacks queries, keys and values."""
+    """As convoy has them: RecTools stacks queries, keys and values, and has biases as vectors."""
+    if name.endswith((".time_weights", ".pos_weights")):
+        return [(name, value[:, None])]
     if ".in_proj_" not in name:
         return [(name, value)]
     names = [name.replace("in_proj_", part + ".") for part in ("query", "key", "value")]

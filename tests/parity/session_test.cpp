@@ -34,6 +34,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
       if (name.ends_with("rtd")) config.masking = "rtd";
       if (name.starts_with("xlnet")) config.masking = name.substr(name.size() - 3);
     }
+    config.time_feature = "time";
     config.dropout = 0;
     replica_ = with_weights(file_, models::make_session_model(config));
     size_t num_weights = 0;
@@ -43,7 +44,10 @@ class SessionParity : public testing::TestWithParam<const char*> {
 
   parallel::MicroBatch batch(int64_t step) {
     auto ids = tensor(file_, fmt::format("ids.{}", step));
-    return {{{"item_id-list", ids}, {"lengths", tensor(file_, fmt::format("lengths.{}", step))}},
+    const auto times = 1700000000 + (ids * ids * 40).cumsum(1);
+    return {{{"item_id-list", ids},
+             {"time", times},
+             {"lengths", tensor(file_, fmt::format("lengths.{}", step))}},
             at::arange(ids.size(0), at::kLong)};
   }
 
@@ -107,7 +111,7 @@ TEST_P(SessionParity, TwentyAdamWSteps) {
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionParity,
                          testing::Values("gelu", "gelu_new", "bert", "albert", "electra",
                                          "electra_rtd", "xlnet_mlm", "xlnet_clm", "xlnet_plm",
-                                         "sasrec", "ligr", "sasrec_gbce"));
+                                         "sasrec", "ligr", "hstu", "sasrec_gbce"));
 
 }  // namespace
 }  // namespace convoy

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "convoy/base/random.h"
 #include "convoy/prepare/items.h"
 #include "tests/cli/command_testing.h"
 #include "tests/data/parquet_testing.h"
@@ -251,6 +252,58 @@ TEST_F(RecommenderTest, RanksWhatAnEvaluationRanks) {
           << model << " at " << k;
     }
   }
+}
+
+TEST_F(RecommenderTest, HstuIsAskedWithTimes) {
+  constexpr int64_t kItems = 20;
+  std::string events = "user_id,item_id,timestamp\n";
+  for (int user = 0; user < 60; ++user) {
+    int item = static_cast<int>(mix64(static_cast<uint64_t>(user)) % kItems), time = 1700000000;
+    for (int i = 0; i < 7; ++i) {
+      events += fmt::format("u{},i{},{}\n", user, item, time);
+      item = (item * 7 + 3) % static_cast<int>(kItems);
+      time += item % 2 == 0 ? 60 : 86400;
+    }
+  }
+  write_file(folder_ / "events.csv", events);
+  ASSERT_EQ(run("data sessions events.csv --output syn --keep-time"), 0) << output_;
+  train("--model.body hstu --top_ks 1,3,8");
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  const auto evaluated = json("out/eval_results.json");
+  auto asked = requests(kItems);
+  const auto times = data::testing::read_int_lists(folder_ / "syn/valid.parquet", "time-list");
+  std::vector<std::string> targets;
+  for (size_t row = 0; row < asked.size(); ++row) {
+    targets.push_back(asked[row].items.back());
+    asked[row].items.pop_back();
+    asked[row].times = {times[row].begin(), times[row].end() - 1};
+    asked[row].time = times[row].back();
+  }
+  const Recommender recommender(folder_ / "out");
+  const auto answers = recommender.recommend(asked);
+  for (const size_t k : {1, 3, 8}) {
+    double hits = 0;
+    for (size_t row = 0; row < answers.size(); ++row) {
+      const auto& items = answers[row].items;
+      const auto found = std::ranges::find(items, targets[row], &tasks::RecommendedItem::item_id);
+      hits += static_cast<size_t>(found - items.begin()) < k;
+    }
+    EXPECT_NEAR(evaluated.at(fmt::format("eval_recall_at_{}", k)),
+                hits / static_cast<double>(answers.size()), 1e-6);
+  }
+  ASSERT_EQ(run("predict out --top_k 2 --rows 3"), 0) << output_;
+  auto wrong = asked.front();
+  wrong.times.pop_back();
+  EXPECT_THROW(recommender.recommend(wrong), UsageError);
+  const Json written{
+      {"items", asked[0].items}, {"times", asked[0].times}, {"time", *asked[0].time}};
+  EXPECT_EQ(recommender.recommend(RecommendationRequest::from_json(written)).items.size(), 10);
+
+  train("--overwrite_output_dir --model.body sasrec");
+  EXPECT_THROW(Recommender(folder_ / "out").recommend(asked.front()), UsageError);
+  ASSERT_EQ(run("data sessions events.csv --output syn"), 0) << output_;
+  EXPECT_EQ(run("train" + kTiny + "--model.body hstu --output_dir other"), 2);
+  expect("try convoy data sessions --keep-time");
 }
 
 TEST_F(RecommenderTest, FeaturesAreAskedFor) {

@@ -26,6 +26,7 @@ class SessionBodies : public testing::TestWithParam<Body> {
     config.body = GetParam().name;
     config.masking = GetParam().masking;
     config.loss = GetParam().loss;
+    if (config.reads_times()) config.time_feature = "time";
     if (config.has_own_negatives()) {
       config.n_negatives = GetParam().num_negatives;
     } else if (GetParam().num_negatives > 0) {
@@ -100,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(All, SessionBodies,
                                          Body{"electra", "rtd"}, Body{"xlnet", "mlm"},
                                          Body{"xlnet", "clm"}, Body{"xlnet", "plm"},
                                          Body{"gpt2", "clm", 30}, Body{"ligr", "clm"},
-                                         Body{"sasrec", "clm", 20, "gbce"},
+                                         Body{"hstu", "clm"}, Body{"sasrec", "clm", 20, "gbce"},
                                          Body{"gpt2", "clm", 0, "cross_entropy", "last"},
                                          Body{"bert", "mlm", 0, "cross_entropy", "mean"},
                                          Body{"xlnet", "plm", 0, "cross_entropy", "cls"},

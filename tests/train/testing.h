@@ -62,6 +62,7 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
                       {"kind", kinds},
                       {"price", prices},
                       {"person", first % 9},
+                      {"time", (ids * ids * 40).cumsum(1)},
                       {"lengths", at::tensor(lengths, at::kLong)}};
   });
 }

@@ -2,6 +2,7 @@
 
 #include "convoy/models/bert/bert.h"
 #include "convoy/models/gpt2/gpt2.h"
+#include "convoy/models/sasrec/hstu.h"
 #include "convoy/models/sasrec/sasrec.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_head.h"
@@ -73,6 +74,9 @@ nn::BlockPtr layer_of(const SessionConfig& config, int64_t index) {
   if (body == "gpt2") return make_gpt2_layer(gpt2_body(config), "transformer", index);
   if (body == "xlnet") return make_xlnet_layer(xlnet_body(config), "transformer", index);
   if (body == "sasrec") return make_sasrec_layer(sasrec_body(config), in_rectools, index);
+  if (body == "hstu") {
+    return make_hstu_layer(sasrec_body(config), "transformer_layers.stu_blocks", index);
+  }
   if (body == "ligr") return make_ligr_layer(sasrec_body(config), in_rectools, index);
   return make_bert_layer(bert_body(config), body, index);
 }

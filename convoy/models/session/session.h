@@ -29,12 +29,17 @@ struct SessionTarget {
   double weight = 1;   ///< of its loss
 };
 
+/// In a bundle of prediction [B] int64: when it is asked for what comes next, in seconds; without
+/// it that is when the last event was.
+inline constexpr const char* kRequestTime = "request_time";
+
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head
 /// tied to the item embedding.
 struct SessionConfig {
   std::string item_feature;  ///< the categorical feature that is predicted
   std::vector<SessionFeature> features;
   std::vector<SessionTarget> targets;  ///< beside the next item
+  std::string time_feature;            ///< column of the events' times in seconds; "" = not read
   double next_item_weight = 1;         ///< of its loss, where there are targets
   /// Of each feature what swap noise takes values from, [n] int64 or fp32 on the host: of the data,
   /// not in config.json.
@@ -62,6 +67,7 @@ struct SessionConfig {
   int64_t plm_max_span_length = 5;
   bool plm_permute_all = false;
   double rtd_discriminator_loss_weight = 50;
+  std::string hstu_time = "next";
   double embedding_initializer_range = 0.02;
   bool sampled_softmax = false;
   int64_t max_n_samples = 1000;
@@ -86,7 +92,9 @@ struct SessionConfig {
   /// A second body tells the items that the first drew for hidden ones.
   bool detects() const { return masking_kind() == "rtd"; }
   /// Looks at what came before alone, and counts positions from the last one that is asked.
-  bool counts_from_end() const { return body == "sasrec" || body == "ligr"; }
+  bool counts_from_end() const { return body == "sasrec" || body == "ligr" || body == "hstu"; }
+  /// Looks at how long ago events were.
+  bool reads_times() const { return body == "hstu"; }
   int64_t inner() const;
   /// What `auto` stands for, too.
   std::string activation_kind() const;

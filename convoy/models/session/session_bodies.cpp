@@ -11,8 +11,10 @@ using Maskings = std::vector<std::string>;
 
 const std::map<std::string, Maskings>& bodies() {
   static const std::map<std::string, Maskings> all{
-      {"albert", {"mlm"}}, {"bert", {"mlm"}},   {"electra", {"mlm", "rtd"}},     {"gpt2", {"clm"}},
-      {"ligr", {"clm"}},   {"sasrec", {"clm"}}, {"xlnet", {"mlm", "clm", "plm"}}};
+      {"albert", {"mlm"}},         {"bert", {"mlm"}},
+      {"electra", {"mlm", "rtd"}}, {"gpt2", {"clm"}},
+      {"hstu", {"clm"}},           {"ligr", {"clm"}},
+      {"sasrec", {"clm"}},         {"xlnet", {"mlm", "clm", "plm"}}};
   return all;
 }
 

@@ -19,7 +19,9 @@ const Names kSummaries{"last", "first", "mean", "cls"};
 // The first is what an error suggests.
 const std::pair<std::string, Names> kWithHidden{"model.body",
                                                 {"bert", "albert", "electra", "xlnet"}};
-const std::pair<std::string, Names> kCausal{"model.body", {"gpt2", "ligr", "sasrec", "xlnet"}};
+const std::pair<std::string, Names> kCausal{"model.body",
+                                            {"gpt2", "hstu", "ligr", "sasrec", "xlnet"}};
+const std::pair<std::string, Names> kWithTimes{"model.body", {"hstu"}};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
@@ -71,7 +73,8 @@ Fields SessionConfig::fields() {
        "rate on the vectors of each feature before they are joined", 0, kMostDropped},
       {.name = "body",
        .value = &body,
-       .help = "transformer layers: causal (gpt2, sasrec, ligr), looking at both sides, or either "
+       .help = "transformer layers: causal (gpt2, sasrec, ligr, hstu), looking at both sides, or "
+               "either "
                "(xlnet)",
        .choices = bodies_that_learn_by(""),
        .instead = {{"transfo-xl", "xlnet"},
@@ -102,6 +105,11 @@ Fields SessionConfig::fields() {
       {"rtd_discriminator_loss_weight", &rtd_discriminator_loss_weight,
        "of the loss of telling drawn items, where that of predicting hidden ones has 1", 0, 1e6,
        none, none, "", kWithReplaced},
+      {"hstu_time", &hstu_time,
+       "how far away events are for hstu: from the next event (and in prediction from the "
+       "request), or "
+       "from the position's own",
+       0, 0, Names{"next", "own"}, none, "", kWithTimes},
       {"embedding_initializer_range", &embedding_initializer_range,
        "standard deviation of initial embeddings", 0},
       {"sampled_softmax", &sampled_softmax,

@@ -26,6 +26,12 @@ void SessionConfig::check() const {
         "= clm",
         masking_kind());
   }
+  if (reads_times() && time_feature.empty()) {
+    fail<UsageError>("models",
+                     "the body {} reads when each event was, and the data has no list column with "
+                     "the tag time; try convoy data sessions --keep-time, or --model.body sasrec",
+                     body);
+  }
   if (has_own_negatives() && sampled_softmax) {
     fail<UsageError>(
         "models",

@@ -14,6 +14,7 @@ Json SessionConfig::to_json() const {
                                {"cardinality", feature.cardinality}});
     if (!feature.is_list) out["features"].back()["is_list"] = false;
   }
+  if (!time_feature.empty()) out["time_feature"] = time_feature;
   write_fields(out, const_cast<SessionConfig*>(this)->fields());
   if (targets.empty()) return out;
   auto& tasks = out["prediction_tasks"] = Json::array();
@@ -39,6 +40,7 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
       features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality"),
                           item.value("is_list", true)});
     }
+    time_feature = json.value("time_feature", "");
     targets.clear();
     for (const auto& task : json.value("prediction_tasks", Json::array())) {
       if (task.at("task") == kNextItem) {
@@ -54,8 +56,8 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
   } catch (const UsageError& error) {
     throw FileError(fmt::format("{} (in {})", error.what(), where));
   }
-  for (const char* key :
-       {"model_type", "architectures", "item_feature", "features", "prediction_tasks"}) {
+  for (const char* key : {"model_type", "architectures", "item_feature", "features",
+                          "prediction_tasks", "time_feature"}) {
     rest.erase(key);
   }
   if (rest.empty()) return;

@@ -4,6 +4,7 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/sasrec/hstu.h"
 #include "convoy/models/session/masking.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_targets.h"
@@ -105,8 +106,28 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());
   }
   out["hidden"] = add_positions(x, ids, ranks, context);
+  if (config_.reads_times()) put_times(out, in, context);
   if (config_.body == "xlnet") put_xlnet_guides(out, /*causal=*/!config_.masks_items());
   return out;
+}
+
+void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in,
+                             const nn::Context& context) const {
+  const auto& ids = in.at(config_.item_feature);
+  const auto& times = in.at(config_.time_feature);
+  auto asked = times;
+  if (config_.hstu_time == "next") {
+    const auto last = (session_lengths(ids) - 1).unsqueeze(1);
+    const auto request = in.find(kRequestTime);
+    const bool known = context.mode == Mode::Predict && request != in.end();
+    const auto at_last = known ? request->second.unsqueeze(1).expand_as(times) : times;
+    const auto next = at::constant_pad_nd(times.narrow(1, 1, times.size(1) - 1), {0, 1}, 0);
+    asked = at::where(at::arange(ids.size(1), ids.options()) == last, at_last, next);
+  }
+  out["time_buckets"] = time_buckets(asked, times);
+  auto real = ids != 0;
+  if (config_.has_cls()) real.logical_or_(cls_mask(ids, context));
+  out["key_mask"] = real;
 }
 
 at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor& known,

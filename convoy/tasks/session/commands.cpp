@@ -123,6 +123,8 @@ void add_sessions(CLI::App& app, Work& run) {
       ->check(CLI::IsMember({"day", "week"}));
   sub->add_option("--gap", options.gap_seconds, "seconds of pause that end a session");
   sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
+  sub->add_flag("--keep-time", options.keep_time,
+                "also the time of each event, in seconds, for model.body = hstu");
   sub->add_flag("--drop-duplicates", options.drop_duplicates,
                 "of events alike in user, item and time keep the first");
   sub->add_option("--min-length", options.min_length, "shorter rows are dropped")

@@ -69,19 +69,25 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
           out.features[name] = numbers.is_number() ? std::vector{numbers.get<double>()}
                                                    : numbers.get<std::vector<double>>();
         }
+      } else if (key == "times") {
+        value.get_to(out.times);
+      } else if (key == "time") {
+        out.time = value.get<int64_t>();
       } else if (key == "top_k") {
         value.get_to(out.top_k);
       } else if (key == "exclude_seen") {
         value.get_to(out.exclude_seen);
       } else {
         fail<UsageError>("predict",
-                         "a request has the key \"{}\"; expected items, features, top_k, "
-                         "exclude_seen or candidates",
+                         "a request has the key \"{}\"; expected items, features, times, "
+                         "time, top_k, exclude_seen or candidates",
                          key);
       }
     } catch (const Json::exception&) {
       fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
                        key == "features"       ? "an object of numbers or lists of numbers"
+                       : key == "times"        ? "a list of whole seconds"
+                       : key == "time"         ? "a whole number of seconds"
                        : key == "top_k"        ? "a whole number"
                        : key == "exclude_seen" ? "true or false"
                                                : "a list of ids");
@@ -171,6 +177,7 @@ class Recommender::Model {
                        : feature->is_list ? "one for each"
                                           : "one, of the session");
     }
+    check_times(request);
     Session out;
     for (size_t i = 0; i < request.items.size(); ++i) {
       if (const auto id = ids_.find(request.items[i]); id != ids_.end()) {
@@ -187,6 +194,34 @@ class Recommender::Model {
       out.places.erase(out.places.begin(), out.places.begin() + over);
     }
     return out;
+  }
+
+  void check_times(const RecommendationRequest& request) const {
+    const bool reads = !config_.time_feature.empty();
+    if (!reads && (!request.times.empty() || request.time)) {
+      fail<UsageError>("predict", "a request has times, which this model does not read");
+    }
+    if (!reads || request.times.size() == request.items.size()) return;
+    fail<UsageError>("predict", "a request has {} for {}; expected when each was, in seconds",
+                     plural(std::ssize(request.times), "time"),
+                     plural(std::ssize(request.items), "item"));
+  }
+
+  /// When each item was, and when that is asked for which follows.
+  void put_times(const std::vector<RecommendationRequest>& requests,
+                 const std::vector<Session>& sessions, const std::vector<size_t>& asked,
+                 nn::Bundle& out) const {
+    const auto& ids = out.at(config_.item_feature);
+    auto times = at::zeros_like(ids), now = at::zeros({ids.size(0)}, at::kLong);
+    for (int64_t row = 0; row < ids.size(0); ++row) {
+      const auto& places = sessions[static_cast<size_t>(row)].places;
+      const auto& request = requests[asked[static_cast<size_t>(row)]];
+      auto* own = times.data_ptr<int64_t>() + row * ids.size(1);
+      for (size_t i = 0; i < places.size(); ++i) own[i] = request.times[places[i]];
+      now[row] = request.time.value_or(request.times[places.back()]);
+    }
+    out[config_.time_feature] = times;
+    out[models::kRequestTime] = now;
   }
 
   nn::Bundle bundle_of(const std::vector<RecommendationRequest>& requests,
@@ -218,6 +253,7 @@ class Recommender::Model {
       if (!feature.is_list) column = column.squeeze(1);
       out[feature.name] = std::move(column);
     }
+    if (!config_.time_feature.empty()) put_times(requests, sessions, asked, out);
     return out;
   }
 

@@ -99,6 +99,28 @@ std::vector<models::SessionFeature> model_features(const DataArguments& data,
   return features;
 }
 
+/// The list of times of the events, for a body that reads it; else "".
+std::string time_feature(const models::SessionConfig& model, const formats::Schema& schema) {
+  if (!model.reads_times()) return "";
+  for (const auto& feature : schema.features) {
+    if (!feature.is_list || !feature.has_tag("time")) continue;
+    // Not the hour or the weekday, which are features.
+    if (!feature.has_tag("categorical") && !feature.has_tag("continuous")) return feature.name;
+  }
+  return "";
+}
+
+void check_times(const data::ParquetFiles& dataset, const std::string& name) {
+  const auto column = std::ranges::find(dataset.columns(), name, &data::ColumnInfo::name);
+  if (column == dataset.columns().end()) return;  // who reads it says so
+  if (column->is_list && column->kind == data::Column::Int64) return;
+  fail<FileError>(
+      "data",
+      "column '{}' of {}, with the times of the events, is {}; expected a list of whole "
+      "seconds a row; try convoy data sessions --keep-time",
+      name, dataset.where(), column->type);
+}
+
 /// The model reads a list of each feature, or one value a row, as the schema says.
 void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig& model) {
   for (const auto& feature : model.features) {
@@ -174,6 +196,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   data::LoaderOptions options;
   std::vector<std::string> columns;
   for (const auto& feature : model.features) columns.push_back(feature.name);
+  if (!model.time_feature.empty()) columns.push_back(model.time_feature);
   options.selection = data::select(schema, columns);
   options.max_length = model.max_length;
   options.truncation =
@@ -196,6 +219,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   }
   dataset.check(options.selection);
   check_lists(dataset, model);
+  if (!model.time_feature.empty()) check_times(dataset, model.time_feature);
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
 
@@ -220,6 +244,7 @@ formats::Schema take_features(SessionArguments& arguments) {
   auto& model = arguments.model;
   model.item_feature = schema.item_id().name;
   model.features = model_features(data, model, schema);
+  model.time_feature = time_feature(model, schema);
   model.check();
   return schema;
 }
