@@ -47,6 +47,18 @@ class Model {
     return bundle;
   }
 
+  /// What the head reads, [B, T, D].
+  at::Tensor states(nn::Bundle bundle, nn::Mode mode) const {
+    at::NoGradGuard no_grad;
+    nn::Context context;
+    context.mode = mode;
+    context.samples = at::arange(bundle.at("items").size(0), at::kLong);
+    for (const auto& block : blocks_) {
+      if (block != blocks_.back()) bundle = block->forward(bundle, context);
+    }
+    return bundle.at("hidden");
+  }
+
   std::map<std::string, at::Tensor> params_;
 
  private:
@@ -221,6 +233,20 @@ TEST(Session, ElementWiseAggregations) {
   };
   hidden("element-wise-sum");
   hidden("element-wise-sum-item-multi");
+}
+
+TEST(Session, UnderClmALaterItemChangesNoBitOfAnEarlierState) {
+  for (const char* body : {"gpt2", "xlnet clm", "sasrec", "ligr", "hstu"}) {
+    const Model model(config_of(body));
+    const auto batch = columns({{7, 2, 11, 12, 5, 1}});
+    auto other = columns({{7, 2, 11, 12, 9, 1}});
+    other["time"] = batch.at("time");
+    for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate}) {
+      const auto before = model.states(batch, mode), after = model.states(other, mode);
+      EXPECT_TRUE(at::equal(before.narrow(1, 0, 4), after.narrow(1, 0, 4))) << body;
+      EXPECT_FALSE(at::equal(before.select(1, 4), after.select(1, 4))) << body;
+    }
+  }
 }
 
 TEST(Session, TheLastItemAloneCanBeLearnt) {

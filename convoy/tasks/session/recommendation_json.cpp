@@ -1,0 +1,84 @@
+#include "convoy/base/error.h"
+#include "convoy/tasks/session/recommender.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+std::vector<std::string> ids_of(const Json& json, const char* key) {
+  std::vector<std::string> out;
+  for (const auto& id : json) {
+    if (!id.is_string() && !id.is_number_integer()) {
+      fail<UsageError>("predict", "\"{}\" holds {}; expected ids", key, id.dump());
+    }
+    out.push_back(id.is_string() ? id.get<std::string>() : id.dump());
+  }
+  return out;
+}
+
+}  // namespace
+
+RecommendationRequest RecommendationRequest::from_json(const Json& json,
+                                                       const RecommendationRequest& usual) {
+  if (!json.is_object() || !json.contains("items")) {
+    fail<UsageError>("predict",
+                     "a request is {}; expected an object such as {{\"items\": [\"a\", \"b\"]}}",
+                     json_line(json));
+  }
+  RecommendationRequest out = usual;
+  for (const auto& [key, value] : json.items()) {
+    try {
+      if (key == "items" || key == "candidates") {
+        if (!value.is_array()) throw Json::type_error::create(302, "no list", &value);
+        (key == "items" ? out.items : out.candidates) = ids_of(value, key.c_str());
+        if (key == "candidates" && out.candidates.empty()) {
+          fail<UsageError>(
+              "predict",
+              "\"candidates\" is empty, so there is nothing to recommend; leave it out "
+              "to choose among all items");
+        }
+      } else if (key == "features") {
+        for (const auto& [name, numbers] : value.get<std::map<std::string, Json>>()) {
+          out.features[name] = numbers.is_number() ? std::vector{numbers.get<double>()}
+                                                   : numbers.get<std::vector<double>>();
+        }
+      } else if (key == "times") {
+        value.get_to(out.times);
+      } else if (key == "time") {
+        out.time = value.get<int64_t>();
+      } else if (key == "top_k") {
+        value.get_to(out.top_k);
+      } else if (key == "exclude_seen") {
+        value.get_to(out.exclude_seen);
+      } else {
+        fail<UsageError>("predict",
+                         "a request has the key \"{}\"; expected items, features, times, "
+                         "time, top_k, exclude_seen or candidates",
+                         key);
+      }
+    } catch (const Json::exception&) {
+      fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
+                       key == "features"       ? "an object of numbers or lists of numbers"
+                       : key == "times"        ? "a list of whole seconds"
+                       : key == "time"         ? "a whole number of seconds"
+                       : key == "top_k"        ? "a whole number"
+                       : key == "exclude_seen" ? "true or false"
+                                               : "a list of ids");
+    }
+  }
+  return out;
+}
+
+Json RecommendationAnswer::to_json() const {
+  Json out{{"items", Json::array()}};
+  for (const auto& item : items) {
+    Json entry{{"item_id", item.item_id}, {"score", item.score}};
+    if (!item.name.empty()) entry["name"] = item.name;
+    out["items"].push_back(std::move(entry));
+  }
+  if (!unknown.empty()) out["unknown"] = unknown;
+  if (!predictions.empty()) out["predictions"] = predictions;
+  return out;
+}
+
+}  // namespace convoy::tasks
