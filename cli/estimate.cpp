@@ -135,7 +135,8 @@ int run_estimate(const EstimateOptions& options) {
   arguments.check(true, run.valid_data != nullptr);
   const std::vector<int64_t> sizes =
       options.device.empty() ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
-  const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks, sizes);
+  const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks, sizes,
+                                   !options.device.empty());
   if (options.json) {
     print_json(estimator, room);
   } else {

@@ -54,8 +54,8 @@ TEST_F(HardInputs, EventsOutOfOrderTwiceAndInEveryScript) {
 TEST_F(HardInputs, WhatCannotTrainSaysSoAtTheStart) {
   make_sessions();
   const auto train = "train" + kTiny + "--max_steps 5 ";
-  EXPECT_EQ(run(train + "--features user_id"), 2);
-  expect("'user_id', which is no list column");
+  EXPECT_EQ(run(train + "--features user"), 2);
+  expect("'user'");
   EXPECT_EQ(run(train + "--features item_id-list,item_id-list"), 2);
   expect("'item_id-list' twice");
   EXPECT_EQ(run(train + "--trace ."), 2);

@@ -65,7 +65,7 @@ schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule
 }  // namespace
 
 Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                     const Dataset& data, int num_ranks, std::vector<int64_t> sizes)
+                     const Dataset& data, int num_ranks, std::vector<int64_t> sizes, bool for_gpu)
     : mesh_(checked_mesh(arguments, num_ranks)), rows_(arguments.per_device_train_batch_size) {
   hold_batch(arguments, mesh_.degree(schedule::kRows));
   const auto replica = replica_options(arguments, true);
@@ -87,7 +87,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
   const auto tensor = schedule::Axis::Tensor, context = schedule::Axis::Context;
   others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1,
-                                         as_asked ? 0 : rows_);
+                                         for_gpu ? rows_ : 0);
   if (!as_asked) {
     costs_ = others_->of(rows_, mesh_.degree(tensor));
     return;

@@ -31,8 +31,9 @@ class Estimator {
   /// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the
   /// arguments, and for DataParallel. `data` must outlive it. `sizes`: run
   /// micro-batches of two numbers of rows only, for a batch that is too large to run here.
+  /// `for_gpu`: scores take a GPU's memory; goes with `sizes`.
   Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments, const Dataset& data,
-            int num_ranks, std::vector<int64_t> sizes = {});
+            int num_ranks, std::vector<int64_t> sizes = {}, bool for_gpu = false);
 
   /// What the arguments ask for.
   Way asked() const;
