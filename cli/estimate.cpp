@@ -58,7 +58,7 @@ Json to_json(const schedule::MemoryUse& use) {
   return out;
 }
 
-void print_json(const train::Estimator& estimator, const train::Room& room) {
+void print_json(const train::Estimator& estimator, const train::Room& room, bool is_here) {
   Json out = Json::array();
   for (const auto& way : ways_of(estimator)) {
     const auto plan = estimator.plan(way);
@@ -72,7 +72,7 @@ void print_json(const train::Estimator& estimator, const train::Room& room) {
                    {"gradient_checkpointing", way.recompute},
                    {"asked", way == estimator.asked()},
                    {"stages", stages},
-                   {"compute_seconds", plan.timeline.length},
+                   {"compute_seconds", is_here ? Json(plan.timeline.length) : Json()},
                    {"fits", name_of(room.fit(most))},
                    {"room_bytes", room.bytes},
                    {"most_rows", estimator.most_rows(way, room.sure_bytes(), false)}});
@@ -89,12 +89,15 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
   return fmt::format("Fits: {}\n", train::flags_of(*way, asked, holds_batch));
 }
 
-void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch) {
+void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch,
+                 bool is_here) {
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing");
   const bool offloads = estimator.memory(estimator.asked()).offloaded > 0;
   for (const auto& [kind, bytes] : shown({}, offloads)) table.column(kind);
-  table.column("sum").column("computing").column("fits").column("rows at most");
+  table.column("sum");
+  if (is_here) table.column("computing");
+  table.column("fits").column("rows at most");
   for (const auto& way : ways_of(estimator)) {
     const auto plan = estimator.plan(way);
     const auto most = estimator.memory(way);
@@ -104,7 +107,7 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
       row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
     }
     row.push_back(human_bytes(most.sum()));
-    row.push_back(human_seconds(plan.timeline.length));
+    if (is_here) row.push_back(human_seconds(plan.timeline.length));
     row.emplace_back(name_of(room.fit(most.sum())));
     row.push_back(std::to_string(estimator.most_rows(way, room.sure_bytes(), false)));
     table.row(row);
@@ -120,10 +123,9 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
              : mesh.degree(Axis::Tensor) > 1 ? "the rank that has most"
                                              : "a rank");
   const auto about = fmt::format(
-      "* is what was asked for; times are this processor's. Room: {}; estimates hold to {:.0f} %, "
-      "and within that a fit is at risk. The rows of a micro-batch that are sure to fit count "
-      "with as many micro-batches.",
-      room.text, 100 * room.spread);
+      "* is what was asked for{}. Room: {}; estimates hold to {:.0f} %, and within that a fit is at "
+      "risk. The rows of a micro-batch that are sure to fit count with as many micro-batches.",
+      is_here ? "; times are this processor's" : "", room.text, 100 * room.spread);
   fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
 
@@ -138,9 +140,9 @@ int run_estimate(const EstimateOptions& options) {
   const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks, sizes,
                                    !options.device.empty());
   if (options.json) {
-    print_json(estimator, room);
+    print_json(estimator, room, options.device.empty());
   } else {
-    print_table(estimator, room, arguments.global_batch_size.has_value());
+    print_table(estimator, room, arguments.global_batch_size.has_value(), options.device.empty());
   }
   return 0;
 }

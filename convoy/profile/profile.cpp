@@ -14,6 +14,8 @@
 #include "convoy/base/timing.h"
 #include "convoy/nn/cross_entropy.h"
 #include "convoy/profile/likeness.h"
+#include "convoy/profile/skipped_products.h"
+#include "convoy/profile/zero_pages.h"
 
 namespace convoy::profile {
 
@@ -40,10 +42,17 @@ void bind_params(nn::Block& block, const ProfileOptions& options, const nn::Bund
       bind_rows(block, param, batch, context);
       continue;
     }
-    auto values = at::empty(param->shape(), at::kFloat);
-    nn::initialize(spec, options.seed, values.view({-1}));
-    param->bind_value(values.to(options.compute_dtype));
-    if (spec.trainable) param->bind_grad(at::zeros(param->shape(), at::kFloat));
+    const bool counts = options.gpu_rows > 0;
+    if (counts) {
+      param->bind_value(zero_pages(param->shape(), options.compute_dtype));
+    } else {
+      auto values = at::empty(param->shape(), at::kFloat);
+      nn::initialize(spec, options.seed, values.view({-1}));
+      param->bind_value(values.to(options.compute_dtype));
+    }
+    if (!spec.trainable) continue;
+    param->bind_grad(counts ? zero_pages(param->shape(), at::kFloat)
+                            : at::zeros(param->shape(), at::kFloat));
   }
 }
 
@@ -162,7 +171,9 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   const auto shared = nn::read_by_several(blocks);
   nn::Bundle in = batch.inputs;
   std::optional<nn::ScoresOfGpu> scores;
+  std::optional<SkippedProducts> skipped;
   if (options.gpu_rows > 0) {
+    skipped.emplace();
     scores.emplace(static_cast<double>(options.gpu_rows) /
                    static_cast<double>(batch.samples.numel()));
   }

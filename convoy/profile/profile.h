@@ -16,7 +16,9 @@ struct ProfileOptions {
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
-  int64_t gpu_rows = 0;  ///< scores take the memory of a GPU's, for so many rows; 0: the host's
+  /// For another device only memory counts: products are left out, weights are zeros, and scores
+  /// take the memory of a GPU's, for so many rows. 0: all is as on this host.
+  int64_t gpu_rows = 0;
   bool by_rows = false;  ///< of tables that can be kept by rows only what is read is there
 };
 

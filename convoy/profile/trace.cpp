@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +14,7 @@
 
 #include "convoy/profile/likeness.h"
 #include "convoy/profile/skipped_products.h"
+#include "convoy/profile/zero_pages.h"
 
 namespace convoy::profile {
 
@@ -127,24 +127,14 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 };
 
-/// Zeros whose pages are there once something touches them: most rows of a table nothing does.
-at::Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) {
-  const auto bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
-  void* memory = bytes == 0 ? MAP_FAILED
-                            : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return at::zeros(shape, dtype);
-  return at::from_blob(memory, shape, [bytes](void* pages) { ::munmap(pages, bytes); }, dtype);
-}
-
 /// Gives a block memory while it lives.
 class Bound {
  public:
   Bound(const nn::Block& block, at::ScalarType dtype) : block_(block) {
     at::NoGradGuard no_grad;
     for (const auto& param : block.params()) {
-      param->bind_value(zeros(param->shape(), dtype));
-      if (param->spec().trainable) param->bind_grad(zeros(param->shape(), at::kFloat));
+      param->bind_value(zero_pages(param->shape(), dtype));
+      if (param->spec().trainable) param->bind_grad(zero_pages(param->shape(), at::kFloat));
     }
   }
   ~Bound() {

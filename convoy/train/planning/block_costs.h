@@ -21,7 +21,7 @@ class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
   /// are those of ranks that share the host's memory; memory is counted with one. The data must
-  /// have as many rows. With `gpu_rows` scores take the memory of a GPU's, for so many rows.
+  /// have as many rows. With `gpu_rows` only memory is, scores as a GPU's for so many rows.
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
              std::vector<int64_t> sizes, int neighbours, int64_t gpu_rows = 0);
 
