@@ -124,8 +124,7 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
                                              : "a rank");
   const auto about = fmt::format(
       "* is what was asked for{}. Room: {}; estimates hold to {:.0f} %, and within that a fit is "
-      "at "
-      "risk. The rows of a micro-batch that are sure to fit count with as many micro-batches.",
+      "at risk. The rows of a micro-batch that are sure to fit count with as many micro-batches.",
       is_here ? "; times are this processor's" : "", room.text, 100 * room.spread);
   fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
