@@ -1,7 +1,7 @@
 #include "convoy/base/gumbel.h"
 
+#include "convoy/base/draw_group.h"
 #include "convoy/base/lanes.h"
-#include "convoy/base/random.h"
 
 namespace convoy {
 
@@ -22,14 +22,8 @@ using lanes::kLanes;
 
 /// Four words of each lane.
 CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, int64_t count, float* out) {
-  uint32_t words[4][kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const uint64_t counter = group * kLanes + static_cast<uint64_t>(lane);
-    words[0][lane] = static_cast<uint32_t>(counter);
-    words[1][lane] = static_cast<uint32_t>(counter >> 32);
-    words[2][lane] = words[3][lane] = 0;
-  }
-  philox_lanes(words, static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  DrawnWords words;
+  draw_group(key, group, words);
   for (int64_t word = 0; word < 4 && word * kLanes < count; ++word) {
     Floats u;
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -44,10 +38,9 @@ CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, int64_t count, float
 }  // namespace
 
 void fill_gumbel(uint64_t key, int64_t count, float* out) {
-  constexpr int64_t kGroup = 4 * kLanes;
-  for (int64_t begin = 0; begin < count; begin += kGroup) {
-    const int64_t here = count - begin < kGroup ? count - begin : kGroup;
-    fill_group(key, static_cast<uint64_t>(begin / kGroup), here, out + begin);
+  for (int64_t begin = 0; begin < count; begin += kDrawGroup) {
+    const int64_t here = count - begin < kDrawGroup ? count - begin : kDrawGroup;
+    fill_group(key, static_cast<uint64_t>(begin / kDrawGroup), here, out + begin);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "convoy/base/draw_group.h"
 #include "convoy/base/lanes.h"
-#include "convoy/base/random.h"
 
 namespace convoy {
 
@@ -13,8 +13,6 @@ namespace {
 
 using lanes::Floats;
 using lanes::kLanes;
-
-constexpr int64_t kGroup = 4 * kLanes;  // of a draw for each lane: four words each
 
 /// Two words of each lane become two normal numbers.
 [[gnu::always_inline]] inline void pair(const uint32_t* words, const uint32_t* turns, float scale,
@@ -42,14 +40,8 @@ constexpr int64_t kGroup = 4 * kLanes;  // of a draw for each lane: four words e
 }
 
 CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, float scale, float* out) {
-  uint32_t words[4][kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const uint64_t counter = group * kLanes + static_cast<uint64_t>(lane);
-    words[0][lane] = static_cast<uint32_t>(counter);
-    words[1][lane] = static_cast<uint32_t>(counter >> 32);
-    words[2][lane] = words[3][lane] = 0;
-  }
-  philox_lanes(words, static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  DrawnWords words;
+  draw_group(key, group, words);
   pair(words[0], words[1], scale, out);
   pair(words[2], words[3], scale, out + 2 * kLanes);
 }
@@ -57,14 +49,14 @@ CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, float scale, float* 
 }  // namespace
 
 void fill_normals(uint64_t key, uint64_t first, int64_t count, float scale, float* out) {
-  const auto size = static_cast<uint64_t>(kGroup);
+  const auto size = static_cast<uint64_t>(kDrawGroup);
   while (count > 0) {
     const auto skipped = static_cast<int64_t>(first % size);
-    const int64_t here = std::min(count, kGroup - skipped);
-    if (here == kGroup) {
+    const int64_t here = std::min(count, kDrawGroup - skipped);
+    if (here == kDrawGroup) {
       fill_group(key, first / size, scale, out);
     } else {
-      float group[kGroup];
+      float group[kDrawGroup];
       fill_group(key, first / size, scale, group);
       std::memcpy(out, group + skipped, static_cast<size_t>(here) * sizeof(float));
     }

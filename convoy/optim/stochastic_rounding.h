@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "convoy/base/draw_group.h"
 #include "convoy/base/lanes.h"
 #include "convoy/base/random.h"
 
@@ -15,24 +16,10 @@
 // of which a state takes 16.
 namespace convoy::optim {
 
-/// Elements whose words are drawn at once: word w of lane l of group g is that of element
-/// 64 g + 16 w + l.
-inline constexpr int64_t kDrawGroup = 4 * lanes::kLanes;
-using DrawnWords = uint32_t[4][lanes::kLanes];
-
+/// Of the words of a parameter: word w of lane l of group g is that of element 64 g + 16 w + l.
 inline uint64_t rounding_key(uint64_t seed, int64_t step, std::string_view parameter) {
   // Seed and step side by side would give those of another seed in another step.
   return hash_combine(hash_combine(hash_text(parameter), seed), static_cast<uint64_t>(step));
-}
-
-[[gnu::always_inline]] inline void draw_group(uint64_t key, uint64_t group, DrawnWords& words) {
-  for (int lane = 0; lane < lanes::kLanes; ++lane) {
-    const uint64_t counter = group * lanes::kLanes + static_cast<uint64_t>(lane);
-    words[0][lane] = static_cast<uint32_t>(counter);
-    words[1][lane] = static_cast<uint32_t>(counter >> 32);
-    words[2][lane] = words[3][lane] = 0;
-  }
-  philox_lanes(words, static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
 }
 
 /// Stores numbers as bf16; `draws` 0 to 65535. What bf16 can hold, and NaN, stays as it is.
