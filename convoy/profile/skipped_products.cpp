@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
+#include <vector>
+
 // Torch asks the kernels of a key before all others while a thread includes it. This one no tensor
 // has, and nothing of torch itself.
 namespace convoy::profile {
@@ -20,32 +22,27 @@ bool is_known_to_autograd(const Tensors&... tensors) {
   return at::GradMode::is_enabled() && (tensors.requires_grad() || ...);
 }
 
-/// [.., n, k] x [.., k, m]
-at::Tensor zeros_of(In a, In b) {
+/// Of [.., n, k] x [.., k, m].
+std::vector<int64_t> shape_of(In a, In b) {
   auto shape = a.sizes().vec();
   shape.back() = b.size(-1);
-  return at::zeros(shape, a.options());
+  return shape;
+}
+at::Tensor zeros_of(In a, In b) {
+  return at::zeros(shape_of(a, b), a.options());
 }
 Out zeros_into(Out out, In a, In b) {
-  auto shape = a.sizes().vec();
-  shape.back() = b.size(-1);
-  return out.resize_(shape).zero_();
+  return out.resize_(shape_of(a, b)).zero_();
 }
 
-at::Tensor mm(In a, In b) {
+/// mm and bmm, by torch where it has to be.
+template <at::Tensor (*kTorchs)(In, In)>
+at::Tensor product(In a, In b) {
   if (!is_known_to_autograd(a, b)) return zeros_of(a, b);
   const c10::impl::ExcludeDispatchKeyGuard torchs(kKey);
-  return at::mm(a, b);
+  return kTorchs(a, b);
 }
-Out mm_out(In a, In b, Out out) {
-  return zeros_into(out, a, b);
-}
-at::Tensor bmm(In a, In b) {
-  if (!is_known_to_autograd(a, b)) return zeros_of(a, b);
-  const c10::impl::ExcludeDispatchKeyGuard torchs(kKey);
-  return at::bmm(a, b);
-}
-Out bmm_out(In a, In b, Out out) {
+Out product_out(In a, In b, Out out) {
   return zeros_into(out, a, b);
 }
 at::Tensor addmm(In added, In a, In b, Number beta, Number alpha) {
@@ -70,10 +67,10 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
-  m.impl("mm", mm);
-  m.impl("mm.out", mm_out);
-  m.impl("bmm", bmm);
-  m.impl("bmm.out", bmm_out);
+  m.impl("mm", product<at::mm>);
+  m.impl("mm.out", product_out);
+  m.impl("bmm", product<at::bmm>);
+  m.impl("bmm.out", product_out);
   m.impl("addmm", addmm);
   m.impl("addmm.out", addmm_out);
   m.impl("addmm_", addmm_in_place);
