@@ -91,10 +91,6 @@ std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Ten
     const auto [out, scale] = at::_fused_rms_norm(input, {input.size(-1)}, weight, epsilon);
     return {out, scale};
   }
-  if (!input.is_cpu()) {
-    const auto scale = input.square().mean(-1, true).add_(epsilon).rsqrt_();
-    return {(input * scale).mul_(weight), scale};
-  }
   const int64_t width = input.size(-1), rows = input.numel() / std::max<int64_t>(1, width);
   auto out = at::empty_like(input), scales = at::empty({rows}, input.options());
   const Forward f{input.const_data_ptr<float>(),
@@ -116,13 +112,6 @@ std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Ten
     const auto [back, weight_grad] = at::_fused_rms_norm_backward(grad.contiguous(), input, {width},
                                                                   scale, weight, {true, true});
     return {back, weight_grad};
-  }
-  if (!input.is_cpu()) {
-    auto normed = input * scale;
-    auto weight_grad = (grad * normed).reshape({-1, width}).sum(0);
-    auto back = grad * weight;
-    auto along = (back * normed).mean(-1, true);
-    return {back.sub_(normed.mul_(along)).mul_(scale), weight_grad};
   }
   const int64_t rows = scale.numel(), pieces = at::divup(rows, kPiece);
   auto out = at::empty_like(input), weight_grads = at::zeros({pieces, width}, input.options());
