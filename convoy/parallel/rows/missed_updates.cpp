@@ -23,6 +23,25 @@ at::Tensor flat_rows(const at::Tensor& rows, int64_t begin, int64_t end) {
 
 }  // namespace
 
+RowState RowState::select(const at::Tensor& index) const {
+  RowState out{weights.index_select(0, index), {}};
+  for (const auto& state : states) out.states.push_back(state.index_select(0, index));
+  return out;
+}
+
+void RowState::store(const at::Tensor& index, const RowState& rows) const {
+  at::Tensor(weights).index_copy_(0, index, rows.weights);
+  for (size_t k = 0; k < states.size(); ++k) {
+    at::Tensor(states[k]).index_copy_(0, index, rows.states[k]);
+  }
+}
+
+optim::Stretch RowState::stretch(int64_t begin, int64_t end) const {
+  optim::Stretch out{.weights = flat_rows(weights, begin, end), .grads = {}};
+  for (const auto& state : states) out.states.push_back(flat_rows(state, begin, end));
+  return out;
+}
+
 MissedUpdates::MissedUpdates(const optim::Optimizer& optimizer, int64_t num_rows)
     : optimizer_(optimizer), done_(static_cast<size_t>(num_rows)) {}
 
@@ -90,8 +109,7 @@ void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_
                                   const RowState& table) {
   if (rows.empty()) return;
   const auto index = at::tensor(rows, at::kLong).to(table.weights.device());
-  RowState some{table.weights.index_select(0, index), {}};
-  for (const auto& state : table.states) some.states.push_back(state.index_select(0, index));
+  const auto some = table.select(index);
   std::vector<int64_t> from, to;
   std::vector<float> kept, idle_updates;  // of those that have some: the first ones
   for (const int64_t row : rows) {
@@ -111,10 +129,7 @@ void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_
     for (const auto& state : some.states) idle.states.push_back(state.narrow(0, 0, count));
     optimizer_.idle(idle, column(kept), column(idle_updates));
   }
-  at::Tensor(table.weights).index_copy_(0, index, some.weights);
-  for (size_t k = 0; k < some.states.size(); ++k) {
-    at::Tensor(table.states[k]).index_copy_(0, index, some.states[k]);
-  }
+  table.store(index, some);
 }
 
 /// Both ascend: at any time neighbouring rows are under way.
@@ -132,9 +147,8 @@ void MissedUpdates::replay(const std::vector<int64_t>& from, const std::vector<i
       continue;
     }
     const auto& passed = passed_[static_cast<size_t>(at)];
-    const auto weights = flat_rows(rows.weights, begin, end);
-    optim::Stretch stretch{.weights = weights, .grads = grads.narrow(0, 0, weights.numel())};
-    for (const auto& state : rows.states) stretch.states.push_back(flat_rows(state, begin, end));
+    auto stretch = rows.stretch(begin, end);
+    stretch.grads = grads.narrow(0, 0, stretch.weights.numel());
     stretch.weight_decay = passed.weight_decay;
     optimizer_.update(stretch, passed.numbers);
   }

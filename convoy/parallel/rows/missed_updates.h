@@ -14,6 +14,13 @@ namespace convoy::parallel {
 struct RowState {
   at::Tensor weights;
   std::vector<at::Tensor> states;
+
+  /// Copies of the rows at `index` [n] int64.
+  RowState select(const at::Tensor& index) const;
+  /// Puts such copies back.
+  void store(const at::Tensor& index, const RowState& rows) const;
+  /// Rows begin .. end - 1, flat, as an optimizer updates them; without gradients.
+  optim::Stretch stretch(int64_t begin, int64_t end) const;
 };
 
 /// Makes up for the updates that rows without a gradient missed, so that a table whose rows are

@@ -144,16 +144,12 @@ void RowTable::update(const optim::StepNumbers& numbers, double weight_decay) {
   missed_.took_part(rows_);
   if (rows_.empty()) return;
   const auto at = index();
-  const auto flat = [&](const at::Tensor& all) { return all.index_select(0, at).view({-1}); };
-  optim::Stretch stretch{.weights = flat(state_.weights), .grads = own_grad_.reshape({-1})};
-  for (const auto& state : state_.states) stretch.states.push_back(flat(state));
+  const auto some = state_.select(at);
+  auto stretch = some.stretch(0, std::ssize(rows_));
+  stretch.grads = own_grad_.reshape({-1});
   stretch.weight_decay = weight_decay;
   optimizer_.update(stretch, numbers);
-  const auto store = [&](at::Tensor all, const at::Tensor& some) {
-    all.index_copy_(0, at, some.view({-1, width_}));
-  };
-  store(state_.weights, stretch.weights);
-  for (size_t k = 0; k < state_.states.size(); ++k) store(state_.states[k], stretch.states[k]);
+  state_.store(at, some);
 }
 
 int64_t RowTable::weight_bytes() const {
