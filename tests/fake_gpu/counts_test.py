@@ -45,6 +45,14 @@ GPU, batches of 8 rows; the third step.
 """
 
 
+def read_counts(file):
+    """By label of each step of each process: (step, label, what the device counted by the names of FILE)."""
+    for line in file.read_text().splitlines():
+        _, step, *numbers = line.split("\t")
+        label = numbers[len(FILE)] if len(numbers) > len(FILE) else ""
+        yield int(step), label, dict(zip(FILE, map(int, numbers[:len(FILE)])))
+
+
 def count(runs, family, args):
     """The numbers of one step, by COLUMNS."""
     file = runs.folder / "counts"
@@ -53,12 +61,9 @@ def count(runs, family, args):
     if result.code or result.misuses:
         raise AssertionError(result.misuses or result.out[-2000:])
     out = collections.Counter()
-    for line in file.read_text().splitlines():
-        _, step, *numbers = line.split("\t")
-        if int(step) != STEP:
+    for step, label, numbers in read_counts(file):
+        if step != STEP:
             continue
-        label = numbers[len(FILE)] if len(numbers) > len(FILE) else ""
-        numbers = dict(zip(FILE, map(int, numbers[:len(FILE)])))
         for column in COLUMNS:
             out[column] += numbers.get(column, 0)
         if re.search(r"ward block 2\b", label):

@@ -8,7 +8,7 @@ import os
 import re
 import unittest
 
-from counts_test import COLUMNS, FILE, read
+from counts_test import COLUMNS, FILE, read, read_counts
 from layouts import BY_NAME, LAYOUTS, OFFLOAD, RANKS, TENSOR, batches
 from runs import BODIES, MODELS, NO_DROPOUT, Runs, difference
 
@@ -51,10 +51,10 @@ class Gpt2(OnFakeGpus):
         file = self.runs.folder / "counts"
         file.unlink(missing_ok=True)
         self.good(self.runs.train(family, (*layout.options(family), *more), layout.gpus, f"counts={file}"))
-        lines = [line.split("\t") for line in file.read_text().splitlines()]
-        lines = [line for line in lines if line[1] == "3" and line[-1] != "save model" and line[-1].startswith(during)]
-        self.assertTrue(lines)
-        return {column: sum(int(line[2 + i]) for line in lines) for i, column in enumerate(FILE)}
+        found = [numbers for step, label, numbers in read_counts(file)
+                 if step == 3 and label != "save model" and label.startswith(during)]
+        self.assertTrue(found)
+        return {column: sum(numbers[column] for numbers in found) for column in FILE}
 
     def test_stages_of_one_process_send_from_device_to_device(self):
         # Rows and numbers of targets alone come and go; over shared memory 0.9 MB do.
@@ -212,10 +212,9 @@ class Commands(OnFakeGpus):
             file.unlink(missing_ok=True)
             self.good(self.runs.convoy(["generate", "wide", "--prompt", "w03 w08 w15", "--max-new-tokens", str(tokens), "--bf16",
                                         "--device", "cuda"], 1, f"counts={file}"))
-            return sum(int(line.split("\t")[2 + FILE.index("operands")]) for line in file.read_text().splitlines())
+            return sum(numbers["operands"] for _, _, numbers in read_counts(file))
 
-        # The matrix once, the table of ids, which an operation has whole, and a fifth for all else. In 32 bits it would be written and
-        # read, four times as much again.
+        # The matrix once, and all else. In 32 bits it would be written and read, four times as much again.
         self.assertLess((operands(5) - operands(1)) / 4, 3 * vocabulary * width * 2)
 
     def test_evaluate_and_predict_on_several_ranks(self):

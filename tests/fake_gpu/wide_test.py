@@ -10,7 +10,7 @@ import re
 import sys
 import unittest
 
-from counts_test import FILE
+from counts_test import read_counts
 from runs import NO_DROPOUT, Runs
 
 STEP, ROWS, LENGTH, LAYERS = 3, 2, 1024, 2
@@ -68,12 +68,9 @@ def measure(runs, family):
     if result.code or result.misuses:
         raise AssertionError(result.misuses or result.out[-2000:])
     out = collections.Counter()
-    for line in file.read_text().splitlines():
-        _, step, *numbers = line.split("\t")
-        label = numbers[len(FILE)] if len(numbers) > len(FILE) else ""
-        if int(step) != STEP or label == "data":  # there the trainer finds out how fast the device is
+    for step, label, numbers in read_counts(file):
+        if step != STEP or label == "data":  # there the trainer finds out how fast the device is
             continue
-        numbers = dict(zip(FILE, map(int, numbers[:len(FILE)])))
         for column in ("operands", "waits", "allocations past the cache"):
             out[column] += numbers[column]
         if re.search(r"ward block 2\b", label):
@@ -98,8 +95,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--print"]:
         of_all = Runs()
         for name, of in SHAPES.items():
-            counted = measure(of_all, name)
-            print(name, *counted, products(of), state(of), f"{counted[1] / (products(of) + state(of)):.2f}", flush=True)
+            found = measure(of_all, name)
+            print(name, *found, products(of), state(of), f"{found[1] / (products(of) + state(of)):.2f}", flush=True)
         of_all.remove()
     else:
         unittest.main()
