@@ -135,14 +135,14 @@ int run_estimate(const EstimateOptions& options) {
   const auto room =
       train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
   arguments.check(true, run.valid_data != nullptr);
-  const std::vector<int64_t> sizes =
-      options.device.empty() ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
+  const bool is_here = options.device.empty();
+  const auto sizes = is_here ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
   const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks, sizes,
-                                   !options.device.empty());
+                                   !is_here);
   if (options.json) {
-    print_json(estimator, room, options.device.empty());
+    print_json(estimator, room, is_here);
   } else {
-    print_table(estimator, room, arguments.global_batch_size.has_value(), options.device.empty());
+    print_table(estimator, room, arguments.global_batch_size.has_value(), is_here);
   }
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <ATen/cuda/jiterator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <map>
 #include <mutex>
@@ -37,6 +38,9 @@ Compiler& compiler() {
 }
 
 }  // namespace
+
+DeviceKernel::DeviceKernel(const char* name, const char* text)
+    : name_(name), text_(fmt::format("{} {}", kBitsText, text)) {}
 
 std::optional<at::Tensor> DeviceKernel::run(const std::vector<at::Tensor>& tensors,
                                             const std::vector<c10::Scalar>& scalars) {

@@ -44,8 +44,7 @@ inline unsigned int convoy_rounded(float x) {
 /// promotes the tensors to; whole numbers come as `long long`, others as `double`.
 class DeviceKernel {
  public:
-  DeviceKernel(const char* name, const char* text)
-      : name_(name), text_(std::string(kBitsText) + " " + text) {}
+  DeviceKernel(const char* name, const char* text);
 
   /// The function of the tensors' elements, on one GPU and broadcast against each other, at most
   /// seven. Nothing where torch cannot compile it: the caller has operations of torch for that.

@@ -74,8 +74,7 @@ Fields SessionConfig::fields() {
       {.name = "body",
        .value = &body,
        .help = "transformer layers: causal (gpt2, sasrec, ligr, hstu), looking at both sides, or "
-               "either "
-               "(xlnet)",
+               "either (xlnet)",
        .choices = bodies_that_learn_by(""),
        .instead = {{"transfo-xl", "xlnet"},
                    {"transfoxl", "xlnet"},
@@ -84,8 +83,8 @@ Fields SessionConfig::fields() {
                    {"roberta", "bert"}}},
       {"masking", &masking,
        "predict each next item (clm), hidden items (mlm), or items in a random order (plm); rtd: "
-       "hidden "
-       "ones, and a second body tells the items that were drawn for them; auto = what the body can "
+       "hidden ones, and a second body tells the items that were drawn for them; auto = what the "
+       "body can "
        "do",
        0, 0, with_auto(maskings())},
       {.name = "train_on_last_item_seq_only",
@@ -107,8 +106,7 @@ Fields SessionConfig::fields() {
        none, none, "", kWithReplaced},
       {"hstu_time", &hstu_time,
        "how far away events are for hstu: from the next event (and in prediction from the "
-       "request), or "
-       "from the position's own",
+       "request), or from the position's own",
        0, 0, Names{"next", "own"}, none, "", kWithTimes},
       {"embedding_initializer_range", &embedding_initializer_range,
        "standard deviation of initial embeddings", 0},
