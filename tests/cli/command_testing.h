@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -46,8 +47,13 @@ class CommandTest : public ::testing::Test {
 
   int run(const std::string& arguments) { return shell("$convoy " + arguments); }
 
+  /// Whether the output has `part`, wherever its lines were broken.
+  bool says(const std::string& part) const {
+    return with_single_spaces(output_).find(with_single_spaces(part)) != std::string::npos;
+  }
+
   void expect(const std::string& part) const {
-    EXPECT_NE(output_.find(part), std::string::npos) << part << "\nis not in:\n" << output_;
+    EXPECT_TRUE(says(part)) << part << "\nis not in:\n" << output_;
   }
 
   Json json(const std::string& file) const { return parse_json(read_file(folder_ / file), file); }
@@ -91,6 +97,17 @@ class CommandTest : public ::testing::Test {
 
   fs::path folder_;
   std::string output_;
+
+ private:
+  static std::string with_single_spaces(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+      const bool space = std::isspace(static_cast<unsigned char>(c));
+      if (!space) out += c;
+      if (space && (out.empty() || out.back() != ' ')) out += ' ';
+    }
+    return out;
+  }
 };
 
 /// A model that trains in no time.
