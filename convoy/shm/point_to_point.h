@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -17,8 +18,9 @@
 
 namespace convoy::shm {
 
-/// Carries tensors from one rank to another, each through its mailbox: two messages' worth of
-/// shared memory per ordered pair of ranks. What goes from one rank to another arrives in the order
+/// Carries tensors from one rank to another, each through its mailbox: some messages' worth of
+/// shared memory per ordered pair of ranks. A thread moves them while the rank computes, and the
+/// rank itself while it waits. What goes from one rank to another arrives in the order
 /// sent; all else goes on side by side, so two ranks may send to each other before either receives.
 class PointToPoint {
  public:
@@ -33,12 +35,16 @@ class PointToPoint {
                                const std::string& label);
   std::shared_ptr<Ticket> receive(void* data, size_t count, Dtype dtype, int from,
                                   const std::string& label);
+  /// Moves what there is, of all transfers, until `ticket` is done.
+  void wait(Ticket& ticket);
 
  private:
   struct Transfer;
 
   std::shared_ptr<Ticket> add(std::deque<Transfer>& queue, Transfer transfer);
   void loop();
+  /// Looks for something to move, and sleeps a while where there is nothing. `lock` is held.
+  void move_or_sleep(std::unique_lock<std::mutex>& lock);
   bool advance_all();
   /// Moves what can be moved now; whether anything did.
   bool push(Transfer& transfer);
@@ -55,6 +61,7 @@ class PointToPoint {
   std::vector<std::deque<Transfer>> outgoing_, incoming_;  // [other rank]
   SlotWriter writer_;
   size_t num_transfers_ = 0;
+  std::atomic<int> waiting_{0};  ///< threads in wait(): they move all there is
   bool stop_ = false;
   std::thread thread_;
 };

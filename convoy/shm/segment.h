@@ -17,8 +17,8 @@ namespace convoy::shm {
 /// Phases of a collective whose data one rank keeps at a time, see Channel.
 inline constexpr uint32_t kSlots = 4;
 /// Of a mailbox, see Mailbox.
-inline constexpr uint32_t kLetters = 2;
-inline constexpr size_t kLetterBytes = 64 << 10;
+inline constexpr uint32_t kLetters = 4;
+inline constexpr size_t kLetterBytes = 128 << 10;
 
 /// What a rank says it is about to do, for the others to compare with their own intention.
 struct Announcement {

@@ -161,11 +161,12 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
 }
 
 // One state through layouts of all kinds, each of which loads, runs, saves and goes on.
-TEST_F(Layouts, ThatRunGiveTheSameFilesTwelveTimesAndGoOn) {
+TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
   struct Way {
     schedule::MeshDegrees mesh;
     int zero = 0;
     at::ScalarType dtype = at::kFloat;
+    bool sequence = false;
   };
   const std::vector<Way> ways{{{.shard = 3}, 0},
                               {{.shard = 2}, 1, at::kBFloat16},
@@ -178,8 +179,10 @@ TEST_F(Layouts, ThatRunGiveTheSameFilesTwelveTimesAndGoOn) {
                               {{.shard = 2, .tensor = 2}, 1},
                               {{.shard = 2, .tensor = 2}, 3},
                               {{.pipeline = 2, .tensor = 2}, 0},
-                              {{.pipeline = 2, .shard = 2, .tensor = 2}, 1}};
-  ASSERT_EQ(ways.size(), 12U);
+                              {{.pipeline = 2, .shard = 2, .tensor = 2}, 1},
+                              {{.tensor = 2}, 0, at::kFloat, true},
+                              {{.context = 2}, 0},
+                              {{.context = 2, .tensor = 2}, 1, at::kFloat, true}};
   const auto go_on = [](parallel::Strategy& strategy, const comm::Groups& groups) {
     auto rows = batch();
     if (groups.rows.rank() > 0) rows = {};
@@ -191,8 +194,9 @@ TEST_F(Layouts, ThatRunGiveTheSameFilesTwelveTimesAndGoOn) {
   const double expected = go_on(*one, {});
   std::string from = "one";
   for (size_t w = 0; w < ways.size(); ++w) {
-    const auto& [mesh, zero, dtype] = ways[w];
-    const int ranks = mesh.pipeline * mesh.replicate * std::max(1, mesh.shard) * mesh.tensor;
+    const auto& [mesh, zero, dtype, sequence] = ways[w];
+    const int ranks =
+        mesh.pipeline * mesh.replicate * std::max(1, mesh.shard) * mesh.context * mesh.tensor;
     const auto to = fmt::format("through-{}", w);
     SCOPED_TRACE(fmt::format("{}, zero {}", schedule::Mesh(mesh, 0, ranks).to_text(), zero));
     comm::ThreadConnector connector(std::chrono::seconds(30));
@@ -206,6 +210,7 @@ TEST_F(Layouts, ThatRunGiveTheSameFilesTwelveTimesAndGoOn) {
       options.compute_dtype = dtype;
       options.bucket_bytes = 0;
       options.seed = 99;
+      options.sequence_parallel = sequence;
       const auto strategy = parallel::make_process_strategy(blocks, groups, options);
       load(*strategy, folder_ / from);
       save(*strategy, folder_ / to);

@@ -18,6 +18,7 @@ struct Column {
   int tensor = 1;
   bool tokens = false;
   int rank = -1;  ///< that fails; the last one
+  int context = 1;
 };
 
 class FaultsMatrix : public Faults {
@@ -41,8 +42,8 @@ class FaultsMatrix : public Faults {
         Names reasons;
         for (const auto& c : columns) {
           const int rank = c.rank < 0 ? c.ranks - 1 : c.rank;
-          const Cell cell{kind,   phase,     c.backend, c.ranks,  rank,
-                          c.zero, c.offload, c.stages,  c.tensor, c.tokens};
+          const Cell cell{kind,      phase,    c.backend, c.ranks,  rank,     c.zero,
+                          c.offload, c.stages, c.tensor,  c.tokens, c.context};
           if (!can(cell)) {
             row += " - |";
             continue;
@@ -113,6 +114,14 @@ TEST_F(FaultsMatrix, DISABLED_OfLayers) {
             .stages = 2,
             .tensor = 2,
             .rank = 3}});  // of the first stage, which has the layers
+}
+
+TEST_F(FaultsMatrix, DISABLED_OfPositions) {
+  try_all("Rows whose positions context ranks share out", kKinds, {"layer", "layer_backward"},
+          {{.title = "shm, 2 context ranks", .context = 2},
+           {.title = "shm, 2 x 2 data", .ranks = 4, .context = 2},
+           {.title = "Gloo, 2 context ranks", .backend = "gloo", .context = 2},
+           {.title = "shm, 2 x 2 tensor", .ranks = 4, .tensor = 2, .context = 2}});
 }
 
 TEST_F(FaultsMatrix, DISABLED_OfShards) {

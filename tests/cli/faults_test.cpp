@@ -105,6 +105,30 @@ TEST_F(Faults, AFewInLayersThatAreSharedOut) {
   }
 }
 
+TEST_F(Faults, AFewInTheRingOfContextRanksAndInThreeDimensions) {
+  const auto cell = [](const char* kind, const char* phase, int ranks, int rank, int stages,
+                       int tensor, int context) {
+    return Cell{.kind = kind,
+                .phase = phase,
+                .backend = "shm",
+                .ranks = ranks,
+                .rank = rank,
+                .zero = stages > 1 ? 1 : 0,
+                .stages = stages,
+                .tensor = tensor,
+                .context = context};
+  };
+  for (const Cell& each :
+       {cell("sigkill", "layer", 2, 1, 1, 1, 2), cell("sigstop", "layer_backward", 2, 1, 1, 1, 2),
+        cell("nan", "layer", 2, 1, 1, 1, 2), cell("nan", "layer_backward", 2, 1, 1, 1, 2),
+        cell("mismatch", "layer", 2, 1, 1, 1, 2),
+        // Pipeline x data x tensor; the first stage has the layers.
+        cell("sigkill", "layer_backward", 8, 3, 2, 2, 1), cell("sigstop", "layer", 8, 3, 2, 2, 1),
+        cell("nan", "layer", 8, 3, 2, 2, 1), cell("mismatch", "layer_backward", 8, 3, 2, 2, 1)}) {
+    try_cell(each);
+  }
+}
+
 TEST_F(Faults, TheEndOfAChainOfStagesThatWaitIsNamed) {
   const auto train = fmt::format(
       "train{}--max_steps 6 --n_layer 4 --nproc 3 --ddp_timeout 2 "

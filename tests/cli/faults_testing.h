@@ -7,6 +7,7 @@
 
 #include "convoy/base/text.h"
 #include "tests/cli/command_testing.h"
+#include "tests/cli/ring_of_words.h"
 
 // What happens when a rank fails in every way, in every phase of a run: everyone is down within
 // seconds, the right rank is named, nothing is left behind, and the run goes on to the same bits.
@@ -23,19 +24,24 @@ struct Cell {
   int stages = 1;        ///< of a pipeline
   int tensor = 1;        ///< ranks that share out layers
   bool tokens = false;   ///< and tokens
+  int context = 1;       ///< ranks that share out rows' positions
 
   std::string text() const {
-    return fmt::format("{}@{}:{}:4 over {} on {} ranks, zero {}{}, {} stages, {} tensor ranks",
-                       kind, rank, phase, backend, ranks, zero, offload ? ", offloaded" : "",
-                       stages, tensor);
+    return fmt::format(
+        "{}@{}:{}:4 over {} on {} ranks, zero {}{}, {} stages, {} tensor and {} context ranks",
+        kind, rank, phase, backend, ranks, zero, offload ? ", offloaded" : "", stages, tensor,
+        context);
   }
   bool in_layer() const { return phase.starts_with("layer"); }
   /// Who is told to have computed what is not finite: in a layer all of them.
   std::string spoilt() const {
-    if (!in_layer() && (tensor == 1 || phase == "reduce")) return fmt::format("rank {}", rank);
-    std::string out = "tensor ranks";
-    for (int i = 0; i < tensor; ++i) {
-      out += fmt::format("{} {}", i == 0 ? "" : ",", rank / tensor * tensor + i);
+    const int together = tensor * context;
+    if (!in_layer() && (together == 1 || phase == "reduce")) return fmt::format("rank {}", rank);
+    std::string out = context == 1  ? "tensor ranks"
+                      : tensor == 1 ? "context ranks"
+                                    : "context and tensor ranks";
+    for (int i = 0; i < together; ++i) {
+      out += fmt::format("{} {}", i == 0 ? "" : ",", rank / together * together + i);
     }
     return out;
   }
@@ -54,16 +60,25 @@ class Faults : public CommandTest {
   void SetUp() override {
     CommandTest::SetUp();
     make_sessions(400);
+    write_ring_of_words(folder_, 8);
   }
+
+  /// Of long rows, which context ranks share out.
+  static constexpr const char* kText =
+      " --model_type gpt2 --n_embd 24 --n_layer 2 --n_head 2 --n_positions 32 --data.train text.txt"
+      " --data.tokenizer words --block_size 18 --per_device_train_batch_size 4 --logging_steps 1 "
+      "--threads 1 --max_eval_samples 8 ";
 
   std::string command(const Cell& cell, const std::string& folder) const {
     return fmt::format(
                "launch -n {} train{}--max_steps 6 --eval_strategy steps --eval_steps 2 "
                "--save_steps 2 "
                "--ddp_timeout {} --backend {} --zero {} --bucket_cap_mb 0 --output_dir {} "
-               "--pipeline_parallel_size {} --tensor_parallel_size {} {}",
-               cell.ranks, kTiny, kFaultTimeout, cell.backend, cell.zero, folder, cell.stages,
-               cell.tensor, cell.tokens ? "--sequence_parallel " : "") +
+               "--pipeline_parallel_size {} --tensor_parallel_size {} --context_parallel_size {} "
+               "{}",
+               cell.ranks, cell.context > 1 ? kText : kTiny, kFaultTimeout, cell.backend, cell.zero,
+               folder, cell.stages, cell.tensor, cell.context,
+               cell.tokens ? "--sequence_parallel " : "") +
            (cell.halves() ? "--pipeline_schedule zero_bubble --pipeline_virtual_stages 1 "
                             "--gradient_accumulation_steps 4 "
                           : "") +
@@ -82,8 +97,8 @@ class Faults : public CommandTest {
   double calm_loss(Cell cell) {
     cell.offload = false;
     const auto folder =
-        fmt::format("calm-{}-{}-{}-{}{}{}", cell.backend, cell.ranks, cell.stages, cell.tensor,
-                    cell.tokens ? "-tokens" : "", cell.halves() ? "-halves" : "");
+        fmt::format("calm-{}-{}-{}-{}-{}{}{}", cell.backend, cell.ranks, cell.stages, cell.tensor,
+                    cell.context, cell.tokens ? "-tokens" : "", cell.halves() ? "-halves" : "");
     if (!fs::exists(folder_ / folder)) {
       EXPECT_EQ(run(command(cell, folder)), 0) << output_;
     }

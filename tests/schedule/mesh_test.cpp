@@ -49,6 +49,9 @@ TEST(Mesh, EachSetOfAxesHasThisRankAtItsPlace) {
 TEST(Mesh, NamesAllThatComputeTheSame) {
   EXPECT_EQ(Mesh({.pipeline = 2, .shard = 2}, 0, 4).who(3), "rank 3");
   EXPECT_EQ(Mesh({.shard = 2, .tensor = 3}, 0, 6).who(4), "tensor ranks 3, 4, 5");
+  EXPECT_EQ(Mesh({.shard = 2, .context = 2}, 0, 4).who(3), "context ranks 2, 3");
+  EXPECT_EQ(Mesh({.pipeline = 2, .context = 2, .tensor = 2}, 0, 8).who(6),
+            "context and tensor ranks 4, 5, 6, 7");
 }
 
 TEST(Mesh, SaysWhichDegreeIsWrong) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "convoy/base/error.h"
 #include "convoy/shm/worker.h"
 #include "tests/shm/ranks_testing.h"
@@ -51,6 +53,33 @@ TEST(PointToPoint, KeepsTheOrderBetweenTwoRanks) {
   });
 }
 
+// Whoever waits moves what there is: its own, and what other threads wait for.
+TEST(PointToPoint, RanksMoveWhatTheyWaitFor) {
+  run_ranks(2, [](auto segment, int rank) {
+    PointToPoint peers(segment, rank, kPatience);
+    const int other = 1 - rank;
+    constexpr size_t kCount = 3 << 20;  // past the caches
+    std::vector<float> mine(kCount), theirs(kCount, -1);
+    for (size_t i = 0; i < kCount; ++i) mine[i] = static_cast<float>(i % 1000) + 1000.0F * rank;
+    for (int round = 0; round < 3; ++round) {
+      auto sent = peers.send(mine.data(), kCount, Dtype::F32, other, "keys");
+      auto received = peers.receive(theirs.data(), kCount, Dtype::F32, other, "keys");
+      std::thread beside([&] { peers.wait(*sent); });
+      peers.wait(*received);
+      beside.join();
+      EXPECT_TRUE(sent->is_done() && received->is_done());
+      for (size_t i = 0; i < kCount; i += 997) {
+        ASSERT_EQ(theirs[i], static_cast<float>(i % 1000) + 1000.0F * other) << i;
+      }
+    }
+    // And the thread goes on with what nobody waits for any more.
+    auto sent = peers.send(mine.data(), kCount, Dtype::F32, other, "values");
+    auto received = peers.receive(theirs.data(), kCount, Dtype::F32, other, "values");
+    sent->wait();
+    received->wait();
+  });
+}
+
 TEST(PointToPoint, WhatIsNotExpectedIsRefusedByName) {
   run_ranks(2, [](auto segment, int rank) {
     PointToPoint peers(segment, rank, kPatience);
@@ -78,6 +107,9 @@ TEST(PointToPoint, WaitsNoLongerThanTheTimeout) {
     PointToPoint peers(segment, rank, std::chrono::milliseconds(150));
     float value = 0;
     auto ticket = peers.receive(&value, 1, Dtype::F32, 1, "activations");
+    peers.wait(*ticket);
+    EXPECT_THROW(ticket->wait(), CommunicationError);
+    ticket = peers.receive(&value, 1, Dtype::F32, 1, "activations");
     EXPECT_THROW(ticket->wait(), CommunicationError);
   });
 }

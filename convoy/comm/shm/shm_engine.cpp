@@ -55,6 +55,23 @@ std::vector<size_t> sizes_of(const Counts& counts) {
   return {counts.begin(), counts.end()};
 }
 
+/// A tensor on its way to or from another rank.
+class PeerWork : public Work {
+ public:
+  PeerWork(shm::PointToPoint& peers, std::shared_ptr<shm::Ticket> ticket, at::Tensor tensor)
+      : peers_(peers), ticket_(std::move(ticket)), tensor_(std::move(tensor)) {}
+  void wait() override {
+    if (!ticket_->is_done()) peers_.wait(*ticket_);
+    ticket_->wait();
+  }
+  bool done() const override { return ticket_->is_done(); }
+
+ private:
+  shm::PointToPoint& peers_;
+  std::shared_ptr<shm::Ticket> ticket_;
+  at::Tensor tensor_;  // its memory stays
+};
+
 class ShmEngine : public Engine {
  public:
   ShmEngine(const char* name, std::shared_ptr<shm::Segment> segment, int rank,
@@ -110,13 +127,13 @@ class ShmEngine : public Engine {
   std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
     auto ticket = peers_.send(tensor.data_ptr(), count_of(tensor), dtype_of(tensor, call.label), to,
                               call.label);
-    return then(std::make_shared<TicketWork>(std::move(ticket)), [tensor] {});
+    return std::make_shared<PeerWork>(peers_, std::move(ticket), std::move(tensor));
   }
 
   std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) override {
     auto ticket = peers_.receive(tensor.data_ptr(), count_of(tensor), dtype_of(tensor, call.label),
                                  from, call.label);
-    return then(std::make_shared<TicketWork>(std::move(ticket)), [tensor] {});
+    return std::make_shared<PeerWork>(peers_, std::move(ticket), std::move(tensor));
   }
 
   void abort(const std::string& reason) override { channel_.abort(reason); }

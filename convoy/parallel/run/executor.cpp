@@ -308,16 +308,21 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     };
     const int last = ranks.empty() ? 0 : stage_of(ranks.back());
     std::erase_if(ranks, [&](int64_t r) { return stage_of(r) < last; });
-    // What one of some tensor ranks spoils in a layer, all of them have.
+    // What one of some tensor or context ranks spoils in a layer, all of them have.
+    std::vector<std::string> groups;
     const bool together = std::all_of(ranks.begin(), ranks.end(), [&](int64_t r) {
-      const auto group = groups_.mesh.of(static_cast<int>(r)).ranks_along(Axis::Tensor);
-      return group.size() > 1 && std::all_of(group.begin(), group.end(), [&](int other) {
-               return std::find(ranks.begin(), ranks.end(), other) != ranks.end();
-             });
+      const auto rank = static_cast<int>(r);
+      if (const auto name = groups_.mesh.who(rank); groups.empty() || groups.back() != name) {
+        groups.push_back(name);
+      }
+      const auto group = groups_.mesh.of(rank).ranks_along(Axis::Context | Axis::Tensor);
+      return std::all_of(group.begin(), group.end(), [&](int other) {
+        return std::find(ranks.begin(), ranks.end(), other) != ranks.end();
+      });
     });
-    who = ranks.empty()
-              ? "although that of each rank is"
-              : fmt::format("on {} {}", together ? "tensor ranks" : "rank", fmt::join(ranks, ", "));
+    who = ranks.empty() ? "although that of each rank is"
+          : together    ? fmt::format("on {}", fmt::join(groups, " and "))
+                        : fmt::format("on rank {}", fmt::join(ranks, ", "));
   }
   fail_on_all_ranks<NumericError>(
       "train",

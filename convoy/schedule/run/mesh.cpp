@@ -109,8 +109,12 @@ Mesh Mesh::of(int rank) const {
 }
 
 std::string Mesh::who(int rank) const {
-  const auto together = of(rank).ranks_along(Axis::Tensor);
-  return fmt::format("{} {}", together.size() == 1 ? "rank" : "tensor ranks",
+  const auto together = of(rank).ranks_along(Axis::Context | Axis::Tensor);
+  std::vector<std::string> axes;
+  for (const Axis axis : {Axis::Context, Axis::Tensor}) {
+    if (degree(axis) > 1) axes.emplace_back(name_of(axis));
+  }
+  return fmt::format("{} {}", axes.empty() ? "rank" : join(axes, " and ") + " ranks",
                      fmt::join(together, ", "));
 }
 

@@ -74,8 +74,8 @@ class Mesh {
   /// Of another rank.
   Mesh of(int rank) const;
 
-  /// Who computes what `rank` does: "rank 3", or of tensor ranks, which compute the same rows
-  /// together, "tensor ranks 2, 3".
+  /// Who computes what `rank` does: "rank 3", or all that compute the same rows together, as
+  /// "tensor ranks 2, 3", "context ranks 0, 1" or "context and tensor ranks 0, 1, 2, 3".
   std::string who(int rank) const;
 
   /// "2 pipeline x 4 data": replicate x shard are told as data, axes of one rank are left out; "1
