@@ -1,9 +1,11 @@
 """The program that this package brings, and what it needs of torch and pyarrow."""
 
+import ctypes
 import functools
 import importlib.metadata
 import importlib.util
 import os
+import re
 from pathlib import Path
 
 from convoy._built_with import PYARROW, TORCH
@@ -12,7 +14,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 class InstallationError(RuntimeError):
-    """torch or pyarrow is missing, or of another version than convoy was built with."""
+    """torch, pyarrow or what torch loads is missing, or of another version than convoy was built with."""
 
 
 def _folder_of(package, wanted):
@@ -34,10 +36,31 @@ def _folder_of(package, wanted):
     return Path(spec.submodule_search_locations[0])
 
 
+def _check_cuda(site):
+    """That torch of the wheels in `site` finds what it loads of CUDA also where there is no GPU; `--no-deps` leaves it out."""
+    beside = {name: any(site.glob(f"nvidia/*/lib/lib{name}.so.*")) for name in ("cudart", "cupti")}
+    if all(beside.values()):
+        return
+    asked = (re.match(r"cuda-toolkit(?:\[.*\])?==(\d+)\.(\d+)", line) for line in importlib.metadata.requires("torch") or [])
+    for major, minor in (found.groups() for found in asked if found):
+        missing = []
+        for name, package in ("cudart", "nvidia-cuda-runtime"), ("cupti", "nvidia-cuda-cupti"):
+            try:
+                beside[name] or ctypes.CDLL(f"lib{name}.so.{major}")
+            except OSError:
+                missing.append(f"'{package}=={major}.{minor}.*'")
+        if missing:
+            raise InstallationError(
+                f"torch {importlib.metadata.version('torch')} loads libraries of CUDA {major} also where there is no GPU, and some "
+                f"are missing here; try pip install --no-deps {' '.join(missing)}"
+            )
+
+
 @functools.lru_cache(maxsize=1)
 def environment():
     """What the program's environment has beside this process's: where torch lies, if not beside convoy."""
     torch, pyarrow = _folder_of("torch", TORCH), _folder_of("pyarrow", PYARROW)
+    _check_cuda(torch.parent)
     if torch.parent == pyarrow.parent == FOLDER.parent:
         return {}  # the program finds them itself
     nvidia = sorted((torch.parent / "nvidia").glob("*/lib"))

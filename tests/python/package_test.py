@@ -1,5 +1,7 @@
 """The Python package against the program: what it returns, raises, and leaves behind."""
 
+import ctypes
+import importlib.metadata
 import json
 import os
 import shutil
@@ -368,6 +370,40 @@ class Installation(unittest.TestCase):
     def test_no_torch_is_a_sentence(self):
         with self.assertRaisesRegex(convoy.InstallationError, r"needs nothing 1\.0, and there is none here"):
             _program._folder_of("nothing", "1.0")
+
+    def test_torch_without_its_cuda_runtime_is_a_sentence(self):
+        requires, load = importlib.metadata.requires, ctypes.CDLL
+        self.addCleanup(setattr, importlib.metadata, "requires", requires)
+        self.addCleanup(setattr, ctypes, "CDLL", load)
+        asked = ["numpy", 'cuda-toolkit[cublas,cudart,cupti]==13.2.2; platform_system == "Linux"']
+        importlib.metadata.requires = lambda package: asked
+        loaded = []
+
+        def found_nowhere(name):
+            loaded.append(name)
+            raise OSError(name)
+
+        ctypes.CDLL = found_nowhere
+        with tempfile.TemporaryDirectory() as folder:
+            site = Path(folder)
+            with self.assertRaisesRegex(convoy.InstallationError, r"try pip install --no-deps "
+                                        r"'nvidia-cuda-runtime==13\.2\.\*' 'nvidia-cuda-cupti==13\.2\.\*'$"):
+                _program._check_cuda(site)
+            self.assertEqual(loaded, ["libcudart.so.13", "libcupti.so.13"])
+            ctypes.CDLL = lambda name: None  # of the system
+            _program._check_cuda(site)
+            ctypes.CDLL = found_nowhere
+            for name in "cudart", "cupti":
+                file = site / "nvidia" / "cu13" / "lib" / f"lib{name}.so.13"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+                if name == "cudart":
+                    with self.assertRaisesRegex(convoy.InstallationError, r"--no-deps 'nvidia-cuda-cupti==13\.2\.\*'$"):
+                        _program._check_cuda(site)
+            _program._check_cuda(site)
+            asked[:] = ["numpy"]  # torch without CUDA
+            shutil.rmtree(site / "nvidia")
+            _program._check_cuda(site)
 
     def test_the_command_becomes_the_program(self):
         out = subprocess.run([sys.executable, "-m", "convoy", "--version"], capture_output=True, text=True, check=True)
