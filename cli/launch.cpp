@@ -31,7 +31,8 @@ under torchrun.
 Several hosts, one `convoy launch` on each, with the same secret on all:
 
   export CONVOY_TOKEN=...   # of at least 16 characters; or --token-file FILE
-  convoy launch --nnodes 2 --rdzv-endpoint host0:29400 -n 8 train run.toml)";
+  convoy launch --nnodes 2 --rdzv-endpoint host0:29400 -n 8 train run.toml
+  convoy launch --hostfile hosts train run.toml    # a line a host: node7 slots=8)";
 
 struct Arguments {
   std::string num_ranks = "auto";
@@ -81,9 +82,9 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
 }
 
 /// A job for each host is seldom what was meant.
-void warn_of_copies(const Arguments& arguments) {
+void warn_of_copies() {
   const int copies = launch::copies_started();
-  if (copies == 1 || arguments.hosts.chosen()) return;
+  if (copies == 1) return;
   report::show_progress(
       fmt::format("[launch] warning: this is one of {0} launchers, and each starts a job of its "
                   "own; try --nnodes {0} for one job, --nnodes 1 if that is meant\n",
@@ -96,7 +97,11 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
     fail<UsageError>("launch", "-n and --nproc both give the number of ranks; try one of them");
   }
   launch::LaunchOptions options = arguments.options;
-  options.num_ranks = machine::resolve_num_ranks(arguments.num_ranks);
+  auto hosts = arguments.hosts;
+  const int slots = hosts.take_hostfile();
+  const bool typed =
+      command.count("-n") + command.count("--nproc") + command.count("--nproc_per_node") > 0;
+  options.num_ranks = slots > 0 && !typed ? slots : machine::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
   options.say = [](std::string_view text) { report::show_progress(text, stderr); };
@@ -112,10 +117,10 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
     if (!arguments.output.shows(local_rank, is_error)) return;
     report::show_progress(fmt::format("[rank {}] {}\n", rank, line), is_error ? stderr : stdout);
   };
-  if (const auto hosts = arguments.hosts.read(options)) {
-    return launch::run_ranks_of_host(options, *hosts);
+  if (const auto others = hosts.read(options)) {
+    return launch::run_ranks_of_host(options, *others);
   }
-  warn_of_copies(arguments);
+  if (!hosts.chosen()) warn_of_copies();
   return launch::run_ranks(options);
 }
 

@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
+#include "convoy/launch/hosts/hostfile.h"
 
 namespace convoy::cli {
 namespace {
@@ -60,6 +61,9 @@ void HostArguments::add_to(CLI::App& command) {
     add_option(command, names, value, help)->group(group);
   };
   add("--nnodes", num_nodes, "Number of hosts (1), or the smallest and largest: 2:4");
+  add("-H,--hostfile", hostfile,
+      "File with a line for each host, as DeepSpeed and Open MPI have it: node7 slots=8; says "
+      "--nnodes, --node-rank, --rdzv-endpoint (the first host) and, with slots, -n");
   add("--node-rank", node_rank, "Number of this host, from 0 (any that is free)");
   add("--rdzv-endpoint", endpoint,
       "host:port where the hosts meet; the host with this address serves it (port 29400; under "
@@ -74,6 +78,25 @@ void HostArguments::add_to(CLI::App& command) {
   add("--rdzv-backend", backend, "c10d or static: both mean convoy's own", "");
   add("--master-addr", master_addr, "The same as --rdzv-endpoint without a port", "");
   command.add_flag("--standalone", standalone)->group("");
+}
+
+int HostArguments::take_hostfile() {
+  if (hostfile.empty()) return 0;
+  if (chosen()) {
+    fail<UsageError>("launch",
+                     "--hostfile and {} both say how many hosts there are; try one of them",
+                     standalone ? "--standalone" : "--nnodes");
+  }
+  const auto hosts = launch::read_hostfile(hostfile);
+  const auto count = static_cast<int>(hosts.size());
+  if (node_rank < 0) node_rank = launch::own_place(hosts, hostfile);
+  if (node_rank >= count) {
+    fail<UsageError>("launch", "--node-rank is {}, but {} names {}; expected a number from 0 to {}",
+                     node_rank, hostfile, plural(count, "host"), count - 1);
+  }
+  num_nodes = std::to_string(count);
+  if (endpoint.empty() && master_addr.empty()) master_addr = hosts.front().name;
+  return hosts[static_cast<size_t>(node_rank)].slots;
 }
 
 std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptions& launch) const {

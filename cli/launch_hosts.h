@@ -23,6 +23,7 @@ CLI::Option* add_option(CLI::App& command, const std::string& names, T& value,
 /// The options of `convoy launch` about several hosts, as typed.
 struct HostArguments {
   std::string num_nodes;
+  std::string hostfile;
   int node_rank = -1;
   std::string endpoint;
   std::string run_id = "none";
@@ -34,6 +35,10 @@ struct HostArguments {
   bool standalone = false;
 
   void add_to(CLI::App& command);
+
+  /// Takes the number of hosts, this one's place and where they meet from the hostfile, if one was
+  /// named. Returns how many ranks it wants on this host; 0: it does not say. Throws UsageError.
+  int take_hostfile();
 
   /// Whether the number of hosts was said, be it 1.
   bool chosen() const { return !num_nodes.empty() || standalone; }

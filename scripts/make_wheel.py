@@ -51,14 +51,21 @@ def write_built_with(package, site, version):
         f'TORCH = "{release(site, "torch")}"\nPYARROW = "{release(site, "pyarrow")}"\nVERSION = "{version}"\n')
 
 
+def licences():
+    """The licence files of a wheel by their names in it: convoy's, and those of the libraries that are taken in."""
+    texts = {f"{name}.txt": Path("/usr/share/doc") / name / "copyright" for name in TAKEN_IN}
+    return {"LICENSE": SOURCE / "LICENSE"} | {name: text for name, text in texts.items() if text.exists()}
+
+
 def metadata(version, torch, pyarrow):
     readme = re.sub(r"\]\((?!http)[^)]*\)", "]", (SOURCE / "README.md").read_text()).replace("[**", "**")
+    named = "\n".join(f"License-File: {name}" for name in licences())
     return f"""Metadata-Version: 2.4
 Name: convoy
 Version: {version}
 Summary: Trains transformers on one device or many, from C++
 License-Expression: Apache-2.0
-License-File: LICENSE
+{named}
 Requires-Python: >=3.11
 Requires-Dist: torch=={torch}.*
 Requires-Dist: pyarrow=={pyarrow}.*
@@ -153,11 +160,8 @@ def main():
         (stage / info / "WHEEL").write_text(
             f"Wheel-Version: 1.0\nGenerator: convoy\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n")
         (stage / info / "entry_points.txt").write_text("[console_scripts]\nconvoy = convoy.__main__:main\n")
-        shutil.copy(SOURCE / "LICENSE", stage / info / "licenses")
-        for name in TAKEN_IN:
-            text = Path("/usr/share/doc") / name / "copyright"
-            if text.exists():
-                shutil.copy(text, stage / info / "licenses" / f"{name}.txt")
+        for name, text in licences().items():
+            shutil.copy(text, stage / info / "licenses" / name)
         raw = Path(folder) / f"convoy-{version}-py3-none-linux_x86_64.whl"
         write_wheel(stage, info, raw)
         output.mkdir(parents=True, exist_ok=True)

@@ -84,6 +84,38 @@ TEST_F(Ranks, HostsNeedNotShareTheFolderAndTheStartTellsWhoDoesNot) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "1/out"));
 }
 
+TEST_F(Ranks, AHostfileSaysWhoTheHostsAre) {
+  const auto common = "train" + kTiny + "--max_steps 3 --save_strategy no ";
+  ASSERT_EQ(run(common + "--nproc 3 --output_dir three"), 0) << output_;
+  write_file(folder_ / "hosts", "127.0.0.1 slots=2  # here\nlocalhost slots=1\n");
+  const auto host = [&](int place) {
+    return fmt::format(
+        "$convoy launch --hostfile hosts --node-rank {} --rdzv_endpoint 127.0.0.1:$port {}"
+        "--output_dir hosts.out ",
+        place, common);
+  };
+  ASSERT_EQ(shell("export CONVOY_TOKEN=0123456789abcdef; port=$((20000 + $$ % 10000)); " + host(0) +
+                  "& " + host(1) + "; code=$?; wait $! && exit $code"),
+            0)
+      << output_;
+  expect("starting on 2 hosts: ");
+  EXPECT_TRUE(model("hosts.out") == model("three"));
+  write_file(folder_ / "one", "localhost slots=3\n");
+  ASSERT_EQ(run("launch -H one " + common + "--output_dir one.out"), 0) << output_;
+  EXPECT_TRUE(model("one.out") == model("three"));
+  ASSERT_EQ(run("launch -H one -n 1 " + common + "--output_dir one.out --overwrite_output_dir"), 0)
+      << output_;
+  expect("ranks          1 x ");
+  for (const auto& [options, why] :
+       {std::pair("--hostfile hosts", "lines 1 and 2 of hosts are both this host; try --node-rank"),
+        {"--hostfile hosts --node-rank 2", "--node-rank is 2, but hosts names 2 hosts"},
+        {"--hostfile hosts --nnodes 2", "--hostfile and --nnodes both say how many hosts"},
+        {"--hostfile missing", "cannot read missing"}}) {
+    EXPECT_NE(run(fmt::format("launch {} {}--output_dir none", options, common)), 0) << output_;
+    expect(why);
+  }
+}
+
 TEST_F(Ranks, ElevenRowGroupsOverTwoRanksTrainOnEveryRow) {
   // As MovieLens-100K is written for Transformers4Rec, whose two ranks get 6 and 5 and hang.
   ASSERT_EQ(run("data synthetic --output films --items 60 --rows 5359"), 0) << output_;
