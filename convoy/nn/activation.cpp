@@ -1,12 +1,12 @@
 #include "convoy/nn/activation.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/nn/activation_device.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/shapes_only.h"
 
 namespace convoy::nn {
 
@@ -110,8 +110,8 @@ void run(const Curve& curve, const at::Tensor& x, const at::Tensor& times, const
     return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
   };
   const Memory<T> memory{read(x), read(times), read(grad), write(out), write(times_out)};
-  at::parallel_for(0, x.numel(), 1 << 14,
-                   [&](int64_t begin, int64_t end) { run(curve, memory, begin, end); });
+  in_parallel(0, x.numel(), 1 << 14,
+              [&](int64_t begin, int64_t end) { run(curve, memory, begin, end); });
 }
 
 Curve curve_of(const std::string& kind) {

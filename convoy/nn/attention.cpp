@@ -11,6 +11,7 @@
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/ring_attention.h"
+#include "convoy/nn/shapes_only.h"
 #include "convoy/nn/short_attention.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
@@ -46,6 +47,22 @@ bool takes_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention);
 }
 
+/// What torch's kernel of processors takes and what autograd keeps of it, without its arithmetic.
+at::Tensor shapes_of_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const std::optional<at::Tensor>& mask, bool triangle, double scale) {
+  const at::Tensor Q = q.detach(), K = k.detach(), V = v.detach();
+  const auto [out, sums] = without_grad([&] {
+    return at::_scaled_dot_product_flash_attention_for_cpu(Q, K, V, 0.0, triangle, mask, scale);
+  });
+  return with_backward(
+      out, {q, k, v},
+      [=, kept = out.detach(), sums = sums](const at::Tensor& grad) -> std::vector<at::Tensor> {
+        auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, Q, K, V, kept, sums, 0.0, triangle, mask, scale);
+        return {dq, dk, dv};
+      });
+}
+
 at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                  const AttentionOptions& options, double scale) {
   auto mask = visible(options, q, k);
@@ -56,6 +73,11 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   }
   auto attend = [&](const at::Tensor& queries, const std::optional<at::Tensor>& seen) {
     const bool groups = queries.size(1) != k.size(1);
+    if (shapes_only() && !groups &&
+        at::_fused_sdp_choice(queries, k, v, seen, 0.0, triangle, scale) ==
+            static_cast<int64_t>(at::SDPBackend::flash_attention)) {
+      return shapes_of_flash(queries, k, v, seen, triangle, scale);
+    }
     return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale, groups);
   };
   const int64_t K = k.size(1), G = q.size(1) / K;

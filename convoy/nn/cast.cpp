@@ -1,12 +1,12 @@
 #include "convoy/nn/cast.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "convoy/base/lanes.h"
+#include "convoy/nn/shapes_only.h"
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -55,7 +55,7 @@ void cast(const at::Tensor& to, const at::Tensor& from) {
   const auto* read = static_cast<const Bf16*>(from.const_data_ptr());
   auto* write = to.mutable_data_ptr<float>();
   constexpr int64_t kGrain = 1 << 15;
-  at::parallel_for(0, at::divup(to.numel(), kGrain), 1, [&](int64_t begin, int64_t end) {
+  in_parallel(0, at::divup(to.numel(), kGrain), 1, [&](int64_t begin, int64_t end) {
     begin *= kGrain, end = std::min(end * kGrain, to.numel());
     cast_some(read + begin, write + begin, end - begin);
   });

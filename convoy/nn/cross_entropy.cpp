@@ -1,7 +1,7 @@
 #include "convoy/nn/cross_entropy.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
+
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "convoy/nn/cut_cross_entropy.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/shapes_only.h"
 #include "convoy/nn/tensor_ranks.h"
 
 namespace convoy::nn {
@@ -85,7 +86,7 @@ at::Tensor host_slopes(at::Tensor& scores, const at::Tensor& columns, double tem
   const auto held = columns.contiguous();
   const auto* column = held.const_data_ptr<int64_t>();
   const auto inverse = static_cast<float>(1 / temperature);
-  at::parallel_for(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
+  in_parallel(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
     std::vector<float> values(static_cast<size_t>(count));
     for (int64_t i = begin; i < end; ++i) {
       loss[i] = slope_of_row(row + i * count, values.data(), count, column[i], inverse);
@@ -103,7 +104,7 @@ SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temp
   auto held = columns.contiguous();
   const auto* column = held.data_ptr<int64_t>();
   const auto inverse = static_cast<float>(1 / temperature);
-  at::parallel_for(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
+  in_parallel(0, rows, 1 + 16384 / count, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       loss[i] = loss_of_row(values + i * count, count, column[i], inverse, scale + i);
     }

@@ -1,7 +1,6 @@
 #include "convoy/nn/layers.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/shapes_only.h"
 
 namespace convoy::nn {
 
@@ -99,8 +99,7 @@ std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Ten
                   scales.mutable_data_ptr<float>(),
                   width,
                   static_cast<float>(epsilon)};
-  at::parallel_for(0, rows, kPiece,
-                   [&](int64_t begin, int64_t end) { forward_rows(f, begin, end); });
+  in_parallel(0, rows, kPiece, [&](int64_t begin, int64_t end) { forward_rows(f, begin, end); });
   return {out, scales};
 }
 
@@ -122,7 +121,7 @@ std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Ten
                    out.mutable_data_ptr<float>(),
                    weight_grads.mutable_data_ptr<float>(),
                    width};
-  at::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+  in_parallel(0, pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       backward_rows(b, piece * kPiece, std::min(rows, (piece + 1) * kPiece),
                     b.weight_grads + piece * width);

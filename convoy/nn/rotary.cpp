@@ -1,7 +1,6 @@
 #include "convoy/nn/rotary.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/rotary_device.h"
+#include "convoy/nn/shapes_only.h"
 #include "convoy/nn/side_by_side.h"
 
 namespace convoy::nn {
@@ -145,8 +145,8 @@ at::Tensor turned_here(const at::Tensor& x, const at::Tensor& cos, const at::Ten
                      cos.dim() == 2 || cos.size(0) == 1 ? 0 : length * half,
                      {x.stride(0), x.stride(1), x.stride(2)},
                      sign};
-  at::parallel_for(0, x.size(0) * H * length, 256,
-                   [&](int64_t begin, int64_t end) { run(turn, begin, end); });
+  in_parallel(0, x.size(0) * H * length, 256,
+              [&](int64_t begin, int64_t end) { run(turn, begin, end); });
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "convoy/nn/short_attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/shapes_only.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
 // head.
@@ -178,8 +178,7 @@ class Short {
                        H_ * T_,
                        causal_,
                        scale_};
-    at::parallel_for(0, B_ * H_ * T_, 64,
-                     [&](int64_t begin, int64_t end) { run(rows, begin, end); });
+    in_parallel(0, B_ * H_ * T_, 64, [&](int64_t begin, int64_t end) { run(rows, begin, end); });
   }
 
   int64_t B_, H_, T_, K_;

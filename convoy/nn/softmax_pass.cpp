@@ -1,11 +1,11 @@
 #include "convoy/nn/softmax_pass.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 
 #include "convoy/base/lanes.h"
+#include "convoy/nn/shapes_only.h"
 
 namespace convoy::nn {
 
@@ -89,8 +89,8 @@ CONVOY_CLONES void pass_over(const ScoreRows<Bf16>& rows, int64_t begin, int64_t
 
 template <class Score>
 void pass_over_all(const ScoreRows<Score>& rows, int64_t count) {
-  at::parallel_for(0, count, 1 + 16384 / (1 + rows.count),
-                   [&](int64_t begin, int64_t end) { pass_over(rows, begin, end); });
+  in_parallel(0, count, 1 + 16384 / (1 + rows.count),
+              [&](int64_t begin, int64_t end) { pass_over(rows, begin, end); });
 }
 
 void run_on_host(const at::Tensor& scores, const at::Tensor& log_sums, const int64_t* columns,

@@ -13,6 +13,7 @@
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/timing.h"
 #include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/shapes_only.h"
 #include "convoy/profile/likeness.h"
 #include "convoy/profile/skipped_products.h"
 #include "convoy/profile/zero_pages.h"
@@ -172,8 +173,10 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   nn::Bundle in = batch.inputs;
   std::optional<nn::ScoresOfGpu> scores;
   std::optional<SkippedProducts> skipped;
+  std::optional<nn::ShapesOnly> shapes;
   if (options.gpu_rows > 0) {
     skipped.emplace();
+    shapes.emplace();
     scores.emplace(static_cast<double>(options.gpu_rows) /
                    static_cast<double>(batch.samples.numel()));
   }

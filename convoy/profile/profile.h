@@ -19,6 +19,9 @@ struct ProfileOptions {
   /// For another device only memory counts: products are left out, weights are zeros, and scores
   /// take the memory of a GPU's, for so many rows. 0: all is as on this host.
   int64_t gpu_rows = 0;
+  /// Of trace(): all arithmetic is left out, not only products. What blocks keep for later runs is
+  /// undefined then, so they are good for nothing else afterwards.
+  bool shapes_only = false;
   bool by_rows = false;  ///< of tables that can be kept by rows only what is read is there
 };
 

@@ -4,7 +4,11 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
+#include <optional>
+#include <tuple>
 #include <vector>
+
+#include "convoy/nn/shapes_only.h"
 
 // Torch asks the kernels of a key before all others while a thread includes it. This one no tensor
 // has, and nothing of torch itself.
@@ -59,6 +63,57 @@ Out addmm_in_place(Out sum, In a, In b, Number beta, Number alpha) {
   return sum.addmm_(a, b, beta, alpha);
 }
 
+/// Large enough to be worth it, and floats of a model.
+bool may_leave_out(In out) {
+  constexpr int64_t kMany = 1 << 16;
+  return nn::shapes_only() && out.numel() >= kMany && out.is_floating_point() &&
+         out.scalar_type() != at::kDouble;
+}
+/// What writes into its first tensor, by torch where it has to be.
+template <class Torchs, typename... Tensors>
+Out in_place(Out out, const Torchs& torchs, const Tensors&... others) {
+  if (may_leave_out(out) && !is_known_to_autograd(out, others...)) return out;
+  const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+  torchs();
+  return out;
+}
+Out zero(Out out) {
+  return in_place(out, [&] { out.zero_(); });
+}
+Out fill(Out out, Number value) {
+  return in_place(out, [&] { out.fill_(value); });
+}
+Out copy(Out out, In from, bool non_blocking) {
+  return in_place(out, [&] { out.copy_(from, non_blocking); }, from);
+}
+Out add(Out out, In other, Number alpha) {
+  return in_place(out, [&] { out.add_(other, alpha); }, other);
+}
+Out multiply(Out out, In other) {
+  return in_place(out, [&] { out.mul_(other); }, other);
+}
+
+using Mask = const std::optional<at::Tensor>&;
+std::tuple<at::Tensor, at::Tensor> attention(In q, In k, In v, double dropout, bool causal,
+                                             Mask mask, std::optional<double> scale) {
+  if (!nn::shapes_only() || is_known_to_autograd(q, k, v)) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+    return at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, mask, scale);
+  }
+  auto out = at::empty({q.size(0), q.size(2), q.size(1), v.size(3)}, q.options()).transpose(1, 2);
+  auto sums = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
+  return {out, sums};
+}
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(In grad, In q, In k, In v, In out,
+                                                                  In sums, double dropout,
+                                                                  bool causal, Mask mask,
+                                                                  std::optional<double> scale) {
+  if (nn::shapes_only()) return {at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+  const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+  return at::_scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, sums, dropout,
+                                                                  causal, mask, scale);
+}
+
 }  // namespace
 
 SkippedProducts::SkippedProducts() : guard_(kKey) {}
@@ -74,6 +129,13 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("addmm", addmm);
   m.impl("addmm.out", addmm_out);
   m.impl("addmm_", addmm_in_place);
+  m.impl("zero_", zero);
+  m.impl("fill_.Scalar", fill);
+  m.impl("copy_", copy);
+  m.impl("add_.Tensor", add);
+  m.impl("mul_.Tensor", multiply);
+  m.impl("_scaled_dot_product_flash_attention_for_cpu", attention);
+  m.impl("_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward);
 }
 
 }  // namespace convoy::profile

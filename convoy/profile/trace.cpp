@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "convoy/nn/shapes_only.h"
 #include "convoy/profile/likeness.h"
 #include "convoy/profile/skipped_products.h"
 #include "convoy/profile/zero_pages.h"
@@ -155,7 +156,9 @@ class Tracer {
  public:
   Tracer(const nn::BlockList& blocks, const parallel::MicroBatch& rows,
          const ProfileOptions& options)
-      : blocks_(blocks), rows_(rows), options_(options), shared_(nn::read_by_several(blocks)) {}
+      : blocks_(blocks), rows_(rows), options_(options), shared_(nn::read_by_several(blocks)) {
+    if (options.shapes_only) shapes_.emplace();
+  }
 
   std::vector<BlockCounts> run() {
     std::vector<BlockCounts> out;
@@ -240,6 +243,7 @@ class Tracer {
   const ProfileOptions& options_;
   std::set<const nn::Param*> shared_;
   SkippedProducts skipped_;
+  std::optional<nn::ShapesOnly> shapes_;
   Counter counter_;
   std::map<std::string, Counted> known_;
 };

@@ -181,7 +181,9 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
   };
   const auto batch = first_batch(arguments, data, 1);
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
-  const auto counts = profile::trace(factory(), batch, {replica.compute_dtype, replica.seed});
+  const auto counts = profile::trace(
+      factory(), batch,
+      {.compute_dtype = replica.compute_dtype, .seed = replica.seed, .shapes_only = true});
   // A training cuts its stages by the same, but for a user's modules.
   if (!costs_file.empty()) {
     wishes.base.counts = costs_from_file(factory, arguments, data, costs_file);
