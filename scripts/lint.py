@@ -22,6 +22,9 @@ MAX_PUBLIC = 25
 FREE_OF_TASKS = ("convoy/train/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
                        r"|classif|sentinel|language.?(model|task)", re.I)
+# What blocks cost and which split is fastest is found from a list of blocks, whatever model that is.
+FREE_OF_FAMILIES = ("convoy/plan/", "convoy/profile/")
+SESSION_BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr", "hstu")
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
 # which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.
 PIPELINE = ("convoy/schedule/pipeline/", "convoy/parallel/pipeline/", "cli/schedule.cpp", "tests/schedule/pipeline", "docs/pipeline.md")
@@ -225,6 +228,14 @@ def listed_names(path, text, registries):
                 yield number, f"names {kind} ('{match['one'] or match['only']}', ...) that the table in {table} has"
 
 
+def named_families(path, line, families):
+    """Returns the family that a line of a component names which serves every model, or None."""
+    if not path.startswith(FREE_OF_FAMILIES):
+        return None
+    match = re.search(r"(?i)(?<![a-z])(gpt-?\d*|" + "|".join(sorted({*families, *SESSION_BODIES})) + r")(?![a-z0-9])|convoy/models/", line)
+    return match.group() if match else None
+
+
 def without_texts(source):
     """C++ without its comments and what stands between quotes."""
     return re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"', "", source)
@@ -262,7 +273,13 @@ def main():
     registries = read_registries()
     for path in files:
         if path.suffix in CPP and path.parts[0] in ("convoy", "cli"):
-            for number, text in listed_names(str(path), (ROOT / path).read_text(), registries):
+            source = (ROOT / path).read_text()
+            findings = list(listed_names(str(path), source, registries))
+            for number, line in enumerate(source.split("\n"), 1):
+                family = named_families(str(path), line, registries["families"][3])
+                if family:
+                    findings.append((number, f"names '{family}'; plans and profiles are of any list of blocks"))
+            for number, text in findings:
                 print(f"{path}:{number}: {text}")
                 errors += 1
     ours = {str(path): (ROOT / path).read_text() for path in files if path.suffix in CPP and path.parts[0] in ("convoy", "cli")}

@@ -66,6 +66,22 @@ class Registries(unittest.TestCase):
             self.assertEqual(self.found(text), [], text)
 
 
+class Families(unittest.TestCase):
+    def found(self, line, path="convoy/plan/any.cpp"):
+        return lint.named_families(path, line, lint.read_registries()["families"][3])
+
+    def test_plans_and_profiles_name_none(self):
+        for line, family in (('if (family == "llama")', "llama"), ("// as GPT-2 has it", "GPT-2"), ("class T5;", "T5"),
+                             ('#include "convoy/models/gpt2/gpt2.h"', "convoy/models/"), ("hstu_block", "hstu")):
+            self.assertEqual(self.found(line), family, line)
+        self.assertEqual(self.found("a llama", "convoy/profile/any.h"), "llama")
+
+    def test_lets_other_words_and_places_stand(self):
+        for line in ("int t512 = 0;", "a spent bertha", "dispatch(ptx)"):
+            self.assertIsNone(self.found(line), line)
+        self.assertIsNone(self.found("llama", "convoy/tasks/any.cpp"))
+
+
 class Options(unittest.TestCase):
     TABLE = 't.add(\n      s, "shard_ranks", b, "");\n  t.add(s, "zero", c, "");\n'
 
