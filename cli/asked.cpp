@@ -6,8 +6,12 @@
 
 namespace convoy::cli {
 
-void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks) {
+void add_config(CLI::App& command, std::string& config) {
   command.add_option("config", config, "TOML file of the run, or a folder with config.json");
+}
+
+void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks) {
+  add_config(command, config);
   command.add_option("--ranks", ranks, which_ranks)->check(at_least(1));
 }
 

@@ -9,7 +9,10 @@
 // What commands have in common that ask about a run and train nothing.
 namespace convoy::cli {
 
-/// The run's file or a model's folder, and --ranks: which ranks those are.
+/// The run's file or a model's folder.
+void add_config(CLI::App& command, std::string& config);
+
+/// The same and --ranks: which ranks those are.
 void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks);
 
 /// A run with its data and model, of which nothing is trained.

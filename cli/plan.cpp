@@ -1,10 +1,11 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
+#include "cli/plan_ranks.h"
 #include "cli/plan_settings.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -22,6 +23,7 @@ namespace {
 
 struct PlanOptions {
   std::string config;
+  std::vector<int> ranks;
   train::PlanRequest request;
   int64_t verify = 0;
   std::string output, plot;
@@ -145,6 +147,31 @@ void draw_front(const std::string& file, const train::PlanReport& report) {
   write_file(file, report::line_chart(chart));
 }
 
+/// Plans for each number of ranks that is asked for. 1: for some nothing fits.
+int plan_for_each(const PlanOptions& options) {
+  if (!options.output.empty() || options.verify > 0) {
+    fail<UsageError>("cli", "{} is of one plan; got --ranks {}; try one of these numbers",
+                     options.verify > 0 ? "--verify" : "--output", fmt::join(options.ranks, ","));
+  }
+  auto request = options.request;
+  std::vector<PlanOfRanks> plans;
+  for (const int ranks : options.ranks) {
+    const auto [configured, run] = ask_about(options.config, !options.json && plans.empty());
+    request.num_ranks = ranks;
+    report::ProgressLine progress(fmt::format("planning for {}", plural(ranks, "rank")));
+    const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
+                                         request, progress.function());
+    progress.wipe();
+    if (!options.json) fmt::print("{}\n", report.what);
+    plans.push_back(plan_of_ranks(report));
+  }
+  if (!options.json) fmt::print("\n");
+  print_plans_of_ranks(plans, options.json);
+  if (!options.plot.empty()) draw_plans_of_ranks(options.plot, plans);
+  return std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan.fits; }) ? 0
+                                                                                             : 1;
+}
+
 int run_plan(PlanOptions options) {
   auto& request = options.request;
   if (options.verify > 0 && !(request.cluster_file.empty() && request.device.empty())) {
@@ -152,6 +179,8 @@ int run_plan(PlanOptions options) {
                      "--verify tries plans on this host; it does not go with --cluster and "
                      "--on");
   }
+  if (options.ranks.size() > 1) return plan_for_each(options);
+  if (!options.ranks.empty()) request.num_ranks = options.ranks.front();
   const auto [configured, run] = ask_about(options.config, !options.json);
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
@@ -200,8 +229,14 @@ void add_plan(CLI::App& app, Run& run) {
   auto& request = options->request;
   auto* command = app.add_subcommand(
       "plan", "Find the fastest way to spread a training over ranks that fits their memory");
-  add_asked(*command, options->config, request.num_ranks,
-            "ranks of the job [those of the cluster, else the processor's cores]");
+  add_config(*command, options->config);
+  command
+      ->add_option("--ranks", options->ranks,
+                   "ranks of the job; of several numbers, as 8,64,1024, a table [those of the "
+                   "cluster, else the processor's cores]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(at_least(1));
   command->add_option("--cluster", request.cluster_file,
                       "TOML file that describes hosts, devices and links");
   command->add_option("--on", request.device,
@@ -213,7 +248,8 @@ void add_plan(CLI::App& app, Run& run) {
   command->add_option("--verify", options->verify,
                       "train so many of the best for some steps on this host; the fastest wins");
   command->add_option("--output", options->output, "write the run's TOML file with the plan");
-  command->add_option("--plot", options->plot, "draw time over memory as this SVG file");
+  command->add_option("--plot", options->plot,
+                      "draw time over memory, or over numbers of ranks, as this SVG file");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
       "Takes the options of convoy train. On this host each block of the model runs once for some "
@@ -222,6 +258,8 @@ void add_plan(CLI::App& app, Run& run) {
       "Examples:\n  convoy plan run.toml --ranks 2 --verify 3 --output plan.toml\n"
       "  convoy plan run.toml --ranks 2 --profile profile.json\n"
       "  convoy plan run.toml --ranks 64 --on h100-80 --global_batch_size 512\n"
+      "  convoy plan run.toml --ranks 8,64,1024 --on h100-80 --global_batch_size 1024 --plot "
+      "ranks.svg\n"
       "  convoy plan llama-folder --block_size 2048 --cluster cluster.toml --bf16\n");
   command->callback([options, &run] { run = [options] { return run_plan(*options); }; });
 }

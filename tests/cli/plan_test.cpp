@@ -127,6 +127,29 @@ TEST_F(PlanCommand, PlansForDevicesThatAreElsewhere) {
   EXPECT_FALSE(plan("--cluster cluster.toml --n_layer 6")["best"].is_null());
 }
 
+// Of several numbers of ranks a row each, the same as of each alone, and a drawing.
+TEST_F(PlanCommand, ComparesNumbersOfRanks) {
+  const std::string of = " --on h100-80 --global_batch_size 128 --bf16";
+  const auto all = plan("--ranks 2,16 --plot ranks.svg" + of)["ranks"];
+  ASSERT_EQ(all.size(), 2U);
+  for (const auto& row : all) {
+    const auto ranks = row["ranks"].get<int>();
+    EXPECT_EQ(row["best"], plan(fmt::format("--ranks {}{}", ranks, of))["best"]);
+    EXPECT_EQ(row["global_batch_size"], 128);
+    EXPECT_NEAR(row["rows_per_second"].get<double>(), 128 / row["best"]["seconds"].get<double>(),
+                1e-6);
+  }
+  const auto drawn = read_file(folder_ / "ranks.svg");
+  EXPECT_NE(drawn.find("A step of the fastest split"), std::string::npos);
+  EXPECT_NE(drawn.find("Memory of the rank that needs most"), std::string::npos);
+  ASSERT_EQ(run("plan --ranks 2,16" + of + options("")), 0) << output_;
+  expect("rows a second");
+  EXPECT_EQ(run("plan --ranks 2,16 --output plan.toml" + of + options("")), 2) << output_;
+  expect("--output is of one plan; got --ranks 2,16; try one of these numbers");
+  EXPECT_EQ(run("plan --ranks 2,64 --device_memory 1MiB" + of + options("")), 1) << output_;
+  expect("short");
+}
+
 TEST_F(PlanCommand, TakesAModelsFolder) {
   write_file(folder_ / "tiny/config.json",
              R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4,

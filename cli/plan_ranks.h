@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/train/planning/planner.h"
+
+namespace convoy::cli {
+
+/// What would be planned for so many ranks.
+struct PlanOfRanks {
+  int num_ranks = 0;
+  int64_t rows = 0;  ///< of a step
+  bool fits = false;
+  plan::Planned best;   ///< or of what does not fit the one that needs least memory
+  std::string verdict;  ///< why nothing fits
+};
+
+/// Of a report on so many ranks.
+PlanOfRanks plan_of_ranks(const train::PlanReport& report);
+
+/// Prints a table of them, as JSON if asked to.
+void print_plans_of_ranks(const std::vector<PlanOfRanks>& plans, bool json);
+
+/// Draws a step's time and memory by number of ranks as an SVG file.
+void draw_plans_of_ranks(const std::string& file, const std::vector<PlanOfRanks>& plans);
+
+}  // namespace convoy::cli
