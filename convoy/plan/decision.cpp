@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/plan/bounds.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {

@@ -18,30 +18,6 @@ namespace {
 using schedule::Axis;
 using schedule::Layout;
 
-/// With the sums inside of layers, which computing waits for.
-schedule::Costs costs_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
-                         const Link& to_next) {
-  schedule::Costs out;
-  const auto sums = [&](int64_t number, int64_t bytes) {
-    if (tensor.size() == 1 || number == 0) return 0.0;
-    const auto each = static_cast<double>(bytes) / static_cast<double>(number);
-    return static_cast<double>(number) * tensor.all_reduce(each);
-  };
-  for (const auto& block : blocks) {
-    out.forward.push_back(block.forward_seconds +
-                          sums(block.forward_sums, block.forward_sum_bytes));
-    out.backward.push_back(block.backward_seconds +
-                           sums(block.backward_sums, block.backward_sum_bytes));
-    out.weight.push_back(block.weight_seconds);
-    out.kept.push_back(static_cast<double>(block.kept_bytes));
-    out.put_off.push_back(static_cast<double>(block.put_off_bytes));
-    out.inputs.push_back(static_cast<double>(block.returned_bytes));
-    out.send.push_back(to_next.time_of(static_cast<double>(block.sent_bytes)));
-    out.send_grad.push_back(to_next.time_of(static_cast<double>(block.grad_bytes)));
-  }
-  return out;
-}
-
 /// The groups of a mesh whose collectives a step waits for.
 struct StepGroups {
   StepGroups(const Cluster& cluster, const schedule::Mesh& mesh)
@@ -109,6 +85,29 @@ double sum_of(const std::vector<schedule::Span>& spans) {
 
 }  // namespace
 
+schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
+                           const Link& to_next) {
+  schedule::Costs out;
+  const auto sums = [&](int64_t number, int64_t bytes) {
+    if (tensor.size() == 1 || number == 0) return 0.0;
+    const auto each = static_cast<double>(bytes) / static_cast<double>(number);
+    return static_cast<double>(number) * tensor.all_reduce(each);
+  };
+  for (const auto& block : blocks) {
+    out.forward.push_back(block.forward_seconds +
+                          sums(block.forward_sums, block.forward_sum_bytes));
+    out.backward.push_back(block.backward_seconds +
+                           sums(block.backward_sums, block.backward_sum_bytes));
+    out.weight.push_back(block.weight_seconds);
+    out.kept.push_back(static_cast<double>(block.kept_bytes));
+    out.put_off.push_back(static_cast<double>(block.put_off_bytes));
+    out.inputs.push_back(static_cast<double>(block.returned_bytes));
+    out.send.push_back(to_next.time_of(static_cast<double>(block.sent_bytes)));
+    out.send_grad.push_back(to_next.time_of(static_cast<double>(block.grad_bytes)));
+  }
+  return out;
+}
+
 Fit fit_of(int64_t bytes, int64_t limit, double spread) {
   if (static_cast<double>(bytes) * (1 + spread) <= static_cast<double>(limit)) return Fit::Yes;
   return bytes <= limit ? Fit::AtRisk : Fit::No;
@@ -124,48 +123,16 @@ Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes) {
 
 namespace {
 
-Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                const Split& split, bool in_full) {
-  const auto blocks = numbers.blocks(split.rows, split.tensor);
-  const auto options = split.options(base);
-  const auto mesh = split.mesh();
-  const GroupTimes tensor(cluster, mesh, Axis::Tensor);
-  const auto costs = costs_of(blocks, tensor, link_to_next_stage(cluster, mesh));
-  const StepGroups groups(cluster, mesh);
-  Played played;
-  const auto add_pipelines = [&](const schedule::RunPlan& plan) {
-    std::vector<schedule::StepTimes> times;
-    for (const auto& stage : plan.stages) {
-      times.push_back(times_of(stage.layout, numbers, cluster, options, groups));
-    }
-    const auto speeds = speeds_of(cluster, split, options.low_precision);
-    const std::set<std::vector<double>> different(speeds.begin(), speeds.end());
-    if (in_full) {
-      for (const auto& each : speeds) played.add(plan, times, each);
-    } else {
-      for (const auto& each : different) played.add(plan, times, each);
-    }
-  };
-  const auto plan = schedule::plan_run(numbers.model, mesh, options, blocks, /*proves=*/false);
-  add_pipelines(plan);
-  std::deque<schedule::RunPlan> others;  // of the other tensor ranks
-  for (int t = 0; in_full && t + 1 < split.tensor; ++t) {
-    others.push_back(schedule::plan_run(numbers.model, split.mesh(t), options, blocks, false));
-    add_pipelines(others.back());
-  }
-  constexpr int kSteps = 2;  // the second one finds what the first left under way
-  const auto timeline = schedule::simulate(played.ranks, costs, played.times, kSteps);
+schedule::RunPlan planned(const Numbers& numbers, const schedule::RunOptions& base,
+                          const Split& split, const std::vector<BlockCost>& blocks, int rank) {
+  return schedule::plan_again(numbers.model, split.mesh(rank), split.options(base), blocks,
+                              numbers.known ? &numbers.known->choices : nullptr);
+}
 
-  Prediction out;
-  out.seconds = timeline.length;
-  for (size_t r = 0; r < played.ranks.size(); ++r) {
-    const double computing = sum_of(timeline.ranks[r]);
-    if (computing <= out.computing) continue;
-    out.computing = computing;
-    out.held_up = timeline.held_up[r];
-    out.updates = timeline.updates[r];
-  }
-  out.bubble = std::max(0.0, out.seconds - out.computing - out.held_up - out.updates);
+/// Holds what the stages need against what there is.
+void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster,
+                 const schedule::RunPlan& plan, const schedule::RunOptions& base,
+                 const Split& split) {
   std::vector<const Layout*> layouts;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const auto& memory = plan.stages[s].memory;
@@ -181,33 +148,93 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::
     out.stage = static_cast<int>(s);
     out.short_bytes = short_bytes;
   }
-  if (!split.offloads() || out.fit == Fit::No) return out;
-  if (const auto excess = beyond_hosts(layouts, cluster, options, split.num_ranks());
-      excess.bytes > 0) {
-    out.fit = Fit::No;
-    out.short_bytes = excess.bytes;
-    out.short_of = excess.place;
+  if (!split.offloads() || out.fit == Fit::No) return;
+  const auto excess = beyond_hosts(layouts, cluster, split.options(base), split.num_ranks());
+  if (excess.bytes == 0) return;
+  out.fit = Fit::No;
+  out.short_bytes = excess.bytes;
+  out.short_of = excess.place;
+}
+
+Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+                const Split& split, bool in_full) {
+  const auto blocks = numbers.blocks(split.rows, split.tensor);
+  const auto options = split.options(base);
+  const auto mesh = split.mesh();
+  const GroupTimes tensor(cluster, mesh, Axis::Tensor);
+  const auto costs = seconds_of(blocks, tensor, link_to_next_stage(cluster, mesh));
+  const StepGroups groups(cluster, mesh);
+  Played played;
+  const auto add_pipelines = [&](const schedule::RunPlan& plan) {
+    std::vector<schedule::StepTimes> times;
+    for (const auto& stage : plan.stages) {
+      times.push_back(times_of(stage.layout, numbers, cluster, options, groups));
+    }
+    const auto speeds = speeds_of(cluster, split, options.low_precision);
+    const std::set<std::vector<double>> different(speeds.begin(), speeds.end());
+    if (in_full) {
+      for (const auto& each : speeds) played.add(plan, times, each);
+    } else {
+      for (const auto& each : different) played.add(plan, times, each);
+    }
+  };
+  const auto plan = planned(numbers, base, split, blocks, mesh.rank());
+  add_pipelines(plan);
+  std::deque<schedule::RunPlan> others;  // of the other tensor ranks
+  for (int t = 0; in_full && t + 1 < split.tensor; ++t) {
+    others.push_back(planned(numbers, base, split, blocks, t));
+    add_pipelines(others.back());
   }
+  constexpr int kSteps = 2;  // the second one finds what the first left under way
+  const auto timeline = schedule::simulate(played.ranks, costs, played.times, kSteps);
+
+  Prediction out;
+  out.seconds = timeline.length;
+  for (size_t r = 0; r < played.ranks.size(); ++r) {
+    const double computing = sum_of(timeline.ranks[r]);
+    if (computing <= out.computing) continue;
+    out.computing = computing;
+    out.held_up = timeline.held_up[r];
+    out.updates = timeline.updates[r];
+  }
+  out.bubble = std::max(0.0, out.seconds - out.computing - out.held_up - out.updates);
+  hold_memory(out, numbers, cluster, plan, base, split);
   return out;
+}
+
+/// In its middle a step repeats itself with as many micro-batches as there are stages: so many
+/// periods are played.
+constexpr int64_t kPlayed = 4;
+
+/// Whether all micro-batches of a split are played.
+bool plays_all(const Split& split) {
+  constexpr int64_t kFew = 32;
+  // But for transfers, which more of them hide.
+  return split.offloads() || split.micro_batches <= std::max(kFew, (kPlayed + 1) * split.pipeline);
+}
+
+/// The same with the first and the last micro-batches only, which need as much memory.
+Split shortened(Split split) {
+  split.micro_batches = (kPlayed - 1) * split.pipeline + split.micro_batches % split.pipeline;
+  return split;
 }
 
 }  // namespace
 
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
                    const Split& split, bool in_full) {
-  // In its middle a step repeats itself with as many micro-batches as there are stages.
-  constexpr int64_t kPlayed = 4, kFew = 32;
   const int64_t period = split.pipeline;
-  // But for transfers, which more of them hide.
-  if (in_full || split.offloads() ||
-      split.micro_batches <= std::max(kFew, (kPlayed + 1) * period)) {
-    return play(numbers, cluster, base, split, in_full);
-  }
-  auto shorter = split;
-  shorter.micro_batches = (kPlayed - 1) * period + split.micro_batches % period;
+  if (in_full || plays_all(split)) return play(numbers, cluster, base, split, in_full);
+  auto shorter = shortened(split);
   const auto before = play(numbers, cluster, base, shorter, false);
   shorter.micro_batches += period;
   auto out = play(numbers, cluster, base, shorter, false);
+  // Where a step grows by less than its computing, something else has not yet been hidden.
+  constexpr double kRounding = 1e-6;
+  const double computes = out.computing - before.computing;
+  if (out.seconds - before.seconds < computes * (1 - kRounding)) {
+    return play(numbers, cluster, base, split, false);
+  }
   const auto more = static_cast<double>(split.micro_batches - shorter.micro_batches) /
                     static_cast<double>(period);
   for (const auto part :
@@ -217,74 +244,14 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
   return out;
 }
 
-namespace {
-
-/// Of the tensor rank that has most.
-double num_elements(const schedule::ModelDecl& model, int tensor) {
-  const schedule::TensorPlace place{tensor - 1, tensor};
-  double out = 0;
-  for (const auto& param : model.params) {
-    if (!param.trained) continue;
-    out += static_cast<double>(
-        schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
-  }
-  return out;
-}
-
-}  // namespace
-
-double least_seconds(const Numbers& numbers, const Cluster& cluster,
-                     const schedule::RunOptions& base, const Split& split) {
-  const GroupTimes tensor(cluster, split.mesh(), Axis::Tensor);
-  auto costs = costs_of(numbers.blocks(split.rows, split.tensor), tensor, {});
-  double out = 0;
-  for (size_t b = 0; b < costs.forward.size(); ++b) {
-    const bool again =
-        split.recompute && b + 1 < costs.forward.size() && numbers.model.blocks[b].repeatable;
-    out += costs.forward[b] * (again ? 2 : 1) + costs.backward[b];
-  }
-  // Any blocks of all stages might be the ones that are recomputed.
-  std::sort(costs.forward.begin(), costs.forward.end());
-  const auto some =
-      std::min(costs.forward.size(), static_cast<size_t>(split.recomputed * split.pipeline));
-  out += std::accumulate(costs.forward.begin(),
-                         costs.forward.begin() + static_cast<std::ptrdiff_t>(some), 0.0);
-  const int64_t shard = split.shard > 0 ? split.shard : split.data;
-  const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
-  const double elements = num_elements(numbers.model, split.tensor) / updating;
-  // The slowest pipeline has as many rows as any other.
-  double speed = split.pipeline, fastest = 1;
-  if (!cluster.each.empty()) {
-    speed = std::numeric_limits<double>::infinity();
-    for (const auto& speeds : speeds_of(cluster, split, base.low_precision)) {
-      speed = std::min(speed, std::accumulate(speeds.begin(), speeds.end(), 0.0));
-      fastest = std::max(fastest, *std::max_element(speeds.begin(), speeds.end()));
-    }
-  }
-  const auto micro_batches = static_cast<double>(split.micro_batches);
-  double computing = out * micro_batches / speed;
-  // A stage with one virtual stage waits for those before it to run forward once, and they for it
-  // to run backward: T >= M c_s + (c_0 + ... + c_(s-1)) for every s, whatever the cut.
-  if (cluster.each.empty() && split.pipeline > 1 &&
-      !schedule::entry_of(split.schedule).interleaved) {
-    computing = out / (1 - std::pow(1 - 1 / micro_batches, split.pipeline));
-  }
-  const double least = computing + elements * numbers.update_seconds / fastest;
-  if (!split.offloads()) return least;
-  return std::max(
-      least, least_transfer_seconds(elements, cluster, split.options(base), split.num_ranks()));
-}
-
-int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split) {
-  const auto options = split.options(base);
-  double out = num_elements(numbers.model, split.tensor) / split.pipeline *
-               schedule::state_bytes_of_parameter(split.mesh(), options);
-  for (const auto& block : numbers.blocks(split.rows, split.tensor)) {
-    out += static_cast<double>(split.recompute || split.recomputed > 0 ? block.returned_bytes
-                                                                       : block.kept_bytes) /
-           split.pipeline;
-  }
-  return static_cast<int64_t>(out);
+Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+           const Split& split) {
+  const auto blocks = numbers.blocks(split.rows, split.tensor);
+  const auto few = plays_all(split) ? split : shortened(split);
+  Prediction out;
+  const auto plan = planned(numbers, base, few, blocks, few.mesh().rank());
+  hold_memory(out, numbers, cluster, plan, base, few);
+  return out.fit;
 }
 
 }  // namespace convoy::plan

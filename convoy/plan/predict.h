@@ -1,15 +1,26 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "convoy/plan/cluster.h"
 #include "convoy/plan/split.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/schedule/run/plan_again.h"
 
 namespace convoy::plan {
 
 using schedule::BlockCost;
+
+/// What a search asks for again and again, of one model and what its blocks cost.
+struct Known {
+  schedule::KnownChoices choices;
+  /// By stages, virtual stages of a rank, where they lie, and whether blocks are recomputed.
+  std::map<std::tuple<int, int, schedule::Placement, bool>, schedule::Cut> cuts;
+  std::map<int, std::vector<double>> elements;  ///< by tensor ranks; of each block
+};
 
 /// What is known of a model and of how fast it is computed. The same question has the same answer.
 struct Numbers {
@@ -20,6 +31,7 @@ struct Numbers {
   double update_seconds = 0;  ///< of the optimizer, for an element
   /// How far predictions may be off, as parts of them: what was seen of measured or analytic costs.
   double memory_spread = 0.05, time_spread = 0.3;
+  std::shared_ptr<Known> known = {};  ///< of a search; null: nothing is kept
 };
 
 enum class Fit { Yes, AtRisk, No };
@@ -42,18 +54,18 @@ struct Prediction {
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
                    const Split& split, bool in_full = false);
 
-/// What a step takes at the least: all blocks on all ranks and the sums inside of them, and the
-/// update; or what is offloaded on its way there and back. No schedule is faster.
-double least_seconds(const Numbers& numbers, const Cluster& cluster,
-                     const schedule::RunOptions& base, const Split& split);
-
-/// What the stage that needs most takes at the least: its part of the state, and one micro-batch.
-int64_t least_bytes(const Numbers& numbers, const schedule::RunOptions& base, const Split& split);
+/// What blocks take, with the sums inside of layers, which computing waits for.
+schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
+                           const Link& to_next);
 
 /// Whether so many bytes, give or take a part of them, stay within a limit.
 Fit fit_of(int64_t bytes, int64_t limit, double spread);
 
 /// Whether so many bytes go into a device's memory, the largest one's.
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
+
+/// Whether the memory of a split fits, which is soon known.
+Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+           const Split& split);
 
 }  // namespace convoy::plan

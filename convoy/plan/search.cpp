@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/plan/bounds.h"
 #include "convoy/plan/uneven.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 
@@ -29,13 +30,14 @@ bool is_faster(const Planned& a, const Planned& b) {
 
 /// The same, each question asked once.
 Numbers asked_once(Numbers numbers) {
-  using Known = std::map<std::pair<int64_t, int>, std::vector<BlockCost>>;
+  using Asked = std::map<std::pair<int64_t, int>, std::vector<BlockCost>>;
   const auto ask = std::move(numbers.blocks);
-  numbers.blocks = [ask, known = std::make_shared<Known>()](int64_t rows, int tensor) {
+  numbers.blocks = [ask, known = std::make_shared<Asked>()](int64_t rows, int tensor) {
     const auto found = known->find({rows, tensor});
     if (found != known->end()) return found->second;
     return known->emplace(std::pair{rows, tensor}, ask(rows, tensor)).first->second;
   };
+  numbers.known = std::make_shared<Known>();
   return numbers;
 }
 
@@ -52,7 +54,7 @@ class Search {
       const auto& split = splits[n];
       try {
         all.push_back({split, least_seconds(numbers_, cluster_, wishes_.base, split),
-                       least_bytes(numbers_, wishes_.base, split), num_seen_++});
+                       least_bytes(numbers_, cluster_, wishes_.base, split), num_seen_++});
       } catch (const UsageError& error) {
         reasons_.insert(error.what());
       }
@@ -154,7 +156,7 @@ class Search {
       try {
         const auto add = [&](const Split& other, const Split& fastest) {
           all.push_back({other, least_seconds(numbers_, cluster_, wishes_.base, fastest),
-                         least_bytes(numbers_, wishes_.base, other), num_seen_++});
+                         least_bytes(numbers_, cluster_, wishes_.base, other), num_seen_++});
         };
         if (split.recompute) {
           auto none = split;
@@ -189,7 +191,7 @@ class Search {
     split.recompute = false;
     const auto fits = [&](int64_t blocks) {
       split.recomputed = blocks;
-      return predict(numbers_, cluster_, wishes_.base, split).fit != Fit::No;
+      return fit_of(numbers_, cluster_, wishes_.base, split) != Fit::No;
     };
     const auto blocks = static_cast<int64_t>(numbers_.model.blocks.size());
     int64_t bad = 0, good = (blocks + split.pipeline - 1) / split.pipeline;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/plan/bounds.h"
 #include "convoy/plan/decision.h"
 #include "tests/plan/testing.h"
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "convoy/base/error.h"
+#include "convoy/plan/bounds.h"
 #include "tests/plan/testing.h"
 
 namespace convoy::plan {
@@ -72,7 +73,7 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
   for (const auto& [split, prediction, simplicity] : all.tried) {
     EXPECT_LE(least_seconds(numbers, cluster, {}, split), prediction.seconds * (1 + 1e-9))
         << split.to_text();
-    EXPECT_LE(least_bytes(numbers, {}, split), prediction.memory.sum()) << split.to_text();
+    EXPECT_LE(least_bytes(numbers, cluster, {}, split), prediction.memory.sum()) << split.to_text();
   }
 }
 

@@ -10,6 +10,7 @@
 #include "convoy/schedule/pipeline/choose.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/schedule/run/counts.h"
+#include "convoy/schedule/run/plan_again.h"
 
 namespace convoy::schedule {
 
@@ -165,16 +166,6 @@ std::vector<RankProgram> of_pipeline(const std::vector<StagePlan>& stages, Progr
   return out;
 }
 
-/// What stages are cut by, the same on all ranks.
-Costs shared_costs(const ModelDecl& model, const RunOptions& options) {
-  if (!options.counts.empty()) return costs_of(options.counts);
-  Costs out;
-  // A backward is two products for each of the forward's.
-  out.forward = out.backward = block_costs(model);
-  for (auto& cost : out.backward) cost *= 2;
-  return out;
-}
-
 Costs measured(const std::vector<BlockCost>& costs) {
   Costs out;
   for (const auto& cost : costs) {
@@ -189,7 +180,19 @@ Costs measured(const std::vector<BlockCost>& costs) {
   return out;
 }
 
+RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
+                const std::vector<BlockCost>& costs, bool proves, KnownChoices* known);
+
 }  // namespace
+
+Costs shared_costs(const ModelDecl& model, const RunOptions& options) {
+  if (!options.counts.empty()) return costs_of(options.counts);
+  Costs out;
+  // A backward is two products for each of the forward's.
+  out.forward = out.backward = block_costs(model);
+  for (auto& cost : out.backward) cost *= 2;
+  return out;
+}
 
 Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
   auto units = units_of(model);
@@ -198,6 +201,18 @@ Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
 
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                  const std::vector<BlockCost>& costs, bool proves) {
+  return planned(model, mesh, options, costs, proves, nullptr);
+}
+
+RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
+                   const std::vector<BlockCost>& costs, KnownChoices* known) {
+  return planned(model, mesh, options, costs, /*proves=*/false, known);
+}
+
+namespace {
+
+RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
+                const std::vector<BlockCost>& costs, bool proves, KnownChoices* known) {
   check_tensor_ranks(model, mesh.degree(Axis::Tensor), options.sequence_parallel);
   check_context_ranks(model, mesh.degree(Axis::Context));
   check_row_tables(model, mesh, options);
@@ -207,7 +222,10 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
   const auto shared = shared_costs(model, options);
   const auto able = options.recompute ? std::set<int64_t>() : repeatable(model);
   if (num_stages > 1) {
-    auto choice = choose_pipeline(model, num_stages, options, shared, out.step.recomputed, able);
+    const auto& again = out.step.recomputed;
+    auto choice = known == nullptr
+                      ? choose_pipeline(model, num_stages, options, shared, again, able)
+                      : known->of(model, num_stages, options, shared, again, able);
     out.cut = std::move(choice.cut);
     out.orders = std::move(choice.orders);
     out.found = std::move(choice.found);
@@ -249,6 +267,8 @@ RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& opt
   }
   return out;
 }
+
+}  // namespace
 
 double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,
                 const std::vector<BlockCost>& costs) {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "convoy/schedule/pipeline/choose.h"
+#include "convoy/schedule/run/run_plan.h"
+
+// For a search, which plans runs of one model again and again.
+namespace convoy::schedule {
+
+/// Choices for one model and what its blocks cost, each made once.
+class KnownChoices {
+ public:
+  const PipelineChoice& of(const ModelDecl& model, int num_stages, const RunOptions& options,
+                           const Costs& costs, const std::set<int64_t>& recomputed,
+                           const std::set<int64_t>& repeatable);
+
+ private:
+  /// All that choose_pipeline() reads of the options.
+  using Key = std::tuple<int, int64_t, PipelineSchedule, int64_t, std::vector<int64_t>, int,
+                         int64_t, std::string, bool, bool, std::vector<int64_t>, bool, bool>;
+  std::map<Key, PipelineChoice> known_;
+};
+
+/// plan_run() without a proof, with stages and orders that were chosen before for this model and
+/// these counts. Null: none were.
+RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
+                   const std::vector<BlockCost>& costs, KnownChoices* known);
+
+/// By block, what stages are cut by, the same on all ranks: RunOptions::counts, else elements.
+Costs shared_costs(const ModelDecl& model, const RunOptions& options);
+
+}  // namespace convoy::schedule
