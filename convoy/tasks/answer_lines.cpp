@@ -16,6 +16,18 @@ void check_answers_alone(int num_ranks) {
   fail<UsageError>("tasks", "--requests are answered by one rank; try without --nproc");
 }
 
+void check_only_requests(const Prediction& asked) {
+  for (const auto& [name, given] :
+       {std::pair{"--data", !asked.data.empty()}, std::pair{"--output", !asked.output.empty()},
+        std::pair{"--rows", asked.rows > 0}}) {
+    if (!given) continue;
+    fail<UsageError>("tasks",
+                     "{} has no effect with --requests, which come from the standard input and are "
+                     "answered on the standard output",
+                     name);
+  }
+}
+
 void answer_lines(const std::function<Json(const Json& request)>& answer) {
   for (std::string line; std::getline(std::cin, line);) {
     if (trim(line).empty()) continue;

@@ -53,6 +53,14 @@ class Model:
             request["features"] = {name: list(values) for name, values in features.items()}
         return self._ask("predict", request)
 
+    def predict(self, text: str, text_pair: str | None = None) -> dict[str, Any]:
+        """What a classifier makes of a text, or of a pair of them.
+
+        {"label": "positive", "score": 0.98, "scores": {"negative": 0.02, "positive": 0.98}}
+        """
+        request = {"text": text} if text_pair is None else {"text": text, "text_pair": text_pair}
+        return self._ask("predict", request)
+
     def generate(self, prompt: str, *, max_new_tokens: int = 100, **options: Any) -> str:
         """Text that goes on from `prompt`. options: temperature, top_k, top_p, seed, as `convoy generate --help` has them."""
         request = {"prompt": prompt, "max_new_tokens": max_new_tokens, **options}

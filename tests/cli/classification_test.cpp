@@ -101,6 +101,28 @@ TEST_F(ClassificationCommand, PredictsALabelAndItsScoresForEveryText) {
     EXPECT_NE(text.find("\n" + std::to_string(row) + "," + expected[row] + ","), std::string::npos);
   }
   EXPECT_EQ(row, 5);
+  // One at a time: the same scores.
+  write_file(folder_ / "requests",
+             "{\"text\": \"w1 good w2\"}\n{\"texts\": 1}\n"
+             "{\"text\": \"a\", \"text_pair\": \"b\"}\n{\"text\": \"bad\"}\n");
+  ASSERT_EQ(shell("$convoy predict out --requests < requests > answers"), 0) << output_;
+  std::istringstream answers(read_file(folder_ / "answers")),
+      first(read_file(folder_ / "two.jsonl"));
+  std::vector<Json> got, rows;
+  for (std::string line; std::getline(answers, line);) got.push_back(parse_json(line, "answers"));
+  for (std::string line; std::getline(first, line);) rows.push_back(parse_json(line, "two.jsonl"));
+  ASSERT_EQ(got.size(), 4U);
+  for (const auto& [answer, row_of] : {std::pair(0, 0), {3, 1}}) {
+    EXPECT_EQ(got[answer].at("label"), rows[row_of].at("label"));
+    EXPECT_NEAR(got[answer].at("score"), rows[row_of].at("score"), 1e-6);
+    EXPECT_EQ(got[answer].at("scores").size(), 2U);
+  }
+  for (const int wrong : {1, 2}) {
+    EXPECT_NE(got[wrong].at("error").get<std::string>().find(R"(expected {"text": "a"})"),
+              std::string::npos);
+  }
+  EXPECT_EQ(run("predict out --requests --rows 2"), 2);
+  expect("--rows has no effect with --requests");
   ASSERT_EQ(run("predict out --rows 2"), 0) << output_;
   expect("row 1: ");
   EXPECT_EQ(output_.find("row 2: "), std::string::npos);
@@ -128,6 +150,12 @@ TEST_F(ClassificationCommand, PairsAndNumbersAndOtherFilesWork) {
       << output_;
   EXPECT_EQ(json("out/config.json").at("id2label"), Json({{"0", "3"}, {"1", "7"}}));
   EXPECT_GT(last("out/eval_results.json", "eval_accuracy"), 0.95);
+  write_file(folder_ / "requests", R"({"text": "7", "text_pair": "w1 good"})");
+  ASSERT_EQ(shell("$convoy predict out --requests < requests"), 0) << output_;
+  expect(R"("label":"7")");
+  write_file(folder_ / "requests", R"({"text": "7"})");
+  ASSERT_EQ(shell("$convoy predict out --requests < requests"), 0) << output_;
+  expect(R"("text_pair)");
   std::string lines;
   for (int i = 0; i < 40; ++i) {
     lines += std::string(R"({"text": "w1 )") + (i % 3 == 0 ? "good" : "bad") + R"(", "label": )" +

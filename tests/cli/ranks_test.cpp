@@ -44,6 +44,8 @@ TEST_F(Ranks, OptionsThatDecideCollectivesAreComparedBeforeThat) {
       {"--zero 1 --shard_ranks 1", "--zero 1 --shard_ranks 2"},
       {"--zero 2 --offload_gradients disk", "--zero 2"},
       {"--pipeline_parallel_size 2", ""},
+      {"--tensor_parallel_size 2", ""},
+      {"--tensor_parallel_size 2 --sequence_parallel", "--tensor_parallel_size 2"},
       {"--backend gloo", "--backend shm"},
       {"--output_dir out", ""},
       {"--n_head 2", "--n_head 4"},

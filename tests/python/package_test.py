@@ -268,6 +268,29 @@ class Models(InFolder):
             with self.assertRaisesRegex(convoy.UsageError, "empty"):
                 model.generate("")
 
+    def test_sorts_texts(self):
+        words, table = self.folder / "sorts", self.folder / "sorts.csv"
+        words.mkdir()
+        (words / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "w0", "w1"]))
+        table.write_text("text,label\n" + "".join(f"w{i % 2} {'good' if i % 3 else 'bad'},{'yes' if i % 3 else 'no'}\n" for i in range(120)))
+        tiny = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        folder = convoy.train(
+            {"task": "classification", "data.train": table, "data.tokenizer": words, **tiny, "max_position_embeddings": 32},
+            learning_rate=1e-2, max_steps=60, max_length=8, save_strategy="no", output_dir=self.folder / "sorter"
+        ).output_dir
+        with convoy.Model(folder, threads=1) as model:
+            for text, label in ("w1 good", "yes"), ("w0 bad", "no"), ("w1 good", "yes"):
+                answer = model.predict(text)
+                self.assertEqual(answer["label"], label)
+                self.assertEqual(answer["score"], max(answer["scores"].values()))
+                self.assertAlmostEqual(sum(answer["scores"].values()), 1, places=6)
+            with self.assertRaisesRegex(convoy.UsageError, "expected .*text"):
+                model.predict("w1", "good")
+            begin = time.monotonic()
+            for _ in range(20):
+                model.predict("w1 good")
+            self.assertLess((time.monotonic() - begin) / 20, 0.1)
+
     def test_is_what_the_command_says(self):
         said = _command.run("generate", str(self.text), "--prompt", "w1 w4", "--max-new-tokens", "6", "--json")
         with convoy.Model(self.text) as model:

@@ -7,6 +7,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/data/row_writer.h"
+#include "convoy/tasks/answer_lines.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/each_row.h"
 #include "convoy/tasks/text_output.h"
@@ -22,17 +23,20 @@ size_t best_of(Scores scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
+Json json_of(Scores scores, const Labels& labels) {
+  const auto best = best_of(scores);
+  Json all = Json::object();
+  for (size_t i = 0; i < scores.size(); ++i) all[labels.names()[i]] = scores[i];
+  return {{"label", labels.names()[best]}, {"score", scores[best]}, {"scores", all}};
+}
+
 /// A line of .csv or .jsonl.
 std::string line_of(int64_t row, Scores scores, const Labels& labels, bool json) {
   const auto best = best_of(scores);
   if (json) {
-    Json all = Json::object();
-    for (size_t i = 0; i < scores.size(); ++i) all[labels.names()[i]] = scores[i];
-    return json_line({{"row", row},
-                      {"label", labels.names()[best]},
-                      {"score", scores[best]},
-                      {"scores", all}}) +
-           "\n";
+    auto out = json_of(scores, labels);
+    out["row"] = row;
+    return json_line(out) + "\n";
   }
   auto line = fmt::format("{},{},{}", row, csv_value(labels.names()[best]), scores[best]);
   for (const double score : scores) line += fmt::format(",{}", score);
@@ -76,10 +80,52 @@ class LabelTable {
   data::RowWriter rows_;
 };
 
+at::Tensor scores_of(const nn::Bundle& out, const at::Tensor&) {
+  return at::softmax(out.at("logits"), 1);
+}
+
 }  // namespace
+
+void ClassificationTask::declare_predict(OptionTable& table) {
+  table.add("predict", "requests", requests_,
+            "answer the standard input: a request a line, such as {\"text\": \"a fine film\"}");
+}
+
+data::LabelledTexts ClassificationTask::texts_of(const Json& request) const {
+  const bool pairs = !columns_.second.empty();
+  const auto has = [&](const char* key) {
+    return request.contains(key) && request.at(key).is_string();
+  };
+  if (!request.is_object() || !has("text") || has("text_pair") != pairs ||
+      request.size() != (pairs ? 2U : 1U)) {
+    fail<UsageError>("predict", "a request is {}; expected {}", json_line(request),
+                     pairs ? R"({"text": "a", "text_pair": "b"})" : R"({"text": "a"})");
+  }
+  data::LabelledTexts out{.texts = {request.at("text").get<std::string>()}};
+  if (pairs) out.seconds.push_back(request.at("text_pair").get<std::string>());
+  return out;
+}
+
+void ClassificationTask::answer_requests(const Prediction& asked, const Run& run,
+                                         train::TrainingArguments training) {
+  check_only_requests(asked);
+  find_tokenizer();
+  auto job = train::join_job(training.parallel);
+  check_answers_alone(job.num_ranks());
+  training.per_device_eval_batch_size = 1;
+  train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
+  notes_.reset();
+  answer_lines([&](const Json& request) {
+    Json answer;
+    each_row(trainer, *rows_of(texts_of(request), "a request"), 1, labels_.size(), "text",
+             scores_of, [&](int64_t, Scores scores) { answer = json_of(scores, labels_); });
+    return answer;
+  });
+}
 
 void ClassificationTask::predict(const Prediction& asked, const Run& run,
                                  const train::TrainingArguments& training) {
+  if (requests_) return answer_requests(asked, run, training);
   const auto& file = asked.data.empty() ? valid_ : asked.data;
   if (file.empty()) {
     fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE");
@@ -104,9 +150,6 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
     if (!json) text->put(head_of(labels_));
   }
   int64_t rows = 0;
-  const auto scores_of = [](const nn::Bundle& out, const at::Tensor&) {
-    return at::softmax(out.at("logits"), 1);
-  };
   const auto use = [&](int64_t row, Scores scores) {
     ++rows;
     const auto best = best_of(scores);

@@ -21,10 +21,14 @@ class ClassificationTask : public Task {
   Run prepare(const train::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
+  void declare_predict(OptionTable& table) override;
   void predict(const Prediction& prediction, const Run& run,
                const train::TrainingArguments& training) override;
 
  private:
+  /// {"text": "...", "text_pair": "..."}, the second where the model reads pairs.
+  data::LabelledTexts texts_of(const Json& request) const;
+  void answer_requests(const Prediction& asked, const Run& run, train::TrainingArguments training);
   Run make_run();
   Json config_json() const;
   std::shared_ptr<train::Dataset> read(const std::string& file) const;
@@ -46,6 +50,7 @@ class ClassificationTask : public Task {
   int64_t max_length_ = 128;
   std::optional<int64_t> pad_to_multiple_of_;
   Labels labels_;
+  bool requests_ = false;
   std::optional<tokenizers::Tokenizer> tokenizer_;
   std::filesystem::path opened_;                     // folder of a run
   OptionTable* opened_options_ = nullptr;            // its own, and later what is typed

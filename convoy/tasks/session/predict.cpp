@@ -60,15 +60,7 @@ void show(const Recommendation& row, const RecommendationNames& names) {
 /// FOLDER} takes another checkpoint for those that follow.
 void answer_requests(const Prediction& asked, const train::TrainingArguments& training,
                      const RecommendationRequest& usual) {
-  for (const auto& [name, given] :
-       {std::pair{"--data", !asked.data.empty()}, std::pair{"--output", !asked.output.empty()},
-        std::pair{"--rows", asked.rows > 0}}) {
-    if (!given) continue;
-    fail<UsageError>("tasks",
-                     "{} has no effect with --requests, which come from the standard input and are "
-                     "answered on the standard output",
-                     name);
-  }
+  check_only_requests(asked);
   check_answers_alone(train::join_job(training.parallel).num_ranks());
   Recommender recommender(asked.folder);
   answer_lines([&](const Json& request) -> Json {
