@@ -106,6 +106,24 @@ TEST(Trace, WhatSeveralBlocksReadIsNotPutOff) {
   EXPECT_EQ(tied.back().weight, 0);
 }
 
+TEST(Trace, CountsTheSameWithoutArithmetic) {
+  constexpr int64_t kLong = 128, kMany = 8;  // tensors large enough to be left out
+  const models::Small size{.ids = 600, .width = 128, .heads = 4, .layers = 2, .length = kLong};
+  const auto ids = at::arange(kMany * kLong, at::kLong).remainder(600).view({kMany, -1});
+  const parallel::MicroBatch batch{{{"input_ids", ids}, {"labels", ids}},
+                                   at::arange(kMany, at::kLong)};
+  auto grouped = models::small_llama(size);
+  grouped.num_key_value_heads = 2;
+  for (const auto& blocks : {models::small_gpt2(size).make_blocks(),
+                             models::small_llama(size).make_blocks(), grouped.make_blocks()}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const auto all = trace(blocks, batch, {.compute_dtype = dtype});
+      EXPECT_EQ(trace(blocks, batch, {.compute_dtype = dtype, .shapes_only = true}), all);
+      EXPECT_GT(all[1].kept, 0);
+    }
+  }
+}
+
 TEST(Trace, CountsTheProductsOfALlama) {
   const models::Small size{.width = 32, .heads = 4, .layers = 3, .length = kLength};
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
