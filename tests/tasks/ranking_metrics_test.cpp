@@ -16,6 +16,8 @@ TEST(Metrics, ByHand) {
   EXPECT_DOUBLE_EQ(values.at("eval_recall_at_2"), 2.0 / 5);
   EXPECT_DOUBLE_EQ(values.at("eval_recall_at_10"), 3.0 / 5);
   EXPECT_DOUBLE_EQ(values.at("eval_mrr_at_10"), (1 + 0.5 + 1.0 / 3) / 5);
+  EXPECT_DOUBLE_EQ(values.at("eval_avg_precision_at_10"), (1 + 0.5 + 1.0 / 3) / 5);
+  EXPECT_DOUBLE_EQ(values.at("eval_avg_precision_at_2"), (1 + 0.5) / 5);
   EXPECT_DOUBLE_EQ(values.at("eval_ndcg_at_10"), (1 + 1 / std::log2(3.0) + 0.5) / 5);
   EXPECT_EQ(metrics.count(), 5);
 }

@@ -14,8 +14,8 @@ void add_transformers4rec_names(std::map<std::string, double>& metrics, const st
   const std::map<std::string, double> plain = metrics;
   for (const auto& [key, value] : plain) {
     if (key.rfind(prefix, 0) != 0 || key.find("_at_") == std::string::npos) continue;
-    auto name = key.substr(prefix.size());
-    if (name.rfind("mrr", 0) == 0) name = "avg_precision" + name.substr(3);
+    const auto name = key.substr(prefix.size());
+    if (name.rfind("mrr", 0) == 0) continue;  // which that program does not have
     metrics[prefix + "/next-item/" + name] = value;
   }
 }
@@ -62,6 +62,7 @@ std::map<std::string, double> RankingMetrics::values(const std::string& prefix, 
     out[fmt::format("{}ndcg_at_{}", prefix, k)] = ndcg / rows;
     out[fmt::format("{}recall_at_{}", prefix, k)] = recall / rows;
     out[fmt::format("{}mrr_at_{}", prefix, k)] = mrr / rows;
+    out[fmt::format("{}avg_precision_at_{}", prefix, k)] = mrr / rows;
   }
   if (transformers4rec_names_) add_transformers4rec_names(out, prefix);
   return out;

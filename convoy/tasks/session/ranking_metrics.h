@@ -10,12 +10,12 @@
 
 namespace convoy::tasks {
 
-/// NDCG@k, Recall@k and MRR@k of sessions with one right answer, from its rank. Keeps a histogram
-/// of ranks, so memory is O(largest k) and sums over ranks are exact.
+/// NDCG@k, Recall@k, MRR@k and AP@k (average precision, which MRR is with one right answer) of
+/// sessions with one right answer, from its rank. Keeps a histogram of ranks, so memory is
+/// O(largest k) and sums over ranks are exact.
 class RankingMetrics : public train::Scorer {
  public:
-  /// `transformers4rec_names`: the metrics once more, by the names that Transformers4Rec gives
-  /// them; with one right answer its average precision is MRR.
+  /// `transformers4rec_names`: the metrics that Transformers4Rec has once more, by its names.
   explicit RankingMetrics(std::vector<int64_t> top_ks, bool transformers4rec_names = false);
 
   /// out["target_rank"] [n] int64: 1 = best.
@@ -24,7 +24,7 @@ class RankingMetrics : public train::Scorer {
   void reduce(const comm::Group& group) override;
 
   int64_t count() const;
-  /// `<prefix>ndcg_at_<k>`, `<prefix>recall_at_<k>`, `<prefix>mrr_at_<k>`; 0 without rows.
+  /// `<prefix>ndcg_at_<k>`, and so on with recall, mrr and avg_precision; 0 without rows.
   std::map<std::string, double> values(const std::string& prefix, double loss = 0) const override;
 
  private:
