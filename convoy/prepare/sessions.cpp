@@ -43,6 +43,12 @@ void check_options(const SessionOptions& options) {
   if (!(options.gap_seconds >= 0)) {
     fail<UsageError>("prepare", "--gap is {}; expected seconds above 0", options.gap_seconds);
   }
+  if (!options.ids_from.empty() && !fs::exists(options.ids_from / "items.parquet")) {
+    fail<UsageError>("prepare",
+                     "--ids-from {} has no items.parquet, whose ids are to be kept; expected what "
+                     "an earlier convoy data sessions wrote",
+                     options.ids_from.string());
+  }
   if (!options.validation && fs::exists(options.output / "valid.parquet")) {
     fail<UsageError>("prepare",
                      "{} is there from an earlier run but --validation none writes none; try "
@@ -240,6 +246,12 @@ void add_names(const SessionOptions& options, Vocabulary& items, SessionReport& 
   }
 }
 
+/// A vocabulary whose ids are to be kept.
+ItemNames ids_to_keep(const SessionOptions& options, const std::string& name) {
+  if (options.ids_from.empty()) return {};
+  return ItemNames::load(options.ids_from / (name + ".parquet"));
+}
+
 formats::Schema make_schema(const SessionOptions& options, const Material& material) {
   SchemaBuilder builder(options.min_length, options.max_length);
   builder.add_user(material.order.num_users);
@@ -290,13 +302,16 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
 
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
-  Vocabulary items = make_vocabulary(events.item, order, leaves_last_out(options));
+  Vocabulary items =
+      make_vocabulary(events.item, order, leaves_last_out(options), ids_to_keep(options, "items"));
   report.num_items = items.size();
   add_names(options, items, report);
   std::vector<Vocabulary> categories(events.features.size());
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind == FeatureKind::Categorical) {
-      categories[f] = make_vocabulary(events.features[f].codes, order, leaves_last_out(options));
+      const auto& feature = events.features[f];
+      categories[f] = make_vocabulary(feature.codes, order, leaves_last_out(options),
+                                      ids_to_keep(options, feature.spec.name));
     }
   }
 

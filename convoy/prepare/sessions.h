@@ -28,7 +28,9 @@ struct SessionOptions {
   int64_t row_group_size = 500;
   bool keep_time = false;        ///< also the column time-list: when each event was, in seconds
   bool drop_duplicates = false;  ///< of events alike in user, item and time keep the first
-  bool validation = true;        ///< leave the last event of each session out of training
+  /// Output of an earlier run: its items and categories keep their ids, new ones come behind.
+  std::filesystem::path ids_from;
+  bool validation = true;  ///< leave the last event of each session out of training
 
   std::filesystem::path names;  ///< optional table of titles
   std::string names_key;        ///< its column of raw item ids; "" = the usual names

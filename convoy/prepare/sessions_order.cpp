@@ -5,6 +5,8 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "convoy/base/error.h"
 
@@ -131,7 +133,8 @@ std::vector<Item> users_of(const Codes& users, const SessionOrder& order) {
   return out;
 }
 
-Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last) {
+Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last,
+                           const ItemNames& earlier) {
   const size_t num_values = column.values.size();
   std::vector<int64_t> counts(num_values, 0);
   std::vector<bool> present(num_values, false);
@@ -143,6 +146,20 @@ Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool 
       if (!leave_last || i + 1 < session.end) ++counts[static_cast<size_t>(code)];
     }
   }
+  Vocabulary out;
+  out.ids.assign(num_values, 0);
+  std::unordered_map<std::string_view, size_t> known;
+  if (earlier.size() > 0) {
+    for (size_t code = 0; code < num_values; ++code) known.emplace(column.values[code], code);
+  }
+  for (int64_t id = 1; id <= earlier.size(); ++id) {
+    out.items.push_back({id, earlier.raw_id(id), 0, earlier.name(id)});
+    const auto code = known.find(out.items.back().raw_id);
+    if (code == known.end()) continue;
+    out.ids[code->second] = id;
+    out.items.back().count = counts[code->second];
+    present[code->second] = false;
+  }
   const std::vector<int32_t> ranks = raw_ranks(column.values);
   std::vector<size_t> codes;
   for (size_t code = 0; code < num_values; ++code) {
@@ -151,8 +168,6 @@ Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool 
   std::sort(codes.begin(), codes.end(), [&](size_t a, size_t b) {
     return counts[a] != counts[b] ? counts[a] > counts[b] : ranks[a] < ranks[b];
   });
-  Vocabulary out;
-  out.ids.assign(num_values, 0);
   for (size_t code : codes) {
     const int64_t id = out.size() + 1;
     out.ids[code] = id;

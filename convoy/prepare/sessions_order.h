@@ -64,7 +64,8 @@ struct Vocabulary {
 };
 
 /// `leave_last`: the last event of each session is no part of training. Values that no ordered
-/// event has get no id.
-Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last);
+/// event has get no id. Those of an earlier vocabulary keep theirs, whether they occur or not.
+Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last,
+                           const ItemNames& earlier = {});
 
 }  // namespace convoy::prepare

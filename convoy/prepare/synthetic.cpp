@@ -1,6 +1,7 @@
 #include "convoy/prepare/synthetic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -28,14 +29,11 @@ class World {
         item_key_(hash_combine(seed, hash_text("items"))) {}
 
   /// The items of session `number`.
-  void walk(int64_t number, int64_t min_length, int64_t max_length,
-            std::vector<int64_t>& items) const {
+  void walk(int64_t number, const SyntheticOptions& options, std::vector<int64_t>& items) const {
     const uint64_t key = hash_combine(walk_key_, static_cast<uint64_t>(number));
     uint64_t counter = 0;
     auto draw = [&] { return uniform01(key, counter++); };
-    const int64_t spread = max_length - min_length + 1;
-    const int64_t length = std::min(
-        max_length, min_length + static_cast<int64_t>(draw() * static_cast<double>(spread)));
+    const int64_t length = length_of(draw(), options);
     items.clear();
     items.push_back(popular(draw()));
     while (static_cast<int64_t>(items.size()) < length) {
@@ -65,6 +63,13 @@ class World {
   }
 
  private:
+  static int64_t length_of(double u, const SyntheticOptions& options) {
+    const double least = static_cast<double>(options.min_length);
+    const double spread = static_cast<double>(options.max_length) - least + 1;
+    const double stops = 1 / (options.mean_length - least + 1);  // after each item
+    const double more = options.mean_length > 0 ? std::log1p(-u) / std::log1p(-stops) : u * spread;
+    return options.min_length + static_cast<int64_t>(std::min(more, spread - 1));
+  }
   /// Density proportional to 1 / sqrt(id).
   int64_t popular(double u) const {
     return 1 +
@@ -96,12 +101,29 @@ SyntheticOptions checked(SyntheticOptions options) {
   within("--valid-rows", options.num_valid_rows, 1, kMost);
   within("--max-length", options.max_length, 2, 1 << 20);
   within("--min-length", options.min_length, 2, options.max_length);
+  if (options.mean_length != 0 && options.mean_length <= static_cast<double>(options.min_length)) {
+    fail<UsageError>("prepare", "--mean-length is {}; expected more than --min-length {}",
+                     options.mean_length, options.min_length);
+  }
   within("--row-group-size", options.row_group_size, 1,
          std::numeric_limits<int32_t>::max() / options.max_length);
   return options;
 }
 
 }  // namespace
+
+SyntheticOptions synthetic_like(const std::string& name) {
+  if (name != "rees46") {
+    fail<UsageError>("prepare", "--like is '{}'; expected rees46", name);
+  }
+  SyntheticOptions out;
+  out.num_items = 50000;
+  out.num_rows = 20000;
+  out.min_length = 2;
+  out.mean_length = 6;
+  out.features = true;
+  return out;
+}
 
 SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& progress) {
   constexpr int64_t kProgressRows = 8192;
@@ -126,7 +148,7 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
   auto write_rows = [&](const std::string& name, int64_t begin, int64_t end, bool count) {
     SessionWriter writer = files.sessions(name, columns, options.row_group_size);
     for (int64_t number = begin; number < end; ++number) {
-      world.walk(number, options.min_length, options.max_length, session);
+      world.walk(number, options, session);
       float spent = 0;
       for (int64_t item : session) {
         spent += world.price(item);

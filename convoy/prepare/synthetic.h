@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "convoy/base/progress.h"
 
@@ -14,6 +15,7 @@ struct SyntheticOptions {
   int64_t num_valid_rows = -1;  ///< -1: a tenth of num_rows, 1 to 50,000
   int64_t min_length = 5;
   int64_t max_length = 20;
+  double mean_length = 0;  ///< before long ones are cut: most are short; 0: all are as likely
   int64_t row_group_size = 500;
   uint64_t seed = 42;
   bool features = false;  ///< also category-list (categorical) and price-list (continuous)
@@ -21,6 +23,10 @@ struct SyntheticOptions {
   /// the most that they could, else 0.
   bool targets = false;
 };
+
+/// Sizes like those of a known data set; its sessions are not. Names: rees46, a shop whose sessions
+/// are short, with a category and a price for each item. Throws UsageError on any other.
+SyntheticOptions synthetic_like(const std::string& name);
 
 struct SyntheticReport {
   int64_t num_train_rows = 0;

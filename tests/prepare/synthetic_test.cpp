@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "convoy/formats/schema.h"
@@ -39,6 +40,33 @@ TEST(Synthetic, SameSeedSameBytes) {
     EXPECT_EQ(read_file(folder / "a" / file), read_file(folder / "b" / file)) << file;
   }
   EXPECT_NE(read_file(folder / "a/train.parquet"), read_file(folder / "c/train.parquet"));
+}
+
+TEST(Synthetic, MostSessionsAreShortWhereTheMeanIsSaid) {
+  Folder folder;
+  SyntheticOptions options = synthetic_like("rees46");
+  options.output = folder / "a";
+  options.num_items = 300;
+  make_synthetic(options);
+  double sum = 0, cut = 0, shortest = 0;
+  const auto rows = int_rows(folder / "a/train.parquet", "item_id-list");
+  ASSERT_EQ(rows.size(), 20000);
+  for (const auto& row : rows) {
+    ASSERT_GE(row.size(), 2);
+    ASSERT_LE(row.size(), 20);
+    sum += static_cast<double>(row.size());
+    cut += row.size() == 20;
+    shortest += row.size() == 2;
+  }
+  // Geometric from 2 with mean 6: a fifth stops at once, .8^18 reaches 20.
+  EXPECT_NEAR(shortest / 20000, 0.2, 0.0127);
+  EXPECT_NEAR(cut / 20000, std::pow(0.8, 18), 0.0042);
+  EXPECT_NEAR(sum / 20000, 6 - 4 * std::pow(0.8, 18), 0.14);
+  EXPECT_NE(error_of<UsageError>([] { synthetic_like("rees47"); }).find("expected rees46"),
+            std::string::npos);
+  options.mean_length = 1.5;
+  EXPECT_NE(error_of<UsageError>([&] { make_synthetic(options); }).find("--mean-length is 1.5"),
+            std::string::npos);
 }
 
 TEST(Synthetic, FilesAgreeWithTheSchema) {

@@ -134,6 +134,9 @@ void add_sessions(CLI::App& app, Work& run) {
   sub->add_option("--validation", flags->validation, "leave-last-out or none")
       ->check(CLI::IsMember({"leave-last-out", "none"}))
       ->capture_default_str();
+  sub->add_option("--ids-from,--ids_from", options.ids_from,
+                  "an earlier output folder: its items and categories keep their ids, new ones "
+                  "come behind");
   sub->add_option("--names", options.names, "table with titles of items");
   sub->add_option("--names-key", options.names_key, "its column of item ids [as --item]");
   sub->add_option("--names-value", options.names_value, "its column of titles [name, title, ...]");
@@ -158,8 +161,23 @@ int run_synthetic(const prepare::SyntheticOptions& options) {
   return 0;
 }
 
+/// Takes from `like` what was not typed.
+void take_sizes(const CLI::App& typed, const prepare::SyntheticOptions& like,
+                prepare::SyntheticOptions& options) {
+  const auto take = [&](const char* flag, auto member) {
+    if (typed.count(flag) == 0) options.*member = like.*member;
+  };
+  take("--items", &prepare::SyntheticOptions::num_items);
+  take("--rows", &prepare::SyntheticOptions::num_rows);
+  take("--min-length", &prepare::SyntheticOptions::min_length);
+  take("--max-length", &prepare::SyntheticOptions::max_length);
+  take("--mean-length", &prepare::SyntheticOptions::mean_length);
+  take("--with-features", &prepare::SyntheticOptions::features);
+}
+
 void add_synthetic(CLI::App& app, Work& run) {
   auto options = std::make_shared<prepare::SyntheticOptions>();
+  auto like = std::make_shared<std::string>();
   CLI::App* sub = app.add_subcommand("synthetic", "Make learnable sessions of any size");
   sub->add_option("-o,--output", options->output, "folder to write to")->required();
   sub->add_option("--items", options->num_items, "number of items")->capture_default_str();
@@ -169,6 +187,12 @@ void add_synthetic(CLI::App& app, Work& run) {
       ->capture_default_str();
   sub->add_option("--max-length", options->max_length, "items per row, at most")
       ->capture_default_str();
+  sub->add_option("--mean-length", options->mean_length,
+                  "items per row, on average, before long ones are cut: most are short [all "
+                  "lengths are as likely]");
+  sub->add_option("--like", *like,
+                  "sizes like those of a known data set, but for what is typed: rees46 (50,000 "
+                  "items, 20,000 rows of 2 to 20 items, 6 on average, with features)");
   sub->add_option("--row-group-size", options->row_group_size, "rows per Parquet row group")
       ->capture_default_str();
   sub->add_option("--seed", options->seed, "same seed, same files")->capture_default_str();
@@ -178,7 +202,10 @@ void add_synthetic(CLI::App& app, Work& run) {
       "also two numbers per session: what was spent, and whether that is more than half of "
       "the dearest (bought)");
   sub->footer("Example:\n  convoy data synthetic --output synthetic --items 2000 --rows 10000");
-  sub->callback([options, &run] { run = [options] { return run_synthetic(*options); }; });
+  sub->callback([options, like, sub, &run] {
+    if (!like->empty()) take_sizes(*sub, prepare::synthetic_like(*like), *options);
+    run = [options] { return run_synthetic(*options); };
+  });
 }
 
 }  // namespace

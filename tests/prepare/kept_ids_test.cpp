@@ -1,0 +1,62 @@
+#include "convoy/prepare/items.h"
+#include "convoy/prepare/sessions.h"
+#include "tests/prepare/sessions_testing.h"
+
+// A preparation that goes on with the ids of an earlier one.
+namespace convoy::prepare {
+namespace {
+
+using testing::Folder;
+using testing::int_rows;
+
+SessionReport prepare_into(const Folder& folder, const std::string& events,
+                           const std::string& output, const std::string& ids_from = "") {
+  SessionOptions options;
+  options.inputs = {folder.write(output + ".csv", events)};
+  options.output = folder / output;
+  options.columns.features = {{"kind", FeatureKind::Categorical, {}}};
+  options.validation = false;
+  if (!ids_from.empty()) options.ids_from = folder / ids_from;
+  return make_sessions(options);
+}
+
+std::vector<std::string> raw_ids(const Folder& folder, const std::string& file) {
+  const auto names = ItemNames::load(folder / file);
+  std::vector<std::string> out;
+  for (int64_t id = 1; id <= names.size(); ++id) out.push_back(names.raw_id(id));
+  return out;
+}
+
+TEST(KeptIds, NewOnesComeBehind) {
+  const Folder folder;
+  prepare_into(folder,
+               "user_id,item_id,timestamp,kind\n"
+               "u,b,1,x\nu,b,2,x\nu,a,3,y\n",
+               "first");
+  EXPECT_EQ(raw_ids(folder, "first/items.parquet"), (std::vector<std::string>{"b", "a"}));
+  const auto report = prepare_into(folder,
+                                   "user_id,item_id,timestamp,kind\n"
+                                   "u,c,1,z\nu,d,2,z\nu,d,3,z\nu,a,4,z\nu,a,5,y\n",
+                                   "second", "first");
+  EXPECT_EQ(report.num_items, 4);
+  EXPECT_EQ(raw_ids(folder, "second/items.parquet"),
+            (std::vector<std::string>{"b", "a", "d", "c"}));
+  EXPECT_EQ(raw_ids(folder, "second/kind.parquet"), (std::vector<std::string>{"x", "y", "z"}));
+  const auto items = ItemNames::load(folder / "second/items.parquet");
+  EXPECT_EQ(items.count(1), 0) << "it is not in the new events";
+  EXPECT_EQ(items.count(2), 2);
+  EXPECT_EQ(int_rows(folder / "second/train.parquet", "item_id-list"),
+            (std::vector<std::vector<int64_t>>{{4, 3, 3, 2, 2}}));
+  EXPECT_EQ(int_rows(folder / "second/train.parquet", "kind-list"),
+            (std::vector<std::vector<int64_t>>{{3, 3, 3, 3, 2}}));
+}
+
+TEST(KeptIds, AreThoseOfAPreparation) {
+  const Folder folder;
+  EXPECT_MESSAGE(
+      prepare_into(folder, "user_id,item_id,timestamp,kind\nu,a,1,x\nu,b,2,y\n", "out", "nowhere"),
+      "has no items.parquet, whose ids are to be kept");
+}
+
+}  // namespace
+}  // namespace convoy::prepare
