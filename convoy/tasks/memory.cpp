@@ -32,6 +32,13 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
                                  is_item ? "item_embedding_dim" : "embedding_dim"),
                      is_item && model.item_reads().has_value()});
   }
+  if (!model.weight_tying) {
+    const auto ids = static_cast<double>(model.item().cardinality);
+    parts.push_back({fmt::format("weight_tying = false: the output matrix of {} ids takes",
+                                 human_count(model.item().cardinality)),
+                     ids * (model.detects() ? static_cast<double>(model.dim_of(model.item())) : d),
+                     "weight_tying = true"});
+  }
   if (continuous) {
     width += model.continuous_projection > 0 ? static_cast<double>(model.continuous_projection) : d;
   }

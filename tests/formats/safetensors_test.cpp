@@ -192,3 +192,5 @@ TEST_F(SafetensorsTest, DamagedHeadersAreErrorsNotCrashes) {
 
 }  // namespace
 }  // namespace convoy::formats
+
+#undef EXPECT_HAS

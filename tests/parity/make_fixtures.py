@@ -12,25 +12,57 @@ import torch
 from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraForMaskedLM,
                           ElectraForPreTraining, ElectraModel, GPT2Config, GPT2Model, XLNetConfig, XLNetModel)
 
-from session_reference import D, HEADS, ITEMS, LAYERS, LENGTH, gumbel, hash_combine, make, mix64, uniform01
+from session_reference import (D, HEADS, ITEMS, LAYERS, LENGTH, gumbel, hash_combine, hidden_items, make, mix64,
+                               permutation)
+
+
+CATEGORIES = 7
+
+
+class Features(torch.nn.Module):
+    """A category and a price beside each item, which follow from its id: all three as one vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = torch.nn.Embedding(CATEGORIES, D, padding_idx=0)
+        self.price = torch.nn.Linear(1, D)
+        self.joined = torch.nn.Linear(3 * D, D)
+
+    def forward(self, items, ids):
+        """`items` [B, T, D] stand at the places of `ids`, whose category and price they have."""
+        kinds = self.kinds(torch.where(ids > 0, 1 + ids % (CATEGORIES - 1), 0))
+        price = self.price((ids % 11).to(torch.float32)[..., None].to(items.dtype) / 10)
+        return self.joined(torch.cat([items, kinds, torch.relu(price)], -1))
+
+    def named(self):
+        yield "embeddings.kind-list.weight", self.kinds.weight
+        for name, part in ("continuous_projection", self.price), ("input_projection", self.joined):
+            yield name + ".weight", part.weight
+            yield name + ".bias", part.bias
 
 
 class Session(torch.nn.Module):
-    """Item embedding, GPT-2 body, head tied to the item embedding; id 0 is padding."""
+    """Item embedding, GPT-2 body, head tied to the item embedding or not; id 0 is padding."""
 
-    def __init__(self, activation):
+    def __init__(self, activation, tied=True):
         super().__init__()
+        self.head = None if tied else torch.nn.Linear(D, ITEMS, bias=False)
+        self.features = None
         self.items = torch.nn.Embedding(ITEMS, D, padding_idx=0)
         self.body = GPT2Model(GPT2Config(
             n_layer=LAYERS, n_embd=D, n_head=HEADS, n_positions=LENGTH, vocab_size=1,
             activation_function=activation, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
         self.body.wte.weight.requires_grad_(False)
 
+    def inputs(self, ids):
+        x = self.items(ids)
+        return x if self.features is None else self.features(x, ids)
+
     def forward(self, ids, step):
-        h = self.body(inputs_embeds=self.items(ids)).last_hidden_state[:, :-1]
+        h = self.body(inputs_embeds=self.inputs(ids)).last_hidden_state[:, :-1]
         target = ids[:, 1:]
         valid = target != 0
-        scores = h[valid] @ self.items.weight[1:].T
+        scores = h[valid] @ (self.head or self.items).weight[1:].T
         return torch.nn.functional.cross_entropy(scores, target[valid] - 1)
 
     def named(self):
@@ -38,50 +70,8 @@ class Session(torch.nn.Module):
         for name, value in self.body.named_parameters():
             if value.requires_grad:
                 yield "transformer." + name, value
-
-
-def hidden_items(ids, step, probability=0.3, seed=0):
-    """Which items masked-item training hides: convoy/models/session/masking.cpp in other words."""
-    mask = torch.zeros_like(ids, dtype=torch.bool)
-    step_key = hash_combine(hash_combine(mix64(seed), step), 0x6D61736B)
-    for row in range(ids.shape[0]):
-        key = hash_combine(step_key, row)
-        places = [t for t in range(ids.shape[1]) if ids[row, t] != 0]
-        hidden = [t for t in places if uniform01(key, t) < probability]
-        if len(places) < 2:
-            continue
-        if len(hidden) in (0, len(places)):
-            one = places[int(uniform01(key, 1 << 40) * len(places))]
-            hidden = [t for t in places if (t in hidden) != (t == one)]
-        mask[row, hidden] = True
-    return mask
-
-
-def permutation(ids, step, probability=0.3, max_span=5, permute_all=False, seed=0):
-    """Which items plm asks for, and who sees whom: convoy/models/session/masking.cpp in other words."""
-    rows, length = ids.shape
-    asked = torch.zeros_like(ids, dtype=torch.bool)
-    visible = torch.zeros(rows, length, length, dtype=torch.bool)
-    step_key = hash_combine(mix64(seed), step)
-    for row in range(rows):
-        key = hash_combine(hash_combine(step_key, 0x7370616E), row)
-        order_key = hash_combine(hash_combine(step_key, 0x6F726472), row)
-        places = [t for t in range(length) if ids[row, t] != 0]
-        chosen, begin, draw = set(), 0, 0
-        while begin < len(places):
-            span = 1 + int(uniform01(key, draw) * max_span)
-            stretch = int(span / probability)
-            first = begin + int(uniform01(key, draw + 1) * (stretch - span + 1))
-            chosen |= set(places[first:first + span])
-            begin, draw = begin + stretch, draw + 2
-        if len(chosen) in (0, len(places)):
-            chosen ^= {places[int(uniform01(key, 1 << 40) * len(places))]}
-        order = {t: uniform01(order_key, t) for t in places if permute_all or t in chosen}
-        for i in range(length):
-            for j in places:
-                visible[row, i, j] = (j not in order) or (i in order and order[j] < order[i])
-        asked[row, sorted(chosen)] = True
-    return asked, visible
+        if self.head is not None:
+            yield "lm_head.weight", self.head.weight
 
 
 def bert_like(config, **more):
@@ -133,8 +123,9 @@ class MaskedSession(torch.nn.Module):
 class ReplacedItems(torch.nn.Module):
     """ELECTRA: a generator predicts hidden items, a discriminator tells the draws that took their places."""
 
-    def __init__(self):
+    def __init__(self, every=False):
         super().__init__()
+        self.features = Features() if every else None
         self.items = torch.nn.Embedding(ITEMS, D, padding_idx=0)
         self.mask = torch.nn.Parameter(0.1 * torch.randn(D))
         config = bert_like(ElectraConfig, embedding_size=D)
@@ -148,23 +139,29 @@ class ReplacedItems(torch.nn.Module):
     def forward(self, ids, step, seed=0):
         hidden = hidden_items(ids, step)
         real = (ids != 0).to(self.mask.dtype)
-        x = torch.where(hidden[..., None], self.mask, self.items(ids))
+        x = torch.where(hidden[..., None], self.mask, self.inputs(ids, ids))
         scores = self.generator(inputs_embeds=x, attention_mask=real).logits[hidden][:, 1:]
         drawn = ids.clone()
         step_key = hash_combine(hash_combine(mix64(seed), step), 0x67756D62)
         for (row, place), own in zip(hidden.nonzero().tolist(), scores.detach().double()):
             key = hash_combine(hash_combine(step_key, row), place)
             drawn[row, place] = 1 + (own + torch.tensor(gumbel(key, ITEMS - 1), dtype=own.dtype)).argmax()
-        told = self.discriminator(input_ids=drawn, attention_mask=real).logits
+        told = self.discriminator(inputs_embeds=self.inputs(drawn, ids), attention_mask=real).logits
         wrong = torch.nn.functional.binary_cross_entropy_with_logits(
             told, (drawn != ids).to(told.dtype), reduction="none")
         of_sessions = (wrong * real).sum(1) / real.sum(1)
         predicted = torch.nn.functional.cross_entropy(scores, ids[hidden] - 1)
         return predicted + 50 * (of_sessions * hidden.sum(1)).sum() / hidden.sum()
 
+    def inputs(self, items, ids):
+        x = self.items(items)
+        return x if self.features is None else self.features(x, ids)
+
     def named(self):
         yield "embeddings.item_id-list.weight", self.items.weight
         yield "masked_item_embedding", self.mask
+        if self.features is not None:
+            yield from self.features.named()
         for name, value in self.generator.named_parameters():
             if value.requires_grad and value is not self.items.weight:
                 yield name, value
@@ -176,29 +173,33 @@ class ReplacedItems(torch.nn.Module):
 class CausalXlnet(Session):
     """XLNet whose positions see what came before."""
 
-    def __init__(self):
+    def __init__(self, every=False):
         torch.nn.Module.__init__(self)
+        self.head = None
+        self.features = Features() if every else None
         self.items = torch.nn.Embedding(ITEMS, D, padding_idx=0)
         self.body = xlnet("uni")
         self.body.get_input_embeddings().weight.requires_grad_(False)
 
-    def named(self):
+    def named(self, unused=("seg_embed", "r_s_bias", "mask_emb")):
         yield "embeddings.item_id-list.weight", self.items.weight
-        yield from of_body(self.body, "transformer")
+        if self.features is not None:
+            yield from self.features.named()
+        yield from of_body(self.body, "transformer", unused)
 
 
 class PermutedXlnet(CausalXlnet):
     """XLNet's two streams: the second one's states predict the items that are asked for."""
 
-    def __init__(self, permute_all):
-        super().__init__()
+    def __init__(self, permute_all, every=False):
+        super().__init__(every)
         self.body = xlnet("bi")
         self.body.get_input_embeddings().weight.requires_grad_(False)
         self.permute_all = permute_all
 
     def forward(self, ids, step):
         asked, visible = permutation(ids, step, permute_all=self.permute_all)
-        x = self.items(ids)
+        x = self.inputs(ids)
         # Its second stream takes the sinusoids in fp32 only.
         self.body.relative_positional_encoding = lambda *args, **more: XLNetModel.relative_positional_encoding(
             self.body, *args, **more).to(x.dtype)
@@ -208,8 +209,7 @@ class PermutedXlnet(CausalXlnet):
         return torch.nn.functional.cross_entropy(scores, ids[asked] - 1)
 
     def named(self):
-        yield "embeddings.item_id-list.weight", self.items.weight
-        yield from of_body(self.body, "transformer", ("seg_embed", "r_s_bias"))
+        yield from super().named(("seg_embed", "r_s_bias"))
 
 
 def of_body(body, prefix, unused=("seg_embed", "r_s_bias", "mask_emb")):
@@ -222,6 +222,7 @@ def of_body(body, prefix, unused=("seg_embed", "r_s_bias", "mask_emb")):
 KINDS = {
     "gelu": lambda: Session("gelu"),
     "gelu_new": lambda: Session("gelu_new"),
+    "gpt2_untied": lambda: Session("gelu", tied=False),
     "bert": lambda: MaskedSession("bert"),
     "albert": lambda: MaskedSession("albert"),
     "electra": lambda: MaskedSession("electra"),
@@ -229,6 +230,9 @@ KINDS = {
     "xlnet_mlm": lambda: MaskedSession("transformer"),
     "xlnet_clm": CausalXlnet,
     "xlnet_plm": lambda: PermutedXlnet(False),
+    "xlnet_clm_all": lambda: CausalXlnet(every=True),
+    "xlnet_plm_all": lambda: PermutedXlnet(False, every=True),
+    "electra_rtd_all": lambda: ReplacedItems(every=True),
 }
 
 

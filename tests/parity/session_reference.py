@@ -45,6 +45,50 @@ def gumbel(key, count):
     return [-math.log(-math.log1p(-(word + 0.5) * 2.0 ** -32)) for word in words]
 
 
+def hidden_items(ids, step, probability=0.3, seed=0):
+    """Which items masked-item training hides: convoy/models/session/masking.cpp in other words."""
+    mask = torch.zeros_like(ids, dtype=torch.bool)
+    step_key = hash_combine(hash_combine(mix64(seed), step), 0x6D61736B)
+    for row in range(ids.shape[0]):
+        key = hash_combine(step_key, row)
+        places = [t for t in range(ids.shape[1]) if ids[row, t] != 0]
+        hidden = [t for t in places if uniform01(key, t) < probability]
+        if len(places) < 2:
+            continue
+        if len(hidden) in (0, len(places)):
+            one = places[int(uniform01(key, 1 << 40) * len(places))]
+            hidden = [t for t in places if (t in hidden) != (t == one)]
+        mask[row, hidden] = True
+    return mask
+
+
+def permutation(ids, step, probability=0.3, max_span=5, permute_all=False, seed=0):
+    """Which items plm asks for, and who sees whom: convoy/models/session/masking.cpp in other words."""
+    rows, length = ids.shape
+    asked = torch.zeros_like(ids, dtype=torch.bool)
+    visible = torch.zeros(rows, length, length, dtype=torch.bool)
+    step_key = hash_combine(mix64(seed), step)
+    for row in range(rows):
+        key = hash_combine(hash_combine(step_key, 0x7370616E), row)
+        order_key = hash_combine(hash_combine(step_key, 0x6F726472), row)
+        places = [t for t in range(length) if ids[row, t] != 0]
+        chosen, begin, draw = set(), 0, 0
+        while begin < len(places):
+            span = 1 + int(uniform01(key, draw) * max_span)
+            stretch = int(span / probability)
+            first = begin + int(uniform01(key, draw + 1) * (stretch - span + 1))
+            chosen |= set(places[first:first + span])
+            begin, draw = begin + stretch, draw + 2
+        if len(chosen) in (0, len(places)):
+            chosen ^= {places[int(uniform01(key, 1 << 40) * len(places))]}
+        order = {t: uniform01(order_key, t) for t in places if permute_all or t in chosen}
+        for i in range(length):
+            for j in places:
+                visible[row, i, j] = (j not in order) or (i in order and order[j] < order[i])
+        asked[row, sorted(chosen)] = True
+    return asked, visible
+
+
 def without_decay(name):
     norms = (".ln_", ".LayerNorm.", "layer_norm", "layernorm.", ".norm_")
     return name.endswith("bias") or any(norm in name for norm in norms)

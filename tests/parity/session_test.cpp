@@ -21,12 +21,18 @@ class SessionParity : public testing::TestWithParam<const char*> {
     config.features = {{"item_id-list", true, 60}};
     config.d_model = 16;
     config.max_length = 9;
-    const std::string name = GetParam();
+    std::string name = GetParam();
+    if (name.ends_with("_all")) {
+      name.resize(name.size() - 4);
+      config.features.push_back({"kind-list", true, 7});
+      config.features.push_back({"price-list", false});
+    }
     if (name.starts_with("gelu")) {
       config.activation = name;
     } else {
       config.body = name.substr(0, name.find('_'));
       if (name.ends_with("gbce")) config.loss = "gbce";
+      config.weight_tying = !name.ends_with("untied");
       config.n_negatives = 5;
       config.gbce_t = 0.6;
       config.mlm_probability = 0.3;
@@ -47,6 +53,8 @@ class SessionParity : public testing::TestWithParam<const char*> {
     const auto times = 1700000000 + (ids * ids * 40).cumsum(1);
     return {{{"item_id-list", ids},
              {"time", times},
+             {"kind-list", at::where(ids > 0, ids % 6 + 1, at::zeros_like(ids))},
+             {"price-list", (ids % 11).to(at::kFloat) / 10},
              {"lengths", tensor(file_, fmt::format("lengths.{}", step))}},
             at::arange(ids.size(0), at::kLong)};
   }
@@ -109,9 +117,10 @@ TEST_P(SessionParity, TwentyAdamWSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bodies, SessionParity,
-                         testing::Values("gelu", "gelu_new", "bert", "albert", "electra",
-                                         "electra_rtd", "xlnet_mlm", "xlnet_clm", "xlnet_plm",
-                                         "sasrec", "ligr", "hstu", "sasrec_gbce"));
+                         testing::Values("gelu", "gelu_new", "gpt2_untied", "bert", "albert",
+                                         "electra", "electra_rtd", "xlnet_mlm", "xlnet_clm",
+                                         "xlnet_plm", "sasrec", "ligr", "hstu", "sasrec_gbce",
+                                         "xlnet_clm_all", "xlnet_plm_all", "electra_rtd_all"));
 
 }  // namespace
 }  // namespace convoy

@@ -211,9 +211,13 @@ std::string refusal(const parallel::ModelFactory& factory, const TrainingArgumen
 }
 
 TEST(RowTables, TellWhatDoesNotGo) {
+  const auto whole = HasSubstr(
+      "row_tables = true needs a table of which a step reads some rows, as the items of a session "
+      "model with sampled_softmax and weight_tying");
   EXPECT_THAT(refusal(model([](auto& config) { config.sampled_softmax = false; }), by_rows(8, 1)),
-              HasSubstr("row_tables = true needs a table of which a step reads some rows, as the "
-                        "items of a session model with sampled_softmax"));
+              whole);
+  EXPECT_THAT(refusal(model([](auto& config) { config.weight_tying = false; }), by_rows(8, 1)),
+              whole);
   for (const char* optim : {"adamw_bf16", "lion_32bit"}) {
     auto arguments = by_rows(8, 1);
     arguments.optim = optim;

@@ -44,6 +44,10 @@ ReplacedItems::ReplacedItems(const SessionConfig& config, const SessionEmbedding
   dense_ =
       declare_dense("generator_predictions.dense", config.d_model, width, config.initializer_range);
   norm_ = declare_norm("generator_predictions.LayerNorm", width);
+  output_ = config.weight_tying
+                ? item_table()
+                : declare_matrix("generator_lm_head.weight", {config.item().cardinality, width},
+                                 nn::Init::normal(config.initializer_range), {0});
 }
 
 nn::Bundle ReplacedItems::forward(const nn::Bundle& in, const nn::Context& context) {
@@ -89,7 +93,7 @@ at::Tensor ReplacedItems::draw(const at::Tensor& generated, const at::Tensor& po
           hash_combine(keys[static_cast<size_t>(at / length)], static_cast<uint64_t>(at % length));
       fill_gumbel(key, num_items, noise.data_ptr<float>() + i * num_items);
     }
-    const auto scores = nn::tied_scores(generated.narrow(0, begin, rows), item_table(),
+    const auto scores = nn::tied_scores(generated.narrow(0, begin, rows), output_,
                                         config_.temperature, /*first_id=*/1);
     drawn.narrow(0, begin, rows)
         .copy_((scores + comm::upload(noise, scores.device())).argmax(1) + 1);

@@ -23,6 +23,9 @@ class ReplacedItems : public SessionEmbeddings {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
 
+  /// [ids, E]: what `generated` is scored by, the item embedding or its own.
+  const nn::ParamPtr& output_table() const { return output_; }
+
   /// A feature's column in the bundle that it reads.
   static std::string column_of(const std::string& feature) { return "column." + feature; }
 
@@ -33,6 +36,7 @@ class ReplacedItems : public SessionEmbeddings {
 
   nn::DenseParams dense_;
   nn::NormParams norm_;
+  nn::ParamPtr output_;
 };
 
 /// Tells which items were replaced: from the discriminator's states, a probability each.

@@ -97,13 +97,16 @@ nn::BlockList make_session_model(const SessionConfig& config) {
   auto input = std::make_shared<SessionInput>(config);
   nn::BlockList blocks{input};
   for (auto& layer : layers_of(config)) blocks.push_back(std::move(layer));
+  nn::ParamPtr output = config.weight_tying ? input->item_table() : nullptr;
   if (config.detects()) {
-    blocks.push_back(std::make_shared<ReplacedItems>(config, *input));
+    const auto replaced = std::make_shared<ReplacedItems>(config, *input);
+    output = replaced->output_table();
+    blocks.push_back(replaced);
     for (int64_t i = 0; i < config.n_layer; ++i) {
       blocks.push_back(make_training_only(make_bert_layer(bert_body(config), "discriminator", i)));
     }
   }
-  blocks.push_back(std::make_shared<SessionHead>(config, input->item_table()));
+  blocks.push_back(std::make_shared<SessionHead>(config, output));
   return blocks;
 }
 

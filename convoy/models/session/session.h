@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ struct SessionTarget {
 /// it that is when the last event was.
 inline constexpr const char* kRequestTime = "request_time";
 
-/// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head
-/// tied to the item embedding.
+/// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head,
+/// whose matrix is the item embedding or its own.
 struct SessionConfig {
   std::string item_feature;  ///< the categorical feature that is predicted
   std::vector<SessionFeature> features;
@@ -44,6 +45,8 @@ struct SessionConfig {
   /// Of each feature what swap noise takes values from, [n] int64 or fp32 on the host: of the data,
   /// not in config.json.
   std::map<std::string, at::Tensor> swap_values;
+  /// Categorical features whose embeddings are not trained. Of a run, not in config.json.
+  std::set<std::string> frozen_embeddings;
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
@@ -76,6 +79,7 @@ struct SessionConfig {
   int64_t n_negatives = 256;
   double gbce_t = 0.75;
   double label_smoothing_factor = 0;
+  bool weight_tying = true;
   std::string summary_type = "last";
   bool score_padding = false, attend_padding = false;
   double temperature = 1.0;
@@ -100,7 +104,7 @@ struct SessionConfig {
   std::string activation_kind() const;
   /// Training scores some items for each target, which are not the same for all.
   bool has_own_negatives() const { return loss == "gbce"; }
-  /// Of the item table; nothing where a step may read all of it.
+  /// Of the item table; nothing where a step may read all of it, or its head has another.
   std::optional<schedule::RowReads> item_reads() const;
   /// Targets of whole sessions are read from the state of a vector of its own behind the session.
   bool has_cls() const { return summary_type == "cls" && !targets.empty(); }
@@ -120,6 +124,9 @@ struct SessionConfig {
   /// Takes everything from a `config.json`. Throws FileError that names `where`.
   void read_json(const Json& json, const std::string& where);
 };
+
+/// The name of a categorical feature's embedding among the weights.
+std::string embedding_name(const std::string& feature);
 
 /// The blocks of the model. They read a bundle of the feature columns ([B, T] int64 or fp32, right
 /// padded with 0; those with one value a session [B]) and `lengths` [B].

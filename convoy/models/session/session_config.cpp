@@ -128,6 +128,10 @@ Fields SessionConfig::fields() {
        none, none, "", kWithGbce},
       {"label_smoothing_factor", &label_smoothing_factor,
        "share of each target that all items have, alike; in training", 0, 0.99},
+      {.name = "weight_tying",
+       .value = &weight_tying,
+       .help = "the item embedding is the output matrix, too; else lm_head.weight is, d_model wide",
+       .aliases = {"tie_word_embeddings"}},
       {"summary_type", &summary_type,
        "state that targets of whole sessions are predicted from: the last item's, the first's, the "
        "mean, or that of a learned vector behind the session (cls)",
@@ -148,7 +152,7 @@ std::string SessionConfig::masking_kind() const {
 }
 
 std::optional<schedule::RowReads> SessionConfig::item_reads() const {
-  if (!sampled_softmax) return std::nullopt;
+  if (!sampled_softmax || !weight_tying) return std::nullopt;
   const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
   return schedule::RowReads{max_n_samples + 1, times * max_length};
 }

@@ -22,6 +22,10 @@ constexpr int64_t kDropoutSite = 16;               // of the first feature, behi
 
 }  // namespace
 
+std::string embedding_name(const std::string& feature) {
+  return fmt::format("embeddings.{}.weight", feature);
+}
+
 SessionFeatures::SessionFeatures(const SessionConfig& config, const std::string& name)
     : Block(name), config_(config) {
   std::sort(config_.features.begin(), config_.features.end(),
@@ -62,11 +66,11 @@ int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
   const auto& name = feature.name;
   int64_t dim = config_.dim_of(feature);
   if (feature.categorical) {
-    nn::ParamSpec table{
-        fmt::format("embeddings.{}.weight", name), {feature.cardinality, dim}, init};
+    nn::ParamSpec table{embedding_name(name), {feature.cardinality, dim}, init};
     table.cut = {0};
     table.read_in_backward = false;
     if (name == config_.item_feature) table.row_reads = config_.item_reads();
+    table.trainable = !config_.frozen_embeddings.contains(name);
     tables_[name] = declare(std::move(table));
   } else {
     dim = config_.soft_embedding_dim > 0 ? config_.soft_embedding_dim : config_.d_model;

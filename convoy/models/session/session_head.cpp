@@ -24,7 +24,7 @@ constexpr double kSasrecEpsilon = 1e-8;  // of its last normalisation, whatever 
 
 }  // namespace
 
-SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table)
+SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output)
     : Block("head"),
       config_(config),
       epsilon_(config.layer_norm_epsilon),
@@ -35,16 +35,17 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& item_t
     norm_ = declare_norm("transformer_layers.last_layernorm", D);
     epsilon_ = kSasrecEpsilon;
   }
-  const int64_t item_dim = item_table->spec().shape[1];
+  const int64_t item_dim = output ? output->spec().shape[1] : D;
+  const auto init = nn::Init::normal(config.initializer_range);
   if (config.detects()) {  // the generator predicts from what is as wide as an item
     detector_.emplace(config, [&](const std::string& name, int64_t width) {
       return declare_dense(name, D, width, config.initializer_range);
     });
   } else if (item_dim != D) {
-    output_projection_ = declare(
-        {"output_projection.weight", {item_dim, D}, nn::Init::normal(config.initializer_range)});
+    output_projection_ = declare({"output_projection.weight", {item_dim, D}, init});
   }
-  items_ = tie(item_table);
+  const std::vector<int64_t> shape{config.item().cardinality, D};
+  items_ = output ? tie(output) : declare_matrix("lm_head.weight", shape, init, {0});
   if (!config.targets.empty()) {
     targets_.emplace(config, [&](const std::string& name) {
       return declare_dense(name, D, 1, config.initializer_range);

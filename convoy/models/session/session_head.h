@@ -9,10 +9,11 @@
 
 namespace convoy::models {
 
-/// Hidden states to loss, rank of the target, or scores; the item embedding is the output matrix.
+/// Hidden states to loss, rank of the target, or scores.
 class SessionHead : public nn::Block {
  public:
-  SessionHead(const SessionConfig& config, const nn::ParamPtr& item_table);
+  /// `output`: the output matrix [ids, width], of another block; null: the head's own.
+  SessionHead(const SessionConfig& config, const nn::ParamPtr& output);
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,

@@ -87,6 +87,16 @@ void SessionArguments::declare(OptionTable& t) {
       "what is predicted: next-item, and numbers of whole sessions, from columns with one value a "
       "row: binary:COLUMN (0 or 1), regression:COLUMN");
   t.add(s, "task_weights", task_weights, "of their losses, one each; none = 1 each");
+  t.add(s, "model_name_or_path", model_name_or_path,
+        "folder of an earlier run whose weights a new one begins with; its tables may have fewer "
+        "ids")
+      .path();
+  t.add(s, "pretrained_embeddings", pretrained_embeddings,
+        "vectors that embeddings begin with: COLUMN=FILE each, a Parquet file of raw ids and lists "
+        "of numbers, or .npy, .safetensors")
+      .differs(/*if_given=*/true);
+  t.add(s, "pretrained_trainable", pretrained_trainable,
+        "train these embeddings, too; else they stay as they are");
   models::declare_options(t, s, model.fields());
 
   s = "data";
@@ -138,7 +148,7 @@ void SessionArguments::declare(OptionTable& t) {
       .differs();
 
   s = "train";
-  t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall and MRR");
+  t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall, MRR and AP (average precision)");
   t.add(s, "metric_names", ranking.metric_names,
         "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
       .choice({"plain", "transformers4rec"});

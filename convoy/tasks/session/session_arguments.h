@@ -53,6 +53,9 @@ struct SessionArguments {
   models::SessionConfig model;  ///< its features come from the data
   std::vector<std::string> prediction_tasks{models::kNextItem};
   std::vector<std::string> task_weights;
+  std::vector<std::string> pretrained_embeddings;  ///< COLUMN=FILE each
+  bool pretrained_trainable = false;
+  std::string model_name_or_path;  ///< an earlier run to begin with; "" = none
   DataArguments data;
   RankingArguments ranking;
 

@@ -6,6 +6,8 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
 #include "convoy/tasks/memory.h"
+#include "convoy/tasks/session/first_weights.h"
+#include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/session_metrics.h"
 
 namespace convoy::tasks {
@@ -19,6 +21,16 @@ void SessionTask::settle(OptionTable& table) {
                      "{} has no effect where next items alone are predicted; try "
                      "--prediction_tasks next-item,binary:COLUMN",
                      key);
+  }
+  if (arguments_.pretrained_embeddings.empty() && table.asked_for("model.pretrained_trainable")) {
+    fail<UsageError>("tasks",
+                     "model.pretrained_trainable has no effect without vectors to begin with; try "
+                     "--pretrained_embeddings COLUMN=FILE");
+  }
+  if (!arguments_.pretrained_embeddings.empty() && !arguments_.model_name_or_path.empty()) {
+    fail<UsageError>("tasks",
+                     "model.pretrained_embeddings does not go with model.model_name_or_path, whose "
+                     "embeddings a run begins with; try without one of them");
   }
   // What only_with() cannot say: of XLNet, which hides items or not, the masking decides.
   const auto masking = arguments_.model.masking_kind();
@@ -53,6 +65,7 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
 
 Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
+  const auto vectors = take_pretrained(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
   take_swap_values(arguments_, schema_, seed_);
   auto warnings = arguments_.warnings;
@@ -60,6 +73,11 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),
                  session_files(arguments_, schema_));
   out.valid_data = evaluation_data("").data;
+  if (!vectors.empty()) out.fill = fill_with(vectors);
+  if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {
+    const auto items = prepare::ItemNames::load(arguments_.data.items_file());
+    out.fill = fill_from(earlier, arguments_.model, items);
+  }
   return out;
 }
 

@@ -1,0 +1,114 @@
+#include "convoy/tasks/session/first_weights.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/dtypes.h"
+#include "convoy/formats/safetensors_folder.h"
+#include "convoy/nn/declare.h"
+#include "convoy/parallel/run/replica.h"
+#include "convoy/tasks/session/recommend.h"
+
+namespace convoy::tasks {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The tensors with a row for each id of a column.
+std::set<std::string> tables_of(const models::SessionConfig& config) {
+  std::set<std::string> out{"lm_head.weight", "generator_lm_head.weight"};
+  for (const auto& feature : config.features) out.insert(models::embedding_name(feature.name));
+  return out;
+}
+
+void check_weights(const formats::SafetensorsFolder& file, const fs::path& folder,
+                   const models::SessionConfig& config) {
+  const auto tables = tables_of(config);
+  for (const auto& param : nn::params_of(models::make_session_model(config))) {
+    const auto& [name, shape] = std::tie(param->spec().name, param->spec().shape);
+    if (!file.tensors().contains(name)) {
+      fail<FileError>("tasks",
+                      "{} has no weight {}, as this model does; try its run.toml as the "
+                      "configuration file",
+                      folder.string(), name);
+    }
+    const auto& entry = file.entry(name);
+    auto grown = entry.shape;
+    if (tables.contains(name) && !grown.empty()) grown[0] = std::max(grown[0], shape[0]);
+    if (checkpoint::is_real(entry.dtype) && grown == shape) continue;
+    const bool shrinks = grown.size() == shape.size() && grown[0] > shape[0];
+    fail<FileError>("tasks", "{} has {} of {} by {}; expected {}; try {}", folder.string(), name,
+                    entry.dtype, fmt::format("{}", fmt::join(entry.shape, " x ")),
+                    fmt::format("{}", fmt::join(shape, " x ")),
+                    shrinks ? "convoy data sessions --ids-from with the data of that run"
+                            : "its run.toml as the configuration file");
+  }
+}
+
+void check_items(const prepare::ItemNames& before, const prepare::ItemNames& now,
+                 const fs::path& folder) {
+  for (int64_t id = 1; id <= std::min(before.size(), now.size()); ++id) {
+    if (before.raw_id(id) == now.raw_id(id)) continue;
+    fail<FileError>(
+        "tasks",
+        "id {} is the item '{}' in {} and '{}' in the data; expected ids that keep their "
+        "numbers; try convoy data sessions --ids-from with the data of that run",
+        id, before.raw_id(id), folder.string(), now.raw_id(id));
+  }
+}
+
+}  // namespace
+
+parallel::State draw_all(parallel::Replica& model) {
+  const auto state = model.weights();
+  std::set<std::string> names;
+  for (const auto& tensor : state) names.insert(tensor.name);
+  model.draw(names);
+  return state;
+}
+
+void fill_rows(const parallel::State& state, const std::string& name, const at::Tensor& values) {
+  const auto tensor = std::ranges::find(state, name, &parallel::StateTensor::name);
+  if (tensor == state.end()) return;  // of another stage
+  const auto from = values.reshape({-1});
+  for (const auto& piece : tensor->pieces) {
+    const int64_t left = from.numel() - piece.begin;
+    if (piece.stride == 0) {
+      const int64_t count = std::min(piece.length(), left);
+      if (count <= 0) continue;
+      at::Tensor(piece.values).narrow(0, 0, count).copy_(from.narrow(0, piece.begin, count));
+      continue;
+    }
+    if (left < piece.length()) continue;
+    const int64_t rows = std::min(piece.rows(), (left - piece.length()) / piece.stride + 1);
+    at::Tensor(piece.values)
+        .narrow(0, 0, rows)
+        .copy_(from.as_strided({rows, piece.length()}, {piece.stride, 1}, piece.begin));
+  }
+}
+
+train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,
+                               const prepare::ItemNames& items) {
+  const auto file = std::make_shared<formats::SafetensorsFolder>(folder);
+  check_weights(*file, folder, config);
+  check_items(item_names(folder), items, folder);
+  return [file](parallel::Replica& model) {
+    const auto state = draw_all(model);
+    for (const auto& [name, in] : file->tensors()) {
+      const auto& entry = file->entry(name);
+      const auto dtype = checkpoint::dtypes().at(entry.dtype);
+      auto* data = const_cast<std::byte*>(file->bytes(name).data());
+      fill_rows(state, name, at::from_blob(data, entry.shape, dtype));
+    }
+  };
+}
+
+}  // namespace convoy::tasks

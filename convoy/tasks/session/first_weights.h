@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+
+#include "convoy/models/session/session.h"
+#include "convoy/parallel/run/state.h"
+#include "convoy/prepare/items.h"
+#include "convoy/train/trainer.h"
+
+// What a new session model begins with.
+namespace convoy::tasks {
+
+/// Draws the initial values of every parameter of a model. Returns its state.
+parallel::State draw_all(parallel::Replica& model);
+
+/// Gives tensor `name` of a state, where it is here, `values` as its first rows.
+void fill_rows(const parallel::State& state, const std::string& name, const at::Tensor& values);
+
+/// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have
+/// fewer ids: the rows of the others are drawn, as if they had always been there. `items`: what the
+/// ids of the data stand for. Throws FileError where the weights are of another model, or ids
+/// stood for other items.
+train::Trainer::Fill fill_from(const std::filesystem::path& folder,
+                               const models::SessionConfig& config,
+                               const prepare::ItemNames& items);
+
+}  // namespace convoy::tasks
