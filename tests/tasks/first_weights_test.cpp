@@ -1,6 +1,7 @@
 #include "convoy/tasks/session/first_weights.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <fstream>
 

@@ -1,6 +1,7 @@
 #include "convoy/tasks/session/pretrained_vectors.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <fstream>
 
