@@ -14,7 +14,8 @@ fi
 mkdir -p "$WORK/sources/readme"
 awk '/^```cpp$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/main.cpp"
 awk '/^```cmake$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" >"$WORK/sources/readme/CMakeLists.txt"
-cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family,own_task,recommend} "$WORK/sources"
+cp -r "$SOURCE"/examples/{custom_model,own_loop,own_family,own_task,recommend,train_and_serve} "$WORK/sources"
+awk '/^```c\+\+$/ { take = 1; next } /^```/ { take = 0 } take' "$SOURCE/README.md" | diff - "$SOURCE/examples/train_and_serve/main.cpp"
 # What the pages name beside convoy.h.
 mkdir -p "$WORK/sources/headers"
 sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$WORK/sources/headers/CMakeLists.txt"
@@ -23,7 +24,7 @@ sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$
   printf '%s\n' '#include <convoy/schedule/pipeline/pipeline.h>' \
     'int main() { return convoy::schedule::pipeline_schedules().empty() || &convoy::estimate == nullptr; }'
 } >"$WORK/sources/headers/main.cpp"
-for example in readme custom_model own_loop own_family own_task recommend headers; do
+for example in readme custom_model own_loop own_family own_task recommend train_and_serve headers; do
   "$CMAKE" -S "$WORK/sources/$example" -B "$WORK/$example" -G Ninja \
     -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$WORK/$example.log"
@@ -73,6 +74,12 @@ close "own loop, DistributedDataParallel by the launcher" "$single" \
 (cd "$WORK" && "$convoy" data synthetic --output syn --items 30 --rows 60 >/dev/null &&
   "$convoy" train --data.path syn --d_model 8 --n_layer 1 --n_head 2 --max_steps 2 --output_dir sessions --quiet)
 expect "recommendations" "unknown: nobody" "$("$WORK/recommend/recommend" "$WORK/sessions" item-3 nobody)"
+
+# Trained and answering in one process.
+served=$(cd "$WORK" && "$convoy" data synthetic --output shop --with-features --items 200 --rows 1000 >/dev/null &&
+  OMP_NUM_THREADS=1 "$WORK/train_and_serve/train_and_serve" 2>/dev/null)
+expect "a model that is served where it was trained" "NDCG@10 0." "$served"
+expect "its answers" "item-" "$served"
 
 # The README's program, on one device and on two.
 expect "the README's program" "steps          1,536" "$("$WORK/readme/circle" --logging_steps 500)"

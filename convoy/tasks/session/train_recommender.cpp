@@ -1,0 +1,31 @@
+#include "convoy/tasks/session/train_recommender.h"
+
+#include "convoy/tasks/session/task.h"
+
+namespace convoy::tasks {
+
+std::map<std::string, double> train_recommender(
+    const std::vector<std::pair<std::string, std::string>>& options) {
+  SessionTask task;
+  train::TrainingArguments arguments;
+  OptionTable table;
+  task.declare(table);
+  arguments.declare(table);
+  for (const auto& [name, value] : options) table.set(name, value, "train_recommender");
+  table.check();
+  arguments.check_effect();
+  task.settle(table);
+  arguments.parallel.share(table);
+  auto run = task.prepare(arguments.parallel);
+  run.files.texts["run.toml"] = table.to_kept_toml();
+  train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, run.fill);
+  trainer.set_files(run.files);
+  trainer.set_scorer(run.scorer);
+  auto metrics = trainer.train();
+  if (!run.valid_data || trainer.evaluated_last_step()) return metrics;
+  metrics = trainer.evaluate();
+  trainer.save_metrics("eval", metrics);
+  return metrics;
+}
+
+}  // namespace convoy::tasks
