@@ -16,4 +16,8 @@ class SkippedProducts {
   c10::impl::IncludeDispatchKeyGuard guard_;
 };
 
+/// Whether an operation that this thread begins is one that it was asked for a moment ago, and that
+/// torch computes after all.
+bool asked_again();
+
 }  // namespace convoy::profile

@@ -91,7 +91,7 @@ class Storages {
 thread_local Storages* storages = nullptr;
 
 std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
-  operations += operations_of(function.name(), function.inputs());
+  if (!asked_again()) operations += operations_of(function.name(), function.inputs());
   return nullptr;
 }
 

@@ -69,6 +69,25 @@ TEST(Trace, CountsWhatIsKeptAndWhatIsPutOff) {
   EXPECT_EQ(traced(blocks, batch), all);
 }
 
+/// A product that autograd knows, as a user's module has it.
+class Plain : public nn::Block {
+ public:
+  Plain() : Block("plain") {}
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context&) override {
+    return {{"x", at::mm(in.at("x"), weight_)}};
+  }
+
+ private:
+  at::Tensor weight_ = at::ones({8, 4}).requires_grad_();
+};
+
+TEST(Trace, CountsWhatTorchComputesOnce) {
+  const parallel::MicroBatch batch{{{"x", at::ones({5, 8})}}, at::arange(5, at::kLong)};
+  const auto all = traced({std::make_shared<Plain>()}, batch);
+  EXPECT_EQ(all[0].forward, 2 * 8 * 4);
+  EXPECT_EQ(all[0].backward, 2 * 8 * 4);  // of the weight
+}
+
 TEST(SkippedProducts, AreZerosOfTheirShapeUnlessAutogradKnowsThem) {
   const auto a = at::ones({2, 3}), b = at::ones({3, 4}), sum = at::ones({2, 4});
   const auto batch = [](const at::Tensor& t) { return t.unsqueeze(0); };
@@ -107,15 +126,17 @@ TEST(Trace, WhatSeveralBlocksReadIsNotPutOff) {
 }
 
 TEST(Trace, CountsTheSameWithoutArithmetic) {
-  constexpr int64_t kLong = 128, kMany = 8;  // tensors large enough to be left out
+  constexpr int64_t kLong = 512, kMany = 2;  // tensors large enough to be left out
   const models::Small size{.ids = 600, .width = 128, .heads = 4, .layers = 2, .length = kLong};
   const auto ids = at::arange(kMany * kLong, at::kLong).remainder(600).view({kMany, -1});
   const parallel::MicroBatch batch{{{"input_ids", ids}, {"labels", ids}},
                                    at::arange(kMany, at::kLong)};
-  auto grouped = models::small_llama(size);
-  grouped.num_key_value_heads = 2;
-  for (const auto& blocks : {models::small_gpt2(size).make_blocks(),
-                             models::small_llama(size).make_blocks(), grouped.make_blocks()}) {
+  auto gpt2 = models::small_gpt2(size);
+  auto llama = models::small_llama(size), grouped = llama;
+  gpt2.attn_pdrop = llama.attention_dropout = grouped.attention_dropout = 0;  // torch's attention
+  llama.num_key_value_heads = size.heads;
+  for (const auto& blocks : {gpt2.make_blocks(), llama.make_blocks(), grouped.make_blocks(),
+                             models::small_llama(size).make_blocks()}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       const auto all = trace(blocks, batch, {.compute_dtype = dtype});
       EXPECT_EQ(trace(blocks, batch, {.compute_dtype = dtype, .shapes_only = true}), all);
