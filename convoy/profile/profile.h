@@ -16,8 +16,8 @@ struct ProfileOptions {
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
-  /// For another device only memory counts: products are left out, weights are zeros, and scores
-  /// take the memory of a GPU's, for so many rows. 0: all is as on this host.
+  /// For another device only memory counts: all arithmetic is left out, weights are zeros, and
+  /// scores take the memory of a GPU's, for so many rows. 0: all is as on this host.
   int64_t gpu_rows = 0;
   /// Of trace(): all arithmetic is left out, not only products. What blocks keep for later runs is
   /// undefined then, so they are good for nothing else afterwards.

@@ -1,5 +1,3 @@
-#include <sys/stat.h>
-
 #include <cmath>
 #include <fstream>
 #include <numeric>
