@@ -52,7 +52,8 @@ class Ring {
 
   at::Tensor forward() {
     const auto fp32 = q_.options().dtype(at::kFloat);
-    out_ = at::zeros({B_, H_, q_.size(2), E_}, fp32);
+    // Heads of a position lie side by side: layers read a row of them without a copy.
+    out_ = at::zeros({B_, q_.size(2), H_, E_}, fp32).transpose(1, 2);
     log_sums_ = at::full({B_, H_, q_.size(2)}, kUnseen, fp32);
     go_round([&](int source, const at::Tensor& k, const at::Tensor& v) {
       for (const auto& pair : pairs_with(source)) attend(pair, k, v);

@@ -125,6 +125,14 @@ TEST(ReplicasCheck, NamesRanksAndParameterAlongEachAxis) {
   const Trial shards{.mesh = {.shard = 2, .tensor = 3}, .zero = 1};
   EXPECT_THAT(told_of({shards, -1, Kind::Moments, norm, 3}),
               HasSubstr("differ in exp_avg of " + norm + ", which tensor ranks keep alike"));
+  const Trial context{.mesh = {.context = 2}};
+  EXPECT_THAT(told_of({context, 1, Kind::Weights, columns, 70}),
+              HasSubstr("ranks 0 and 1 differ in the weights of " + columns +
+                        ", which context ranks keep alike"));
+  const Trial rows{.mesh = {.shard = 2, .context = 2}, .zero = 1};
+  EXPECT_THAT(told_of({rows, 3, Kind::Weights, norm, 3}),
+              HasSubstr("ranks 0 and 3 differ in the weights of " + norm +
+                        ", which data-parallel and context ranks keep alike"));
   Trial both{.mesh = {.pipeline = 2, .shard = 2, .tensor = 2}, .zero = 1};
   EXPECT_THAT(told_of({both, 0, Kind::Weights, norm, 3}),
               HasSubstr("ranks 0 and 2 differ in the weights of " + norm));

@@ -195,13 +195,19 @@ std::optional<Difference> compare(const std::vector<Entry>& entries, const Among
   return std::nullopt;
 }
 
+/// Those that sum gradients, in words.
+const char* gradient_ranks(const schedule::Mesh& mesh) {
+  if (mesh.degree(Axis::Context) == 1) return "data-parallel ranks";
+  return mesh.degree(schedule::kRows) == 1 ? "context ranks" : "data-parallel and context ranks";
+}
+
 }  // namespace
 
 void check_replicas(const FlatBuffers& flat, const comm::Groups& groups, int64_t step) {
   if (groups.world.size() == 1 || flat.layout().options().shares_weights) return;
   Entries entries(flat, groups);
   const std::array<Among, 4> among{{
-      {groups.gradients, schedule::kGradients, "data-parallel ranks"},
+      {groups.gradients, schedule::kGradients, gradient_ranks(groups.mesh)},
       {groups.replicas, Axis::Replicate, "state replicas"},
       {groups.tensor, Axis::Tensor, "tensor ranks"},
       {groups.pipeline, Axis::Pipeline, "stages"},
