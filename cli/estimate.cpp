@@ -40,10 +40,6 @@ std::vector<Way> ways_of(const train::Estimator& estimator) {
   return out;
 }
 
-const char* name_of(plan::Fit fit) {
-  return fit == plan::Fit::Yes ? "yes" : fit == plan::Fit::AtRisk ? "at risk" : "no";
-}
-
 /// All kinds, or all but the last, what is offloaded.
 std::vector<std::pair<std::string, int64_t>> shown(const schedule::MemoryUse& use, bool offloads) {
   auto out = train::kinds_of(use);
@@ -73,7 +69,7 @@ void print_json(const train::Estimator& estimator, const train::Room& room, bool
                    {"asked", way == estimator.asked()},
                    {"stages", stages},
                    {"compute_seconds", is_here ? Json(plan.timeline.length) : Json()},
-                   {"fits", name_of(room.fit(most))},
+                   {"fits", plan::name_of(room.fit(most))},
                    {"room_bytes", room.bytes},
                    {"most_rows", estimator.most_rows(way, room.sure_bytes(), false)}});
   }
@@ -108,7 +104,7 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
     }
     row.push_back(human_bytes(most.sum()));
     if (is_here) row.push_back(human_seconds(plan.timeline.length));
-    row.emplace_back(name_of(room.fit(most.sum())));
+    row.emplace_back(plan::name_of(room.fit(most.sum())));
     row.push_back(std::to_string(estimator.most_rows(way, room.sure_bytes(), false)));
     table.row(row);
   }

@@ -56,8 +56,13 @@ TrialFolder::~TrialFolder() {
 }
 
 std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
+  run_with(configured, split);
+  return write(configured);
+}
+
+std::string TrialFolder::write(const Configured& configured) const {
   const auto file = folder_ / "run.toml";
-  write_file(file, run_with(configured, split));
+  write_file(file, configured.table.to_toml());
   return file.string();
 }
 

@@ -34,6 +34,8 @@ class TrialFolder {
 
   /// Writes the run of a split; gives the file's name.
   std::string write(Configured& configured, const plan::Split& split) const;
+  /// Writes a run as it is now.
+  std::string write(const Configured& configured) const;
 
  private:
   std::filesystem::path folder_;

@@ -25,6 +25,8 @@ MeasuredStep run_step(const std::string& config, const std::vector<std::string>&
   out.seconds = json.at("step_ms_median").get<double>() / 1e3;
   out.peak_memory_bytes = json.at("peak_memory_bytes").get<double>();
   out.memory_bytes = json.at("memory_bytes").get<double>();
+  out.samples_per_second = json.at("samples_per_second").get<double>();
+  out.tokens_per_second = json.at("tokens_per_second").get<double>();
   return out;
 }
 

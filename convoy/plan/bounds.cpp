@@ -186,7 +186,7 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
   double speed = split.pipeline, fastest = 1;
   if (!cluster.each.empty()) {
     speed = std::numeric_limits<double>::infinity();
-    for (const auto& speeds : speeds_of(cluster, split, base.low_precision)) {
+    for (const auto& speeds : speeds_of(cluster, mesh, base.low_precision)) {
       speed = std::min(speed, std::accumulate(speeds.begin(), speeds.end(), 0.0));
       fastest = std::max(fastest, *std::max_element(speeds.begin(), speeds.end()));
     }

@@ -147,15 +147,19 @@ std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster
   return out;
 }
 
+std::string shortage(const Prediction& prediction, int num_stages) {
+  using schedule::Place;
+  const auto place = prediction.short_of;
+  return fmt::format("{} short{}", human_bytes(prediction.short_bytes),
+                     place == Place::Cpu    ? " in the host's memory"
+                     : place == Place::Disk ? " on the host's disk"
+                     : num_stages > 1       ? fmt::format(" in stage {}", prediction.stage)
+                                            : "");
+}
+
 std::string verdict(const Planned& planned, const Planned* best) {
   const auto& it = planned.prediction;
-  if (it.fit == Fit::No) {
-    return fmt::format("{} short{}", human_bytes(it.short_bytes),
-                       it.short_of == schedule::Place::Cpu    ? " in the host's memory"
-                       : it.short_of == schedule::Place::Disk ? " on the host's disk"
-                       : planned.split.pipeline > 1 ? fmt::format(" in stage {}", it.stage)
-                                                    : "");
-  }
+  if (it.fit == Fit::No) return shortage(it, planned.split.pipeline);
   if (best == nullptr || &planned == best) {
     return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
   }
@@ -215,9 +219,7 @@ Json to_json(const Planned& planned) {
           {"activations_bytes", it.memory.activations},
           {"offloaded_bytes", it.memory.offloaded},
           {"stage", it.stage},
-          {"fits", it.fit == Fit::Yes      ? "yes"
-                   : it.fit == Fit::AtRisk ? "at risk"
-                                           : "no"},
+          {"fits", name_of(it.fit)},
           {"short_bytes", it.short_bytes}};
 }
 

@@ -85,6 +85,10 @@ double sum_of(const std::vector<schedule::Span>& spans) {
 
 }  // namespace
 
+const char* name_of(Fit fit) {
+  return fit == Fit::Yes ? "yes" : fit == Fit::AtRisk ? "at risk" : "no";
+}
+
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
                            const Link& to_next) {
   schedule::Costs out;
@@ -123,20 +127,29 @@ Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes) {
 
 namespace {
 
-schedule::RunPlan planned(const Numbers& numbers, const schedule::RunOptions& base,
-                          const Split& split, const std::vector<BlockCost>& blocks, int rank) {
-  return schedule::plan_again(numbers.model, split.mesh(rank), split.options(base), blocks,
-                              numbers.known ? &numbers.known->choices : nullptr);
-}
+/// A run as it is spread over ranks.
+struct Spread {
+  schedule::Mesh mesh;
+  schedule::RunOptions options;
+
+  int64_t num_stages() const { return mesh.degree(Axis::Pipeline); }
+  std::vector<BlockCost> blocks(const Numbers& numbers) const {
+    return numbers.blocks(options.batch_rows, mesh.degree(Axis::Tensor));
+  }
+  schedule::RunPlan plan(const Numbers& numbers, const std::vector<BlockCost>& blocks,
+                         int rank) const {
+    return schedule::plan_again(numbers.model, mesh.of(rank), options, blocks,
+                                numbers.known ? &numbers.known->choices : nullptr);
+  }
+};
 
 /// Holds what the stages need against what there is.
 void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster,
-                 const schedule::RunPlan& plan, const schedule::RunOptions& base,
-                 const Split& split) {
+                 const schedule::RunPlan& plan, const Spread& run) {
   std::vector<const Layout*> layouts;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const auto& memory = plan.stages[s].memory;
-    const auto room = room_of_stage(cluster, split, static_cast<int>(s));
+    const auto room = room_of_stage(cluster, run.mesh, static_cast<int>(s));
     const auto fit = fit_of(memory.sum(), room, numbers.memory_spread);
     const auto short_bytes = std::max<int64_t>(0, memory.sum() - room);
     layouts.push_back(&plan.stages[s].layout);
@@ -148,19 +161,17 @@ void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster
     out.stage = static_cast<int>(s);
     out.short_bytes = short_bytes;
   }
-  if (!split.offloads() || out.fit == Fit::No) return;
-  const auto excess = beyond_hosts(layouts, cluster, split.options(base), split.num_ranks());
+  if (!run.options.offload.any() || out.fit == Fit::No) return;
+  const auto excess = beyond_hosts(layouts, cluster, run.options, run.mesh.num_ranks());
   if (excess.bytes == 0) return;
   out.fit = Fit::No;
   out.short_bytes = excess.bytes;
   out.short_of = excess.place;
 }
 
-Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                const Split& split, bool in_full) {
-  const auto blocks = numbers.blocks(split.rows, split.tensor);
-  const auto options = split.options(base);
-  const auto mesh = split.mesh();
+Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& run, bool in_full) {
+  const auto& mesh = run.mesh;
+  const auto blocks = run.blocks(numbers);
   const GroupTimes tensor(cluster, mesh, Axis::Tensor);
   const auto costs = seconds_of(blocks, tensor, link_to_next_stage(cluster, mesh));
   const StepGroups groups(cluster, mesh);
@@ -168,9 +179,9 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::
   const auto add_pipelines = [&](const schedule::RunPlan& plan) {
     std::vector<schedule::StepTimes> times;
     for (const auto& stage : plan.stages) {
-      times.push_back(times_of(stage.layout, numbers, cluster, options, groups));
+      times.push_back(times_of(stage.layout, numbers, cluster, run.options, groups));
     }
-    const auto speeds = speeds_of(cluster, split, options.low_precision);
+    const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
     const std::set<std::vector<double>> different(speeds.begin(), speeds.end());
     if (in_full) {
       for (const auto& each : speeds) played.add(plan, times, each);
@@ -178,11 +189,12 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::
       for (const auto& each : different) played.add(plan, times, each);
     }
   };
-  const auto plan = planned(numbers, base, split, blocks, mesh.rank());
+  const auto plan = run.plan(numbers, blocks, mesh.rank());
   add_pipelines(plan);
   std::deque<schedule::RunPlan> others;  // of the other tensor ranks
-  for (int t = 0; in_full && t + 1 < split.tensor; ++t) {
-    others.push_back(planned(numbers, base, split, blocks, t));
+  for (const int rank : mesh.ranks_along(Axis::Tensor)) {
+    if (!in_full || rank == mesh.rank()) continue;
+    others.push_back(run.plan(numbers, blocks, rank));
     add_pipelines(others.back());
   }
   constexpr int kSteps = 2;  // the second one finds what the first left under way
@@ -198,7 +210,7 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::
     out.updates = timeline.updates[r];
   }
   out.bubble = std::max(0.0, out.seconds - out.computing - out.held_up - out.updates);
-  hold_memory(out, numbers, cluster, plan, base, split);
+  hold_memory(out, numbers, cluster, plan, run);
   return out;
 }
 
@@ -206,37 +218,41 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const schedule::
 /// periods are played.
 constexpr int64_t kPlayed = 4;
 
-/// Whether all micro-batches of a split are played.
-bool plays_all(const Split& split) {
+/// Whether all micro-batches of a run are played.
+bool plays_all(const Spread& run) {
   constexpr int64_t kFew = 32;
   // But for transfers, which more of them hide.
-  return split.offloads() || split.micro_batches <= std::max(kFew, (kPlayed + 1) * split.pipeline);
+  return run.options.offload.any() ||
+         run.options.num_micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
 }
 
 /// The same with the first and the last micro-batches only, which need as much memory.
-Split shortened(Split split) {
-  split.micro_batches = (kPlayed - 1) * split.pipeline + split.micro_batches % split.pipeline;
-  return split;
+Spread shortened(Spread run) {
+  const int64_t stages = run.num_stages();
+  run.options.num_micro_batches = (kPlayed - 1) * stages + run.options.num_micro_batches % stages;
+  return run;
 }
 
 }  // namespace
 
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                   const Split& split, bool in_full) {
-  const int64_t period = split.pipeline;
-  if (in_full || plays_all(split)) return play(numbers, cluster, base, split, in_full);
-  auto shorter = shortened(split);
-  const auto before = play(numbers, cluster, base, shorter, false);
-  shorter.micro_batches += period;
-  auto out = play(numbers, cluster, base, shorter, false);
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
+                   const schedule::RunOptions& options, bool in_full) {
+  const Spread run{mesh, options};
+  const int64_t period = run.num_stages();
+  if (in_full || plays_all(run)) return play(numbers, cluster, run, in_full);
+  auto shorter = shortened(run);
+  const auto before = play(numbers, cluster, shorter, false);
+  shorter.options.num_micro_batches += period;
+  auto out = play(numbers, cluster, shorter, false);
   // Where a step grows by less than its computing, something else has not yet been hidden.
   constexpr double kRounding = 1e-6;
   const double computes = out.computing - before.computing;
   if (out.seconds - before.seconds < computes * (1 - kRounding)) {
-    return play(numbers, cluster, base, split, false);
+    return play(numbers, cluster, run, false);
   }
-  const auto more = static_cast<double>(split.micro_batches - shorter.micro_batches) /
-                    static_cast<double>(period);
+  const auto more =
+      static_cast<double>(options.num_micro_batches - shorter.options.num_micro_batches) /
+      static_cast<double>(period);
   for (const auto part :
        {&Prediction::seconds, &Prediction::computing, &Prediction::held_up, &Prediction::bubble}) {
     out.*part += more * (out.*part - before.*part);
@@ -244,13 +260,17 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
   return out;
 }
 
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
+                   const Split& split, bool in_full) {
+  return predict(numbers, cluster, split.mesh(), split.options(base), in_full);
+}
+
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
            const Split& split) {
-  const auto blocks = numbers.blocks(split.rows, split.tensor);
-  const auto few = plays_all(split) ? split : shortened(split);
+  const Spread run{split.mesh(), split.options(base)};
+  const auto few = plays_all(run) ? run : shortened(run);
   Prediction out;
-  const auto plan = planned(numbers, base, few, blocks, few.mesh().rank());
-  hold_memory(out, numbers, cluster, plan, base, few);
+  hold_memory(out, numbers, cluster, few.plan(numbers, few.blocks(numbers), few.mesh.rank()), few);
   return out.fit;
 }
 

@@ -35,6 +35,7 @@ struct Numbers {
 };
 
 enum class Fit { Yes, AtRisk, No };
+const char* name_of(Fit fit);
 
 /// What a split would take.
 struct Prediction {
@@ -53,6 +54,11 @@ struct Prediction {
 /// model does not go into so many stages or tensor ranks.
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
                    const Split& split, bool in_full = false);
+
+/// The same of a run that `options` spread over a mesh, whatever a split would say of it. The mesh
+/// is that of a rank that none has more parameters than.
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
+                   const schedule::RunOptions& options, bool in_full = false);
 
 /// What blocks take, with the sums inside of layers, which computing waits for.
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,

@@ -7,6 +7,8 @@ namespace convoy::plan {
 
 namespace {
 
+using schedule::Axis;
+
 /// Seconds and bytes of state by block, of all blocks before it.
 struct Before {
   std::vector<double> seconds{0}, bytes{0};
@@ -35,17 +37,19 @@ Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, c
 
 }  // namespace
 
-std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const Split& split,
+std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const schedule::Mesh& mesh,
                                            bool low_precision) {
+  const int stages = mesh.degree(Axis::Pipeline), data = mesh.degree(schedule::kRows);
+  const int of_rows = mesh.degree(Axis::Context | Axis::Tensor);
   std::vector<std::vector<double>> out;
-  for (int d = 0; d < split.data; ++d) {
-    auto& speeds = out.emplace_back(static_cast<size_t>(split.pipeline), 1);
+  for (int d = 0; d < data; ++d) {
+    auto& speeds = out.emplace_back(static_cast<size_t>(stages), 1);
     if (cluster.each.empty()) continue;
-    for (int s = 0; s < split.pipeline; ++s) {
+    for (int s = 0; s < stages; ++s) {
       auto& speed = speeds[static_cast<size_t>(s)];
-      const int first = (s * split.data + d) * split.tensor;
+      const int first = (s * data + d) * of_rows;
       speed = cluster.speed_of(first, low_precision);
-      for (int t = 1; t < split.tensor; ++t) {
+      for (int t = 1; t < of_rows; ++t) {
         speed = std::min(speed, cluster.speed_of(first + t, low_precision));
       }
     }
@@ -53,10 +57,10 @@ std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const Split& 
   return out;
 }
 
-int64_t room_of_stage(const Cluster& cluster, const Split& split, int stage) {
+int64_t room_of_stage(const Cluster& cluster, const schedule::Mesh& mesh, int stage) {
   int64_t out = cluster.room();
   if (cluster.each.empty()) return out;
-  const int number = split.data * split.tensor;
+  const int number = mesh.num_ranks() / mesh.degree(Axis::Pipeline);
   out = cluster.room_of(stage * number);
   for (int rank = stage * number; rank < (stage + 1) * number; ++rank) {
     out = std::min(out, cluster.room_of(rank));
@@ -68,11 +72,12 @@ std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& clust
                                     const schedule::RunOptions& base, const Split& split) {
   const auto stages = static_cast<size_t>(split.pipeline);
   std::vector<double> slowest(stages, std::numeric_limits<double>::infinity()), room;
-  for (const auto& speeds : speeds_of(cluster, split, base.low_precision)) {
+  for (const auto& speeds : speeds_of(cluster, split.mesh(), base.low_precision)) {
     for (size_t s = 0; s < stages; ++s) slowest[s] = std::min(slowest[s], speeds[s]);
   }
+  const auto mesh = split.mesh();
   for (size_t s = 0; s < stages; ++s) {
-    room.push_back(static_cast<double>(room_of_stage(cluster, split, static_cast<int>(s))));
+    room.push_back(static_cast<double>(room_of_stage(cluster, mesh, static_cast<int>(s))));
   }
   const bool alike = slowest == std::vector<double>(stages, slowest.front()) &&
                      room == std::vector<double>(stages, room.front());

@@ -6,9 +6,9 @@
 
 namespace convoy::plan {
 
-/// Speeds of a split's stages on devices that differ, in products where `Cluster::device` has 1: of
-/// each data rank by stage. Tensor ranks wait for the slowest of them.
-std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const Split& split,
+/// Speeds of a mesh's stages on devices that differ, in products where `Cluster::device` has 1: of
+/// each data rank by stage. Ranks of the same rows wait for the slowest of them.
+std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const schedule::Mesh& mesh,
                                            bool low_precision);
 
 /// The first block of each stage but the first, so that the stage that takes longest on its slowest
@@ -18,6 +18,6 @@ std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& clust
                                     const schedule::RunOptions& base, const Split& split);
 
 /// The least room of a stage's ranks.
-int64_t room_of_stage(const Cluster& cluster, const Split& split, int stage);
+int64_t room_of_stage(const Cluster& cluster, const schedule::Mesh& mesh, int stage);
 
 }  // namespace convoy::plan

@@ -134,14 +134,11 @@ std::string memory_text(const plan::Cluster& cluster) {
 
 }  // namespace
 
-PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                     const Dataset& data, PlanRequest request, const ProgressFn& progress) {
+PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                        const Dataset& data, PlanRequest request) {
   check_arguments(arguments);
-  arguments.parallel.sequence_parallel = false;  // what its collectives take is not known here
   // A run without stages would refuse it, and some plans have stages.
   const auto costs_file = std::exchange(arguments.parallel.pipeline_costs, "");
-  arguments.parallel.sequence_parallel = false;  // no plan shares out tokens or positions
-  arguments.parallel.context_parallel_size = 1;
   const int num_ranks = ranks_of(request);
   PlanReport out;
   out.is_this_host = request.cluster_file.empty() && request.device.empty();
@@ -228,7 +225,15 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
       plural(out.cluster.num_hosts > 1 ? out.cluster.devices_per_host : num_ranks, "device"),
       out.cluster.each.empty() ? out.cluster.device.name : "several kinds",
       memory_text(out.cluster));
-  out.found = plan::search(numbers, out.cluster, wishes, [&](size_t done, size_t all) {
+  return out;
+}
+
+PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                     const Dataset& data, PlanRequest request, const ProgressFn& progress) {
+  arguments.parallel.sequence_parallel = false;  // no plan shares out tokens or positions
+  arguments.parallel.context_parallel_size = 1;
+  auto out = prepare_plan(factory, std::move(arguments), data, std::move(request));
+  out.found = plan::search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
   });
   return out;

@@ -37,6 +37,10 @@ struct PlanReport {
   plan::Found found;
 };
 
+/// All of a report but what a search finds. Throws UsageError where a request does not go together.
+PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                        const Dataset& data, PlanRequest request);
+
 /// Plans a training of `arguments`, of which precision, optimizer, buckets and the like hold, and
 /// batch and parallelism are searched for. Throws UsageError where a request does not go together.
 PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,

@@ -8,80 +8,23 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/echo/echo_engine.h"
-#include "convoy/nn/declare.h"
 #include "convoy/profile/profile.h"
 #include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
-#include "convoy/train/setup/job.h"
-#include "convoy/train/setup/memory_check.h"
-#include "convoy/train/setup/offload.h"
 
 namespace convoy::train {
 
-namespace {
-
-schedule::Mesh checked_mesh(const TrainingArguments& arguments, int num_ranks) {
-  const auto& parallel = arguments.parallel;
-  if (parallel.strategy == "dp" || parallel.replicas > 1 ||
-      (parallel.strategy == "single" && num_ranks > 1)) {
-    fail<UsageError>("train",
-                     "estimate is of one process, or of a process for each rank; try without "
-                     "--strategy and --replicas");
-  }
-  const int64_t stages = parallel.num_stages(), cuts = parallel.num_tensor_ranks();
-  const int64_t contexts = parallel.num_context_ranks(), model = parallel.ranks_of_rows();
-  if (num_ranks % model != 0) {
-    std::vector<std::string> parts;
-    if (stages > 1) parts.push_back(fmt::format("{} stages", stages));
-    if (contexts > 1) parts.push_back(fmt::format("{} context ranks", contexts));
-    if (cuts > 1) parts.push_back(fmt::format("{} tensor ranks", cuts));
-    fail<UsageError>("train", "--ranks {} does not divide into {}; try --ranks {}", num_ranks,
-                     join(parts, " x "), (num_ranks / model + 1) * model);
-  }
-  launch::RankEnvironment environment;
-  environment.world_size = environment.local_world_size = num_ranks;
-  return mesh_of(parallel, environment);
-}
-
-/// The tensor rank that has most of the parameters, of several the last; of context ranks the last,
-/// which none has more positions than.
-schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule::Mesh& first) {
-  const auto mesh = first.of(first.ranks_along(schedule::Axis::Context).back());
-  int64_t most = -1;
-  int largest = mesh.rank();
-  for (const int rank : mesh.ranks_along(schedule::Axis::Tensor)) {
-    const auto other = mesh.of(rank);
-    const schedule::TensorPlace place{other.place(schedule::Axis::Tensor),
-                                      other.degree(schedule::Axis::Tensor)};
-    int64_t elements = 0;
-    for (const auto& param : model.params) {
-      elements += schedule::num_elements(schedule::local_shape(param.shape, param.cut, place));
-    }
-    if (elements >= most) most = elements, largest = rank;
-  }
-  return mesh.of(largest);
-}
-
-}  // namespace
-
 Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
                      const Dataset& data, int num_ranks, std::vector<int64_t> sizes, bool for_gpu)
-    : mesh_(checked_mesh(arguments, num_ranks)), rows_(arguments.per_device_train_batch_size) {
-  hold_batch(arguments, mesh_.degree(schedule::kRows));
-  const auto replica = replica_options(arguments, true);
-  options_ = replica.run();
-  check_offloaded_shards(arguments.parallel, mesh_.degree(schedule::Axis::Pipeline) > 1);
-  options_.offload = arguments.parallel.offload;
+    : run_(asked_run(factory, arguments, data, num_ranks)),
+      rows_(arguments.per_device_train_batch_size) {
+  hold_batch(arguments, run_.mesh.degree(schedule::kRows));
   if (arguments.parallel.threads > 0) {
     at::set_num_threads(static_cast<int>(arguments.parallel.threads));
   }
-  const auto checked = check_memory(factory, arguments, 1);
-  take(pipeline_inputs(checked, arguments, &data), options_);
-  const auto blocks = checked();
-  model_ = nn::declare(blocks);
-  mesh_ = of_largest_share(model_, mesh_);
-  if (mesh_.degree(schedule::Axis::Tensor | schedule::Axis::Context) > 1) {
-    schedule::plan_run(model_, mesh_, options_);  // tells what does not go before anything runs
+  if (run_.mesh.degree(schedule::Axis::Tensor | schedule::Axis::Context) > 1) {
+    // Tells what does not go before anything runs.
+    schedule::plan_run(run_.model, run_.mesh, run_.options);
   }
   const bool as_asked = sizes.empty();
   if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
@@ -89,40 +32,40 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1,
                                          for_gpu ? rows_ : 0);
   if (!as_asked) {
-    costs_ = others_->of(rows_, mesh_.degree(tensor));
+    costs_ = others_->of(rows_, run_.mesh.degree(tensor));
     return;
   }
-  const auto batch = first_batch(arguments, data, mesh_.degree(schedule::kRows));
+  const auto batch = first_batch(arguments, data, run_.mesh.degree(schedule::kRows));
   if (batch.empty()) {
     fail<UsageError>("train", "the training data has no rows to read the costs from");
   }
   auto how = profile_options(arguments);
-  how.tensor = comm::echo_group(mesh_.place(tensor), mesh_.degree(tensor));
+  how.tensor = comm::echo_group(run_.mesh.place(tensor), run_.mesh.degree(tensor));
   how.sequence_parallel = arguments.parallel.sequence_parallel;
-  how.context = comm::echo_group(mesh_.place(context), mesh_.degree(context));
-  costs_ = profile::profile(blocks, batch, how);
+  how.context = comm::echo_group(run_.mesh.place(context), run_.mesh.degree(context));
+  costs_ = profile::profile(factory(), batch, how);
 }
 
 Way Estimator::asked() const {
   // Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
-  const auto& offload = options_.offload;
-  const bool has_shards = mesh_.degree(schedule::kState) > 1 ||
+  const auto& offload = run_.options.offload;
+  const bool has_shards = run_.mesh.degree(schedule::kState) > 1 ||
                           offload.gradients != schedule::Place::Device ||
                           offload.parameters != schedule::Place::Device;
-  const int64_t zero = has_shards ? options_.zero : 0;
-  return {zero, options_.recompute, rows_, options_.num_micro_batches};
+  const int64_t zero = has_shards ? run_.options.zero : 0;
+  return {zero, run_.options.recompute, rows_, run_.options.num_micro_batches};
 }
 
 schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
-  auto options = options_;
+  auto options = run_.options;
   options.zero = way.zero;
   if (way.zero < 2) options.offload.gradients = schedule::Place::Device;
   if (way.zero < 3) options.offload.parameters = schedule::Place::Device;
   options.recompute = way.recompute;
   options.num_micro_batches = way.micro_batches;
   options.batch_rows = way.rows;
-  const auto tensor = mesh_.degree(schedule::Axis::Tensor);
-  return schedule::plan_run(model_, mesh_, options,
+  const auto tensor = run_.mesh.degree(schedule::Axis::Tensor);
+  return schedule::plan_run(run_.model, run_.mesh, options,
                             way.rows == rows_ ? costs_ : others_->of(way.rows, tensor), proves);
 }
 
@@ -168,9 +111,9 @@ int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) co
 }
 
 std::optional<Way> Estimator::nearest(int64_t bytes) const {
-  const int64_t most_zero = mesh_.degree(schedule::kState) == 1          ? 0
-                            : mesh_.degree(schedule::Axis::Pipeline) > 1 ? 1
-                                                                         : 3;
+  const int64_t most_zero = run_.mesh.degree(schedule::kState) == 1          ? 0
+                            : run_.mesh.degree(schedule::Axis::Pipeline) > 1 ? 1
+                                                                             : 3;
   // Smaller micro-batches cost little, stages of ZeRO up to the second nothing but messages.
   for (const bool recompute : {asked().recompute, true}) {
     for (int64_t zero = asked().zero; zero <= std::max(most_zero, asked().zero); ++zero) {

@@ -10,6 +10,7 @@
 #include "convoy/train/batches.h"
 #include "convoy/train/planning/block_costs.h"
 #include "convoy/train/setup/arguments.h"
+#include "convoy/train/setup/asked_run.h"
 
 namespace convoy::train {
 
@@ -53,14 +54,12 @@ class Estimator {
   std::optional<Way> nearest(int64_t bytes) const;
 
   /// Of the rank that is told of.
-  const schedule::Mesh& mesh() const { return mesh_; }
+  const schedule::Mesh& mesh() const { return run_.mesh; }
 
  private:
   schedule::RunPlan plan(const Way& way, bool proves) const;
 
-  schedule::Mesh mesh_;
-  schedule::RunOptions options_;
-  schedule::ModelDecl model_;
+  AskedRun run_;
   int64_t rows_;
   std::vector<schedule::BlockCost> costs_;  // for micro-batches of rows_
   std::shared_ptr<BlockCosts> others_;

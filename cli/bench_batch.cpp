@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <memory>
+
+#include "cli/asked.h"
+#include "cli/commands.h"
+#include "cli/plan_settings.h"
+#include "convoy/base/files.h"
+#include "convoy/bench/batches.h"
+#include "convoy/machine/host.h"
+#include "convoy/report/progress_line.h"
+
+namespace convoy::cli {
+
+namespace {
+
+struct BenchBatchFlags : bench::BatchOptions {
+  std::string config, output;
+  bool json = false;
+};
+
+int bench_batch(const BenchBatchFlags& flags) {
+  const auto [configured, run] = ask_about(flags.config, !flags.json);
+  const TrialFolder folder;
+  const auto train = [&, &configured = *configured](int64_t rows) {
+    set(configured.table, {{"train.per_device_train_batch_size", std::to_string(rows)},
+                           {"train.auto_find_batch_size", "false"}});
+    return bench::run_step(folder.write(configured), {}, flags.num_ranks, flags.steps);
+  };
+  report::ProgressLine progress("training");
+  // A copy, for `train` changes the table's.
+  const auto arguments = configured->training;
+  const auto report = bench::try_batches(run, arguments, flags, train, progress.function());
+  progress.wipe();
+  const auto machine = machine::machine_lines({{"torch", TORCH_VERSION}});
+  auto json = bench::to_json(report);
+  json["machine"] = machine;
+  json["ranks"] = flags.num_ranks;
+  if (!flags.output.empty()) write_file(flags.output, json.dump(1) + "\n");
+  if (flags.json) {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    for (const auto& line : machine) fmt::print("{}\n", line);
+    fmt::print("{}", bench::to_text(report));
+  }
+  return report.trials.front().went_well() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench_batch(CLI::App& bench, Run& run) {
+  auto flags = std::make_shared<BenchBatchFlags>();
+  auto* command = bench.add_subcommand(
+      "batch", "Compare micro-batches: speed and memory, predicted and measured");
+  add_asked(*command, flags->config, flags->num_ranks, "ranks on this host [1]");
+  command
+      ->add_option("--rows", flags->rows, "of a micro-batch, each number tried [1,2,4 and so on]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(at_least(1));
+  command
+      ->add_option("--max_rows,--max-rows", flags->most_rows,
+                   "of a micro-batch, at most, without --rows [64]")
+      ->check(at_least(1));
+  command->add_option("--steps", flags->steps, "steps to time in each training [10]")
+      ->check(at_least(1));
+  command->add_option("--output", flags->output, "write all of it into this JSON file");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
+      "Takes the options of convoy train; all but per_device_train_batch_size stay as they are. "
+      "With --global_batch_size steps have the same rows, else gradient_accumulation_steps holds. "
+      "Each size trains in fresh ranks. It ends at what does not fit, in memory or into the step, "
+      "and says why.\n"
+      "Examples:\n  convoy bench batch run.toml\n"
+      "  convoy bench batch run.toml --ranks 2 --threads 1 --rows 4,8,16 --global_batch_size 64\n"
+      "  convoy bench batch run.toml --device_memory 2GB --json\n");
+  command->callback([flags, &run] { run = [flags] { return bench_batch(*flags); }; });
+}
+
+}  // namespace convoy::cli

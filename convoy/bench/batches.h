@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/base/progress.h"
+#include "convoy/bench/run_step.h"
+#include "convoy/plan/accuracy.h"
+#include "convoy/plan/predict.h"
+#include "convoy/tasks/task.h"
+
+namespace convoy::bench {
+
+struct BatchOptions {
+  int num_ranks = 1;
+  std::vector<int64_t> rows = {};  ///< of micro-batches; empty: 1, 2, 4 and so on
+  int64_t most_rows = 64;          ///< of those
+  int64_t steps = 10;              ///< that are timed
+};
+
+/// A micro-batch size: what its step was predicted to take, and took.
+struct BatchTrial {
+  int64_t rows = 1, micro_batches = 1, step_rows = 1;
+  plan::Prediction predicted;
+  MeasuredStep measured = {};
+
+  bool went_well() const { return measured.seconds > 0; }
+  plan::Trial time() const { return {predicted.seconds, measured.seconds}; }
+  plan::Trial memory() const {
+    return {static_cast<double>(predicted.memory.sum()), measured.memory_bytes};
+  }
+};
+
+/// A run with one micro-batch after the other.
+struct BatchReport {
+  std::string what;  ///< how the run is spread: "2 data, zero 1"
+  /// Whether the messages inside of layers are known: those of ranks that share out tokens or
+  /// positions are not, and no time is predicted.
+  bool knows_time = true;
+  std::vector<BatchTrial> trials;
+  std::string stopped;  ///< why larger ones were not tried; "": all were
+};
+
+/// Predicts steps of a run on this host and lets `train` time them in fresh ranks, with one number
+/// of rows after the other, until one does not fit, does not go into the run's step or fails.
+/// Throws UsageError where that is so of the first, and where the options do not go together.
+BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& arguments,
+                        const BatchOptions& options,
+                        const std::function<MeasuredStep(int64_t rows)>& train,
+                        const ProgressFn& progress = {});
+
+/// For a person: a table, how far predictions were off, and which size is fastest.
+std::string to_text(const BatchReport& report);
+Json to_json(const BatchReport& report);
+
+}  // namespace convoy::bench

@@ -1,0 +1,78 @@
+#include "convoy/train/setup/asked_run.h"
+
+#include <string>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/nn/declare.h"
+#include "convoy/schedule/run/run_plan.h"
+#include "convoy/train/setup/batch.h"
+#include "convoy/train/setup/from_arguments.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/setup/memory_check.h"
+#include "convoy/train/setup/offload.h"
+
+namespace convoy::train {
+
+namespace {
+
+schedule::Mesh checked_mesh(const TrainingArguments& arguments, int num_ranks) {
+  const auto& parallel = arguments.parallel;
+  if (parallel.strategy == "dp" || parallel.replicas > 1 ||
+      (parallel.strategy == "single" && num_ranks > 1)) {
+    fail<UsageError>("train",
+                     "an estimate is of one process, or of a process for each rank; try without "
+                     "--strategy and --replicas");
+  }
+  const int64_t stages = parallel.num_stages(), cuts = parallel.num_tensor_ranks();
+  const int64_t contexts = parallel.num_context_ranks(), model = parallel.ranks_of_rows();
+  if (num_ranks % model != 0) {
+    std::vector<std::string> parts;
+    if (stages > 1) parts.push_back(fmt::format("{} stages", stages));
+    if (contexts > 1) parts.push_back(fmt::format("{} context ranks", contexts));
+    if (cuts > 1) parts.push_back(fmt::format("{} tensor ranks", cuts));
+    fail<UsageError>("train", "--ranks {} does not divide into {}; try --ranks {}", num_ranks,
+                     join(parts, " x "), (num_ranks / model + 1) * model);
+  }
+  launch::RankEnvironment environment;
+  environment.world_size = environment.local_world_size = num_ranks;
+  return mesh_of(parallel, environment);
+}
+
+/// The tensor rank that has most of the parameters, of several the last; of context ranks the last,
+/// which none has more positions than.
+schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule::Mesh& first) {
+  const auto mesh = first.of(first.ranks_along(schedule::Axis::Context).back());
+  int64_t most = -1;
+  int largest = mesh.rank();
+  for (const int rank : mesh.ranks_along(schedule::Axis::Tensor)) {
+    const auto other = mesh.of(rank);
+    const schedule::TensorPlace place{other.place(schedule::Axis::Tensor),
+                                      other.degree(schedule::Axis::Tensor)};
+    int64_t elements = 0;
+    for (const auto& param : model.params) {
+      elements += schedule::num_elements(schedule::local_shape(param.shape, param.cut, place));
+    }
+    if (elements >= most) most = elements, largest = rank;
+  }
+  return mesh.of(largest);
+}
+
+}  // namespace
+
+AskedRun asked_run(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                   const Dataset& data, int num_ranks) {
+  AskedRun out{.mesh = checked_mesh(arguments, num_ranks)};
+  hold_batch(arguments, out.mesh.degree(schedule::kRows));
+  out.options = replica_options(arguments, true).run();
+  check_offloaded_shards(arguments.parallel, out.mesh.degree(schedule::Axis::Pipeline) > 1);
+  out.options.offload = arguments.parallel.offload;
+  const auto checked = check_memory(factory, arguments, 1);
+  take(pipeline_inputs(checked, arguments, &data), out.options);
+  out.model = nn::declare(checked());
+  out.mesh = of_largest_share(out.model, out.mesh);
+  return out;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "convoy/parallel/run/types.h"
+#include "convoy/schedule/run/mesh.h"
+#include "convoy/schedule/run/model_decl.h"
+#include "convoy/schedule/run/run_options.h"
+#include "convoy/train/batches.h"
+#include "convoy/train/setup/arguments.h"
+
+namespace convoy::train {
+
+/// A training as its arguments spread it over ranks, before anything is measured.
+struct AskedRun {
+  schedule::Mesh mesh;  ///< of a rank that none has more parameters or positions than
+  schedule::RunOptions options;
+  schedule::ModelDecl model;
+};
+
+/// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the arguments,
+/// and for DataParallel.
+AskedRun asked_run(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                   const Dataset& data, int num_ranks);
+
+}  // namespace convoy::train
