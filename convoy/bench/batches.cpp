@@ -40,14 +40,15 @@ void check_arguments(const train::TrainingArguments& arguments) {
 class Predictor {
  public:
   Predictor(const tasks::Run& run, train::TrainingArguments arguments, int num_ranks,
-            int64_t most_rows)
+            const std::vector<int64_t>& sizes)
       : run_(run), arguments_(std::move(arguments)), num_ranks_(num_ranks) {
     auto any = arguments_;  // of a micro-batch, which all are measured by
     any.global_batch_size.reset();
-    any.per_device_train_batch_size = most_rows;
+    any.per_device_train_batch_size = sizes.back();
     any.gradient_accumulation_steps = 1;
-    known_ = train::prepare_plan(run.factory, any, *run.train_data,
-                                 {.num_ranks = num_ranks, .most_rows = most_rows});
+    known_ =
+        train::prepare_plan(run.factory, any, *run.train_data,
+                            {.num_ranks = num_ranks, .most_rows = sizes.back(), .sizes = sizes});
     data_rows_ = run.train_data->open(train::stream_options(any, true))->num_rows();
   }
 
@@ -130,7 +131,7 @@ BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& a
   const auto sizes = sizes_of(options);
   const auto& parallel = arguments.parallel;
   const auto room = train::room_of_rank("", options.num_ranks, parallel.device_memory);
-  Predictor predictor(run, arguments, options.num_ranks, sizes.back());
+  Predictor predictor(run, arguments, options.num_ranks, sizes);
   BatchReport out;
   out.knows_time = !parallel.sequence_parallel && parallel.num_context_ranks() == 1;
   for (const int64_t rows : sizes) {

@@ -191,7 +191,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const auto costs =
       profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
               : std::make_shared<BlockCosts>(
-                    factory, arguments, data, sizes_to_run(most, out.is_this_host ? 8 : 2),
+                    factory, arguments, data,
+                    !request.sizes.empty() ? request.sizes
+                                           : sizes_to_run(most, out.is_this_host ? 8 : 2),
                     neighbours, out.is_this_host ? 0 : std::min<int64_t>(most, 8));
   if (out.is_this_host) {
     out.how_known = profile ? "of " + request.profile : "measured on this host";

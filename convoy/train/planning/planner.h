@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "convoy/base/progress.h"
 #include "convoy/parallel/run/types.h"
@@ -18,7 +19,10 @@ struct PlanRequest {
   std::string cluster_file;  ///< "": no cluster
   std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
   int64_t most_rows = 64;    ///< of a micro-batch
-  std::string profile;       ///< file of convoy profile; "": costs are measured
+  /// On this host: rows of micro-batches, ascending, whose costs are measured, of others they grow
+  /// evenly; empty: 1, 2, 4, 8.
+  std::vector<int64_t> sizes = {};
+  std::string profile;  ///< file of convoy profile; "": costs are measured
   /// Of ranks that have met on hosts that are like this one, what their sums take; none: the ranks
   /// would all be on this host.
   std::optional<SumTimes> sums = {};
