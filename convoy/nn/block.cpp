@@ -1,8 +1,14 @@
 #include "convoy/nn/block.h"
 
+#include <fmt/format.h>
+
 #include "convoy/base/error.h"
 
 namespace convoy::nn {
+
+std::string Block::likeness() const {
+  return fmt::format("{}", fmt::ptr(this));
+}
 
 at::Tensor Block::rows_read(const Param& table, const Bundle&, const Context&) {
   fail<InternalError>("nn", "block {} cannot tell which rows of {} it reads", name_,

@@ -81,6 +81,10 @@ class Block {
   /// Whether it computes with the positions of a row that Context::context leaves to this rank
   /// (ContextRanks).
   virtual bool takes_context_ranks() const { return false; }
+  /// Beside its type and the shapes of its parameters and inputs: all that decides what it costs.
+  /// Of blocks that say the same one is run to learn what they cost. By default a block is like no
+  /// other.
+  virtual std::string likeness() const;
   /// The ids [n] of rows of `table` (ParamSpec::row_reads) that forward will read in training and
   /// evaluation, of the batch that the first block gets; in any order, some more than once. In
   /// evaluation where the table is by rows (Param::is_by_rows) the last block leaves scoring to

@@ -37,8 +37,11 @@ class Autocast {
 }  // namespace
 
 ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
-                         std::string name)
-    : Block(std::move(name)), module_(std::move(module)), forward_(std::move(forward)) {
+                         std::string name, std::string likeness)
+    : Block(std::move(name)),
+      module_(std::move(module)),
+      forward_(std::move(forward)),
+      likeness_(std::move(likeness)) {
   check_not_wrapped(*module_);
   std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& item : module_->named_parameters()) {
@@ -62,6 +65,10 @@ Bundle ModuleBlock::forward(const Bundle& in, const Context& context) {
   auto device = params().empty() ? at::kCPU : params()[0]->value().device().type();
   Autocast autocast(device, context.compute_dtype);
   return forward_(in, context);
+}
+
+std::string ModuleBlock::likeness() const {
+  return likeness_.empty() ? Block::likeness() : likeness_;
 }
 
 std::vector<NamedTensor> ModuleBlock::buffers() {

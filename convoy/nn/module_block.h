@@ -16,19 +16,22 @@ class ModuleBlock : public Block {
   using Forward = std::function<Bundle(const Bundle& in, const Context& context)>;
 
   /// `forward` runs the module on a batch and returns at least `loss`, the *sum* over the batch's
-  /// targets, and `count`, their number.
+  /// targets, and `count`, their number. `likeness`: the same for modules that cost the same
+  /// (Block::likeness); "": it is like no other.
   ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
-              std::string name = "model");
+              std::string name = "model", std::string likeness = "");
 
   Bundle forward(const Bundle& in, const Context& context) override;
   /// A module's own dropout draws anew each time, and running statistics move.
   bool repeatable() const override { return false; }
+  std::string likeness() const override;
   std::vector<NamedTensor> buffers() override;
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
   Forward forward_;
+  std::string likeness_;
 };
 
 /// Shorthand: `module_model(std::make_shared<Net>(), [](Net& net, const Bundle& batch) {...})`.

@@ -10,7 +10,7 @@ namespace convoy::profile {
 
 std::string likeness(const nn::Block& block, const nn::Bundle& in,
                      const std::set<const nn::Param*>& shared) {
-  std::string out = typeid(block).name();
+  auto out = fmt::format("{} {}", typeid(block).name(), block.likeness());
   for (const auto& param : block.params()) {
     out += fmt::format(" {}{}{}", fmt::join(param->shape(), "x"), param->spec().trainable,
                        shared.contains(param.get()) ? "s" : "");

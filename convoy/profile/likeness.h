@@ -8,8 +8,9 @@
 
 namespace convoy::profile {
 
-/// The same for blocks of one kind and size with inputs of one kind and size; `shared`: parameters
-/// that several blocks read. Of parameters that are cut, what is here counts.
+/// The same for blocks that cost the same: of one type and size, that say the same of themselves
+/// (Block::likeness), with inputs of one kind and size. `shared`: parameters that several blocks
+/// read. Of parameters that are cut, what is here counts.
 std::string likeness(const nn::Block& block, const nn::Bundle& in,
                      const std::set<const nn::Param*>& shared);
 

@@ -34,6 +34,14 @@ void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& ba
   table->bind_grad(at::zeros_like(values));
 }
 
+/// Gives a parameter of a user's module the fp32 values that it was made with; zeros where another
+/// block has run with it before.
+void bind_leaf(nn::Param& param) {
+  const auto given = param.leaf().detach();
+  const bool has_all = given.sizes() == at::IntArrayRef(param.shape());
+  param.bind_value(has_all ? given.clone() : at::zeros(param.shape(), at::kFloat));
+}
+
 void bind_params(nn::Block& block, const ProfileOptions& options, const nn::Bundle& batch,
                  const nn::Context& context) {
   at::NoGradGuard no_grad;
@@ -44,7 +52,9 @@ void bind_params(nn::Block& block, const ProfileOptions& options, const nn::Bund
       continue;
     }
     const bool counts = options.gpu_rows > 0;
-    if (counts) {
+    if (param->leaf().defined()) {
+      bind_leaf(*param);
+    } else if (counts) {
       param->bind_value(zero_pages(param->shape(), options.compute_dtype));
     } else {
       auto values = at::empty(param->shape(), at::kFloat);

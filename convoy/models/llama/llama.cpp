@@ -143,6 +143,9 @@ class LlamaLayer : public nn::Block {
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return true; }
+  std::string likeness() const override {
+    return fmt::format("{} heads {} {}", heads_, activation_, dropout_);
+  }
 
  private:
   at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,

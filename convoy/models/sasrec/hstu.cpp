@@ -43,6 +43,7 @@ class HstuLayer : public nn::Block {
     out["hidden"] = (x + added) * real;
     return out;
   }
+  std::string likeness() const override { return config_.likeness(); }
 
  private:
   at::Tensor heads(const at::Tensor& x) const {

@@ -44,6 +44,10 @@ class SasrecLayer : public CausalLayer {
 
 }  // namespace
 
+std::string SasrecConfig::likeness() const {
+  return fmt::format("{} heads {} {}", num_attention_heads, hidden_act, dropout);
+}
+
 nn::BlockPtr make_sasrec_layer(const SasrecConfig& config, const std::string& prefix,
                                int64_t index) {
   return std::make_shared<SasrecLayer>(config, fmt::format("{}.{}", prefix, index));

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <typeinfo>
 
 #include "convoy/base/gumbel.h"
 #include "convoy/comm/device.h"
@@ -30,6 +32,10 @@ class TrainingOnly : public nn::Block {
   }
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     return context.mode == Mode::Train ? layer_->forward(in, context) : in;
+  }
+  std::string likeness() const override {
+    const auto& layer = *layer_;
+    return fmt::format("{} {}", typeid(layer).name(), layer.likeness());
   }
 
  private:

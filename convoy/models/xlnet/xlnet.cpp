@@ -54,6 +54,11 @@ class XlnetLayer : public nn::Block {
     return out;
   }
 
+  std::string likeness() const override {
+    return fmt::format("{} heads {} {}{}", config_.n_head, config_.ff_activation, config_.dropout,
+                       last_ ? " last" : "");
+  }
+
  private:
   static constexpr int64_t kSites = 5;  // of random draws, in each stream
 
