@@ -249,6 +249,28 @@ TEST(Session, UnderClmALaterItemChangesNoBitOfAnEarlierState) {
   }
 }
 
+// As Transformers4Rec's XLNet under clm. Hidden are the last item in training, and in evaluation
+// the last of max_length.
+TEST(Session, FromBothSidesAnEarlierStateKnowsLaterItems) {
+  auto config = config_of("xlnet clm");
+  config.attn_type = "bi";
+  for (const bool attend : {false, true}) {
+    config.attend_padding = attend;
+    const Model model(config);
+    const auto differ = [&](std::vector<int64_t> items, size_t place, nn::Mode mode) {
+      const auto before = model.states(columns({items}), mode)[0][0];
+      items[place] += 5;
+      return !at::equal(before, model.states(columns({items}), mode)[0][0]);
+    };
+    const std::vector<int64_t> five{7, 2, 11, 12, 5}, six{7, 2, 11, 12, 5, 1};
+    for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate, nn::Mode::Predict}) {
+      EXPECT_TRUE(differ(six, 4, mode));
+      EXPECT_EQ(differ(five, 4, mode), mode != nn::Mode::Train);
+      EXPECT_EQ(differ(six, 5, mode), mode == nn::Mode::Predict);
+    }
+  }
+}
+
 TEST(Session, TheLastItemAloneCanBeLearnt) {
   const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}});
   for (const char* body : {"gpt2", "xlnet clm", "sasrec"}) {

@@ -6,7 +6,8 @@ Needs the installation that benchmarks/baselines/t4rec_trainer.py describes, and
     python3 tests/parity/make_transformers4rec_fixtures.py tests/parity [NAME...]
 
 A name is BODY_MASKING_item or BODY_MASKING_all: of items alone, or with a category and a price beside. Hidden
-items are drawn as convoy draws them; the rest is that program's own, padding that is attended to included.
+items are drawn as convoy draws them; the rest is that program's own, padding that is attended to included, and
+under clm XLNet's look at the items that it predicts.
 """
 import json
 import os
@@ -24,9 +25,9 @@ from transformers4rec.torch.masking import MaskingInfo  # noqa: E402
 from session_reference import D, HEADS, ITEMS, LAYERS, LENGTH, batches, hidden_items  # noqa: E402
 
 KINDS = 7
-BODIES = {"gpt2": (configs.GPT2Config, "clm", "transformer"), "bert": (configs.BertConfig, "mlm", "bert"),
-          "albert": (configs.AlbertConfig, "mlm", "albert"), "electra": (configs.ElectraConfig, "mlm", "electra"),
-          "xlnet": (configs.XLNetConfig, "mlm", "transformer")}
+BODIES = {"gpt2": (configs.GPT2Config, ["clm"], "transformer"), "bert": (configs.BertConfig, ["mlm"], "bert"),
+          "albert": (configs.AlbertConfig, ["mlm"], "albert"), "electra": (configs.ElectraConfig, ["mlm"], "electra"),
+          "xlnet": (configs.XLNetConfig, ["mlm", "clm"], "transformer")}
 UNUSED = ("pooler", "word_embedding", "wte", "position_ids", "seg_embed", "r_s_bias", "mask_emb")
 
 
@@ -56,8 +57,8 @@ def columns_of(ids, every):
     return out
 
 
-def model_of(body, every):
-    config_type, masking, _ = BODIES[body]
+def model_of(body, masking, every):
+    config_type = BODIES[body][0]
     more = dict(continuous_projection=D, projection=t4rec.MLPBlock([D], activation=None)) if every else {}
     inputs = t4rec.TabularSequenceFeatures.from_schema(
         schema_of(every), max_sequence_length=LENGTH, aggregation="concat", masking=masking,
@@ -102,9 +103,9 @@ def write(folder, name):
     body, masking, which = name.split("_")
     every = which == "all"
     torch.manual_seed(0)
-    model = model_of(body, every).eval()
+    model = model_of(body, masking, every).eval()
     weights = dict(named(model, body))
-    if masking == "clm":
+    if body == "gpt2":
         weights.pop("masked_item_embedding")  # stands at padding only, which nobody sees
     with torch.no_grad():  # away from the special points of fresh weights
         for key, value in weights.items():
@@ -148,5 +149,6 @@ def write(folder, name):
 
 torch.set_num_threads(1)
 where, *names = sys.argv[1:] or ["."]
-for name in names or [f"{body}_{BODIES[body][1]}_{which}" for body in BODIES for which in ("item", "all")]:
+for name in names or [f"{body}_{masking}_{which}" for body in BODIES for masking in BODIES[body][1]
+                      for which in ("item", "all")]:
     write(where, name)

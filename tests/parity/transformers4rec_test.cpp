@@ -27,6 +27,10 @@ class Transformers4Rec : public testing::TestWithParam<const char*> {
       config.features.push_back({"price-list", false});
     }
     config.body = name_.substr(0, name_.find('_'));
+    if (name_.starts_with("xlnet_clm")) {
+      config.masking = "clm";
+      config.attn_type = "bi";
+    }
     config.d_model = 16;
     config.max_length = 9;
     config.dropout = 0;
@@ -88,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Bodies, Transformers4Rec,
                          testing::Values("gpt2_clm_item", "gpt2_clm_all", "bert_mlm_item",
                                          "bert_mlm_all", "albert_mlm_item", "albert_mlm_all",
                                          "electra_mlm_item", "electra_mlm_all", "xlnet_mlm_item",
-                                         "xlnet_mlm_all"));
+                                         "xlnet_mlm_all", "xlnet_clm_item", "xlnet_clm_all"));
 
 }  // namespace
 }  // namespace convoy

@@ -34,6 +34,11 @@ TEST(SessionArguments, WhatAMaskingDoesNotReadIsAnError) {
   EXPECT_THAT(complaint({xlnet, hides, {"model.masking", "clm"}}),
               HasSubstr("mlm_probability has no effect with masking = clm; try --masking mlm"));
   EXPECT_THAT(complaint({{"model.body", "sasrec"}, hides}), HasSubstr("no effect"));
+  const std::pair<std::string, std::string> both{"model.attn_type", "bi"};
+  EXPECT_EQ(complaint({xlnet, both, {"model.masking", "clm"}}), "");
+  EXPECT_THAT(complaint({xlnet, both}),
+              HasSubstr("attn_type has no effect with masking = mlm; try --masking clm"));
+  EXPECT_THAT(complaint({both}), HasSubstr("no effect"));
   EXPECT_THAT(complaint({{"model.train_on_last_item_seq_only", "true"}, {"model.body", "bert"}}),
               HasSubstr("no effect"));
   EXPECT_THAT(complaint({{"model.rtd_discriminator_loss_weight", "9"}}),

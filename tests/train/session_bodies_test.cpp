@@ -17,6 +17,7 @@ struct Body {
   const char* loss = "cross_entropy";
   const char* summary = nullptr;  ///< with all that beside bodies can be asked for
   bool tied = true;               ///< the item table is the output matrix
+  const char* attn_type = "uni";
 };
 
 class SessionBodies : public testing::TestWithParam<Body> {
@@ -28,6 +29,7 @@ class SessionBodies : public testing::TestWithParam<Body> {
     config.masking = GetParam().masking;
     config.loss = GetParam().loss;
     config.weight_tying = GetParam().tied;
+    config.attn_type = GetParam().attn_type;
     if (config.reads_times()) config.time_feature = "time";
     if (config.has_own_negatives()) {
       config.n_negatives = GetParam().num_negatives;
@@ -112,14 +114,16 @@ TEST_P(SessionBodies, TrainThroughStages) {
 
 std::string name_of_body(const testing::TestParamInfo<Body>& info) {
   const auto& body = info.param;
-  return fmt::format("{}_{}{}{}", body.name, body.masking,
-                     body.summary == nullptr ? "" : "_targets", body.tied ? "" : "_untied");
+  return fmt::format("{}_{}{}{}{}", body.name, body.masking,
+                     body.summary == nullptr ? "" : "_targets", body.tied ? "" : "_untied",
+                     body.attn_type == std::string("bi") ? "_bi" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, SessionBodies,
     testing::Values(Body{"albert", "mlm"}, Body{"electra", "mlm"}, Body{"electra", "rtd"},
                     Body{"xlnet", "mlm"}, Body{"xlnet", "clm"}, Body{"xlnet", "plm"},
+                    Body{"xlnet", "clm", 0, "cross_entropy", "cls", true, "bi"},
                     Body{"gpt2", "clm", 30}, Body{"ligr", "clm"}, Body{"hstu", "clm"},
                     Body{"sasrec", "clm", 20, "gbce"},
                     Body{"gpt2", "clm", 0, "cross_entropy", "last"},

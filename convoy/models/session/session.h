@@ -69,6 +69,7 @@ struct SessionConfig {
   double plm_probability = 1.0 / 6;
   int64_t plm_max_span_length = 5;
   bool plm_permute_all = false;
+  std::string attn_type = "uni";
   double rtd_discriminator_loss_weight = 50;
   std::string hstu_time = "next";
   double embedding_initializer_range = 0.02;
@@ -93,6 +94,10 @@ struct SessionConfig {
   /// Asks for the items at some positions, which the model does not see there.
   bool masks_items() const { return masking_kind() != "clm"; }
   bool permutes() const { return masking_kind() == "plm"; }
+  /// XLNet under clm as in Transformers4Rec: positions see what follows them, their targets too.
+  bool sees_targets() const { return !masks_items() && body == "xlnet" && attn_type == "bi"; }
+  /// Has a vector that stands where no item is.
+  bool has_masked_item() const { return (masks_items() && !permutes()) || sees_targets(); }
   /// A second body tells the items that the first drew for hidden ones.
   bool detects() const { return masking_kind() == "rtd"; }
   /// Looks at what came before alone, and counts positions from the last one that is asked.

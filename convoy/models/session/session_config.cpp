@@ -21,6 +21,7 @@ const std::pair<std::string, Names> kWithHidden{"model.body",
                                                 {"bert", "albert", "electra", "xlnet"}};
 const std::pair<std::string, Names> kCausal{"model.body",
                                             {"gpt2", "hstu", "ligr", "sasrec", "xlnet"}};
+const std::pair<std::string, Names> kWithDistances{"model.body", {"xlnet"}};
 const std::pair<std::string, Names> kWithTimes{"model.body", {"hstu"}};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
@@ -101,6 +102,11 @@ Fields SessionConfig::fields() {
        .value = &plm_permute_all,
        .help = "items that are not asked for stand in the random order, too",
        .only_with = kWithOrder},
+      {"attn_type", &attn_type,
+       "what positions of xlnet see under clm: what came before, or all (bi: the targets, too, as "
+       "in "
+       "Transformers4Rec, so scores do not tell what it predicts)",
+       0, 0, Names{"uni", "bi"}, none, "", kWithDistances},
       {"rtd_discriminator_loss_weight", &rtd_discriminator_loss_weight,
        "of the loss of telling drawn items, where that of predicting hidden ones has 1", 0, 1e6,
        none, none, "", kWithReplaced},

@@ -49,7 +49,7 @@ SessionInput::SessionInput(const SessionConfig& config) : SessionEmbeddings(conf
   const int64_t D = config.d_model;
   if (config.permutes()) {
     query_ = declare({"transformer.mask_emb", {1, 1, D}, Init::normal(config.initializer_range)});
-  } else if (config.masks_items()) {
+  } else if (config.has_masked_item()) {
     masked_item_ = declare({"masked_item_embedding", {D}, Init::normal(kMaskedItemRange)});
   }
 }
@@ -58,7 +58,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const bool appends = config_.masks_items() && context.mode == Mode::Predict;
   // Padding that is attended to must not depend on what else is in the batch.
   const int64_t longest = columns.at(config_.item_feature).size(1);
-  const bool fixed = config_.attend_padding && config_.masks_items();
+  const bool fixed = config_.attend_padding && config_.has_masked_item();
   const int64_t length =
       (fixed ? config_.max_length : longest) + (appends ? 1 : 0) + (config_.has_cls() ? 1 : 0);
   const auto in = length > longest ? padded_to(columns, length) : columns;
@@ -97,6 +97,10 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   } else if (context.mode != Mode::Predict) {
     asked = at::arange(length, known.options()) == (session_lengths(known) - 2).unsqueeze(1);
   }
+  if (config_.sees_targets()) {
+    x = seen_from_both_sides(x, known, context);
+    if (!config_.attend_padding) out["key_mask"] = items_of(ids, context);
+  }
   if (config_.detects() && context.mode == Mode::Train) {  // who reads them again
     for (const auto& feature : config_.features) {
       out[ReplacedItems::column_of(feature.name)] = in.at(feature.name);
@@ -107,7 +111,9 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   }
   out["hidden"] = add_positions(x, ids, ranks, context);
   if (config_.reads_times()) put_times(out, in, context);
-  if (config_.body == "xlnet") put_xlnet_guides(out, /*causal=*/!config_.masks_items());
+  if (config_.body == "xlnet") {
+    put_xlnet_guides(out, /*causal=*/!config_.masks_items() && !config_.sees_targets());
+  }
   return out;
 }
 
@@ -125,9 +131,26 @@ void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in,
     asked = at::where(at::arange(ids.size(1), ids.options()) == last, at_last, next);
   }
   out["time_buckets"] = time_buckets(asked, times);
-  auto real = ids != 0;
-  if (config_.has_cls()) real.logical_or_(cls_mask(ids, context));
-  out["key_mask"] = real;
+  out["key_mask"] = items_of(ids, context);
+}
+
+at::Tensor SessionInput::items_of(const at::Tensor& ids, const nn::Context& context) const {
+  const auto items = ids != 0;
+  return config_.has_cls() ? items.logical_or(cls_mask(ids, context)) : items;
+}
+
+at::Tensor SessionInput::seen_from_both_sides(const at::Tensor& x, const at::Tensor& known,
+                                              const nn::Context& context) const {
+  auto seen = items_of(known, context);
+  if (context.mode == Mode::Train && !config_.train_on_last_item_seq_only) {
+    seen = seen.logical_xor(known != 0).logical_or(has_successor(known));
+  }
+  const auto blank = comm::upload(seen.logical_not(), x.device());
+  const auto out = nn::replace_rows(x, blank, masked_item_);
+  if (context.mode == Mode::Predict || x.size(1) < config_.max_length) return out;
+  auto keeps = at::ones({1, x.size(1), 1}, x.options());
+  keeps.select(1, config_.max_length - 1).zero_();
+  return at::where(blank.unsqueeze(2), out, out * keeps);
 }
 
 at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor& known,

@@ -23,6 +23,13 @@ class SessionInput : public SessionEmbeddings {
 
  private:
   Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
+  /// What a body sees that looks at both sides under clm: as in Transformers4Rec the learned vector
+  /// stands where no item is, in training also for the last one; but in prediction the last of
+  /// max_length positions holds nothing.
+  at::Tensor seen_from_both_sides(const at::Tensor& x, const at::Tensor& known,
+                                  const nn::Context& context) const;
+  /// [B, T] bool: the items, and cls.
+  at::Tensor items_of(const at::Tensor& ids, const nn::Context& context) const;
   /// For HSTU: `time_buckets` [B, T, T], and `key_mask` of what is there.
   void put_times(nn::Bundle& out, const nn::Bundle& in, const nn::Context& context) const;
   /// Who sees which item, and cls all of them.

@@ -39,6 +39,10 @@ void SessionTask::settle(OptionTable& table) {
     fail<UsageError>("tasks", "model.mlm_probability has no effect with masking = {}; try {}",
                      masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
   }
+  if (masking != "clm" && table.asked_for("model.attn_type")) {
+    fail<UsageError>("tasks", "model.attn_type has no effect with masking = {}; try --masking clm",
+                     masking);
+  }
   arguments_.ranking.top_k_values();
   if (const auto* seed = table.find("train.seed")) parse_number(seed->plain(), seed_);
   for (const char* key : {"data.path", "data.train", "data.valid"}) {
@@ -69,6 +73,11 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
   take_swap_values(arguments_, schema_, seed_);
   auto warnings = arguments_.warnings;
+  if (arguments_.model.sees_targets()) {
+    warnings.push_back(
+        "model.attn_type = bi lets positions see the items that they predict, in evaluation too: "
+        "losses and metrics do not tell how the model predicts; take uni");
+  }
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),
                  session_files(arguments_, schema_));
