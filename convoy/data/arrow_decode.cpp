@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/data/arrow_types.h"
 
 namespace convoy::data {
@@ -15,13 +16,22 @@ namespace {
 
 using arrow::Type;
 
+/// Row of the values of which value `index` is part; `offsets` of the new rows, from 0.
+int64_t row_holding(const std::vector<int64_t>& offsets, int64_t index) {
+  return std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1;
+}
+
 /// Names the place of a mistake: column, row and file.
 struct Place {
   const std::string& column;
   int64_t first_row;
   const std::filesystem::path& path;
+  const std::vector<int64_t>* lists = nullptr;  ///< offsets of the rows, where i is of their values
+
+  Place within(const std::vector<int64_t>& rows) const { return {column, first_row, path, &rows}; }
 
   std::string row(int64_t i) const {
+    if (lists != nullptr) i = row_holding(*lists, i);
     return fmt::format("column '{}', row {} of {}", column, first_row + i, path.string());
   }
 };
@@ -33,6 +43,11 @@ bool is_whole(Type::type id) {
 
 bool is_fraction(Type::type id) {
   return id == Type::FLOAT || id == Type::DOUBLE;
+}
+
+bool is_lists(const arrow::DataType& type) {
+  return type.id() == Type::LIST || type.id() == Type::LARGE_LIST ||
+         type.id() == Type::FIXED_SIZE_LIST;
 }
 
 const arrow::DataType& without_dictionary(const arrow::DataType& type) {
@@ -87,47 +102,75 @@ int64_t first_null(const arrow::Array& array) {
   return i;
 }
 
-/// Row of the values of which value `index` is part; `offsets` of the new rows, from 0.
-int64_t row_holding(const std::vector<int64_t>& offsets, int64_t index) {
-  return std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1;
+/// An array of lists: list i is [offsets[i], offsets[i + 1]) of the values.
+struct Lists {
+  std::vector<int64_t> offsets = {0};
+  std::shared_ptr<arrow::Array> values;
+};
+
+/// Of lists and values without nulls.
+Lists lists_of(const arrow::Array& array, const Place& place) {
+  if (array.null_count() > 0) {
+    fail<FileError>("data", "{} is null; expected a list; drop such rows or fill them",
+                    place.row(first_null(array)));
+  }
+  Lists out;
+  const auto take = [&](const auto& lists) {
+    for (int64_t i = 0; i < lists.length(); ++i) {
+      out.offsets.push_back(out.offsets.back() + lists.value_length(i));
+    }
+    out.values =
+        lists.values()->Slice(lists.length() == 0 ? 0 : lists.value_offset(0), out.offsets.back());
+  };
+  const bool known =
+      with_type<arrow::ListArray, arrow::LargeListArray, arrow::FixedSizeListArray>(array, take);
+  internal_check(known, "data", "no list: {}", array.type()->ToString());
+  if (out.values->null_count() > 0) {
+    fail<FileError>("data", "{} holds a null; expected numbers; drop such rows or fill them",
+                    place.row(row_holding(out.offsets, first_null(*out.values))));
+  }
+  return out;
 }
 
-template <class ListArray>
-void append_list(const ListArray& lists, const Place& place, Column& out) {
-  if (lists.null_count() > 0) {
-    fail<FileError>("data", "{} is null; expected a list; drop such rows or fill them",
-                    place.row(first_null(lists)));
-  }
-  if (lists.length() == 0) return;
-  const int64_t begin = lists.value_offset(0);
-  std::vector<int64_t> offsets = {0};
-  for (int64_t i = 0; i < lists.length(); ++i) {
-    offsets.push_back(offsets.back() + lists.value_length(i));
-  }
-  auto values = lists.values()->Slice(begin, offsets.back());
-  if (values->null_count() > 0) {
-    fail<FileError>("data", "{} holds a null; expected numbers; drop such rows or fill them",
-                    place.row(row_holding(offsets, first_null(*values))));
-  }
-  append_values(*values, out);
+void append_offsets(const std::vector<int64_t>& offsets, Column& out) {
+  if (out.offsets.empty()) out.offsets.push_back(0);
   const int64_t shift = out.offsets.back();
   for (size_t i = 1; i < offsets.size(); ++i) out.offsets.push_back(shift + offsets[i]);
+}
+
+/// One vector a row, or a list of them.
+void append_vectors(const arrow::Array& array, int64_t width, const Place& place, Column& out) {
+  const Decoding decoding = decoding_of(*array.type());
+  out.kind = decoding.kind;
+  out.is_list = decoding.is_vectors;
+  auto vectors = lists_of(array, place);
+  std::vector<int64_t> of_row;  // only where a row has a list of them
+  if (out.is_list) {
+    of_row = std::move(vectors.offsets);
+    append_offsets(of_row, out);
+    const auto inner = vectors.values;
+    vectors = lists_of(*inner, place.within(of_row));
+  }
+  if (width == 0 && vectors.offsets.size() > 1) width = vectors.offsets[1];
+  out.width = std::max<int64_t>(1, width);
+  for (size_t i = 1; i < vectors.offsets.size(); ++i) {
+    const int64_t numbers = vectors.offsets[i] - vectors.offsets[i - 1];
+    if (numbers == width) continue;
+    const auto& where = out.is_list ? place.within(of_row) : place;
+    fail<FileError>("data", "{} holds a vector of {}; expected {}; mend the row",
+                    where.row(static_cast<int64_t>(i) - 1), plural(numbers, "number"), width);
+  }
+  append_values(*vectors.values, out);
 }
 
 void append_column(const arrow::Array& array, const Place& place, Column& out) {
   const Decoding decoding = decoding_of(*array.type());
   out.kind = decoding.kind;
   out.is_list = decoding.is_list;
-  if (out.is_list && out.offsets.empty()) out.offsets.push_back(0);
-  switch (array.type_id()) {
-    case Type::LIST:
-      return append_list(static_cast<const arrow::ListArray&>(array), place, out);
-    case Type::LARGE_LIST:
-      return append_list(static_cast<const arrow::LargeListArray&>(array), place, out);
-    case Type::FIXED_SIZE_LIST:
-      return append_list(static_cast<const arrow::FixedSizeListArray&>(array), place, out);
-    default:
-      break;
+  if (out.is_list) {
+    const auto lists = lists_of(array, place);
+    append_values(*lists.values, out);
+    return append_offsets(lists.offsets, out);
   }
   if (array.null_count() > 0) {
     fail<FileError>("data", "{} is null; expected a number; drop such rows or fill them",
@@ -155,9 +198,9 @@ void check_limit(const Column& column, int64_t first_new_row, const IdLimit& lim
 void check_finite(const Column& column, int64_t first_new_row, const Place& place) {
   if (column.kind != Column::Float32) return;
   const int64_t begin = column.is_list ? column.offsets[first_new_row] : first_new_row;
-  for (auto i = static_cast<size_t>(begin); i < column.floats.size(); ++i) {
+  for (auto i = static_cast<size_t>(begin * column.width); i < column.floats.size(); ++i) {
     if (std::isfinite(column.floats[i])) continue;
-    const auto index = static_cast<int64_t>(i);
+    const auto index = static_cast<int64_t>(i) / column.width;
     const int64_t row = column.is_list ? row_holding(column.offsets, index) : index;
     fail<FileError>("data", "{} holds {}; expected finite numbers; drop such rows or fill them",
                     place.row(row - first_new_row), column.floats[i]);
@@ -190,11 +233,16 @@ void check_lengths(const Rows& rows, int64_t first_new_row, int64_t first_row,
 }  // namespace
 
 Decoding decoding_of(const arrow::DataType& type) {
-  const bool is_list = type.id() == Type::LIST || type.id() == Type::LARGE_LIST ||
-                       type.id() == Type::FIXED_SIZE_LIST;
+  const bool is_list = is_lists(type);
   const arrow::DataType& value = without_dictionary(
       is_list ? *static_cast<const arrow::BaseListType&>(type).value_type() : type);
   Decoding decoding;
+  if (is_list && is_lists(value)) {
+    const auto& inner = *static_cast<const arrow::BaseListType&>(value).value_type();
+    decoding.is_vectors = is_fraction(inner.id());
+    decoding.kind = Column::Float32;
+    return decoding;
+  }
   decoding.is_list = is_list;
   decoding.readable = is_fraction(value.id()) || is_whole(value.id());
   decoding.may_overflow = value.id() == Type::UINT64;
@@ -209,7 +257,11 @@ void append_batch(const arrow::RecordBatch& batch, const Selection& selection, i
     internal_check(array != nullptr, "data", "column '{}' was not read", name);
     const Place place{name, first_row, path};
     Column& column = rows.columns[name];
-    append_column(*array, place, column);
+    if (const auto width = selection.widths.find(name); width != selection.widths.end()) {
+      append_vectors(*array, width->second, place, column);
+    } else {
+      append_column(*array, place, column);
+    }
     check_finite(column, rows.num_rows, place);
     auto limit = selection.limits.find(name);
     const bool is_unsigned = decoding_of(*array->type()).may_overflow;

@@ -15,14 +15,15 @@ struct Column {
 
   Kind kind = Int64;
   bool is_list = false;
+  int64_t width = 1;          ///< numbers of a value: a vector's, else 1
   std::vector<int64_t> ints;  ///< values when kind is Int64
-  std::vector<float> floats;  ///< values when kind is Float32
+  std::vector<float> floats;  ///< values when kind is Float32, vectors end to end
   std::vector<int64_t>
       offsets;  ///< lists only: row i is [offsets[i], offsets[i + 1]), rows + 1 long
 
   /// Number of values held.
   int64_t num_values() const {
-    return static_cast<int64_t>(kind == Int64 ? ints.size() : floats.size());
+    return static_cast<int64_t>(kind == Int64 ? ints.size() : floats.size()) / width;
   }
   /// First value of row i.
   int64_t begin(int64_t row) const { return is_list ? offsets[row] : row; }
@@ -70,6 +71,9 @@ struct IdLimit {
 struct Selection {
   std::vector<std::string> columns;
   std::map<std::string, IdLimit> limits;  ///< by column name; columns without one are not checked
+  /// Columns of vectors, one a row or a list of them, and how many fractions each has; 0 = as many
+  /// as the first of those that are decoded at once.
+  std::map<std::string, int64_t> widths = {};
 };
 
 }  // namespace convoy::data

@@ -27,12 +27,17 @@ void check_options(const LoaderOptions& options) {
   at_least("prefetch_depth", options.prefetch_depth, 1);
 }
 
-/// Descriptions of the selected columns, in the order of selection.
-std::vector<ColumnInfo> selected(const ParquetFiles& dataset, const Selection& selection) {
+/// The selected columns, by name.
+std::map<std::string, ColumnShape> selected(const ParquetFiles& dataset,
+                                            const Selection& selection) {
   dataset.check(selection);
-  std::vector<ColumnInfo> columns;
+  std::map<std::string, ColumnShape> columns;
   for (const std::string& name : selection.columns) {
-    columns.push_back(*std::ranges::find(dataset.columns(), name, &ColumnInfo::name));
+    const auto& info = *std::ranges::find(dataset.columns(), name, &ColumnInfo::name);
+    const auto width = selection.widths.find(name);
+    columns[name] = width == selection.widths.end()
+                        ? ColumnShape{info.kind, info.is_list}
+                        : ColumnShape{info.kind, info.is_vectors, width->second};
   }
   return columns;
 }
@@ -53,7 +58,7 @@ std::string repartition_command(const ParquetFiles& dataset, int64_t world) {
 struct SessionLoader::Impl {
   ParquetFiles dataset;
   LoaderOptions options;
-  std::vector<ColumnInfo> columns;
+  std::map<std::string, ColumnShape> columns;
   RowSource source;
   bool deals_groups = false;    // whole row groups to ranks
   bool shuffles_whole = false;  // every row may come anywhere in the epoch

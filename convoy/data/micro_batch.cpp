@@ -6,15 +6,17 @@ namespace convoy::data {
 
 namespace {
 
-/// [rows, length] from lists laid end to end.
+/// [rows, length, width] from lists laid end to end.
 template <class T>
 std::vector<T> pad(const std::vector<T>& values, const std::vector<int64_t>& lengths,
-                   int64_t length) {
-  std::vector<T> out(lengths.size() * static_cast<size_t>(length), T{0});
+                   int64_t length, int64_t width) {
+  const int64_t row_size = length * width;
+  std::vector<T> out(lengths.size() * static_cast<size_t>(row_size), T{0});
   auto from = values.begin();
   for (size_t row = 0; row < lengths.size(); ++row) {
-    std::copy_n(from, lengths[row], out.begin() + static_cast<std::ptrdiff_t>(row) * length);
-    from += lengths[row];
+    const int64_t count = lengths[row] * width;
+    std::copy_n(from, count, out.begin() + static_cast<std::ptrdiff_t>(row) * row_size);
+    from += count;
   }
   return out;
 }
@@ -26,17 +28,15 @@ void copy_values(const std::vector<T>& from, int64_t begin, int64_t count, std::
 
 }  // namespace
 
-MicroBatchBuilder::MicroBatchBuilder(const std::vector<ColumnInfo>& columns, int64_t max_length,
-                                     Truncation truncation)
-    : columns_(columns),
-      max_length_(max_length),
-      truncation_(truncation),
-      ragged_(columns.size()) {}
+MicroBatchBuilder::MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns,
+                                     int64_t max_length, Truncation truncation)
+    : columns_(columns), max_length_(max_length), truncation_(truncation) {}
 
 void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
   int64_t row_length = 1;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    const Column& column = ref.rows->columns.at(columns_[i].name);
+  for (const auto& [name, shape] : columns_) {
+    const Column& column = ref.rows->columns.at(name);
+    Column& values = ragged_[name];
     int64_t begin = column.begin(ref.row), length = column.end(ref.row) - begin;
     if (column.is_list) {
       if (length > max_length_ && truncation_ == Truncation::KeepLast)
@@ -45,9 +45,10 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
       length = std::min(length, max_length_);
     }
     if (column.kind == Column::Int64) {
-      copy_values(column.ints, begin, length, ragged_[i].ints);
+      copy_values(column.ints, begin, length, values.ints);
     } else {
-      copy_values(column.floats, begin, length, ragged_[i].floats);
+      copy_values(column.floats, begin * shape.num_numbers(), length * shape.num_numbers(),
+                  values.floats);
     }
   }
   micro_batch_.truncated_rows += row_length > max_length_;
@@ -62,26 +63,28 @@ MicroBatch MicroBatchBuilder::finish() {
   if (micro_batch_.lengths.empty()) {
     micro_batch_.lengths.push_back(0);
     micro_batch_.sample_offset.push_back(0);
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i].is_list) continue;
-      ragged_[i].ints.resize(columns_[i].kind == Column::Int64);
-      ragged_[i].floats.resize(columns_[i].kind == Column::Float32);
+    for (const auto& [name, shape] : columns_) {
+      if (shape.is_list) continue;
+      ragged_[name].ints.resize(shape.kind == Column::Int64);
+      ragged_[name].floats.resize(shape.kind == Column::Float32 ? shape.num_numbers() : 0);
     }
   }
   micro_batch_.rows = std::ssize(micro_batch_.lengths);
   micro_batch_.length = std::max<int64_t>(1, *std::ranges::max_element(micro_batch_.lengths));
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    PaddedColumn out{columns_[i].kind, columns_[i].is_list, {}, {}};
+  const auto& lengths = micro_batch_.lengths;
+  for (const auto& [name, shape] : columns_) {
+    PaddedColumn out{shape, {}, {}};
+    Column& values = ragged_[name];
     if (!out.is_list) {
-      out.ints = std::move(ragged_[i].ints);
-      out.floats = std::move(ragged_[i].floats);
+      out.ints = std::move(values.ints);
+      out.floats = std::move(values.floats);
     } else if (out.kind == Column::Int64) {
-      out.ints = pad(ragged_[i].ints, micro_batch_.lengths, micro_batch_.length);
+      out.ints = pad(values.ints, lengths, micro_batch_.length, 1);
     } else {
-      out.floats = pad(ragged_[i].floats, micro_batch_.lengths, micro_batch_.length);
+      out.floats = pad(values.floats, lengths, micro_batch_.length, shape.num_numbers());
     }
-    micro_batch_.columns.emplace(columns_[i].name, std::move(out));
-    ragged_[i].clear();
+    micro_batch_.columns.emplace(name, std::move(out));
+    values.clear();
   }
   MicroBatch done = std::move(micro_batch_);
   micro_batch_ = {};

@@ -12,11 +12,18 @@ namespace convoy::data {
 /// Which end of a list longer than the limit stays.
 enum class Truncation { KeepLast, KeepFirst };
 
-/// A column of a batch, dense. Lists: [rows, length] in row-major order, padded with zeros on the
-/// right; scalars: [rows].
-struct PaddedColumn {
+/// How a column is read.
+struct ColumnShape {
   Column::Kind kind = Column::Int64;
   bool is_list = false;
+  int64_t width = 0;  ///< of vectors; 0 = each value is a number
+
+  int64_t num_numbers() const { return width > 0 ? width : 1; }  ///< of a value
+};
+
+/// A column of a batch, dense. Lists: [rows, length] in row-major order, padded with zeros on the
+/// right; scalars: [rows]. Vectors have their numbers behind.
+struct PaddedColumn : ColumnShape {
   std::vector<int64_t> ints;
   std::vector<float> floats;
 };
@@ -37,7 +44,8 @@ struct MicroBatch {
 /// Collects rows of one micro-batch, then pads them to its longest.
 class MicroBatchBuilder {
  public:
-  MicroBatchBuilder(const std::vector<ColumnInfo>& columns, int64_t max_length,
+  /// Of these columns, by name.
+  MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns, int64_t max_length,
                     Truncation truncation);
 
   /// Copies the row, cut to the limit.
@@ -46,11 +54,11 @@ class MicroBatchBuilder {
   MicroBatch finish();
 
  private:
-  const std::vector<ColumnInfo> columns_;
+  const std::map<std::string, ColumnShape> columns_;
   const int64_t max_length_;
   const Truncation truncation_;
   MicroBatch micro_batch_;
-  std::vector<Column> ragged_;  // by column
+  std::map<std::string, Column> ragged_;  // values of the rows so far, by column
 };
 
 }  // namespace convoy::data

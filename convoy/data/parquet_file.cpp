@@ -112,7 +112,7 @@ struct ParquetFile::Impl {
     for (const auto& field : schema.fields()) {
       const Decoding decoding = decoding_of(*field->type());
       columns.push_back({field->name(), field->type()->ToString(), decoding.readable,
-                         decoding.is_list, decoding.kind});
+                         decoding.is_vectors, decoding.is_list, decoding.kind});
     }
     const parquet::SchemaDescriptor& leaf_schema = *metadata->schema();
     for (int leaf = 0; leaf < leaf_schema.num_columns(); ++leaf) {
@@ -176,7 +176,7 @@ int64_t ParquetFile::decoded_bytes(const Selection& selection, int64_t group) co
   for (const ColumnInfo& column : impl_->columns) {
     if (std::ranges::find(selection.columns, column.name) == selection.columns.end()) continue;
     bytes += impl_->num_values(column.name, group) * (column.kind == Column::Float32 ? 4 : 8);
-    if (column.is_list) bytes += (impl_->group_rows[group] + 1) * 8;
+    if (column.is_list || column.is_vectors) bytes += (impl_->group_rows[group] + 1) * 8;
   }
   return bytes;
 }
@@ -195,16 +195,24 @@ void ParquetFile::check(const Selection& selection) const {
                       impl_->path.string());
     }
     const auto index = std::ranges::find(names, wanted) - names.begin();
-    if (!impl_->columns[index].readable) {
-      fail<FileError>("data", "column '{}' of {} is {}; expected numbers or lists of numbers",
-                      wanted, impl_->path.string(), impl_->columns[index].type);
+    const ColumnInfo& found = impl_->columns[index];
+    if (selection.widths.contains(wanted)) {
+      if (found.is_vectors || (found.is_list && found.kind == Column::Float32)) continue;
+      fail<FileError>("data",
+                      "column '{}' of {} is {}; expected vectors: a list of fractions a row, or a "
+                      "list of such lists",
+                      wanted, impl_->path.string(), found.type);
     }
-    if (selection.limits.count(wanted) && impl_->columns[index].kind != Column::Int64) {
+    if (!found.readable) {
+      fail<FileError>("data", "column '{}' of {} is {}; expected numbers or lists of numbers",
+                      wanted, impl_->path.string(), found.type);
+    }
+    if (selection.limits.count(wanted) && found.kind != Column::Int64) {
       fail<FileError>(
           "data",
           "column '{}' of {} is {}; the schema says that it holds ids, so whole numbers "
           "were expected; mend the schema or encode the column again",
-          wanted, impl_->path.string(), impl_->columns[index].type);
+          wanted, impl_->path.string(), found.type);
     }
   }
   if (selection.columns.empty()) {
@@ -221,11 +229,13 @@ Rows ParquetFile::read(int64_t group, const Selection& selection) const {
     if (std::ranges::find(selection.columns, info.name) == selection.columns.end()) continue;
     Column& column = rows.columns[info.name];
     column.kind = info.kind;
-    column.is_list = info.is_list;
+    const auto width = selection.widths.find(info.name);
+    column.width = width == selection.widths.end() ? 1 : width->second;
+    column.is_list = width == selection.widths.end() ? info.is_list : info.is_vectors;
     const auto values =
         static_cast<size_t>(std::min(kMaxReserve, impl_->num_values(info.name, group)));
     info.kind == Column::Float32 ? column.floats.reserve(values) : column.ints.reserve(values);
-    if (info.is_list) column.offsets.reserve(std::min(kMaxReserve, num_rows + 1));
+    if (column.is_list) column.offsets.reserve(std::min(kMaxReserve, num_rows + 1));
   }
   rows_stream->append(num_rows, rows);
   return rows;

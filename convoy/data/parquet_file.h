@@ -14,8 +14,9 @@ namespace convoy::data {
 /// A top-level column as the file declares it.
 struct ColumnInfo {
   std::string name;
-  std::string type;       ///< Arrow's name: "int64", "list<element: int64>", "string"
-  bool readable = false;  ///< numbers, or lists of numbers
+  std::string type;         ///< Arrow's name: "int64", "list<element: int64>", "string"
+  bool readable = false;    ///< numbers, or lists of numbers
+  bool is_vectors = false;  ///< lists of lists of fractions: readable where a Selection has a width
   bool is_list = false;
   Column::Kind kind = Column::Int64;
 };
@@ -59,8 +60,9 @@ class ParquetFile {
   void check(const Selection& selection) const;
 
   /// Decodes a whole row group. Throws FileError for nulls, for fractions that are not finite, for
-  /// lists of one row that differ in length, and for ids outside their limit, naming column, row,
-  /// value and file; and when the file was written to since it was opened.
+  /// lists of one row that differ in length, for vectors of another width, and for ids outside
+  /// their limit, naming column, row, value and file; and when the file was written to since it was
+  /// opened.
   Rows read(int64_t group, const Selection& selection) const;
 
   /// Decodes stretches of row groups one after the other.

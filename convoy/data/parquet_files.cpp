@@ -125,7 +125,10 @@ void ParquetFiles::check(const Selection& selection) const {
     for (const ColumnInfo& column : file.columns()) {
       if (std::ranges::find(selection.columns, column.name) == selection.columns.end()) continue;
       const auto first = std::ranges::find(columns(), column.name, &ColumnInfo::name);
-      if (first->kind == column.kind && first->is_list == column.is_list) continue;
+      if (first->kind == column.kind && first->is_list == column.is_list &&
+          first->is_vectors == column.is_vectors) {
+        continue;
+      }
       fail<FileError>("data",
                       "column '{}' is {} in {} but {} in {}; expected one type in all files",
                       column.name, first->type, files_.front().path().string(), column.type,

@@ -19,7 +19,8 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
   double width = 0;
   bool continuous = false;
   for (const auto& feature : model.features) {
-    continuous |= !feature.categorical;
+    if (feature.width > 0) width += static_cast<double>(model.dim_of(feature));
+    continuous |= !feature.categorical && feature.width == 0;
     if (!feature.categorical) continue;
     const auto dim = static_cast<double>(model.dim_of(feature));
     const bool is_item = feature.name == model.item_feature;

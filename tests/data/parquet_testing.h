@@ -80,6 +80,23 @@ inline std::shared_ptr<arrow::Array> float_lists(const std::vector<std::vector<f
   return lists<arrow::FloatBuilder>(rows);
 }
 
+/// A list of vectors a row; with `nulls` a vector that is null behind the last.
+inline std::shared_ptr<arrow::Array> vector_lists(
+    const std::vector<std::vector<std::vector<float>>>& rows, bool nulls = false) {
+  auto values = std::make_shared<arrow::FloatBuilder>();
+  auto vectors = std::make_shared<arrow::ListBuilder>(arrow::default_memory_pool(), values);
+  arrow::ListBuilder builder(arrow::default_memory_pool(), vectors);
+  for (const auto& row : rows) {
+    ok(builder.Append());
+    for (const auto& vector : row) {
+      ok(vectors->Append());
+      ok(values->AppendValues(vector));
+    }
+  }
+  if (nulls) ok(vectors->AppendNull());
+  return builder.Finish().ValueOrDie();
+}
+
 inline std::shared_ptr<arrow::Array> words(const std::vector<std::string>& values) {
   arrow::StringBuilder builder;
   ok(builder.AppendValues(values));

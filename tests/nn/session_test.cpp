@@ -235,6 +235,58 @@ TEST(Session, ElementWiseAggregations) {
   hidden("element-wise-sum-item-multi");
 }
 
+// A table of vectors that nobody trains, and the vectors themselves in the data.
+TEST(Session, VectorsOfTheDataAreWhatAFrozenEmbeddingReads) {
+  const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}});
+  for (const char* body : {"gpt2", "bert", "xlnet plm"}) {
+    for (const bool of_items : {true, false}) {
+      auto config = config_of(body);
+      config.features = {{"items", true, 30}, {"kind", true, 5, of_items}};
+      config.embedding_dims = {{"kind", 3}};
+      config.tabular_layer_norm = true;
+      auto from_table = batch;
+      if (!of_items) from_table["kind"] = at::tensor({3, 1, 4}, at::kLong);
+      const Model table(config);
+      auto vectors = batch;
+      const auto& rows = table.params_.at("embeddings.kind.weight");
+      vectors["kind"] = rows.index({from_table.at("kind")});
+      config.features[1] = {"kind", false, 0, of_items, /*width=*/3};
+      config.embedding_dims = {};
+      const Model read(config);
+      for (auto mode : {nn::Mode::Train, nn::Mode::Evaluate, nn::Mode::Predict}) {
+        const auto expected = table.run(from_table, mode), got = read.run(vectors, mode);
+        for (const char* name : {"loss", "scores"}) {
+          if (!expected.contains(name)) continue;
+          EXPECT_TRUE(at::equal(got.at(name), expected.at(name))) << body << " " << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Session, VectorsAreProjectedWhereThatIsAskedFor) {
+  auto config = config_of("gpt2", "element-wise-sum");
+  config.features = {{"items", true, 30}, {"picture", false, 0, true, /*width=*/3}};
+  try {
+    make_session_model(config);
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("got 3 of 'picture'; try embedding_dims = {\"picture\": 8}"),
+        std::string::npos)
+        << error.what();
+  }
+  config.embedding_dims = {{"picture", 8}};
+  const Model model(config);
+  EXPECT_EQ(model.params_.at("vector_projections.picture.weight").sizes(),
+            (std::vector<int64_t>{8, 3}));
+  auto batch = columns({{3, 9, 4}});
+  batch["picture"] = at::ones({1, 3, 3});
+  const auto before = model.run(batch, nn::Mode::Predict).at("scores");
+  batch["picture"][0][2][1] = 5;
+  EXPECT_FALSE(at::equal(model.run(batch, nn::Mode::Predict).at("scores"), before));
+}
+
 TEST(Session, UnderClmALaterItemChangesNoBitOfAnEarlierState) {
   for (const char* body : {"gpt2", "xlnet clm", "sasrec", "ligr", "hstu"}) {
     const Model model(config_of(body));

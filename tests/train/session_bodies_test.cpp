@@ -44,9 +44,11 @@ class SessionBodies : public testing::TestWithParam<Body> {
       config.label_smoothing_factor = 0.1;
       config.features.push_back({"price", false});
       config.features.push_back({"person", true, 9, /*is_list=*/false});
+      config.features.push_back({"picture", false, 0, true, /*width=*/3});
+      config.features.push_back({"taste", false, 0, false, /*width=*/2});
       config.soft_embeddings = config.tabular_layer_norm = true;
       config.stochastic_swap_noise = config.input_dropout = 0.2;
-      config.embedding_dims = {{"kind", 5}};
+      config.embedding_dims = {{"kind", 5}, {"picture", 4}};
       if (!GetParam().tied) config.frozen_embeddings = {"kind"};
       config.swap_values = {{"items", at::arange(1, 120, at::kLong)},
                             {"kind", at::arange(1, 7, at::kLong)},

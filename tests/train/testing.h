@@ -61,6 +61,8 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
                       {"share", first / static_cast<double>(items)},
                       {"kind", kinds},
                       {"price", prices},
+                      {"picture", at::stack({prices, kinds - prices, 1 - kinds}, 2)},
+                      {"taste", at::stack({first % 5, first % 7}, 1).to(at::kFloat)},
                       {"person", first % 9},
                       {"time", (ids * ids * 40).cumsum(1)},
                       {"lengths", at::tensor(lengths, at::kLong)}};

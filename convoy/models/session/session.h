@@ -17,6 +17,7 @@ struct SessionFeature {
   bool categorical = true;
   int64_t cardinality = 0;  ///< number of ids with the padding id 0 (categorical)
   bool is_list = true;      ///< a value for each item; else one a session, which all positions have
+  int64_t width = 0;        ///< each value is a vector of so many numbers, which are not trained
 };
 
 /// What a session model predicts, as options and config.json say it.
@@ -117,7 +118,7 @@ struct SessionConfig {
   int64_t num_positions() const {
     return max_length + (masks_items() ? 1 : 0) + (has_cls() ? 1 : 0);
   }
-  /// Width of a categorical feature's embedding.
+  /// Width of a categorical feature's embedding, and of what a vector becomes.
   int64_t dim_of(const SessionFeature& feature) const;
   const SessionFeature& item() const;
 
@@ -134,7 +135,8 @@ struct SessionConfig {
 std::string embedding_name(const std::string& feature);
 
 /// The blocks of the model. They read a bundle of the feature columns ([B, T] int64 or fp32, right
-/// padded with 0; those with one value a session [B]) and `lengths` [B].
+/// padded with 0; those with one value a session [B]; vectors have their numbers behind) and
+/// `lengths` [B].
 ///
 /// Training: next-item loss at every position that has a successor, or at the items that are
 /// hidden. Evaluation: the last item of each session is hidden and is the target; the bundle gets

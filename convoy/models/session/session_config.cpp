@@ -53,7 +53,9 @@ Fields SessionConfig::fields() {
       {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},
       {"embedding_dim", &embedding_dim, "width of other embeddings; 0 = d_model", 0},
       {"embedding_dims", &embedding_dims,
-       "widths of single embeddings, as {\"COLUMN\": width}; goes before the two above"},
+       "widths of single embeddings, as {\"COLUMN\": width}; goes before the two above. Vectors of "
+       "the "
+       "data are projected to it"},
       {"infer_embedding_sizes", &infer_embedding_sizes,
        "an embedding that no width is given for is 2 x ids^0.25 wide, rounded up"},
       {"aggregation", &aggregation, "how features become one input", 0, 0, kJoins},
@@ -175,6 +177,7 @@ std::string SessionConfig::activation_kind() const {
 
 int64_t SessionConfig::dim_of(const SessionFeature& feature) const {
   if (embedding_dims.contains(feature.name)) return embedding_dims.at(feature.name);
+  if (feature.width > 0) return feature.width;
   const int64_t dim = feature.name == item_feature ? item_embedding_dim : embedding_dim;
   if (dim > 0) return dim;
   if (!infer_embedding_sizes) return d_model;

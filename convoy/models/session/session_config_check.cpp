@@ -82,11 +82,14 @@ void SessionConfig::check() const {
                      aggregation, d_model, what, width);
   }
   for (const auto& feature : features) {
-    if (!feature.categorical || dim_of(feature) == d_model) continue;
-    fail<UsageError>("models",
-                     "aggregation = {} needs every feature as wide as d_model = {}; got {} of '{}' "
-                     "(embedding_dims or infer_embedding_sizes); try aggregation = concat",
-                     aggregation, d_model, dim_of(feature), feature.name);
+    const bool is_number = !feature.categorical && feature.width == 0;
+    if (is_number || dim_of(feature) == d_model) continue;
+    fail<UsageError>(
+        "models", "aggregation = {} needs every feature as wide as d_model = {}; got {} of '{}'{}",
+        aggregation, d_model, dim_of(feature), feature.name,
+        feature.width > 0
+            ? fmt::format("; try embedding_dims = {{\"{}\": {}}}", feature.name, d_model)
+            : " (embedding_dims or infer_embedding_sizes); try aggregation = concat");
   }
 }
 
@@ -98,14 +101,15 @@ void SessionConfig::check_embedding_dims() const {
   }
   std::vector<std::string> known;
   for (const auto& feature : features) {
-    if (feature.categorical) known.push_back(feature.name);
+    if (feature.categorical || feature.width > 0) known.push_back(feature.name);
   }
   for (const auto& [name, width] : embedding_dims.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      fail<UsageError>("models",
-                       "embedding_dims names '{}', which is no categorical feature of the model; "
-                       "expected some of {}{}",
-                       name, join(known), did_you_mean(name, known));
+      fail<UsageError>(
+          "models",
+          "embedding_dims names '{}', which is no categorical feature of the model and "
+          "no vector; expected some of {}{}",
+          name, join(known), did_you_mean(name, known));
     }
     if (width.is_number_integer() && width >= 1 && width <= kWidest) continue;
     fail<UsageError>("models", "embedding_dims has {} for '{}'; expected a width of at least 1",

@@ -13,6 +13,7 @@ Json SessionConfig::to_json() const {
                                {"categorical", feature.categorical},
                                {"cardinality", feature.cardinality}});
     if (!feature.is_list) out["features"].back()["is_list"] = false;
+    if (feature.width > 0) out["features"].back()["width"] = feature.width;
   }
   if (!time_feature.empty()) out["time_feature"] = time_feature;
   write_fields(out, const_cast<SessionConfig*>(this)->fields());
@@ -38,7 +39,7 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
     features.clear();
     for (const auto& item : json.at("features")) {
       features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality"),
-                          item.value("is_list", true)});
+                          item.value("is_list", true), item.value("width", int64_t{0})});
     }
     time_feature = json.value("time_feature", "");
     targets.clear();

@@ -33,10 +33,10 @@ SessionFeatures::SessionFeatures(const SessionConfig& config, const std::string&
   const int64_t D = config.d_model;
   int64_t width = 0, num_continuous = 0;
   for (const auto& feature : config_.features) {
-    if (feature.categorical || config.soft_embeddings) {
-      width += declare_feature(feature);
-    } else {
+    if (is_number(feature)) {
       ++num_continuous;
+    } else {
+      width += declare_feature(feature);
     }
   }
   if (num_continuous > 0) {
@@ -56,6 +56,7 @@ SessionFeatures::SessionFeatures(const SessionFeatures& of, const std::string& n
       config_(of.config_),
       tables_(of.tables_),
       soft_(of.soft_),
+      vector_projections_(of.vector_projections_),
       norms_(of.norms_),
       continuous_(of.continuous_),
       projection_(of.projection_) {}
@@ -72,6 +73,11 @@ int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
     if (name == config_.item_feature) table.row_reads = config_.item_reads();
     table.trainable = !config_.frozen_embeddings.contains(name);
     tables_[name] = declare(std::move(table));
+  } else if (feature.width > 0) {
+    if (dim != feature.width) {
+      vector_projections_[name] = declare_dense("vector_projections." + name, feature.width, dim,
+                                                config_.initializer_range);
+    }
   } else {
     dim = config_.soft_embedding_dim > 0 ? config_.soft_embedding_dim : config_.d_model;
     const auto prefix = "soft_embeddings." + name;
@@ -103,13 +109,12 @@ at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& 
   for (const auto& feature : config_.features) {
     const auto& name = feature.name;
     const auto values = column(in, feature, context);
-    if (!feature.categorical && !config_.soft_embeddings) {
+    if (is_number(feature)) {
       numbers.push_back(values);
       continue;
     }
-    const auto vectors = feature.categorical ? nn::embedding(values, tables_.at(name), true, ranks)
-                                             : soft(values, soft_.at(name), ranks);
-    all.push_back(regular(vectors, name, std::ssize(all), ranks, context));
+    all.push_back(
+        regular(vectors_of(values, feature, ranks), name, std::ssize(all), ranks, context));
     if (name == config_.item_feature) {
       item = all.back();
     } else {
@@ -132,10 +137,26 @@ at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& 
   return config_.aggregation == "element-wise-sum" ? item + sum : item * sum;
 }
 
+at::Tensor SessionFeatures::vectors_of(const at::Tensor& values, const SessionFeature& feature,
+                                       const nn::TensorRanks& ranks) const {
+  const auto& name = feature.name;
+  if (feature.categorical) return nn::embedding(values, tables_.at(name), true, ranks);
+  if (feature.width == 0) return soft(values, soft_.at(name), ranks);
+  const auto own = ranks.own(values);
+  const auto projection = vector_projections_.find(name);
+  return projection == vector_projections_.end()
+             ? own
+             : nn::linear(own, projection->second).to(at::kFloat);
+}
+
 at::Tensor SessionFeatures::column(const nn::Bundle& in, const SessionFeature& feature,
                                    const nn::Context& context) const {
   const auto& ids = in.at(config_.item_feature);
   const auto& given = in.at(feature.name);
+  if (feature.width > 0) {
+    return feature.is_list ? given
+                           : given.unsqueeze(1).expand({ids.size(0), ids.size(1), feature.width});
+  }
   const auto noisy =
       with_noise(feature.is_list ? given : given.unsqueeze(1), ids, feature, context);
   return feature.is_list ? noisy : noisy.expand_as(ids);

@@ -33,11 +33,17 @@ class SessionFeatures : public nn::Block {
     nn::ParamPtr table;       ///< [vectors, width]
   };
 
-  /// [B, T]: one value a session is there at all positions.
+  bool is_number(const SessionFeature& feature) const {
+    return !feature.categorical && feature.width == 0 && !config_.soft_embeddings;
+  }
+  /// [B, T], or [B, T, W] of vectors: one value a session is there at all positions.
   at::Tensor column(const nn::Bundle& in, const SessionFeature& feature,
                     const nn::Context& context) const;
   at::Tensor with_noise(const at::Tensor& given, const at::Tensor& ids,
                         const SessionFeature& feature, const nn::Context& context) const;
+  /// What stands for a feature's values, of each its own vector.
+  at::Tensor vectors_of(const at::Tensor& values, const SessionFeature& feature,
+                        const nn::TensorRanks& ranks) const;
   at::Tensor soft(const at::Tensor& numbers, const Soft& embedding,
                   const nn::TensorRanks& ranks) const;
   /// A feature's vectors, normalised and with dropout where that is asked for.
@@ -48,6 +54,7 @@ class SessionFeatures : public nn::Block {
 
   std::map<std::string, nn::ParamPtr> tables_;
   std::map<std::string, Soft> soft_;
+  std::map<std::string, nn::DenseParams> vector_projections_;
   std::map<std::string, nn::NormParams> norms_;
   nn::DenseParams continuous_, projection_;
 };

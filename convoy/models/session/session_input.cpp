@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/sasrec/hstu.h"
@@ -34,11 +36,18 @@ at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context) {
 }
 
 /// The columns with padding up to `length` positions.
-nn::Bundle padded_to(const nn::Bundle& in, int64_t length) {
+nn::Bundle padded_to(const nn::Bundle& in, int64_t length, const SessionConfig& config) {
   nn::Bundle out;
   for (const auto& [name, column] : in) {
-    out[name] =
-        column.dim() == 2 ? at::constant_pad_nd(column, {0, length - column.size(1)}, 0) : column;
+    const auto feature = std::ranges::find(config.features, name, &SessionFeature::name);
+    const bool of_session = feature != config.features.end() && !feature->is_list;
+    if (of_session || column.dim() < 2) {
+      out[name] = column;
+      continue;
+    }
+    std::vector<int64_t> sizes(2 * static_cast<size_t>(column.dim() - 1), 0);
+    sizes.back() = length - column.size(1);
+    out[name] = at::constant_pad_nd(column, sizes, 0);
   }
   return out;
 }
@@ -61,7 +70,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const bool fixed = config_.attend_padding && config_.has_masked_item();
   const int64_t length =
       (fixed ? config_.max_length : longest) + (appends ? 1 : 0) + (config_.has_cls() ? 1 : 0);
-  const auto in = length > longest ? padded_to(columns, length) : columns;
+  const auto in = length > longest ? padded_to(columns, length, config_) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};
   for (const auto& target : config_.targets) {

@@ -22,6 +22,7 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
   for (auto& [name, column] : micro_batch.columns) {
     std::vector<int64_t> shape{micro_batch.rows};
     if (column.is_list) shape.push_back(micro_batch.length);
+    if (column.width > 0) shape.push_back(column.width);
     out.inputs[name] = column.kind == data::Column::Int64 ? adopt(std::move(column.ints), shape)
                                                           : adopt(std::move(column.floats), shape);
   }

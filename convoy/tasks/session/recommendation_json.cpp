@@ -1,4 +1,5 @@
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/tasks/session/recommender.h"
 
 namespace convoy::tasks {
@@ -12,6 +13,24 @@ std::vector<std::string> ids_of(const Json& json, const char* key) {
       fail<UsageError>("predict", "\"{}\" holds {}; expected ids", key, id.dump());
     }
     out.push_back(id.is_string() ? id.get<std::string>() : id.dump());
+  }
+  return out;
+}
+
+/// A number, a list of numbers, or a list of vectors, whose numbers follow each other.
+std::vector<double> numbers_of(const Json& json) {
+  if (json.is_number()) return {json.get<double>()};
+  const bool of_vectors = json.is_array() && !json.empty() && json.front().is_array();
+  if (!of_vectors) return json.get<std::vector<double>>();
+  std::vector<double> out;
+  for (const auto& vector : json) {
+    const auto numbers = vector.get<std::vector<double>>();
+    if (numbers.size() != json.front().size()) {
+      fail<UsageError>("predict",
+                       "\"features\" has vectors of {} and of {} in one list; expected one width",
+                       plural(std::ssize(json.front()), "number"), numbers.size());
+    }
+    out.insert(out.end(), numbers.begin(), numbers.end());
   }
   return out;
 }
@@ -39,8 +58,7 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
         }
       } else if (key == "features") {
         for (const auto& [name, numbers] : value.get<std::map<std::string, Json>>()) {
-          out.features[name] = numbers.is_number() ? std::vector{numbers.get<double>()}
-                                                   : numbers.get<std::vector<double>>();
+          out.features[name] = numbers_of(numbers);
         }
       } else if (key == "times") {
         value.get_to(out.times);
@@ -58,10 +76,10 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
       }
     } catch (const Json::exception&) {
       fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
-                       key == "features"       ? "an object of numbers or lists of numbers"
-                       : key == "times"        ? "a list of whole seconds"
-                       : key == "time"         ? "a whole number of seconds"
-                       : key == "top_k"        ? "a whole number"
+                       key == "features" ? "an object of numbers, lists of numbers, or of vectors"
+                       : key == "times"  ? "a list of whole seconds"
+                       : key == "time"   ? "a whole number of seconds"
+                       : key == "top_k"  ? "a whole number"
                        : key == "exclude_seen" ? "true or false"
                                                : "a list of ids");
     }

@@ -85,6 +85,11 @@ class Recommender::Model {
  private:
   int64_t num_ids() const { return config_.item().cardinality; }
 
+  /// Numbers of a value.
+  static int64_t numbers_in(const models::SessionFeature& feature) {
+    return std::max<int64_t>(1, feature.width);
+  }
+
   /// The last items that the model has positions for.
   Session session_of(const RecommendationRequest& request,
                      std::vector<std::string>& unknown) const {
@@ -94,14 +99,17 @@ class Recommender::Model {
     for (const auto& [name, values] : request.features) {
       const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
       const bool known = name != config_.item_feature && feature != config_.features.end();
-      const auto wanted = known && !feature->is_list ? 1 : request.items.size();
-      if (known && values.size() == wanted) continue;
-      fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}",
+      const auto wanted = known && !feature->is_list ? 1 : std::ssize(request.items);
+      if (known && std::ssize(values) == wanted * numbers_in(*feature)) continue;
+      const auto expected = !known             ? std::string("features of the model")
+                            : feature->is_list ? std::string("one for each")
+                                               : std::string("one, of the session");
+      fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}{}",
                        plural(std::ssize(values), "value"), name,
-                       plural(std::ssize(request.items), "item"),
-                       !known             ? "features of the model"
-                       : feature->is_list ? "one for each"
-                                          : "one, of the session");
+                       plural(std::ssize(request.items), "item"), expected,
+                       known && feature->width > 0
+                           ? fmt::format(", a vector of {}", plural(feature->width, "number"))
+                           : "");
     }
     check_times(request);
     Session out;
@@ -157,8 +165,8 @@ class Recommender::Model {
     nn::Bundle out{{"lengths", at::zeros({rows}, at::kLong)}};
     for (const auto& feature : config_.features) {
       const bool item = feature.name == config_.item_feature;
-      const int64_t length = feature.is_list ? longest : 1;
-      auto column = at::zeros({rows, length}, at::kDouble);
+      const int64_t length = feature.is_list ? longest : 1, width = numbers_in(feature);
+      auto column = at::zeros({rows, length, width}, at::kDouble);
       for (int64_t row = 0; row < rows; ++row) {
         const auto& session = sessions[static_cast<size_t>(row)];
         const auto& given = requests[asked[static_cast<size_t>(row)]].features;
@@ -167,15 +175,19 @@ class Recommender::Model {
           fail<UsageError>("predict", "a request lacks the feature '{}'; expected {}", feature.name,
                            feature.is_list ? "a value of it for each item" : "its value");
         }
-        auto* numbers = column.data_ptr<double>() + row * length;
-        if (!feature.is_list) *numbers = checked(feature, values->second.front());
-        for (size_t i = 0; feature.is_list && i < session.ids.size(); ++i) {
-          numbers[i] = item ? static_cast<double>(session.ids[i])
-                            : checked(feature, values->second[session.places[i]]);
+        auto* numbers = column.data_ptr<double>() + row * length * width;
+        const auto count = feature.is_list ? std::ssize(session.ids) : 1;
+        for (int64_t i = 0; i < count * width; ++i) {
+          const auto at = static_cast<size_t>(i / width);
+          const auto place = feature.is_list ? session.places[at] : 0;
+          numbers[i] = item ? static_cast<double>(session.ids[at])
+                            : checked(feature, values->second[place * static_cast<size_t>(width) +
+                                                              static_cast<size_t>(i % width)]);
         }
         out["lengths"][row] = std::ssize(session.ids);
       }
       column = column.to(feature.categorical ? at::kLong : at::kFloat);
+      if (feature.width == 0) column = column.squeeze(2);
       if (!feature.is_list) column = column.squeeze(1);
       out[feature.name] = std::move(column);
     }

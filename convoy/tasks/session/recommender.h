@@ -18,7 +18,7 @@ namespace convoy::tasks {
 struct RecommendationRequest {
   std::vector<std::string> items;  ///< raw ids, oldest first
   /// The model's other features, what the session files hold: a number for each item, or one of the
-  /// session.
+  /// session; of a vector its numbers, item after item.
   std::map<std::string, std::vector<double>> features;
   /// For a model that reads times: when each item was, in seconds, and when this is asked.
   std::vector<int64_t> times;
@@ -27,9 +27,10 @@ struct RecommendationRequest {
   bool exclude_seen = false;  ///< all of `items` are left out, however many the model reads
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
 
-  /// {"items": [...], "features": {"price": [...], "age": 30}, "times": [...], "time": 1700000000,
-  /// "top_k": 10, "exclude_seen": false, "candidates": [...]}, all but the first of which may be
-  /// left out: they are as in `usual`. Ids may be numbers. Throws UsageError for anything else.
+  /// {"items": [...], "features": {"price": [...], "age": 30, "picture": [[...], ...]}, "times":
+  /// [...], "time": 1700000000, "top_k": 10, "exclude_seen": false, "candidates": [...]}, all but
+  /// the first of which may be left out: they are as in `usual`. Ids may be numbers. Throws
+  /// UsageError for anything else.
   static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
   static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
 };

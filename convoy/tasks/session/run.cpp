@@ -9,6 +9,7 @@
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/swap_values.h"
+#include "convoy/tasks/session/vector_columns.h"
 #include "convoy/tasks/task.h"
 
 namespace convoy::tasks {
@@ -22,6 +23,7 @@ bool usable(const formats::Feature& feature) {
        {"user_id", "session_id", "target", "binary_classification", "regression"}) {
     if (!feature.is_list && feature.has_tag(tag)) return false;
   }
+  if (holds_vectors(feature)) return true;
   const bool tagged = feature.has_tag("categorical") || feature.has_tag("continuous");
   if (feature.is_list) return tagged;
   const bool number = feature.type == formats::Feature::Float ||
@@ -76,6 +78,12 @@ std::vector<models::SessionFeature> model_features(const DataArguments& data,
     const auto& feature = *schema.find(name);
     models::SessionFeature out;
     out.name = name;
+    if (holds_vectors(feature)) {
+      out.categorical = false;
+      take_vectors(data::ParquetFiles(data.train_file()), feature, out);
+      features.push_back(out);
+      continue;
+    }
     out.is_list = feature.is_list || name == item;
     if (feature.type == formats::Feature::Unknown) {
       fail<FileError>("data", "feature '{}' in {} has no type; expected INT for ids, or FLOAT",
@@ -124,6 +132,7 @@ void check_times(const data::ParquetFiles& dataset, const std::string& name) {
 /// The model reads a list of each feature, or one value a row, as the schema says.
 void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig& model) {
   for (const auto& feature : model.features) {
+    if (feature.width > 0) continue;  // check_vectors()
     const auto column = std::ranges::find(dataset.columns(), feature.name, &data::ColumnInfo::name);
     if (column == dataset.columns().end() || column->is_list == feature.is_list) continue;
     if (!feature.is_list) {
@@ -198,6 +207,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   for (const auto& feature : model.features) columns.push_back(feature.name);
   if (!model.time_feature.empty()) columns.push_back(model.time_feature);
   options.selection = data::select(schema, columns);
+  select_vectors(model, options.selection);
   options.max_length = model.max_length;
   options.truncation =
       data.truncation == "keep_last" ? data::Truncation::KeepLast : data::Truncation::KeepFirst;
@@ -219,6 +229,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   }
   dataset.check(options.selection);
   check_lists(dataset, model);
+  check_vectors(dataset, model);
   if (!model.time_feature.empty()) check_times(dataset, model.time_feature);
   return make_session_dataset(std::move(dataset), options, std::move(warnings));
 }
@@ -229,8 +240,13 @@ void take_swap_values(SessionArguments& arguments, const formats::Schema& schema
   const data::ParquetFiles data(arguments.data.train_file());
   check_lists(data, model);
   std::vector<std::string> columns;
-  for (const auto& feature : model.features) columns.push_back(feature.name);
-  model.swap_values = draw_swap_values(data, data::select(schema, columns), model.features, seed);
+  std::vector<models::SessionFeature> features;
+  for (const auto& feature : model.features) {
+    if (feature.width > 0) continue;  // vectors stay
+    columns.push_back(feature.name);
+    features.push_back(feature);
+  }
+  model.swap_values = draw_swap_values(data, data::select(schema, columns), features, seed);
 }
 
 formats::Schema take_features(SessionArguments& arguments) {

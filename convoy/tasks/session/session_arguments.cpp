@@ -126,7 +126,8 @@ void SessionArguments::declare(OptionTable& t) {
         "each window begins with the optimizer's moments of the one before, else with none")
       .only_with("data.windows");
   t.add(s, "features", data.features,
-        "columns to use; none = every categorical or continuous column of the schema, one value a "
+        "columns to use; none = every categorical, continuous or embedding column of the schema, "
+        "one value a "
         "session or one an item");
   t.add(s, "truncation", data.truncation, "which end of a long session stays")
       .choice({"keep_last", "keep_first"});
