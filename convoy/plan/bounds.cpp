@@ -167,13 +167,16 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
   const auto mesh = split.mesh();
   const GroupTimes tensor(cluster, mesh, schedule::Axis::Tensor);
   const auto costs = seconds_of(numbers.blocks(split.rows, split.tensor), tensor,
-                                link_to_next_stage(cluster, mesh));
-  double out = 0;
+                                fastest_link_of_stages(cluster, mesh));
+  double out = 0, sums = 0;
   for (size_t b = 0; b < costs.forward.size(); ++b) {
-    out += costs.forward[b] * (is_recomputed(numbers, split, b) ? 2 : 1) + costs.backward[b];
+    const double times = is_recomputed(numbers, split, b) ? 2 : 1;
+    out += times * costs.forward[b] + costs.backward[b];
+    sums += times * costs.forward_sums[b] + costs.backward_sums[b];
   }
   // Any blocks of all stages might be the ones that are recomputed.
   auto forward = costs.forward;
+  for (size_t b = 0; b < forward.size(); ++b) forward[b] -= costs.forward_sums[b];
   std::sort(forward.begin(), forward.end());
   const auto some =
       std::min(forward.size(), static_cast<size_t>(split.recomputed * split.pipeline));
@@ -182,17 +185,19 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
   const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
   const auto of_blocks = elements_of(numbers, split.tensor);
   const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / updating;
-  // The slowest pipeline has as many rows as any other.
-  double speed = split.pipeline, fastest = 1;
+  // The slowest pipeline has as many rows as any other. A stage of speed v takes T >= M (c / v + k)
+  // for its share c of the computing and k of the sums, so T sum(v) >= M (sum(c) + sum(k) min(v)).
+  const auto micro_batches = static_cast<double>(split.micro_batches);
+  double computing = out * micro_batches / split.pipeline, fastest = 1;
   if (!cluster.each.empty()) {
-    speed = std::numeric_limits<double>::infinity();
+    computing = 0;
     for (const auto& speeds : speeds_of(cluster, mesh, base.low_precision)) {
-      speed = std::min(speed, std::accumulate(speeds.begin(), speeds.end(), 0.0));
-      fastest = std::max(fastest, *std::max_element(speeds.begin(), speeds.end()));
+      const auto [slow, fast] = std::minmax_element(speeds.begin(), speeds.end());
+      fastest = std::max(fastest, *fast);
+      computing = std::max(computing, micro_batches * (out - sums + sums * *slow) /
+                                          std::accumulate(speeds.begin(), speeds.end(), 0.0));
     }
   }
-  const auto micro_batches = static_cast<double>(split.micro_batches);
-  double computing = out * micro_batches / speed;
   // A stage with one virtual stage waits for those before it to run forward once, and they for it
   // to run backward: T >= M c_s + (c_0 + ... + c_(s-1)) for every s, whatever the cut.
   if (cluster.each.empty() && split.pipeline > 1 &&

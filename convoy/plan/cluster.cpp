@@ -1,7 +1,8 @@
 #include "convoy/plan/cluster.h"
 
 #include <algorithm>
-#include <set>
+#include <limits>
+#include <map>
 
 #include "convoy/base/error.h"
 #include "convoy/base/options.h"
@@ -224,35 +225,54 @@ GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, sched
   const int block = first.back() + stride;  // groups lie in blocks of so many ranks
   const int per_host = cluster.devices_per_host;
   const bool alike = block % per_host == 0 || per_host % block == 0;
+  std::map<int, double> leaves;  // [host]
   for (int rank = 0; rank < (alike ? 1 : mesh.num_ranks()); ++rank) {
-    std::set<int> hosts;
-    for (const int other : mesh.of(rank).ranks_along(axes)) hosts.insert(cluster.host_of(other));
-    num_hosts_ = std::max(num_hosts_, static_cast<int>(hosts.size()));
+    const auto group = mesh.of(rank).ranks_along(axes);
+    if (group.front() != rank) continue;
+    std::map<int, int> on_host;
+    for (const int other : group) ++on_host[cluster.host_of(other)];
+    num_hosts_ = std::max(num_hosts_, static_cast<int>(on_host.size()));
+    for (const auto& [host, ranks] : on_host) {
+      leaves[host] += 1 - static_cast<double>(ranks) / size_;
+      leaves_host_ = std::max(leaves_host_, leaves[host]);
+    }
   }
   per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;
-  const int on_host = std::min(cluster.devices_per_host, mesh.num_ranks());
-  between_.bytes_per_second /= std::max(1.0, static_cast<double>(on_host) / per_host_);
+  if (alike) leaves_host_ *= std::min(per_host, mesh.num_ranks()) / per_host_;
 }
 
 double GroupTimes::time(double bytes, double passes) const {
   double out = 0;
-  const auto part = [](int n) { return static_cast<double>(n - 1) / n; };
-  if (per_host_ > 1) out += inside_.time_of(passes * part(per_host_) * bytes);
-  if (num_hosts_ > 1) out += between_.time_of(passes * part(num_hosts_) * bytes);
+  const double not_own = static_cast<double>(per_host_ - 1) / per_host_;
+  if (per_host_ > 1) out += passes * inside_.time_of(not_own * bytes);
+  if (num_hosts_ > 1) out += passes * between_.time_of(leaves_host_ * bytes);
   return out;
 }
 
-Link link_to_next_stage(const Cluster& cluster, const schedule::Mesh& mesh) {
-  const auto stages = mesh.ranks_along(schedule::Axis::Pipeline);
-  if (stages.size() < 2) return {};
-  const int apart = stages[1] - stages[0];
-  for (int rank = 0; rank + apart < mesh.num_ranks(); ++rank) {
-    if (cluster.host_of(rank) == cluster.host_of(rank + apart)) continue;
-    auto link = cluster.between;
-    link.bytes_per_second /= std::min(apart, cluster.devices_per_host);
-    return link;
+Link link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh, int from, int to) {
+  const int ranks = mesh.num_ranks() / mesh.degree(schedule::Axis::Pipeline);
+  std::map<int, int> leave;  // [host] so many at once
+  int most = 0;
+  for (int rank = from * ranks; rank < (from + 1) * ranks; ++rank) {
+    const int host = cluster.host_of(rank);
+    if (host != cluster.host_of(rank + (to - from) * ranks)) most = std::max(most, ++leave[host]);
   }
-  return cluster.inside;
+  if (most == 0) return cluster.inside;
+  auto out = cluster.between;
+  out.bytes_per_second /= most;
+  return out;
+}
+
+Link fastest_link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh) {
+  Link out{std::numeric_limits<double>::infinity(), 0};
+  for (int stage = 1; stage < mesh.degree(schedule::Axis::Pipeline); ++stage) {
+    for (const auto& link : {link_of_stages(cluster, mesh, stage - 1, stage),
+                             link_of_stages(cluster, mesh, stage, stage - 1)}) {
+      out.seconds = std::min(out.seconds, link.seconds);
+      out.bytes_per_second = std::max(out.bytes_per_second, link.bytes_per_second);
+    }
+  }
+  return out.bytes_per_second > 0 ? out : Link{};
 }
 
 }  // namespace convoy::plan

@@ -81,9 +81,13 @@ class GroupTimes {
 
   Link inside_, between_;
   int size_ = 1, per_host_ = 1, num_hosts_ = 1;  // of the group that spans most hosts
+  double leaves_host_ = 0;  // of a group's bytes, for all groups of the host that sends most
 };
 
-/// What a message to the next stage takes.
-Link link_to_next_stage(const Cluster& cluster, const schedule::Mesh& mesh);
+/// What a message from one stage of a pipeline to another takes, where it takes longest.
+Link link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh, int from, int to);
+
+/// The fastest link between neighbouring stages.
+Link fastest_link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh);
 
 }  // namespace convoy::plan

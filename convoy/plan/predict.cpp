@@ -4,8 +4,10 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "convoy/plan/offload.h"
 #include "convoy/plan/uneven.h"
@@ -38,9 +40,12 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
         static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
     const auto updated = static_cast<double>(layout.updated(b, 0).length());
     out.reduce.push_back(groups.rows.all_reduce(4 * elements));
-    // A part of the sum of a state replica, then of this part with the other replicas.
-    out.reduce_scatter.push_back(groups.state.reduce_scatter(4 * elements) +
-                                 groups.replicas.all_reduce(4 * elements / groups.state.size()));
+    out.reduce_scatter.push_back(groups.state.reduce_scatter(4 * elements));
+    // A part of the sum of a state replica, and of this part with the other replicas: at the end,
+    // but for what is offloaded after each.
+    const double replicas = groups.replicas.all_reduce(4 * elements / groups.state.size());
+    const bool offloaded = layout.offloaded(schedule::Kind::Gradients);
+    (offloaded ? out.reduce_scatter.back() : out.replicas) += replicas;
     out.gather.push_back(groups.state.all_gather(width * elements));
     out.update.push_back(updated * numbers.update_seconds);
   }
@@ -98,16 +103,18 @@ schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTime
     return static_cast<double>(number) * tensor.all_reduce(each);
   };
   for (const auto& block : blocks) {
-    out.forward.push_back(block.forward_seconds +
-                          sums(block.forward_sums, block.forward_sum_bytes));
-    out.backward.push_back(block.backward_seconds +
-                           sums(block.backward_sums, block.backward_sum_bytes));
+    out.forward_sums.push_back(sums(block.forward_sums, block.forward_sum_bytes));
+    out.backward_sums.push_back(sums(block.backward_sums, block.backward_sum_bytes));
+    out.forward.push_back(block.forward_seconds + out.forward_sums.back());
+    out.backward.push_back(block.backward_seconds + out.backward_sums.back());
     out.weight.push_back(block.weight_seconds);
     out.kept.push_back(static_cast<double>(block.kept_bytes));
     out.put_off.push_back(static_cast<double>(block.put_off_bytes));
     out.inputs.push_back(static_cast<double>(block.returned_bytes));
-    out.send.push_back(to_next.time_of(static_cast<double>(block.sent_bytes)));
-    out.send_grad.push_back(to_next.time_of(static_cast<double>(block.grad_bytes)));
+    out.sent_bytes.push_back(static_cast<double>(block.sent_bytes));
+    out.grad_bytes.push_back(static_cast<double>(block.grad_bytes));
+    out.send.push_back(to_next.time_of(out.sent_bytes.back()));
+    out.send_grad.push_back(to_next.time_of(out.grad_bytes.back()));
   }
   return out;
 }
@@ -173,13 +180,24 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
   const GroupTimes tensor(cluster, mesh, Axis::Tensor);
-  const auto costs = seconds_of(blocks, tensor, link_to_next_stage(cluster, mesh));
+  const auto costs = seconds_of(blocks, tensor, {});
   const StepGroups groups(cluster, mesh);
+  std::map<std::pair<int, int>, schedule::Link> links;
+  const auto num_stages = static_cast<int>(run.num_stages());
+  for (int s = 0; s < num_stages; ++s) {
+    for (const int to : {s - 1, s + 1, num_stages - 1 - s}) {  // virtual stages go around
+      if (to >= 0 && to < num_stages) links[{s, to}] = link_of_stages(cluster, mesh, s, to);
+    }
+  }
   Played played;
   const auto add_pipelines = [&](const schedule::RunPlan& plan) {
     std::vector<schedule::StepTimes> times;
-    for (const auto& stage : plan.stages) {
-      times.push_back(times_of(stage.layout, numbers, cluster, run.options, groups));
+    for (int s = 0; s < num_stages; ++s) {
+      const auto& layout = plan.stages[static_cast<size_t>(s)].layout;
+      times.push_back(times_of(layout, numbers, cluster, run.options, groups));
+      for (int to = 0; num_stages > 1 && to < num_stages; ++to) {
+        times.back().to_stage.push_back(links[{s, to}]);
+      }
     }
     const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
     const std::set<std::vector<double>> different(speeds.begin(), speeds.end());

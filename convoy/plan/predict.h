@@ -60,7 +60,8 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
                    const schedule::RunOptions& options, bool in_full = false);
 
-/// What blocks take, with the sums inside of layers, which computing waits for.
+/// What blocks take, with the sums inside of layers, which computing waits for, and messages to the
+/// next stage.
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
                            const Link& to_next);
 

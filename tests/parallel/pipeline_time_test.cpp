@@ -1,6 +1,5 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,9 +8,9 @@
 #include <thread>
 
 #include "tests/parallel/pipeline_testing.h"
+#include "tests/parallel/sleeping.h"
 
-// A step takes as long as its simulation says, and a stage keeps as much. Blocks sleep instead of
-// computing, so that two cores carry four stages, and keep bytes that are only counted.
+// A step takes as long as its simulation says, and a stage keeps as much.
 namespace convoy::parallel {
 namespace {
 
@@ -21,29 +20,6 @@ constexpr double kApart = 0.03;  // the bytes of a stage from what is simulated
 
 using Seconds = std::chrono::duration<double>;
 
-/// What a block takes, in seconds: forward, and both halves of its backward; and what it keeps
-/// until each half is done, in bytes.
-struct Naps {
-  double forward = 0.03, input = 0.03, weight = 0.03;
-  int64_t until_input = 4'000'000, until_weight = 2'000'000;
-};
-
-/// Bytes that a stage keeps.
-class Kept {
- public:
-  /// Something of so many bytes, as far as this counts, for as long as the tensor lives.
-  at::Tensor hold(int64_t bytes) {
-    static float nothing = 0;
-    const int64_t now = bytes_ += bytes;
-    for (int64_t most = peak_; now > most && !peak_.compare_exchange_weak(most, now);) continue;
-    return at::from_blob(&nothing, {1}, [this, bytes](void*) { bytes_ -= bytes; });
-  }
-  int64_t peak() const { return peak_; }
-
- private:
-  std::atomic<int64_t> bytes_ = 0, peak_ = 0;
-};
-
 /// The last millisecond passes awake: a machine that is busy lets one oversleep.
 void nap(double seconds) {
   constexpr double kAwake = 1e-3;
@@ -51,31 +27,6 @@ void nap(double seconds) {
   std::this_thread::sleep_for(Seconds(seconds - kAwake));
   while (std::chrono::steady_clock::now() - begin < Seconds(seconds)) std::this_thread::yield();
 }
-
-class Sleep : public torch::autograd::Function<Sleep> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const Naps& naps, const nn::ParamPtr& weight, Kept* kept) {
-    nap(naps.forward);
-    context->saved_data["input"] = naps.input;
-    context->saved_data["weight"] = naps.weight;
-    context->saved_data["param"] = reinterpret_cast<int64_t>(weight.get());
-    context->save_for_backward({kept->hold(naps.until_input), kept->hold(naps.until_weight)});
-    return x.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& grads) {
-    nap(context->saved_data["input"].toDouble());
-    auto* weight = reinterpret_cast<nn::Param*>(context->saved_data["param"].toInt());
-    const double takes = context->saved_data["weight"].toDouble();
-    const auto until_then = context->get_saved_variables()[1];
-    weight->add_grad(at::kFloat, [takes, until_then](at::Tensor& out, bool) {
-      nap(takes);
-      out.zero_();
-    });
-    return {grads[0], {}, {}, {}};
-  }
-};
 
 class Sleeper : public nn::Block {
  public:
@@ -89,7 +40,7 @@ class Sleeper : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context&) override {
     auto x = in.at("x");
     if (!x.requires_grad()) x = x.detach().requires_grad_(true);
-    const auto y = Sleep::apply(x, naps_, weight_, kept_);
+    const auto y = Sleep::apply(x, 1, naps_, weight_, kept_, &nap);
     if (!last_) return {{"x", y}};
     return {{"loss", y.sum()}, {"count", at::ones({}, at::kLong)}};
   }

@@ -74,7 +74,7 @@ class Beside {
   }
 
   /// When all sums have ended, those of losses and norms behind them.
-  double summed(double now) { return ended(now) + times_.totals; }
+  double summed(double now) { return ended(now) + times_.replicas + times_.totals; }
 
  private:
   using Key = std::pair<Kind, int64_t>;  // bucket
@@ -233,9 +233,16 @@ class Simulation {
 
   void send(size_t r, const Instruction& i) {
     const auto crossing = message(r, i);
-    const auto& takes = i.op == Op::Send ? costs_.send : costs_.send_grad;
+    const bool forth = i.op == Op::Send;
     auto& wire = wires_[{std::get<0>(crossing), std::get<1>(crossing)}];
-    sent_[crossing] = wire.send(states_[r].time, at_or_none(takes, i.block));
+    if (times_.empty() || times_[r].to_stage.empty()) {
+      const auto& takes = forth ? costs_.send : costs_.send_grad;
+      sent_[crossing] = wire.send(states_[r].time, at_or_none(takes, i.block));
+      return;
+    }
+    const auto& bytes = forth ? costs_.sent_bytes : costs_.grad_bytes;
+    sent_[crossing] = wire.send(states_[r].time, at_or_none(bytes, i.block),
+                                times_[r].to_stage.at(static_cast<size_t>(i.peer)));
   }
 
   void compute(size_t r, const Instruction& i) {
@@ -244,6 +251,10 @@ class Simulation {
     const bool again = states_[r].recomputed.contains(i.block);
     const double begin = time;
     const double speed = times_.empty() ? 1 : times_[r].speed;
+    const auto takes = [&](double all, const std::vector<double>& sums) {
+      const double waits = at_or_none(sums, i.block);
+      return (all - waits) / speed + waits;
+    };
     const auto of = [b](const std::vector<double>& bytes) {
       return bytes.empty() ? 0 : bytes.at(b);
     };
@@ -253,18 +264,18 @@ class Simulation {
     switch (i.op) {
       case Op::Forward:
         keep(r, received + (again ? of(costs_.inputs) : of(costs_.kept)));
-        time += costs_.forward.at(b) / speed;
+        time += takes(costs_.forward.at(b), costs_.forward_sums);
         break;
       case Op::Recompute:
         keep(r, of(costs_.kept) - of(costs_.inputs));
-        time += costs_.forward.at(b) / speed;
+        time += takes(costs_.forward.at(b), costs_.forward_sums);
         break;
       case Op::Backward:
-        time += costs_.backward.at(b) / speed;
+        time += takes(costs_.backward.at(b), costs_.backward_sums);
         keep(r, -of(costs_.kept) - received);
         break;
       case Op::BackwardInput:
-        time += costs_.input_half(b) / speed;
+        time += takes(costs_.input_half(b), costs_.backward_sums);
         keep(r, of(put_off) - of(costs_.kept) - received);
         break;
       case Op::BackwardWeight:

@@ -27,6 +27,10 @@ struct Costs {
   /// Of what it hands on: another rank that receives it keeps it until its own backward; empty:
   /// nothing.
   std::vector<double> sent_bytes = {};
+  std::vector<double> grad_bytes = {};  ///< of the gradient that comes back
+  /// Of forward and of backward what sums over tensor ranks take, which wait for links; empty:
+  /// nothing.
+  std::vector<double> forward_sums = {}, backward_sums = {};
 
   double input_half(size_t at) const { return backward.at(at) - weight_half(at); }
   double weight_half(size_t at) const {
@@ -54,7 +58,11 @@ struct StepTimes {
   std::vector<double> reduce = {}, reduce_scatter = {}, gather = {};
   std::map<Kind, TransferTimes> offload = {};
   std::vector<double> update = {};
+  /// The sums of its parts of buckets over the other state replicas, behind all others.
+  double replicas = 0;
   double totals = 0;  ///< the sums of losses and norms
+  /// By stage of the pipeline, for messages there; empty: they take what Costs::send says.
+  std::vector<Link> to_stage = {};
   /// Of all tables that are kept by rows together.
   double fetch_rows = 0, reduce_rows = 0, update_rows = 0;
   /// The part of a collective that the rank computes beside; the rest holds it up, as where its
@@ -90,6 +98,10 @@ class Wire {
  public:
   /// Of a message that takes so long: when it is there.
   double send(double now, double takes) { return free_ = std::max(free_, now) + takes; }
+  /// The next may leave while this one is on its way.
+  double send(double now, double bytes, const Link& link) {
+    return send(now, bytes / link.bytes_per_second) + link.seconds;
+  }
 
  private:
   double free_ = 0;
