@@ -1,5 +1,5 @@
-// Every test draws torch's random numbers from the same seed: LibTorch's default generator starts at a random one, and
-// what lies near a tolerance would pass on most days.
+// Every test draws torch's random numbers from the same seed: LibTorch's default generator starts
+// at a random one, and what lies near a tolerance would pass on most days.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
