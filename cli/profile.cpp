@@ -27,7 +27,7 @@ struct ProfileFlags {
 void print_blocks(const train::Profile& profile) {
   auto chosen = profile.blocks.begin();
   for (auto at = profile.blocks.begin(); at != profile.blocks.end(); ++at) {
-    if (at->first.second == 1) chosen = at;
+    if (at->first.tensor * at->first.context == 1) chosen = at;
   }
   report::Table table;
   table.column("block", report::Align::kLeft).column("forward").column("backward");
@@ -41,7 +41,7 @@ void print_blocks(const train::Profile& profile) {
   }
   fmt::print("{}, {}, {} x {}; a micro-batch of {}\n\n{}", profile.of.model, profile.of.machine,
              plural(profile.of.ranks, "rank"), plural(profile.of.threads, "thread"),
-             plural(chosen->first.first, "row"), table.to_text());
+             plural(chosen->first.rows, "row"), table.to_text());
 }
 
 int run_profile(const ProfileFlags& flags) {

@@ -109,7 +109,7 @@ Accuracy accuracy_of(const BatchReport& report) {
   Accuracy out;
   for (const auto& trial : report.trials) {
     if (!trial.went_well()) continue;
-    if (report.knows_time) out.times.push_back(trial.time());
+    out.times.push_back(trial.time());
     out.memories.push_back(trial.memory());
   }
   return out;
@@ -133,7 +133,6 @@ BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& a
   const auto room = train::room_of_rank("", options.num_ranks, parallel.device_memory);
   Predictor predictor(run, arguments, options.num_ranks, sizes);
   BatchReport out;
-  out.knows_time = !parallel.sequence_parallel && parallel.num_context_ranks() == 1;
   for (const int64_t rows : sizes) {
     if (progress)
       progress(static_cast<int64_t>(out.trials.size()), static_cast<int64_t>(sizes.size()));
@@ -175,12 +174,11 @@ std::string to_text(const BatchReport& report) {
     const bool well = trial.went_well();
     const auto of = [&](const std::string& text) { return well ? text : "-"; };
     table.row({std::to_string(trial.rows), std::to_string(trial.step_rows),
-               report.knows_time ? plan::step_text(trial.predicted.seconds) : "-",
-               of(plan::step_text(took.seconds)),
-               well && report.knows_time ? off(trial.time()) : "-",
-               of(human_rate(took.samples_per_second)), of(human_rate(took.tokens_per_second)),
-               human_bytes(trial.predicted.memory.sum()), of(human_bytes(took.memory_bytes)),
-               well ? off(trial.memory()) : "-", of(human_bytes(took.peak_memory_bytes))});
+               plan::step_text(trial.predicted.seconds), of(plan::step_text(took.seconds)),
+               well ? off(trial.time()) : "-", of(human_rate(took.samples_per_second)),
+               of(human_rate(took.tokens_per_second)), human_bytes(trial.predicted.memory.sum()),
+               of(human_bytes(took.memory_bytes)), well ? off(trial.memory()) : "-",
+               of(human_bytes(took.peak_memory_bytes))});
   }
   auto out = fmt::format("{}, by rows of a micro-batch\n\n{}", report.what, table.to_text());
   const auto accuracy = accuracy_of(report);
@@ -206,7 +204,7 @@ Json to_json(const BatchReport& report) {
     Json row{{"per_device_train_batch_size", trial.rows},
              {"gradient_accumulation_steps", trial.micro_batches},
              {"step_rows", trial.step_rows},
-             {"seconds", report.knows_time ? Json(it.seconds) : Json()},
+             {"seconds", it.seconds},
              {"memory_bytes", it.memory.sum()},
              {"activations_bytes", it.memory.activations},
              {"stage", it.stage},

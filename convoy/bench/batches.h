@@ -37,9 +37,6 @@ struct BatchTrial {
 /// A run with one micro-batch after the other.
 struct BatchReport {
   std::string what;  ///< how the run is spread: "2 data, zero 1"
-  /// Whether the messages inside of layers are known: those of ranks that share out tokens or
-  /// positions are not, and no time is predicted.
-  bool knows_time = true;
   std::vector<BatchTrial> trials;
   std::string stopped;  ///< why larger ones were not tried; "": all were
 };

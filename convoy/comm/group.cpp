@@ -92,6 +92,7 @@ Counts Group::parts(const Counts& given, const at::Tensor& all, const char* what
 Group::Handle Group::reduce(at::Tensor tensor, ReduceOp op, const Call& call) const {
   check_average(tensor, op, call.label);
   if (!engine_) return {};
+  traffic_->sum_bytes += static_cast<int64_t>(tensor.nbytes());
   return begin(tensor, call.label, [&] {
     const auto sum = op == ReduceOp::Average ? ReduceOp::Sum : op;
     return divided(engine_->all_reduce(tensor, sum, call), op, tensor, size_);
@@ -124,6 +125,7 @@ Group::Handle Group::scatter(at::Tensor out, at::Tensor in, ReduceOp op, const C
     }
     return {};
   }
+  traffic_->sum_bytes += static_cast<int64_t>(in.nbytes()) / 2;
   if (op == ReduceOp::Add && !(engine_->adds() && in.is_cpu())) {
     auto sum = at::empty_like(out);
     return begin(in, call.label, [&] {
@@ -160,6 +162,7 @@ Group::Handle Group::gather(at::Tensor out, at::Tensor in, const Counts& counts,
     if (out.data_ptr() != in.data_ptr()) out.view({-1}).copy_(in.view({-1}));
     return {};
   }
+  traffic_->sum_bytes += static_cast<int64_t>(out.nbytes()) / 2;
   return begin(in, call.label,
                [&] { return engine_->all_gather(out.view({-1}), in.view({-1}), all, call); });
 }
@@ -282,6 +285,7 @@ Traffic Group::traffic_of(const std::vector<Group>& groups) {
     if (!counted.insert(group.traffic_.get()).second) continue;
     out.collectives += group.traffic_->collectives;
     out.bytes += group.traffic_->bytes;
+    out.sum_bytes += group.traffic_->sum_bytes;
     out.waited += group.traffic_->waited;
   }
   return out;

@@ -8,7 +8,9 @@ namespace convoy::comm {
 struct Traffic {
   int64_t collectives = 0;  ///< collective operations
   int64_t bytes = 0;        ///< payload bytes of this rank
-  double waited = 0;        ///< seconds in operations that return when they are done
+  /// Of its sums; of half of one, a gather or a reduce-scatter, half the bytes of the whole.
+  int64_t sum_bytes = 0;
+  double waited = 0;  ///< seconds in operations that return when they are done
 };
 
 /// Some ranks that communicate with each other: a small value, copied freely. A default Group has

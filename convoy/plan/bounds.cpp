@@ -165,8 +165,7 @@ int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
 double least_seconds(const Numbers& numbers, const Cluster& cluster,
                      const schedule::RunOptions& base, const Split& split) {
   const auto mesh = split.mesh();
-  const GroupTimes tensor(cluster, mesh, schedule::Axis::Tensor);
-  const auto costs = seconds_of(numbers.blocks(split.rows, split.tensor), tensor,
+  const auto costs = seconds_of(numbers.blocks(split.share()), cluster, mesh,
                                 fastest_link_of_stages(cluster, mesh));
   double out = 0, sums = 0;
   for (size_t b = 0; b < costs.forward.size(); ++b) {
@@ -181,7 +180,7 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
   const auto some =
       std::min(forward.size(), static_cast<size_t>(split.recomputed * split.pipeline));
   out += std::accumulate(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(some), 0.0);
-  const int64_t shard = split.shard > 0 ? split.shard : split.data;
+  const int64_t shard = split.shard > 0 ? split.shard : split.state_ranks();
   const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
   const auto of_blocks = elements_of(numbers, split.tensor);
   const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / updating;
@@ -222,7 +221,7 @@ int64_t least_bytes(const Numbers& numbers, const Cluster& cluster,
                     const schedule::RunOptions& base, const Split& split) {
   const double state = schedule::state_bytes_of_parameter(split.mesh(), split.options(base));
   const auto elements = elements_of(numbers, split.tensor);
-  const auto blocks = numbers.blocks(split.rows, split.tensor);
+  const auto blocks = numbers.blocks(split.share());
   double out = std::accumulate(elements.begin(), elements.end(), 0.0) / split.pipeline * state;
   for (const auto& block : blocks) {
     out += static_cast<double>(split.recompute || split.recomputed > 0 ? block.returned_bytes

@@ -75,6 +75,10 @@ class GroupTimes {
   /// `bytes` of the whole, as of what is scattered.
   double all_gather(double bytes) const { return time(bytes, 1); }
   double reduce_scatter(double bytes) const { return time(bytes, 1); }
+  /// Of a message to the next rank of the group while all send theirs.
+  double message(double bytes) const {
+    return size_ == 1 ? 0 : (num_hosts_ > 1 ? between_ : inside_).time_of(bytes);
+  }
 
  private:
   double time(double bytes, double passes) const;

@@ -179,6 +179,7 @@ std::string verdict(const Planned& planned, const Planned* best) {
                    part(it.computing - other.computing, other.computing),
                    planned.split.recompute && !best->split.recompute ? " (forwards twice)"
                    : planned.split.tensor > best->split.tensor       ? " (sums in layers)"
+                   : planned.split.context > best->split.context     ? " (messages in layers)"
                    : planned.split.pipeline > best->split.pipeline   ? " (uneven stages)"
                                                                      : "")}};
   const auto* most =
@@ -199,6 +200,8 @@ Json to_json(const Planned& planned) {
           {"pipeline_parallel_size", split.pipeline},
           {"tensor_parallel_size", split.tensor},
           {"data_parallel_size", split.data},
+          {"context_parallel_size", split.context},
+          {"sequence_parallel", split.sequence},
           {"per_device_train_batch_size", split.rows},
           {"gradient_accumulation_steps", split.micro_batches},
           {"pipeline_schedule", split.pipeline > 1 ? schedule::name_of(split.schedule) : ""},

@@ -26,9 +26,10 @@ struct StepGroups {
       : rows(cluster, mesh, schedule::kGradients),
         world(cluster, mesh, schedule::kWorld),
         state(cluster, mesh, schedule::kState),
-        replicas(cluster, mesh, Axis::Replicate) {}
+        replicas(cluster, mesh, Axis::Replicate),
+        tensor(cluster, mesh, Axis::Tensor) {}
 
-  GroupTimes rows, world, state, replicas;
+  GroupTimes rows, world, state, replicas, tensor;
 };
 
 schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const Cluster& cluster,
@@ -48,6 +49,14 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
     (offloaded ? out.reduce_scatter.back() : out.replicas) += replicas;
     out.gather.push_back(groups.state.all_gather(width * elements));
     out.update.push_back(updated * numbers.update_seconds);
+  }
+  for (size_t unit = 0; unit < layout.units().size(); ++unit) {
+    int64_t elements = 0;  // of gradients that are parts where tensor ranks share out tokens
+    for (const auto& part : layout.summed_over_tensor(static_cast<int64_t>(unit))) {
+      elements += part.length();
+    }
+    out.reduce_tensor.push_back(
+        elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
   }
   out.offload = transfer_times(layout, cluster, options, groups.world.size());
   out.totals = groups.world.all_reduce(64);
@@ -94,17 +103,27 @@ const char* name_of(Fit fit) {
   return fit == Fit::Yes ? "yes" : fit == Fit::AtRisk ? "at risk" : "no";
 }
 
-schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
-                           const Link& to_next) {
+schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
+                           const schedule::Mesh& mesh, const Link& to_next) {
+  const GroupTimes tensor(cluster, mesh, Axis::Tensor), context(cluster, mesh, Axis::Context);
   schedule::Costs out;
+  const auto each = [](int64_t number, int64_t bytes, const auto& time) {
+    if (number == 0) return 0.0;
+    const auto n = static_cast<double>(number);
+    return n * time(static_cast<double>(bytes) / n);
+  };
   const auto sums = [&](int64_t number, int64_t bytes) {
-    if (tensor.size() == 1 || number == 0) return 0.0;
-    const auto each = static_cast<double>(bytes) / static_cast<double>(number);
-    return static_cast<double>(number) * tensor.all_reduce(each);
+    const auto time = [&](double of_one) { return tensor.all_reduce(of_one); };
+    return tensor.size() == 1 ? 0.0 : each(number, bytes, time);
+  };
+  const auto messages = [&](int64_t number, int64_t bytes) {
+    return each(number, bytes, [&](double of_one) { return context.message(of_one); });
   };
   for (const auto& block : blocks) {
-    out.forward_sums.push_back(sums(block.forward_sums, block.forward_sum_bytes));
-    out.backward_sums.push_back(sums(block.backward_sums, block.backward_sum_bytes));
+    out.forward_sums.push_back(sums(block.forward_sums, block.forward_sum_bytes) +
+                               messages(block.forward_messages, block.forward_message_bytes));
+    out.backward_sums.push_back(sums(block.backward_sums, block.backward_sum_bytes) +
+                                messages(block.backward_messages, block.backward_message_bytes));
     out.forward.push_back(block.forward_seconds + out.forward_sums.back());
     out.backward.push_back(block.backward_seconds + out.backward_sums.back());
     out.weight.push_back(block.weight_seconds);
@@ -141,7 +160,8 @@ struct Spread {
 
   int64_t num_stages() const { return mesh.degree(Axis::Pipeline); }
   std::vector<BlockCost> blocks(const Numbers& numbers) const {
-    return numbers.blocks(options.batch_rows, mesh.degree(Axis::Tensor));
+    return numbers.blocks({options.batch_rows, mesh.degree(Axis::Tensor),
+                           mesh.degree(Axis::Context), options.sequence_parallel});
   }
   schedule::RunPlan plan(const Numbers& numbers, const std::vector<BlockCost>& blocks,
                          int rank) const {
@@ -179,8 +199,7 @@ void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster
 Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& run, bool in_full) {
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
-  const GroupTimes tensor(cluster, mesh, Axis::Tensor);
-  const auto costs = seconds_of(blocks, tensor, {});
+  const auto costs = seconds_of(blocks, cluster, mesh, {});
   const StepGroups groups(cluster, mesh);
   std::map<std::pair<int, int>, schedule::Link> links;
   const auto num_stages = static_cast<int>(run.num_stages());

@@ -25,9 +25,8 @@ struct Known {
 /// What is known of a model and of how fast it is computed. The same question has the same answer.
 struct Numbers {
   schedule::ModelDecl model;
-  /// By block, for micro-batches of so many rows on one of so many tensor ranks: memory, and
-  /// seconds of computing alone.
-  std::function<std::vector<BlockCost>(int64_t rows, int tensor)> blocks;
+  /// By block, for a rank's share of a micro-batch: memory, and seconds of computing alone.
+  std::function<std::vector<BlockCost>(const BlockShare& share)> blocks;
   double update_seconds = 0;  ///< of the optimizer, for an element
   /// How far predictions may be off, as parts of them: what was seen of measured or analytic costs.
   double memory_spread = 0.05, time_spread = 0.3;
@@ -60,10 +59,10 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
                    const schedule::RunOptions& options, bool in_full = false);
 
-/// What blocks take, with the sums inside of layers, which computing waits for, and messages to the
-/// next stage.
-schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const GroupTimes& tensor,
-                           const Link& to_next);
+/// What blocks take, with the sums of tensor ranks inside of layers and the messages round the ring
+/// of context ranks, which computing waits for: nothing hides them; and messages to the next stage.
+schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
+                           const schedule::Mesh& mesh, const Link& to_next);
 
 /// Whether so many bytes, give or take a part of them, stay within a limit.
 Fit fit_of(int64_t bytes, int64_t limit, double spread);

@@ -30,12 +30,12 @@ bool is_faster(const Planned& a, const Planned& b) {
 
 /// The same, each question asked once.
 Numbers asked_once(Numbers numbers) {
-  using Asked = std::map<std::pair<int64_t, int>, std::vector<BlockCost>>;
+  using Asked = std::map<BlockShare, std::vector<BlockCost>>;
   const auto ask = std::move(numbers.blocks);
-  numbers.blocks = [ask, known = std::make_shared<Asked>()](int64_t rows, int tensor) {
-    const auto found = known->find({rows, tensor});
+  numbers.blocks = [ask, known = std::make_shared<Asked>()](const BlockShare& share) {
+    const auto found = known->find(share);
     if (found != known->end()) return found->second;
-    return known->emplace(std::pair{rows, tensor}, ask(rows, tensor)).first->second;
+    return known->emplace(share, ask(share)).first->second;
   };
   numbers.known = std::make_shared<Known>();
   return numbers;

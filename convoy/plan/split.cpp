@@ -18,8 +18,8 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
   std::vector<std::pair<std::string, std::string>> parallel{
       {"pipeline_parallel_size", std::to_string(split.pipeline)},
       {"tensor_parallel_size", std::to_string(split.tensor)},
-      {"sequence_parallel", "false"},
-      {"context_parallel_size", "1"},
+      {"sequence_parallel", split.sequence ? "true" : "false"},
+      {"context_parallel_size", std::to_string(split.context)},
       {"zero", std::to_string(split.zero)},
       {"offload_optimizer", schedule::name_of(split.optimizer)},
       {"offload_gradients", schedule::name_of(split.gradients)},
@@ -63,8 +63,10 @@ bool is_number(const std::string& text) {
 }  // namespace
 
 schedule::Mesh Split::mesh(int rank) const {
-  const auto replicas = shard > 0 ? data / static_cast<int>(shard) : 1;
-  return {{.pipeline = pipeline, .replicate = replicas, .tensor = tensor}, rank, num_ranks()};
+  const auto replicas = shard > 0 ? static_cast<int>(state_ranks() / shard) : 1;
+  return {{.pipeline = pipeline, .replicate = replicas, .context = context, .tensor = tensor},
+          rank,
+          num_ranks()};
 }
 
 schedule::RunOptions Split::options(schedule::RunOptions base) const {
@@ -75,7 +77,7 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.recomputed = {};
   if (recomputed > 0) base.recomputed.of_stage = {recomputed};
   if (prefetch > 0) base.prefetch = prefetch;
-  base.sequence_parallel = false;  // what its collectives take is not known here
+  base.sequence_parallel = sequence;
   base.pipeline = {.schedule = schedule, .splits = cut};
   base.offload = {.optimizer = optimizer, .gradients = gradients, .parameters = parameters};
   if (parameters != schedule::Place::Device) base.keep_bytes = 0;
@@ -86,6 +88,7 @@ std::string Split::to_text() const {
   std::string out = mesh().to_text();
   if (pipeline > 1) out += fmt::format(", {}", schedule::name_of(schedule));
   if (!cut.empty()) out += fmt::format(", cut at {}", fmt::join(cut, ","));
+  if (sequence) out += ", sequence_parallel";
   if (zero > 0) out += fmt::format(", zero {}", zero);
   if (shard > 0) out += fmt::format(", shard_ranks {}", shard);
   if (prefetch > 0) out += fmt::format(", prefetch {}", prefetch);
@@ -98,7 +101,9 @@ std::string Split::to_text() const {
 std::string Split::family() const {
   std::vector<std::string> out;
   if (pipeline > 1) out.emplace_back("pipeline");
+  if (context > 1) out.emplace_back("context");
   if (tensor > 1) out.emplace_back("tensor");
+  if (sequence) out.emplace_back("sequence");
   if (zero > 0) {
     out.push_back(fmt::format("{}zero {}", shard > 0 ? "hybrid " : "", zero));
   } else if (data > 1) {

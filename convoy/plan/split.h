@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -8,13 +9,24 @@
 
 namespace convoy::plan {
 
+/// What a rank computes of a micro-batch of so many rows: with one of `tensor` shares of the
+/// layers, and one of `context` shares of the positions.
+struct BlockShare {
+  int64_t rows = 1;
+  int tensor = 1, context = 1;
+  bool sequence = false;  ///< tensor ranks share out the tokens between their products, too
+
+  auto operator<=>(const BlockShare&) const = default;
+};
+
 /// A way to spread a step over ranks: what `convoy train` is told.
 struct Split {
-  int pipeline = 1, data = 1, tensor = 1;
+  int pipeline = 1, data = 1, tensor = 1, context = 1;
   int64_t rows = 1;           ///< of a micro-batch
   int64_t micro_batches = 1;  ///< of a rank's step
   int64_t zero = 0;
   bool recompute = false;
+  bool sequence = false;  ///< tensor ranks share out the tokens, too
   schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
   /// Where the optimizer's state lies, and the shards of gradients and of weights.
   schedule::Place optimizer = schedule::Place::Device, gradients = schedule::Place::Device,
@@ -28,10 +40,13 @@ struct Split {
     return optimizer != schedule::Place::Device || gradients != schedule::Place::Device ||
            parameters != schedule::Place::Device;
   }
-  int num_ranks() const { return pipeline * data * tensor; }
+  int num_ranks() const { return pipeline * data * context * tensor; }
+  /// Ranks that keep a stage's state together, or in several state replicas.
+  int64_t state_ranks() const { return int64_t{data} * context; }
   int64_t global_batch() const { return rows * micro_batches * data; }
-  /// Of the first pipeline's last tensor rank, which has most where shares are uneven.
-  schedule::Mesh mesh() const { return mesh(tensor - 1); }
+  BlockShare share() const { return {rows, tensor, context, sequence}; }
+  /// Of the first pipeline's last rank of the first rows, which has most where shares are uneven.
+  schedule::Mesh mesh() const { return mesh(context * tensor - 1); }
   schedule::Mesh mesh(int rank) const;
   /// `base` as this split has it.
   schedule::RunOptions options(schedule::RunOptions base) const;

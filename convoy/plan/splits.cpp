@@ -33,9 +33,10 @@ std::vector<schedule::PipelineSchedule> schedules_of(int stages, int64_t micro_b
 }
 
 /// Over how many ranks ZeRO may share out a state: all, or those of a host.
-std::vector<int64_t> shards_of(const Wishes& wishes, int64_t data, int64_t tensor, int64_t zero) {
-  const int64_t here = wishes.ranks_per_host / tensor;
-  if (zero == 0 || here < 2 || here >= data || data % here != 0) return {0};
+std::vector<int64_t> shards_of(const Wishes& wishes, const Split& split) {
+  const int64_t here = wishes.ranks_per_host / split.tensor, all = split.state_ranks();
+  const bool divides = here > 1 && here < all && all % here == 0 && here % split.context == 0;
+  if (split.zero == 0 || !divides) return {0};
   return {0, here};
 }
 
@@ -47,7 +48,7 @@ int64_t least_zero(const Split& split) {
 
 /// One rank keeps shards of what is offloaded, and else none.
 void set_zero_of_one_rank(Split& split) {
-  if (split.data == 1) split.zero = least_zero(split);
+  if (split.state_ranks() == 1) split.zero = least_zero(split);
 }
 
 /// Adds what `splits` are with some of their state in `places`, the less of it the earlier.
@@ -82,35 +83,61 @@ void add_offloaded(std::vector<Split>& splits, const std::vector<schedule::Place
 
 }  // namespace
 
-std::vector<Split> splits_of(const Wishes& wishes) {
-  std::vector<Split> out;
-  for (const int64_t tensor : divisors(wishes.num_ranks)) {
-    for (const int64_t pipeline : divisors(wishes.num_ranks / tensor)) {
-      const int64_t data = wishes.num_ranks / tensor / pipeline;
-      if (wishes.global_batch % data != 0) continue;
-      const int64_t of_rank = wishes.global_batch / data;
-      for (const int64_t rows : rows_of(of_rank, wishes.most_rows)) {
-        // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise
-        // against it, and it never won a trial here.
-        const int64_t most = data == 1 ? 0 : pipeline > 1 ? 1 : 3;
-        for (int64_t zero = 0; zero <= most; ++zero) {
-          for (const int64_t shard : shards_of(wishes, data, tensor, zero)) {
-            for (const bool recompute : {false, true}) {
-              if (recompute && !wishes.takes_recompute) continue;
-              for (const auto schedule : schedules_of(static_cast<int>(pipeline), of_rank / rows)) {
-                out.push_back({.pipeline = static_cast<int>(pipeline),
-                               .data = static_cast<int>(data),
-                               .tensor = static_cast<int>(tensor),
-                               .rows = rows,
-                               .micro_batches = of_rank / rows,
-                               .zero = zero,
-                               .recompute = recompute,
-                               .schedule = schedule,
-                               .shard = shard});
-              }
-            }
+namespace {
+
+/// Adds the stages of ZeRO, schedules and recomputation that a mesh with its micro-batches may
+/// have.
+void add_ways(std::vector<Split>& out, const Wishes& wishes, Split split) {
+  // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise against
+  // it, and it never won a trial here.
+  const int64_t most = split.state_ranks() == 1 ? 0 : split.pipeline > 1 ? 1 : 3;
+  for (split.zero = 0; split.zero <= most; ++split.zero) {
+    for (const int64_t shard : shards_of(wishes, split)) {
+      split.shard = shard;
+      for (const bool sequence : {false, true}) {
+        if (sequence && !(wishes.takes_sequence && split.tensor > 1)) continue;
+        split.sequence = sequence;
+        for (const bool recompute : {false, true}) {
+          if (recompute && !wishes.takes_recompute) continue;
+          split.recompute = recompute;
+          for (const auto schedule : schedules_of(split.pipeline, split.micro_batches)) {
+            split.schedule = schedule;
+            out.push_back(split);
           }
         }
+      }
+    }
+  }
+}
+
+/// Adds those of so many stages, context and tensor ranks.
+void add_meshes(std::vector<Split>& out, const Wishes& wishes, Split split) {
+  const bool beyond_host = wishes.ranks_per_host > 0 && split.tensor > wishes.ranks_per_host;
+  if (split.context > 1 && beyond_host) return;  // rings between hosts cost less
+  split.data = wishes.num_ranks / (split.pipeline * split.context * split.tensor);
+  if (wishes.global_batch % split.data != 0) return;
+  const int64_t of_rank = wishes.global_batch / split.data;
+  // Context ranks that share out two rows are two data ranks with a row each that send too much.
+  const int64_t most = split.context > 1 ? 1 : wishes.most_rows;
+  for (const int64_t rows : rows_of(of_rank, most)) {
+    split.rows = rows;
+    split.micro_batches = of_rank / rows;
+    add_ways(out, wishes, split);
+  }
+}
+
+}  // namespace
+
+std::vector<Split> splits_of(const Wishes& wishes) {
+  std::vector<Split> out;
+  for (const int64_t context : divisors(wishes.num_ranks)) {
+    if (context > wishes.most_context) break;
+    for (const int64_t tensor : divisors(wishes.num_ranks / context)) {
+      for (const int64_t pipeline : divisors(wishes.num_ranks / context / tensor)) {
+        add_meshes(out, wishes,
+                   {.pipeline = static_cast<int>(pipeline),
+                    .tensor = static_cast<int>(tensor),
+                    .context = static_cast<int>(context)});
       }
     }
   }

@@ -15,7 +15,7 @@ struct Before {
 };
 
 Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, const Split& split) {
-  const auto costs = numbers.blocks(split.rows, split.tensor);
+  const auto costs = numbers.blocks(split.share());
   const double each = schedule::state_bytes_of_parameter(split.mesh(), split.options(base));
   const schedule::TensorPlace place{split.tensor - 1, split.tensor};
   Before out;

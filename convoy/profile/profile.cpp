@@ -89,10 +89,11 @@ class Run {
     tensor_memory.take_peak();
     const int64_t before = tensor_memory.held();
     auto began = std::chrono::steady_clock::now();
-    auto traffic = options_.tensor.traffic();
+    auto traffic = options_.tensor.traffic(), ring = options_.context.traffic();
     auto out = forward(in);
     cost.forward_seconds = seconds_since(began);
     take_sums(traffic, cost.forward_sums, cost.forward_sum_bytes);
+    take_messages(ring, cost.forward_messages, cost.forward_message_bytes);
     const int64_t after = tensor_memory.held();
     cost.forward_bytes = tensor_memory.take_peak() - before;
     cost.kept_bytes = after - before;
@@ -116,6 +117,7 @@ class Run {
     roots.backward();
     cost.backward_seconds = seconds_since(began);
     take_sums(traffic, cost.backward_sums, cost.backward_sum_bytes);
+    take_messages(ring, cost.backward_messages, cost.backward_message_bytes);
     cost.backward_bytes = tensor_memory.take_peak() - after;
     return result;
   }
@@ -162,6 +164,13 @@ class Run {
   void take_sums(comm::Traffic& before, int64_t& sums, int64_t& bytes) const {
     const auto now = options_.tensor.traffic();
     sums = now.collectives - before.collectives;
+    bytes = now.sum_bytes - before.sum_bytes;
+    before = now;
+  }
+  /// What went round the ring of context ranks since.
+  void take_messages(comm::Traffic& before, int64_t& messages, int64_t& bytes) const {
+    const auto now = options_.context.traffic();
+    messages = now.collectives - before.collectives;
     bytes = now.bytes - before.bytes;
     before = now;
   }

@@ -43,16 +43,19 @@ TEST_F(PlanCommand, IsARunThatTrains) {
 
 TEST_F(PlanCommand, CountsTheMemoryOfATraining) {
   const auto all = plan("--ranks 2 --bucket_cap_mb 0 --max_rows 4");
-  for (const char* name : {"ddp", "zero 1", "zero 3", "pipeline", "tensor"}) {
+  for (const char* name :
+       {"ddp", "zero 1", "zero 3", "pipeline", "tensor", "tensor x sequence", "context"}) {
     SCOPED_TRACE(name);
     const auto planned = family(all, name);
     ASSERT_FALSE(planned.is_null());
     const auto flags = fmt::format(
-        "--pipeline_parallel_size {} --tensor_parallel_size {} --zero {} --gradient_accumulation_"
-        "steps {} --bucket_cap_mb 0{}{}",
+        "--pipeline_parallel_size {} --tensor_parallel_size {} --context_parallel_size {} "
+        "--zero {} --gradient_accumulation_steps {} --bucket_cap_mb 0{}{}{}",
         planned["pipeline_parallel_size"].get<int>(), planned["tensor_parallel_size"].get<int>(),
-        planned["zero"].get<int>(), planned["gradient_accumulation_steps"].get<int>(),
+        planned["context_parallel_size"].get<int>(), planned["zero"].get<int>(),
+        planned["gradient_accumulation_steps"].get<int>(),
         planned["gradient_checkpointing"].get<bool>() ? " --gradient_checkpointing" : "",
+        planned["sequence_parallel"].get<bool>() ? " --sequence_parallel" : "",
         planned["pipeline_parallel_size"] == 1
             ? ""
             : " --pipeline_schedule " + planned["pipeline_schedule"].get<std::string>());

@@ -160,9 +160,9 @@ TEST(Offload, IsTriedBesideRecomputation) {
   Wishes wishes{.num_ranks = 1, .global_batch = 8, .offload = {Place::Cpu}};
   // As many products, whatever the rows: the first that fits is row by row on the device.
   auto numbers_of_rows = numbers;
-  numbers_of_rows.blocks = [numbers](int64_t rows, int tensor) {
-    auto out = numbers.blocks(rows, tensor);
-    for (auto& block : out) block.forward_seconds *= rows < 8 ? 2 : 1;
+  numbers_of_rows.blocks = [numbers](const BlockShare& share) {
+    auto out = numbers.blocks(share);
+    for (auto& block : out) block.forward_seconds *= share.rows < 8 ? 2 : 1;
     return out;
   };
   const auto found = search(numbers_of_rows, cluster, wishes);

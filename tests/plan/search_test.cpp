@@ -68,8 +68,11 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
   auto cluster = paper_cluster(2, 4, 100 * kGiga, 10 * kGiga, kGiga);
   const auto numbers = model.numbers();
   cluster.host_bytes_per_second = kGiga;
-  const auto all =
-      found_for(model, cluster, 32, true, {schedule::Place::Cpu, schedule::Place::Disk});
+  Wishes wishes{.num_ranks = 8, .global_batch = 32, .ranks_per_host = 4};
+  wishes.all = wishes.takes_sequence = true;
+  wishes.most_context = 4;
+  wishes.offload = {schedule::Place::Cpu, schedule::Place::Disk};
+  const auto all = search(numbers, cluster, wishes);
   for (const auto& [split, prediction, simplicity] : all.tried) {
     EXPECT_LE(least_seconds(numbers, cluster, {}, split), prediction.seconds * (1 + 1e-9))
         << split.to_text();

@@ -34,7 +34,7 @@ struct PaperModel {
                          schedule::TensorCut cut, bool read_in_backward = true) {
       out.params.push_back({name, std::move(shape), cut, true, true, read_in_backward});
       if (out.blocks.empty() || out.blocks.back().name != block) {
-        out.blocks.push_back({block, {}, true, true});
+        out.blocks.push_back({block, {}, true, true, true, true});
       }
       out.blocks.back().params.push_back(static_cast<int64_t>(out.params.size()) - 1);
     };
@@ -48,22 +48,33 @@ struct PaperModel {
     return out;
   }
 
-  std::vector<BlockCost> costs(int64_t rows, int tensor) const {
+  std::vector<BlockCost> costs(const BlockShare& share) const {
+    const int tensor = share.tensor, ring = share.context;
+    const int whole = share.sequence ? tensor : 1;  // ranks that share out what is not cut
     std::vector<BlockCost> out;
-    const auto tokens = static_cast<double>(rows * length);
+    const auto tokens = static_cast<double>(share.rows * length) / ring;
     const auto hidden =
         static_cast<int64_t>(bytes_per_weight * tokens * static_cast<double>(width));
     const auto block = [&](double weights, int64_t kept, bool is_last) {
       BlockCost cost;
       cost.forward_seconds = 2 * weights * tokens / flops / tensor;
       cost.backward_seconds = 2 * cost.forward_seconds;
-      cost.kept_bytes = cost.forward_bytes = kept / tensor + hidden;
-      cost.returned_bytes = cost.sent_bytes = is_last ? 8 : hidden;
-      cost.grad_bytes = is_last ? 0 : hidden;
+      cost.kept_bytes = cost.forward_bytes = kept / tensor + hidden / whole;
+      cost.returned_bytes = cost.sent_bytes = is_last ? 8 : hidden / whole;
+      cost.grad_bytes = is_last ? 0 : hidden / whole;
       cost.backward_bytes = hidden;
       cost.sent_parts = cost.grad_parts = 1;
       cost.forward_sums = cost.backward_sums = 2;
       cost.forward_sum_bytes = cost.backward_sum_bytes = 2 * hidden;
+      if (share.sequence) {  // in halves, and what entered is gathered once more
+        cost.forward_sums = 4, cost.backward_sums = 6;
+        cost.backward_sum_bytes += hidden;
+      }
+      if (kept > 0 && !is_last) {  // keys and values, and their gradients
+        cost.forward_messages = ring - 1, cost.backward_messages = ring == 1 ? 0 : 2 * ring - 1;
+        cost.forward_message_bytes = cost.forward_messages * 2 * hidden;
+        cost.backward_message_bytes = cost.backward_messages * 2 * hidden;
+      }
       out.push_back(cost);
     };
     block(0, 0, false);
@@ -76,7 +87,7 @@ struct PaperModel {
 
   Numbers numbers() const {
     return {.model = decl(),
-            .blocks = [*this](int64_t rows, int tensor) { return costs(rows, tensor); },
+            .blocks = [*this](const BlockShare& share) { return costs(share); },
             .update_seconds = 3e-11};
   }
 

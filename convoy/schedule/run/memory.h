@@ -22,9 +22,13 @@ struct BlockCost {
   // what another stage of a pipeline receives and sends.
   int64_t sent_bytes = 0, grad_bytes = 0;
   int64_t sent_parts = 0, grad_parts = 0;  ///< tensors
-  // Of the sums over tensor ranks inside of it: how many, and their bytes.
+  // Of the sums over tensor ranks inside of it: how many, and their bytes. A gather and a
+  // reduce-scatter count with half the bytes of the whole.
   int64_t forward_sums = 0, forward_sum_bytes = 0;
   int64_t backward_sums = 0, backward_sum_bytes = 0;
+  // Of the messages that a rank sends to the next one on its ring of context ranks.
+  int64_t forward_messages = 0, forward_message_bytes = 0;
+  int64_t backward_messages = 0, backward_message_bytes = 0;
 };
 
 /// Sharded buckets of gradients that are being summed while another one fills.

@@ -49,6 +49,8 @@ class Beside {
         if (i.kind == Kind::Gradients) now = ended(now);
         writes_.emplace_back(Key{i.kind, i.bucket}, transfer(now, i));
         return now;
+      case Op::ReduceTensor:
+        return now + at_or_none(times_.reduce_tensor, i.unit);
       case Op::FetchRows:  // the rank waits for rows
         return now + times_.fetch_rows;
       case Op::ReduceRows:

@@ -56,6 +56,8 @@ struct TransferTimes {
 /// bucket, each one after the other beside the computing, and its updates. Empty: no time.
 struct StepTimes {
   std::vector<double> reduce = {}, reduce_scatter = {}, gather = {};
+  /// By unit: the sum over tensor ranks that share out tokens, which is waited for.
+  std::vector<double> reduce_tensor = {};
   std::map<Kind, TransferTimes> offload = {};
   std::vector<double> update = {};
   /// The sums of its parts of buckets over the other state replicas, behind all others.

@@ -22,11 +22,18 @@ using plan::BlockCost;
 
 constexpr double BlockCost::* kSeconds[] = {
     &BlockCost::forward_seconds, &BlockCost::backward_seconds, &BlockCost::weight_seconds};
-constexpr int64_t BlockCost::* kCounts[] = {
-    &BlockCost::kept_bytes,        &BlockCost::put_off_bytes,  &BlockCost::returned_bytes,
-    &BlockCost::forward_bytes,     &BlockCost::backward_bytes, &BlockCost::half_bytes,
-    &BlockCost::sent_bytes,        &BlockCost::grad_bytes,     &BlockCost::forward_sum_bytes,
-    &BlockCost::backward_sum_bytes};
+constexpr int64_t BlockCost::* kCounts[] = {&BlockCost::kept_bytes,
+                                            &BlockCost::put_off_bytes,
+                                            &BlockCost::returned_bytes,
+                                            &BlockCost::forward_bytes,
+                                            &BlockCost::backward_bytes,
+                                            &BlockCost::half_bytes,
+                                            &BlockCost::sent_bytes,
+                                            &BlockCost::grad_bytes,
+                                            &BlockCost::forward_sum_bytes,
+                                            &BlockCost::backward_sum_bytes,
+                                            &BlockCost::forward_message_bytes,
+                                            &BlockCost::backward_message_bytes};
 
 /// On the line through two measurements.
 BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
@@ -60,55 +67,61 @@ BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments argumen
 BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file)
     : file_(std::move(file)), known_(std::move(measured)) {
   std::set<int64_t> sizes;
-  for (const auto& [of, costs] : known_) sizes.insert(of.first);
+  for (const auto& [share, costs] : known_) {
+    if (share.context == 1) sizes.insert(share.rows);
+  }
   sizes_.assign(sizes.begin(), sizes.end());
 }
 
-std::vector<BlockCost> BlockCosts::of(int64_t rows, int tensor) {
-  const auto upper = std::lower_bound(sizes_.begin(), sizes_.end(), rows);
-  if (upper != sizes_.end() && *upper == rows) return measured(rows, tensor);
-  if (sizes_.size() == 1) return measured(sizes_.front(), tensor);
+std::vector<BlockCost> BlockCosts::of(const plan::BlockShare& share) {
+  const auto upper = std::lower_bound(sizes_.begin(), sizes_.end(), share.rows);
+  if (upper != sizes_.end() && *upper == share.rows) return measured(share);
+  const auto with = [&](int64_t rows) {
+    auto out = share;
+    out.rows = rows;
+    return out;
+  };
+  if (sizes_.size() == 1) return measured(with(sizes_.front()));
   const auto high = upper == sizes_.end()     ? sizes_.end() - 1
                     : upper == sizes_.begin() ? sizes_.begin() + 1
                                               : upper;
   const int64_t low = *(high - 1);
-  const auto& a = measured(low, tensor);
-  const auto& b = measured(*high, tensor);
-  const double part = static_cast<double>(rows - low) / static_cast<double>(*high - low);
+  const auto& a = measured(with(low));
+  const auto& b = measured(with(*high));
+  const double part = static_cast<double>(share.rows - low) / static_cast<double>(*high - low);
   std::vector<BlockCost> out;
   for (size_t n = 0; n < a.size(); ++n) out.push_back(between(a[n], b[n], part));
   return out;
 }
 
-const std::vector<BlockCost>& BlockCosts::measured(int64_t rows, int tensor) {
-  auto found = known_.find({rows, tensor});
+const std::vector<BlockCost>& BlockCosts::measured(const plan::BlockShare& share) {
+  auto found = known_.find(share);
   if (found == known_.end() && !factory_) {
-    fail<UsageError>("train", "{} has no costs of {} for {} tensor ranks", file_,
-                     plural(rows, "row"), tensor);
+    fail<UsageError>("train", "{} has no costs of {} for {} tensor ranks{}{}", file_,
+                     plural(share.rows, "row"), share.tensor,
+                     share.sequence ? " that share out tokens" : "",
+                     share.context > 1 ? fmt::format(" and {} context ranks", share.context) : "");
   }
-  if (found == known_.end()) {
-    found = known_.emplace(std::pair{rows, tensor}, run(rows, tensor)).first;
-  }
+  if (found == known_.end()) found = known_.emplace(share, run(share)).first;
   return found->second;
 }
 
-std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) {
+std::vector<BlockCost> BlockCosts::run(const plan::BlockShare& share) {
   if (batch_.empty()) {
     auto arguments = arguments_;
     arguments.per_device_train_batch_size = sizes_.back();
     batch_ = first_batch(arguments, *data_, 1);
   }
-  if (batch_.empty() || batch_.samples.numel() < rows) {
+  if (batch_.empty() || batch_.samples.numel() < share.rows) {
     fail<UsageError>("train",
                      "the training data has no {} rows to read the costs from; try a smaller batch",
-                     rows);
+                     share.rows);
   }
-  const auto batch = profile::first_rows(batch_, rows);
-  const int contexts = arguments_.parallel.num_context_ranks();
+  const auto batch = profile::first_rows(batch_, share.rows);
   auto options = profile_options(arguments_);
-  options.tensor = comm::echo_group(tensor - 1, tensor);
-  options.sequence_parallel = arguments_.parallel.sequence_parallel && tensor > 1;
-  options.context = comm::echo_group(contexts - 1, contexts);
+  options.tensor = comm::echo_group(share.tensor - 1, share.tensor);
+  options.sequence_parallel = share.sequence;
+  options.context = comm::echo_group(share.context - 1, share.context);
   options.gpu_rows = gpu_rows_;
   auto out = profile::profile(factory_(), batch, options);
   if (neighbours_ < 2) return out;
@@ -141,25 +154,34 @@ std::vector<BlockCost> BlockCosts::run(int64_t rows, int tensor) {
   return out;
 }
 
+int64_t most_context_ranks(const parallel::MicroBatch& batch) {
+  int64_t positions = 0;
+  for (const auto& [name, tensor] : batch.inputs) {
+    if (tensor.dim() > 1) positions = std::max(positions, tensor.size(1));
+  }
+  constexpr int64_t kMost = 16;  // of more a step is messages
+  return std::clamp<int64_t>(positions / 2, 1, kMost);
+}
+
 std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
                                  const std::vector<schedule::BlockCounts>& counts_of_row,
-                                 int64_t rows, int tensor, const plan::Cluster& cluster,
+                                 const plan::BlockShare& share, const plan::Cluster& cluster,
                                  bool low_precision) {
   const auto& device = cluster.device;
   const double flops = cluster.efficiency * (low_precision ? device.bf16_flops : device.fp32_flops);
   const double rate = cluster.efficiency * device.bytes_per_second;
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = blocks[b];
-    const double share = static_cast<double>(rows) / tensor;
-    const double forward = counts_of_row.at(b).forward * share;
-    const double backward = counts_of_row.at(b).backward * share;
+    const double rows = static_cast<double>(share.rows) / share.tensor / share.context;
+    const double forward = counts_of_row.at(b).forward * rows;
+    const double backward = counts_of_row.at(b).backward * rows;
     constexpr double kPasses = 2;  // written once and read once
     block.forward_seconds =
         forward / flops + kPasses * static_cast<double>(block.forward_bytes) / rate;
     block.backward_seconds =
         backward / flops +
         kPasses * static_cast<double>(block.kept_bytes + block.backward_bytes) / rate;
-    block.weight_seconds = counts_of_row.at(b).weight * share / flops;
+    block.weight_seconds = counts_of_row.at(b).weight * rows / flops;
   }
   return blocks;
 }

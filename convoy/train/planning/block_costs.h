@@ -11,12 +11,12 @@
 
 namespace convoy::train {
 
-/// Costs by block, of micro-batches of so many rows on one of so many tensor ranks.
-using MeasuredBlocks = std::map<std::pair<int64_t, int>, std::vector<plan::BlockCost>>;
+/// Costs by block, of a rank's share of a micro-batch.
+using MeasuredBlocks = std::map<plan::BlockShare, std::vector<plan::BlockCost>>;
 
-/// What a model's blocks cost for micro-batches of any size, on one of any number of tensor ranks:
-/// they are run on this host, forward and backward, for some sizes, which are the first rows of one
-/// batch; between and beyond those what they take and keep grows evenly.
+/// What a model's blocks cost for any share of micro-batches of any size: they are run on this
+/// host, forward and backward, for some sizes, which are the first rows of one batch; between and
+/// beyond those what they take and keep grows evenly.
 class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
@@ -25,18 +25,18 @@ class BlockCosts {
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
              std::vector<int64_t> sizes, int neighbours, int64_t gpu_rows = 0);
 
-  /// Those of a profile. Throws UsageError where one asks for a number of tensor ranks that it
-  /// has not; `file` is for messages.
+  /// Those of a profile. Throws UsageError where one asks for a share that it has not; `file` is
+  /// for messages.
   BlockCosts(MeasuredBlocks measured, std::string file);
 
   /// By block. Measures what was not asked for before.
-  std::vector<plan::BlockCost> of(int64_t rows, int tensor);
+  std::vector<plan::BlockCost> of(const plan::BlockShare& share);
   /// What was measured so far.
   const MeasuredBlocks& known() const { return known_; }
 
  private:
-  const std::vector<plan::BlockCost>& measured(int64_t rows, int tensor);
-  std::vector<plan::BlockCost> run(int64_t rows, int tensor);
+  const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share);
+  std::vector<plan::BlockCost> run(const plan::BlockShare& share);
 
   parallel::ModelFactory factory_;  // null: of a profile
   TrainingArguments arguments_;
@@ -49,11 +49,14 @@ class BlockCosts {
   MeasuredBlocks known_;
 };
 
-/// The same with times of another device: products at its speed, and each byte that a block keeps,
-/// returns or computes with on its way through the memory, written and read.
+/// How many ranks may share out the positions of a row: each has two stretches of some.
+int64_t most_context_ranks(const parallel::MicroBatch& batch);
+
+/// Costs of blocks with times of another device: products at its speed, and each byte that a block
+/// keeps, returns or computes with on its way through the memory, written and read.
 std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
                                        const std::vector<schedule::BlockCounts>& counts_of_row,
-                                       int64_t rows, int tensor, const plan::Cluster& cluster,
+                                       const plan::BlockShare& share, const plan::Cluster& cluster,
                                        bool low_precision);
 
 }  // namespace convoy::train

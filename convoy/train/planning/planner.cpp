@@ -171,13 +171,20 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   numbers.model = nn::declare(blocks);
   const bool low = wishes.base.low_precision;
   const int64_t most = std::min(wishes.most_rows, wishes.global_batch);
-  const auto check = [model = numbers.model, base = wishes.base](int tensor) {
-    if (tensor == 1) return;
-    schedule::plan_run(model, schedule::Mesh({.tensor = tensor}, tensor - 1, tensor), base, {},
-                       /*proves=*/false);
+  const auto check = [model = numbers.model, base = wishes.base](const plan::BlockShare& share) {
+    if (share.tensor * share.context == 1) return;
+    const plan::Split split{
+        .tensor = share.tensor, .context = share.context, .sequence = share.sequence};
+    schedule::plan_run(model, split.mesh(), split.options(base), {}, /*proves=*/false);
   };
   const auto batch = first_batch(arguments, data, 1);
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
+  const auto all_take = [&](auto takes) {
+    return std::all_of(blocks.begin(), blocks.end(),
+                       [&](const auto& block) { return ((*block).*takes)(); });
+  };
+  wishes.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
+  if (all_take(&nn::Block::takes_context_ranks)) wishes.most_context = most_context_ranks(batch);
   const auto counts = profile::trace(
       factory(), batch,
       {.compute_dtype = replica.compute_dtype, .seed = replica.seed, .shapes_only = true});
@@ -201,9 +208,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
     numbers.memory_spread = kMemorySpread;
     numbers.update_seconds =
         profile ? profile->update_seconds : seconds_of_update(arguments, neighbours);
-    numbers.blocks = [costs, check](int64_t rows, int tensor) {
-      check(tensor);
-      return costs->of(rows, tensor);
+    numbers.blocks = [costs, check](const plan::BlockShare& share) {
+      check(share);
+      return costs->of(share);
     };
   } else {
     out.how_known = "of data sheets";
@@ -211,9 +218,10 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
     numbers.memory_spread = kOtherDevicesMemorySpread;
     numbers.update_seconds =
         kUpdateBytes / (out.cluster.efficiency * out.cluster.device.bytes_per_second);
-    numbers.blocks = [costs, check, counts, cluster = out.cluster, low](int64_t rows, int tensor) {
-      check(tensor);
-      return on_device(costs->of(rows, tensor), counts, rows, tensor, cluster, low);
+    numbers.blocks = [costs, check, counts, cluster = out.cluster,
+                      low](const plan::BlockShare& share) {
+      check(share);
+      return on_device(costs->of(share), counts, share, cluster, low);
     };
   }
   double parameters = 0;
@@ -232,8 +240,6 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
 
 PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
                      const Dataset& data, PlanRequest request, const ProgressFn& progress) {
-  arguments.parallel.sequence_parallel = false;  // no plan shares out tokens or positions
-  arguments.parallel.context_parallel_size = 1;
   auto out = prepare_plan(factory, std::move(arguments), data, std::move(request));
   out.found = plan::search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));

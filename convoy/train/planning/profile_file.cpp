@@ -39,7 +39,11 @@ constexpr std::pair<const char*, int64_t BlockCost::*> kProfileBytes[] = {
     {"forward_sums", &BlockCost::forward_sums},
     {"forward_sum_bytes", &BlockCost::forward_sum_bytes},
     {"backward_sums", &BlockCost::backward_sums},
-    {"backward_sum_bytes", &BlockCost::backward_sum_bytes}};
+    {"backward_sum_bytes", &BlockCost::backward_sum_bytes},
+    {"forward_messages", &BlockCost::forward_messages},
+    {"forward_message_bytes", &BlockCost::forward_message_bytes},
+    {"backward_messages", &BlockCost::backward_messages},
+    {"backward_message_bytes", &BlockCost::backward_message_bytes}};
 
 constexpr std::pair<const char*, std::string ProfiledFor::*> kProfileTexts[] = {
     {"machine", &ProfiledFor::machine},     {"torch", &ProfiledFor::torch},
@@ -72,18 +76,32 @@ std::string rows_text(const TrainingArguments& arguments, const Dataset& data) {
   return join(parts);
 }
 
-/// Numbers of tensor ranks that the model takes, of those that divide the ranks.
-std::vector<int> tensor_ranks(const parallel::ModelFactory& factory,
-                              const schedule::RunOptions& options, int num_ranks) {
+/// Shares of a micro-batch that the model takes on some of the ranks, as splits have them: by
+/// context ranks of single rows only.
+std::vector<plan::BlockShare> shares_of(const parallel::ModelFactory& factory,
+                                        const schedule::RunOptions& options,
+                                        const parallel::MicroBatch& batch, int num_ranks,
+                                        int64_t most_rows) {
   const auto model = nn::declare(factory());
-  std::vector<int> out{1};
-  for (int tensor = 2; tensor <= num_ranks; ++tensor) {
-    if (num_ranks % tensor != 0) continue;
-    try {
-      schedule::plan_run(model, schedule::Mesh({.tensor = tensor}, tensor - 1, tensor), options, {},
-                         /*proves=*/false);
-      out.push_back(tensor);
-    } catch (const UsageError&) {
+  std::vector<plan::BlockShare> out;
+  for (int ranks = 1; ranks <= num_ranks; ++ranks) {
+    if (num_ranks % ranks != 0) continue;
+    for (int context = 1; context <= ranks; ++context) {
+      if (ranks % context != 0 || context > most_context_ranks(batch)) continue;
+      for (const bool sequence : {false, true}) {
+        const plan::Split split{
+            .tensor = ranks / context, .context = context, .sequence = sequence};
+        if (sequence && split.tensor == 1) continue;
+        try {
+          schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
+        } catch (const UsageError&) {
+          continue;
+        }
+        for (int64_t rows = 1; rows <= (context > 1 ? 1 : most_rows); rows *= 2) {
+          auto& share = out.emplace_back(split.share());
+          share.rows = rows;
+        }
+      }
     }
   }
   return out;
@@ -109,9 +127,7 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingAr
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, int num_ranks, int threads,
                         const ProgressFn& progress) {
-  arguments.parallel.pipeline_costs.clear();     // which is what this is for
-  arguments.parallel.sequence_parallel = false;  // not known to plans
-  arguments.parallel.context_parallel_size = 1;
+  arguments.parallel.pipeline_costs.clear();  // which is what this is for
   if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
   at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(num_ranks));
   Profile out{.of = profiled_for(factory, arguments, data, num_ranks)};
@@ -121,17 +137,16 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   for (int64_t rows = 1; rows <= kMost; rows *= 2) sizes.push_back(rows);
   BlockCosts costs(factory, arguments, data, sizes, num_ranks);
   const auto options = replica_options(arguments, true).run();
-  const auto tensors = tensor_ranks(factory, options, num_ranks);
-  const auto all = static_cast<int64_t>(tensors.size() * sizes.size() + 3);
+  const auto shares =
+      shares_of(factory, options, first_batch(arguments, data, 1), num_ranks, kMost);
+  const auto all = static_cast<int64_t>(shares.size() + 3);
   int64_t done = 0;
   const auto step = [&] {
     if (progress) progress(++done, all);
   };
-  for (const int tensor : tensors) {
-    for (const int64_t rows : sizes) {
-      costs.of(rows, tensor);
-      step();
-    }
+  for (const auto& share : shares) {
+    costs.of(share);
+    step();
   }
   out.blocks = costs.known();
   out.update_seconds = seconds_of_update(arguments, num_ranks);
@@ -148,7 +163,7 @@ Json to_json(const Profile& profile) {
   Json of, measured = Json::array();
   for (const auto& [name, field] : kProfileTexts) of[name] = profile.of.*field;
   for (const auto& [name, field] : kProfileNumbers) of[name] = profile.of.*field;
-  for (const auto& [key, costs] : profile.blocks) {
+  for (const auto& [share, costs] : profile.blocks) {
     Json blocks;
     for (size_t b = 0; b < costs.size(); ++b) {
       Json block;
@@ -156,7 +171,11 @@ Json to_json(const Profile& profile) {
       for (const auto& [name, field] : kProfileBytes) block[name] = costs[b].*field;
       blocks[profile.names.at(b)] = std::move(block);
     }
-    measured.push_back({{"rows", key.first}, {"tensor_ranks", key.second}, {"blocks", blocks}});
+    measured.push_back({{"rows", share.rows},
+                        {"tensor_ranks", share.tensor},
+                        {"context_ranks", share.context},
+                        {"sequence_parallel", share.sequence},
+                        {"blocks", blocks}});
   }
   return {{"profile", of},
           {"names", profile.names},
@@ -184,7 +203,9 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   out.sums = {json.at("sum_seconds"), json.at("sum_seconds_per_byte")};
   out.disk_rate = json.value("disk_bytes_per_second", 0.0);
   for (const auto& one : json.at("micro_batches")) {
-    auto& costs = out.blocks[{one.at("rows").get<int64_t>(), one.at("tensor_ranks").get<int>()}];
+    auto& costs =
+        out.blocks[{one.at("rows").get<int64_t>(), one.at("tensor_ranks").get<int>(),
+                    one.at("context_ranks").get<int>(), one.at("sequence_parallel").get<bool>()}];
     for (const auto& name : out.names) {
       const auto& block = one.at("blocks").at(name);
       auto& cost = costs.emplace_back();
@@ -227,7 +248,7 @@ std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t row
                      profile.of.model);
   }
   std::vector<schedule::BlockCounts> out;
-  for (const auto& cost : BlockCosts(profile.blocks, file).of(rows, tensor)) {
+  for (const auto& cost : BlockCosts(profile.blocks, file).of({rows, tensor})) {
     out.push_back({cost.forward_seconds, cost.backward_seconds, cost.weight_seconds,
                    static_cast<double>(cost.kept_bytes), static_cast<double>(cost.put_off_bytes),
                    static_cast<double>(cost.returned_bytes), static_cast<double>(cost.sent_bytes),

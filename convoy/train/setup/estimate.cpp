@@ -32,7 +32,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1,
                                          for_gpu ? rows_ : 0);
   if (!as_asked) {
-    costs_ = others_->of(rows_, run_.mesh.degree(tensor));
+    costs_ = others_->of(share_of(rows_));
     return;
   }
   const auto batch = first_batch(arguments, data, run_.mesh.degree(schedule::kRows));
@@ -44,6 +44,11 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   how.sequence_parallel = arguments.parallel.sequence_parallel;
   how.context = comm::echo_group(run_.mesh.place(context), run_.mesh.degree(context));
   costs_ = profile::profile(factory(), batch, how);
+}
+
+plan::BlockShare Estimator::share_of(int64_t rows) const {
+  return {rows, run_.mesh.degree(schedule::Axis::Tensor), run_.mesh.degree(schedule::Axis::Context),
+          run_.options.sequence_parallel};
 }
 
 Way Estimator::asked() const {
@@ -64,9 +69,8 @@ schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
   options.recompute = way.recompute;
   options.num_micro_batches = way.micro_batches;
   options.batch_rows = way.rows;
-  const auto tensor = run_.mesh.degree(schedule::Axis::Tensor);
   return schedule::plan_run(run_.model, run_.mesh, options,
-                            way.rows == rows_ ? costs_ : others_->of(way.rows, tensor), proves);
+                            way.rows == rows_ ? costs_ : others_->of(share_of(way.rows)), proves);
 }
 
 schedule::MemoryUse Estimator::memory(const Way& way) const {

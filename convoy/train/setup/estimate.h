@@ -58,6 +58,8 @@ class Estimator {
 
  private:
   schedule::RunPlan plan(const Way& way, bool proves) const;
+  /// Of the rank that is told of.
+  plan::BlockShare share_of(int64_t rows) const;
 
   AskedRun run_;
   int64_t rows_;
