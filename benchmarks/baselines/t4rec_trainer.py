@@ -67,6 +67,7 @@ with tempfile.TemporaryDirectory() as output:
     trainer = t4rec.Trainer(
         model=model, schema=schema, train_dataset_or_path=f"{arguments.folder}/train.parquet",
         eval_dataset_or_path=f"{arguments.folder}/valid.parquet", callbacks=[Epochs()],
+        compute_metrics=True,
         args=T4RecTrainingArguments(
             output_dir=output, no_cuda=True, report_to=[], save_strategy="no", seed=arguments.seed,
             num_train_epochs=arguments.epochs, learning_rate=arguments.learning_rate,
