@@ -94,13 +94,13 @@ Measured run_once(const HiddenCluster& hidden, const plan::Split& split, int64_t
 }
 
 /// Of some runs the one that the machine disturbed least.
-double seconds_of(const HiddenCluster& hidden, const plan::Split& split, const Effort& effort) {
+Measured measure(const HiddenCluster& hidden, const plan::Split& split, const Effort& effort) {
   Measured best{.times_late = std::numeric_limits<int>::max()};
   for (int run = 0; run < effort.runs && best.times_late > 0; ++run) {
     const auto measured = run_once(hidden, split, effort.steps);
     if (measured.times_late < best.times_late) best = measured;
   }
-  return best.seconds;
+  return best;
 }
 
 /// What was planned for a cluster, first, and the fastest of other ways to share out a step.
@@ -130,9 +130,11 @@ Run run_on(const HiddenCluster& hidden, const Effort& effort) {
   for (const auto* it : chosen) {
     const bool ddp = it->split.family() == "ddp";
     if (out.trials.empty() || !(it->split == chosen[0]->split)) {
-      out.trials.push_back({it->prediction.seconds, seconds_of(hidden, it->split, effort)});
-      fmt::print("  {}: predicted {:.4f} s, measured {:.4f} s\n", it->split.to_text(),
-                 out.trials.back().predicted, out.trials.back().measured);
+      const auto took = measure(hidden, it->split, effort);
+      out.trials.push_back({it->prediction.seconds, took.seconds});
+      fmt::print("  {}: predicted {:.4f} s, measured {:.4f} s{}\n", it->split.to_text(),
+                 it->prediction.seconds, took.seconds,
+                 took.times_late > 0 ? " (on a busy machine)" : "");
       if (ddp) out.ddp = out.trials.size() - 1;
     } else if (ddp) {
       out.ddp = 0;

@@ -13,7 +13,6 @@
 #include <mutex>
 #include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -68,23 +67,25 @@ class Mail {
  public:
   enum class Of { Collectives, Messages };
 
-  explicit Mail(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  Mail(size_t ranks, std::chrono::milliseconds timeout) : timeout_(timeout), boxes_(ranks) {}
 
   void post(Of of, int from, int to, const at::Tensor& values, own_time::Time arrives) {
-    const std::lock_guard lock(mutex_);
-    queues_[{of, from, to}].push_back({values.clone(), arrives});
-    changed_.notify_all();
+    auto& box = boxes_[static_cast<size_t>(to)];
+    const std::lock_guard lock(box.mutex);
+    box.queues[{of, from}].push_back({values.clone(), arrives});
+    box.changed.notify_all();
   }
 
   /// Returns when the next one has arrived.
   at::Tensor take(Of of, int from, int to, const std::string& label) {
-    std::unique_lock lock(mutex_);
-    auto& queue = queues_[{of, from, to}];
+    auto& box = boxes_[static_cast<size_t>(to)];
+    std::unique_lock lock(box.mutex);
+    auto& queue = box.queues[{of, from}];
     const bool came =
-        changed_.wait_for(lock, timeout_, [&] { return !queue.empty() || !reason_.empty(); });
-    if (!came || !reason_.empty()) {
+        box.changed.wait_for(lock, timeout_, [&] { return !queue.empty() || !box.reason.empty(); });
+    if (!came || !box.reason.empty()) {
       fail<CommunicationError>("comm", "'{}' waited for rank {} of the group: {}", label, from,
-                               came ? reason_ : "nothing came");
+                               came ? box.reason : "nothing came");
     }
     const auto message = std::move(queue.front());
     queue.pop_front();
@@ -94,9 +95,11 @@ class Mail {
   }
 
   void abort(const std::string& reason) {
-    const std::lock_guard lock(mutex_);
-    reason_ = reason;
-    changed_.notify_all();
+    for (auto& box : boxes_) {
+      const std::lock_guard lock(box.mutex);
+      box.reason = reason;
+      box.changed.notify_all();
+    }
   }
 
  private:
@@ -104,12 +107,16 @@ class Mail {
     at::Tensor values;
     own_time::Time arrives;
   };
+  /// What comes for a rank.
+  struct Box {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::pair<Of, int>, std::deque<Message>> queues;  // [of, from]
+    std::string reason;
+  };
 
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::tuple<Of, int, int>, std::deque<Message>> queues_;  // [of, from, to]
-  std::string reason_;
+  std::vector<Box> boxes_;  // [to]
 };
 
 class PacedEngine : public comm::Engine {
@@ -223,8 +230,11 @@ class PacedEngine : public comm::Engine {
   /// Part n goes to number n of some ranks, part n of the result comes from it.
   std::vector<at::Tensor> swap(const std::vector<int>& with, const std::vector<at::Tensor>& parts,
                                const std::string& label) {
-    for (size_t n = 0; n < with.size(); ++n) {
-      if (with[n] != own_) post(with[n], parts[n]);
+    // From the next one on around, so that not all send to the same one first.
+    const auto own = std::find(with.begin(), with.end(), own_) - with.begin();
+    for (size_t k = 1; k < with.size(); ++k) {
+      const size_t n = (static_cast<size_t>(own) + k) % with.size();
+      post(with[n], parts[n]);
     }
     std::vector<at::Tensor> out;
     for (size_t n = 0; n < with.size(); ++n) {
@@ -321,7 +331,7 @@ class PacedConnector {
   comm::Group connect(int rank, const std::vector<int>& ranks, const std::string& name) {
     const std::lock_guard lock(mutex_);
     auto& mail = mail_[name];
-    if (!mail) mail = std::make_shared<Mail>(timeout_);
+    if (!mail) mail = std::make_shared<Mail>(ranks.size(), timeout_);
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return {static_cast<int>(own), static_cast<int>(ranks.size()),
             std::make_shared<PacedEngine>(links_, mail, ranks, static_cast<int>(own))};
