@@ -203,8 +203,8 @@ TEST(HiddenClusters, APlanTakesWhatWasPredictedAndNothingElseIsFaster) {
                     {.steps = 1, .runs = 2, .others = {{"ddp"}, {"pipeline"}}});
 }
 
-/// As docs/planning.md has it: ./dev test --all. The worst are tensor ranks over several hosts, whose
-/// phases overlap.
+/// As docs/planning.md has it: ./dev test --all. The worst are tensor ranks over several hosts,
+/// whose phases overlap.
 TEST(HiddenClusters, DISABLED_OfFiftySeeds) {
   expect_plans_hold(given("CONVOY_SEED", 0), given("CONVOY_CLUSTERS", 50),
                     {.median = 0.02, .worst = 0.15, .regret = 0.03});
