@@ -78,7 +78,8 @@ TEST(Likeness, OfModulesThatSaySoIsOne) {
   profile({module_of("a", 1, other), module_of("b", 1, together, "layer"),
            module_of("c", 1, together, "layer"), module_of("d", 1, together, "layer")},
           states(kInner), {});
-  EXPECT_EQ(together.runs, alone.runs);
+  EXPECT_LT(together.runs, 3 * 3) << "each would run three times at least";
+  EXPECT_GE(alone.runs, 3);
   EXPECT_TRUE(together.all_given && other.all_given);
 }
 
