@@ -13,7 +13,7 @@ shift
 source benchmarks/common.sh
 rows=${ROWS:-gpt2:clm albert:mlm xlnet:plm xlnet:mlm xlnet:mlm:all} rounds=${ROUNDS:-3} epochs=${EPOCHS:-10}
 seeds=${SEEDS-42 43 44}
-mean() { printf '%s\n' "$@" | awk '{ s += $1 } END { if (NR) printf "%.4f", s / NR }'; }
+mean() { [[ $# == 0 ]] || printf '%s\n' "$@" | awk '{ s += $1 } END { if (NR) printf "%.4f", s / NR }'; }
 none=runs/t4rec_table/none.toml  # all is said by options
 mkdir -p runs/t4rec_table && : >"$none"
 number() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1"; }
