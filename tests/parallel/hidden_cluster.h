@@ -162,7 +162,7 @@ struct HiddenCluster {
   plan::Numbers numbers() const {
     Kept kept;
     return {.model = nn::declare(blocks(0, kept)),
-            .blocks = [*this](int64_t rows, int tensor) { return costs(rows, tensor); },
+            .blocks = [*this](const plan::BlockShare& s) { return costs(s.rows, s.tensor); },
             .update_seconds = update_seconds};
   }
 };
