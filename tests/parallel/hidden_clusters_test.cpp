@@ -207,7 +207,7 @@ TEST(HiddenClusters, APlanTakesWhatWasPredictedAndNothingElseIsFaster) {
 /// whose phases overlap.
 TEST(HiddenClusters, DISABLED_OfFiftySeeds) {
   expect_plans_hold(given("CONVOY_SEED", 0), given("CONVOY_CLUSTERS", 50),
-                    {.median = 0.02, .worst = 0.15, .regret = 0.03});
+                    {.median = 0.02, .worst = 0.25, .regret = 0.03});
 }
 
 }  // namespace
