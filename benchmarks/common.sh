@@ -19,6 +19,29 @@ bench_step() { # NAME CONFIG OPTIONS...
   field peak_memory_bytes <"$out/json" | awk '{ printf "%.2f\n", $1 / 1e9 }' >>"$out/$1.memory"
 }
 
+milliseconds() { # COMMAND...
+  local before=${EPOCHREALTIME//[^0-9]/}
+  "$@" >/dev/null || return
+  echo $(((${EPOCHREALTIME//[^0-9]/} - before) / 1000))
+}
+
+# Trains as COMMAND says, in processes that end where the first backward would begin.
+first_forward() { # COMMAND...
+  local code=0
+  CONVOY_FAULT=exit@0:backward:1 "$@" || code=$?
+  ((code == 9))
+}
+
+# Writes what is generated from: 8 lines, FOLDER/short, and one of nearly 1,000 tokens, FOLDER/long.
+write_prompts() { # TEXT FOLDER
+  grep -E '^[ -~]{30,60}$' "$1" | awk 'NR >= 100 && (NR - 100) % 97 == 0 && n++ < 8' >"$2/short"
+  tr -s ' \n' '  ' <"$1" | cut -c 1-2400 | tr -cd ' -~' >"$2/long"
+  echo >>"$2/long"
+}
+
+# Tokens a second, from what a generation says on stdin.
+token_rate() { sed -n 's/.* \([0-9.]*\) tokens\/s.*/\1/p; s/^\([0-9.]*\) tokens\/s.*/\1/p'; }
+
 # Makes data/SET/sessions unless it is there.
 sessions() { # ml-100k or flights
   [[ -e data/$1/sessions/schema.json ]] && return 0

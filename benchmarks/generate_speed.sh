@@ -12,19 +12,15 @@ trap 'rm -rf "$folder"' EXIT
 text=data/tokenizers/texts/source.txt
 $convoy train --family gpt2 --data.train $text --data.tokenizer data/tokenizers/gpt2 --block_size 128 --max_steps 1 \
   --validation_split_percentage 0 --save_strategy no --output_dir "$folder/gpt2" --quiet
-grep -E '^[ -~]{30,60}$' $text | awk 'NR >= 100 && (NR - 100) % 97 == 0 && n++ < 8' >"$folder/short"
-tr -s ' \n' '  ' <$text | cut -c 1-2400 | tr -cd ' -~' >"$folder/long"
-echo >>"$folder/long"
-
-speed() { sed -n 's/.* \([0-9.]*\) tokens\/s.*/\1/p; s/^\([0-9.]*\) tokens\/s.*/\1/p'; }
+write_prompts $text "$folder"
 
 printf '| prompts | new tokens | batch | convoy | Hugging Face | ratio |\n|---|--:|--:|--:|--:|--:|\n'
 for row in short:64:1 short:64:8 long:1:1; do
   IFS=: read -r prompts new batch <<<"$row"
   ours=() theirs=()
   for ((round = 0; round < ROUNDS; ++round)); do
-    ours+=("$($convoy generate "$folder/gpt2" --file "$folder/$prompts" --max-new-tokens "$new" --batch-size "$batch" --threads 1 2>&1 >/dev/null | speed)")
-    theirs+=("$("$PYTHON" benchmarks/baselines/torch_generate.py "$folder/gpt2" "$folder/$prompts" "$batch" "$new" 2>/dev/null | speed)")
+    ours+=("$($convoy generate "$folder/gpt2" --file "$folder/$prompts" --max-new-tokens "$new" --batch-size "$batch" --threads 1 2>&1 >/dev/null | token_rate)")
+    theirs+=("$("$PYTHON" benchmarks/baselines/torch_generate.py "$folder/gpt2" "$folder/$prompts" "$batch" "$new" 2>/dev/null | token_rate)")
   done
   a=$(median "${ours[@]}") b=$(median "${theirs[@]}")
   awk -v p="$prompts" -v n="$new" -v s="$batch" -v a="$a" -v b="$b" \

@@ -15,24 +15,11 @@ trap 'rm -rf "$folder"' EXIT
 gpt2="$convoy train examples/gpt2_clm/bench.toml --random_tokens 4000 --block_size 8 --per_device_train_batch_size 1 --save_strategy no"
 $gpt2 --max_steps 1 --output_dir "$folder/gpt2" --quiet
 
-milliseconds() { # COMMAND...
-  local before=${EPOCHREALTIME//[^0-9]/}
-  "$@" >/dev/null || return
-  echo $(((${EPOCHREALTIME//[^0-9]/} - before) / 1000))
-}
-
-# The process ends where the first backward would begin.
-first_forward() { # OPTIONS...
-  local code=0
-  CONVOY_FAULT=exit@0:backward:1 $gpt2 --output_dir '' "$@" || code=$?
-  ((code == 9))
-}
-
 start=() scratch=() read=() memory=() streamed=()
 for ((round = 0; round < ROUNDS; ++round)); do
   start+=("$(milliseconds $convoy train $config --max_steps 1 --save_strategy no --output_dir '')")
-  scratch+=("$(milliseconds first_forward)")
-  read+=("$(milliseconds first_forward --model_name_or_path "$folder/gpt2")")
+  scratch+=("$(milliseconds first_forward $gpt2 --output_dir '')")
+  read+=("$(milliseconds first_forward $gpt2 --output_dir '' --model_name_or_path "$folder/gpt2")")
   memory+=("$($convoy bench loader $config --json | field rows_per_second)")
   streamed+=("$($convoy bench loader $config --json --data.memory_budget_mb 1 --data.shuffle_window 1024 | field rows_per_second)")
 done

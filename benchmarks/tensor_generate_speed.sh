@@ -14,16 +14,13 @@ text=data/tokenizers/texts/source.txt
 $convoy train --family llama --hidden_size 768 --intermediate_size 3072 --num_hidden_layers 12 --num_attention_heads 12 \
   --num_key_value_heads 12 --max_position_embeddings 1024 --data.train $text --data.tokenizer data/tokenizers/gpt2 --block_size 128 \
   --max_steps 1 --validation_split_percentage 0 --save_strategy no --output_dir "$folder/llama" --quiet
-grep -E '^[ -~]{30,60}$' $text | awk 'NR >= 100 && (NR - 100) % 97 == 0 && n++ < 8' >"$folder/short"
-tr -s ' \n' '  ' <$text | cut -c 1-2400 | tr -cd ' -~' >"$folder/long"
-echo >>"$folder/long"
+write_prompts $text "$folder"
 
-speed() { sed -n 's/.* \([0-9.]*\) tokens\/s.*/\1/p; s/^\([0-9.]*\) tokens\/s.*/\1/p'; }
 ours() { # OPTIONS
-  $convoy generate "$folder/llama" --file "$folder/$prompts" --max-new-tokens "$new" --batch-size "$batch" --threads 1 "$@" 2>&1 >/dev/null | speed
+  $convoy generate "$folder/llama" --file "$folder/$prompts" --max-new-tokens "$new" --batch-size "$batch" --threads 1 "$@" 2>&1 >/dev/null | token_rate
 }
 theirs() { # PYTHON'S WORDS
-  "$PYTHON" "$@" benchmarks/baselines/torch_generate.py "$folder/llama" "$folder/$prompts" "$batch" "$new" 2>/dev/null | speed
+  "$PYTHON" "$@" benchmarks/baselines/torch_generate.py "$folder/llama" "$folder/$prompts" "$batch" "$new" 2>/dev/null | token_rate
 }
 
 printf '| prompts | new tokens | batch | one rank | two tensor ranks | | Hugging Face, one | tp_plan, two | tensor ranks beside tp_plan |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n'

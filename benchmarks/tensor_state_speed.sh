@@ -12,18 +12,11 @@ trap 'rm -rf "$out" "$place"' EXIT
 NAMES=(ddp tensor)
 run=(examples/gpt2_clm/bench.toml --threads 1 --nproc 2 --random_tokens 4000 --block_size 8 --per_device_train_batch_size 2)
 
-# The processes end where the first backward would begin.
-first_forward() { # OPTIONS...
-  local before=${EPOCHREALTIME//[^0-9]/}
-  CONVOY_FAULT=exit@0:backward:1 $convoy train "${run[@]}" --save_strategy no --output_dir '' "$@" >/dev/null 2>&1 || true
-  echo $(((${EPOCHREALTIME//[^0-9]/} - before) / 1000))
-}
-
 for ((round = 0; round < ROUNDS; ++round)); do
   for name in "${NAMES[@]}"; do
     how=()
     [[ $name == ddp ]] || how=(--tensor_parallel_size 2)
-    first_forward "${how[@]}" >>"$out/$name.start"
+    milliseconds first_forward $convoy train "${run[@]}" --save_strategy no --output_dir '' "${how[@]}" 2>/dev/null >>"$out/$name.start"
     $convoy bench save "${run[@]}" --folder "$place" --rounds 1 "${how[@]}" --json >"$out/json"
     decimal save_seconds <"$out/json" >>"$out/$name.save"
     decimal load_seconds <"$out/json" >>"$out/$name.load"

@@ -115,20 +115,13 @@ Accuracy accuracy_of(const std::vector<Drawn>& all) {
           plan::regret_of(times)};
 }
 
-Json to_json(const plan::Errors& errors) {
-  return {{"median", errors.median},
-          {"nine_of_ten", errors.nine_of_ten},
-          {"worst", errors.worst},
-          {"number", errors.number}};
-}
-
 Json to_json(const std::vector<Drawn>& all, const train::PlanReport& report, uint64_t seed) {
   const auto accuracy = accuracy_of(all);
   Json out{{"seed", seed},
            {"run", report.what},
            {"machine", machine::machine_lines({{"torch", TORCH_VERSION}})},
-           {"time", to_json(accuracy.time)},
-           {"memory", to_json(accuracy.memory)},
+           {"time", plan::to_json(accuracy.time)},
+           {"memory", plan::to_json(accuracy.memory)},
            {"kendalls_tau", accuracy.tau},
            {"regret", accuracy.regret},
            {"trials", Json::array()}};
@@ -149,16 +142,13 @@ void print_trials(const std::vector<Drawn>& all) {
   table.column("", report::Align::kLeft).column("split", report::Align::kLeft);
   table.column("step predicted").column("measured").column("off");
   table.column("memory predicted").column("counted").column("off");
-  const auto off = [](const plan::Trial& trial) {
-    return fmt::format("{:+.1f} %", 100 * trial.error());
-  };
   for (const auto& one : all) {
     const bool went_well = one.failure.empty();
     table.row(
         {one.is_first ? "*" : "", one.split.to_text(), plan::step_text(one.prediction.seconds),
          went_well ? plan::step_text(one.time().measured) : one.failure,
-         went_well ? off(one.time()) : "-", human_bytes(one.prediction.memory.sum()),
-         went_well ? human_bytes(one.memory_bytes) : "-", went_well ? off(one.memory()) : "-"});
+         went_well ? one.time().off() : "-", human_bytes(one.prediction.memory.sum()),
+         went_well ? human_bytes(one.memory_bytes) : "-", went_well ? one.memory().off() : "-"});
   }
   fmt::print("\n{}", table.to_text());
 }

@@ -210,7 +210,8 @@ int run_plan(PlanOptions options) {
     return 1;
   }
   if (!options.output.empty()) {
-    write_file(options.output, run_with(*configured, best->split));
+    set_split(*configured, best->split);
+    write_file(options.output, configured->table.to_toml());
     if (!options.json) {
       fmt::print(
           "\nwrote {0}; train it with: convoy train {0}{1}\n", options.output,

@@ -40,10 +40,9 @@ void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
 }
 
-std::string run_with(Configured& configured, const plan::Split& split) {
+void set_split(Configured& configured, const plan::Split& split) {
   set(configured.table, settings_of(split, configured.table));
   configured.table.set("parallel.strategy", "auto", "the plan");
-  return configured.table.to_toml();
 }
 
 TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")) {
@@ -56,7 +55,7 @@ TrialFolder::~TrialFolder() {
 }
 
 std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
-  run_with(configured, split);
+  set_split(configured, split);
   return write(configured);
 }
 

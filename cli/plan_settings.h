@@ -21,8 +21,8 @@ Settings settings_of(const plan::Split& split, const OptionTable& table);
 /// Sets them.
 void set(OptionTable& table, const Settings& settings);
 
-/// The run's TOML file with a split's options.
-std::string run_with(Configured& configured, const plan::Split& split);
+/// Gives a run a split's options.
+void set_split(Configured& configured, const plan::Split& split);
 
 /// A folder for the files of trials, which goes with this.
 class TrialFolder {

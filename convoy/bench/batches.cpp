@@ -1,7 +1,6 @@
 #include "convoy/bench/batches.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -85,11 +84,6 @@ class Predictor {
   int64_t data_rows_ = 0;
 };
 
-/// "+1.2 %"
-std::string off(const plan::Trial& trial) {
-  return fmt::format("{:+.1f} %", 100 * trial.error());
-}
-
 /// The fastest of those that went well; null: none did.
 const BatchTrial* fastest(const BatchReport& report) {
   const BatchTrial* out = nullptr;
@@ -116,9 +110,7 @@ Accuracy accuracy_of(const BatchReport& report) {
 }
 
 Json to_json(const std::vector<plan::Trial>& trials) {
-  if (trials.empty()) return {};
-  const auto errors = plan::errors_of(trials);
-  return {{"median", errors.median}, {"worst", errors.worst}, {"number", errors.number}};
+  return trials.empty() ? Json() : plan::to_json(plan::errors_of(trials));
 }
 
 }  // namespace
@@ -175,9 +167,9 @@ std::string to_text(const BatchReport& report) {
     const auto of = [&](const std::string& text) { return well ? text : "-"; };
     table.row({std::to_string(trial.rows), std::to_string(trial.step_rows),
                plan::step_text(trial.predicted.seconds), of(plan::step_text(took.seconds)),
-               well ? off(trial.time()) : "-", of(human_rate(took.samples_per_second)),
+               well ? trial.time().off() : "-", of(human_rate(took.samples_per_second)),
                of(human_rate(took.tokens_per_second)), human_bytes(trial.predicted.memory.sum()),
-               of(human_bytes(took.memory_bytes)), well ? off(trial.memory()) : "-",
+               of(human_bytes(took.memory_bytes)), well ? trial.memory().off() : "-",
                of(human_bytes(took.peak_memory_bytes))});
   }
   auto out = fmt::format("{}, by rows of a micro-batch\n\n{}", report.what, table.to_text());

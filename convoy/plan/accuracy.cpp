@@ -11,6 +11,8 @@ namespace convoy::plan {
 
 namespace {
 
+constexpr double kPercent = 100;
+
 /// One of so many; the standard's distributions may differ from library to library.
 size_t draw(std::mt19937_64& random, size_t number) {
   return static_cast<size_t>(random() % number);
@@ -49,10 +51,20 @@ std::vector<Split> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_
 }
 
 std::string Errors::to_text() const {
-  constexpr double kPercent = 100;
   return fmt::format(
       "median error {:.1f} %, nine of ten within {:.1f} %, the worst {:+.1f} %, of {}",
       kPercent * median, kPercent * nine_of_ten, kPercent * worst, number);
+}
+
+std::string Trial::off() const {
+  return fmt::format("{:+.1f} %", kPercent * error());
+}
+
+Json to_json(const Errors& errors) {
+  return {{"median", errors.median},
+          {"nine_of_ten", errors.nine_of_ten},
+          {"worst", errors.worst},
+          {"number", errors.number}};
 }
 
 Errors errors_of(const std::vector<Trial>& trials) {

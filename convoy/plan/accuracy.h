@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/json.h"
 #include "convoy/plan/splits.h"
 
 namespace convoy::plan {
@@ -19,6 +20,8 @@ struct Trial {
   double predicted = 0, measured = 0;
 
   double error() const { return predicted / measured - 1; }
+  /// "+1.2 %"
+  std::string off() const;
 };
 
 /// How far predictions are off, as parts of what was measured.
@@ -32,6 +35,7 @@ struct Errors {
   std::string to_text() const;
 };
 Errors errors_of(const std::vector<Trial>& trials);
+Json to_json(const Errors& errors);
 
 /// Of the pairs of trials that were measured to differ by more than a part, those that were
 /// predicted in their order less the others, of all (Kendall, 1938): 1 where there is no such pair.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <deque>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -160,8 +159,7 @@ struct Spread {
 
   int64_t num_stages() const { return mesh.degree(Axis::Pipeline); }
   std::vector<BlockCost> blocks(const Numbers& numbers) const {
-    return numbers.blocks({options.batch_rows, mesh.degree(Axis::Tensor),
-                           mesh.degree(Axis::Context), options.sequence_parallel});
+    return numbers.blocks(share_of(mesh, options));
   }
   schedule::RunPlan plan(const Numbers& numbers, const std::vector<BlockCost>& blocks,
                          int rank) const {
@@ -196,27 +194,34 @@ void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster
   out.short_of = excess.place;
 }
 
+/// By stage those to the others, as far as messages go there; none of a single one.
+std::vector<std::vector<schedule::Link>> links_between_stages(const Cluster& cluster,
+                                                              const schedule::Mesh& mesh) {
+  const int num_stages = mesh.degree(Axis::Pipeline);
+  std::vector<std::vector<schedule::Link>> out(static_cast<size_t>(num_stages));
+  for (int s = 0; num_stages > 1 && s < num_stages; ++s) {
+    auto& links = out[static_cast<size_t>(s)];
+    links.resize(out.size());
+    for (const int to : {s - 1, s + 1, num_stages - 1 - s}) {  // virtual stages go around
+      if (to < 0 || to >= num_stages) continue;
+      links[static_cast<size_t>(to)] = link_of_stages(cluster, mesh, s, to);
+    }
+  }
+  return out;
+}
+
 Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& run, bool in_full) {
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
   const auto costs = seconds_of(blocks, cluster, mesh, {});
   const StepGroups groups(cluster, mesh);
-  std::map<std::pair<int, int>, schedule::Link> links;
-  const auto num_stages = static_cast<int>(run.num_stages());
-  for (int s = 0; s < num_stages; ++s) {
-    for (const int to : {s - 1, s + 1, num_stages - 1 - s}) {  // virtual stages go around
-      if (to >= 0 && to < num_stages) links[{s, to}] = link_of_stages(cluster, mesh, s, to);
-    }
-  }
+  const auto links = links_between_stages(cluster, mesh);
   Played played;
   const auto add_pipelines = [&](const schedule::RunPlan& plan) {
     std::vector<schedule::StepTimes> times;
-    for (int s = 0; s < num_stages; ++s) {
-      const auto& layout = plan.stages[static_cast<size_t>(s)].layout;
-      times.push_back(times_of(layout, numbers, cluster, run.options, groups));
-      for (int to = 0; num_stages > 1 && to < num_stages; ++to) {
-        times.back().to_stage.push_back(links[{s, to}]);
-      }
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      times.push_back(times_of(plan.stages[s].layout, numbers, cluster, run.options, groups));
+      times.back().to_stage = links[s];
     }
     const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
     const std::set<std::vector<double>> different(speeds.begin(), speeds.end());

@@ -62,6 +62,11 @@ bool is_number(const std::string& text) {
 
 }  // namespace
 
+BlockShare share_of(const schedule::Mesh& mesh, const schedule::RunOptions& options) {
+  return {options.batch_rows, mesh.degree(schedule::Axis::Tensor),
+          mesh.degree(schedule::Axis::Context), options.sequence_parallel};
+}
+
 schedule::Mesh Split::mesh(int rank) const {
   const auto replicas = shard > 0 ? static_cast<int>(state_ranks() / shard) : 1;
   return {{.pipeline = pipeline, .replicate = replicas, .context = context, .tensor = tensor},

@@ -18,6 +18,8 @@ struct BlockShare {
 
   auto operator<=>(const BlockShare&) const = default;
 };
+/// Of a run over a mesh.
+BlockShare share_of(const schedule::Mesh& mesh, const schedule::RunOptions& options);
 
 /// A way to spread a step over ranks: what `convoy train` is told.
 struct Split {

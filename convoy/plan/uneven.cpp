@@ -72,10 +72,10 @@ std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& clust
                                     const schedule::RunOptions& base, const Split& split) {
   const auto stages = static_cast<size_t>(split.pipeline);
   std::vector<double> slowest(stages, std::numeric_limits<double>::infinity()), room;
-  for (const auto& speeds : speeds_of(cluster, split.mesh(), base.low_precision)) {
+  const auto mesh = split.mesh();
+  for (const auto& speeds : speeds_of(cluster, mesh, base.low_precision)) {
     for (size_t s = 0; s < stages; ++s) slowest[s] = std::min(slowest[s], speeds[s]);
   }
-  const auto mesh = split.mesh();
   for (size_t s = 0; s < stages; ++s) {
     room.push_back(static_cast<double>(room_of_stage(cluster, mesh, static_cast<int>(s))));
   }

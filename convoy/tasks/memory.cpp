@@ -20,7 +20,7 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
   bool continuous = false;
   for (const auto& feature : model.features) {
     if (feature.width > 0) width += static_cast<double>(model.dim_of(feature));
-    continuous |= !feature.categorical && feature.width == 0;
+    continuous |= feature.is_number();
     if (!feature.categorical) continue;
     const auto dim = static_cast<double>(model.dim_of(feature));
     const bool is_item = feature.name == model.item_feature;

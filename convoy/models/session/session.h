@@ -18,6 +18,9 @@ struct SessionFeature {
   int64_t cardinality = 0;  ///< number of ids with the padding id 0 (categorical)
   bool is_list = true;      ///< a value for each item; else one a session, which all positions have
   int64_t width = 0;        ///< each value is a vector of so many numbers, which are not trained
+
+  /// Each value is one number.
+  bool is_number() const { return !categorical && width == 0; }
 };
 
 /// What a session model predicts, as options and config.json say it.

@@ -54,8 +54,7 @@ Fields SessionConfig::fields() {
       {"embedding_dim", &embedding_dim, "width of other embeddings; 0 = d_model", 0},
       {"embedding_dims", &embedding_dims,
        "widths of single embeddings, as {\"COLUMN\": width}; goes before the two above. Vectors of "
-       "the "
-       "data are projected to it"},
+       "the data are projected to it"},
       {"infer_embedding_sizes", &infer_embedding_sizes,
        "an embedding that no width is given for is 2 x ids^0.25 wide, rounded up"},
       {"aggregation", &aggregation, "how features become one input", 0, 0, kJoins},
@@ -106,8 +105,7 @@ Fields SessionConfig::fields() {
        .only_with = kWithOrder},
       {"attn_type", &attn_type,
        "what positions of xlnet see under clm: what came before, or all (bi: the targets, too, as "
-       "in "
-       "Transformers4Rec, so scores do not tell what it predicts)",
+       "in Transformers4Rec, so scores do not tell what it predicts)",
        0, 0, Names{"uni", "bi"}, none, "", kWithDistances},
       {"rtd_discriminator_loss_weight", &rtd_discriminator_loss_weight,
        "of the loss of telling drawn items, where that of predicting hidden ones has 1", 0, 1e6,

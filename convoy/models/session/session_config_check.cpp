@@ -82,8 +82,7 @@ void SessionConfig::check() const {
                      aggregation, d_model, what, width);
   }
   for (const auto& feature : features) {
-    const bool is_number = !feature.categorical && feature.width == 0;
-    if (is_number || dim_of(feature) == d_model) continue;
+    if (feature.is_number() || dim_of(feature) == d_model) continue;
     fail<UsageError>(
         "models", "aggregation = {} needs every feature as wide as d_model = {}; got {} of '{}'{}",
         aggregation, d_model, dim_of(feature), feature.name,
@@ -101,7 +100,7 @@ void SessionConfig::check_embedding_dims() const {
   }
   std::vector<std::string> known;
   for (const auto& feature : features) {
-    if (feature.categorical || feature.width > 0) known.push_back(feature.name);
+    if (!feature.is_number()) known.push_back(feature.name);
   }
   for (const auto& [name, width] : embedding_dims.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {

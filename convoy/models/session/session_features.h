@@ -34,7 +34,7 @@ class SessionFeatures : public nn::Block {
   };
 
   bool is_number(const SessionFeature& feature) const {
-    return !feature.categorical && feature.width == 0 && !config_.soft_embeddings;
+    return feature.is_number() && !config_.soft_embeddings;
   }
   /// [B, T], or [B, T, W] of vectors: one value a session is there at all positions.
   at::Tensor column(const nn::Bundle& in, const SessionFeature& feature,

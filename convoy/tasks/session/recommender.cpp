@@ -101,9 +101,9 @@ class Recommender::Model {
       const bool known = name != config_.item_feature && feature != config_.features.end();
       const auto wanted = known && !feature->is_list ? 1 : std::ssize(request.items);
       if (known && std::ssize(values) == wanted * numbers_in(*feature)) continue;
-      const auto expected = !known             ? std::string("features of the model")
-                            : feature->is_list ? std::string("one for each")
-                                               : std::string("one, of the session");
+      const auto* expected = !known             ? "features of the model"
+                             : feature->is_list ? "one for each"
+                                                : "one, of the session";
       fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}{}",
                        plural(std::ssize(values), "value"), name,
                        plural(std::ssize(request.items), "item"), expected,

@@ -127,8 +127,7 @@ void SessionArguments::declare(OptionTable& t) {
       .only_with("data.windows");
   t.add(s, "features", data.features,
         "columns to use; none = every categorical, continuous or embedding column of the schema, "
-        "one value a "
-        "session or one an item");
+        "one value a session or one an item");
   t.add(s, "truncation", data.truncation, "which end of a long session stays")
       .choice({"keep_last", "keep_first"});
   t.add(s, "partition", data.partition,

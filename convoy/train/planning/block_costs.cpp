@@ -163,6 +163,14 @@ int64_t most_context_ranks(const parallel::MicroBatch& batch) {
   return std::clamp<int64_t>(positions / 2, 1, kMost);
 }
 
+void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& options,
+                 const plan::BlockShare& share) {
+  if (share.tensor * share.context == 1) return;
+  const plan::Split split{
+      .tensor = share.tensor, .context = share.context, .sequence = share.sequence};
+  schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
+}
+
 std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
                                  const std::vector<schedule::BlockCounts>& counts_of_row,
                                  const plan::BlockShare& share, const plan::Cluster& cluster,

@@ -52,6 +52,10 @@ class BlockCosts {
 /// How many ranks may share out the positions of a row: each has two stretches of some.
 int64_t most_context_ranks(const parallel::MicroBatch& batch);
 
+/// Throws UsageError where the model does not compute with such a share.
+void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& options,
+                 const plan::BlockShare& share);
+
 /// Costs of blocks with times of another device: products at its speed, and each byte that a block
 /// keeps, returns or computes with on its way through the memory, written and read.
 std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,

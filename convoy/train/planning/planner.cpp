@@ -172,10 +172,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const bool low = wishes.base.low_precision;
   const int64_t most = std::min(wishes.most_rows, wishes.global_batch);
   const auto check = [model = numbers.model, base = wishes.base](const plan::BlockShare& share) {
-    if (share.tensor * share.context == 1) return;
-    const plan::Split split{
-        .tensor = share.tensor, .context = share.context, .sequence = share.sequence};
-    schedule::plan_run(model, split.mesh(), split.options(base), {}, /*proves=*/false);
+    check_share(model, base, share);
   };
   const auto batch = first_batch(arguments, data, 1);
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");

@@ -83,24 +83,21 @@ std::vector<plan::BlockShare> shares_of(const parallel::ModelFactory& factory,
                                         const parallel::MicroBatch& batch, int num_ranks,
                                         int64_t most_rows) {
   const auto model = nn::declare(factory());
+  const int64_t most_context = most_context_ranks(batch);
   std::vector<plan::BlockShare> out;
   for (int ranks = 1; ranks <= num_ranks; ++ranks) {
     if (num_ranks % ranks != 0) continue;
     for (int context = 1; context <= ranks; ++context) {
-      if (ranks % context != 0 || context > most_context_ranks(batch)) continue;
+      if (ranks % context != 0 || context > most_context) continue;
       for (const bool sequence : {false, true}) {
-        const plan::Split split{
-            .tensor = ranks / context, .context = context, .sequence = sequence};
-        if (sequence && split.tensor == 1) continue;
+        plan::BlockShare share{.tensor = ranks / context, .context = context, .sequence = sequence};
+        if (sequence && share.tensor == 1) continue;
         try {
-          schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
+          check_share(model, options, share);
         } catch (const UsageError&) {
           continue;
         }
-        for (int64_t rows = 1; rows <= (context > 1 ? 1 : most_rows); rows *= 2) {
-          auto& share = out.emplace_back(split.share());
-          share.rows = rows;
-        }
+        for (; share.rows <= (context > 1 ? 1 : most_rows); share.rows *= 2) out.push_back(share);
       }
     }
   }

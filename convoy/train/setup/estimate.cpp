@@ -47,8 +47,9 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
 }
 
 plan::BlockShare Estimator::share_of(int64_t rows) const {
-  return {rows, run_.mesh.degree(schedule::Axis::Tensor), run_.mesh.degree(schedule::Axis::Context),
-          run_.options.sequence_parallel};
+  auto out = plan::share_of(run_.mesh, run_.options);
+  out.rows = rows;
+  return out;
 }
 
 Way Estimator::asked() const {
