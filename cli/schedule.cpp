@@ -127,7 +127,7 @@ int show_schedules(const ScheduleOptions& options) {
       const auto plan = schedule::plan_run(model, mesh, way.options);
       if (traced) {
         return show_trace(
-            {arguments.output.trace, way.name, !arguments.parallel.pipeline_costs.empty()}, plan,
+            {arguments.output.trace, way.name, !arguments.parallel.pipeline.costs.empty()}, plan,
             options.plot);
       }
       const auto& layout = plan.stages[0].layout;
@@ -154,7 +154,7 @@ int show_schedules(const ScheduleOptions& options) {
   if (!options.stages.save.empty()) fmt::print("\nwrote {}\n", options.stages.save);
   fmt::print(
       "\n{}{}{}\n", kAboutTheLetters, kAboutTheFloor,
-      !arguments.parallel.pipeline_costs.empty()
+      !arguments.parallel.pipeline.costs.empty()
           ? "A block costs what pipeline_costs says. Messages take no time where it says none."
       : in_bytes ? "A block costs its products of matrices, counted with samples of the data. "
                    "Messages take no time."

@@ -79,7 +79,7 @@ int show_stages(const StagesAsked& asked, const std::string& plot) {
                                 .virtual_stages = asked.virtual_stages};
   options.memory = asked.memory;
   if (!asked.placement.empty()) options.placement = schedule::placement(asked.placement);
-  const auto saved = schedule::pipeline_schedule(asked.schedule);
+  const auto saved = schedule::parse_schedule(asked.schedule);
   report::Table table;
   table.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
   table.column("virtual stages", report::Align::kLeft);

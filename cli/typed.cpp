@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/piped_input.h"
 #include "convoy/launch/environment.h"
+#include "convoy/tasks/task.h"
 
 namespace convoy::cli {
 
@@ -62,6 +63,11 @@ std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
   if (place.filename() == "config.json") place = place.parent_path();
   std::error_code error;
   if (!std::filesystem::is_regular_file(place / "config.json", error)) return typed;
+  const auto run = place / "run.toml";
+  if (tasks::needs_own_data(place / "config.json") && std::filesystem::exists(run, error)) {
+    typed[1] = run.string();
+    return typed;
+  }
   const bool has_data = std::any_of(typed.begin(), typed.end(), [](const auto& word) {
     return word.find("random_tokens") != word.npos || word.find("data.train") != word.npos;
   });

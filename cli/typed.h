@@ -21,7 +21,8 @@ std::vector<std::string> keep_double_dash(std::vector<std::string> args);
 
 /// What was typed; a folder with Hugging Face's config.json, or that file, behind a command that
 /// takes one as what it stands for: its architecture, and tokens that are drawn unless there are
-/// data.
+/// data; where no data can be drawn for
+/// it, the run.toml that lies beside it.
 std::vector<std::string> with_model_folder(std::vector<std::string> typed);
 
 /// What was typed, with pipes among the inputs of eval, predict and generate read into files: the

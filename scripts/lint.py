@@ -66,7 +66,7 @@ WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) 
 )]
 # Tables of what there is of a kind, by the text before them: names stand nowhere else as a list.
 REGISTRIES = {
-    "engines": ("convoy/comm/connect.cpp", "std::vector<EngineEntry> all{"),
+    "engines": ("convoy/comm/rendezvous.cpp", "std::vector<EngineEntry> all{"),
     "schedules": ("convoy/schedule/pipeline/pipeline.cpp", "std::vector<PipelineScheduleEntry> all{"),
     "optimizers": ("convoy/optim/optimizer.cpp", "std::vector<OptimizerEntry> all{"),
     "tasks": ("convoy/tasks/task.cpp", "std::vector<TaskKind> all{"),
@@ -81,7 +81,7 @@ TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 # at most, texts for people aside. Of names that are nothing else.
 OPTION_TABLE = "convoy/train/setup/declare_parallel.cpp"
 STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
-MAX_OPTION_SOURCES = 6
+MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")

@@ -7,10 +7,10 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/skinny_gemm.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D width, V vocabulary, K positions whose logits are wanted.
 namespace convoy::models {

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::models {
 

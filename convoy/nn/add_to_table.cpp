@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/nn/layers.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
 

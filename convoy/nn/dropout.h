@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
 

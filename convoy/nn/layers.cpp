@@ -8,7 +8,7 @@
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/skinny_gemm.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
 

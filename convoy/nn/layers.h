@@ -13,9 +13,10 @@ struct Operand;
 /// torch::nn::Linear. Dimensions behind the second count as one with it.
 at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
 
-/// The same where `ranks` (nn/tensor_ranks.h) may share out the weight. Of `in`: x is what this one
-/// has of it, and the products are summed over them: all of the sum, or of shared tokens this
-/// rank's, [n, out]. Of `out`: x is what to_columns() gave, and the result what is here.
+/// The same where `ranks` (nn/tensor_parallel/tensor_ranks.h) may share out the weight. Of `in`: x
+/// is what this one has of it, and the products are summed over them: all of the sum, or of shared
+/// tokens this rank's, [n, out]. Of `out`: x is what to_columns() gave, and the result what is
+/// here.
 at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
                   const TensorRanks& ranks);
 

@@ -9,7 +9,7 @@
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/side_by_side.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
 

@@ -118,7 +118,7 @@ template <class Block, class T>
 }
 
 template <class T>
-__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_product(
+__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_columns(
     const Product<T>& p, bool by_columns, int64_t begin, int64_t end) {
   if (by_columns) {
     for (; begin + 2 <= end; begin += 2) all_rows<Dots<2>>(p, begin, 0);
@@ -132,7 +132,7 @@ __attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_produ
   }
 }
 
-/// Whether this processor and these shapes are what add_product() is made for.
+/// Whether this processor and these shapes are what add_columns() is made for.
 bool fits(const at::Tensor& x, const at::Tensor& matrix) {
   constexpr int64_t kMost = 16, kLarge = int64_t{1} << 18;
   static const bool has_registers = __builtin_cpu_supports("x86-64-v4");
@@ -158,7 +158,7 @@ at::Tensor multiply_by(const at::Tensor& x, const at::Tensor& matrix, const at::
                            x.size(1)};
   const int64_t grain = 4;  // of kWide columns
   at::parallel_for(0, at::divup(product.n, kWide), grain, [&](int64_t begin, int64_t end) {
-    add_product(product, by_columns, begin * kWide, std::min(end * kWide, product.n));
+    add_columns(product, by_columns, begin * kWide, std::min(end * kWide, product.n));
   });
   return out;
 }

@@ -167,7 +167,7 @@ class Search {
         for (const int64_t ahead : {2, 4}) {
           auto further = split;
           further.prefetch = ahead;
-          if (ahead > wishes_.base.prefetch) add(further, further);
+          if (ahead > wishes_.base.gathers.prefetch) add(further, further);
         }
       } catch (const UsageError&) {  // was told of before
       }

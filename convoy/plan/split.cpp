@@ -81,7 +81,7 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.recompute = recompute;
   base.recomputed = {};
   if (recomputed > 0) base.recomputed.of_stage = {recomputed};
-  if (prefetch > 0) base.prefetch = prefetch;
+  if (prefetch > 0) base.gathers.prefetch = prefetch;
   base.sequence_parallel = sequence;
   base.pipeline = {.schedule = schedule, .splits = cut};
   base.offload = {.optimizer = optimizer, .gradients = gradients, .parameters = parameters};

@@ -12,7 +12,7 @@
 
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/timing.h"
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/shapes_only.h"
 #include "convoy/profile/likeness.h"
 #include "convoy/profile/skipped_products.h"

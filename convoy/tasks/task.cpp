@@ -8,6 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/models/language_model.h"
+#include "convoy/models/session/session.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/pretrained.h"
@@ -197,13 +198,17 @@ std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool 
     fail<UsageError>("tasks", "task = {} is for the family {}; got {}", task, join(kind.families()),
                      family);
   }
-  // What config.json calls it: other tools know no "session".
-  if (family.empty() || family == "convoy_session") family = "session";
+  if (family.empty() || family == models::kSessionModelType) family = "session";
   for (const auto& kind : kinds()) {
     if (!kind.by_name && takes(kind, family)) return kind.make(family);
   }
   fail<UsageError>("tasks", "model family '{}' is unknown; expected one of {}{}", family,
                    join(families()), did_you_mean(family, families()));
+}
+
+bool needs_own_data(const std::filesystem::path& config) {
+  return parse_json(read_file(config), config.string()).value("model_type", "") ==
+         models::kSessionModelType;
 }
 
 }  // namespace convoy::tasks

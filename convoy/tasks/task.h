@@ -150,4 +150,7 @@ std::vector<std::string> families();
 /// UsageError on an unknown family.
 std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool opens);
 
+/// Whether data cannot be drawn (random_tokens) for the model that a config.json describes.
+bool needs_own_data(const std::filesystem::path& config);
+
 }  // namespace convoy::tasks

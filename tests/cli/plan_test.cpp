@@ -168,6 +168,19 @@ TEST_F(PlanCommand, TakesAModelsFolder) {
   }
 }
 
+// Where it lies is where the run that trained it says what its sessions are.
+TEST_F(PlanCommand, TakesASessionModelsFolder) {
+  ASSERT_EQ(run("data synthetic --output shop"), 0) << output_;
+  ASSERT_EQ(run("train --data.path shop --output_dir trained --max_steps 2 --save_steps 2"), 0)
+      << output_;
+  for (const char* place : {"trained", "trained/checkpoint-2", "trained/config.json"}) {
+    ASSERT_EQ(run(fmt::format("plan {} --ranks 8 --on a100-40 --json > plan.json", place)), 0)
+        << output_;
+    EXPECT_FALSE(json("plan.json")["best"].is_null());
+    ASSERT_EQ(run(fmt::format("estimate {} --ranks 8", place)), 0) << output_;
+  }
+}
+
 TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   EXPECT_EQ(run("plan --ranks 4 --on h10-80" + options("")), 2) << output_;
   expect("did you mean 'h100-80'");

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/connect.h"
+#include "convoy/comm/rendezvous.h"
 #include "convoy/comm/within.h"
 #include "tests/comm/ranks_testing.h"
 

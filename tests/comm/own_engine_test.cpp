@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/connect.h"
+#include "convoy/comm/rendezvous.h"
 #include "tests/comm/ranks_testing.h"
 
 // One of one's own is an Engine and a line; here it is Gloo's, and groups are counted.

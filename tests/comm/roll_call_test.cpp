@@ -8,9 +8,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/connect.h"
 #include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
+#include "convoy/comm/rendezvous.h"
 #include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {

@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "convoy/base/error.h"
-#include "convoy/comm/connect.h"
+#include "convoy/comm/rendezvous.h"
 #include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {

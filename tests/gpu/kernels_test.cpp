@@ -3,11 +3,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "convoy/nn/activation.h"
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/attention/rotary.h"
 #include "convoy/nn/device_kernel.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/rotary.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/losses/cross_entropy.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace convoy::nn {

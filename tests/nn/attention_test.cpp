@@ -1,4 +1,4 @@
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

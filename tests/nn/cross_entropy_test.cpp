@@ -1,4 +1,4 @@
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/losses/cross_entropy.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <memory>
 
-#include "convoy/nn/ranking.h"
+#include "convoy/nn/losses/ranking.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 

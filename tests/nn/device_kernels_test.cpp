@@ -3,9 +3,9 @@
 
 #include "convoy/nn/activation.h"
 #include "convoy/nn/activation_device.h"
+#include "convoy/nn/attention/rotary.h"
+#include "convoy/nn/attention/rotary_device.h"
 #include "convoy/nn/device_kernel.h"
-#include "convoy/nn/rotary.h"
-#include "convoy/nn/rotary_device.h"
 #include "convoy/nn/side_by_side.h"
 #include "tests/nn/testing.h"
 

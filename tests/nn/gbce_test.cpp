@@ -1,4 +1,4 @@
-#include "convoy/nn/gbce.h"
+#include "convoy/nn/losses/gbce.h"
 
 #include <gtest/gtest.h>
 

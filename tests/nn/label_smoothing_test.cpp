@@ -1,8 +1,8 @@
-#include "convoy/nn/label_smoothing.h"
+#include "convoy/nn/losses/label_smoothing.h"
 
 #include <gtest/gtest.h>
 
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "tests/nn/testing.h"
 
 namespace convoy::nn {

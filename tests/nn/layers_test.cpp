@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "convoy/nn/rotary.h"
+#include "convoy/nn/attention/rotary.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 

@@ -1,10 +1,10 @@
-#include "convoy/nn/sampled_softmax.h"
+#include "convoy/nn/losses/sampled_softmax.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "tests/nn/testing.h"
 
 namespace convoy::nn {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "convoy/comm/echo/echo_engine.h"
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 #include "tests/parallel/tensor_testing.h"
 
 // Ranks that share out the positions of rows train as one device does.

@@ -56,7 +56,7 @@ struct PipelineTrial {
     out.zero = zero;
     out.bucket_bytes = micro_batches % 2 == 0 ? 25 << 20 : 0;
     out.recompute = recomputes;
-    out.pipeline.schedule = schedule::pipeline_schedule(schedule);
+    out.pipeline.schedule = schedule::parse_schedule(schedule);
     out.pipeline.placement = placement;
     out.pipeline.virtual_stages = virtual_stages;
     return out;

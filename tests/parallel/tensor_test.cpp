@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "convoy/models/language_model.h"
-#include "convoy/nn/kv_cache.h"
+#include "convoy/nn/attention/kv_cache.h"
 #include "tests/parallel/tensor_testing.h"
 
 // Ranks that share out the weights of layers train as one device does.

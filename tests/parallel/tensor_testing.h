@@ -91,7 +91,7 @@ struct Trial {
     out.bucket_bytes = 0;
     out.recompute = recomputes;
     out.sequence_parallel = sequence;
-    out.pipeline.schedule = schedule::pipeline_schedule(schedule);
+    out.pipeline.schedule = schedule::parse_schedule(schedule);
     return out;
   }
 };

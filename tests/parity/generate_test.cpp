@@ -7,7 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/models/llama/llama.h"
-#include "convoy/nn/kv_cache.h"
+#include "convoy/nn/attention/kv_cache.h"
 #include "convoy/tasks/language/generate.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/parity/fixture.h"

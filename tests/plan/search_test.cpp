@@ -137,7 +137,7 @@ TEST(Decision, GathersFurtherAheadWhereThatHidesMore) {
   const Split split{.data = 4, .rows = 4, .micro_batches = 1, .zero = 3};
   auto further = split;
   further.prefetch = 4;
-  EXPECT_EQ(further.options(base).prefetch, 4);
+  EXPECT_EQ(further.options(base).gathers.prefetch, 4);
   EXPECT_LE(predict(numbers, cluster, base, further).seconds,
             predict(numbers, cluster, base, split).seconds);
   EXPECT_GT(predict(numbers, cluster, base, further).memory.gathered,

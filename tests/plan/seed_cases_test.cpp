@@ -103,7 +103,7 @@ TEST(SeedCases, ALayerThatDoesNotFitIsCut) {
   const auto cluster = described(1, 16, layer * 0.95, 100);
   auto wishes = wishes_of(cluster, 16);
   wishes.offload = {schedule::Place::Cpu};
-  wishes.base.prefetch = 0;  // of stage 3: one layer is gathered at a time
+  wishes.base.gathers.prefetch = 0;  // of stage 3: one layer is gathered at a time
   const auto found = all_of(model, cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.tensor > 1 || found.best()->split.zero == 3)

@@ -27,7 +27,7 @@ Orders one_by_one(const Pipe& pipe) {
 const auto kOneByOne = add_pipeline_schedule("one_by_one", false, one_by_one);
 
 TEST(OwnSchedule, IsFoundByItsName) {
-  EXPECT_EQ(pipeline_schedule("one_by_one"), kOneByOne);
+  EXPECT_EQ(parse_schedule("one_by_one"), kOneByOne);
   EXPECT_STREQ(name_of(kOneByOne), "one_by_one");
   EXPECT_EQ(pipeline_schedule_names().back(), "one_by_one");
   EXPECT_THROW(add_pipeline_schedule("one_by_one", false, one_by_one), InternalError);

@@ -89,9 +89,9 @@ TEST(PipelineSchedule, TheDearestStageCostsAsLittleAsCanBe) {
 }
 
 TEST(PipelineSchedule, AnotherNameIsRefused) {
-  EXPECT_EQ(pipeline_schedule("interleaved"), PipelineSchedule::Interleaved);
+  EXPECT_EQ(parse_schedule("interleaved"), PipelineSchedule::Interleaved);
   try {
-    pipeline_schedule("pipedream");
+    parse_schedule("pipedream");
     FAIL() << "taken";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(),

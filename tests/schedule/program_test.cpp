@@ -54,7 +54,7 @@ TEST(Program, UpdatedWeightsAreGatheredInTheOrderOfForward) {
 
 TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
-  EXPECT_EQ(to_text(forward_program(layout, {.prefetch = 1})),
+  EXPECT_EQ(to_text(forward_program(layout, {.gathers = {.prefetch = 1}})),
             "gather bucket 2\nload, micro-batch 0\ngather bucket 3\ngather bucket 1\n"
             "forward block 0, micro-batch 0\nrelease bucket 2\n"
             "gather bucket 0\nforward block 1, micro-batch 0\nrelease bucket 1\n"
@@ -64,7 +64,7 @@ TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
 TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
   const auto layout =
       tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0, .keep_bytes = 300});
-  EXPECT_EQ(to_text(forward_program(layout, {.prefetch = 1})),
+  EXPECT_EQ(to_text(forward_program(layout, {.gathers = {.prefetch = 1}})),
             "gather bucket 3\nload, micro-batch 0\nforward block 0, micro-batch 0\n"
             "forward block 1, micro-batch 0\nforward block 2, micro-batch 0\n"
             "release bucket 3\n");
@@ -80,7 +80,7 @@ TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
 TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
   for (const int stage : {1, 3}) {
     const auto layout = frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
-    const auto text = to_text(data_parallel_program(layout, {.prefetch = 0}));
+    const auto text = to_text(data_parallel_program(layout, {.gathers = {.prefetch = 0}}));
     for (const char* never : {"accumulate unit 4", "bucket 4, micro-batch", "update bucket 4"}) {
       EXPECT_EQ(text.find(never), std::string::npos) << never << " in\n" << text;
     }
@@ -90,7 +90,7 @@ TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
 
 TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
-  const auto program = data_parallel_program(layout, {.prefetch = 0});
+  const auto program = data_parallel_program(layout, {.gathers = {.prefetch = 0}});
   int64_t table = 0;
   bool backward = false;
   for (const auto& i : program) {
@@ -103,9 +103,10 @@ TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
 
 TEST(Program, MoreMemoryBuysFewerGathers) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
-  const auto none = data_parallel_program(layout, {.prefetch = 0});
-  const auto ahead = data_parallel_program(layout, {.prefetch = 2});
-  const auto kept = data_parallel_program(layout, {.prefetch = 0, .reshard_after_forward = false});
+  const auto none = data_parallel_program(layout, {.gathers = {.prefetch = 0}});
+  const auto ahead = data_parallel_program(layout, {.gathers = {.prefetch = 2}});
+  const auto kept =
+      data_parallel_program(layout, {.gathers = {.prefetch = 0, .reshard_after_forward = false}});
   EXPECT_LT(most_gathered(none, layout), most_gathered(ahead, layout));
   EXPECT_LT(count(kept, Op::Gather), count(none, Op::Gather));
   EXPECT_EQ(most_gathered(kept, layout), layout.num_elements());
@@ -155,8 +156,10 @@ TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
   for (const auto& layout : layouts()) {
     for (const int64_t prefetch : {0, 1, 3}) {
       for (const bool each : {true, false}) {
-        const StepOptions options{
-            .num_micro_batches = 2, .recomputed = {0}, .prefetch = prefetch, .reduce_each = each};
+        const StepOptions options{.num_micro_batches = 2,
+                                  .recomputed = {0},
+                                  .gathers = {.prefetch = prefetch},
+                                  .reduce_each = each};
         const auto program = data_parallel_program(layout, options);
         check(program, layout, options);
         for (size_t i = 0; i < program.size(); ++i) {
@@ -184,7 +187,7 @@ std::string refusal_of_forward(const Program& program, const Layout& layout) {
 TEST(Program, TheCheckerNamesEveryOmissionAndRepetitionInAForwardProgram) {
   for (const auto& layout : layouts()) {
     for (const int64_t prefetch : {0, 1, 3}) {
-      const auto program = forward_program(layout, {.prefetch = prefetch});
+      const auto program = forward_program(layout, {.gathers = {.prefetch = prefetch}});
       EXPECT_EQ(refusal_of_forward(program, layout), "accepted");
       for (size_t i = 0; i < program.size(); ++i) {
         const auto name = "'" + to_text(program[i]) + "'";
@@ -219,7 +222,8 @@ TEST(Program, OffloadedWeightsAreFetchedAGatherAheadAndGradientsStoredWhileTheNe
   LayoutOptions options{.stage = 3, .num_parts = 2, .bucket_bytes = 300};
   options.offload_gradients = options.offload_parameters = true;
   const auto layout = tied_layout(options);
-  const auto program = data_parallel_program(layout, {.num_micro_batches = 2, .prefetch = 0});
+  const auto program =
+      data_parallel_program(layout, {.num_micro_batches = 2, .gathers = {.prefetch = 0}});
   const auto at = [&](const char* text, int nth) {
     for (size_t i = 0; i < program.size(); ++i) {
       if (to_text(program[i]) == text && nth-- == 0) return i;

@@ -51,7 +51,7 @@ TEST(Estimate, TellsWhatItDoesNotCount) {
   EXPECT_GT(offloaded.offloaded, 0);
   EXPECT_EQ(offloaded.optimizer, 0);
   options = zero_arguments(0);
-  options.parallel.pipeline_parallel_size = 2;
+  options.parallel.mesh.pipeline = 2;
   EXPECT_THAT(refusal(options, 3), HasSubstr("--ranks 3 does not divide into 2 stages"));
 }
 

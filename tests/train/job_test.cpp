@@ -83,7 +83,7 @@ TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
 
 TEST(Job, WithoutALauncherStagesAreThreads) {
   ParallelArguments two;
-  two.pipeline_parallel_size = 2;
+  two.mesh.pipeline = 2;
   const auto on_cpu = plan_job(two, {}, kCpu);
   EXPECT_EQ(on_cpu.strategy, "pipeline");
   EXPECT_EQ(on_cpu.reason, "2 stages as threads of one process");
@@ -109,10 +109,10 @@ TEST(Job, WithoutALauncherStagesAreThreads) {
   two.one_process_each = true;
   EXPECT_NE(refusal(two, {}, kCpu).find(told), std::string::npos);
   two.one_process_each = false;
-  two.tensor_parallel_size = 2;
+  two.mesh.tensor = 2;
   EXPECT_NE(refusal(two, {}, kCpu).find("tensor rank of each stage, 4 together"),
             std::string::npos);
-  two.tensor_parallel_size = 1;
+  two.mesh.tensor = 1;
   two.strategy = "single";
   EXPECT_NE(refusal(two, {}, kCpu)
                 .find("strategy = single is one device, but "
@@ -214,12 +214,12 @@ TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
   using schedule::Axis;
   ParallelArguments arguments;
   launch::RankEnvironment environment;
-  arguments.tensor_parallel_size = arguments.pipeline_parallel_size = 2;
+  arguments.mesh.tensor = arguments.mesh.pipeline = 2;
   environment.world_size = 16;
   environment.local_world_size = 8;
   environment.rank = 3;
   for (const auto& [shard_ranks, replicas] : {std::pair("all", 1), {"2", 2}, {"host", 1}}) {
-    arguments.shard_ranks = shard_ranks;
+    arguments.mesh.shard = shard_ranks;
     const auto mesh = mesh_of(arguments, environment);
     EXPECT_EQ(mesh.ranks_along(Axis::Tensor), (std::vector<int>{2, 3}));
     EXPECT_EQ(mesh.ranks_along(Axis::Pipeline), (std::vector<int>{3, 11}));
@@ -234,24 +234,24 @@ TEST(Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
   using schedule::Axis;
   ParallelArguments arguments;
   launch::RankEnvironment environment;
-  arguments.tensor_parallel_size = arguments.context_parallel_size = 2;
+  arguments.mesh.tensor = arguments.mesh.context = 2;
   environment.world_size = 24;
   environment.local_world_size = 12;
   environment.rank = 5;
   for (const auto& [shard_ranks, of_replica] :
        {std::pair("all", 12), {"2", 2}, {"4", 4}, {"host", 6}, {"12", 12}}) {
-    arguments.shard_ranks = shard_ranks;
+    arguments.mesh.shard = shard_ranks;
     const auto mesh = mesh_of(arguments, environment);
     EXPECT_EQ(mesh.ranks_along(Axis::Context), (std::vector<int>{5, 7}));
     EXPECT_EQ(mesh.degree(schedule::kRows), 6);
     EXPECT_EQ(mesh.degree(schedule::kState), of_replica) << shard_ranks;
   }
   for (const char* wrong : {"1", "3", "8", "24"}) {
-    arguments.shard_ranks = wrong;
+    arguments.mesh.shard = wrong;
     EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
   }
   environment.world_size = 6;
-  arguments.shard_ranks = "all";
+  arguments.mesh.shard = "all";
   EXPECT_THROW(mesh_of(arguments, environment), UsageError);
 }
 
@@ -266,14 +266,14 @@ TEST(Job, StateReplicasDivideTheRanks) {
     return mesh.degree(schedule::kState);
   };
   EXPECT_EQ(ranks_of_replica(), 8);
-  arguments.shard_ranks = "2";
+  arguments.mesh.shard = "2";
   EXPECT_EQ(ranks_of_replica(), 2);
-  arguments.shard_ranks = "host";
+  arguments.mesh.shard = "host";
   EXPECT_EQ(ranks_of_replica(), 4);
-  arguments.shard_ranks = "8";
+  arguments.mesh.shard = "8";
   EXPECT_EQ(ranks_of_replica(), 8);
   for (const char* wrong : {"3", "0", "-2", "half", "16"}) {
-    arguments.shard_ranks = wrong;
+    arguments.mesh.shard = wrong;
     EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
   }
 }

@@ -59,7 +59,7 @@ TEST_F(Offload, EachKindAloneChangesNoBitEither) {
     expect_same_bits(expected, on_ranks(2, small_llama, gradients), kZeroSteps);
     auto parameters = one;
     parameters.parallel.offload.parameters = schedule::Place::Disk;
-    parameters.parallel.prefetch = each ? 3 : 0;
+    parameters.parallel.gathers.prefetch = each ? 3 : 0;
     expect_same_bits(expected, on_ranks(2, small_llama, parameters), kZeroSteps);
   }
 }

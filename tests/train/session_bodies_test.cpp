@@ -101,7 +101,7 @@ TEST_P(SessionBodies, TrainThroughStages) {
   const auto alone = train(arguments(10, 4), one_device());
   for (const int num_stages : {2, 3}) {
     auto staged = arguments(10, 4);
-    staged.parallel.pipeline_parallel_size = num_stages;
+    staged.parallel.mesh.pipeline = num_stages;
     Job job = one_device();
     job.strategy = "pipeline";
     job.devices.assign(static_cast<size_t>(num_stages), at::kCPU);

@@ -107,8 +107,8 @@ TEST(Zero, GathersAndRecomputationChangeNoBit) {
         SCOPED_TRACE(
             fmt::format("prefetch {}, reshard {}, recompute {}", prefetch, reshard, recompute));
         auto options = zero_arguments(3);
-        options.parallel.prefetch = prefetch;
-        options.parallel.reshard_after_forward = reshard;
+        options.parallel.gathers.prefetch = prefetch;
+        options.parallel.gathers.reshard_after_forward = reshard;
         options.gradient_checkpointing = recompute;
         options.parallel.bucket_bytes = prefetch == 5 ? 25 << 20 : 0;
         expect_same_bits(ddp, on_ranks(2, small_gpt2, options), kZeroSteps);

@@ -5,10 +5,10 @@
 
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D = hidden_size, H = num_attention_heads, F = intermediate_size.
 namespace convoy::models {

@@ -6,11 +6,11 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
-#include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/ranking.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/losses/cross_entropy.h"
+#include "convoy/nn/losses/ranking.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D = hidden_size, V vocabulary, L labels.
 namespace convoy::models {

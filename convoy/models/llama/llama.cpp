@@ -10,9 +10,9 @@
 #include "convoy/models/causal_head.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D = hidden_size, F = intermediate_size, H heads, K heads of keys,
 // E width of a head, V vocabulary.

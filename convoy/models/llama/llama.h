@@ -4,7 +4,7 @@
 #include <string>
 
 #include "convoy/models/language_model.h"
-#include "convoy/nn/rotary.h"
+#include "convoy/nn/attention/rotary.h"
 
 namespace convoy::models {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 

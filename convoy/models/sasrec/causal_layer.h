@@ -1,7 +1,7 @@
 #pragma once
 
 #include "convoy/models/sasrec/sasrec.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::models {
 

@@ -12,9 +12,9 @@
 #include "convoy/models/row_keys.h"
 #include "convoy/models/session/masking.h"
 #include "convoy/nn/activation.h"
-#include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/ranking.h"
+#include "convoy/nn/losses/cross_entropy.h"
+#include "convoy/nn/losses/ranking.h"
 
 namespace convoy::models {
 

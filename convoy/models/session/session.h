@@ -11,6 +11,9 @@
 
 namespace convoy::models {
 
+/// What config.json calls it; other tools know no "session".
+inline constexpr const char* kSessionModelType = "convoy_session";
+
 /// One input column of the session model.
 struct SessionFeature {
   std::string name;

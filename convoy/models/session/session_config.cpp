@@ -6,7 +6,7 @@
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_bodies.h"
 #include "convoy/nn/activation.h"
-#include "convoy/nn/sampled_softmax.h"
+#include "convoy/nn/losses/sampled_softmax.h"
 
 namespace convoy::models {
 

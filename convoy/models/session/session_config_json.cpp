@@ -4,7 +4,7 @@
 namespace convoy::models {
 
 Json SessionConfig::to_json() const {
-  Json out{{"model_type", "convoy_session"},
+  Json out{{"model_type", kSessionModelType},
            {"architectures", {"ConvoySessionModel"}},
            {"item_feature", item_feature},
            {"features", Json::array()}};
@@ -31,9 +31,9 @@ Json SessionConfig::to_json() const {
 void SessionConfig::read_json(const Json& json, const std::string& where) {
   auto rest = json;
   try {
-    if (json.at("model_type") != "convoy_session") {
-      fail<FileError>("models", "{} describes a model of type {}; expected convoy_session", where,
-                      json.at("model_type").dump());
+    if (json.at("model_type") != kSessionModelType) {
+      fail<FileError>("models", "{} describes a model of type {}; expected {}", where,
+                      json.at("model_type").dump(), kSessionModelType);
     }
     json.at("item_feature").get_to(item_feature);
     features.clear();

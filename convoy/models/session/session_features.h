@@ -4,7 +4,7 @@
 #include <string>
 
 #include "convoy/models/session/session.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::models {
 

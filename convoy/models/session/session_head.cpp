@@ -7,11 +7,11 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/masking.h"
 #include "convoy/models/session/negatives.h"
-#include "convoy/nn/cross_entropy.h"
-#include "convoy/nn/gbce.h"
-#include "convoy/nn/label_smoothing.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/ranking.h"
+#include "convoy/nn/losses/cross_entropy.h"
+#include "convoy/nn/losses/gbce.h"
+#include "convoy/nn/losses/label_smoothing.h"
+#include "convoy/nn/losses/ranking.h"
 
 // Shapes: B rows, T positions, D = d_model, V = number of item ids with padding, N = targets.
 namespace convoy::models {

@@ -5,7 +5,7 @@
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
-#include "convoy/nn/sampled_softmax.h"
+#include "convoy/nn/losses/sampled_softmax.h"
 
 namespace convoy::models {
 

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "convoy/nn/activation.h"
+#include "convoy/nn/attention/relative_attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/relative_attention.h"
 
 // Shapes: B rows, T positions, D = d_model, H heads, E width of a head.
 namespace convoy::models {

@@ -55,7 +55,7 @@ const char* name_of(PipelineSchedule schedule) {
   return entry_of(schedule).name;
 }
 
-PipelineSchedule pipeline_schedule(const std::string& name) {
+PipelineSchedule parse_schedule(const std::string& name) {
   for (const auto& entry : pipeline_schedules()) {
     if (entry.name == name) return entry.schedule;
   }

@@ -30,7 +30,7 @@ std::vector<std::string> pipeline_schedule_names();
 
 const char* name_of(PipelineSchedule schedule);
 /// Throws UsageError for another name.
-PipelineSchedule pipeline_schedule(const std::string& name);
+PipelineSchedule parse_schedule(const std::string& name);
 
 /// The virtual stages of a cut with what they cost, given what blocks do; of `recomputed` blocks
 /// inputs are kept, and their backward takes a forward more.

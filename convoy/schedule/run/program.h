@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convoy/schedule/run/layout.h"
+#include "convoy/schedule/run/run_options.h"
 
 namespace convoy::schedule {
 
@@ -62,8 +63,7 @@ using Program = std::vector<Instruction>;
 struct StepOptions {
   int64_t num_micro_batches = 1;
   std::set<int64_t> recomputed = {};  ///< blocks that keep their inputs only until their backward
-  int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
-  bool reshard_after_forward = true;  ///< else weights stay from forward until backward
+  GatherOptions gathers = {};
   /// Where gradients are sharded: each micro-batch is reduced into them. Else whole
   /// gradients are kept until the last micro-batch.
   bool reduce_each = true;

@@ -87,25 +87,29 @@ struct PipelineOptions {
   /// A schedule that is given: the name of its file, for messages, and what that holds (see
   /// from_csv). Empty: `schedule` makes one.
   std::string file = {}, csv = {};
+  std::string costs = {};  ///< file of what blocks cost; empty: it is counted
+};
+
+/// When stage 3 of ZeRO gathers weights, and how long they stay.
+struct GatherOptions {
+  int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
+  bool reshard_after_forward = true;  ///< else weights stay from forward until backward
 };
 
 /// How a run spreads a step over ranks and memory: what its options of these names say.
 struct RunOptions {
   int64_t num_micro_batches = 1;
-  int64_t zero = 0;                   ///< stage of ZeRO: what each rank keeps a shard of only
-  int64_t bucket_bytes = 25 << 20;    ///< of fp32 gradients that are reduced at once, at least
-  int64_t keep_bytes = 0;             ///< smaller buckets keep whole weights (stage 3)
-  int64_t prefetch = 1;               ///< buckets of weights that are gathered ahead (stage 3)
-  bool reshard_after_forward = true;  ///< else gathered weights stay until backward (stage 3)
+  int64_t zero = 0;                 ///< stage of ZeRO: what each rank keeps a shard of only
+  int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients that are reduced at once, at least
+  int64_t keep_bytes = 0;           ///< smaller buckets keep whole weights (stage 3)
+  GatherOptions gathers = {};
   bool reduce_each = true;  ///< sharded gradients: reduce every micro-batch, not the last only
   bool recompute = false;   ///< blocks keep their inputs only, and run again before their backward
   RecomputeOptions recomputed = {};  ///< the same of some blocks; of no meaning with `recompute`
   OffloadOptions offload = {};
   PipelineOptions pipeline = {};   ///< where the mesh has several stages
   bool sequence_parallel = false;  ///< tensor ranks share out the tokens between their products
-  /// Tables of which a step reads some rows are kept by rows, outside of what is reduced, gathered
-  /// and updated whole.
-  bool row_tables = false;
+  bool row_tables = false;         ///< see keeps_rows()
   int64_t batch_rows = 1;       ///< samples of a micro-batch, at most: how many rows they may read
   bool trains = true;           ///< else no gradients and no moments are held
   bool low_precision = false;   ///< weights of 16 bits beside fp32 masters
@@ -114,6 +118,10 @@ struct RunOptions {
   /// By block, of a micro-batch: what stages are cut by and schedules are made for. Empty: matrix
   /// elements, and nothing is known of bytes.
   std::vector<BlockCounts> counts = {};
+
+  /// Tables of which a step reads some rows are kept by rows, outside of what is reduced, gathered
+  /// and updated whole.
+  bool keeps_rows() const { return row_tables && trains; }
 };
 
 }  // namespace convoy::schedule

@@ -25,7 +25,7 @@ LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh, const Run
   out.shares_weights = options.shares_weights;
   out.tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)};
   out.sequence_parallel = options.sequence_parallel;
-  out.by_rows = options.row_tables && options.trains;
+  out.by_rows = options.keeps_rows();
   out.bucket_bytes = options.bucket_bytes;
   out.keep_bytes = options.keep_bytes;
   if (!cut.empty()) {
@@ -49,11 +49,7 @@ std::set<int64_t> repeatable(const ModelDecl& model) {
 }
 
 StepOptions step_options(const ModelDecl& model, const RunOptions& options) {
-  StepOptions out{options.num_micro_batches,
-                  {},
-                  options.prefetch,
-                  options.reshard_after_forward,
-                  options.reduce_each};
+  StepOptions out{options.num_micro_batches, {}, options.gathers, options.reduce_each};
   if (!options.recompute) return out;
   out.recomputed = repeatable(model);
   if (out.recomputed.empty()) {
@@ -132,7 +128,7 @@ void check_context_ranks(const ModelDecl& model, int num_ranks) {
 
 /// Throws UsageError for what does not go with tables that are kept by rows.
 void check_row_tables(const ModelDecl& model, const Mesh& mesh, const RunOptions& options) {
-  if (!options.row_tables || !options.trains) return;
+  if (!options.keeps_rows()) return;
   const auto refuse = [](const std::string& what, const std::string& instead) {
     fail<UsageError>("parallel", "row_tables = true does not go with {}; try {}", what, instead);
   };

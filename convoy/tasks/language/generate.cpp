@@ -13,7 +13,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/models/language_model.h"
-#include "convoy/nn/kv_cache.h"
+#include "convoy/nn/attention/kv_cache.h"
 
 // Shapes: B texts of a batch, T positions under way, S positions so far.
 namespace convoy::tasks {

@@ -118,8 +118,8 @@ std::optional<Profile> read_profile(const parallel::ModelFactory& factory,
 std::vector<schedule::BlockCounts> costs_from_file(const parallel::ModelFactory& factory,
                                                    TrainingArguments arguments, const Dataset& data,
                                                    const std::string& file) {
-  arguments.parallel.pipeline_costs = file;
-  arguments.parallel.pipeline_parallel_size = 2;  // any number of stages reads it
+  arguments.parallel.pipeline.costs = file;
+  arguments.parallel.mesh.pipeline = 2;  // any number of stages reads it
   arguments.parallel.pipeline.file.clear();
   return pipeline_inputs(factory, arguments, &data).counts;
 }
@@ -138,7 +138,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
                         const Dataset& data, PlanRequest request) {
   check_arguments(arguments);
   // A run without stages would refuse it, and some plans have stages.
-  const auto costs_file = std::exchange(arguments.parallel.pipeline_costs, "");
+  const auto costs_file = std::exchange(arguments.parallel.pipeline.costs, "");
   const int num_ranks = ranks_of(request);
   PlanReport out;
   out.is_this_host = request.cluster_file.empty() && request.device.empty();

@@ -124,7 +124,7 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingAr
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, int num_ranks, int threads,
                         const ProgressFn& progress) {
-  arguments.parallel.pipeline_costs.clear();  // which is what this is for
+  arguments.parallel.pipeline.costs.clear();  // which is what this is for
   if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
   at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(num_ranks));
   Profile out{.of = profiled_for(factory, arguments, data, num_ranks)};

@@ -42,7 +42,7 @@ std::optional<std::string> TrainingArguments::read_command_line(int argc, char**
 }
 
 void TrainingArguments::check_effect() const {
-  if (parallel.dp_batch != "total") return;
+  if (!parallel.counts_in_total()) return;
   auto strategy = parallel.strategy;
   if (strategy == "auto" && launch::detect_environment().world_size > 1) strategy = "ddp";
   if (strategy == "single" || strategy == "ddp" || strategy == "plan") {

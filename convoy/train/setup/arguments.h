@@ -12,18 +12,22 @@
 
 namespace convoy::train {
 
+/// How many ranks each axis of the mesh shall have; data ranks are what is left.
+struct AskedMesh {
+  int64_t pipeline = 1;       ///< stages
+  int64_t tensor = 1;         ///< ranks that share out the weights of each layer
+  int64_t context = 1;        ///< ranks that share out the positions of each row
+  std::string shard = "all";  ///< ranks of a state replica: all, host, or a number
+};
+
 /// `[parallel]`: how the work is spread. What a plan follows from is schedule::RunOptions'.
 struct ParallelArguments : schedule::RunOptions {
   std::string strategy = "auto";  ///< auto, single, dp, ddp or plan
   int64_t replicas = 0;  ///< of DataParallel, or of stages in one process; 0 = as many as GPUs
   std::string dp_batch = "per_device";
   std::string backend = "auto";
-  int64_t pipeline_parallel_size = 1;     ///< stages of a pipeline
-  std::string pipeline_costs;             ///< file of what blocks cost; empty: it is counted
-  int64_t tensor_parallel_size = 1;       ///< ranks that share out the weights of each layer
-  int64_t context_parallel_size = 1;      ///< ranks that share out the positions of each row
+  AskedMesh mesh;
   int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
-  std::string shard_ranks = "all";        ///< all, host, or a number
   int64_t device_memory = 0;              ///< bytes that tensors of a rank may take; 0: no limit
   std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
   bool one_process_each = false;          ///< --nproc was given: each rank is a process
@@ -31,13 +35,13 @@ struct ParallelArguments : schedule::RunOptions {
   int64_t timeout = 100;
   std::string device = "auto";
 
-  int num_stages() const { return static_cast<int>(pipeline_parallel_size); }
-  int num_tensor_ranks() const { return static_cast<int>(tensor_parallel_size); }
-  int num_context_ranks() const { return static_cast<int>(context_parallel_size); }
+  int num_stages() const { return static_cast<int>(mesh.pipeline); }
+  int num_tensor_ranks() const { return static_cast<int>(mesh.tensor); }
+  int num_context_ranks() const { return static_cast<int>(mesh.context); }
   /// Ranks that compute the same rows together.
-  int64_t ranks_of_rows() const {
-    return pipeline_parallel_size * context_parallel_size * tensor_parallel_size;
-  }
+  int64_t ranks_of_rows() const { return mesh.pipeline * mesh.context * mesh.tensor; }
+  /// Batch sizes are those of all of DataParallel's devices together.
+  bool counts_in_total() const { return dp_batch == "total"; }
   /// Declares every option of the section.
   void declare(OptionTable& table);
   /// The part of TrainingArguments::shared_options() that is known when the ranks meet.

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "convoy/base/options.h"
-#include "convoy/comm/connect.h"
+#include "convoy/comm/rendezvous.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/train/setup/arguments.h"
 #include "convoy/train/setup/option_texts.h"
@@ -65,7 +65,7 @@ void ParallelArguments::declare(OptionTable& t) {
       .choice(or_auto(comm::engine_names()))
       .alias("ddp_backend");
   t.add(
-       s, "pipeline_parallel_size", pipeline_parallel_size,
+       s, "pipeline_parallel_size", mesh.pipeline,
        "stages of a pipeline, a rank each, that hold the model's blocks together; what is left of "
        "the ranks shares out the data. gradient_accumulation_steps is the number of micro-batches. "
        "Without a launcher and --nproc the stages are threads of one process")
@@ -94,7 +94,7 @@ void ParallelArguments::declare(OptionTable& t) {
        "a line a rank; rank 0 reads it")
       .path()
       .differs(/*if_given=*/true);
-  t.add(s, "pipeline_costs", pipeline_costs,
+  t.add(s, "pipeline_costs", pipeline.costs,
         "JSON of what each block costs, by its name: forward, backward, weight (seconds), kept, "
         "put_off (bytes), or a file of convoy profile; default: it is counted; rank 0 reads it")
       .path()
@@ -102,17 +102,16 @@ void ParallelArguments::declare(OptionTable& t) {
   t.add(s, "recompute_layers", layers_to_recompute(recomputed),
         "blocks that keep their inputs only and run again before their backward: a number, one for "
         "each stage (2,1,1,0), or auto: the fewest that fit into pipeline_memory");
-  t.add(s, "tensor_parallel_size", tensor_parallel_size,
+  t.add(s, "tensor_parallel_size", mesh.tensor,
         "ranks that share out the weights of each layer (heads, inner units, ids) and compute the "
-        "same "
-        "rows together; for neighbours on one host")
+        "same rows together; for neighbours on one host")
       .within(1, 1024)
       .alias("tp_size");
   t.add(
       s, "sequence_parallel", sequence_parallel,
       "tensor ranks share out the tokens between the products of a layer, too: norms, dropout and "
       "residuals; less memory for activations");
-  t.add(s, "context_parallel_size", context_parallel_size,
+  t.add(s, "context_parallel_size", mesh.context,
         "ranks that share out the positions of each row, while keys and values go round them; for "
         "rows too long for one rank")
       .within(1, 1024)
@@ -130,10 +129,11 @@ void ParallelArguments::declare(OptionTable& t) {
         "too (2), of weights too (3)")
       .within(0, 3)
       .alias("zero_stage");
-  t.add(s, "prefetch", prefetch, "pieces of bucket_cap_mb that zero = 3 gathers ahead of their use")
+  t.add(s, "prefetch", gathers.prefetch,
+        "pieces of bucket_cap_mb that zero = 3 gathers ahead of their use")
       .within(0, 64)
       .only_with("zero", {"3"});
-  t.add(s, "reshard_after_forward", reshard_after_forward,
+  t.add(s, "reshard_after_forward", gathers.reshard_after_forward,
         "zero = 3 drops gathered weights after forward and gathers them again for backward")
       .only_with("zero", {"3"});
   t.add_mib(s, "zero_keep_mb", keep_bytes,
@@ -145,7 +145,7 @@ void ParallelArguments::declare(OptionTable& t) {
         "zero = 2 and 3 sum gradients over the ranks after each micro-batch, or keep whole ones "
         "until the last")
       .only_with("zero", {"2", "3"});
-  t.add(s, "shard_ranks", shard_ranks,
+  t.add(s, "shard_ranks", mesh.shard,
         "ranks that keep one state replica together: all, host, or a number; between the "
         "replicas gradients are summed")
       .only_with("zero", {"1", "2", "3"});

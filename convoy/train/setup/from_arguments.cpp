@@ -39,8 +39,8 @@ void check_effect_of_pipeline(const ParallelArguments& arguments) {
   }
   if (asked.memory > 0) text = fmt::format("pipeline_memory = {}", asked.memory);
   if (!asked.file.empty()) text = fmt::format("pipeline_schedule_file = {}", asked.file);
-  if (!arguments.pipeline_costs.empty()) {
-    text = fmt::format("pipeline_costs = {}", arguments.pipeline_costs);
+  if (!arguments.pipeline.costs.empty()) {
+    text = fmt::format("pipeline_costs = {}", arguments.pipeline.costs);
   }
   if (text.empty()) return;
   fail<UsageError>("parallel",
@@ -125,15 +125,14 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
   if (!parallel.pipeline.file.empty()) out.csv = read_file(parallel.pipeline.file);
   const auto blocks = factory();
   const auto model = nn::declare(blocks);
-  if (!parallel.pipeline_costs.empty()) {
-    const auto& file = parallel.pipeline_costs;
+  if (!parallel.pipeline.costs.empty()) {
+    const auto& file = parallel.pipeline.costs;
     const auto text = read_file(file);
     const auto json = parse_json(text, file);
-    out.counts =
-        is_profile(json)
-            ? counts_of(profile_from_json(json, file), arguments.per_device_train_batch_size,
-                        static_cast<int>(parallel.tensor_parallel_size), model, file)
-            : schedule::counts_from_file(text, file, model);
+    out.counts = is_profile(json) ? counts_of(profile_from_json(json, file),
+                                              arguments.per_device_train_batch_size,
+                                              parallel.num_tensor_ranks(), model, file)
+                                  : schedule::counts_from_file(text, file, model);
     return out;
   }
   if (model.has_modules()) return out;
@@ -200,14 +199,14 @@ parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, boo
       arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
   options.recompute = trains && arguments.gradient_checkpointing;
   options.batch_rows = arguments.per_device_train_batch_size;
-  if (trains && options.row_tables) check_missed_updates(arguments, *options.optimizer);
+  if (options.keeps_rows()) check_missed_updates(arguments, *options.optimizer);
   return options;
 }
 
 profile::ProfileOptions profile_options(const TrainingArguments& arguments) {
   const auto replica = replica_options(arguments, true);
   profile::ProfileOptions out{replica.compute_dtype, replica.seed};
-  out.by_rows = replica.row_tables;
+  out.by_rows = replica.keeps_rows();
   return out;
 }
 

@@ -257,9 +257,7 @@ namespace {
 
 /// What ranks that are going to plan are until then.
 ParallelArguments before_plan(ParallelArguments arguments) {
-  arguments.pipeline_parallel_size = arguments.context_parallel_size = 1;
-  arguments.tensor_parallel_size = 1;
-  arguments.shard_ranks = "all";
+  arguments.mesh = {};
   return arguments;
 }
 
@@ -319,11 +317,11 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
     job.warnings.push_back(fmt::format(
         "there is a GPU, but the CPU is used: {}; --device cpu says that it is meant", why_no_gpu));
   }
-  if (env.world_size == 1 && arguments.shard_ranks != "all") {
+  if (env.world_size == 1 && arguments.mesh.shard != "all") {
     job.warnings.push_back(
         fmt::format("shard_ranks = {} has no effect in one process; try convoy "
                     "launch -n 4 train ...",
-                    arguments.shard_ranks));
+                    arguments.mesh.shard));
   }
   if (!connector) return job;
   const auto mesh = mesh_of(arguments, env);
@@ -334,7 +332,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
       });
   // On one host nothing listens once the ranks share memory.
   if (std::string_view(job.world().engine()) != "shm") job.connector = connector;
-  if (arguments.shard_ranks == "host" && mesh.degree(schedule::Axis::Replicate) > 1) {
+  if (arguments.mesh.shard == "host" && mesh.degree(schedule::Axis::Replicate) > 1) {
     std::vector<std::string> hosts;
     for (const auto& place : gather_placements(job)) hosts.push_back(place.host);
     check_state_replicas(mesh, hosts);

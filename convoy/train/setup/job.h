@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "convoy/comm/connect.h"
 #include "convoy/comm/groups.h"
+#include "convoy/comm/rendezvous.h"
 #include "convoy/comm/store.h"
 #include "convoy/launch/environment.h"
 #include "convoy/parallel/data/strategy.h"

@@ -16,7 +16,7 @@ namespace {
 /// How many ranks of a stage keep a state replica together; context ranks always do.
 int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_stage,
                          const launch::RankEnvironment& environment) {
-  const auto& text = arguments.shard_ranks;
+  const auto& text = arguments.mesh.shard;
   if (text == "all" || environment.world_size == 1) return ranks_of_stage;
   const int64_t contexts = arguments.num_context_ranks();
   const int64_t here = environment.local_world_size / arguments.num_tensor_ranks();
@@ -45,18 +45,18 @@ int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_st
 }  // namespace
 
 void check_shared_tokens(const ParallelArguments& arguments) {
-  if (!arguments.sequence_parallel || arguments.tensor_parallel_size > 1) return;
+  if (!arguments.sequence_parallel || arguments.mesh.tensor > 1) return;
   fail<UsageError>("parallel",
                    "sequence_parallel shares out tokens over tensor ranks, but "
                    "tensor_parallel_size = 1; try --tensor_parallel_size 2, or without it");
 }
 
 void check_whole_rows(const ParallelArguments& arguments) {
-  if (arguments.context_parallel_size == 1) return;
+  if (arguments.mesh.context == 1) return;
   fail<UsageError>("parallel",
                    "context_parallel_size = {} is for training and evaluation, and predictions are "
                    "of whole rows; try --tensor_parallel_size, or without it",
-                   arguments.context_parallel_size);
+                   arguments.mesh.context);
 }
 
 schedule::Mesh mesh_of(const ParallelArguments& arguments,

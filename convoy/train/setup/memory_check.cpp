@@ -51,7 +51,7 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto environment = launch::detect_environment();
   const double kept = kept_bytes(parallel, environment);
   const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
-  const bool rows = parallel.row_tables;
+  const bool rows = parallel.keeps_rows();
   double needed = 0;
   for (const auto& part : parts) {
     needed += part.parameters * (rows && part.by_rows ? kept_by_rows(parallel, environment) : kept);

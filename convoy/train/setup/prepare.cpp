@@ -76,7 +76,7 @@ PipelineInputs Trainer::Impl::inputs_of_pipeline(const parallel::ModelFactory& f
 }
 
 int64_t Trainer::Impl::per_device(int64_t configured) const {
-  if (!job_.in_threads() || arguments_.parallel.dp_batch != "total") return configured;
+  if (!job_.in_threads() || !arguments_.parallel.counts_in_total()) return configured;
   const int64_t devices = job_.num_ranks();
   if (configured % devices != 0) {
     fail<UsageError>("train", "a total batch of {} does not divide over {} devices; try {}",
@@ -224,7 +224,7 @@ RunInfo Trainer::Impl::describe() {
                                                        : "each stage has one rank",
                                       2 * job_.world().size())
                         : fmt::format("with one rank a state replica: shard_ranks = {}; try all",
-                                      arguments_.parallel.shard_ranks)));
+                                      arguments_.parallel.mesh.shard)));
   } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
     info.warnings.push_back(
         fmt::format("zero = 3 shards no weights: all pieces of the model are below zero_keep_mb = "

@@ -1,4 +1,4 @@
-#include "convoy/nn/cross_entropy_device.h"
+#include "convoy/nn/losses/cross_entropy_device.h"
 
 #include <ATen/ATen.h>
 

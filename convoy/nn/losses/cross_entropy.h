@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: N positions with a target, D model width, V vocabulary with padding.
 namespace convoy::nn {

@@ -1,4 +1,4 @@
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/losses/cross_entropy.h"
 
 #include <ATen/ATen.h>
 
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "convoy/base/lanes.h"
-#include "convoy/nn/cross_entropy_device.h"
-#include "convoy/nn/cut_cross_entropy.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/losses/cross_entropy_device.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/vocab_parallel_cross_entropy.h"
 
 namespace convoy::nn {
 
@@ -165,7 +165,8 @@ SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double te
 
 CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                            const CrossEntropyOptions& options) {
-  if (is_cut(table, 0, options.ranks.group())) return cut_cross_entropy(h, table, targets, options);
+  if (is_cut(table, 0, options.ranks.group()))
+    return vocab_parallel_cross_entropy(h, table, targets, options);
   const int64_t first_id = options.first_id;
   const int64_t num_items = table->shape()[0] - first_id;
   const auto table_dtype = table->value().scalar_type();

@@ -1,4 +1,4 @@
-#include "convoy/nn/cut_cross_entropy.h"
+#include "convoy/nn/tensor_parallel/vocab_parallel_cross_entropy.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "convoy/nn/cast.h"
+#include "convoy/nn/losses/softmax_pass.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
-#include "convoy/nn/softmax_pass.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: N positions with a target, R of them at once, D model width, C ids that are here, T
 // ranks.
@@ -196,8 +196,9 @@ class CutLoss {
 
 }  // namespace
 
-CrossEntropy cut_cross_entropy(const at::Tensor& h, const ParamPtr& table,
-                               const at::Tensor& targets, const CrossEntropyOptions& options) {
+CrossEntropy vocab_parallel_cross_entropy(const at::Tensor& h, const ParamPtr& table,
+                                          const at::Tensor& targets,
+                                          const CrossEntropyOptions& options) {
   const bool wants_slope = at::GradMode::is_enabled();
   const auto state = without_grad([&] {
     auto made = std::make_shared<CutLoss>(h, table, targets, options, wants_slope);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 
 namespace convoy::nn {
 

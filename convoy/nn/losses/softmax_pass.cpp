@@ -1,4 +1,4 @@
-#include "convoy/nn/softmax_pass.h"
+#include "convoy/nn/losses/softmax_pass.h"
 
 #include <ATen/ATen.h>
 

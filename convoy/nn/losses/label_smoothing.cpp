@@ -1,4 +1,4 @@
-#include "convoy/nn/label_smoothing.h"
+#include "convoy/nn/losses/label_smoothing.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -8,7 +8,7 @@
 #include "convoy/nn/add_to_table.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
 

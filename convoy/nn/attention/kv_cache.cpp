@@ -1,4 +1,4 @@
-#include "convoy/nn/kv_cache.h"
+#include "convoy/nn/attention/kv_cache.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "convoy/nn/relative_attention.h"
+#include "convoy/nn/attention/relative_attention.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "convoy/nn/short_attention.h"
+#include "convoy/nn/attention/short_attention.h"
 
 #include <ATen/ATen.h>
 

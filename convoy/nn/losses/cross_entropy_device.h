@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/cross_entropy.h"
+#include "convoy/nn/losses/cross_entropy.h"
 
 // Shapes: N positions with a target, D model width, C items.
 namespace convoy::nn {

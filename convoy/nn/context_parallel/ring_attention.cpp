@@ -1,4 +1,4 @@
-#include "convoy/nn/ring_attention.h"
+#include "convoy/nn/context_parallel/ring_attention.h"
 
 #include <ATen/ATen.h>
 

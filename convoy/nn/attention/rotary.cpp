@@ -1,4 +1,4 @@
-#include "convoy/nn/rotary.h"
+#include "convoy/nn/attention/rotary.h"
 
 #include <ATen/ATen.h>
 
@@ -11,8 +11,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/comm/device.h"
+#include "convoy/nn/attention/rotary_device.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/rotary_device.h"
 #include "convoy/nn/shapes_only.h"
 #include "convoy/nn/side_by_side.h"
 

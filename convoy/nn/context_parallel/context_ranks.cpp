@@ -1,4 +1,4 @@
-#include "convoy/nn/context_ranks.h"
+#include "convoy/nn/context_parallel/context_ranks.h"
 
 #include <ATen/ATen.h>
 

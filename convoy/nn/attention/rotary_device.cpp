@@ -1,4 +1,4 @@
-#include "convoy/nn/rotary_device.h"
+#include "convoy/nn/attention/rotary_device.h"
 
 #include <ATen/ATen.h>
 

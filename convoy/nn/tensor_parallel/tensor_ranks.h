@@ -4,7 +4,7 @@
 #include <string>
 
 #include "convoy/nn/block.h"
-#include "convoy/nn/context_ranks.h"
+#include "convoy/nn/context_parallel/context_ranks.h"
 
 // What layers do with a weight that tensor ranks share out (Shoeybi et al., 2019). A rank that has
 // some of its columns (of what the product gives) reads the whole input and computes some of the

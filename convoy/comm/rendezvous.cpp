@@ -1,4 +1,4 @@
-#include "convoy/comm/connect.h"
+#include "convoy/comm/rendezvous.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 

@@ -1,4 +1,4 @@
-#include "convoy/nn/gbce.h"
+#include "convoy/nn/losses/gbce.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "convoy/nn/add_to_table.h"
-#include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {

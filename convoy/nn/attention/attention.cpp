@@ -1,4 +1,4 @@
-#include "convoy/nn/attention.h"
+#include "convoy/nn/attention/attention.h"
 
 #include <ATen/ATen.h>
 #include <ATen/SDPBackend.h>
@@ -8,11 +8,11 @@
 #include <limits>
 #include <optional>
 
+#include "convoy/nn/attention/short_attention.h"
+#include "convoy/nn/context_parallel/ring_attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/ring_attention.h"
 #include "convoy/nn/shapes_only.h"
-#include "convoy/nn/short_attention.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
 // head; a piece holds R rows and n queries.

@@ -1,4 +1,4 @@
-#include "convoy/nn/sampled_softmax.h"
+#include "convoy/nn/losses/sampled_softmax.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -10,10 +10,10 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/comm/device.h"
-#include "convoy/nn/cross_entropy.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/node.h"
-#include "convoy/nn/tensor_ranks.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
 

@@ -2,9 +2,9 @@
 
 #include <functional>
 
+#include "convoy/nn/attention/kv_cache.h"
 #include "convoy/nn/block.h"
-#include "convoy/nn/context_ranks.h"
-#include "convoy/nn/kv_cache.h"
+#include "convoy/nn/context_parallel/context_ranks.h"
 
 // Shapes: B rows, T positions, S positions that are looked at, H heads, K key heads (H is a
 // multiple of it), E width of a head.
