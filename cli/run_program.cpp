@@ -18,6 +18,7 @@
 #include "convoy/base/early_error.h"
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
+#include "convoy/base/out_of_memory.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
@@ -281,7 +282,7 @@ void convoy::add_command(const std::string& name, const std::string& help,
     leave("Exception", "[json] " + json_trouble(error), kFailed);
   } catch (const std::exception& error) {
     const auto line = first_line(error.what());
-    if (train::tells_of_memory(line)) {
+    if (tells_of_memory(line)) {
       leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);
     }
     const bool lacks_kernels = line.find("no kernel image is available") != std::string::npos;

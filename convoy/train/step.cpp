@@ -39,7 +39,7 @@ double Trainer::Impl::learning_rate(int64_t step) const {
   return schedule.at(step);
 }
 
-void Trainer::Impl::train_step(StepBatch batch) {
+bool Trainer::Impl::train_step(StepBatch batch) {
   const int64_t samples = batch.end - batch.s0, tokens = batch.num_tokens;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
@@ -55,6 +55,7 @@ void Trainer::Impl::train_step(StepBatch batch) {
   input.busy = checkpoints_->writing();
   const int64_t every = arguments_.check_replicas_steps;
   input.check_replicas = every > 0 && (state_.global_step + 1) % every == 0;
+  input.may_give_up = arguments_.auto_find_batch_size && fewer_rows() > 0;
   if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
   parallel::OptimizerOptions optimizer;
   optimizer.weight_decay = arguments_.weight_decay;
@@ -68,6 +69,10 @@ void Trainer::Impl::train_step(StepBatch batch) {
   }
   if (trace_.end_step()) finish_trace();
   if (last_.num_busy == 0) checkpoints_->finish();
+  if (last_.short_rank >= 0) {
+    step_down();
+    return false;
+  }
   num_targets_ += last_.count;
   ++state_.global_step;
   state_.epoch_position = batch.end;
@@ -80,13 +85,14 @@ void Trainer::Impl::train_step(StepBatch batch) {
   // Alone there is nobody to wait for, though the sums over ranks take their moment.
   const double waited = job_.num_devices() > 1 ? last_.wait_seconds : 0;
   clock_.add_step(samples, waited);
-  StepTiming timing = clock_.timing(stream_->wait_seconds());
+  StepTiming timing = clock_.timing(data_wait());
   timing.step = state_.global_step;
   timing.loss = last_.loss();
   timing.samples = samples;
   timing.comm_wait = waited;
   timing.local_tokens = tokens;
   callbacks_.notify([&](Callback& callback) { callback.on_step(timing); });
+  return true;
 }
 
 /// The same on all ranks. Before the first step every token counts as a target.

@@ -224,7 +224,7 @@ void Trainer::Impl::log() {
   record.memory_bytes = resident_bytes();
   record.memory = note_memory();
   record.device_memory_bytes = peak_device_bytes();
-  clock_.fill(record, stream_->wait_seconds());
+  clock_.fill(record, data_wait());
   if (pace_ && job_.is_main()) {  // may measure
     clock_.pause();
     pace_(record);
@@ -331,7 +331,10 @@ Metrics Trainer::Impl::train() {
     stream_->start(state_.epoch_index, state_.epoch_position);
     auto batch = next_batch();
     while (batch && !ended()) {
-      train_step(std::move(*batch));
+      if (!train_step(std::move(*batch))) {
+        batch = next_batch();
+        continue;
+      }
       if (listen_ && stop_signal_ == nullptr) stop_signal_ = &listen_();
       const bool more = state_.global_step < state_.max_steps;
       tell_operation("data");

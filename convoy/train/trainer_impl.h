@@ -51,7 +51,10 @@ struct Trainer::Impl {
 
   // A step.
   std::optional<StepBatch> next_batch();
-  void train_step(StepBatch batch);
+  /// False: nothing was changed, and the step has to be made again of smaller micro-batches.
+  bool train_step(StepBatch batch);
+  int64_t fewer_rows() const;
+  void step_down();
   double loss_scale(int64_t samples, int64_t tokens);
   void update_loss_scale(int64_t samples);
   void check_skipped() const;
@@ -69,6 +72,7 @@ struct Trainer::Impl {
   Metrics summary(const comm::Traffic& before);
   schedule::MemoryUse note_memory();
   int64_t peak_device_bytes() const;
+  double data_wait() const { return earlier_data_wait_ + stream_->wait_seconds(); }
   /// A part of all steps, or a number of them.
   int64_t every(double value) const;
   /// Whether what happens every so many steps, or at the end of epochs, happens now.
@@ -96,6 +100,7 @@ struct Trainer::Impl {
   MakeScorer make_scorer_;
   std::function<void(LogRecord&)> pace_;
   std::unique_ptr<BatchStream> stream_;
+  double earlier_data_wait_ = 0;  // seconds, of streams before this one
   TrainerState state_;
   int64_t earlier_updates_ = 0;  // that the moments of a new run saw
   Clock clock_{state_};

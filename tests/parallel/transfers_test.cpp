@@ -28,13 +28,13 @@ TEST(Transfers, WhatAnotherStageSendsLaterSaysWhatHasArrived) {
     const auto values = [](int64_t m) { return at::full({100'000}, static_cast<double>(m)); };
     const auto forward = [&](int64_t m) {
       if (group.rank() == 0) return transfers.send(message(Op::Send, m), {{"x", values(m)}}, {});
-      EXPECT_TRUE(at::equal(transfers.receive(message(Op::Receive, m), {}).at("x"), values(m)));
+      EXPECT_TRUE(at::equal(transfers.receive(message(Op::Receive, m), {})->at("x"), values(m)));
     };
     const auto backward = [&](int64_t m) {
       if (group.rank() == 1) {
         return transfers.send(message(Op::SendGrad, m), {{"x", values(-m)}}, {});
       }
-      const auto in = transfers.receive(message(Op::ReceiveGrad, m), {});
+      const auto in = transfers.receive(message(Op::ReceiveGrad, m), {}).value();
       EXPECT_TRUE(at::equal(in.at("x"), values(-m)));
     };
     for (int64_t m = 0; m < kMicroBatches; ++m) {
@@ -72,8 +72,33 @@ TEST(Transfers, BothSidesMaySendMuchBeforeEitherReceives) {
       transfers.send(message(true, m), {{"x", at::full({m + 1}, rank)}}, {});
     }
     for (int64_t m = 0; m < 9; ++m) {
-      const auto x = transfers.receive(message(false, m), {}).at("x");
+      const auto x = transfers.receive(message(false, m), {})->at("x");
       EXPECT_TRUE(at::equal(x, at::full({m + 1}, 1 - rank)));
+    }
+    transfers.settle();
+  });
+}
+
+// In the place of a bundle, and the next one is as ever.
+TEST(Transfers, AStageMayTellThatItHasGivenUp) {
+  comm::run_thread_ranks(2, [&](const comm::Group& group) {
+    Transfers transfers(stages(group), at::kCPU);
+    const auto message = [&](Op op, int64_t m) {
+      return schedule::Instruction{
+          .op = op, .block = 0, .micro_batch = m, .peer = 1 - group.rank()};
+    };
+    const nn::Bundle values{{"x", at::ones({3})}};
+    if (group.rank() == 0) {
+      transfers.send(message(Op::Send, 0), values, {});
+      transfers.tell_given_up(message(Op::Send, 1));
+      transfers.send(message(Op::Send, 2), {}, {});
+      transfers.send(message(Op::Send, 3), values, {});
+    } else {
+      EXPECT_TRUE(transfers.receive(message(Op::Receive, 0), {}).has_value());
+      EXPECT_FALSE(transfers.receive(message(Op::Receive, 1), {}).has_value());
+      EXPECT_TRUE(transfers.receive(message(Op::Receive, 2), {}).value().empty());
+      EXPECT_TRUE(
+          at::equal(transfers.receive(message(Op::Receive, 3), {})->at("x"), at::ones({3})));
     }
     transfers.settle();
   });
@@ -92,7 +117,7 @@ TEST(Transfers, ADescriptionTravelsOnce) {
                                           .micro_batch = number++,
                                           .peer = peer};
       if (group.rank() == 1) {
-        const auto found = transfers.receive(message, {});
+        const auto found = transfers.receive(message, {}).value();
         EXPECT_EQ(found.size(), bundle.size());
         for (const auto& [name, tensor] : bundle) {
           EXPECT_TRUE(at::equal(found.at(name), tensor)) << name;

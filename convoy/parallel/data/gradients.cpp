@@ -92,7 +92,6 @@ void Gradients::bind(int64_t unit, int64_t micro_batch) {
     before->second.written.clear();
     for (const auto& slot : slots) before->second.written.push_back(slot.param->grad_written());
   }
-  bound_[u] = micro_batch;
   const auto& all = flat_.layout().units()[u].all;
   const bool in_place = is_in_place(unit, micro_batch), may_add = adds_in_place(unit);
   const auto [bound, fresh] = begun.try_emplace(micro_batch);
@@ -105,6 +104,7 @@ void Gradients::bind(int64_t unit, int64_t micro_batch) {
   }
   if (in_place) filling_[static_cast<size_t>(flat_.layout().bucket_of(unit))] = micro_batch;
   flat_.bind_grads(unit, scratch.defined() ? scratch : place_of(unit), all.begin, written, adds);
+  bound_[u] = micro_batch;  // not where there was no memory for it
 }
 
 void Gradients::accumulate(int64_t unit, int64_t micro_batch) {

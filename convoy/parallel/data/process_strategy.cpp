@@ -23,6 +23,10 @@ class ProcessStrategy : public Strategy {
     return replica_.step(micro_batches.at(0), input, optimizer);
   }
 
+  void set_micro_batches(int64_t count, int64_t rows) override {
+    replica_.set_micro_batches(count, rows);
+  }
+
   std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches, nn::Mode mode) override {
     return {replica_.forward(batches.at(0), mode)};
   }

@@ -92,6 +92,10 @@ class ThreadStrategy : public Strategy {
     return results->front();
   }
 
+  void set_micro_batches(int64_t count, int64_t rows) override {
+    each([count, rows](Ranks& all, size_t r) { all.replicas[r]->set_micro_batches(count, rows); });
+  }
+
   std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches, nn::Mode mode) override {
     const auto outputs = std::make_shared<std::vector<nn::Bundle>>(ranks_->replicas.size());
     each([outputs, batches, mode](Ranks& all, size_t r) {

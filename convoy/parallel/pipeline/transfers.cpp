@@ -32,6 +32,7 @@ struct Sizes {
   int64_t body = 0;
   int64_t received = 0;  // bundles, by the sender from the receiver
 };
+constexpr int64_t kGivenUp = -1;  // in the place of a description's number
 constexpr auto kHeadBytes = static_cast<int64_t>(sizeof(Sizes));
 
 int64_t rounded(int64_t bytes) {
@@ -173,7 +174,7 @@ void Transfers::complete(int64_t peer, int64_t num_arrived) {
   }
 }
 
-nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
+std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
   const auto label = label_of(i);
   const bool forth = i.peer < groups_.pipeline.rank();
@@ -193,16 +194,25 @@ nn::Bundle Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   if (body.numel() > 0) group.start_receive(body, i.peer, label).wait();
   ++received_.at(peer);
   complete(i.peer, sizes.received);
+  if (sizes.shapes == kGivenUp) return std::nullopt;
   return unpack(body, heard.at(static_cast<size_t>(sizes.shapes)), known);
 }
 
 void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
+  post(i, pack(bundle, known, i.peer));
+}
+
+void Transfers::tell_given_up(const Instruction& i) {
+  const Sizes sizes{.shapes = kGivenUp, .received = received_.at(static_cast<size_t>(i.peer))};
+  post(i, {.head = bytes_at(&sizes, sizeof sizes), .body = at::empty({0}, bytes_)});
+}
+
+void Transfers::post(const Instruction& i, Packet packet) {
   complete(i.peer, 0);
   const auto label = label_of(i);
   const bool forth = i.peer > groups_.pipeline.rank();
-  InFlight message{
-      i.peer, sent_.at(static_cast<size_t>(i.peer))++, pack(bundle, known, i.peer), {}, {}, {}};
+  InFlight message{i.peer, sent_.at(static_cast<size_t>(i.peer))++, std::move(packet), {}, {}, {}};
   message.head = heads_towards(forth).start_send(message.packet.head, i.peer, "shapes of " + label);
   if (message.packet.text.defined()) {
     message.text =

@@ -2,6 +2,7 @@
 
 #include <list>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,12 @@ class Transfers {
   /// Starts sending a bundle, of which the receiver has `known`, too.
   void send(const schedule::Instruction& instruction, const nn::Bundle& bundle,
             const nn::Bundle& known);
+  /// Tells, in the place of a bundle, that this rank has given up the step.
+  void tell_given_up(const schedule::Instruction& instruction);
   /// Waits for what is received; tensors that carry a gradient are leaves. This rank has `known`.
-  nn::Bundle receive(const schedule::Instruction& instruction, const nn::Bundle& known);
+  /// Nothing: its sender has given up the step.
+  std::optional<nn::Bundle> receive(const schedule::Instruction& instruction,
+                                    const nn::Bundle& known);
   /// Waits until all that was sent has arrived.
   void settle();
   /// Bundles that were sent and, as far as this rank knows, have not arrived.
@@ -54,6 +59,7 @@ class Transfers {
 
   void complete(int64_t peer, int64_t num_arrived);
   Packet pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer);
+  void post(const schedule::Instruction& instruction, Packet packet);
   nn::Bundle unpack(const at::Tensor& body, const std::string& text, const nn::Bundle& known) const;
   /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
   const comm::Group& towards(bool later_stage) const {

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/out_of_memory.h"
 #include "convoy/base/timing.h"
 #include "convoy/parallel/run/finite.h"
 #include "convoy/parallel/tensor/layer_faults.h"
@@ -47,12 +48,19 @@ StepResult Executor::run(const schedule::Program& program,
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
   wait_seconds_ = 0;
-  observed(program, [&](const schedule::Instruction& i) {
-    execute(pass, i);
-    if (!overflowed_) return;
+  for (const auto& i : program) {
+    try {
+      observed(i, [&] { execute(pass, i); });
+    } catch (const std::exception& error) {
+      if (!can_give_up(i, input) || !is_out_of_memory(error)) throw;
+      gathers_.await(i);  // what it did not come to read is released by the program
+      pass.give_up();
+      update_.give_up();
+    }
+    if (!overflowed_) continue;
     if (update_.spoilt_loss() >= 0) fail_for_loss(micro_batches, input, program);
     fail_for_gradient(micro_batches, input, program);
-  });
+  }
   transfers_.settle();  // all was received before the last sums
   auto result = update_.result;
   // On a GPU the clock would also count what is still to be computed there.
@@ -85,11 +93,27 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
 }
 
 template <class Run>
-void Executor::observed(const schedule::Program& program, const Run& run) {
-  for (const auto& i : program) {
-    for (const auto& observer : observers_) observer->before(i);
-    run(i);
-    for (const auto& observer : observers_) observer->after(i);
+void Executor::observed(const schedule::Instruction& i, const Run& run) {
+  for (const auto& observer : observers_) observer->before(i);
+  run();
+  for (const auto& observer : observers_) observer->after(i);
+}
+
+/// Whether this rank can do without what the instruction makes: others wait inside of layers only
+/// where they share those.
+bool Executor::can_give_up(const schedule::Instruction& i, const StepInput& input) const {
+  if (!input.may_give_up || layers_.size() > 1 || context_.size() > 1) return false;
+  switch (i.op) {
+    case Op::Load:
+    case Op::Forward:
+    case Op::Loss:
+    case Op::Recompute:
+    case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -246,12 +270,14 @@ void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const Ste
   if (auto* offload = flat_.offload()) offload->forget();
   auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
   gradients_.begin_step();
-  observed(until, [&](const schedule::Instruction& i) {
-    if (i.op == Op::ReduceTied || i.op == Op::ReduceTensor) return;
-    const bool sums = i.op == Op::Reduce || i.op == Op::ReduceScatter || i.op == Op::ReduceRows;
-    if (!sums) execute(again, i);
-    look(again, i);
-  });
+  for (const auto& i : until) {
+    observed(i, [&] {
+      if (i.op == Op::ReduceTied || i.op == Op::ReduceTensor) return;
+      const bool sums = i.op == Op::Reduce || i.op == Op::ReduceScatter || i.op == Op::ReduceRows;
+      if (!sums) execute(again, i);
+      look(again, i);
+    });
+  }
 }
 
 void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const StepInput& input,

@@ -18,7 +18,9 @@ class Executor {
            at::ScalarType compute_dtype, const schedule::StepOptions& options);
 
   /// Runs a step. Throws NumericError naming step and rank when a loss or the norm is not finite,
-  /// except in fp16: there the update is skipped.
+  /// except in fp16: there the update is skipped. Where the input allows it and a rank has too
+  /// little memory for its blocks, that goes on without rows, so that nobody waits for it in vain,
+  /// and none is updated.
   StepResult run(const schedule::Program& program, const std::vector<MicroBatch>& micro_batches,
                  const StepInput& input, const OptimizerOptions& optimizer);
 
@@ -35,9 +37,10 @@ class Executor {
  private:
   Pass make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                  nn::Mode mode, const schedule::Program& program);
-  /// Calls `run` for one instruction after the other, and the observers around it.
+  /// Calls `run` for an instruction, and the observers around it.
   template <class Run>
-  void observed(const schedule::Program& program, const Run& run);
+  void observed(const schedule::Instruction& instruction, const Run& run);
+  bool can_give_up(const schedule::Instruction& instruction, const StepInput& input) const;
   void execute(Pass& pass, const schedule::Instruction& instruction);
   void execute_on_rows(Pass& pass, const schedule::Instruction& instruction);
   /// Runs the step once more up to its sums over ranks, which are left out; calls `look` after each

@@ -76,7 +76,17 @@ Pass::Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradient
   }
 }
 
+void Pass::give_up() {
+  given_up_ = true;
+  put_off_.clear();
+  for (auto* all : {&ins_, &outs_, &grads_}) {
+    for (auto& bundles : *all) bundles.assign(bundles.size(), {});
+  }
+  batches_.assign(batches_.size(), {});
+}
+
 void Pass::load(int64_t m) {
+  if (given_up_) return;
   const auto index = static_cast<size_t>(m);
   batches_[index] = to_device(input_.micro_batches.at(index), input_.device);
   if (layout_.holds(0)) at(ins_, 0, m) = batches_[index].inputs;
@@ -182,19 +192,19 @@ nn::Bundle Pass::outgoing(const Instruction& i) {
 }
 
 void Pass::transfer(const Instruction& i, Transfers& transfers) {
-  if (empty(i.micro_batch)) return;  // on all stages alike
-  const auto& batch = batches_[static_cast<size_t>(i.micro_batch)].inputs;
-  switch (i.op) {
-    case Op::Send:
-      return transfers.send(i, outgoing(i), batch);
-    case Op::SendGrad:
-      return transfers.send(i, outgoing(i), {});
-    case Op::Receive:
-      at(ins_, i.block + 1, i.micro_batch) = transfers.receive(i, batch);
-      break;
-    default:
-      at(grads_, i.block, i.micro_batch) = transfers.receive(i, {});
+  if (has_no_rows(i.micro_batch)) return;  // on all stages alike
+  const auto& batches = given_up_ ? input_.micro_batches : batches_;
+  const auto& batch = batches[static_cast<size_t>(i.micro_batch)].inputs;
+  if (schedule::sends(i.op)) {
+    if (given_up_) return transfers.tell_given_up(i);
+    return transfers.send(i, outgoing(i), i.op == Op::Send ? batch : nn::Bundle());
   }
+  const bool forth = i.op == Op::Receive;
+  auto bundle = transfers.receive(i, forth ? batch : nn::Bundle());
+  if (!bundle) give_up();
+  if (given_up_) return;
+  (forth ? at(ins_, i.block + 1, i.micro_batch) : at(grads_, i.block, i.micro_batch)) =
+      std::move(*bundle);
 }
 
 }  // namespace convoy::parallel

@@ -44,7 +44,10 @@ class Pass {
   /// off until the second, but for parameters that several blocks read.
   void backward_input(int64_t block, int64_t m);
   void backward_weight(int64_t block, int64_t m);
-  bool empty(int64_t m) const { return input_.micro_batches.at(static_cast<size_t>(m)).empty(); }
+  bool empty(int64_t m) const { return given_up_ || has_no_rows(m); }
+  /// Lets go of all that lies between the blocks. From now on it is as if there were no rows, and
+  /// other stages are told instead of sent something.
+  void give_up();
   const PassInput& input() const { return input_; }
   int64_t num_micro_batches() const { return static_cast<int64_t>(input_.micro_batches.size()); }
   /// What a block returned, until it is sent on.
@@ -56,6 +59,9 @@ class Pass {
   void transfer(const schedule::Instruction& instruction, Transfers& transfers);
 
  private:
+  bool has_no_rows(int64_t m) const {
+    return input_.micro_batches.at(static_cast<size_t>(m)).empty();
+  }
   using Bundles = std::vector<std::vector<nn::Bundle>>;  // [micro-batch][block]
 
   nn::Bundle run(int64_t block, int64_t m) const;
@@ -80,6 +86,7 @@ class Pass {
   Bundles grads_;                                     // received, of outs
   std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)
   std::set<const nn::Param*> shared_;                 // parameters that several blocks read
+  bool given_up_ = false;
 };
 
 /// Cuts the graph: tensors that carry a gradient become leaves.

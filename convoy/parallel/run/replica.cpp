@@ -32,6 +32,12 @@ schedule::RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& group
   return schedule::plan_run(nn::declare(blocks), groups.mesh, run);
 }
 
+std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<at::Tensor> out;
+  for (const auto& each : tensors) out.push_back(each.tensor.detach().clone());
+  return out;
+}
+
 /// Those of the first stage come to `stages`, and to no other.
 void send_to_stages(const at::Tensor& values, const std::vector<int>& stages,
                     const comm::Group& pipeline, const std::string& label) {
@@ -105,13 +111,41 @@ void Replica::draw(const std::set<std::string>& names) {
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
   internal_check(options_.trains, "parallel", "a step of a replica that does not train");
+  const auto kept = input.may_give_up ? copies(buffers()) : std::vector<at::Tensor>();
   auto result = executor_->run(stage().step, micro_batches, input, optimizer);
+  if (result.short_rank >= 0) {
+    const at::NoGradGuard no_grad;
+    auto all = buffers();
+    for (size_t b = 0; b < all.size(); ++b) all[b].tensor.copy_(kept.at(b));
+    return result;
+  }
   broadcast_buffers();  // each rank saw other samples; evaluation and checkpoints need one truth
   if (input.check_replicas) {
     executor_->settle();
     check_replicas(flat_, groups_, input.step + 1);
   }
   return result;
+}
+
+void Replica::set_micro_batches(int64_t count, int64_t rows) {
+  auto options = options_;
+  options.num_micro_batches = count;
+  options.batch_rows = rows;
+  auto plan = plan_of(blocks_, groups_, options, flat_.layout().options().shares_weights);
+  const auto& stages = plan.of(groups_.mesh).layout.options().stages;
+  if (stages != flat_.layout().options().stages) {
+    fail_on_all_ranks<UsageError>(
+        "parallel",
+        "with micro-batches of {} rows the stages of the pipeline would hold other blocks; start "
+        "with --per_device_train_batch_size {} --gradient_accumulation_steps {}",
+        rows, rows, count);
+  }
+  options_ = std::move(options);
+  plan_ = std::move(plan);
+  executor_->settle();
+  executor_.reset();  // and its memory
+  executor_ = std::make_unique<Executor>(blocks_, flat_, rows_, groups_, options_.compute_dtype,
+                                         plan_.step);
 }
 
 nn::Bundle Replica::forward(const MicroBatch& batch, nn::Mode mode) {

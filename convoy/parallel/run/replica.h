@@ -41,6 +41,9 @@ class Replica {
 
   StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer);
+  /// From the next step on there are so many micro-batches, of so many rows at most. Throws
+  /// UsageError where the stages of a pipeline would be others.
+  void set_micro_batches(int64_t count, int64_t rows);
   /// Throws UsageError for predictions of a model with a table that is kept by rows.
   nn::Bundle forward(const MicroBatch& batch, nn::Mode mode);
 

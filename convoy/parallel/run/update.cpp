@@ -16,6 +16,9 @@ namespace convoy::parallel {
 namespace {
 
 enum Total : int64_t { kLoss, kTargets, kSquares, kBusy, kWords };
+/// A rank's word: 1 for a loss that is not finite, these for a signal that asked it to stop, and
+/// for too little memory.
+enum Word : int { kSpoilt = 1, kSignal = 2, kShort = 256 };
 
 }  // namespace
 
@@ -27,6 +30,7 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
   optimizer_ = &optimizer;
   result = {};
   spoilt_loss_ = -1;
+  gave_up_ = false;
   totals_ = at::zeros({kWords + 2 * groups_.world.size()}, flat_.fp32().dtype(at::kDouble));
 }
 
@@ -39,7 +43,7 @@ void Update::close_totals() {
   const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
   auto word = totals_[kWords + groups_.world.rank()];
   word += totals_[kLoss].isfinite().logical_not();
-  word += 2 * stop;
+  word += kSignal * stop + (gave_up_ ? kShort : 0);
   if (input_->busy) totals_[kBusy] += 1;
   totals_[kWords + groups_.world.size() + groups_.world.rank()] +=
       static_cast<double>(input_->step);
@@ -80,10 +84,14 @@ void Update::take_totals(const double* values) {
                              steps[0] + 1, rank, steps[rank] + 1);
   }
   for (int rank = 0; rank < groups_.world.size(); ++rank) {
-    result.stop_signal = std::max(result.stop_signal, static_cast<int>(words[rank]) / 2);
+    const int word = static_cast<int>(words[rank]);
+    result.stop_signal = std::max(result.stop_signal, word % kShort / kSignal);
+    if (word % kSignal != 0 && spoilt_loss_ < 0) spoilt_loss_ = rank;
+    if (word >= kShort && result.short_rank < 0) result.short_rank = rank;
   }
-  for (int rank = 0; rank < groups_.world.size() && spoilt_loss_ < 0; ++rank) {
-    if (static_cast<int>(words[rank]) % 2 != 0) spoilt_loss_ = rank;
+  if (result.short_rank >= 0) {  // what the others computed with is no sum
+    result.skipped = true;
+    spoilt_loss_ = -1;
   }
   if (spoilt_loss_ >= 0 && may_overflow_) {
     result.skipped = true;

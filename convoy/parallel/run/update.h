@@ -23,6 +23,8 @@ struct StepInput {
   /// The signal that asks this process to stop, 0 while there is none; looked at late in the step.
   const std::atomic<int>* stop_signal = nullptr;
   bool busy = false;  ///< this process does something else beside, of which all want to know
+  /// Where a rank has not the memory for its blocks the step ends on all ranks without an update.
+  bool may_give_up = false;
   bool check_replicas = false;  ///< looks afterwards whether ranks have the same where they should
 };
 
@@ -34,6 +36,7 @@ struct StepResult {
   bool skipped = false;     ///< the gradient overflowed and no weight was changed
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank; NaN on GPUs
   int num_busy = 0;         ///< ranks that said so
+  int short_rank = -1;      ///< the first that had too little memory: nothing was changed; -1: none
   int stop_signal = 0;      ///< one that asked any rank to stop, the same on all ranks
 
   double loss() const { return count > 0 ? loss_sum / count : 0; }
@@ -51,6 +54,8 @@ class Update {
   void begin_step(const StepInput& input, const OptimizerOptions& optimizer);
   /// Adds a micro-batch's loss and number of targets, scalars on the device.
   void add(const at::Tensor& loss, const at::Tensor& count);
+  /// This rank has too little memory for the step.
+  void give_up() { gave_up_ = true; }
   /// Adds the squares of the own part of a bucket, once it is summed up; in the buckets' order.
   void add_squares(int64_t bucket);
   /// Adds squares of gradients that lie elsewhere, of which this rank is the owner.
@@ -81,13 +86,13 @@ class Update {
   bool may_overflow_;
   const StepInput* input_ = nullptr;
   const OptimizerOptions* optimizer_ = nullptr;
-  /// Loss, targets, squares, busy ranks, and a word of each rank: 1 for a loss that is not finite,
-  /// and twice the signal that asked it to stop; then the step that each rank makes. They stay on
-  /// the device until clip() reads them.
+  /// Loss, targets, squares, busy ranks, and a word of each rank (see Word); then the step that
+  /// each rank makes. They stay on the device until clip() reads them.
   at::Tensor totals_;
   comm::Group::Handle handle_;
   double divisor_ = 1;
   int spoilt_loss_ = -1;
+  bool gave_up_ = false;
 };
 
 }  // namespace convoy::parallel

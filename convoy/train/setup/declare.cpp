@@ -40,7 +40,8 @@ void TrainingArguments::declare(OptionTable& t) {
       .at_least(1);
   t.add(s, "auto_find_batch_size", auto_find_batch_size,
         "take the largest per_device_train_batch_size that is estimated to fit and makes the same "
-        "step, with more gradient_accumulation_steps; the same on all ranks");
+        "step, with more gradient_accumulation_steps; the same on all ranks, which step down "
+        "together where one has too little memory after all");
   t.add(s, "gradient_checkpointing", gradient_checkpointing,
         "keep the inputs of blocks only and compute the rest again for backward: less memory, more "
         "time, the same numbers");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/base/out_of_memory.h"
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
@@ -70,6 +71,34 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
   arguments_.per_device_train_batch_size = rows.get<int64_t>();
   arguments_.gradient_accumulation_steps =
       arguments_.global_batch_size ? 1 : batch / shares / arguments_.per_device_train_batch_size;
+}
+
+/// Of the micro-batches that make the same step, the largest that is smaller; 0: there is none.
+int64_t Trainer::Impl::fewer_rows() const {
+  const int64_t rows = arguments_.per_device_train_batch_size;
+  const int64_t of_rank = rows * arguments_.gradient_accumulation_steps;
+  for (int64_t fewer = rows - 1; fewer > 0; --fewer) {
+    if (of_rank % fewer == 0) return fewer;
+  }
+  return 0;
+}
+
+/// After a step that was too large for a rank: all go on with smaller micro-batches, and read the
+/// step's rows again.
+void Trainer::Impl::step_down() {
+  const int64_t rows = arguments_.per_device_train_batch_size, fewer = fewer_rows();
+  arguments_.gradient_accumulation_steps *= rows;
+  arguments_.gradient_accumulation_steps /= fewer;
+  arguments_.per_device_train_batch_size = fewer;
+  strategy_->set_micro_batches(arguments_.gradient_accumulation_steps, fewer);
+  earlier_data_wait_ = data_wait();
+  stream_ = train_data_->open(stream_options(true));
+  stream_->start(state_.epoch_index, state_.epoch_position);
+  callbacks_.say(fmt::format(
+      "step {}: {} has not the memory for micro-batches of {}; all ranks go on with {} x {} "
+      "accumulation, the same {} rows a step",
+      state_.global_step + 1, strategy_->replica().groups().mesh.who(last_.short_rank),
+      plural(rows, "row"), fewer, arguments_.gradient_accumulation_steps, state_.step_samples));
 }
 
 /// Ranks that share this host's memory.

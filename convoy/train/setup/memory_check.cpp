@@ -107,14 +107,6 @@ std::string little_memory(int64_t needed, int64_t available) {
       human_bytes(resident_bytes()), human_bytes(needed), human_bytes(available), kTry);
 }
 
-bool tells_of_memory(std::string_view message) {
-  for (const char* part : {"not enough memory", "can't allocate memory", "out of memory",
-                           "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"}) {
-    if (message.find(part) != std::string_view::npos) return true;
-  }
-  return false;
-}
-
 std::string out_of_memory(const std::string& details) {
   constexpr std::string_view kAsked = "tried to allocate ";  // of the host's allocator
   const auto at = details.find(kAsked);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "convoy/parallel/run/replica.h"
@@ -31,10 +30,6 @@ parallel::ModelFactory check_memory(parallel::ModelFactory factory,
 
 /// What to tell before more memory is taken than is left.
 std::string little_memory(int64_t needed, int64_t available);
-
-/// Whether torch, or a library of NVIDIA's, failed to get memory: all throw one type for
-/// everything.
-bool tells_of_memory(std::string_view message);
 
 /// What to tell when memory ran out; `details`: what torch says, or "".
 std::string out_of_memory(const std::string& details);

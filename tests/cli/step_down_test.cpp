@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include "tests/cli/ranks_testing.h"
+
+// Under auto_find_batch_size a step that is too large for one rank is made again by all, of smaller
+// micro-batches: the same rows, so the numbers of a training that began with those.
+namespace convoy {
+namespace {
+
+class StepDown : public Ranks {
+ protected:
+  static std::string train(const std::string& more) {
+    return "$convoy train --family gpt2 --n_embd 32 --n_layer 4 --n_head 2 --n_positions 32 "
+           "--vocab_size 100 --random_tokens 20000 --block_size 32 --threads 1 --nproc 2 "
+           "--bucket_cap_mb 0 --max_steps 3 --logging_steps 1 --ddp_timeout 30 "
+           "--overwrite_output_dir " +
+           more;
+  }
+
+  /// A training that finds 8 rows, of which a rank lacks the memory in the first step, ends in the
+  /// bits of one that begins with 4.
+  void expect_equal(const std::string& fault, const std::string& options, int batch = 16) {
+    SCOPED_TRACE(fault + " " + options);
+    const auto small = fmt::format(
+        "--output_dir small --per_device_train_batch_size 4 --gradient_accumulation_steps 2 {}",
+        options);
+    ASSERT_EQ(shell(train(small)), 0) << output_;
+    const auto found = fmt::format(
+        "--output_dir found --auto_find_batch_size --global_batch_size {} {}", batch, options);
+    ASSERT_EQ(shell(fmt::format("CONVOY_FAULT={} ", fault) + train(found)), 0) << output_;
+    expect(
+        fmt::format("step 1: rank {} has not the memory for micro-batches of 8 rows; all ranks "
+                    "go on with 4 x 2 accumulation, the same {} rows a step",
+                    fault[fault.find('@') + 1], batch));
+    EXPECT_EQ(losses("small"), losses("found"));
+    EXPECT_TRUE(model("small") == model("found"));
+  }
+};
+
+TEST_F(StepDown, AllRanksGoOnWithFewerRowsWhereOneIsShort) {
+  expect_equal("oom@1:forward:1", "");
+  expect_equal("oom@0:backward:1", "--zero 1 --bf16");
+  expect_equal("oom@1:backward:1", "--zero 2 --gradient_checkpointing");
+  expect_equal("oom@1:forward:1", "--zero 3");
+  expect_equal("oom@1:backward:1", "--zero 3 --backend gloo");
+  expect_equal("oom@0:backward:1",
+               "--zero 2 --offload_optimizer disk --offload_gradients disk --offload_dir .");
+}
+
+TEST_F(StepDown, StagesOfAPipelineGoOnTogether) {
+  for (const auto* schedule : {"gpipe", "1f1b"}) {
+    for (const auto* fault :
+         {"oom@0:forward:1", "oom@1:forward:1", "oom@0:backward:1", "oom@1:backward:1"}) {
+      expect_equal(fault,
+                   fmt::format("--pipeline_parallel_size 2 --pipeline_schedule {}", schedule), 8);
+    }
+  }
+}
+
+TEST_F(StepDown, InTheMiddleOfATrainingTheSumsAreTheSame) {
+  ASSERT_EQ(shell(train("--output_dir whole --per_device_train_batch_size 8")), 0) << output_;
+  ASSERT_EQ(shell("CONVOY_FAULT=oom@1:backward:3 " +
+                  train("--output_dir found --auto_find_batch_size --global_batch_size 16 ")),
+            0)
+      << output_;
+  expect("step 3: rank 1 has not the memory for micro-batches of 8 rows");
+  expect_near(losses("whole"), losses("found"));
+}
+
+TEST_F(StepDown, WhereNoneIsSmallerOrNobodyAskedTheTrainingEnds) {
+  EXPECT_EQ(shell("CONVOY_FAULT=oom@1:forward:1 " +
+                  train("--auto_find_batch_size --global_batch_size 2")),
+            1)
+      << output_;
+  expect("there is no memory left");
+  EXPECT_EQ(shell("CONVOY_FAULT=oom@1:forward:1 " + train("--per_device_train_batch_size 8")), 1)
+      << output_;
+  expect("there is no memory left");
+  // Inside of a layer the others wait for sums.
+  EXPECT_EQ(shell("CONVOY_FAULT=oom@1:forward:1 " +
+                  train("--auto_find_batch_size --global_batch_size 8 --tensor_parallel_size 2")),
+            1)
+      << output_;
+  expect("there is no memory left");
+}
+
+TEST_F(StepDown, RowsOfATableAreFetchedAgain) {
+  const auto sessions = "$convoy train" + kTiny +
+                        "--max_steps 3 --sampled_softmax true --max_n_samples 10 --row_tables true "
+                        "--nproc 2 --overwrite_output_dir ";
+  ASSERT_EQ(shell(sessions + "--output_dir small --per_device_train_batch_size 4 "
+                             "--gradient_accumulation_steps 2"),
+            0)
+      << output_;
+  ASSERT_EQ(shell("CONVOY_FAULT=oom@1:backward:1 " + sessions +
+                  "--output_dir found --auto_find_batch_size --global_batch_size 16"),
+            0)
+      << output_;
+  expect("all ranks go on with 4 x 2 accumulation");
+  EXPECT_EQ(losses("small"), losses("found"));
+  EXPECT_TRUE(model("small") == model("found"));
+}
+
+}  // namespace
+}  // namespace convoy
