@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -54,6 +55,42 @@ std::string repartition_command(const ParquetFiles& dataset, int64_t world) {
 }
 
 }  // namespace
+
+std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOptions& options) {
+  const auto columns = selected(dataset, options.selection);
+  const auto list = std::ranges::find_if(columns, [](const auto& c) { return c.second.is_list; });
+  std::vector<int64_t> out;
+  if (list == columns.end()) return out;
+  Selection one{.columns = {list->first}};
+  const auto width = options.selection.widths.find(list->first);
+  if (width != options.selection.widths.end()) one.widths.insert(*width);
+  for (int64_t group = 0; group < dataset.num_row_groups(); ++group) {
+    const auto rows = dataset.read(group, one);
+    const auto& column = rows.columns.at(list->first);
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      out.push_back(std::min(column.end(row) - column.begin(row), options.max_length));
+    }
+  }
+  return out;
+}
+
+MicroBatch micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
+                          const std::vector<int64_t>& rows) {
+  MicroBatchBuilder builder(selected(dataset, options.selection), options.max_length,
+                            options.truncation);
+  const auto& sizes = dataset.group_rows();
+  std::map<int64_t, Rows> decoded;  // by row group
+  for (size_t i = 0; i < rows.size(); ++i) {
+    int64_t group = 0, row = rows[i];
+    for (; row >= sizes.at(static_cast<size_t>(group)); ++group) {
+      row -= sizes[static_cast<size_t>(group)];
+    }
+    const auto [found, fresh] = decoded.try_emplace(group);
+    if (fresh) found->second = dataset.read(group, options.selection);
+    builder.add({&found->second, row}, static_cast<int64_t>(i));
+  }
+  return builder.finish();
+}
 
 struct SessionLoader::Impl {
   ParquetFiles dataset;

@@ -45,6 +45,14 @@ struct LoaderStats {
   double wait_seconds = 0;     ///< time that next() waited
 };
 
+/// Positions of each row, in the files' order, as micro-batches of these options have them; empty:
+/// there is no column of lists. Reads one column of all files.
+std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOptions& options);
+
+/// The micro-batch of some rows by their place in the files; decodes their row groups.
+MicroBatch micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
+                          const std::vector<int64_t>& rows);
+
 /// Delivers an epoch of a data set of sessions step by step, made ahead by a background thread. One
 /// user thread; two loaders share nothing that changes.
 class SessionLoader {

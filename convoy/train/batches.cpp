@@ -85,21 +85,33 @@ class MapStream : public BatchStream {
 
 class MapDataset : public Dataset {
  public:
-  MapDataset(int64_t num_rows, MakeBatch batch) : num_rows_(num_rows), batch_(std::move(batch)) {}
+  MapDataset(int64_t num_rows, MakeBatch batch, std::vector<int64_t> row_lengths)
+      : num_rows_(num_rows), batch_(std::move(batch)), row_lengths_(std::move(row_lengths)) {
+    if (!row_lengths_.empty() && std::ssize(row_lengths_) != num_rows_) {
+      fail<UsageError>("data", "row_lengths has {} numbers for {} rows; expected one for each",
+                       row_lengths_.size(), num_rows_);
+    }
+  }
 
   std::unique_ptr<BatchStream> open(const StreamOptions& options) const override {
     return std::make_unique<MapStream>(num_rows_, batch_, options);
+  }
+  std::vector<int64_t> row_lengths() const override { return row_lengths_; }
+  parallel::MicroBatch of_rows(const std::vector<int64_t>& rows) const override {
+    return {batch_(rows), at::arange(std::ssize(rows), at::kLong)};
   }
 
  private:
   int64_t num_rows_;
   MakeBatch batch_;
+  std::vector<int64_t> row_lengths_;
 };
 
 }  // namespace
 
-std::shared_ptr<Dataset> make_map_dataset(int64_t num_rows, MakeBatch batch) {
-  return std::make_shared<MapDataset>(num_rows, std::move(batch));
+std::shared_ptr<Dataset> make_map_dataset(int64_t num_rows, MakeBatch batch,
+                                          std::vector<int64_t> row_lengths) {
+  return std::make_shared<MapDataset>(num_rows, std::move(batch), std::move(row_lengths));
 }
 
 }  // namespace convoy::train

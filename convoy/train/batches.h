@@ -40,11 +40,18 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::unique_ptr<BatchStream> open(const StreamOptions& options) const = 0;
+  /// Positions of each row, where a micro-batch is as long as the longest of its rows; empty: all
+  /// rows are alike, or nobody knows.
+  virtual std::vector<int64_t> row_lengths() const { return {}; }
+  /// The micro-batch of these rows, of a data set that has row_lengths().
+  virtual parallel::MicroBatch of_rows(const std::vector<int64_t>& /*rows*/) const { return {}; }
 };
 
 /// Samples at random access: `batch(rows)` makes the bundle of those rows, each tensor with one
 /// entry per row in its first dimension. Order, ranks and resuming are taken care of.
+/// `row_lengths`: see Dataset.
 std::shared_ptr<Dataset> make_map_dataset(
-    int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch);
+    int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch,
+    std::vector<int64_t> row_lengths = {});
 
 }  // namespace convoy::train

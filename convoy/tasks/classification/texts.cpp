@@ -213,10 +213,14 @@ std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& tex
     rows.push_back(std::move(row));
   }
   tell_unknown(unknown, texts, where, notes);
+  std::vector<int64_t> lengths;
+  for (const auto& row : rows) lengths.push_back(std::ssize(row.ids));
   return train::make_map_dataset(
-      texts.size(), [rows = std::move(rows), pairs, padding](const std::vector<int64_t>& wanted) {
+      texts.size(),
+      [rows = std::move(rows), pairs, padding](const std::vector<int64_t>& wanted) {
         return batch_of(rows, wanted, pairs, padding);
-      });
+      },
+      std::move(lengths));
 }
 
 }  // namespace convoy::tasks

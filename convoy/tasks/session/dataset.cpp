@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <mutex>
 #include <utility>
 
 #include "convoy/tasks/session/dataset.h"
@@ -85,11 +86,20 @@ class SessionDataset : public train::Dataset {
     if (!options.shuffle) own.partition = data::Partition::Rows;
     return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), warnings_);
   }
+  std::vector<int64_t> row_lengths() const override {
+    std::call_once(read_lengths_, [&] { lengths_ = data::row_lengths(dataset_, options_); });
+    return lengths_;
+  }
+  parallel::MicroBatch of_rows(const std::vector<int64_t>& rows) const override {
+    return to_tensors(data::micro_batch_of(dataset_, options_, rows));
+  }
 
  private:
   data::ParquetFiles dataset_;
   data::LoaderOptions options_;
   std::vector<std::string> warnings_;
+  mutable std::once_flag read_lengths_;
+  mutable std::vector<int64_t> lengths_;
 };
 
 }  // namespace

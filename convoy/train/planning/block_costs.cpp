@@ -11,7 +11,6 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/echo/echo_engine.h"
 #include "convoy/profile/profile.h"
-#include "convoy/profile/trace.h"
 #include "convoy/train/setup/from_arguments.h"
 
 namespace convoy::train {
@@ -49,7 +48,29 @@ BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
   return out;
 }
 
+/// What says how long something takes, and not how much it keeps.
+constexpr int64_t BlockCost::* kSent[] = {
+    &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes,
+    &BlockCost::forward_message_bytes, &BlockCost::backward_message_bytes};
+
+void take_times(std::vector<BlockCost>& of_longest, const std::vector<BlockCost>& of_mean) {
+  for (size_t b = 0; b < of_longest.size(); ++b) {
+    for (const auto field : kSeconds) of_longest[b].*field = of_mean[b].*field;
+    for (const auto field : kSent) of_longest[b].*field = of_mean[b].*field;
+  }
+}
+
 }  // namespace
+
+std::vector<BlockCost> profile_usual(const parallel::ModelFactory& factory,
+                                     const UsualBatches& batches, int64_t rows,
+                                     const profile::ProfileOptions& options) {
+  auto out = profile::profile(factory(), batches.longest(rows), options);
+  if (batches.vary()) {
+    take_times(out, profile::profile(factory(), batches.mean(rows), options));
+  }
+  return out;
+}
 
 BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments,
                        const Dataset& data, std::vector<int64_t> sizes, int neighbours,
@@ -74,57 +95,62 @@ BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file)
 }
 
 std::vector<BlockCost> BlockCosts::of(const plan::BlockShare& share) {
+  return from(known_, share);
+}
+
+std::vector<BlockCost> BlockCosts::of_mean(const plan::BlockShare& share) {
+  return from(of_mean_, share);
+}
+
+std::vector<BlockCost> BlockCosts::from(const MeasuredBlocks& known,
+                                        const plan::BlockShare& share) {
   const auto upper = std::lower_bound(sizes_.begin(), sizes_.end(), share.rows);
-  if (upper != sizes_.end() && *upper == share.rows) return measured(share);
+  if (upper != sizes_.end() && *upper == share.rows) return measured(known, share);
   const auto with = [&](int64_t rows) {
     auto out = share;
     out.rows = rows;
     return out;
   };
-  if (sizes_.size() == 1) return measured(with(sizes_.front()));
+  if (sizes_.size() == 1) return measured(known, with(sizes_.front()));
   const auto high = upper == sizes_.end()     ? sizes_.end() - 1
                     : upper == sizes_.begin() ? sizes_.begin() + 1
                                               : upper;
   const int64_t low = *(high - 1);
-  const auto& a = measured(with(low));
-  const auto& b = measured(with(*high));
+  const auto& a = measured(known, with(low));
+  const auto& b = measured(known, with(*high));
   const double part = static_cast<double>(share.rows - low) / static_cast<double>(*high - low);
   std::vector<BlockCost> out;
   for (size_t n = 0; n < a.size(); ++n) out.push_back(between(a[n], b[n], part));
   return out;
 }
 
-const std::vector<BlockCost>& BlockCosts::measured(const plan::BlockShare& share) {
-  auto found = known_.find(share);
-  if (found == known_.end() && !factory_) {
+const std::vector<BlockCost>& BlockCosts::measured(const MeasuredBlocks& known,
+                                                   const plan::BlockShare& share) {
+  if (!known_.contains(share) && !factory_) {
     fail<UsageError>("train", "{} has no costs of {} for {} tensor ranks{}{}", file_,
                      plural(share.rows, "row"), share.tensor,
                      share.sequence ? " that share out tokens" : "",
                      share.context > 1 ? fmt::format(" and {} context ranks", share.context) : "");
   }
-  if (found == known_.end()) found = known_.emplace(share, run(share)).first;
-  return found->second;
+  if (!known_.contains(share)) run(share);
+  return known.at(share);
 }
 
-std::vector<BlockCost> BlockCosts::run(const plan::BlockShare& share) {
-  if (batch_.empty()) {
-    auto arguments = arguments_;
-    arguments.per_device_train_batch_size = sizes_.back();
-    batch_ = first_batch(arguments, *data_, 1);
-  }
-  if (batch_.empty() || batch_.samples.numel() < share.rows) {
-    fail<UsageError>("train",
-                     "the training data has no {} rows to read the costs from; try a smaller batch",
-                     share.rows);
-  }
-  const auto batch = profile::first_rows(batch_, share.rows);
+void BlockCosts::run(const plan::BlockShare& share) {
+  if (!batches_) batches_.emplace(arguments_, *data_, sizes_.back());
   auto options = profile_options(arguments_);
   options.tensor = comm::echo_group(share.tensor - 1, share.tensor);
   options.sequence_parallel = share.sequence;
   options.context = comm::echo_group(share.context - 1, share.context);
   options.gpu_rows = gpu_rows_;
-  auto out = profile::profile(factory_(), batch, options);
-  if (neighbours_ < 2) return out;
+  auto& out = known_[share] = profile::profile(factory_(), batches_->longest(share.rows), options);
+  auto& mean = of_mean_[share] = out;
+  const auto batch = batches_->mean(share.rows);
+  if (batches_->vary()) {
+    mean = profile::profile(factory_(), batch, options);
+    take_times(out, mean);
+  }
+  if (neighbours_ < 2) return;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));
   std::vector<std::exception_ptr> failures(busy.size());
   const int num_threads = at::get_num_threads();
@@ -146,12 +172,12 @@ std::vector<BlockCost> BlockCosts::run(const plan::BlockShare& share) {
   }
   for (size_t b = 0; b < out.size(); ++b) {
     for (const auto field : kSeconds) {
-      out[b].*field = 0;
-      for (const auto& one : busy) out[b].*field += one[b].*field / neighbours_;
+      mean[b].*field = 0;
+      for (const auto& one : busy) mean[b].*field += one[b].*field / neighbours_;
     }
-    out[b].weight_seconds = std::min(out[b].weight_seconds, out[b].backward_seconds);
+    mean[b].weight_seconds = std::min(mean[b].weight_seconds, mean[b].backward_seconds);
   }
-  return out;
+  take_times(out, mean);
 }
 
 int64_t most_context_ranks(const parallel::MicroBatch& batch) {
@@ -171,7 +197,7 @@ void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& o
   schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
 }
 
-std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
+std::vector<BlockCost> on_device(std::vector<BlockCost> blocks, const std::vector<BlockCost>& mean,
                                  const std::vector<schedule::BlockCounts>& counts_of_row,
                                  const plan::BlockShare& share, const plan::Cluster& cluster,
                                  bool low_precision) {
@@ -185,10 +211,10 @@ std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
     const double backward = counts_of_row.at(b).backward * rows;
     constexpr double kPasses = 2;  // written once and read once
     block.forward_seconds =
-        forward / flops + kPasses * static_cast<double>(block.forward_bytes) / rate;
+        forward / flops + kPasses * static_cast<double>(mean[b].forward_bytes) / rate;
     block.backward_seconds =
         backward / flops +
-        kPasses * static_cast<double>(block.kept_bytes + block.backward_bytes) / rate;
+        kPasses * static_cast<double>(mean[b].kept_bytes + mean[b].backward_bytes) / rate;
     block.weight_seconds = counts_of_row.at(b).weight * rows / flops;
   }
   return blocks;

@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "convoy/plan/predict.h"
+#include "convoy/profile/profile.h"
 #include "convoy/train/batches.h"
+#include "convoy/train/planning/usual_batches.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
@@ -15,8 +19,9 @@ namespace convoy::train {
 using MeasuredBlocks = std::map<plan::BlockShare, std::vector<plan::BlockCost>>;
 
 /// What a model's blocks cost for any share of micro-batches of any size: they are run on this
-/// host, forward and backward, for some sizes, which are the first rows of one batch; between and
-/// beyond those what they take and keep grows evenly.
+/// host, forward and backward, for some sizes; between and beyond those what they take and keep
+/// grows evenly. Where rows differ in length, bytes are those of the longest micro-batch and times
+/// those of one as long as they are on average.
 class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
@@ -31,12 +36,16 @@ class BlockCosts {
 
   /// By block. Measures what was not asked for before.
   std::vector<plan::BlockCost> of(const plan::BlockShare& share);
+  /// The same, all of it for the micro-batch that is as long as they are on average.
+  std::vector<plan::BlockCost> of_mean(const plan::BlockShare& share);
   /// What was measured so far.
   const MeasuredBlocks& known() const { return known_; }
 
  private:
-  const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share);
-  std::vector<plan::BlockCost> run(const plan::BlockShare& share);
+  std::vector<plan::BlockCost> from(const MeasuredBlocks& known, const plan::BlockShare& share);
+  const std::vector<plan::BlockCost>& measured(const MeasuredBlocks& known,
+                                               const plan::BlockShare& share);
+  void run(const plan::BlockShare& share);
 
   parallel::ModelFactory factory_;  // null: of a profile
   TrainingArguments arguments_;
@@ -44,10 +53,15 @@ class BlockCosts {
   std::vector<int64_t> sizes_;
   int neighbours_ = 1;
   int64_t gpu_rows_ = 0;
-  parallel::MicroBatch batch_;  // of the most rows; others are its first ones, as long
+  std::optional<UsualBatches> batches_;
   std::string file_;
-  MeasuredBlocks known_;
+  MeasuredBlocks known_, of_mean_;
 };
+
+/// Runs the blocks once: bytes of the longest micro-batch, times and messages of the mean one.
+std::vector<plan::BlockCost> profile_usual(const parallel::ModelFactory& factory,
+                                           const UsualBatches& batches, int64_t rows,
+                                           const profile::ProfileOptions& options);
 
 /// How many ranks may share out the positions of a row: each has two stretches of some.
 int64_t most_context_ranks(const parallel::MicroBatch& batch);
@@ -57,8 +71,10 @@ void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& o
                  const plan::BlockShare& share);
 
 /// Costs of blocks with times of another device: products at its speed, and each byte that a block
-/// keeps, returns or computes with on its way through the memory, written and read.
+/// of a `mean` micro-batch keeps, returns or computes with on its way through the memory, written
+/// and read.
 std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
+                                       const std::vector<plan::BlockCost>& mean,
                                        const std::vector<schedule::BlockCounts>& counts_of_row,
                                        const plan::BlockShare& share, const plan::Cluster& cluster,
                                        bool low_precision);

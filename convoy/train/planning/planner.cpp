@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -182,9 +183,12 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   };
   wishes.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
   if (all_take(&nn::Block::takes_context_ranks)) wishes.most_context = most_context_ranks(batch);
-  const auto counts = profile::trace(
-      factory(), batch,
-      {.compute_dtype = replica.compute_dtype, .seed = replica.seed, .shapes_only = true});
+  const auto trace = [factory, dtype = replica.compute_dtype,
+                      seed = replica.seed](const parallel::MicroBatch& of) {
+    return profile::trace(factory(), of,
+                          {.compute_dtype = dtype, .seed = seed, .shapes_only = true});
+  };
+  const auto counts = trace(batch);
   // A training cuts its stages by the same, but for a user's modules.
   if (!costs_file.empty()) {
     wishes.base.counts = costs_from_file(factory, arguments, data, costs_file);
@@ -215,10 +219,18 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
     numbers.memory_spread = kOtherDevicesMemorySpread;
     numbers.update_seconds =
         kUpdateBytes / (out.cluster.efficiency * out.cluster.device.bytes_per_second);
-    numbers.blocks = [costs, check, counts, cluster = out.cluster,
+    const auto batches = std::make_shared<UsualBatches>(arguments, data, most);
+    const auto traced = std::make_shared<std::map<int64_t, std::vector<schedule::BlockCounts>>>();
+    numbers.blocks = [costs, check, counts, trace, batches, traced, cluster = out.cluster,
                       low](const plan::BlockShare& share) {
       check(share);
-      return on_device(costs->of(share), counts, share, cluster, low);
+      const auto& of_row = [&]() -> const std::vector<schedule::BlockCounts>& {
+        if (!batches->vary()) return counts;
+        auto [found, fresh] = traced->try_emplace(share.rows);
+        if (fresh) found->second = trace(batches->mean(share.rows));
+        return found->second;
+      }();
+      return on_device(costs->of(share), costs->of_mean(share), of_row, share, cluster, low);
     };
   }
   double parameters = 0;

@@ -65,13 +65,13 @@ std::string model_text(const schedule::ModelDecl& model) {
 }
 
 std::string rows_text(const TrainingArguments& arguments, const Dataset& data) {
-  auto one = arguments;
-  one.per_device_train_batch_size = 1;
-  one.gradient_accumulation_steps = 1;
-  const auto batch = first_batch(one, data, 1);
+  const UsualBatches batches(arguments, data, 1);
   std::vector<std::string> parts;
-  for (const auto& [name, tensor] : batch.inputs) {
+  for (const auto& [name, tensor] : batches.longest(1).inputs) {
     parts.push_back(fmt::format("{} [{}]", name, fmt::join(tensor.sizes(), ",")));
+  }
+  if (batches.vary()) {
+    parts.push_back(fmt::format("{:.1f} positions on average", batches.mean_length(1)));
   }
   return join(parts);
 }

@@ -43,7 +43,10 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   how.tensor = comm::echo_group(run_.mesh.place(tensor), run_.mesh.degree(tensor));
   how.sequence_parallel = arguments.parallel.sequence_parallel;
   how.context = comm::echo_group(run_.mesh.place(context), run_.mesh.degree(context));
-  costs_ = profile::profile(factory(), batch, how);
+  const auto rows = batch.samples.numel();
+  const UsualBatches batches(arguments, data, rows);
+  costs_ = batches.vary() ? profile_usual(factory, batches, rows, how)
+                          : profile::profile(factory(), batch, how);
 }
 
 plan::BlockShare Estimator::share_of(int64_t rows) const {

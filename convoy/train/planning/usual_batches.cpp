@@ -1,0 +1,99 @@
+#include "convoy/train/planning/usual_batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/profile/trace.h"
+#include "convoy/train/setup/from_arguments.h"
+
+namespace convoy::train {
+
+namespace {
+
+/// Rows of the data's beginning that stand for the shorter ones of a micro-batch: any would do, and
+/// those are read soon.
+constexpr size_t kNear = 4096;
+
+}  // namespace
+
+UsualBatches::UsualBatches(const TrainingArguments& arguments, const Dataset& data,
+                           int64_t most_rows)
+    : data_(data), lengths_(data.row_lengths()) {
+  if (!lengths_.empty()) {
+    const auto [least, most] = std::minmax_element(lengths_.begin(), lengths_.end());
+    longest_row_ = static_cast<size_t>(most - lengths_.begin());
+    vary_ = *least < *most;
+  }
+  if (vary_) return;
+  lengths_.clear();
+  auto one = arguments;
+  one.per_device_train_batch_size = most_rows;
+  one.gradient_accumulation_steps = 1;
+  one.global_batch_size.reset();
+  first_ = first_batch(one, data, 1);
+}
+
+void UsualBatches::check(int64_t rows, int64_t there) const {
+  if (there >= rows) return;
+  fail<UsageError>("train",
+                   "the training data has no {} to read the costs from; try a smaller batch",
+                   plural(rows, "row"));
+}
+
+parallel::MicroBatch UsualBatches::longest(int64_t rows) const {
+  if (vary_) return of(longest_row_, rows);
+  check(rows, first_.empty() ? 0 : first_.samples.numel());
+  return profile::first_rows(first_, rows);
+}
+
+parallel::MicroBatch UsualBatches::mean(int64_t rows) const {
+  if (!vary_) return longest(rows);
+  const double mean = mean_length(rows);
+  const auto nearest =
+      std::min_element(lengths_.begin(), lengths_.end(), [&](int64_t a, int64_t b) {
+        return std::abs(static_cast<double>(a) - mean) < std::abs(static_cast<double>(b) - mean);
+      });
+  return of(static_cast<size_t>(nearest - lengths_.begin()), rows);
+}
+
+/// The mean of the longest of so many drawn rows: it is at most L with the chance that each is.
+double UsualBatches::mean_length(int64_t rows) const {
+  std::map<int64_t, int64_t> counts;
+  for (const int64_t length : lengths_) ++counts[length];
+  double mean = 0, below = 0;
+  int64_t so_far = 0;
+  for (const auto& [length, count] : counts) {
+    so_far += count;
+    const double chance =
+        std::pow(static_cast<double>(so_far) / static_cast<double>(lengths_.size()), rows);
+    mean += static_cast<double>(length) * (chance - below);
+    below = chance;
+  }
+  return mean;
+}
+
+/// That row, and others that are no longer: short and long ones as the data has them.
+parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows) const {
+  check(rows, std::ssize(lengths_));
+  std::vector<int64_t> others;
+  for (size_t row = 0; row < std::min(kNear, lengths_.size()); ++row) {
+    if (row == longest_row || lengths_[row] > lengths_[longest_row]) continue;
+    others.push_back(static_cast<int64_t>(row));
+  }
+  if (others.empty()) others.push_back(static_cast<int64_t>(longest_row));
+  std::stable_sort(others.begin(), others.end(), [&](int64_t a, int64_t b) {
+    return lengths_[static_cast<size_t>(a)] < lengths_[static_cast<size_t>(b)];
+  });
+  std::vector<int64_t> chosen{static_cast<int64_t>(longest_row)};
+  const auto all = std::ssize(others);
+  for (int64_t i = 1; i < rows; ++i) {
+    chosen.push_back(others[static_cast<size_t>((2 * i - 1) * all / (2 * rows - 2))]);
+  }
+  return data_.of_rows(chosen);
+}
+
+}  // namespace convoy::train

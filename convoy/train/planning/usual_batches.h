@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "convoy/train/batches.h"
+#include "convoy/train/setup/arguments.h"
+
+namespace convoy::train {
+
+/// The micro-batches whose costs stand for all others. Where rows differ in length, memory is that
+/// of one with the longest row of all, and time that of one as long as they are on average.
+class UsualBatches {
+ public:
+  /// Of `most_rows` rows at most. The data must outlive it.
+  UsualBatches(const TrainingArguments& arguments, const Dataset& data, int64_t most_rows);
+
+  /// Whether there are two kinds.
+  bool vary() const { return vary_; }
+  /// Throw UsageError where the data has not so many rows.
+  parallel::MicroBatch longest(int64_t rows) const;
+  parallel::MicroBatch mean(int64_t rows) const;
+  /// How long a micro-batch of so many rows is on average, where they vary.
+  double mean_length(int64_t rows) const;
+  int64_t longest_length() const { return lengths_.empty() ? 0 : lengths_[longest_row_]; }
+
+ private:
+  parallel::MicroBatch of(size_t longest_row, int64_t rows) const;
+  void check(int64_t rows, int64_t there) const;
+
+  const Dataset& data_;
+  std::vector<int64_t> lengths_;  // by row; none where all rows are alike
+  size_t longest_row_ = 0;
+  bool vary_ = false;
+  parallel::MicroBatch first_;  // of the data, where they are
+};
+
+}  // namespace convoy::train
