@@ -251,6 +251,7 @@ void add_bench(CLI::App& app, Run& run) {
   add_bench_collectives(*command, run);
   add_bench_plan(*command, run);
   add_bench_batch(*command, run);
+  add_bench_axes(*command, run);
 }
 
 }  // namespace convoy::cli

@@ -24,6 +24,7 @@ AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpo
 void add_bench_collectives(CLI::App& bench, Run& run);
 void add_bench_plan(CLI::App& bench, Run& run);
 void add_bench_batch(CLI::App& bench, Run& run);
+void add_bench_axes(CLI::App& bench, Run& run);
 
 /// What a command reads: a run's options, or a trained model and options.
 enum class Reads { Nothing, Options, Model };

@@ -23,6 +23,7 @@ MeasuredStep run_step(const std::string& config, const std::vector<std::string>&
   }
   const auto json = parse_json(result.out, "what bench step printed");
   out.seconds = json.at("step_ms_median").get<double>() / 1e3;
+  out.loss = json.at("loss").get<double>();
   out.peak_memory_bytes = json.at("peak_memory_bytes").get<double>();
   out.memory_bytes = json.at("memory_bytes").get<double>();
   out.samples_per_second = json.at("samples_per_second").get<double>();

@@ -8,6 +8,7 @@ namespace convoy::bench {
 /// What `convoy bench step` measures in fresh processes.
 struct MeasuredStep {
   double seconds = 0;            ///< the median
+  double loss = 0;               ///< of the last step
   double peak_memory_bytes = 0;  ///< of a process
   double memory_bytes = 0;       ///< of the tensors of the rank with most, as it counted them
   double samples_per_second = 0, tokens_per_second = 0;  ///< over all ranks

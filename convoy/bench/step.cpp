@@ -48,6 +48,7 @@ StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
   const auto count = static_cast<double>(steps.size());
   StepTimes out;
   out.median_ms = typical * 1e3;
+  out.loss = steps.back().loss;
   out.samples_per_second = samples / count / typical;
   out.tokens_per_second = tokens / count / typical;
   out.data_wait_percent = 100 * data / total;
@@ -128,6 +129,7 @@ std::string to_text(const StepTimes& t) {
 
 Json to_json(const StepTimes& t) {
   Json out{{"step_ms_median", t.median_ms},
+           {"loss", t.loss},
            {"samples_per_second", t.samples_per_second},
            {"tokens_per_second", t.tokens_per_second},
            {"peak_memory_bytes", t.peak_memory_bytes},

@@ -24,6 +24,7 @@ struct StepTimes {
   int threads = 1;  ///< per rank
   int64_t steps = 0;
   double median_ms = 0;
+  double loss = 0;                ///< of the last step that is timed
   double samples_per_second = 0;  ///< over all ranks, as are tokens
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;                    ///< of a rank

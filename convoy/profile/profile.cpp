@@ -204,7 +204,12 @@ nn::Bundle run_some(Run& run, const nn::Bundle& in, bool is_timed) {
 std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
                                const ProfileOptions& options) {
   std::vector<BlockCost> out;
-  std::map<std::string, std::pair<BlockCost, nn::Bundle>> known;
+  struct Known {
+    BlockCost cost;
+    nn::Bundle result;
+    size_t block = 0;
+  };
+  std::map<std::string, Known> known;
   const auto shared = nn::read_by_several(blocks);
   nn::Bundle in = batch.inputs;
   std::optional<nn::ScoresOfGpu> scores;
@@ -229,12 +234,15 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       Run run(block, batch, options, static_cast<int64_t>(b));
       bind_params(block, options, batch.inputs, run.context());
       auto result = run_some(run, in, /*is_timed=*/!skipped);
+      if (options.again) options.again(b, b, [&] { Run(run).run(in); });
       run.run_halves(in, shared);
       release(block);
-      found = known.emplace(kind, std::pair{run.cost, std::move(result)}).first;
+      found = known.emplace(kind, Known{run.cost, std::move(result), b}).first;
+    } else if (options.again) {
+      options.again(b, found->second.block, {});
     }
-    out.push_back(found->second.first);
-    in = found->second.second;
+    out.push_back(found->second.cost);
+    in = found->second.result;
   }
   return out;
 }

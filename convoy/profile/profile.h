@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "convoy/parallel/run/pass.h"
@@ -23,6 +24,9 @@ struct ProfileOptions {
   /// undefined then, so they are good for nothing else afterwards.
   bool shapes_only = false;
   bool by_rows = false;  ///< of tables that can be kept by rows only what is read is there
+  /// Is given each block's number, that of the first block that is like it and, for that one, what
+  /// runs it once more, forward and backward.
+  std::function<void(size_t block, size_t like, const std::function<void()>& run)> again = {};
 };
 
 /// Runs the blocks one after the other, forward and backward, on the host; each has weights of its

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <memory>
+
+#include "cli/asked.h"
+#include "cli/commands.h"
+#include "cli/plan_settings.h"
+#include "convoy/base/files.h"
+#include "convoy/bench/axes.h"
+#include "convoy/machine/host.h"
+#include "convoy/report/progress_line.h"
+
+namespace convoy::cli {
+
+namespace {
+
+struct BenchAxesFlags : bench::AxesOptions {
+  std::string config, output;
+  bool json = false;
+};
+
+int bench_axes(const BenchAxesFlags& flags) {
+  const auto [configured, run] = ask_about(flags.config, !flags.json);
+  const TrialFolder folder;
+  // A copy, for trials change the table's.
+  const auto arguments = configured->training;
+  set(configured->table, {{"train.global_batch_size", std::to_string(flags.rows)}});
+  const auto train = [&, &configured = *configured](const plan::Split& split) {
+    return bench::run_step(folder.write(configured, split), {}, split.num_ranks(), flags.steps);
+  };
+  report::ProgressLine progress("training");
+  const auto report = bench::compare_axes(run, arguments, flags, train, progress.function());
+  progress.wipe();
+  const auto machine = machine::machine_lines({{"torch", TORCH_VERSION}});
+  auto json = bench::to_json(report);
+  json["machine"] = machine;
+  if (!flags.output.empty()) write_file(flags.output, json.dump(1) + "\n");
+  if (flags.json) {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    for (const auto& line : machine) fmt::print("{}\n", line);
+    fmt::print("{}", bench::to_text(report));
+  }
+  return report.trials.front().went_well() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench_axes(CLI::App& bench, Run& run) {
+  auto flags = std::make_shared<BenchAxesFlags>();
+  auto* command = bench.add_subcommand(
+      "axes",
+      "Share a step out by samples, attributes, parameters and operators, as FlexFlow has "
+      "them");
+  add_config(*command, flags->config);
+  command->add_option("--ranks", flags->num_ranks, "ranks on this host [2]")->check(at_least(2));
+  command->add_option("--rows", flags->rows, "of a step [10]")->check(at_least(1));
+  command->add_option("--steps", flags->steps, "steps to time in each training [10]")
+      ->check(at_least(1));
+  command->add_option("--output", flags->output, "write all of it into this JSON file");
+  command->add_flag("--json", flags->json, "print JSON");
+  command->footer(
+      "Takes the options of convoy train. A step trains on one device, and along each axis in "
+      "fresh ranks: samples are data ranks, attributes (positions of each row) context ranks, "
+      "parameters tensor ranks, operators stages. Beside it stands what placing operators of one "
+      "block on different ranks could save at most, by which of them needs which.\n"
+      "Example:\n  convoy bench axes --family gpt2 --n_layer 4 --n_embd 256 --n_head 4 --dropout "
+      "0 --random_tokens 60000 --block_size 512 --threads 1\n");
+  command->callback([flags, &run] { run = [flags] { return bench_axes(*flags); }; });
+}
+
+}  // namespace convoy::cli
