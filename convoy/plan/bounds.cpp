@@ -46,6 +46,26 @@ bool is_recomputed(const Numbers& numbers, const Split& split, size_t block) {
   return split.recompute && block + 1 < blocks.size() && blocks[block].repeatable;
 }
 
+/// Whether a block may be one of those that are recomputed, where not all are.
+bool may_be_recomputed(const Numbers& numbers, const Split& split, size_t block) {
+  const auto& blocks = numbers.model.blocks;
+  return split.recomputed > 0 && block + 1 < blocks.size() && blocks[block].repeatable;
+}
+
+/// The sum of the `number` smallest.
+double least_of(std::vector<double> values, int64_t number) {
+  const auto some = std::min(std::ssize(values), std::ptrdiff_t{number});
+  std::nth_element(values.begin(), values.begin() + std::max<std::ptrdiff_t>(some - 1, 0),
+                   values.end());
+  return std::accumulate(values.begin(), values.begin() + some, 0.0);
+}
+
+/// The sum of the `number` largest.
+double most_of(std::vector<double> values, int64_t number) {
+  for (auto& value : values) value = -value;
+  return -least_of(std::move(values), number);
+}
+
 Cut cut_by_cost(const Numbers& numbers, const schedule::RunOptions& base, const Split& split,
                 int virtual_stages, schedule::Placement placement) {
   const auto by_block = schedule::shared_costs(numbers.model, base);
@@ -54,7 +74,8 @@ Cut cut_by_cost(const Numbers& numbers, const schedule::RunOptions& base, const 
     costs.push_back(by_block.backward[b] +
                     (is_recomputed(numbers, split, b) ? 2 : 1) * by_block.forward[b]);
   }
-  return schedule::cut_blocks(costs, split.pipeline, virtual_stages, placement);
+  if (!numbers.known) return schedule::cut_blocks(costs, split.pipeline, virtual_stages, placement);
+  return numbers.known->choices.pipes().cut(costs, split.pipeline, virtual_stages, placement);
 }
 
 /// The cuts that the schedule of a split chooses among.
@@ -89,6 +110,7 @@ double least_of_cut(const Cut& cut, const schedule::Costs& costs, const Numbers&
   const bool halves = split.schedule == schedule::PipelineSchedule::ZeroBubble;
   const auto stages = static_cast<size_t>(split.pipeline);
   std::vector<double> comes(stages, -1), leaves(stages, 0), work(stages, 0), weights(stages, 0);
+  std::vector<std::vector<double>> again_of(stages);  // forward of what may be recomputed
   double there = 0, back = 0;
   for (size_t v = 0; v < cut.size(); ++v) {
     const auto rank = static_cast<size_t>(cut[v].stage);
@@ -104,6 +126,7 @@ double least_of_cut(const Cut& cut, const schedule::Costs& costs, const Numbers&
       back += again * costs.forward[b] + costs.backward[b] - weight;
       work[rank] += (1 + again) * costs.forward[b] + costs.backward[b];
       weights[rank] += weight;
+      if (may_be_recomputed(numbers, split, b)) again_of[rank].push_back(costs.forward[b]);
     }
     if (v + 1 == cut.size() || cut[v + 1].stage == cut[v].stage) continue;
     const auto border = static_cast<size_t>(cut[v].last_block);
@@ -113,10 +136,55 @@ double least_of_cut(const Cut& cut, const schedule::Costs& costs, const Numbers&
   const auto micro_batches = static_cast<double>(split.micro_batches);
   double out = 0;
   for (size_t r = 0; r < stages; ++r) {
+    work[r] += least_of(std::move(again_of[r]), split.recomputed);
     out = std::max({out, comes[r] + micro_batches * work[r],
                     comes[r] + micro_batches * (work[r] - weights[r]) + leaves[r]});
   }
   return out;
+}
+
+/// Elements of what backward reads, too, on a tensor rank; and the most that a bucket may have.
+struct Gathered {
+  double in_backward = 0, largest = 0;
+};
+
+Gathered gathered_of(const Numbers& numbers, const schedule::RunOptions& base, int tensor,
+                     const std::vector<double>& elements) {
+  const schedule::TensorPlace place{tensor - 1, tensor};
+  Gathered out;
+  for (const auto& param : numbers.model.params) {
+    if (!param.trained || !param.read_in_backward) continue;
+    out.in_backward += static_cast<double>(
+        schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
+  }
+  out.largest = *std::max_element(elements.begin(), elements.end()) +
+                static_cast<double>(base.bucket_bytes) / sizeof(float);
+  return out;
+}
+
+/// What the sums of a step's gradients take, one after the other, and the gathers of weights that
+/// stage 3 shares out: no step is faster.
+double least_of_links(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
+                      const schedule::RunOptions& options, const Split& split,
+                      const std::vector<double>& of_blocks) {
+  if (split.state_ranks() == 1) return 0;
+  const GroupTimes state(cluster, mesh, schedule::kState);
+  const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / split.pipeline;
+  const auto micro_batches = static_cast<double>(split.micro_batches);
+  const double bytes = sizeof(float) * elements;
+  if (split.zero == 0) {
+    return GroupTimes(cluster, mesh, schedule::kGradients).all_reduce(bytes);
+  }
+  const bool each = split.zero >= 2 && options.reduce_each;
+  double out = state.reduce_scatter(bytes) * (each ? micro_batches : 1);
+  if (split.zero < 3 || split.pipeline > 1 || options.keep_bytes > 0) return out;
+  // Where backward turns into forward and forward into backward some buckets are still there.
+  const auto& [in_backward, largest] = gathered_of(numbers, options, split.tensor, of_blocks);
+  const double kept = static_cast<double>(options.prefetch + 1) * largest;
+  const double turns = options.reshard_after_forward ? 2 : 1;
+  const double gathered = elements + (turns > 1 ? in_backward : 0) - turns * kept;
+  const double width = options.low_precision ? 2 : 4;
+  return gathered > 0 ? out + micro_batches * state.all_gather(width * gathered) : out;
 }
 
 /// How often each virtual stage of a rank has run forward when a first backward is due.
@@ -142,6 +210,7 @@ int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
   const auto stages = static_cast<size_t>(split.pipeline);
   const auto each = static_cast<int64_t>(cut.size() / stages);
   std::vector<double> out(stages, 0);
+  std::vector<std::vector<double>> saved(stages);  // by what may be recomputed
   std::vector<size_t> seen(stages, 0);
   for (const auto& [first, last, stage] : cut) {
     const auto s = static_cast<size_t>(stage);
@@ -149,21 +218,25 @@ int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
     for (int64_t block = first; block <= last; ++block) {
       const auto b = static_cast<size_t>(block);
       out[s] += state * elements[b];
-      const bool again = numbers.model.blocks[b].repeatable && b + 1 < blocks.size() &&
-                         (split.recompute || split.recomputed > 0);
+      const auto kept = static_cast<double>(blocks[b].kept_bytes);
       const bool is_sent = block == last;  // and then it is gone
-      out[s] += times * static_cast<double>(!again    ? blocks[b].kept_bytes
-                                            : is_sent ? 0
-                                                      : blocks[b].returned_bytes);
+      const auto left = is_sent ? 0.0 : static_cast<double>(blocks[b].returned_bytes);
+      out[s] += times * (is_recomputed(numbers, split, b) ? left : kept);
+      if (may_be_recomputed(numbers, split, b)) saved[s].push_back(times * (kept - left));
     }
   }
+  for (size_t s = 0; s < stages; ++s) out[s] -= most_of(std::move(saved[s]), split.recomputed);
   return static_cast<int64_t>(*std::max_element(out.begin(), out.end()));
 }
 
-}  // namespace
+/// What a step takes at the least with its updates, which are part of it.
+struct Computing {
+  double seconds = 0, updates = 0;
+  double elements = 0;  ///< that a rank updates
+};
 
-double least_seconds(const Numbers& numbers, const Cluster& cluster,
-                     const schedule::RunOptions& base, const Split& split) {
+Computing computing_of(const Numbers& numbers, const Cluster& cluster,
+                       const schedule::RunOptions& base, const Split& split) {
   const auto mesh = split.mesh();
   const auto costs = seconds_of(numbers.blocks(split.share()), cluster, mesh,
                                 fastest_link_of_stages(cluster, mesh));
@@ -174,12 +247,12 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
     sums += times * costs.forward_sums[b] + costs.backward_sums[b];
   }
   // Any blocks of all stages might be the ones that are recomputed.
-  auto forward = costs.forward;
-  for (size_t b = 0; b < forward.size(); ++b) forward[b] -= costs.forward_sums[b];
-  std::sort(forward.begin(), forward.end());
-  const auto some =
-      std::min(forward.size(), static_cast<size_t>(split.recomputed * split.pipeline));
-  out += std::accumulate(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(some), 0.0);
+  std::vector<double> again;
+  for (size_t b = 0; b < costs.forward.size(); ++b) {
+    if (!may_be_recomputed(numbers, split, b)) continue;
+    again.push_back(costs.forward[b] - costs.forward_sums[b]);
+  }
+  out += least_of(std::move(again), split.recomputed * split.pipeline);
   const int64_t shard = split.shard > 0 ? split.shard : split.state_ranks();
   const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
   const auto of_blocks = elements_of(numbers, split.tensor);
@@ -203,7 +276,8 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
       !schedule::entry_of(split.schedule).interleaved) {
     computing = out / (1 - std::pow(1 - 1 / micro_batches, split.pipeline));
   }
-  double least = computing + elements * numbers.update_seconds / fastest;
+  const double updates = elements * numbers.update_seconds / fastest;
+  double least = computing + updates;
   if (cluster.each.empty() && split.pipeline > 1) {
     double of_cuts = std::numeric_limits<double>::infinity();
     const auto cuts = cuts_of(numbers, base, split);
@@ -212,9 +286,25 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
     }
     if (!cuts.empty()) least = std::max(least, of_cuts);
   }
+  return {least, updates, elements};
+}
+
+}  // namespace
+
+double least_computing(const Numbers& numbers, const Cluster& cluster,
+                       const schedule::RunOptions& base, const Split& split) {
+  return computing_of(numbers, cluster, base, split).seconds;
+}
+
+double least_seconds(const Numbers& numbers, const Cluster& cluster,
+                     const schedule::RunOptions& base, const Split& split) {
+  const auto [computing, updates, elements] = computing_of(numbers, cluster, base, split);
+  const auto options = split.options(base);
+  const double links = least_of_links(numbers, cluster, split.mesh(), options, split,
+                                      elements_of(numbers, split.tensor));
+  const double least = std::max(computing, links + updates);
   if (!split.offloads()) return least;
-  return std::max(
-      least, least_transfer_seconds(elements, cluster, split.options(base), split.num_ranks()));
+  return std::max(least, least_transfer_seconds(elements, cluster, options, split.num_ranks()));
 }
 
 int64_t least_bytes(const Numbers& numbers, const Cluster& cluster,
@@ -223,11 +313,14 @@ int64_t least_bytes(const Numbers& numbers, const Cluster& cluster,
   const auto elements = elements_of(numbers, split.tensor);
   const auto blocks = numbers.blocks(split.share());
   double out = std::accumulate(elements.begin(), elements.end(), 0.0) / split.pipeline * state;
-  for (const auto& block : blocks) {
-    out += static_cast<double>(split.recompute || split.recomputed > 0 ? block.returned_bytes
-                                                                       : block.kept_bytes) /
-           split.pipeline;
+  std::vector<double> saved;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const auto kept = static_cast<double>(blocks[b].kept_bytes),
+               left = static_cast<double>(blocks[b].returned_bytes);
+    out += (is_recomputed(numbers, split, b) ? left : kept) / split.pipeline;
+    if (may_be_recomputed(numbers, split, b)) saved.push_back((kept - left) / split.pipeline);
   }
+  out -= most_of(std::move(saved), split.recomputed * split.pipeline);
   const auto least = static_cast<int64_t>(out);
   if (split.pipeline == 1 || !cluster.each.empty()) return least;
   const auto cuts = cuts_of(numbers, base, split);
@@ -236,6 +329,22 @@ int64_t least_bytes(const Numbers& numbers, const Cluster& cluster,
     of_cuts = std::min(of_cuts, least_bytes_of_cut(cut, numbers, blocks, elements, state, split));
   }
   return cuts.empty() ? least : std::max(least, of_cuts);
+}
+
+int64_t least_recomputed(const Numbers& numbers, const Cluster& cluster,
+                         const schedule::RunOptions& base, Split split) {
+  const auto fits = [&](int64_t blocks) {
+    split.recomputed = blocks;
+    return fit_of(numbers, cluster, least_bytes(numbers, cluster, base, split)) != Fit::No;
+  };
+  const auto blocks = static_cast<int64_t>(numbers.model.blocks.size());
+  int64_t bad = -1, good = (blocks + split.pipeline - 1) / split.pipeline;
+  if (!fits(good)) return -1;
+  while (good - bad > 1) {
+    const int64_t middle = (bad + good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
 }
 
 }  // namespace convoy::plan

@@ -80,7 +80,7 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
   const Split share{.data = wishes.num_ranks,
                     .rows = 1,
                     .micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks)};
-  const double computing = least_seconds(numbers, cluster, wishes.base, share);
+  const double computing = least_computing(numbers, cluster, wishes.base, share);
   const double sum = group.all_reduce(bytes);
   constexpr double kLittle = 0.2, kMuch = 1;
   return fmt::format(

@@ -91,11 +91,6 @@ struct Played {
   }
 };
 
-double sum_of(const std::vector<schedule::Span>& spans) {
-  return std::accumulate(spans.begin(), spans.end(), 0.0,
-                         [](double sum, const auto& span) { return sum + span.end - span.begin; });
-}
-
 }  // namespace
 
 const char* name_of(Fit fit) {
@@ -210,28 +205,30 @@ std::vector<std::vector<schedule::Link>> links_between_stages(const Cluster& clu
   return out;
 }
 
+constexpr double kAlike = 1e-9;  // of what two ranks compute
+
 Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& run, bool in_full) {
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
+  const auto plan = run.plan(numbers, blocks, mesh.rank());  // tells whether the model goes into it
   const auto costs = seconds_of(blocks, cluster, mesh, {});
   const StepGroups groups(cluster, mesh);
   const auto links = links_between_stages(cluster, mesh);
   Played played;
-  const auto add_pipelines = [&](const schedule::RunPlan& plan) {
+  const auto add_pipelines = [&](const schedule::RunPlan& of) {
     std::vector<schedule::StepTimes> times;
-    for (size_t s = 0; s < plan.stages.size(); ++s) {
-      times.push_back(times_of(plan.stages[s].layout, numbers, cluster, run.options, groups));
+    for (size_t s = 0; s < of.stages.size(); ++s) {
+      times.push_back(times_of(of.stages[s].layout, numbers, cluster, run.options, groups));
       times.back().to_stage = links[s];
     }
     const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
     const std::set<std::vector<double>> different(speeds.begin(), speeds.end());
     if (in_full) {
-      for (const auto& each : speeds) played.add(plan, times, each);
+      for (const auto& each : speeds) played.add(of, times, each);
     } else {
-      for (const auto& each : different) played.add(plan, times, each);
+      for (const auto& each : different) played.add(of, times, each);
     }
   };
-  const auto plan = run.plan(numbers, blocks, mesh.rank());
   add_pipelines(plan);
   std::deque<schedule::RunPlan> others;  // of the other tensor ranks
   for (const int rank : mesh.ranks_along(Axis::Tensor)) {
@@ -240,13 +237,14 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
     add_pipelines(others.back());
   }
   constexpr int kSteps = 2;  // the second one finds what the first left under way
-  const auto timeline = schedule::simulate(played.ranks, costs, played.times, kSteps);
+  const auto timeline =
+      schedule::simulate(played.ranks, costs, played.times, kSteps, schedule::Told::Sums);
 
   Prediction out;
   out.seconds = timeline.length;
   for (size_t r = 0; r < played.ranks.size(); ++r) {
-    const double computing = sum_of(timeline.ranks[r]);
-    if (computing <= out.computing) continue;
+    const double computing = timeline.computing[r];
+    if (computing <= out.computing * (1 + kAlike)) continue;
     out.computing = computing;
     out.held_up = timeline.held_up[r];
     out.updates = timeline.updates[r];
@@ -260,12 +258,10 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
 /// periods are played.
 constexpr int64_t kPlayed = 4;
 
-/// Whether all micro-batches of a run are played.
-bool plays_all(const Spread& run) {
+/// Whether a run has so few micro-batches that all are played.
+bool has_few(const Spread& run) {
   constexpr int64_t kFew = 32;
-  // But for transfers, which more of them hide.
-  return run.options.offload.any() ||
-         run.options.num_micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
+  return run.options.num_micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
 }
 
 /// The same with the first and the last micro-batches only, which need as much memory.
@@ -281,17 +277,18 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
                    const schedule::RunOptions& options, bool in_full) {
   const Spread run{mesh, options};
   const int64_t period = run.num_stages();
-  if (in_full || plays_all(run)) return play(numbers, cluster, run, in_full);
+  if (in_full || has_few(run)) return play(numbers, cluster, run, in_full);
   auto shorter = shortened(run);
   const auto before = play(numbers, cluster, shorter, false);
+  // Transfers are hidden by all micro-batches together.
+  if (run.options.offload.any() && before.fit != Fit::No) return play(numbers, cluster, run, false);
   shorter.options.num_micro_batches += period;
   auto out = play(numbers, cluster, shorter, false);
   // Where a step grows by less than its computing, something else has not yet been hidden.
   constexpr double kRounding = 1e-6;
   const double computes = out.computing - before.computing;
-  if (out.seconds - before.seconds < computes * (1 - kRounding)) {
-    return play(numbers, cluster, run, false);
-  }
+  const bool hides_more = out.seconds - before.seconds < computes * (1 - kRounding);
+  if (hides_more && !run.options.offload.any()) return play(numbers, cluster, run, false);
   const auto more =
       static_cast<double>(options.num_micro_batches - shorter.options.num_micro_batches) /
       static_cast<double>(period);
@@ -310,7 +307,7 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
            const Split& split) {
   const Spread run{split.mesh(), split.options(base)};
-  const auto few = plays_all(run) ? run : shortened(run);
+  const auto few = has_few(run) ? run : shortened(run);
   Prediction out;
   hold_memory(out, numbers, cluster, few.plan(numbers, few.blocks(numbers), few.mesh.rank()), few);
   return out.fit;

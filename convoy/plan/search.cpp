@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -65,8 +66,7 @@ class Search {
     for (size_t n = 0; n < all.size(); ++n) {
       if (say) say(n, all.size());
       const auto& it = all[n];
-      const bool slower = best_ && it.seconds > *best_ * (1 + kRounding);
-      if (wishes_.all || !(is_hopeless(it) || slower || offloads_in_vain(it.split))) {
+      if (wishes_.all || !(is_hopeless(it) || is_slower(it, best_) || offloads_in_vain(it.split))) {
         try_out(it);
         continue;
       }
@@ -137,7 +137,7 @@ class Search {
                      [&](const auto* a, const auto* b) { return likely(a) < likely(b); });
     int64_t tries = 4;
     for (const auto* it : rest) {
-      if (fitting_.contains(family) || tries == 0) return;
+      if (best_of_.contains(family) || tries == 0) return;
       if (is_hopeless(*it)) continue;
       --tries;
       --found_.num_bounded;
@@ -154,57 +154,90 @@ class Search {
     std::vector<Bounded> all;
     for (const auto& split : splits) {
       try {
-        const auto add = [&](const Split& other, const Split& fastest) {
-          all.push_back({other, least_seconds(numbers_, cluster_, wishes_.base, fastest),
+        const auto add = [&](const Split& other) {
+          all.push_back({other, least_seconds(numbers_, cluster_, wishes_.base, other),
                          least_bytes(numbers_, cluster_, wishes_.base, other), num_seen_++});
         };
         if (split.recompute) {
-          auto none = split;
-          none.recompute = false;
-          add(split, none);
+          auto some = split;
+          some.recompute = false;
+          some.recomputed = least_recomputed(numbers_, cluster_, wishes_.base, some);
+          if (some.recomputed >= 0) add(some);
         }
         if (split.zero < 3 || cluster_.beside == 0) continue;
         for (const int64_t ahead : {2, 4}) {
           auto further = split;
           further.prefetch = ahead;
-          if (ahead > wishes_.base.gathers.prefetch) add(further, further);
+          if (ahead > wishes_.base.gathers.prefetch) add(further);
         }
       } catch (const UsageError&) {  // was told of before
       }
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+    std::set<std::string> refined;  // families
     for (const auto& it : all) {
-      if (!wishes_.all && best_ && it.seconds > *best_ * (1 + kRounding)) break;
       if (!wishes_.all && is_hopeless(it)) continue;
-      if (it.split.prefetch > 0) {
-        if (wishes_.all || !offloads_in_vain(it.split)) try_out(it);
-      } else {
-        recompute_fewer(it);
+      const auto family = it.split.family();
+      if (!is_slower(it, best_)) {
+        refine(it, best_);
+      } else if (const auto own = best_of_.find(family); own != best_of_.end() &&
+                                                         !is_slower(it, own->second) &&
+                                                         refined.insert(family).second) {
+        refine(it, own->second);  // it cannot win, but shows better what its family can do
       }
     }
   }
 
-  /// Tries the fewest blocks that have to be recomputed, where some must be.
-  void recompute_fewer(Bounded it) {
+  /// `limit`: nothing slower is of use.
+  void refine(const Bounded& it, std::optional<double> limit) {
+    if (it.split.prefetch == 0) return recompute_fewer(it, limit);
+    if (wishes_.all || !offloads_in_vain(it.split)) try_out(it);
+  }
+
+  /// Tries the fewest blocks that have to be recomputed, where some must be; `it` has what its
+  /// bound asks for.
+  void recompute_fewer(Bounded it, std::optional<double> limit) {
     auto& split = it.split;
-    split.recompute = false;
+    int64_t too_many = std::numeric_limits<int64_t>::max();  // no stage has so many that can be
     const auto fits = [&](int64_t blocks) {
       split.recomputed = blocks;
-      return fit_of(numbers_, cluster_, wishes_.base, split) != Fit::No;
+      try {
+        return fit_of(numbers_, cluster_, wishes_.base, split) != Fit::No;
+      } catch (const UsageError&) {
+        too_many = std::min(too_many, blocks);
+        return true;
+      }
     };
     const auto blocks = static_cast<int64_t>(numbers_.model.blocks.size());
-    int64_t bad = 0, good = (blocks + split.pipeline - 1) / split.pipeline;
-    try {
-      if (fits(0)) return;  // was tried without any
-      while (good - bad > 1) {
-        const int64_t middle = (bad + good) / 2;
-        (fits(middle) ? good : bad) = middle;
+    int64_t bad = split.recomputed - 1, good = (blocks + split.pipeline - 1) / split.pipeline;
+    if (bad < 0 && fits(++bad)) return;  // was tried without any
+    // The bound is near as a rule: from there on in longer and longer steps.
+    const auto is_in_vain = [&](int64_t blocks) {
+      auto other = it;
+      other.split.recomputed = blocks;
+      other.seconds = least_seconds(numbers_, cluster_, wishes_.base, other.split);
+      return is_slower(other, limit);
+    };
+    for (int64_t step = 1; bad + step < good; step *= 2) {
+      if (is_in_vain(bad + 1)) return;
+      if (fits(bad + step)) {
+        good = bad + step;
+        break;
       }
-      split.recomputed = good;
-      try_out(it);
-    } catch (const UsageError&) {  // no stage has so many that can be
+      bad += step;
     }
+    while (good - bad > 1) {
+      const int64_t middle = (bad + good) / 2;
+      (fits(middle) ? good : bad) = middle;
+    }
+    split.recomputed = good;
+    if (good < too_many && !is_in_vain(good)) try_out(it);
+  }
+
+  /// Whether its bound says that it is slower than something.
+  bool is_slower(const Bounded& it, std::optional<double> than) const {
+    return !wishes_.all && than && it.seconds > *than * (1 + kRounding);
   }
 
   void try_out(const Bounded& it) {
@@ -213,7 +246,8 @@ class Search {
       const Planned planned{split, predict(numbers_, cluster_, wishes_.base, split), it.simplicity};
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
-        fitting_.insert(split.family());
+        const auto [own, fresh] = best_of_.try_emplace(split.family(), planned.prediction.seconds);
+        own->second = std::min(own->second, planned.prediction.seconds);
         splits_that_fit_.insert(split.to_text());
         fits_on_devices_ = fits_on_devices_ || !split.offloads();
       }
@@ -230,7 +264,8 @@ class Search {
   std::optional<double> best_;
   size_t num_seen_ = 0;
   bool fits_on_devices_ = false;
-  std::set<std::string> reasons_, families_, fitting_, splits_that_fit_;
+  std::set<std::string> reasons_, families_, splits_that_fit_;
+  std::map<std::string, double> best_of_;  // [family] of what fits
   Found found_;
 };
 

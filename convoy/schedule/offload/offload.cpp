@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "convoy/schedule/run/insertions.h"
 #include "convoy/schedule/run/run_options.h"
@@ -54,6 +55,7 @@ void around_reductions(const Program& program, Insertions& insertions) {
 /// The first bucket's state is fetched while the ranks sum up the norm.
 void around_updates(const Program& program, const Layout& layout, Insertions& insertions) {
   const auto kinds = offloaded_in_update(layout);
+  if (kinds.empty()) return;
   size_t before = 0;
   for (size_t at = 0; at < program.size(); ++at) {
     const auto& i = program[at];
@@ -82,12 +84,12 @@ std::vector<Kind> offloaded_in_update(const Layout& layout) {
   return out;
 }
 
-Program with_offload(const Program& program, const Layout& layout) {
+Program with_offload(Program program, const Layout& layout) {
   Insertions insertions;
   if (layout.offloaded(Kind::Weights)) around_gathers(program, insertions);
   if (layout.offloaded(Kind::Gradients)) around_reductions(program, insertions);
   around_updates(program, layout, insertions);
-  return insertions.into(program);
+  return insertions.into(std::move(program));
 }
 
 }  // namespace convoy::schedule

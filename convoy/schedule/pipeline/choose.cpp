@@ -77,7 +77,8 @@ Cut split_at(const std::vector<int64_t>& splits, int64_t num_blocks, int num_sta
 class Choosing {
  public:
   Choosing(const ModelDecl& model, int num_stages, const RunOptions& options, const Costs& costs,
-           const std::set<int64_t>& recomputed, const std::set<int64_t>& repeatable)
+           const std::set<int64_t>& recomputed, const std::set<int64_t>& repeatable,
+           KnownPipes* known)
       : num_blocks_(static_cast<int64_t>(model.blocks.size())),
         num_stages_(num_stages),
         options_(options),
@@ -86,20 +87,29 @@ class Choosing {
         memory_(options.trains ? asked_.memory : 0),
         costs_(costs),
         recomputed_(recomputed),
-        repeatable_(repeatable) {}
+        repeatable_(repeatable),
+        known_(known) {}
 
   PipelineChoice run() const {
     check_bytes_are_known();
     if (!asked_.csv.empty()) return from_file();
     auto out = asked_.splits.empty() ? cut_by_cost() : cut_by_hand();
     if (again_.to_fit) return out;
+    return checked(std::move(out));
+  }
+
+  PipelineChoice run_again(const PipelineChoice& without) const {
+    return checked(ordered(without.cut));
+  }
+
+ private:
+  PipelineChoice checked(PipelineChoice out) const {
     const auto pipe = pipe_of_choice(out);
     check_memory(pipe, out.orders);
     if (searches()) out.found = schedule_named(pipe, out.orders);
     return out;
   }
 
- private:
   bool searches() const { return asked_.schedule == PipelineSchedule::Automatic; }
   double memory() const { return static_cast<double>(memory_); }
   /// As buckets that are reduced after every micro-batch need it.
@@ -127,7 +137,8 @@ class Choosing {
             .placement = asked_.placement,
             .memory = memory(),
             .recomputed = recomputed_,
-            .joins_neighbours = joins()};
+            .joins_neighbours = joins(),
+            .known = known_};
   }
 
   PipelineChoice cut_by_cost() const {
@@ -212,7 +223,9 @@ class Choosing {
   PipelineChoice ordered(Cut cut) const {
     PipelineChoice out{std::move(cut), {}, recomputed_};
     recompute_some(out);
-    out.orders = entry_of(asked_.schedule).orders(pipe_of_choice(out));
+    const auto pipe = pipe_of_choice(out);
+    out.orders = known_ == nullptr ? entry_of(asked_.schedule).orders(pipe)
+                                   : known_->orders(asked_.schedule, pipe);
     return out;
   }
 
@@ -246,15 +259,23 @@ class Choosing {
   int64_t memory_;
   const Costs& costs_;
   const std::set<int64_t>&recomputed_, &repeatable_;
+  KnownPipes* known_;
 };
 
 }  // namespace
 
 PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages, const RunOptions& options,
                                const Costs& costs, const std::set<int64_t>& recomputed,
-                               const std::set<int64_t>& repeatable) {
+                               const std::set<int64_t>& repeatable, KnownPipes* known) {
   if (options.pipeline.csv.empty()) check_number_of_blocks(model, num_stages, options.pipeline);
-  return Choosing(model, num_stages, options, costs, recomputed, repeatable).run();
+  return Choosing(model, num_stages, options, costs, recomputed, repeatable, known).run();
+}
+
+PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
+                                 int num_stages, const RunOptions& options, const Costs& costs,
+                                 const std::set<int64_t>& repeatable, KnownPipes* known) {
+  return Choosing(model, num_stages, options, costs, without.recomputed, repeatable, known)
+      .run_again(without);
 }
 
 std::set<int64_t> blocks_of_one_stage(const RecomputeOptions& options, const Costs& costs,

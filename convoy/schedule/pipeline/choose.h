@@ -5,6 +5,7 @@
 
 #include "convoy/schedule/pipeline/actions.h"
 #include "convoy/schedule/pipeline/cut.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/schedule/run/model_decl.h"
 
 namespace convoy::schedule {
@@ -23,7 +24,13 @@ struct PipelineChoice {
 /// into the model, and where stages would keep more than they may.
 PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages, const RunOptions& options,
                                const Costs& costs, const std::set<int64_t>& recomputed,
-                               const std::set<int64_t>& repeatable);
+                               const std::set<int64_t>& repeatable, KnownPipes* known = nullptr);
+
+/// The same with some blocks of each stage recomputed (RecomputeOptions::of_stage), given the
+/// choice without.
+PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
+                                 int num_stages, const RunOptions& options, const Costs& costs,
+                                 const std::set<int64_t>& repeatable, KnownPipes* known);
 
 /// The blocks that a run without stages recomputes. Throws UsageError where it has not as many.
 std::set<int64_t> blocks_of_one_stage(const RecomputeOptions& options, const Costs& costs,

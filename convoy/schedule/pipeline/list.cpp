@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <optional>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -18,7 +18,14 @@ constexpr double kNoTime = std::numeric_limits<double>::infinity();
 class ListScheduler {
  public:
   ListScheduler(const Pipe& pipe, const ListRules& rules)
-      : pipe_(pipe), rules_(rules), board_(pipe), orders_(static_cast<size_t>(pipe.num_ranks())) {
+      : pipe_(pipe),
+        rules_(rules),
+        board_(pipe),
+        orders_(static_cast<size_t>(pipe.num_ranks())),
+        choices_(orders_.size()),
+        begins_(orders_.size(), kNoTime),
+        changed_(orders_.size()) {
+    std::iota(changed_.begin(), changed_.end(), size_t{0});
     for (int rank = 0; rank < pipe.num_ranks(); ++rank) {
       auto& it = states_.emplace_back();
       for (const int64_t v : pipe.virtual_stages_of(rank)) it.own.push_back({v});
@@ -27,15 +34,12 @@ class ListScheduler {
 
   Orders run() {
     for (;;) {
-      std::optional<size_t> first;
-      for (size_t r = 0; r < states_.size(); ++r) {
-        auto& it = states_[r];
-        if (std::exchange(it.changed, false)) it.choice = choose(r);
-        if (!it.choice) continue;
-        if (!first || it.choice->begin < states_[*first].choice->begin) first = r;
-      }
-      if (!first) break;
-      take(*first, states_[*first].choice->action);
+      for (const size_t r : changed_) choose(r);
+      changed_.clear();
+      const auto first = std::min_element(begins_.begin(), begins_.end());
+      if (*first == kNoTime) break;
+      const auto r = static_cast<size_t>(first - begins_.begin());
+      take(r, choices_[r]);
     }
     for (const auto& it : states_) {
       for (const auto& own : it.own) {
@@ -52,16 +56,10 @@ class ListScheduler {
     int64_t v = 0;
     int64_t forward = 0, backward = 0;
   };
-  struct Choice {
-    Action action;
-    double begin;
-  };
   struct State {
     std::vector<Own> own;
     std::deque<Action> weights;  // halves put off, in their order
     double held = 0;             // bytes
-    bool changed = true;         // since its choice
-    std::optional<Choice> choice = {};
   };
 
   /// What a micro-batch takes of a rank's memory at most.
@@ -96,43 +94,47 @@ class ListScheduler {
     return true;
   }
 
-  /// Smaller comes first.
-  using Rank = std::tuple<double, int64_t, int64_t, int64_t, int64_t>;
+  /// Of actions that could begin at the same time the smaller comes first.
+  using Rank = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-  Rank rank_of(const Action& action, double begin) const {
+  Rank rank_of(const Action& action) const {
     const auto& [v, kind, m] = action;
     const bool forward = kind == ActionKind::Forward;
     const int64_t first = forward == rules_.forward_first ? 0 : 1;
     const int64_t group = m / rules_.group;
-    if (forward && rules_.deep_first) return {begin, first, -v, m, 0};
-    return {begin, first, group, forward ? v : -v, m};
+    if (forward && rules_.deep_first) return {first, -v, m, 0};
+    return {first, group, forward ? v : -v, m};
   }
 
-  std::optional<Choice> choose(size_t r) const {
+  /// What a rank does next, and when; kNoTime: there is nothing that it could do.
+  void choose(size_t r) {
     const auto& it = states_[r];
     const double now = board_.time(static_cast<int>(r));
-    std::optional<Choice> best;
-    Rank best_rank;
+    const auto backward = rules_.halves ? ActionKind::BackwardInput : ActionKind::Backward;
+    auto& best = choices_[r];
+    double best_begin = kNoTime;
     for (const auto& own : it.own) {
       for (const bool forward : {true, false}) {
         const int64_t m = forward ? own.forward : own.backward;
         if (m == pipe_.num_micro_batches || (!forward && m >= own.forward)) continue;
-        const auto backward = rules_.halves ? ActionKind::BackwardInput : ActionKind::Backward;
         const Action action{own.v, forward ? ActionKind::Forward : backward, m};
         const double ready = board_.ready(action);
-        if (ready == kNoTime || (forward && !fits(it, own))) continue;
         const double begin = std::max(now, ready);
-        const auto rank = rank_of(action, begin);
-        if (best && best_rank <= rank) continue;
-        best = {action, begin};
-        best_rank = rank;
+        if (ready == kNoTime || begin > best_begin) continue;
+        if (begin == best_begin && rank_of(best) <= rank_of(action)) continue;
+        if (forward && !fits(it, own)) continue;
+        best = action;
+        best_begin = begin;
       }
     }
-    if (it.weights.empty()) return best;
+    begins_[r] = best_begin;
+    if (it.weights.empty()) return;
     const auto& weight = it.weights.front();
-    const double gap = best ? best->begin - now : kNoTime;
-    if (gap > 0 && gap >= rules_.patience * board_.takes(weight)) return Choice{weight, now};
-    return best;
+    const double gap = best_begin - now;  // kNoTime: nothing else could be done
+    if (gap > 0 && gap >= rules_.patience * board_.takes(weight)) {
+      best = weight;
+      begins_[r] = now;
+    }
   }
 
   void take(size_t r, const Action action) {
@@ -140,7 +142,10 @@ class ListScheduler {
     const auto& [v, kind, m] = action;
     for (const int64_t near : {v - 1, v, v + 1}) {
       if (near < 0 || near == pipe_.num_virtual_stages()) continue;
-      states_[static_cast<size_t>(pipe_.rank_of[static_cast<size_t>(near)])].changed = true;
+      const auto rank = static_cast<size_t>(pipe_.rank_of[static_cast<size_t>(near)]);
+      if (std::find(changed_.begin(), changed_.end(), rank) == changed_.end()) {
+        changed_.push_back(rank);
+      }
     }
     board_.run(action);
     orders_[r].push_back(action);
@@ -169,6 +174,9 @@ class ListScheduler {
   Board board_;
   std::vector<State> states_;
   Orders orders_;
+  std::vector<Action> choices_;  // [rank]
+  std::vector<double> begins_;   // [rank] of its choice
+  std::vector<size_t> changed_;  // ranks, since their choice
 };
 
 /// [rank] What one micro-batch keeps there.

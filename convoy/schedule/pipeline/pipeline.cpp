@@ -37,6 +37,39 @@ PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
   return schedule;
 }
 
+namespace {
+
+/// Whether the orders of a schedule may depend on costs; those of a schedule of one's own may.
+bool goes_by_costs(PipelineSchedule schedule, const Pipe& pipe) {
+  switch (schedule) {
+    case PipelineSchedule::Naive:
+    case PipelineSchedule::GPipe:
+    case PipelineSchedule::OneFOneB:
+    case PipelineSchedule::ZeroBubble:
+      return false;
+    case PipelineSchedule::Interleaved:
+      return !pipe.is_loop();
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+const Cut& KnownPipes::cut(const std::vector<double>& costs, int num_stages, int virtual_stages,
+                           Placement placement) {
+  auto [found, fresh] = cuts_.try_emplace({costs, num_stages, virtual_stages, placement});
+  if (fresh) found->second = cut_blocks(costs, num_stages, virtual_stages, placement);
+  return found->second;
+}
+
+Orders KnownPipes::orders(PipelineSchedule schedule, const Pipe& pipe) {
+  if (goes_by_costs(schedule, pipe)) return entry_of(schedule).orders(pipe);
+  auto [found, fresh] = orders_.try_emplace({schedule, pipe.rank_of, pipe.num_micro_batches});
+  if (fresh) found->second = entry_of(schedule).orders(pipe);
+  return found->second;
+}
+
 std::vector<std::string> pipeline_schedule_names() {
   std::vector<std::string> names;
   for (const auto& entry : pipeline_schedules()) {

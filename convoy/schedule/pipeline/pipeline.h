@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "convoy/schedule/pipeline/actions.h"
@@ -24,6 +26,22 @@ PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
 
 const std::vector<PipelineScheduleEntry>& pipeline_schedules();
 const PipelineScheduleEntry& entry_of(PipelineSchedule schedule);
+
+/// Cuts, and orders that do not go by what virtual stages cost: each is made once.
+class KnownPipes {
+ public:
+  /// cut_blocks().
+  const Cut& cut(const std::vector<double>& costs, int num_stages, int virtual_stages,
+                 Placement placement);
+  /// What all ranks compute in a step.
+  Orders orders(PipelineSchedule schedule, const Pipe& pipe);
+
+ private:
+  std::map<std::tuple<std::vector<double>, int, int, Placement>, Cut> cuts_;
+  /// Where virtual stages lie, and micro-batches.
+  using Key = std::tuple<PipelineSchedule, std::vector<int>, int64_t>;
+  std::map<Key, Orders> orders_;
+};
 
 /// Their names.
 std::vector<std::string> pipeline_schedule_names();

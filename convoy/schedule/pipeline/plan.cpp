@@ -56,16 +56,20 @@ PipelinePlan plan(const Lay& lay, int64_t num_blocks, const PlanOptions& options
   double memory = options.memory;
   // A v that was asked for may need more for one micro-batch than 1f1b for all.
   if (memory == 0) memory = std::max(memory_bound(lay({}).second), smallest);
+  constexpr double kRounding = 1e-9;
   std::optional<PipelinePlan> best;
   for (auto& one : all) {
     if (options.schedule == PipelineSchedule::Automatic) {
       if (smallest_memory(one.pipe) > memory) continue;
       one.pipe.memory = memory;
     }
-    one.orders = entry_of(options.schedule).orders(one.pipe);
-    one.played = play(one.pipe, one.orders);
     one.floor = floor_of(one.pipe);
-    if (!best || one.played.length < best->played.length * (1 - 1e-9)) best = std::move(one);
+    const double enough = best ? best->played.length * (1 - kRounding) : 0;
+    if (best && one.floor >= enough) continue;  // no orders of it can be better
+    one.orders = options.known == nullptr ? entry_of(options.schedule).orders(one.pipe)
+                                          : options.known->orders(options.schedule, one.pipe);
+    one.played = play(one.pipe, one.orders);
+    if (!best || one.played.length < enough) best = std::move(one);
   }
   if (!best && !all.empty()) fail_for_memory(memory, smallest);
   if (!best) {
@@ -90,7 +94,10 @@ PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options) {
                      plural(options.num_stages, "stage"), num_blocks);
   }
   const Lay lay = [&](const Way& way) {
-    auto cut = cut_blocks(costs, options.num_stages, way.virtual_stages, way.placement);
+    auto cut =
+        options.known == nullptr
+            ? cut_blocks(costs, options.num_stages, way.virtual_stages, way.placement)
+            : options.known->cut(costs, options.num_stages, way.virtual_stages, way.placement);
     if (options.joins_neighbours) cut = joined(cut);
     auto pipe = pipe_of(cut, options.num_micro_batches, by_block, options.recomputed);
     return std::pair{std::move(cut), std::move(pipe)};

@@ -23,6 +23,7 @@ struct PlanOptions {
   /// Neighbouring virtual stages of a rank are computed as one, as buckets of gradients need that
   /// are reduced after every micro-batch (ZeRO 2 and 3).
   bool joins_neighbours = false;
+  KnownPipes* known = nullptr;  ///< what was made before; null: nothing is kept
 };
 
 /// Which rank has which blocks, and what it does in which order.

@@ -93,8 +93,8 @@ std::vector<Program> pipeline_programs(const Cut& cut, const Orders& orders,
   const auto incoming = messages(cut, actions);
   std::vector<Program> out;
   for (size_t s = 0; s < layouts.size(); ++s) {
-    const auto step = step_program(layouts[s], options, actions.at(s), incoming[s]);
-    out.push_back(with_offload(with_gathers(step, layouts[s], options), layouts[s]));
+    auto step = step_program(layouts[s], options, actions.at(s), incoming[s]);
+    out.push_back(with_offload(with_gathers(std::move(step), layouts[s], options), layouts[s]));
   }
   return out;
 }

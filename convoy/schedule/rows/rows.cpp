@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <utility>
 
 #include "convoy/schedule/run/insertions.h"
 
 namespace convoy::schedule {
 
-Program with_rows(const Program& program, const Layout& layout, const StepOptions& options) {
+Program with_rows(Program program, const Layout& layout, const StepOptions& options) {
   Insertions insertions;
   const bool trains = std::any_of(program.begin(), program.end(),
                                   [](const Instruction& i) { return i.op == Op::Clip; });
@@ -20,7 +21,7 @@ Program with_rows(const Program& program, const Layout& layout, const StepOption
     }
     insertions.take(program.size(), {.op = trains ? Op::UpdateRows : Op::ScoreRows, .unit = unit});
   }
-  return insertions.into(program);
+  return insertions.into(std::move(program));
 }
 
 }  // namespace convoy::schedule

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <map>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "convoy/schedule/run/program.h"
 
@@ -10,23 +12,31 @@ namespace convoy::schedule {
 /// give memory back come before those that take some.
 class Insertions {
  public:
-  void give(size_t before, const Instruction& i) { gives_.emplace(before, i); }
-  void take(size_t before, const Instruction& i) { takes_.emplace(before, i); }
+  void give(size_t before, const Instruction& i) { all_.push_back({before, false, i}); }
+  void take(size_t before, const Instruction& i) { all_.push_back({before, true, i}); }
 
-  Program into(const Program& program) const {
+  Program into(Program program) {
+    if (all_.empty()) return program;
+    std::stable_sort(all_.begin(), all_.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.before, a.takes) < std::pair(b.before, b.takes);
+    });
     Program out;
+    out.reserve(program.size() + all_.size());
+    auto next = all_.begin();
     for (size_t at = 0; at <= program.size(); ++at) {
-      for (const auto* all : {&gives_, &takes_}) {
-        auto [one, end] = all->equal_range(at);
-        for (; one != end; ++one) out.push_back(one->second);
-      }
+      for (; next != all_.end() && next->before == at; ++next) out.push_back(next->instruction);
       if (at < program.size()) out.push_back(program[at]);
     }
     return out;
   }
 
  private:
-  std::multimap<size_t, Instruction> gives_, takes_;
+  struct One {
+    size_t before;
+    bool takes;
+    Instruction instruction;
+  };
+  std::vector<One> all_;
 };
 
 }  // namespace convoy::schedule

@@ -109,10 +109,12 @@ std::vector<int64_t> ModelTable::backward_order() const {
   return order;
 }
 
-Layout::Layout(ModelTable table, std::vector<std::vector<ParamShape>> shapes,
-               const LayoutOptions& options)
+Layout::Layout(ModelTable table, Shapes shapes, const LayoutOptions& options)
+    : Layout(std::move(table), std::make_shared<const Shapes>(std::move(shapes)), options) {}
+
+Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const LayoutOptions& options)
     : table_(std::move(table)), options_(options), params_(std::move(shapes)) {
-  const auto& params = params_;
+  const auto& params = *params_;
   all_units_ = table_.units_of_block;
   stage_of_.assign(all_units_.size(), options.stages.empty() ? options.pipeline_stage : -1);
   for (size_t stage = 0; stage < options.stages.size(); ++stage) {
@@ -268,8 +270,8 @@ std::vector<Extent> Layout::summed_over_tensor(int64_t unit) const {
   if (!options_.sequence_parallel || options_.tensor.num_ranks == 1) return out;
   if (!holds_unit(unit) || table_.is_frozen(unit)) return out;
   const auto u = static_cast<size_t>(unit);
-  for (size_t p = 0; p < params_[u].size(); ++p) {
-    if (params_[u][p].cut.dim < 0) out.push_back(units_[u].params[p]);
+  for (size_t p = 0; p < shapes()[u].size(); ++p) {
+    if (shapes()[u][p].cut.dim < 0) out.push_back(units_[u].params[p]);
   }
   return out;
 }
@@ -301,7 +303,7 @@ std::vector<Piece> Layout::pieces(int64_t bucket, const Extent& extent) const {
       const int64_t begin = std::max(extent.begin, params[p].begin);
       const int64_t end = std::min(extent.end, params[p].end);
       if (begin >= end) continue;
-      const auto& param = params_[static_cast<size_t>(unit)][p];
+      const auto& param = shapes()[static_cast<size_t>(unit)][p];
       for (const auto& run :
            runs(param.shape, param.cut, options_.tensor, begin - params[p].begin, end - begin)) {
         out.push_back({unit, static_cast<int64_t>(p), run.global, params[p].begin + run.local,
@@ -315,7 +317,7 @@ std::vector<Piece> Layout::pieces(int64_t bucket, const Extent& extent) const {
 
 /// Of what several stages or tensor ranks have all of, the first owns it.
 bool Layout::owns(int64_t unit, size_t param) const {
-  const auto& cut = params_[static_cast<size_t>(unit)][param].cut;
+  const auto& cut = shapes()[static_cast<size_t>(unit)][param].cut;
   return stages_of(unit).front() == options_.pipeline_stage &&
          (cut.dim >= 0 || options_.tensor.rank == 0);
 }
@@ -329,7 +331,7 @@ std::vector<Extent> Layout::counted(int64_t bucket, int rank) const {
         others.push_back(params[p]);
         continue;
       }
-      const auto& param = params_[static_cast<size_t>(unit)][p];
+      const auto& param = shapes()[static_cast<size_t>(unit)][p];
       if (!overlaps(param.shape, param.cut, options_.tensor.num_ranks)) continue;
       for (const auto& run : runs(param.shape, param.cut, options_.tensor, 0, params[p].length())) {
         for (int64_t row = 0; row < run.rows && !run.owned; ++row) {

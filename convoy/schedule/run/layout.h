@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -160,8 +161,10 @@ class Layout {
  public:
   Layout() = default;
   /// `params`: by unit. Fills in what `table` says of the units' bytes.
-  Layout(ModelTable table, std::vector<std::vector<ParamShape>> params,
-         const LayoutOptions& options);
+  using Shapes = std::vector<std::vector<ParamShape>>;
+  Layout(ModelTable table, Shapes params, const LayoutOptions& options);
+  /// The same, where several layouts have the same parameters.
+  Layout(ModelTable table, std::shared_ptr<const Shapes> params, const LayoutOptions& options);
 
   /// Of the blocks that are held.
   const ModelTable& table() const { return table_; }
@@ -235,7 +238,7 @@ class Layout {
   int64_t first_reader_of_rows(int64_t unit) const;
   /// [rows, width] of such a unit.
   const ParamShape& row_table(int64_t unit) const {
-    return params_[static_cast<size_t>(unit)].front();
+    return shapes()[static_cast<size_t>(unit)].front();
   }
   /// Rows of it that a rank keeps.
   int64_t kept_rows(int64_t unit, int rank) const;
@@ -265,6 +268,7 @@ class Layout {
   std::vector<Extent> counted(int64_t bucket, int rank) const;
 
  private:
+  const Shapes& shapes() const { return *params_; }
   bool are_weights(Kind kind) const {
     return kind == Kind::Weights || (kind == Kind::Masters && !options_.low_precision);
   }
@@ -274,7 +278,7 @@ class Layout {
 
   ModelTable table_;
   LayoutOptions options_;
-  std::vector<std::vector<ParamShape>> params_;  // [unit]
+  std::shared_ptr<const Shapes> params_;         // the same for all stages
   std::vector<int> stage_of_;                    // [block]
   std::vector<std::vector<int>> stages_of_;      // [unit]
   std::vector<std::vector<int64_t>> all_units_;  // [block], held or not

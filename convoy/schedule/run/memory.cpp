@@ -4,7 +4,6 @@
 #include <cmath>
 #include <deque>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "convoy/base/scratch_file.h"
@@ -19,7 +18,11 @@ class GradientPool {
   GradientPool(const Layout& layout, const StepOptions& options)
       : layout_(layout),
         sharded_(layout.is_sharded(Kind::Gradients)),
-        each_(sharded_ && options.reduce_each) {}
+        each_(sharded_ && options.reduce_each),
+        num_micro_batches_(options.num_micro_batches),
+        filling_(static_cast<size_t>(layout.num_buckets()), -1),
+        begun_(static_cast<size_t>(layout.table().num_units() * num_micro_batches_)),
+        in_scratch_(begun_.size()) {}
 
   void see(const Instruction& i) {
     const bool loss = i.op == Op::Forward && i.block + 1 == layout_.table().num_blocks();
@@ -29,12 +32,14 @@ class GradientPool {
         if (!layout_.table().is_frozen(unit)) begin(unit, i.micro_batch);
       }
     } else if (i.op == Op::Accumulate) {
-      begun_.erase({i.unit, i.micro_batch});
-      if (scratch_.erase({i.unit, i.micro_batch}) == 0) return;
+      const size_t at = place(i.unit, i.micro_batch);
+      begun_[at] = false;
+      if (!in_scratch_[at]) return;
+      in_scratch_[at] = false;
       fill(layout_.bucket_of(i.unit), i.micro_batch);
       scratches_.change(-length(i.unit));
     } else if (i.op == Op::ReduceScatter && sharded_) {
-      filling_.erase(i.bucket);
+      filling_[static_cast<size_t>(i.bucket)] = -1;
       in_flight_.push_back(i.bucket);
       if (in_flight_.size() > kBucketsInFlight) {
         buckets_.change(-bucket_length(in_flight_.front()));
@@ -55,6 +60,9 @@ class GradientPool {
     void change(int64_t by) { most = std::max(most, now += by); }
   };
 
+  size_t place(int64_t unit, int64_t micro_batch) const {
+    return static_cast<size_t>(unit * num_micro_batches_ + micro_batch);
+  }
   int64_t length(int64_t unit) const {
     return layout_.units()[static_cast<size_t>(unit)].all.length();
   }
@@ -63,12 +71,14 @@ class GradientPool {
   }
 
   void begin(int64_t unit, int64_t m) {
-    if (!begun_.insert({unit, m}).second) return;
+    const size_t at = place(unit, m);
+    if (begun_[at]) return;
+    begun_[at] = true;
     const int64_t bucket = layout_.bucket_of(unit);
-    const auto filling = filling_.find(bucket);
-    const bool in_place = each_ ? filling == filling_.end() || filling->second == m : m == 0;
+    const int64_t filling = filling_[static_cast<size_t>(bucket)];
+    const bool in_place = each_ ? filling < 0 || filling == m : m == 0;
     if (!in_place) {
-      scratch_.insert({unit, m});
+      in_scratch_[at] = true;
       scratches_.change(length(unit));
     } else {
       fill(bucket, m);
@@ -76,14 +86,17 @@ class GradientPool {
   }
 
   void fill(int64_t bucket, int64_t m) {
-    const bool fresh = filling_.emplace(bucket, m).second;
-    if (fresh && sharded_) buckets_.change(bucket_length(bucket));
+    auto& filling = filling_[static_cast<size_t>(bucket)];
+    if (filling >= 0) return;
+    filling = m;
+    if (sharded_) buckets_.change(bucket_length(bucket));
   }
 
   const Layout& layout_;
   bool sharded_, each_;
-  std::map<int64_t, int64_t> filling_;  // [bucket] micro-batch
-  std::set<std::pair<int64_t, int64_t>> begun_, scratch_;
+  int64_t num_micro_batches_;
+  std::vector<int64_t> filling_;          // [bucket] micro-batch; -1: none
+  std::vector<bool> begun_, in_scratch_;  // [unit and micro-batch]
   std::deque<int64_t> in_flight_;
   Pool buckets_, scratches_;
 };
@@ -94,14 +107,16 @@ class Activations {
  public:
   Activations(const Layout& layout, const StepOptions& options, const std::vector<BlockCost>& costs)
       : layout_(layout),
-        options_(options),
         costs_(costs),
-        most_under_way_(1 + layout.virtual_stages().size()) {}
+        most_under_way_(1 + layout.virtual_stages().size()),
+        recomputed_(costs.size()) {
+    for (const int64_t block : options.recomputed) recomputed_[static_cast<size_t>(block)] = true;
+  }
 
   void see(const Instruction& i) {
     if (i.block < 0) return;
     const auto& cost = costs_[static_cast<size_t>(i.block)];
-    const bool again = options_.recomputed.contains(i.block);
+    const bool again = recomputed_[static_cast<size_t>(i.block)];
     switch (i.op) {
       case Op::Forward:
         reach(cost.forward_bytes);
@@ -167,9 +182,9 @@ class Activations {
   }
 
   const Layout& layout_;
-  const StepOptions& options_;
   const std::vector<BlockCost>& costs_;
   size_t most_under_way_;
+  std::vector<bool> recomputed_;  // [block]
   int64_t now_ = 0, most_ = 0;
   std::deque<int64_t> under_way_;
 };

@@ -90,14 +90,24 @@ int Mesh::place(AxisSet axes) const {
 }
 
 std::vector<int> Mesh::ranks_along(AxisSet axes) const {
-  std::vector<int> out;
-  for (int rank = 0; rank < num_ranks(); ++rank) {
-    const auto place = coordinates_of(rank);
-    bool same = true;
-    for (const Axis axis : kAxes) {
-      same &= axes.contains(axis) || place.at(index(axis)) == coordinates_.at(index(axis));
+  auto first = coordinates_;
+  for (const Axis axis : kAxes) {
+    if (axes.contains(axis)) first.at(index(axis)) = 0;
+  }
+  std::vector<int> out{rank_at(first)};
+  int stride = 1;  // from one rank to the next along an axis
+  std::vector<std::pair<int, int>> steps;
+  for (size_t i = kNumAxes; i-- > 0;) {
+    if (axes.contains(kAxes.at(i))) steps.emplace_back(degrees_.at(i), stride);
+    stride *= degrees_.at(i);
+  }
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {  // ascending
+    std::vector<int> more;
+    more.reserve(out.size() * static_cast<size_t>(step->first));
+    for (const int rank : out) {
+      for (int n = 0; n < step->first; ++n) more.push_back(rank + n * step->second);
     }
-    if (same) out.push_back(rank);
+    out = std::move(more);
   }
   return out;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -19,15 +21,22 @@ class KnownChoices {
                            const Costs& costs, const std::set<int64_t>& recomputed,
                            const std::set<int64_t>& repeatable);
 
+  KnownPipes& pipes() { return pipes_; }
+  /// layout_of() the model.
+  Layout layout(const ModelDecl& model, const LayoutOptions& options);
+
  private:
   /// All that choose_pipeline() reads of the options.
   using Key = std::tuple<int, int64_t, PipelineSchedule, int64_t, std::vector<int64_t>, int,
                          int64_t, std::string, bool, bool, std::vector<int64_t>, bool, bool>;
   std::map<Key, PipelineChoice> known_;
+  KnownPipes pipes_;
+  std::optional<ModelTable> table_;
+  std::shared_ptr<const Layout::Shapes> shapes_;
 };
 
-/// plan_run() without a proof, with stages and orders that were chosen before for this model and
-/// these counts. Null: none were.
+/// plan_run() without a proof or programs of evaluations, with stages and orders that were chosen
+/// before for this model and these counts. Null: none were.
 RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                    const std::vector<BlockCost>& costs, KnownChoices* known);
 

@@ -15,7 +15,19 @@ class Maker {
         options_(options),
         incoming_(std::move(incoming)),
         each_(layout.is_sharded(Kind::Gradients) && options.reduce_each),
-        finished_(layout.table().units_finished_by_block()) {}
+        finished_(layout.table().units_finished_by_block()),
+        loaded_(static_cast<size_t>(options.num_micro_batches)),
+        waiting_(static_cast<size_t>(layout.num_buckets() * options.num_micro_batches), -1) {}
+
+  /// Room for what most steps have.
+  void reserve(const std::vector<BlockAction>& actions) {
+    constexpr size_t kOfBlock = 2, kOfAction = 4;
+    size_t number = 0;
+    for (const auto& action : actions) {
+      number += kOfAction + kOfBlock * static_cast<size_t>(action.last_block - action.first_block);
+    }
+    program_.reserve(number);
+  }
 
   void add(const BlockAction& action) {
     const auto& [kind, first, last, m] = action;
@@ -67,7 +79,9 @@ class Maker {
 
  private:
   void load(int64_t m) {
-    if (loaded_.insert(m).second) add({.op = Op::Load, .micro_batch = m});
+    if (loaded_[static_cast<size_t>(m)]) return;
+    loaded_[static_cast<size_t>(m)] = true;
+    add({.op = Op::Load, .micro_batch = m});
   }
 
   bool is_elsewhere(int64_t block) const {
@@ -119,9 +133,9 @@ class Maker {
       add({.op = Op::ReduceTensor, .unit = unit, .micro_batch = m});
     }
     const int64_t bucket = layout_.bucket_of(unit);
-    auto [waiting, fresh] = waiting_.try_emplace({bucket, m}, 0);
-    if (fresh) waiting->second = layout_.buckets()[static_cast<size_t>(bucket)].units.size();
-    if (--waiting->second > 0 || !(last || each_)) return;
+    auto& waiting = waiting_[static_cast<size_t>(bucket * options_.num_micro_batches + m)];
+    if (waiting < 0) waiting = std::ssize(layout_.buckets()[static_cast<size_t>(bucket)].units);
+    if (--waiting > 0 || !(last || each_)) return;
     if (layout_.shares_out_updates()) {
       add({.op = Op::ReduceScatter, .bucket = bucket, .micro_batch = m});
     } else {
@@ -134,12 +148,12 @@ class Maker {
   Incoming incoming_;
   bool each_;
   std::vector<std::vector<int64_t>> finished_;
-  std::set<int64_t> loaded_;
+  std::vector<bool> loaded_;                             // [micro-batch]
   std::set<std::tuple<Op, int64_t, int64_t>> received_;  // block, micro-batch
   // [peer] What it sends, and how much of that was received.
   std::map<int, std::pair<const std::vector<Instruction>*, size_t>> from_;
-  // Units of a bucket whose gradient is not complete yet, by bucket and micro-batch.
-  std::map<std::pair<int64_t, int64_t>, size_t> waiting_;
+  // [bucket and micro-batch] Units whose gradient is not complete yet; -1: all of them.
+  std::vector<int64_t> waiting_;
   Program program_;
 };
 
@@ -148,6 +162,7 @@ class Maker {
 Program step_program(const Layout& layout, const StepOptions& options,
                      const std::vector<BlockAction>& actions, const Incoming& incoming) {
   Maker maker(layout, options, incoming);
+  maker.reserve(actions);
   for (const auto& action : actions) {
     maker.add(action);
     const bool last = action.last_block + 1 == layout.table().num_blocks();
@@ -164,8 +179,8 @@ Program data_parallel_program(const Layout& layout, const StepOptions& options) 
       actions.push_back({kind, 0, layout.table().num_blocks() - 1, m});
     }
   }
-  const auto step = with_rows(step_program(layout, options, actions), layout, options);
-  return with_offload(with_gathers(step, layout, options), layout);
+  auto step = with_rows(step_program(layout, options, actions), layout, options);
+  return with_offload(with_gathers(std::move(step), layout, options), layout);
 }
 
 Program forward_program(const Layout& layout, const StepOptions& options) {
@@ -173,8 +188,8 @@ Program forward_program(const Layout& layout, const StepOptions& options) {
   for (const auto& [first, last] : layout.virtual_stages()) {
     maker.add(BlockAction{ActionKind::Forward, first, last, 0});
   }
-  const auto forward = with_rows(maker.take(), layout, options);
-  return with_offload(with_gathers(forward, layout, options), layout);
+  auto forward = with_rows(maker.take(), layout, options);
+  return with_offload(with_gathers(std::move(forward), layout, options), layout);
 }
 
 bool sends(Op op) {

@@ -101,17 +101,17 @@ Program data_parallel_program(const Layout& layout, const StepOptions& options);
 Program forward_program(const Layout& layout, const StepOptions& options);
 
 /// Puts gathers and releases of sharded weights around the instructions that read them.
-Program with_gathers(const Program& program, const Layout& layout, const StepOptions& options);
+Program with_gathers(Program program, const Layout& layout, const StepOptions& options);
 
 /// Puts fetches and stores of offloaded state around the instructions that need it: each starts
 /// while the bucket before is worked on.
-Program with_offload(const Program& program, const Layout& layout);
+Program with_offload(Program program, const Layout& layout);
 
 /// What an update reads of the kinds that are offloaded; all but the gradients change.
 std::vector<Kind> offloaded_in_update(const Layout& layout);
 
 /// Puts in what units that are kept by rows need, in a step or in a forward program.
-Program with_rows(const Program& program, const Layout& layout, const StepOptions& options);
+Program with_rows(Program program, const Layout& layout, const StepOptions& options);
 
 /// The buckets whose weights an instruction reads.
 const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);

@@ -230,20 +230,23 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
   } else if (options.trains && !options.recompute && options.recomputed.any()) {
     out.step.recomputed = blocks_of_one_stage(options.recomputed, shared, able);
   }
-  const auto layout = layout_of(model, layout_options(model, mesh, options, out.cut));
+  const auto asked = layout_options(model, mesh, options, out.cut);
   std::vector<Layout> layouts;
-  for (int s = 0; s < num_stages; ++s) {
-    layouts.push_back(num_stages == 1 ? layout : layout.of_stage(s));
+  layouts.reserve(static_cast<size_t>(num_stages));
+  layouts.push_back(known == nullptr ? layout_of(model, asked) : known->layout(model, asked));
+  if (num_stages > 1) {
+    const auto any = std::exchange(layouts, {}).front();
+    for (int s = 0; s < num_stages; ++s) layouts.push_back(any.of_stage(s));
   }
   std::vector<Program> steps;
   if (options.trains) {
-    steps = num_stages == 1 ? std::vector<Program>{data_parallel_program(layout, out.step)}
+    steps = num_stages == 1 ? std::vector<Program>{data_parallel_program(layouts.front(), out.step)}
                             : pipeline_programs(out.cut, out.orders, layouts, out.step);
   }
   for (size_t s = 0; s < layouts.size(); ++s) {
     auto& stage = out.stages.emplace_back();
     stage.layout = std::move(layouts[s]);
-    stage.forward = forward_program(stage.layout, out.step);
+    if (proves) stage.forward = forward_program(stage.layout, out.step);
     if (options.trains) stage.step = std::move(steps[s]);
   }
   if (proves) check_forward(of_pipeline(out.stages, &StagePlan::forward));
@@ -279,8 +282,12 @@ double state_bytes_of_parameter(const Mesh& mesh, const RunOptions& options) {
     return place != Place::Device ? 0.0 : bytes / (options.zero >= stage ? ranks : 1);
   };
   const auto& offload = options.offload;
+  constexpr double kWhole = 4, kHalf = 2;  // of fp32, and of 16 bits beside masters
+  const double weights = options.low_precision ? share(1, offload.optimizer, kWhole) +
+                                                     share(3, offload.parameters, kHalf)
+                                               : share(3, offload.parameters, kWhole);
   return share(1, offload.optimizer, static_cast<double>(options.state_bytes)) +
-         share(2, offload.gradients, sizeof(float)) + share(3, offload.parameters, sizeof(float));
+         share(2, offload.gradients, kWhole) + weights;
 }
 
 }  // namespace convoy::schedule

@@ -1,148 +1,42 @@
 #include "convoy/schedule/run/simulate.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
-#include <optional>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/run/memory.h"
+#include "convoy/schedule/run/beside.h"
 
 namespace convoy::schedule {
 
 namespace {
 
-double at_or_none(const std::vector<double>& values, int64_t index) {
-  return values.empty() ? 0 : values.at(static_cast<size_t>(index));
-}
-
-/// What goes on beside the computing of a rank: collectives one after the other, transfers of
-/// offloaded state likewise. Each call gives the rank's time after it.
-class Beside {
- public:
-  Beside(const Layout& layout, const StepTimes& times) : layout_(layout), times_(times) {}
-
-  double start(double now, const Instruction& i) {
-    switch (i.op) {
-      case Op::Reduce:
-        return sum(now, at_or_none(times_.reduce, i.bucket));
-      case Op::ReduceScatter:
-        if (layout_.offloaded(Kind::Gradients)) {
-          now = std::max(with_room(now), fetched({Kind::Gradients, i.bucket}));
-        }
-        now = sum(now, at_or_none(times_.reduce_scatter, i.bucket));
-        if (sums_.size() <= kBucketsInFlight || !layout_.is_sharded(Kind::Gradients)) return now;
-        now = std::max(now, sums_.front());
-        sums_.pop_front();
-        return now;
-      case Op::Gather:
-        now = std::max(now, fetched({Kind::Weights, i.bucket}));  // the own part is copied
-        return collective(now, at_or_none(times_.gather, i.bucket), gathered_[i.bucket]);
-      case Op::Fetch:
-        now = with_room(now, Key{i.kind, i.bucket});
-        fetched_[{i.kind, i.bucket}] = transfer(now, i);
-        return now;
-      case Op::Store:
-        if (i.kind == Kind::Gradients) now = ended(now);
-        writes_.emplace_back(Key{i.kind, i.bucket}, transfer(now, i));
-        return now;
-      case Op::ReduceTensor:
-        return now + at_or_none(times_.reduce_tensor, i.unit);
-      case Op::FetchRows:  // the rank waits for rows
-        return now + times_.fetch_rows;
-      case Op::ReduceRows:
-        return now + times_.reduce_rows;
-      case Op::UpdateRows:
-        return now + times_.update_rows;
-      default:
-        return now;
-    }
-  }
-
-  /// When a bucket's gathered weights are there.
-  double gathered(int64_t bucket) const {
-    const auto found = gathered_.find(bucket);
-    return found == gathered_.end() ? 0 : found->second;
-  }
-
-  /// When all is there that an update reads of a bucket's offloaded state.
-  double ready_to_update(int64_t bucket) const {
-    double out = 0;
-    for (const auto& [kind, times] : times_.offload) out = std::max(out, fetched({kind, bucket}));
-    return out;
-  }
-
-  /// When all sums have ended, those of losses and norms behind them.
-  double summed(double now) { return ended(now) + times_.replicas + times_.totals; }
-
- private:
-  using Key = std::pair<Kind, int64_t>;  // bucket
-
-  double ended(double now) {
-    for (const double end : sums_) now = std::max(now, end);
-    sums_.clear();
-    return now;
-  }
-
-  double fetched(const Key& key) const {
-    const auto found = fetched_.find(key);
-    return found == fetched_.end() ? 0 : found->second;
-  }
-
-  /// When there is memory for another bucket, as parallel::Offload has it: of what is written one
-  /// bucket may be on its way, and what is fetched must have been written.
-  double with_room(double now, std::optional<Key> wanted = {}) {
-    const auto is_wanted = [&](const auto& write) { return write.first == wanted; };
-    while (!writes_.empty() && (writes_.front().first.second != writes_.back().first.second ||
-                                std::any_of(writes_.begin(), writes_.end(), is_wanted))) {
-      now = std::max(now, writes_.front().second);
-      writes_.pop_front();
-    }
-    return now;
-  }
-
-  double transfer(double now, const Instruction& i) {
-    const auto found = times_.offload.find(i.kind);
-    if (found == times_.offload.end()) return now;
-    auto& queue = transfers_[found->second.place];
-    return queue = std::max(queue, now) + at_or_none(found->second.of_bucket, i.bucket);
-  }
-
-  double collective(double now, double takes, double& end) {
-    end = queue_ = std::max(queue_, now) + takes;
-    return now + (1 - times_.beside) * takes;
-  }
-  double sum(double now, double takes) {
-    sums_.push_back(0);
-    return collective(now, takes, sums_.back());
-  }
-
-  const Layout& layout_;
-  StepTimes times_;
-  double queue_ = 0;
-  std::map<Place, double> transfers_;
-  std::map<int64_t, double> gathered_;  // [bucket]
-  std::map<Key, double> fetched_;
-  std::deque<std::pair<Key, double>> writes_;  // under way
-  std::deque<double> sums_;
-};
-
 class Simulation {
  public:
   Simulation(const std::vector<RankProgram>& ranks, const Costs& costs,
-             const std::vector<StepTimes>& times, int num_steps)
-      : ranks_(ranks), costs_(costs), times_(times), num_steps_(num_steps), states_(ranks.size()) {
+             const std::vector<StepTimes>& times, int num_steps, Told told)
+      : ranks_(ranks),
+        costs_(costs),
+        times_(times),
+        num_steps_(num_steps),
+        draws_(told == Told::AllSpans),
+        states_(ranks.size()) {
+    static const StepTimes kNone;
     timeline_.ranks.resize(ranks.size());
     timeline_.memory.resize(ranks.size());
-    timeline_.held_up.resize(ranks.size());
-    timeline_.updates.resize(ranks.size());
+    for (auto* all : {&timeline_.computing, &timeline_.held_up, &timeline_.updates}) {
+      all->resize(ranks.size());
+    }
+    beside_.reserve(ranks.size());
     for (size_t r = 0; r < ranks.size(); ++r) {
-      beside_.emplace_back(ranks[r].layout, times.empty() ? StepTimes() : times.at(r));
+      beside_.emplace_back(ranks[r].layout, times.empty() ? kNone : times.at(r));
+      auto& state = states_[r];
+      state.recomputed.resize(costs.forward.size());
+      const auto& pipeline = ranks[r].pipeline;
+      const auto own = std::find(pipeline.begin(), pipeline.end(), static_cast<int>(r));
+      state.stage = static_cast<size_t>(own - pipeline.begin());
+      state.sends_to.resize(pipeline.size());
       for (const auto& i : ranks[r].program) {
-        if (i.op == Op::Recompute) states_[r].recomputed.insert(i.block);
+        if (i.op == Op::Recompute) state.recomputed[static_cast<size_t>(i.block)] = true;
       }
     }
   }
@@ -153,21 +47,37 @@ class Simulation {
   }
 
  private:
+  /// Messages from a rank to another, which receives them in the order sent.
+  struct Channel {
+    struct Message {
+      Op received;
+      int64_t block, micro_batch;
+      double arrives;
+    };
+    Wire wire;
+    std::vector<Message> sent;
+    size_t taken = 0;
+
+    void clear() {
+      sent.clear();
+      taken = 0;
+    }
+  };
   struct State {
     size_t at = 0;
     double time = 0, kept = 0;
-    std::set<int64_t> recomputed;  // blocks
+    std::vector<bool> recomputed;   // [block]
+    size_t stage = 0;               // of its pipeline
+    std::vector<Channel> sends_to;  // [stage]
   };
-  /// What travels, from which rank to which.
-  using Message = std::tuple<int, int, bool, int64_t, int64_t>;
 
   void play_step() {
-    sent_.clear();
     met_ = false;
     begin_ = 0;
     for (auto& state : states_) {
       begin_ = std::max(begin_, state.time);
       state.at = 0;
+      for (auto& channel : state.sends_to) channel.clear();
     }
     for (bool moved = true; moved;) {
       moved = false;
@@ -182,13 +92,6 @@ class Simulation {
   }
 
   bool is_told() const { return step_ + 1 == num_steps_; }
-
-  Message message(size_t r, const Instruction& i) const {
-    auto from = static_cast<int>(r), to = ranks_[r].pipeline.at(static_cast<size_t>(i.peer));
-    if (receives(i.op)) std::swap(from, to);
-    const bool gradient = i.op == Op::SendGrad || i.op == Op::ReceiveGrad;
-    return {from, to, gradient, i.block, i.micro_batch};
-  }
 
   /// Whether rank `r` got on.
   bool step(size_t r) {
@@ -234,23 +137,26 @@ class Simulation {
   }
 
   void send(size_t r, const Instruction& i) {
-    const auto crossing = message(r, i);
     const bool forth = i.op == Op::Send;
-    auto& wire = wires_[{std::get<0>(crossing), std::get<1>(crossing)}];
+    const auto to = static_cast<size_t>(i.peer);
+    auto& channel = states_[r].sends_to.at(to);
+    double arrives = 0;
     if (times_.empty() || times_[r].to_stage.empty()) {
       const auto& takes = forth ? costs_.send : costs_.send_grad;
-      sent_[crossing] = wire.send(states_[r].time, at_or_none(takes, i.block));
-      return;
+      arrives = channel.wire.send(states_[r].time, at_or_none(takes, i.block));
+    } else {
+      const auto& bytes = forth ? costs_.sent_bytes : costs_.grad_bytes;
+      arrives =
+          channel.wire.send(states_[r].time, at_or_none(bytes, i.block), times_[r].to_stage.at(to));
     }
-    const auto& bytes = forth ? costs_.sent_bytes : costs_.grad_bytes;
-    sent_[crossing] = wire.send(states_[r].time, at_or_none(bytes, i.block),
-                                times_[r].to_stage.at(static_cast<size_t>(i.peer)));
+    channel.sent.push_back(
+        {forth ? Op::Receive : Op::ReceiveGrad, i.block, i.micro_batch, arrives});
   }
 
   void compute(size_t r, const Instruction& i) {
     const auto b = static_cast<size_t>(i.block);
     auto& time = states_[r].time;
-    const bool again = states_[r].recomputed.contains(i.block);
+    const bool again = states_[r].recomputed[b];
     const double begin = time;
     const double speed = times_.empty() ? 1 : times_[r].speed;
     const auto takes = [&](double all, const std::vector<double>& sums) {
@@ -287,21 +193,29 @@ class Simulation {
       default:
         return;
     }
-    if (is_told()) timeline_.ranks[r].push_back({i, begin - begin_, time - begin_});
+    if (!is_told()) return;
+    timeline_.computing[r] += time - begin;
+    if (draws_) timeline_.ranks[r].push_back({i, begin - begin_, time - begin_});
   }
 
   void keep(size_t r, double more) {
     if (more == 0) return;
     states_[r].kept += more;
-    if (is_told()) {
+    if (is_told() && draws_) {
       timeline_.memory[r].emplace_back(states_[r].time - begin_, states_[r].kept);
     }
   }
 
   bool receive(size_t r, const Instruction& i) {
-    const auto found = sent_.find(message(r, i));
-    if (found == sent_.end()) return false;
-    states_[r].time = std::max(states_[r].time, found->second);
+    const auto& pipeline = ranks_[r].pipeline;
+    const int from = pipeline.at(static_cast<size_t>(i.peer));
+    auto& channel = states_[static_cast<size_t>(from)].sends_to.at(states_[r].stage);
+    if (channel.taken == channel.sent.size()) return false;
+    const auto& [op, block, micro_batch, arrives] = channel.sent[channel.taken];
+    internal_check(op == i.op && block == i.block && micro_batch == i.micro_batch, "schedule",
+                   "rank {} receives '{}', which is not what comes next", r, to_text(i));
+    ++channel.taken;
+    states_[r].time = std::max(states_[r].time, arrives);
     return true;
   }
 
@@ -327,11 +241,10 @@ class Simulation {
   const Costs& costs_;
   const std::vector<StepTimes>& times_;
   int num_steps_, step_ = 0;
+  bool draws_;
   double begin_ = 0;  // of the step
   std::vector<State> states_;
   std::vector<Beside> beside_;
-  std::map<std::pair<int, int>, Wire> wires_;  // [from, to]
-  std::map<Message, double> sent_;             // when it is there
   bool met_ = false;
   double met_at_ = 0;
   Timeline timeline_;
@@ -355,8 +268,8 @@ double Timeline::peak(size_t rank) const {
 }
 
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
-                  const std::vector<StepTimes>& times, int num_steps) {
-  return Simulation(ranks, costs, times, num_steps).run();
+                  const std::vector<StepTimes>& times, int num_steps, Told told) {
+  return Simulation(ranks, costs, times, num_steps, told).run();
 }
 
 }  // namespace convoy::schedule

@@ -85,8 +85,9 @@ struct Timeline {
   double length = 0;
   /// [rank] What is kept for backward from a time on, in bytes, by ascending times.
   std::vector<std::vector<std::pair<double, double>>> memory = {};
-  /// [rank] How long it was held up by collectives and offloaded state, and by updates.
-  std::vector<double> held_up = {}, updates = {};
+  /// [rank] How long it computed, and how long it was held up by collectives and offloaded state,
+  /// and by updates.
+  std::vector<double> computing = {}, held_up = {}, updates = {};
 
   /// The part of the time in which ranks compute nothing.
   double idle() const;
@@ -109,6 +110,9 @@ class Wire {
   double free_ = 0;
 };
 
+/// What of a step is told: each span and what is kept when, or sums only, which is faster.
+enum class Told { AllSpans, Sums };
+
 /// Plays the programs of all ranks, which must have passed check(), with costs by block. A receive
 /// waits for what it receives, ReduceLoss for all ranks. Without `times` nothing else but blocks
 /// and messages takes time: where messages take none, a bubble is one because of the schedule, or
@@ -120,6 +124,7 @@ class Wire {
 /// stands for all. The last of `num_steps` steps is told: what the step before left under way goes
 /// on in it.
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
-                  const std::vector<StepTimes>& times = {}, int num_steps = 1);
+                  const std::vector<StepTimes>& times = {}, int num_steps = 1,
+                  Told told = Told::AllSpans);
 
 }  // namespace convoy::schedule

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "convoy/schedule/run/insertions.h"
 
@@ -27,7 +28,7 @@ const std::vector<int64_t>& reads(const Instruction& i, const Layout& layout) {
   return backward ? layout.buckets_of_backward(i.block) : kNone;
 }
 
-Program with_gathers(const Program& program, const Layout& layout, const StepOptions& options) {
+Program with_gathers(Program program, const Layout& layout, const StepOptions& options) {
   if (!layout.is_sharded(Kind::Weights)) return program;
   const auto ahead = static_cast<size_t>(options.gathers.prefetch);
   std::vector<Stay> stays;
@@ -64,7 +65,7 @@ Program with_gathers(const Program& program, const Layout& layout, const StepOpt
     insertions.take(std::max(wanted, stay.earliest), {.op = Op::Gather, .bucket = stay.bucket});
     insertions.give(stay.last + 1, {.op = Op::Release, .bucket = stay.bucket});
   }
-  return insertions.into(program);
+  return insertions.into(std::move(program));
 }
 
 int64_t most_gathered(const Program& program, const Layout& layout) {
