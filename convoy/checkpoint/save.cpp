@@ -40,6 +40,10 @@ void copy(State& state) {
   for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) {
       if (piece.offloaded) continue;
+      if (piece.changing) {
+        piece.held = piece.changing->hold();
+        continue;
+      }
       const auto from = piece.values;
       piece.values = at::empty(from.sizes(), from.options().device(at::kCPU));
       if (from.is_cpu()) {
@@ -126,24 +130,17 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
 
 /// In parts that stay in the caches between the checksum and the copy to the system.
 void Save::put(size_t tensor, const parallel::StatePiece& piece) {
-  constexpr int64_t kElements = int64_t{1} << 18;
-  auto host = piece;
-  host.values = piece.values.to(at::kCPU);
+  constexpr int64_t kBytes = int64_t{1} << 20;
   const auto& [file, place] = home_[tensor];
-  const int64_t count = host.values.size(0);  // of elements, or rows
-  const int64_t some = piece.stride == 0 ? kElements : at::divup(kElements, piece.length());
-  for (int64_t at = 0; at < count; at += some) {
+  for (const auto& part : piece.parts(kBytes)) {
     check_stop();
-    const auto part = host.part(at, std::min(some, count - at));
-    const auto values = part.values.contiguous();
+    const auto values = part.on_host();
     sums_.add(tensor, part, values);
-    const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
     const auto width = values.element_size();
-    parallel::each_row(part, [&, file = file, place = place](int64_t begin, int64_t row) {
-      open_[file]->write(place + static_cast<size_t>(begin) * width,
-                         from + static_cast<size_t>(row) * width,
-                         static_cast<size_t>(part.length()) * width);
-    });
+    const auto bytes = [width](int64_t elements) { return static_cast<size_t>(elements) * width; };
+    open_[file]->write_rows(place + bytes(part.begin), values.const_data_ptr(),
+                            bytes(part.length()), static_cast<size_t>(part.rows()),
+                            bytes(part.stride));
   }
 }
 
@@ -183,13 +180,15 @@ void Save::write(const std::function<void()>& first) noexcept try {
         put(t, piece);
         continue;
       }
-      check_stop();
-      auto host = piece;
-      host.values = at::empty(piece.values.sizes(), piece.values.options().device(at::kCPU));
-      downloads.emplace_back(piece.values.contiguous(), host.values);
-      bytes += static_cast<int64_t>(host.values.nbytes());
-      brought.emplace_back(t, std::move(host));
-      if (bytes >= kBroughtAtOnce) put_brought();
+      for (auto& part : piece.parts(kBroughtAtOnce)) {
+        check_stop();
+        const auto from = part.values.contiguous();
+        part.values = at::empty(from.sizes(), from.options().device(at::kCPU));
+        downloads.emplace_back(from, part.values);
+        bytes += static_cast<int64_t>(from.nbytes());
+        brought.emplace_back(t, std::move(part));
+        if (bytes >= kBroughtAtOnce) put_brought();
+      }
     }
   }
   put_brought();

@@ -17,10 +17,9 @@ Sums::Sums(const parallel::State& state)
 void Sums::add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values) {
   const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
   const auto width = values.element_size();
-  const auto length = static_cast<size_t>(piece.length());
   uint64_t sum = 0;
-  parallel::each_row(piece, [&](int64_t begin, int64_t at) {
-    sum += checksum(from + static_cast<size_t>(at) * width, length, width,
+  parallel::each_row(piece, [&](int64_t begin, int64_t at, int64_t length) {
+    sum += checksum(from + static_cast<size_t>(at) * width, static_cast<size_t>(length), width,
                     static_cast<uint64_t>(begin));
   });
   sums_.mutable_data_ptr<int64_t>()[tensor] += static_cast<int64_t>(sum);

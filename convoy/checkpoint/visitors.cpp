@@ -16,6 +16,7 @@ std::vector<bool> who_sees(const std::filesystem::path& file, const comm::Group&
 void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
                   const comm::Group& group, const TakePiece& take) {
   constexpr const char* kLabel = "bring pieces";
+  constexpr int64_t kAtOnce = int64_t{64} << 20;  // bytes that rank 0 has room for beside its own
   constexpr int64_t kEntries = 5;  // tensor, first element, rows, elements of each, stride
   for (int rank = 1; rank < group.size(); ++rank) {
     if (sees[static_cast<size_t>(rank)] || (group.rank() != 0 && group.rank() != rank)) continue;
@@ -24,8 +25,10 @@ void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
       for (size_t t = 0; t < state.size(); ++t) {
         for (const auto& piece : state[t].pieces) {
           if (!piece.owned) continue;
-          list.insert(list.end(), {static_cast<int64_t>(t), piece.begin, piece.rows(),
-                                   piece.length(), piece.stride});
+          for (const auto& part : piece.parts(kAtOnce)) {
+            list.insert(list.end(), {static_cast<int64_t>(t), part.begin, part.rows(),
+                                     part.length(), part.stride});
+          }
         }
       }
       group.start_send(at::full({1}, static_cast<int64_t>(list.size()), at::kLong), 0, kLabel)
@@ -34,7 +37,9 @@ void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
       for (const auto& tensor : state) {
         for (const auto& piece : tensor.pieces) {
           if (!piece.owned) continue;
-          group.start_send(piece.values.to(at::kCPU).contiguous(), 0, kLabel).wait();
+          for (const auto& part : piece.parts(kAtOnce)) {
+            group.start_send(part.on_host(), 0, kLabel).wait();
+          }
         }
       }
       continue;

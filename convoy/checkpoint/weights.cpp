@@ -112,8 +112,8 @@ at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
   const auto read = [&](size_t begin, size_t end, void* to) {
     source.file->read(source.name, begin * width, end * width, to);
   };
-  const auto length = static_cast<size_t>(part.length());
-  if (part.stride > 0 && (static_cast<size_t>(part.stride) - length) * width <= kGap) {
+  const auto between = static_cast<size_t>(part.stride - part.length());
+  if (part.stride > 0 && between * width <= kGap) {
     auto all = at::empty({static_cast<int64_t>(chunk.end() - chunk.begin())}, source.dtype);
     read(chunk.begin(), chunk.end(), all.mutable_data_ptr());
     return all.as_strided(part.values.sizes(), {part.stride, 1}).contiguous();
@@ -122,9 +122,9 @@ at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
   const bool direct = part.stride == 0 && home.is_cpu() && home.scalar_type() == source.dtype;
   auto here = direct ? home : at::empty(home.sizes(), source.dtype);
   auto* to = static_cast<std::byte*>(here.mutable_data_ptr());
-  parallel::each_row(part, [&](int64_t begin, int64_t at) {
+  parallel::each_row(part, [&](int64_t begin, int64_t at, int64_t length) {
     const auto first = static_cast<size_t>(begin);
-    read(first, first + length, to + static_cast<size_t>(at) * width);
+    read(first, first + static_cast<size_t>(length), to + static_cast<size_t>(at) * width);
   });
   return here;
 }

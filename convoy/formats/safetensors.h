@@ -100,15 +100,21 @@ class SafetensorsPieces {
   SafetensorsPieces& operator=(const SafetensorsPieces&) = delete;
 
   void write(size_t place, const void* data, size_t bytes);
+  /// Rows that lie `stride` bytes apart in the file and side by side in `data`.
+  void write_rows(size_t place, const void* data, size_t row_bytes, size_t rows, size_t stride);
   /// Returns when all is on the disk. Calls `between` now and then, which may throw.
   void sync(const std::function<void()>& between = {});
 
  private:
   /// Lets the disk begin with what was written, now and then; where it does not, sync() does.
-  void start(size_t begin, size_t end);
+  void start(size_t begin, size_t end, size_t bytes);
+
+  /// Whether the rows could be written where the file is mapped.
+  bool map_rows(size_t place, const char* from, size_t row_bytes, size_t rows, size_t stride);
 
   std::filesystem::path path_;
   int fd_ = -1;
+  bool may_map_ = false;
   size_t begin_ = 0, end_ = 0, waiting_ = 0;  // bytes that the disk has not been told of
 };
 

@@ -180,8 +180,8 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
   if (split.zero < 3 || split.pipeline > 1 || options.keep_bytes > 0) return out;
   // Where backward turns into forward and forward into backward some buckets are still there.
   const auto& [in_backward, largest] = gathered_of(numbers, options, split.tensor, of_blocks);
-  const double kept = static_cast<double>(options.prefetch + 1) * largest;
-  const double turns = options.reshard_after_forward ? 2 : 1;
+  const double kept = static_cast<double>(options.gathers.prefetch + 1) * largest;
+  const double turns = options.gathers.times();
   const double gathered = elements + (turns > 1 ? in_backward : 0) - turns * kept;
   const double width = options.low_precision ? 2 : 4;
   return gathered > 0 ? out + micro_batches * state.all_gather(width * gathered) : out;

@@ -283,8 +283,8 @@ TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
           for (const auto& piece : tensor.pieces) {
             held[static_cast<size_t>(group.rank())] += piece.values.numel();
             if (!piece.owned) continue;
-            parallel::each_row(piece, [&](int64_t begin, int64_t) {
-              times.narrow(0, begin, piece.length()).add_(1);
+            parallel::each_row(piece, [&](int64_t begin, int64_t, int64_t length) {
+              times.narrow(0, begin, length).add_(1);
             });
           }
         }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <future>
 #include <utility>
 
 #include "convoy/base/files.h"
@@ -131,6 +132,54 @@ TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
   });
   EXPECT_LE(counter().peak(kRanks) - of_nobody, kRanks * largest + kSlack)
       << "what the threads of saves and of engines took";
+  fs::remove_all(folder);
+}
+
+TEST(Memory, ASaveOfRowsThatChangeOneByOneCopiesThoseAlone) {
+  constexpr int64_t kRows = 20'000, kWidth = 64;
+  at::manual_seed(5);
+  const auto folder = unique_folder("convoy-held-rows");
+  make_folder(folder);
+  const auto rows = at::randn({kRows, kWidth});
+  const auto before = rows.clone();
+  const auto changing = std::make_shared<parallel::ChangingRows>(rows);
+  const auto state = [&](const std::string& name) {
+    parallel::StateTensor tensor{name, {kRows, kWidth}};
+    tensor.pieces.push_back({.begin = 0, .values = rows, .stride = kWidth, .changing = changing});
+    return parallel::State{tensor};
+  };
+  std::promise<void> changed;
+  const auto until_changed = changed.get_future().share();
+  const auto of_nobody = counter().live(kRanks);
+  this_rank = 0;
+  const auto grown = growth([&] {
+    BackgroundSave save(folder, state("w"), int64_t{1} << 30, kOptimizer, state("m"), comm::Group(),
+                        /*beside=*/true, [&] { until_changed.wait(); });
+    counter().forget_peak(kRanks);
+    for (int64_t step = 0; step < 20; ++step) {
+      const auto index = at::arange(step * 3, kRows, 500);
+      changing->about_to_change(index);
+      at::Tensor(rows).index_fill_(0, index, -1);
+    }
+    changed.set_value();
+    save.finish();
+  });
+  this_rank = kRanks;
+  const auto table = kRows * kWidth * 4;
+  EXPECT_LT(grown + counter().peak(kRanks) - of_nobody, table * 2 / 3)
+      << "of the " << 2 * table << " bytes that are saved";
+  const auto saved = [&](const std::string& name) {
+    auto out = at::zeros({kRows, kWidth});
+    auto read = state(name);
+    read[0].pieces[0].values = out;
+    read[0].pieces[0].changing = nullptr;
+    name == "w" ? (void)load_weights(folder, read, comm::Group())
+                : (void)load_optimizer(folder / kOptimizer, read, comm::Group());
+    return out;
+  };
+  EXPECT_TRUE(at::equal(saved("w"), before));
+  EXPECT_TRUE(at::equal(saved("m"), before));
+  EXPECT_FALSE(at::equal(rows, before));
   fs::remove_all(folder);
 }
 

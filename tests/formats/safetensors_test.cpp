@@ -125,6 +125,34 @@ TEST_F(SafetensorsTest, KeepsTheOldFileWhenTheDiskIsFull) {
   EXPECT_EQ(read_file(path_), before);
 }
 
+/// Several in each page of the file, or one in several pages.
+TEST_F(SafetensorsTest, WritesRowsOfSeveralSideBySide) {
+  constexpr size_t kWriters = 3, kRows = 1000;
+  make_folder(folder_);
+  for (const size_t width : {20, 400, 3000}) {
+    SCOPED_TRACE(width);
+    const auto elements = static_cast<int64_t>(width / 4);
+    const SafetensorsPlan plan({{"x", "F32", {kRows * kWriters, elements}}});
+    SafetensorsPieces::create(path_, plan);
+    std::string expected(kRows * kWriters * width, '\0');
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<char>(mix64(i));
+    for (size_t writer = 0; writer < kWriters; ++writer) {
+      SafetensorsPieces pieces(path_);
+      std::string own;
+      for (size_t row = writer; row < kRows * kWriters; row += kWriters) {
+        own += expected.substr(row * width, width);
+      }
+      const auto begin = plan.begin.at("x") + writer * width;
+      const size_t half = kRows / 2;
+      pieces.write_rows(begin, own.data(), width, half, kWriters * width);
+      pieces.write_rows(begin + half * kWriters * width, own.data() + half * width, width,
+                        kRows - half, kWriters * width);
+      pieces.sync([] {});
+    }
+    EXPECT_TRUE(read_file(path_) == plan.head + expected);
+  }
+}
+
 TEST_F(SafetensorsTest, SaysWhatIsWrongWithAFile) {
   const std::string good = R"({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})";
   EXPECT_EQ(message_of(file_of(good, 8)), "nothing was thrown");

@@ -209,8 +209,8 @@ inline TensorOutcome train(const Trial& trial) {
     for (const auto& tensor : replica.weights()) {
       for (const auto& piece : tensor.pieces) {
         const auto values = piece.values.contiguous().view({-1});
-        each_row(piece, [&](int64_t begin, int64_t at) {
-          put(out.weights, tensor.name, tensor.shape, begin, values.narrow(0, at, piece.length()));
+        each_row(piece, [&](int64_t begin, int64_t at, int64_t length) {
+          put(out.weights, tensor.name, tensor.shape, begin, values.narrow(0, at, length));
         });
       }
     }

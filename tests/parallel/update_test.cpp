@@ -58,8 +58,8 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
         }
         for (const auto& piece : tensor.pieces) {
           const auto values = piece.values.contiguous().view({-1});
-          each_row(piece, [&](int64_t begin, int64_t at) {
-            whole.narrow(0, begin, piece.length()).copy_(values.narrow(0, at, piece.length()));
+          each_row(piece, [&](int64_t begin, int64_t at, int64_t length) {
+            whole.narrow(0, begin, length).copy_(values.narrow(0, at, length));
           });
         }
       }

@@ -158,8 +158,8 @@ inline at::Tensor all_weights(Trainer& trainer) {
     for (const auto& piece : tensor.pieces) {
       if (!piece.owned) continue;
       const auto values = piece.values.reshape({-1});
-      parallel::each_row(piece, [&](int64_t begin, int64_t at) {
-        whole.narrow(0, begin, piece.length()).copy_(values.narrow(0, at, piece.length()));
+      parallel::each_row(piece, [&](int64_t begin, int64_t at, int64_t length) {
+        whole.narrow(0, begin, length).copy_(values.narrow(0, at, length));
       });
     }
     trainer.strategy().processes().all_reduce(whole, comm::ReduceOp::Sum, "all weights");

@@ -24,12 +24,13 @@ at::Tensor flat_rows(const at::Tensor& rows, int64_t begin, int64_t end) {
 }  // namespace
 
 RowState RowState::select(const at::Tensor& index) const {
-  RowState out{weights.index_select(0, index), {}};
+  RowState out{.weights = weights.index_select(0, index), .states = {}};
   for (const auto& state : states) out.states.push_back(state.index_select(0, index));
   return out;
 }
 
 void RowState::store(const at::Tensor& index, const RowState& rows) const {
+  for (const auto& tensor : changing) tensor->about_to_change(index);
   at::Tensor(weights).index_copy_(0, index, rows.weights);
   for (size_t k = 0; k < states.size(); ++k) {
     at::Tensor(states[k]).index_copy_(0, index, rows.states[k]);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/optim/optimizer.h"
+#include "convoy/parallel/run/held_rows.h"
 
 // Shapes: K rows of a table that are here, D their width.
 namespace convoy::parallel {
@@ -14,6 +15,8 @@ namespace convoy::parallel {
 struct RowState {
   at::Tensor weights;
   std::vector<at::Tensor> states;
+  /// Of the weights, then of the states: who may hold them while they change. On the host only.
+  std::vector<std::shared_ptr<ChangingRows>> changing = {};
 
   /// Copies of the rows at `index` [n] int64.
   RowState select(const at::Tensor& index) const;

@@ -47,6 +47,11 @@ RowTable::RowTable(FlatBuffers& flat, int64_t unit, comm::Group ranks)
   for (const auto& spec : flat.states()) {
     state_.states.push_back(at::zeros({rows, width_}, flat.fp32().dtype(spec.dtype)));
   }
+  if (!state_.weights.is_cpu()) return;
+  state_.changing.push_back(std::make_shared<ChangingRows>(state_.weights));
+  for (const auto& kept : state_.states) {
+    state_.changing.push_back(std::make_shared<ChangingRows>(kept));
+  }
 }
 
 void RowTable::draw(uint64_t seed) {

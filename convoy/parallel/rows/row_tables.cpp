@@ -66,17 +66,20 @@ void RowTables::make_up() {
   for (auto& table : tables_) table.make_up();
 }
 
-/// Own rows lie apart in the whole table where there are several ranks.
-StatePiece RowTables::piece_of(const at::Tensor& rows) const {
+/// Of the weights, or of what the optimizer keeps. Own rows lie apart in the whole table where
+/// there are several ranks.
+StatePiece RowTables::piece_of(const RowState& state, size_t which) const {
+  const auto& rows = which == 0 ? state.weights : state.states[which - 1];
   const int64_t width = rows.size(1);
-  if (ranks_.size() == 1) return {.begin = 0, .values = rows.view({-1})};
-  return {.begin = ranks_.rank() * width, .values = rows, .stride = ranks_.size() * width};
+  StatePiece out{.begin = ranks_.rank() * width, .values = rows, .stride = ranks_.size() * width};
+  if (!state.changing.empty()) out.changing = state.changing[which];
+  return out;
 }
 
 void RowTables::add_weights(State& state) const {
   for (const auto& table : tables_) {
     if (table.state().weights.size(0) == 0) continue;
-    tensor_of(state, table.param()->spec().name).pieces.push_back(piece_of(table.state().weights));
+    tensor_of(state, table.param()->spec().name).pieces.push_back(piece_of(table.state(), 0));
   }
 }
 
@@ -85,7 +88,7 @@ void RowTables::add_moments(State& state, const std::vector<optim::StateSpec>& s
     for (size_t k = 0; k < specs.size(); ++k) {
       if (table.state().weights.size(0) == 0) continue;
       tensor_of(state, specs[k].name + "." + table.param()->spec().name)
-          .pieces.push_back(piece_of(table.state().states[k]));
+          .pieces.push_back(piece_of(table.state(), k + 1));
     }
   }
 }

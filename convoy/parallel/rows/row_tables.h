@@ -37,7 +37,7 @@ class RowTables {
   int64_t fetched_bytes() const;
 
  private:
-  StatePiece piece_of(const at::Tensor& rows) const;
+  StatePiece piece_of(const RowState& state, size_t which) const;
 
   const nn::BlockList& blocks_;
   comm::Group ranks_;

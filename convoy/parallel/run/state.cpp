@@ -82,7 +82,21 @@ StatePiece StatePiece::part(int64_t first, int64_t count) const {
   auto out = *this;
   out.begin += first * std::max<int64_t>(stride, 1);
   out.values = values.narrow(0, first, count);
+  out.first_held += first;
   return out;
+}
+
+std::vector<StatePiece> StatePiece::parts(int64_t bytes) const {
+  const int64_t count = values.size(0);  // of elements, or rows
+  const int64_t width = (stride == 0 ? 1 : length()) * static_cast<int64_t>(values.element_size());
+  const int64_t some = std::max<int64_t>(1, bytes / std::max<int64_t>(1, width));
+  std::vector<StatePiece> out;
+  for (int64_t at = 0; at < count; at += some) out.push_back(part(at, std::min(some, count - at)));
+  return out;
+}
+
+at::Tensor StatePiece::on_host() const {
+  return held ? held->take(first_held, rows()) : values.to(at::kCPU).contiguous();
 }
 
 State weights_of(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& buffers,

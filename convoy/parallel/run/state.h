@@ -2,11 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "convoy/comm/groups.h"
 #include "convoy/parallel/run/flat_buffers.h"
+#include "convoy/parallel/run/held_rows.h"
 
 namespace convoy::parallel {
 
@@ -18,19 +20,29 @@ struct StatePiece {
   bool offloaded = false;  ///< a view of where they are stored: not to be copied into memory
   bool writes = owned;     ///< another one, where the state replicas can share the writing
   int64_t stride = 0;      ///< elements of the tensor from row to row
+  /// Where `values` are rows that a step changes one by one: who beside the training wants them as
+  /// they are now need not copy all of them.
+  std::shared_ptr<ChangingRows> changing = {};
+  std::shared_ptr<HeldRows> held = {};  ///< as they were at some time; in place of `values`
+  int64_t first_held = 0;               ///< the first row's number there
 
   int64_t rows() const { return stride == 0 ? 1 : values.size(0); }
   int64_t length() const { return stride == 0 ? values.numel() : values.size(1); }
   /// Rows [first, first + count): of one that lies side by side elements.
   StatePiece part(int64_t first, int64_t count) const;
+  /// All of it, in parts of about so many bytes.
+  std::vector<StatePiece> parts(int64_t bytes) const;
+  /// The values on the host, one after the other. What is held is taken.
+  at::Tensor on_host() const;
 };
 
 /// Calls `use` with where each row of a piece begins: in the tensor, and in the piece's elements
-/// one after the other.
+/// one after the other; and with its length. Rows that touch are one.
 template <class Use>
 void each_row(const StatePiece& piece, const Use& use) {
+  if (piece.stride == piece.length()) return use(piece.begin, 0, piece.values.numel());
   for (int64_t row = 0; row < piece.rows(); ++row) {
-    use(piece.begin + row * piece.stride, row * piece.length());
+    use(piece.begin + row * piece.stride, row * piece.length(), piece.length());
   }
 }
 

@@ -94,6 +94,9 @@ struct PipelineOptions {
 struct GatherOptions {
   int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
   bool reshard_after_forward = true;  ///< else weights stay from forward until backward
+
+  /// How often a micro-batch gathers weights.
+  int times() const { return reshard_after_forward ? 2 : 1; }
 };
 
 /// How a run spreads a step over ranks and memory: what its options of these names say.
