@@ -78,35 +78,33 @@ void add_strategies(CLI::App& app, Run& run) {
           "--strategies", flags->strategies,
           "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk; pipelines: " +
               join(schedule::pipeline_schedule_names()) +
-              ", also 1f1b-2d (two pipelines, a data-parallel rank each); layers shared out: tp "
-              "over all ranks, tp-sp with the tokens, dp-tp and pp-tp in pairs that share the data "
-              "or are the stages of a "
-              "pipeline, 3d (two stages of pairs, and ZeRO 1); positions of rows shared out over "
-              "all "
-              "ranks: cp")
+              ", also 1f1b-2d (two data-parallel pipelines); tensor-parallel: tp over all ranks, "
+              "tp-sp with sequence parallelism, dp-tp and pp-tp with pairs of tensor-parallel "
+              "ranks that are data-parallel or pipeline stages, 3d (two stages of pairs, and ZeRO "
+              "1); context-parallel over all ranks: cp")
       ->delimiter(',');
-  command->add_option("--ranks", flags->ranks, "numbers of ranks for all but single")
+  command->add_option("--ranks", flags->ranks, "numbers of ranks for all strategies except single")
       ->delimiter(',');
   command
       ->add_option("--chunks", flags->chunks,
-                   "micro-batches of a pipeline's step, each tried; default: 4 for each stage, or "
-                   "fewer that divide the batch")
+                   "numbers of micro-batches to try for pipelines; default: 4 per stage, or fewer "
+                   "that divide the batch")
       ->delimiter(',');
   command
       ->add_option("--learning_rates,--learning-rates", flags->learning_rates,
-                   "each is tried with every strategy; default: the run's")
+                   "learning rates to try with every strategy; default: the run's")
       ->delimiter(',');
   command->add_option("--output", flags->output,
                       "folder for strategies.json, strategies.md, strategies.svg and the runs");
   command->add_flag("--per-device,--per_device", flags->per_device,
-                    "keep the batch per device, and run ddp over a slow link too: the experiment "
-                    "of Hugging Face's guide to several GPUs");
+                    "keep the batch size per device, and run ddp also over a slow link: the "
+                    "experiment of Hugging Face's multi-GPU guide");
   const auto pipelines = join(schedule::pipeline_schedule_names(), ",");
   command->footer(
-      "The total batch and the number of steps are the same for all; each training is a "
-      "fresh process with one thread per rank unless --threads says otherwise.\n"
-      "With --per-device each device keeps the batch of the run, so more devices see more samples "
-      "in as many steps.\n"
+      "The total batch size and the number of steps are the same for all; each training is a fresh "
+      "process with one thread per rank unless --threads is given.\n"
+      "With --per-device each device keeps the run's batch size, so more devices process more "
+      "samples in the same number of steps.\n"
       "Examples:\n  convoy bench strategies run.toml --strategies single,dp,ddp --ranks 2 "
       "--output runs/compare\n  convoy bench strategies run.toml --strategies single," +
       pipelines +
@@ -136,18 +134,18 @@ int bench_step(const StepFlags& flags) {
 
 void add_step(CLI::App& app, Run& run) {
   auto flags = std::make_shared<StepFlags>();
-  auto* command = app.add_subcommand("step", "Time steady training steps");
+  auto* command = app.add_subcommand("step", "Time training steps after a warm-up");
   command->add_option("config", flags->config, "TOML file of the run")->required();
   command->add_option("--steps", flags->steps, "steps to time");
-  command->add_option("--warmup", flags->warmup, "steps before that");
+  command->add_option("--warmup", flags->warmup, "warm-up steps before that");
   command
       ->add_option("--peak_tflops,--peak-tflops", flags->peak_tflops,
-                   "a device's dense peak, for the MFU; default: by the GPU's name")
+                   "a device's dense peak TFLOPS, for the MFU; default: by the GPU's name")
       ->check(CLI::PositiveNumber);
   command->add_option("--nproc", flags->nproc, "ranks on this host");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
-      "On a GPU one more step is counted: its launches and waits.\n"
+      "On a GPU one more step runs to count kernel launches and waits.\n"
       "Example:\n  convoy bench step run.toml --steps 50 --nproc 2 --threads 1 --json\n");
   command->callback([flags, &run] { run = [flags] { return bench_step(*flags); }; });
 }
@@ -176,29 +174,30 @@ int bench_save(const SaveFlags& flags) {
   line("state", "{} of weights and moments", human_bytes(bytes));
   rate("save", t.save, "plain_write", t.plain_write);
   rate("load", t.load, "plain_read", t.plain_read);
-  line("held up", "{:.0f} ms by a save, {:.2f}x a copy of what a rank owns", t.held_up * 1e3,
+  line("blocked", "{:.0f} ms per save, {:.2f}x a copy of what a rank owns", t.held_up * 1e3,
        t.held_up / t.copy);
-  line("steps", "{:.0f} ms while a save is under way, {:.2f}x those without", t.step_during * 1e3,
+  line("steps", "{:.0f} ms during a save, {:.2f}x those without", t.step_during * 1e3,
        t.step_during / t.step_without);
   return 0;
 }
 
 void add_save(CLI::App& app, Run& run) {
   auto flags = std::make_shared<SaveFlags>();
-  auto* command = app.add_subcommand("save", "Time checkpoints: writing, reading, training on");
+  auto* command =
+      app.add_subcommand("save", "Time checkpoints: saving, loading, and training meanwhile");
   command->add_option("config", flags->config, "TOML file of the run")->required();
   command->add_option("--folder", flags->folder, "where to write [.]");
-  command->add_option("--rounds", flags->rounds, "times to write and read [3]")->check(at_least(1));
-  command->add_option("--saves", flags->saves, "checkpoints beside the training [2]")
+  command->add_option("--rounds", flags->rounds, "times to save and load [3]")->check(at_least(1));
+  command->add_option("--saves", flags->saves, "checkpoints during training [2]")
       ->check(at_least(1));
-  command->add_option("--save-steps", flags->save_steps, "steps from one to the next [12]")
+  command->add_option("--save-steps", flags->save_steps, "steps between checkpoints [12]")
       ->check(CLI::Range(4, 1000000));
   command->add_option("--nproc", flags->nproc, "ranks on this host");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
-      "Writes and reads weights and moments, synced and from the disk, beside as many bytes in "
-      "large blocks; then trains with checkpoints in the background and tells how long one holds "
-      "the training up, and how much longer steps take meanwhile.\n"
+      "Saves and loads weights and moments, synced and from the disk, and compares with plain I/O "
+      "of as many bytes; then trains with checkpoints in the background and reports how long one "
+      "blocks training, and how much slower steps are meanwhile.\n"
       "Example:\n  convoy bench save run.toml --folder runs --nproc 2 --zero 2 --threads 1\n");
   command->callback([flags, &run] { run = [flags] { return bench_save(*flags); }; });
 }
@@ -228,7 +227,7 @@ void add_loader(CLI::App& app, Run& run) {
   auto flags = std::make_shared<LoaderFlags>();
   auto* command = app.add_subcommand("loader", "Read the training data without training");
   command->add_option("config", flags->config, "TOML file of the run")->required();
-  command->add_option("--epochs", flags->epochs, "times to read all of it [3]");
+  command->add_option("--epochs", flags->epochs, "passes over the data [3]");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Rows per second that one rank's loader delivers as padded batches: compare with the "

@@ -50,21 +50,20 @@ int bench_axes(const BenchAxesFlags& flags) {
 void add_bench_axes(CLI::App& bench, Run& run) {
   auto flags = std::make_shared<BenchAxesFlags>();
   auto* command = bench.add_subcommand(
-      "axes",
-      "Share a step out by samples, attributes, parameters and operators, as FlexFlow has "
-      "them");
+      "axes", "Split a step by samples, attributes, parameters and operators, as FlexFlow does");
   add_config(*command, flags->config);
   command->add_option("--ranks", flags->num_ranks, "ranks on this host [2]")->check(at_least(2));
-  command->add_option("--rows", flags->rows, "of a step [10]")->check(at_least(1));
+  command->add_option("--rows", flags->rows, "rows per step [10]")->check(at_least(1));
   command->add_option("--steps", flags->steps, "steps to time in each training [10]")
       ->check(at_least(1));
-  command->add_option("--output", flags->output, "write all of it into this JSON file");
+  command->add_option("--output", flags->output, "write the full results to this JSON file");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
-      "Takes the options of convoy train. A step trains on one device, and along each axis in "
-      "fresh ranks: samples are data ranks, attributes (positions of each row) context ranks, "
-      "parameters tensor ranks, operators stages. Beside it stands what placing operators of one "
-      "block on different ranks could save at most, by which of them needs which.\n"
+      "Takes the options of convoy train. A step is trained on one device, and split along each "
+      "axis over fresh ranks: samples are data parallelism, attributes (positions of each row) "
+      "context parallelism, parameters tensor parallelism, operators pipeline stages. It also "
+      "prints how much placing operators of one block on different ranks could save at most, given "
+      "their dependencies.\n"
       "Example:\n  convoy bench axes --family gpt2 --n_layer 4 --n_embd 256 --n_head 4 --dropout "
       "0 --random_tokens 60000 --block_size 512 --threads 1\n");
   command->callback([flags, &run] { run = [flags] { return bench_axes(*flags); }; });

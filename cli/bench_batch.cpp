@@ -52,26 +52,25 @@ int bench_batch(const BenchBatchFlags& flags) {
 void add_bench_batch(CLI::App& bench, Run& run) {
   auto flags = std::make_shared<BenchBatchFlags>();
   auto* command = bench.add_subcommand(
-      "batch", "Compare micro-batches: speed and memory, predicted and measured");
+      "batch", "Compare micro-batch sizes: speed and memory, predicted and measured");
   add_asked(*command, flags->config, flags->num_ranks, "ranks on this host [1]");
-  command
-      ->add_option("--rows", flags->rows, "of a micro-batch, each number tried [1,2,4 and so on]")
+  command->add_option("--rows", flags->rows, "rows per micro-batch to try [1,2,4 and so on]")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(at_least(1));
   command
       ->add_option("--max_rows,--max-rows", flags->most_rows,
-                   "of a micro-batch, at most, without --rows [64]")
+                   "maximum rows per micro-batch, without --rows [64]")
       ->check(at_least(1));
   command->add_option("--steps", flags->steps, "steps to time in each training [10]")
       ->check(at_least(1));
-  command->add_option("--output", flags->output, "write all of it into this JSON file");
+  command->add_option("--output", flags->output, "write the full results to this JSON file");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
-      "Takes the options of convoy train; all but per_device_train_batch_size stay as they are. "
-      "With --global_batch_size steps have the same rows, else gradient_accumulation_steps holds. "
-      "Each size trains in fresh ranks. It ends at what does not fit, in memory or into the step, "
-      "and says why.\n"
+      "Takes the options of convoy train; only per_device_train_batch_size changes. With "
+      "--global_batch_size the rows per step stay the same, else gradient_accumulation_steps does. "
+      "Each size is trained in fresh ranks. It stops at the first size that does not fit, in "
+      "memory or into the step, and says why.\n"
       "Examples:\n  convoy bench batch run.toml\n"
       "  convoy bench batch run.toml --ranks 2 --threads 1 --rows 4,8,16 --global_batch_size 64\n"
       "  convoy bench batch run.toml --device_memory 2GB --json\n");

@@ -97,16 +97,16 @@ void add_bench_collectives(CLI::App& app, Run& run) {
   command->add_option("--dtypes", flags->dtypes, "fp32, fp16, bf16, int32, int64")->delimiter(',');
   command->add_option("--sizes", flags->sizes, "bytes, such as 1K,64K,16M")->delimiter(',');
   command->add_option("--ranks", flags->ranks, "numbers of ranks on this host")->delimiter(',');
-  command->add_option("--device", flags->device, "cpu, cuda: where the tensors lie");
-  command->add_option("--seconds", flags->seconds_per_cell, "to spend on each number");
+  command->add_option("--device", flags->device, "cpu or cuda: device of the tensors");
+  command->add_option("--seconds", flags->seconds_per_cell, "seconds to spend on each measurement");
   command->add_option("--output", flags->output,
                       "folder for collectives.json, collectives_fit.json and collectives.svg");
   command->add_flag("--json", flags->json, "print JSON");
   command->add_option("--results", flags->results)->group("");
   command->footer(
       "Prints time, bandwidth (bytes over time) and bus bandwidth (as NCCL's tests define it) for "
-      "each size, engine and collective, and latency and bandwidth fitted to them. Tensors lie in "
-      "memory of each rank's own; 'copy' is one rank alone that copies as many bytes.\n"
+      "each size, engine and collective, and latency and bandwidth fitted to them. Tensors are in "
+      "each rank's own memory; 'copy' is one rank that copies as many bytes.\n"
       "Under a launcher (convoy launch, torchrun, srun, mpirun) its ranks are measured.\n"
       "Examples:\n  convoy bench collectives\n"
       "  convoy bench collectives --engines shm --collectives all_reduce --dtypes fp32,bf16 "

@@ -176,8 +176,8 @@ int bench_plan(BenchPlanFlags flags) {
     fmt::print("\n* is the plan; the others are drawn with seed {}\n", seed);
     fmt::print("time: {}\nmemory: {}\n", accuracy.time.to_text(), accuracy.memory.to_text());
     fmt::print(
-        "order: Kendall's tau {:.2f}; what was predicted to be fastest is {:.1f} % slower "
-        "than the fastest\n",
+        "order: Kendall's tau {:.2f}; the split predicted to be fastest is {:.1f} % slower than "
+        "the fastest\n",
         accuracy.tau, 100 * accuracy.regret);
   }
   const bool all_failed =
@@ -189,30 +189,31 @@ int bench_plan(BenchPlanFlags flags) {
 
 void add_bench_plan(CLI::App& bench, Run& run) {
   auto flags = std::make_shared<BenchPlanFlags>();
-  auto* command = bench.add_subcommand(
-      "plan", "Compare what convoy plan predicts with trainings that nobody ran before");
+  auto* command =
+      bench.add_subcommand("plan", "Compare convoy plan's predictions with measured trainings");
   add_asked(*command, flags->config, flags->request.num_ranks,
             "ranks on this host [the processor's cores]");
-  command->add_option("--plans", flags->plans, "splits that are drawn beside the plan [8]")
+  command->add_option("--plans", flags->plans, "randomly drawn splits beside the plan [8]")
       ->check(at_least(1));
   command->add_option("--steps", flags->steps, "steps to time in each training [10]")
       ->check(at_least(1));
   command
-      ->add_option("--rounds", flags->rounds, "trainings of each, in turns; the median counts [3]")
+      ->add_option("--rounds", flags->rounds,
+                   "trainings of each split, interleaved; the median counts [3]")
       ->check(at_least(1));
   command
       ->add_option("--max_rows,--max-rows", flags->request.most_rows,
-                   "of a micro-batch, at most [64]")
+                   "maximum rows per micro-batch [64]")
       ->check(at_least(1));
   command->add_option("--profile", flags->request.profile,
-                      "costs that convoy profile measured, in the place of measuring them");
-  command->add_option("--output", flags->output, "write all of it into this JSON file");
+                      "costs measured by convoy profile, instead of measuring them");
+  command->add_option("--output", flags->output, "write the full results to this JSON file");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
-      "Takes the options of convoy train. Of each way to share out a step in turn --seed draws a "
-      "split, with its micro-batches, schedule, recomputation and, with --offload_dir, offload. "
-      "Each trains in fresh ranks; where rounds are more than 5 % apart, twice more. Use a quiet "
-      "machine: predictions hold for the clock of the moment they are made.\n"
+      "Takes the options of convoy train. For each kind of parallelism in turn a split is drawn "
+      "with --seed, with its micro-batches, schedule, recomputation and, with --offload_dir, "
+      "offload. Each is trained in fresh ranks, and twice more if rounds differ by more than 5 %. "
+      "Use an idle machine: predictions hold for the clock frequency at the time they are made.\n"
       "Example:\n  convoy bench plan run.toml --ranks 2 --threads 1 --seed 7 --plans 12\n");
   command->callback([flags, &run] { run = [flags] { return bench_plan(*flags); }; });
 }

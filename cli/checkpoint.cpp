@@ -110,11 +110,11 @@ void show(const checkpoint::Verification& found, double seconds) {
        human_bytes(found.num_bytes), human_seconds(seconds));
   line("compared", "{}",
        found.has_manifest ? "with the checksums in manifest.json"
-                          : "with nothing, for there is no manifest.json: only the structure was "
-                            "checked, and that all numbers are finite");
+                          : "with nothing, as there is no manifest.json: checked only the "
+                            "structure and that all numbers are finite");
   for (const auto& wrong : found.wrong) line("wrong", "{}", printable(wrong));
   line("result", "{}",
-       found.wrong.empty() ? "all is well" : fmt::format("{} wrong", found.wrong.size()));
+       found.wrong.empty() ? "no errors" : fmt::format("{} wrong", found.wrong.size()));
 }
 
 int run_verify(const Flags& flags) {
@@ -164,8 +164,8 @@ int run_export(const Flags& flags) {
 CLI::App* add(CLI::App& group, const char* name, const char* what, Flags& flags) {
   auto* sub = group.add_subcommand(name, what);
   sub->add_option("folder", flags.folder,
-                  "folder of a run (its newest checkpoint, where it has no model yet), a "
-                  "checkpoint, or a folder of Hugging Face's")
+                  "folder of a run (its newest checkpoint, if it has no model yet), a checkpoint, "
+                  "or a Hugging Face model")
       ->required();
   return sub;
 }
@@ -173,14 +173,14 @@ CLI::App* add(CLI::App& group, const char* name, const char* what, Flags& flags)
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Run& run) {
-  auto* group = app.add_subcommand("checkpoint", "Look at, check or export a trained model");
+  auto* group = app.add_subcommand("checkpoint", "Inspect, verify or export a trained model");
   group->require_subcommand(1);
   auto flags = std::make_shared<Flags>();
   const auto does = [&run, flags](CLI::App* sub, int (*work)(const Flags&)) {
     sub->callback([&run, flags, work] { run = [flags, work] { return work(*flags); }; });
   };
 
-  auto* inspect = add(*group, "inspect", "Show what a checkpoint or model holds", *flags);
+  auto* inspect = add(*group, "inspect", "Show what a checkpoint or model contains", *flags);
   inspect->add_flag("--json", flags->json, "print a JSON object");
   inspect->footer(
       "Examples:\n  convoy checkpoint inspect runs/first\n"
@@ -190,22 +190,22 @@ void add_checkpoint(CLI::App& app, Run& run) {
   auto* verify = add(*group, "verify", "Read every tensor and compare its checksum", *flags);
   verify->add_flag("--json", flags->json, "print a JSON list, one object per folder");
   verify->footer(
-      "Of a run both its model and its newest checkpoint are read, and a newer one that is not "
-      "whole. Exit code 1: something is wrong.\n"
+      "For a run it reads the model, the newest checkpoint, and any newer incomplete one. Exit "
+      "code 1: something is wrong.\n"
       "Examples:\n  convoy checkpoint verify runs/first\n"
       "  convoy checkpoint verify runs/first/checkpoint-500 && echo whole");
   does(verify, run_verify);
 
-  auto* out = add(*group, "export", "Write the model alone, in another dtype", *flags);
+  auto* out =
+      add(*group, "export", "Write the model without training state, in another dtype", *flags);
   out->add_option("output", flags->output, "new folder")->required();
   out->add_option("--dtype", flags->dtype, "fp32, bf16 or fp16 [as it is]")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  out->add_option("--max_shard_size", flags->max_shard_size, "largest file of weights")
+  out->add_option("--max_shard_size", flags->max_shard_size, "maximum size of a file of weights")
       ->capture_default_str();
   out->footer(
-      "The config and the files beside it go along, nothing of the training does. Checksums are "
-      "compared "
-      "on the way.\n"
+      "The config and the files beside it are copied; training state is not. Checksums are "
+      "verified on the way.\n"
       "Examples:\n  convoy checkpoint export runs/first model --dtype bf16\n"
       "  convoy checkpoint export runs/first/checkpoint-500 model --max_shard_size 500MB");
   does(out, run_export);

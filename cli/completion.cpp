@@ -183,7 +183,7 @@ std::string fish(const Words& words) {
 
 void add_completion(CLI::App& app, Run& run) {
   auto shell = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("completion", "Print what completes words for a shell");
+  auto* command = app.add_subcommand("completion", "Print a completion script for a shell");
   command->add_option("shell", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));

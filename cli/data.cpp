@@ -46,9 +46,9 @@ int run_inspect(const InspectFlags& flags) {
 
 void add_inspect(CLI::App& app, Run& run) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* sub =
-      app.add_subcommand("inspect", "Show what Parquet data holds and how it falls on ranks");
-  sub->add_option("path", flags->path, "a Parquet file, a folder, or a pattern in quotes")
+  CLI::App* sub = app.add_subcommand(
+      "inspect", "Show what Parquet data contains and how it is split over ranks");
+  sub->add_option("path", flags->path, "a Parquet file, a folder, or a glob pattern in quotes")
       ->required();
   sub->add_option("--ranks", flags->options.ranks, "number of ranks")->capture_default_str();
   sub->add_option("--batch-size", flags->options.batch_size, "rows of one rank's batch")
@@ -75,14 +75,14 @@ int run_repartition(const data::RepartitionOptions& options) {
 
 void add_repartition(CLI::App& app, Run& run) {
   auto options = std::make_shared<data::RepartitionOptions>();
-  CLI::App* sub = app.add_subcommand("repartition", "Rewrite a Parquet file in other row groups");
+  CLI::App* sub = app.add_subcommand("repartition", "Rewrite a Parquet file with other row groups");
   sub->add_option("file", options->input, "Parquet file")->required();
   sub->add_option("-o,--output", options->output, "file to write [replaces the input]");
   CLI::Option_group* how = sub->add_option_group("how", "exactly one of");
   how->add_option("--row-group-size", options->row_group_size, "rows per row group");
   how->add_option("--partitions", options->partitions, "number of row groups, equal in size");
   how->add_option("--for-ranks", options->ranks,
-                  "a multiple of this many row groups, so that each rank gets the same rows");
+                  "a multiple of this many row groups, so that each rank gets as many rows");
   how->require_option(1);
   sub->footer("Example:\n  convoy data repartition ml100k/train.parquet --for-ranks 4");
   sub->callback([options, &run] { run = [options] { return run_repartition(*options); }; });
@@ -91,7 +91,7 @@ void add_repartition(CLI::App& app, Run& run) {
 }  // namespace
 
 void add_data(CLI::App& app, Run& run) {
-  CLI::App* data = app.add_subcommand("data", "Prepare and look at training data");
+  CLI::App* data = app.add_subcommand("data", "Prepare and inspect training data");
   data->require_subcommand(1);
   tasks::add_data_commands(*data, run);
   add_inspect(*data, run);

@@ -52,8 +52,8 @@ std::vector<doctor::Finding> check_launcher() {
     const auto ranks = launch::detect_environment();
     if (!ranks.launched()) return {};
     return {{Verdict::Note, "launcher",
-             fmt::format("what is started here is rank {} of {} ({})", ranks.rank, ranks.world_size,
-                         ranks.source),
+             fmt::format("processes started here are rank {} of {} ({})", ranks.rank,
+                         ranks.world_size, ranks.source),
              ""}};
   } catch (const UsageError& error) {
     return {{Verdict::Problem, "launcher", error.what(), "convoy train cannot start like this"}};
@@ -124,12 +124,12 @@ int run_doctor(const DoctorOptions& options) {
 
 void add_doctor(CLI::App& app, Run& run) {
   auto options = std::make_shared<DoctorOptions>();
-  auto* command = app.add_subcommand("doctor", "Show what this machine offers, and what is wrong");
-  command->add_flag("--quick", options->quick, "measure nothing");
+  auto* command = app.add_subcommand("doctor", "Show this machine's hardware, limits and problems");
+  command->add_flag("--quick", options->quick, "skip measurements");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
-      "Looks at processors, memory, GPUs and their links, limits, engines and variables, and times "
-      "matrix products and copies for some seconds. Ends with 1 when there is a problem.\n"
+      "Checks processors, memory, GPUs and their links, limits, engines and environment variables, "
+      "and times matrix products and copies for some seconds. Exit code 1 if there is a problem.\n"
       "Examples:\n  convoy doctor\n  convoy doctor --quick\n  convoy doctor --json > "
       "machine.json\n");
   command->callback([options, &run] { run = [options] { return run_doctor(*options); }; });

@@ -81,7 +81,7 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
   const auto asked = estimator.asked();
   if (room.fit(estimator.memory(asked).sum()) == plan::Fit::Yes) return "";
   const auto way = estimator.nearest(room.sure_bytes());
-  if (!way) return "Nothing on these ranks fits: it takes more of them, or a smaller model.\n";
+  if (!way) return "Nothing fits on these ranks; use more ranks, or a smaller model.\n";
   return fmt::format("Fits: {}\n", train::flags_of(*way, asked, holds_batch));
 }
 
@@ -111,7 +111,7 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
   const auto& mesh = estimator.mesh();
   using schedule::Axis;
   const auto asked = estimator.asked();
-  fmt::print("{}, {} x {} rows a step: memory of {}, of a step's computing\n\n",
+  fmt::print("{}, {} x {} rows a step: memory of {} while a step computes\n\n",
              mesh.num_ranks() == 1 ? mesh.to_text()
                                    : fmt::format("{} ranks, {}", mesh.num_ranks(), mesh.to_text()),
              asked.micro_batches, asked.rows,
@@ -119,8 +119,9 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
              : mesh.degree(Axis::Tensor) > 1 ? "the rank that has most"
                                              : "a rank");
   const auto about = fmt::format(
-      "* is what was asked for{}. Room: {}; estimates hold to {:.0f} %, and within that a fit is "
-      "at risk. The rows of a micro-batch that are sure to fit count with as many micro-batches.",
+      "* is what was asked for{}. Room: {}; estimates are within {:.0f} %, and a fit closer than "
+      "that is at risk. Rows at most are rows per micro-batch that surely fit, with as many "
+      "micro-batches.",
       is_here ? "; times are this processor's" : "", room.text, 100 * room.spread);
   fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
@@ -148,15 +149,15 @@ int run_estimate(const EstimateOptions& options) {
 void add_estimate(CLI::App& app, Run& run) {
   auto options = std::make_shared<EstimateOptions>();
   auto* command =
-      app.add_subcommand("estimate", "Tell what memory a training would take, before it takes any");
+      app.add_subcommand("estimate", "Estimate the memory of a training before it starts");
   add_asked(*command, options->config, options->ranks, "ranks of the job [1]");
   command->add_option("--on", options->device,
-                      "hold it against a kind of device, such as h100-80 [this host]");
+                      "compare with a kind of device, such as h100-80 [this host]");
   command->add_flag("--json", options->json, "print JSON, with every stage");
   command->footer(
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "
-      "data, with weights for that block only; the rest follows from what ranks would keep. Where "
-      "a folder with config.json takes the place of a run, tokens are drawn.\n"
+      "data, with weights for that block only; the rest is computed from what ranks would keep. "
+      "For a folder with config.json instead of a run, random tokens are used.\n"
       "Examples:\n  convoy estimate run.toml --ranks 8\n"
       "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n"
       "  convoy estimate run.toml --ranks 8 --tensor_parallel_size 2 --zero 1\n"

@@ -48,7 +48,7 @@ void add_eval(CLI::App& app, Run& run) {
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")
       ->required();
   command->add_option("--data", options->data,
-                      "data to evaluate on, -: of the standard input; default: the run's own");
+                      "data to evaluate on, - for the standard input; default: the run's own");
   command->add_flag("--json", options->json, "print the metrics as JSON");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {

@@ -18,21 +18,21 @@ namespace convoy::cli {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Starts the same command as several ranks and looks after them: if one fails, the others are
-stopped and one report says which failed first and why.
+    R"(Starts the same command as several ranks and monitors them: if one fails, the others are
+stopped, and one report says which failed first and why.
 
   convoy launch -n 2 train run.toml --train.max_steps 100
   convoy launch -n gpu --log-dir logs train run.toml
   convoy launch -n 4 -- ./my_program --its-own options
 
-What follows the command's first word is passed on untouched. With -- any program can be
-started; it finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT in its environment, as
+What follows the command's first word is passed on unchanged. With -- any program can be
+started; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT are set in its environment, as
 under torchrun.
-Several hosts, one `convoy launch` on each, with the same secret on all:
+On several hosts, run one `convoy launch` on each, with a shared secret:
 
   export CONVOY_TOKEN=...   # of at least 16 characters; or --token-file FILE
   convoy launch --nnodes 2 --rdzv-endpoint host0:29400 -n 8 train run.toml
-  convoy launch --hostfile hosts train run.toml    # a line a host: node7 slots=8)";
+  convoy launch --hostfile hosts train run.toml    # one line per host: node7 slots=8)";
 
 struct Arguments {
   std::string num_ranks = "auto";
@@ -134,31 +134,30 @@ void add_launch(CLI::App& app, Run& run) {
   command->footer(kHelp);
   command->prefix_command();
   add_option(*command, "-n,--nproc-per-node", arguments->num_ranks,
-             "Number of ranks: a number, gpu (one each), cpu (one a core), auto (GPUs if any, else "
-             "cores; the default)");
+             "Number of ranks: a number, gpu (one per GPU), cpu (one per core), auto (GPUs if any, "
+             "else cores; the default)");
   command->add_option("--nproc", arguments->num_ranks)->group("");
   add_option(*command, "--log-dir", arguments->log_dir,
-             "Keep each rank's output in this folder and show it with its rank in front");
-  add_option(
-      *command, "-r,--redirects", arguments->output.redirects,
-      "Of that output keep only: 1 (output), 2 (errors), 3 (both), or 0:3,1:2 by local rank");
-  add_option(*command, "-t,--tee", arguments->output.tee, "... but show these all the same");
+             "Keep each rank's output in this folder and show it with the prefix [rank N]");
+  add_option(*command, "-r,--redirects", arguments->output.redirects,
+             "Keep in the log files only, do not show: 1 (stdout), 2 (stderr), 3 (both), or "
+             "0:3,1:2 by local rank");
+  add_option(*command, "-t,--tee", arguments->output.tee, "Show these in spite of --redirects");
   add_option(*command, "--local-ranks-filter", arguments->output.filter,
              "Show the output of these local ranks only, such as 0,2");
-  add_option(
-      *command, "--bind", arguments->binding,
-      "Processor cores of a rank: cores (a share of its own), numa (those of one NUMA node), "
-      "none (all; the default)");
+  add_option(*command, "--bind", arguments->binding,
+             "Pin each rank to: cores (its own cores), numa (one NUMA node), none (all cores; the "
+             "default)");
   add_option(*command, "--numa-binding", arguments->binding, "torchrun's name of --bind")
       ->group("");
   add_option(*command, "--max-restarts", arguments->options.max_restarts,
-             "Start all ranks again after a failure, this often (0)");
+             "Restart all ranks after a failure, at most this often (0)");
   add_option(*command, "--threads-per-rank", arguments->options.threads_per_rank,
              "OMP_NUM_THREADS of a rank, unless that is set (1 when there are several ranks)");
   add_option(*command, "--grace", arguments->options.grace_seconds,
-             "Seconds that the other ranks have to stop when one failed (5)");
+             "Seconds between SIGTERM and SIGKILL for the other ranks after a failure (5)");
   add_option(*command, "--master-port", arguments->options.master_port,
-             "Port where rank 0 listens (a free one)");
+             "Port on which rank 0 listens (a free one)");
   arguments->hosts.add_to(*command);
   for (const char* flag : {"--no-python", "--no_python"}) {
     command->add_flag(flag)->group("");  // torchrun's; here it goes without saying

@@ -60,20 +60,20 @@ void HostArguments::add_to(CLI::App& command) {
                        const char* group = "Several hosts") {
     add_option(command, names, value, help)->group(group);
   };
-  add("--nnodes", num_nodes, "Number of hosts (1), or the smallest and largest: 2:4");
+  add("--nnodes", num_nodes, "Number of hosts (1), or MIN:MAX, such as 2:4");
   add("-H,--hostfile", hostfile,
-      "File with a line for each host, as DeepSpeed and Open MPI have it: node7 slots=8; says "
-      "--nnodes, --node-rank, --rdzv-endpoint (the first host) and, with slots, -n");
+      "File with a line for each host, as in DeepSpeed and Open MPI: node7 slots=8; sets --nnodes, "
+      "--node-rank, --rdzv-endpoint (the first host) and, with slots, -n");
   add("--node-rank", node_rank, "Number of this host, from 0 (any that is free)");
   add("--rdzv-endpoint", endpoint,
-      "host:port where the hosts meet; the host with this address serves it (port 29400; under "
-      "SLURM the first host of the job)");
+      "host:port of the rendezvous; the host with this address serves it (port 29400; under SLURM "
+      "the first host of the job)");
   add("--rdzv-id", run_id, "Name of the job, the same on all hosts");
   add("--rdzv-conf", conf,
       "join_timeout=600,last_call_timeout=5,heartbeat_timeout=10 in seconds, is_host=true");
   add("--token-file", token_file,
-      "File with the secret that all hosts share, readable by its owner only; else the "
-      "environment variable CONVOY_TOKEN");
+      "File with the shared secret, readable by its owner only; else the environment variable "
+      "CONVOY_TOKEN");
   add("--local-addr", local_address, "Address by which others reach this host");
   add("--rdzv-backend", backend, "c10d or static: both mean convoy's own", "");
   add("--master-addr", master_addr, "The same as --rdzv-endpoint without a port", "");

@@ -97,9 +97,9 @@ void print_table(const train::PlanReport& report) {
   }
   fmt::print("\n{}", table.to_text());
   const auto about = fmt::format(
-      "Of each way of sharing out a step the fastest played that fits; 8 x 4 rows are 8 "
-      "micro-batches of 4. {} splits were played, {} left out by their bounds. Times are {}, give "
-      "or take {:.0f} %; memory is of the rank that needs most, give or take {:.0f} %.",
+      "For each kind of parallelism, the fastest split that fits; 8 x 4 rows are 8 micro-batches "
+      "of 4. {} splits were simulated, {} pruned by bounds. Times are {}, within {:.0f} %; memory "
+      "is of the rank that needs most, within {:.0f} %.",
       report.found.tried.size(), report.found.num_bounded, report.how_known,
       100 * report.numbers.time_spread, 100 * report.numbers.memory_spread);
   fmt::print("\n{}\n", wrap(about, 0));
@@ -205,7 +205,7 @@ int run_plan(PlanOptions options) {
   const auto* best = chosen(report, tried);
   if (best == nullptr) {
     if (!options.json) {
-      fmt::print("\n{}\n", tried.empty() ? "No plan fits." : "None of what was tried went well.");
+      fmt::print("\n{}\n", tried.empty() ? "No plan fits." : "All plans that were tried failed.");
     }
     return 1;
   }
@@ -229,11 +229,11 @@ void add_plan(CLI::App& app, Run& run) {
   auto options = std::make_shared<PlanOptions>();
   auto& request = options->request;
   auto* command = app.add_subcommand(
-      "plan", "Find the fastest way to spread a training over ranks that fits their memory");
+      "plan", "Find the fastest parallelism for a training that fits the ranks' memory");
   add_config(*command, options->config);
   command
       ->add_option("--ranks", options->ranks,
-                   "ranks of the job; of several numbers, as 8,64,1024, a table [those of the "
+                   "ranks of the job; several numbers, as 8,64,1024, give a table [those of the "
                    "cluster, else the processor's cores]")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -241,21 +241,22 @@ void add_plan(CLI::App& app, Run& run) {
   command->add_option("--cluster", request.cluster_file,
                       "TOML file that describes hosts, devices and links");
   command->add_option("--on", request.device,
-                      "a kind of device in the place of a cluster, such as h100-80");
-  command->add_option("--max_rows,--max-rows", request.most_rows, "of a micro-batch, at most [64]")
+                      "a kind of device instead of a cluster, such as h100-80");
+  command
+      ->add_option("--max_rows,--max-rows", request.most_rows, "maximum rows per micro-batch [64]")
       ->check(at_least(1));
   command->add_option("--profile", request.profile,
-                      "costs that convoy profile measured, in the place of measuring them");
+                      "costs measured by convoy profile, instead of measuring them");
   command->add_option("--verify", options->verify,
-                      "train so many of the best for some steps on this host; the fastest wins");
+                      "train the N best plans for some steps on this host; the fastest wins");
   command->add_option("--output", options->output, "write the run's TOML file with the plan");
   command->add_option("--plot", options->plot,
-                      "draw time over memory, or over numbers of ranks, as this SVG file");
+                      "plot time over memory, or over numbers of ranks, to this SVG file");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
       "Takes the options of convoy train. On this host each block of the model runs once for some "
-      "sizes of a micro-batch; for other devices its products are counted, and their data sheets "
-      "tell the rest. Every split is then planned as a training would be, and played.\n"
+      "micro-batch sizes; for other devices its matrix products are counted and combined with "
+      "their data sheets. Every split is then planned like a training, and simulated.\n"
       "Examples:\n  convoy plan run.toml --ranks 2 --verify 3 --output plan.toml\n"
       "  convoy plan run.toml --ranks 2 --profile profile.json\n"
       "  convoy plan run.toml --ranks 64 --on h100-80 --global_batch_size 512\n"

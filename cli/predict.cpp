@@ -32,16 +32,17 @@ void add_predict(CLI::App& app, Run& run) {
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")
       ->required();
   command->add_option("--data", options->data,
-                      "data to predict for, -: of the standard input; default: the run's own");
-  command->add_option("--rows", options->rows, "only the first rows; 0 = all")->check(at_least(0));
-  command->add_option("--output", options->output,
-                      "write .csv, .jsonl or .parquet instead of printing; -: CSV to the standard "
-                      "output");
+                      "data to predict for, - for the standard input; default: the run's own");
+  command->add_option("--rows", options->rows, "only the first N rows; 0 = all")
+      ->check(at_least(0));
+  command->add_option(
+      "--output", options->output,
+      "write .csv, .jsonl or .parquet instead of printing; - for CSV on the standard output");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {
     return help_of_opened() +
-           "\nRaw ids and names come from the tables that the run keeps beside its weights, and "
-           "from those beside the data.\n"
+           "\nRaw ids and names come from the tables stored with the run's weights, and from those "
+           "beside the data.\n"
            "Examples:\n  convoy predict runs/first --rows 5\n"
            "  convoy predict runs/first --data today.parquet --output top.parquet --nproc 2\n"
            "  convoy predict runs/first --output - | head\n"

@@ -66,13 +66,14 @@ int run_profile(const ProfileFlags& flags) {
 void add_profile(CLI::App& app, Run& run) {
   auto flags = std::make_shared<ProfileFlags>();
   auto* command =
-      app.add_subcommand("profile", "Measure what the blocks of a model take on this host");
-  add_asked(*command, flags->config, flags->ranks, "that compute at once [the processor's cores]");
+      app.add_subcommand("profile", "Measure the costs of a model's blocks on this host");
+  add_asked(*command, flags->config, flags->ranks,
+            "ranks that compute at once [the processor's cores]");
   command->add_option("--output", flags->output, "JSON file of the costs");
   command->footer(
       "Takes the options of convoy train. Each block of the model runs forward and backward for "
-      "some sizes of a micro-batch, as many at once as there are ranks; updates and sums over the "
-      "ranks are timed, too. convoy plan --profile and --pipeline_costs read the file.\n"
+      "some micro-batch sizes, on all ranks at once; optimizer updates and all-reduces are timed, "
+      "too. convoy plan --profile and --pipeline_costs read the file.\n"
       "Example:\n  convoy profile run.toml --ranks 2 --output profile.json\n"
       "  convoy plan run.toml --ranks 2 --profile profile.json\n");
   command->callback([flags, &run] { run = [flags] { return run_profile(*flags); }; });

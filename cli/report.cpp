@@ -63,8 +63,8 @@ int make_report(const ReportOptions& options) {
 
 void add_report(CLI::App& app, Run& run) {
   auto options = std::make_shared<ReportOptions>();
-  auto* command = app.add_subcommand("report", "Show runs side by side, as a page for a browser");
-  command->add_option("folders", options->folders, "output folders of runs, under way or not")
+  auto* command = app.add_subcommand("report", "Show runs side by side in an HTML page");
+  command->add_option("folders", options->folders, "output folders of runs, finished or not")
       ->required();
   command->add_option("--output", options->output, "the HTML file to write [report.html]");
   command->add_option("--picture", options->picture,
@@ -72,9 +72,8 @@ void add_report(CLI::App& app, Run& run) {
   command->add_option("--trace", options->trace,
                       "a trace of convoy train, whose collectives are listed by size");
   command->footer(
-      "The page needs no network: curves, memory by kind, results, plans beside what was "
-      "measured,\n"
-      "options that differ, messages.\n"
+      "The page needs no network. It shows curves, memory by kind, results, plans beside "
+      "measurements, options that differ, and messages.\n"
       "Examples:\n  convoy report runs/first\n  convoy report runs/* --output runs.html\n"
       "  convoy schedule run.toml --trace trace.json --plot step.svg && convoy report runs/first "
       "--picture step.svg --trace trace.json\n");

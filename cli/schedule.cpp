@@ -155,10 +155,10 @@ int show_schedules(const ScheduleOptions& options) {
   fmt::print(
       "\n{}{}{}\n", kAboutTheLetters, kAboutTheFloor,
       !arguments.parallel.pipeline.costs.empty()
-          ? "A block costs what pipeline_costs says. Messages take no time where it says none."
-      : in_bytes ? "A block costs its products of matrices, counted with samples of the data. "
-                   "Messages take no time."
-                 : "A block costs the elements of its matrices. Messages take no time.");
+          ? "Block costs are those of pipeline_costs. Messages take no time unless it gives one."
+      : in_bytes ? "Block costs are matrix products, counted with samples of the data. Messages "
+                   "take no time."
+                 : "Block costs are the elements of a block's matrices. Messages take no time.");
   draw(options.plot, pictures, num_stages, arguments.gradient_accumulation_steps);
   return 0;
 }
@@ -168,16 +168,15 @@ int show_schedules(const ScheduleOptions& options) {
 void add_schedule(CLI::App& app, Run& run) {
   auto options = std::make_shared<ScheduleOptions>();
   auto* command =
-      app.add_subcommand("schedule", "Show how the stages of a pipeline would take turns");
+      app.add_subcommand("schedule", "Compare pipeline schedules for a model by simulation");
   command->add_option("config", options->config, "TOML file of the run");
-  command->add_option("--plot", options->plot, "draw it as this SVG file");
+  command->add_option("--plot", options->plot, "draw the schedules to this SVG file");
   add_stage_options(*command, options->stages);
   command->footer(
-      "Takes the options of convoy train, starts nothing, and compares the schedules of "
+      "Takes the options of convoy train, trains nothing, and compares the schedules of "
       "--pipeline_schedule, and that of --pipeline_schedule_file, for this model. With --trace "
-      "FILE "
-      "it compares a step that convoy train --trace FILE recorded, with the same options, with its "
-      "simulation, and --plot draws one over the other.\n"
+      "FILE it compares a step that convoy train --trace FILE recorded (with the same options) to "
+      "its simulation, and --plot draws both, one above the other.\n"
       "Example:\n  convoy schedule run.toml --pipeline_parallel_size 4 "
       "--gradient_accumulation_steps 8 --plot pipeline.svg\n  convoy schedule run.toml "
       "--pipeline_parallel_size 4 --trace trace.json --plot trace.svg\n  convoy schedule --stages "

@@ -38,31 +38,32 @@ std::string lay_of(const schedule::Pipe& pipe) {
 void add_stage_options(CLI::App& command, StagesAsked& asked) {
   const char* group = "Without a model";
   auto& numbers = asked.numbers;
-  command.add_option("--stages", asked.num_stages, "stages that cost what the numbers say")
+  command.add_option("--stages", asked.num_stages, "number of stages, with the costs given below")
       ->check(at_least(1))
       ->group(group);
-  command.add_option("--micro_batches", asked.num_micro_batches, "of a step")
+  command.add_option("--micro_batches", asked.num_micro_batches, "micro-batches per step")
       ->check(at_least(1))
       ->group(group);
   const auto list = [&](const char* name, std::vector<double>& of, const char* help) {
     command.add_option(name, of, help)->delimiter(',')->group(group);
   };
-  list("--forward", numbers.forward, "what a forward takes: one number, or one for each stage");
-  list("--backward", numbers.backward, "what the input half of a backward takes");
-  list("--weight", numbers.weight, "what its weight half takes");
-  list("--send", numbers.send, "what a message to the next stage takes, and one back");
-  list("--kept", numbers.kept, "bytes that a micro-batch keeps until its backward");
-  list("--put_off", numbers.put_off, "of these, bytes until its weight half");
+  list("--forward", numbers.forward, "cost of a forward: one number, or one per stage");
+  list("--backward", numbers.backward, "cost of backward for input gradients");
+  list("--weight", numbers.weight, "cost of backward for weight gradients");
+  list("--send", numbers.send, "cost of a message to the next stage, and of one back");
+  list("--kept", numbers.kept, "bytes that a micro-batch keeps until backward");
+  list("--put_off", numbers.put_off, "of these, bytes kept until the weight gradients");
   command
-      .add_option("--virtual_stages", asked.virtual_stages, "of a stage, where there are several")
+      .add_option("--virtual_stages", asked.virtual_stages,
+                  "virtual stages per rank, if the schedule has several")
       ->check(at_least(1))
       ->group(group);
   command.add_option("--placement", asked.placement, "loop or v")->group(group);
   command.add_option("--memory", asked.memory, "bytes that a stage may keep with auto")
       ->group(group);
-  command.add_option("--schedule", asked.schedule, "the one to save")->group(group);
+  command.add_option("--schedule", asked.schedule, "schedule to save")->group(group);
   command.add_option("--save", asked.save,
-                     "write the schedule as CSV, as torch.distributed.pipelining reads it");
+                     "write the schedule as CSV for torch.distributed.pipelining");
 }
 
 void draw(const std::string& plot, const Pictures& pictures, int num_stages,

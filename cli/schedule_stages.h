@@ -25,11 +25,11 @@ struct StagesAsked {
 void add_stage_options(CLI::App& command, StagesAsked& asked);
 
 inline constexpr const char* kAboutTheLetters =
-    "0 to 9: forward of a micro-batch; a to j: its backward, or the half that a stage waits for; A "
-    "to J: the\nother half, gradients of weights; .: bubble.\n";
+    "0 to 9: forward of a micro-batch; a to j: its backward, or only its input gradients; A to J: "
+    "its\nweight gradients; .: bubble.\n";
 inline constexpr const char* kAboutTheFloor =
-    "The floor is the way of the first micro-batch to a stage and all its work, of all stages the "
-    "largest.\n";
+    "The floor is the time until the first micro-batch reaches a stage, plus the stage's work; the "
+    "maximum over stages.\n";
 
 /// Timelines by what they show.
 using Pictures = std::vector<std::pair<std::string, report::Timeline>>;

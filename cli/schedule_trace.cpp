@@ -105,8 +105,8 @@ int show_trace(const TraceAsked& asked, const schedule::RunPlan& plan, const std
   fmt::print("Of {} step{} that the trace has it is the one of median length.{}\n", steps.size(),
              steps.size() == 1 ? "" : "s",
              asked.in_seconds ? ""
-                              : "\nThe simulation counts products; all stages together compute as "
-                                "long as was measured.");
+                              : "\nThe simulation counts matrix products, scaled to the measured "
+                                "compute time of all stages.");
   if (plot.empty()) return 0;
   write_file(plot, report::measured_timeline_svg(
                        above, below,

@@ -51,15 +51,15 @@ void add_train(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("train", "Train a model");
   command->add_option("config", options->config, "TOML file of the run");
   command->add_flag("--print-config", options->print_config,
-                    "print the whole configuration as TOML, with help, and stop");
+                    "print the whole configuration as TOML, with help, and exit");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {
     Configured configured;
-    return "Every option can stand in the TOML file under its [section], or on the command line as "
-           "--section.name VALUE or --name VALUE.\n" +
+    return "Every option can be set in the TOML file under its [section], or on the command line "
+           "as --section.name VALUE or --name VALUE.\n" +
            configured.table.help_text(help_all()) +
            (help_all() ? ""
-                       : "\nThese are those of every day: `convoy train --help all` shows all.\n") +
+                       : "\nThese are the common ones: `convoy train --help all` shows all.\n") +
            "\nExamples:\n"
            "  convoy train run.toml\n"
            "  convoy train run.toml --learning_rate 1e-3 --bf16\n"

@@ -115,9 +115,9 @@ AxesReport compare_axes(const tasks::Run& run, const train::TrainingArguments& a
 
 std::string to_text(const AxesReport& report) {
   report::Table table;
-  table.column("axis", report::Align::kLeft).column("a rank has", report::Align::kLeft);
+  table.column("axis", report::Align::kLeft).column("share of a rank", report::Align::kLeft);
   table.column("step predicted").column("measured").column("off");
-  table.column("memory predicted").column("counted").column("off").column("loss off one device");
+  table.column("memory predicted").column("counted").column("off").column("loss difference");
   std::string refused;
   for (const auto& trial : report.trials) {
     const auto name = trial.axis.empty() ? "one device" : trial.axis;
@@ -132,15 +132,15 @@ std::string to_text(const AxesReport& report) {
                trial.axis.empty() ? "" : fmt::format("{:.0e}", std::abs(report.loss_off(trial)))});
   }
   const auto& bound = report.bound;
-  return fmt::format("{} x {} on {} ranks\n\n{}{}\n{}\n", report.rows, report.positions,
-                     report.num_ranks, table.to_text(), refused,
-                     wrap(fmt::format("operators of one block on different ranks: {} operators "
-                                      "take {} one after the other, and no less than {} ({:.0f} "
-                                      "%), were messages free",
-                                      bound.operators, plan::step_text(bound.seconds),
-                                      plan::step_text(bound.least_seconds),
-                                      100 * bound.least_seconds / bound.seconds),
-                          0));
+  return fmt::format(
+      "{} x {} on {} ranks\n\n{}{}\n{}\n", report.rows, report.positions, report.num_ranks,
+      table.to_text(), refused,
+      wrap(fmt::format("operators of one block on different ranks: {} operators take {} in "
+                       "sequence, and at least {} ({:.0f} %) even if messages were free",
+                       bound.operators, plan::step_text(bound.seconds),
+                       plan::step_text(bound.least_seconds),
+                       100 * bound.least_seconds / bound.seconds),
+           0));
 }
 
 Json to_json(const AxesReport& report) {

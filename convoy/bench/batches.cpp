@@ -154,11 +154,7 @@ BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& a
 
 std::string to_text(const BatchReport& report) {
   report::Table table;
-  table.column("rows")
-      .column("of a step")
-      .column("step predicted")
-      .column("measured")
-      .column("off");
+  table.column("rows").column("per step").column("step predicted").column("measured").column("off");
   table.column("rows/s").column("tokens/s");
   table.column("memory predicted").column("counted").column("off").column("process");
   for (const auto& trial : report.trials) {
@@ -172,7 +168,7 @@ std::string to_text(const BatchReport& report) {
                of(human_bytes(took.memory_bytes)), well ? trial.memory().off() : "-",
                of(human_bytes(took.peak_memory_bytes))});
   }
-  auto out = fmt::format("{}, by rows of a micro-batch\n\n{}", report.what, table.to_text());
+  auto out = fmt::format("{}, by rows per micro-batch\n\n{}", report.what, table.to_text());
   const auto accuracy = accuracy_of(report);
   if (!accuracy.times.empty()) {
     out += fmt::format("\ntime: {}", plan::errors_of(accuracy.times).to_text());

@@ -18,7 +18,7 @@ MeasuredStep run_step(const std::string& config, const std::vector<std::string>&
   MeasuredStep out;
   if (!result.ok()) {
     out.failure = first_line(trim(result.err));
-    if (out.failure.empty()) out.failure = "it failed without a word";
+    if (out.failure.empty()) out.failure = "it failed without a message";
     return out;
   }
   const auto json = parse_json(result.out, "what bench step printed");

@@ -50,39 +50,47 @@ std::vector<std::string> device_names() {
 }
 
 void add_options(OptionTable& table, Written& to) {
-  table.add("cluster", "hosts", to.hosts, "hosts, all alike").at_least(1);
-  table.add("cluster", "devices", to.devices, "devices of a host, all alike").at_least(1);
+  table.add("cluster", "hosts", to.hosts, "number of hosts, all alike").at_least(1);
+  table.add("cluster", "devices", to.devices, "devices per host, all alike").at_least(1);
   table.add("cluster", "kinds", to.kinds,
-            "known devices of hosts that differ: one for each host, or for each device");
-  table.add("cluster", "host_gb_per_second", to.host_gb, "between a device and its host's memory")
+            "kinds of known devices, if hosts differ: one per host, or one per device");
+  table
+      .add("cluster", "host_gb_per_second", to.host_gb,
+           "bandwidth between a device and its host's memory")
       .at_least(0.001);
-  table.add("cluster", "disk_gb_per_second", to.disk_gb, "of a host's disk").at_least(0.001);
+  table.add("cluster", "disk_gb_per_second", to.disk_gb, "bandwidth of a host's disk")
+      .at_least(0.001);
   table
       .add("cluster", "host_memory_gb", to.host_memory_gb,
-           "of a host, for what is offloaded; 0: twice that of its devices")
+           "memory of a host for offload; 0: twice that of its devices")
       .at_least(0);
   table
       .add("cluster", "disk_gb", to.disk_room_gb,
-           "free on a host's disk for what is offloaded; 0: enough")
+           "free space on a host's disk for offload; 0: enough")
       .at_least(0);
   table
       .add("cluster", "beside", to.beside,
-           "part of a collective that goes on while a device computes; 0: on the same core")
+           "fraction of a collective that overlaps with computation; 0: both use the same core")
       .within(0, 1);
   table
       .add("cluster", "efficiency", to.efficiency,
-           "part of what data sheets promise that trainings reach")
+           "fraction of the data sheets' speed that trainings reach")
       .within(0.01, 1);
-  table.add("device", "name", to.device, "one that is known, or a name of your own");
-  table.add("device", "memory_gb", to.memory_gb, "memory of one").at_least(0);
-  table.add("device", "reserved_gb", to.reserved_gb, "of it, taken by other things").at_least(0);
-  table.add("device", "fp32_tflops", to.fp32_tflops, "peak of dense products").at_least(0);
+  table.add("device", "name", to.device, "a known device, or a name of your own");
+  table.add("device", "memory_gb", to.memory_gb, "memory of a device").at_least(0);
+  table.add("device", "reserved_gb", to.reserved_gb, "memory of it that is taken by other things")
+      .at_least(0);
+  table.add("device", "fp32_tflops", to.fp32_tflops, "peak of dense fp32 matrix products")
+      .at_least(0);
   table.add("device", "bf16_tflops", to.bf16_tflops, "the same in bf16 and fp16").at_least(0);
-  table.add("device", "memory_gb_per_second", to.memory_gb_per_second, "of its memory").at_least(0);
-  table.add("inside", "gb_per_second", to.inside_gb, "between two devices of a host").at_least(0);
-  table.add("inside", "microseconds", to.inside_us, "of a message of no bytes").at_least(0);
-  table.add("between", "gb_per_second", to.between_gb, "from one host to all others").at_least(0);
-  table.add("between", "microseconds", to.between_us, "of a message of no bytes").at_least(0);
+  table.add("device", "memory_gb_per_second", to.memory_gb_per_second, "bandwidth of its memory")
+      .at_least(0);
+  table.add("inside", "gb_per_second", to.inside_gb, "bandwidth between two devices of a host")
+      .at_least(0);
+  table.add("inside", "microseconds", to.inside_us, "latency of an empty message").at_least(0);
+  table.add("between", "gb_per_second", to.between_gb, "bandwidth from one host to all others")
+      .at_least(0);
+  table.add("between", "microseconds", to.between_us, "latency of an empty message").at_least(0);
 }
 
 /// By rank, where a kind is written for each host or device. Throws UsageError else.

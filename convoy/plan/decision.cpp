@@ -64,10 +64,10 @@ std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, con
   const auto block = largest_block(numbers.model, bytes_of_parameter(wishes.base));
   const auto bytes = static_cast<int64_t>(block.bytes);
   const bool fits = fit_of(numbers, cluster, bytes) != Fit::No;
-  return fmt::format("Its largest block, {}, has {} of state: {}.", block.name, human_bytes(bytes),
-                     fits ? "a stage of a pipeline can hold it"
-                          : "no stage of a pipeline can hold it; tensor ranks or stage 3 of ZeRO "
-                            "share it out");
+  return fmt::format(
+      "Its largest block, {}, has {} of state: {}.", block.name, human_bytes(bytes),
+      fits ? "a stage of a pipeline can hold it"
+           : "no stage of a pipeline can hold it; tensor parallelism or ZeRO 3 splits it");
 }
 
 std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
@@ -84,8 +84,8 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
   const double sum = group.all_reduce(bytes);
   constexpr double kLittle = 0.2, kMuch = 1;
   return fmt::format(
-      "The sum of all gradients ({}) over {} takes {}, {:.0f} % of a step's computing: the links "
-      "{} are {} for this model.",
+      "An all-reduce of all gradients ({}) over {} takes {}, {:.0f} % of a step's compute time: "
+      "the links {} are {} for this model.",
       human_bytes(bytes), plural(wishes.num_ranks, "rank"), step_text(sum), 100 * sum / computing,
       group.crosses_hosts() ? "between hosts" : "inside the host",
       sum < kLittle * computing ? "fast"
@@ -112,8 +112,8 @@ std::vector<std::string> of_offload(const Found& found) {
   }
   if (smallest == nullptr) return {};
   return {
-      fmt::format("With all of the state on the devices nothing fits: what needs least ({}) is "
-                  "{} short. Offloaded, {} of it lie elsewhere for each rank.",
+      fmt::format("With all of the state on the devices nothing fits: the smallest split ({}) is "
+                  "{} short. With offload, {} of each rank's state are elsewhere.",
                   smallest->split.to_text(), human_bytes(smallest->prediction.short_bytes),
                   human_bytes(best->prediction.memory.offloaded))};
 }
@@ -123,10 +123,10 @@ std::string outcome(const Found& found) {
     return fmt::format("So: {}.", best->split.to_text());
   }
   const auto* smallest = found.smallest();
-  if (smallest == nullptr) return "No split goes into this model.";
+  if (smallest == nullptr) return "No split is possible for this model.";
   return fmt::format(
-      "Nothing fits: what needs least ({}) takes {} in stage {}, {} more than there is room for. "
-      "It needs more devices, larger ones, or a smaller model or batch.",
+      "Nothing fits: the smallest split ({}) takes {} in stage {}, {} more than available. Use "
+      "more or larger devices, or a smaller model or batch.",
       smallest->split.to_text(), human_bytes(smallest->prediction.memory.sum()),
       smallest->prediction.stage, human_bytes(smallest->prediction.short_bytes));
 }
@@ -177,15 +177,15 @@ std::string verdict(const Planned& planned, const Planned* best) {
       {it.computing - other.computing,
        fmt::format("computes {:.0f} % longer{}",
                    part(it.computing - other.computing, other.computing),
-                   planned.split.recompute && !best->split.recompute ? " (forwards twice)"
-                   : planned.split.tensor > best->split.tensor       ? " (sums in layers)"
+                   planned.split.recompute && !best->split.recompute ? " (recomputed forwards)"
+                   : planned.split.tensor > best->split.tensor       ? " (collectives in layers)"
                    : planned.split.context > best->split.context     ? " (messages in layers)"
                    : planned.split.pipeline > best->split.pipeline   ? " (uneven stages)"
                                                                      : "")}};
   const auto* most =
       std::max_element(std::begin(losses), std::end(losses),
                        [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-  return most->seconds > 0 ? most->text : "as fast, and less simple";
+  return most->seconds > 0 ? most->text : "as fast, but less simple";
 }
 
 std::string step_text(double seconds) {

@@ -30,7 +30,7 @@ const char* color_of(const TimelineBar& bar) {
 }
 
 const char* word_of(const TimelineBar& bar) {
-  return bar.weight ? "weight half of the backward" : bar.backward ? "backward" : "forward";
+  return bar.weight ? "weight gradients" : bar.backward ? "backward" : "forward";
 }
 
 /// How long the time is that a picture shows.
@@ -100,8 +100,8 @@ class Picture {
     std::vector<std::pair<const char*, const char*>> legend{{kForward[0], "forward"},
                                                             {kBackward[0], "backward"}};
     if (halves_) {
-      legend.back().second = "backward, or its half that a stage waits for";
-      legend.emplace_back(kWeight[0], "its other half: gradients of weights");
+      legend.back().second = "backward, or only its input gradients";
+      legend.emplace_back(kWeight[0], "weight gradients");
     }
     legend.emplace_back(kIdle, "bubble");
     double x = left_;

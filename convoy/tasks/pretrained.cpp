@@ -66,7 +66,7 @@ void note_unknown_keys(const fs::path& place, const models::LanguageModelConfig&
   const auto& unknown = config.unknown();
   if (unknown.empty()) return;
   run.notes->push_back(
-      fmt::format("warning: {} has keys that mean nothing here, and are written back: {}",
+      fmt::format("warning: {} has keys without effect here, which are saved unchanged: {}",
                   config_file(place).string(), join(unknown)));
 }
 
@@ -80,12 +80,11 @@ void start_from(const fs::path& folder, const models::LanguageModelConfig& confi
     if (replica.world().rank() > 0) return;
     for (const auto& name : report.drawn) {
       notes->push_back(
-          fmt::format("warning: {} holds no {}: its values are drawn", folder.string(), name));
+          fmt::format("warning: {} has no {}: it is initialised randomly", folder.string(), name));
     }
     if (report.skipped.empty()) return;
-    notes->push_back(
-        fmt::format("{}: passed over {} tensors that the model does not use, such as {}",
-                    folder.string(), report.skipped.size(), report.skipped[0]));
+    notes->push_back(fmt::format("{}: ignored {} tensors that the model does not use, such as {}",
+                                 folder.string(), report.skipped.size(), report.skipped[0]));
   };
 }
 

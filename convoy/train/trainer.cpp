@@ -279,7 +279,7 @@ void Trainer::Impl::stop_early(bool epoch_end) {
     clock_.pause();
     checkpoints_->save(state_, /*wait=*/true);
     clock_.resume();
-    what = fmt::format("saved {}; go on with --resume_from_checkpoint latest",
+    what = fmt::format("saved {}; resume with --resume_from_checkpoint latest",
                        checkpoints_->path(state_.global_step).string());
   }
   callbacks_.say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),

@@ -24,11 +24,11 @@ class PairsConfig : public models::LanguageModelConfig {
   int64_t max_length() const override { return max_positions; }
   models::Fields fields() override {
     return {
-        {"vocab_size", &vocab_size, "ids of the vocabulary", 1, models::kMostIds},
-        {"width", &width, "of the states", 1, models::kWidest},
+        {"vocab_size", &vocab_size, "size of the vocabulary", 1, models::kMostIds},
+        {"width", &width, "width of the hidden states", 1, models::kWidest},
         {"depth", &depth, "layers", 0, models::kDeepest},
-        {"max_positions", &max_positions, "longest row", 1, models::kMostIds},
-        {"initializer_range", &initializer_range, "deviation of initial weights", 0},
+        {"max_positions", &max_positions, "context length", 1, models::kMostIds},
+        {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
     };
   }
   models::WeightLayout layout() const override {

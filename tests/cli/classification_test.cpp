@@ -36,8 +36,8 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
                 "--block_size 16 --max_steps 1 --output_dir masked"),
             0)
       << output_;
-  expect("holds no cls.predictions.bias: its values are drawn");
-  expect("out: passed over 4 tensors that the model does not use");
+  expect("has no cls.predictions.bias: it is initialised randomly");
+  expect("out: ignored 4 tensors that the model does not use");
   EXPECT_EQ(json("masked/config.json").at("architectures"), Json({"BertForMaskedLM"}));
   // Predictions of a head that the folder lacks do not pass for the model's.
   auto other = json("out/config.json");
@@ -46,7 +46,7 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
   fs::remove(folder_ / "out/run.toml");
   write_file(folder_ / "masks.txt", "w1 [MASK]\n");
   ASSERT_EQ(run("predict out --data masks.txt"), 0) << output_;
-  expect("warning: out holds no cls.predictions.bias: its values are drawn");
+  expect("warning: out has no cls.predictions.bias: it is initialised randomly");
   expect("row 0, mask 1");
 }
 

@@ -125,7 +125,7 @@ TEST_P(Stop, SavesAndLeavesAfterTheSameStep) {
   ASSERT_EQ(checkpoints.size(), 1) << output_;
   const auto step = checkpoints[0].filename().string().substr(11);
   expect(
-      fmt::format("stopped by SIG{} after step {}; saved out/checkpoint-{}; go on with "
+      fmt::format("stopped by SIG{} after step {}; saved out/checkpoint-{}; resume with "
                   "--resume_from_checkpoint latest",
                   sigabbrev_np(signal), step, step));
   EXPECT_EQ(

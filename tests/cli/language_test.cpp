@@ -84,7 +84,7 @@ TEST_F(LanguageCommand, TakesTheCommandLineOfRunClm) {
                   "--token secret --save_strategy epoch --output_dir out --overwrite_output_dir"),
             0)
       << output_;
-  expect("without effect here: --overwrite_cache (no tokens are kept from run to run)");
+  expect("without effect here: --overwrite_cache (tokens are not cached between runs)");
   expect("--torch_dtype");
   for (const char* unsaid : {"secret", "--do_train", "--keep_linebreaks", "--do_eval"}) {
     EXPECT_EQ(output_.find(unsaid), std::string::npos) << output_;
@@ -277,9 +277,9 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
   config["moon_phase"] = config["tide"] = 3;
   write_file(folder_ / "out/config.json", config.dump());
   const std::string keys =
-      "warning: out/config.json has keys that mean nothing here, and are written back: "
+      "warning: out/config.json has keys without effect here, which are saved unchanged: "
       "moon_phase, tide\n";
-  const std::string head = "warning: out holds no lm_head.weight: its values are drawn\n";
+  const std::string head = "warning: out has no lm_head.weight: it is initialised randomly\n";
   ASSERT_EQ(run("eval out"), 0) << output_;
   expect(keys + head);
   ASSERT_EQ(

@@ -47,8 +47,8 @@ TEST_F(PipelineCommand, WhatAutoFoundIsToldAndCanBeFollowed) {
   const auto told = std::regex_replace(output_, std::regex(R"(\s+)"), " ");
   EXPECT_TRUE(std::regex_search(
       told,
-      std::regex(R"(pipeline 2 stages, auto \((\w+|an order of its own)(, 2 virtual stages )"
-                 R"(each in a (loop|v))?, (backwards in halves|whole backwards)\), blocks )")))
+      std::regex(R"(pipeline 2 stages, auto \((\w+|a custom order)(, 2 virtual stages per rank, )"
+                 R"(placement (loop|v))?, (split backward|full backward)\), blocks )")))
       << output_;
   const auto csv = read_file(folder_ / "found/pipeline.csv");
   schedule::from_csv(csv, "pipeline.csv", 2, 4);
@@ -105,7 +105,7 @@ TEST_F(PipelineCommand, CostsAreReadFromAFile) {
       run("schedule" + llama("--pipeline_parallel_size 2 --pipeline_costs costs.json").substr(5)),
       0)
       << output_;
-  expect("A block costs what pipeline_costs says.");
+  expect("Block costs are those of pipeline_costs.");
   costs.erase("head");
   write_file(folder_ / "costs.json", costs.dump());
   EXPECT_EQ(run(llama(two + "--pipeline_costs costs.json")), 2) << output_;
@@ -403,7 +403,7 @@ TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
           "; try pipeline_schedule = 1f1b");
   refused("--nproc 8 --pipeline_parallel_size 8", "; try a smaller pipeline_parallel_size");
   ASSERT_EQ(run(llama("--max_steps 1 --zero 1 " + two)), 0) << output_;
-  expect("warning: zero = 1 shares nothing out where each stage has one rank; try --nproc 4");
+  expect("warning: zero = 1 shards nothing where each stage has one rank; try --nproc 4");
   refused(two + "--zero 3 --offload_parameters disk --offload_dir .",
           "offload_parameters = disk with a pipeline");
   ASSERT_EQ(run(llama("--max_steps 1 --zero 2 --nproc 4 --pipeline_parallel_size 2")), 0)

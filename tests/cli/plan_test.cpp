@@ -83,7 +83,7 @@ TEST_F(PlanCommand, SharesOutWhatDoesNotFit) {
   EXPECT_EQ(family(little, "ddp")["fits"], "no");
   EXPECT_NE(family(little, "ddp")["verdict"].get<std::string>().find("short"), std::string::npos);
   EXPECT_EQ(run("plan --ranks 2 --device_memory 10MB" + options(large)), 1) << output_;
-  expect("Nothing fits: what needs least");
+  expect("Nothing fits: the smallest split");
 }
 
 TEST_F(PlanCommand, OffloadsWhatHasNoRoom) {

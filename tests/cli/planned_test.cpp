@@ -22,10 +22,10 @@ class PlannedRun : public Ranks {
 
 TEST_F(PlannedRun, KeepsItsPlanUntilTheRanksChange) {
   ASSERT_EQ(run(train("--nproc 2 --max_steps 4 --save_steps 4 --output_dir out")), 0) << output_;
-  expect("and a plan shares out the work");
+  expect("and a plan chooses the parallelism");
   expect("predicted:");
   expect("= 8 in total");
-  expect("a step was predicted to take");
+  expect("step time predicted");
   const auto toml = read_file(folder_ / "out/run.toml");
   EXPECT_NE(toml.find("strategy = \"plan\""), std::string::npos);
   EXPECT_NE(toml.find("global_batch_size = 8\n"), std::string::npos);
@@ -72,7 +72,7 @@ TEST_F(PlannedRun, SaysWhatDoesNotGo) {
   EXPECT_EQ(run(train("--nproc 2 --zero 1")), 2) << output_;
   expect("--zero is for a plan to decide");
   EXPECT_EQ(run(train("--nproc 2 --device_memory 1MB")), 2) << output_;
-  expect("no plan fits. Nothing fits: what needs least");
+  expect("no plan fits. Nothing fits: the smallest split");
   write_file(folder_ / "run.toml", "");
   EXPECT_EQ(run("bench step run.toml --strategy plan --family gpt2 --random_tokens 4000 "
                 "--block_size 32 --n_positions 64 --n_embd 32 --n_layer 1 --n_head 2"),
@@ -90,7 +90,7 @@ TEST_F(PlannedRun, HostsPlanTogether) {
             0)
       << output_;
   expect("starting on 2 hosts: ");
-  expect("a step was predicted to take");
+  expect("step time predicted");
   const auto plan = json("hosts/plan.json");
   EXPECT_EQ(plan["for"]["hosts"], 2);
   EXPECT_EQ(plan["for"]["ranks"], 2);

@@ -26,7 +26,7 @@ class PretendedGpu : public CommandTest {
 TEST_F(PretendedGpu, AutoTakesTheCpuAndSaysWhyAndCudaIsRefused) {
   ASSERT_EQ(within("$convoy train" + kTiny + "--max_steps 1"), 0) << output_;
   expect("warning: there is a GPU, but the CPU is used: torch");
-  expect("--device cpu says that it is meant");
+  expect("if intended, set --device cpu");
   EXPECT_EQ(within("$convoy train" + kTiny + "--max_steps 1 --device cuda"), 2) << output_;
   expect("device = cuda was asked for, but torch");
   ASSERT_EQ(within("$convoy train" + kTiny + "--max_steps 1 --device cpu"), 0) << output_;

@@ -122,7 +122,7 @@ TEST_F(Report, AnotherModelIsNotResumed) {
       "1.0");
   ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir a --resume_from_checkpoint latest"),
             0);
-  expect("nothing is left to train: a/checkpoint-4 stands at step 4 of 4");
+  expect("nothing is left to train: a/checkpoint-4 is at step 4 of 4");
 }
 
 TEST_F(Report, AMetricThatIsNotThereIsNamed) {

@@ -29,8 +29,8 @@ class StepDown : public Ranks {
         "--output_dir found --auto_find_batch_size --global_batch_size {} {}", batch, options);
     ASSERT_EQ(shell(fmt::format("CONVOY_FAULT={} ", fault) + train(found)), 0) << output_;
     expect(
-        fmt::format("step 1: rank {} has not the memory for micro-batches of 8 rows; all ranks "
-                    "go on with 4 x 2 accumulation, the same {} rows a step",
+        fmt::format("step 1: rank {} has too little memory for micro-batches of 8 rows; all ranks "
+                    "continue with 4 x 2 accumulation, the same {} rows a step",
                     fault[fault.find('@') + 1], batch));
     EXPECT_EQ(losses("small"), losses("found"));
     EXPECT_TRUE(model("small") == model("found"));
@@ -63,7 +63,7 @@ TEST_F(StepDown, InTheMiddleOfATrainingTheSumsAreTheSame) {
                   train("--output_dir found --auto_find_batch_size --global_batch_size 16 ")),
             0)
       << output_;
-  expect("step 3: rank 1 has not the memory for micro-batches of 8 rows");
+  expect("step 3: rank 1 has too little memory for micro-batches of 8 rows");
   expect_near(losses("whole"), losses("found"));
 }
 
@@ -96,7 +96,7 @@ TEST_F(StepDown, RowsOfATableAreFetchedAgain) {
                   "--output_dir found --auto_find_batch_size --global_batch_size 16"),
             0)
       << output_;
-  expect("all ranks go on with 4 x 2 accumulation");
+  expect("all ranks continue with 4 x 2 accumulation");
   EXPECT_EQ(losses("small"), losses("found"));
   EXPECT_TRUE(model("small") == model("found"));
 }

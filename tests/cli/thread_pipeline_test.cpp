@@ -63,7 +63,7 @@ TEST_F(StagesAsThreads, HaveTheBitsOfProcesses) {
   expect("ranks          4 x 1 thread, cpu on");
   expect("batch          ");
   expect("by stage       ");
-  expect("memory by stage, at most: ");
+  expect("peak memory by stage: ");
   for (const char* key : {"memory_bytes_of_stage_0", "memory_bytes_of_stage_1"}) {
     const double threads = json("threads/train_results.json").at(key);
     const double processes = json("processes/train_results.json").at(key);

@@ -127,7 +127,7 @@ TEST_F(TrainCommand, AFinishedRunIsLeftAsItIs) {
   const auto before = read_file(folder_ / "out/train_results.json");
   ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir out --resume_from_checkpoint latest"),
             0);
-  expect("nothing is left to train: out/checkpoint-4 stands at step 4 of 4");
+  expect("nothing is left to train: out/checkpoint-4 is at step 4 of 4");
   EXPECT_EQ(read_file(folder_ / "out/train_results.json"), before);
   EXPECT_EQ(run("train" + kTiny + "--max_steps 6 --output_dir new --resume_from_checkpoint out"),
             2);

@@ -302,14 +302,13 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
   auto options = zero_arguments(3);
   options.max_steps = 1;
   EXPECT_THAT(warnings(options, one_device()),
-              ElementsAre(HasSubstr("zero = 3 shares nothing out on one rank")));
+              ElementsAre(HasSubstr("zero = 3 shards nothing on one rank")));
   const auto alone = in_copies(2, 1);
   run_ranks(2, [&](const Job& job) {
     const auto copies = warnings(options, alone(job));
     if (!job.is_main()) return;
-    EXPECT_THAT(
-        copies,
-        ElementsAre(HasSubstr("zero = 3 shares nothing out with one rank a state replica")));
+    EXPECT_THAT(copies,
+                ElementsAre(HasSubstr("zero = 3 shards nothing with one rank per state replica")));
   });
   auto idle = options;
   idle.parallel.zero = 0;
@@ -327,7 +326,7 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
     const auto one = warnings(own, job);
     if (!job.is_main()) return;
     EXPECT_THAT(pieces, ElementsAre());
-    EXPECT_THAT(whole, ElementsAre(HasSubstr("all pieces of the model are below zero_keep_mb = 1; "
+    EXPECT_THAT(whole, ElementsAre(HasSubstr("all buckets of the model are below zero_keep_mb = 1; "
                                              "try a smaller one, or --zero 2")));
     EXPECT_THAT(one, ElementsAre(HasSubstr("zero = 3 gathers the whole model at once")));
   });

@@ -87,8 +87,9 @@ at::Tensor scores_of(const nn::Bundle& out, const at::Tensor&) {
 }  // namespace
 
 void ClassificationTask::declare_predict(OptionTable& table) {
-  table.add("predict", "requests", requests_,
-            "answer the standard input: a request a line, such as {\"text\": \"a fine film\"}");
+  table.add(
+      "predict", "requests", requests_,
+      "answer requests from the standard input, one per line, such as {\"text\": \"a fine film\"}");
 }
 
 data::LabelledTexts ClassificationTask::texts_of(const Json& request) const {

@@ -16,11 +16,11 @@ namespace fs = std::filesystem;
 void ClassificationTask::declare(OptionTable& table) {
   table
       .add("model", "family", family_,
-           "kind of model; its other options are Hugging Face's config keys")
+           "model architecture; its other options are Hugging Face's config keys")
       .choice({"bert"})
       .alias("model_type");
   table.add("model", "task", task_, "what the model is trained for").choice({task_});
-  table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
+  table.add("model", "start", start_, "folder of a Hugging Face model to start from")
       .alias("model_name_or_path")
       .path();
   models::declare_options(table, "model", config_.fields());
@@ -35,18 +35,18 @@ void ClassificationTask::declare(OptionTable& table) {
       .alias("tokenizer_name")
       .path();
   table.add(s, "text", columns_.text, "column of texts").alias("text_column_name");
-  table.add(s, "text_pair", columns_.second, "column of second texts; none = texts alone");
+  table.add(s, "text_pair", columns_.second, "column of second texts; none = single texts");
   table.add(s, "label", columns_.label, "column of labels").alias("label_column_name");
   table
       .add(s, "max_length", max_length_,
-           "tokens per text or pair, by itself no more than the model and its tokenizer take; "
-           "longer ones lose their ends")
+           "tokens per text or pair, by default no more than the model and its tokenizer support; "
+           "longer ones are truncated")
       .at_least(3)
       .alias("max_seq_length");
   table
       .add(s, "pad_to_multiple_of", pad_to_multiple_of_,
-           "texts are padded to the longest of a batch, and that to a multiple of this: 16-bit "
-           "products keep a program for each length; none = 8 with bf16 and fp16, else 1")
+           "pad texts to the longest of a batch, rounded up to a multiple of this: 16-bit matrix "
+           "products cache a kernel for each length; none = 8 with bf16 and fp16, else 1")
       .within(1, 65536);
   const char* cut =
       "a classifier's texts are cut to max_length; hidden tokens: try --task language";

@@ -39,21 +39,21 @@ int run_tokenize(const data::TokenizeOptions& options) {
 
 void add_language_commands(CLI::App& data, Work& run) {
   auto options = std::make_shared<data::TokenizeOptions>();
-  CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into ids for a language model");
+  CLI::App* sub = data.add_subcommand("tokenize", "Turn texts into token ids for a language model");
   sub->add_option("input", options->inputs,
-                  ".txt (a text a line), .jsonl or Parquet files, -: the standard input")
+                  ".txt (one text per line), .jsonl or Parquet files, - for the standard input")
       ->required();
   sub->add_option("--tokenizer", options->tokenizer,
                   "folder or file: tokenizer.json, vocab.json with merges.txt, vocab.txt, *.model")
       ->required();
   sub->add_option("-o,--output", options->output, "Parquet file to write")->required();
-  sub->add_option("--column", options->column, "that holds the text, of .jsonl and Parquet")
+  sub->add_option("--column", options->column, "column of the text, in .jsonl and Parquet")
       ->capture_default_str();
   sub->add_flag("!--no-special-tokens", options->add_special_tokens,
-                "leave out the tokens that the tokenizer puts around a text");
+                "do not add the tokenizer's special tokens");
   sub->add_flag("--strict", options->strict,
                 "refuse bytes that are not UTF-8 [they become U+FFFD and are counted]");
-  sub->add_option("--threads", options->threads, "threads [one a core]");
+  sub->add_option("--threads", options->threads, "threads [one per core]");
   sub->footer("Example:\n  convoy data tokenize book.txt --tokenizer gpt2 --output book.parquet");
   sub->callback([options, &run] { run = [options] { return run_tokenize(*options); }; });
 }

@@ -131,35 +131,36 @@ void note_typed(const CLI::App& typed, GenerateCommand& command) {
 void add_generate(CLI::App& app, Work& work, const Program& program) {
   auto options = std::make_shared<GenerateCommand>();
   auto& generate = options->options;
-  auto* command =
-      app.add_subcommand("generate", "Go on from text, or answer it, with a language model");
-  command->add_option("folder", options->folder, "output folder of a run, or Hugging Face's")
+  auto* command = app.add_subcommand("generate", "Generate text with a language model");
+  command->add_option("folder", options->folder, "output folder of a run, or a Hugging Face model")
       ->required();
-  command->add_option("--prompt", options->prompts, "text to go on from; may be given again")
+  command->add_option("--prompt", options->prompts, "text to continue; may be given several times")
       ->allow_extra_args(false);
-  command->add_option("--file", options->file, "file with a prompt a line, -: the standard input");
+  command->add_option("--file", options->file,
+                      "file with one prompt per line, - for the standard input");
   command->add_option("--max-new-tokens,--max_new_tokens", generate.max_new_tokens,
-                      "most tokens to add [50]");
+                      "maximum number of new tokens [50]");
   command->add_flag("--do-sample,--do_sample", generate.sample,
-                    "draw tokens by their probability [the best is taken]; =false: never");
-  command->add_option("--temperature", generate.temperature, "draw, with scores divided by this");
-  command->add_option("--top-k,--top_k", generate.top_k, "draw among so many best");
+                    "sample tokens by their probability [greedy decoding]; =false: never");
+  command->add_option("--temperature", generate.temperature, "sample, with logits divided by this");
+  command->add_option("--top-k,--top_k", generate.top_k, "sample among the k most likely tokens");
   command->add_option("--top-p,--top_p", generate.top_p,
-                      "draw among the fewest best that have this probability together");
-  command->add_option("--stop", options->stops, "end before this text; may be given again")
+                      "sample among the fewest tokens with this total probability");
+  command->add_option("--stop", options->stops, "stop before this text; may be given several times")
       ->allow_extra_args(false);
-  command->add_option("--batch-size,--batch_size", generate.batch_size, "texts at once [8]");
-  command->add_flag("--no-cache", options->no_cache, "compute all positions again for each token");
-  command->add_flag("--json", options->json, "print an object a line");
+  command->add_option("--batch-size,--batch_size", generate.batch_size, "prompts per batch [8]");
+  command->add_flag("--no-cache", options->no_cache, "recompute all positions for each token");
+  command->add_flag("--json", options->json, "print one JSON object per line");
   command
       ->add_flag("--requests", options->requests,
-                 "answer requests, a line of JSON each, from the standard input until it ends")
+                 "answer requests from the standard input, one line of JSON each, until it ends")
       ->excludes("--prompt", "--file", "--json");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer(
-      "Texts go to the standard output, speed and the memory of the cache to the standard error.\n"
-      "--seed decides what is drawn; the options of convoy train for devices hold here too. What a "
-      "generation_config.json in the folder says holds where nothing else is typed.\n"
+      "Texts go to the standard output, speed and the memory of the KV cache to the standard "
+      "error.\n"
+      "--seed seeds the sampling; convoy train's options for devices apply, too. A "
+      "generation_config.json in the folder sets the defaults.\n"
       "Examples:\n  convoy generate runs/gpt2_clm --prompt \"for (int i\"\n"
       "  convoy generate runs/gpt2_clm --file prompts.txt --temperature 0.8 --top-p 0.9 --json\n"
       "  echo '{\"prompt\": \"for\", \"max_new_tokens\": 5}' | convoy generate runs/gpt2_clm "

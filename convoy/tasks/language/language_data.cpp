@@ -7,42 +7,42 @@ namespace convoy::tasks {
 void LanguageData::declare(OptionTable& t, int64_t usual_length) {
   const char* s = "data";
   t.add(s, "train", train,
-        "training text: .txt (a text a line), .jsonl, .parquet, or ids in .parquet")
+        "training text: .txt (one text per line), .jsonl, .parquet, or token ids in .parquet")
       .alias("train_file")
       .path();
-  t.add(s, "valid", valid, "evaluation text; none = the first part of the training text")
+  t.add(s, "valid", valid, "evaluation text; none = hold out the first part of the training text")
       .alias("validation_file")
       .path();
   t.add(s, "tokenizer", tokenizer, "folder or file of the tokenizer; none = the model's own folder")
       .alias("tokenizer_name")
       .path();
   t.add(s, "ids_tokenizer", ids_tokenizer,
-        "fingerprint of the tokenizer whose ids a run was trained on without it; the run notes it, "
-        "and other ids are refused");
+        "fingerprint of the tokenizer behind token ids that a run was trained on without it; the "
+        "run records it and refuses other ids");
   t.add(s, "column", column,
-        "column or key of the text in .parquet and .jsonl, or of ids in .parquet (input_ids where "
-        "there is no text)")
+        "column or key of the text in .parquet and .jsonl, or of token ids in .parquet (input_ids "
+        "if there is no text)")
       .alias("text_column_name");
   t.add(s, "grouping", grouping,
-        "join the tokens of 1,000 texts and drop what is left over as Hugging Face's run_clm does, "
-        "or of all texts")
+        "concatenate the tokens of 1,000 texts and drop the remainder as Hugging Face's run_clm "
+        "does, or of all texts")
       .choice({"run_clm", "stream"});
   t.add(s, "block_size", block_size,
-        fmt::format("tokens per row; 0 = {}, or what the model was made for if less", usual_length))
+        fmt::format("tokens per row; 0 = {}, or the model's maximum if less", usual_length))
       .at_least(0);
   t.add(s, "validation_split_percentage", validation_split_percentage,
-        "part of the training texts held out for evaluation where data.valid is not given")
+        "percentage of the training texts held out for evaluation if data.valid is not given")
       .within(0, 90);
-  t.add(s, "max_train_samples", max_train_samples, "train on the first so many blocks; none = all")
+  t.add(s, "max_train_samples", max_train_samples, "train on the first N blocks; none = all")
       .at_least(1);
-  t.add(s, "max_eval_samples", max_eval_samples, "evaluate the first so many blocks; none = all")
+  t.add(s, "max_eval_samples", max_eval_samples, "evaluate the first N blocks; none = all")
       .at_least(1);
   t.add(s, "memory_budget_mb", memory_budget_mb,
-        "tokens that take more, 4 bytes each, lie in a file in $TMPDIR")
+        "tokens that take more, 4 bytes each, are kept in a file in $TMPDIR")
       .within(0, int64_t{1} << 40)
       .differs();
   t.add(s, "random_tokens", random_tokens,
-        "so many random tokens instead of a file, for benchmarks")
+        "number of random tokens to use instead of a file, for benchmarks")
       .within(0, 1e9);
 }
 

@@ -28,19 +28,19 @@ LanguageTask::LanguageTask(std::string family)
 void LanguageTask::declare(OptionTable& table) {
   table
       .add("model", "family", family_,
-           "kind of model; its other options are Hugging Face's config keys")
+           "model architecture; its other options are Hugging Face's config keys")
       .choice(models::language_families())
       .alias("model_type");
-  table.add("model", "start", start_, "folder of a model in Hugging Face's form to start from")
+  table.add("model", "start", start_, "folder of a Hugging Face model to start from")
       .alias("model_name_or_path")
       .path();
   table
       .add("model", "config_name", config_name_,
-           "config.json, or a folder with one, of a model whose weights are to be drawn")
+           "config.json, or a folder with one, of a model to train from scratch")
       .path();
   table
       .add("model", "config_overrides", config_overrides_,
-           "options of the model in one text, such as n_embd=10,resid_pdrop=0.2; not with start or "
+           "model options in one string, such as n_embd=10,resid_pdrop=0.2; not with start or "
            "config_name")
       .once();
   models::declare_options(table, "model", config_->fields());
@@ -51,16 +51,16 @@ void LanguageTask::declare(OptionTable& table) {
   if (!learns(Objective::NextToken)) {
     table
         .add("data", "mlm_probability", data_.mlm_probability,
-             "part of the tokens that are hidden and asked for")
+             "fraction of the tokens that are masked and predicted")
         .within(0.001, learns(Objective::Spans) ? 0.9 : 1);
   }
   if (learns(Objective::Spans)) {
     table
         .add("data", "mean_noise_span_length", data_.mean_noise_span_length,
-             "tokens in a row that are hidden together, on average")
+             "mean length of masked spans, in tokens")
         .within(1, 1000);
   }
-  table.add("train", "do_eval", do_eval_, "evaluate where there is evaluation data");
+  table.add("train", "do_eval", do_eval_, "evaluate if there is evaluation data");
   answer_run_clm_flags(table);
   add_hints_of_texts(table);
   table.hint({"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}});
@@ -300,7 +300,8 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
 void LanguageTask::declare_predict(OptionTable& table) {
   table
       .add("predict", "top_k", top_k_,
-           learns(Objective::NextToken) ? "likeliest next tokens" : "tokens for what is hidden")
+           learns(Objective::NextToken) ? "most likely next tokens"
+                                        : "candidates for each masked token")
       .at_least(1);
 }
 

@@ -110,23 +110,24 @@ void add_sessions(CLI::App& app, Work& run) {
                   "column of times [timestamp, time, ts, ...]; a,b sorts by a, then b; none keeps "
                   "the order of the file");
   sub->add_option("--features", flags->features,
-                  "name[:continuous|categorical][:log1p|/N|*N],...; time_delta is the pause since "
+                  "name[:continuous|categorical][:log1p|/N|*N],...; time_delta is the time since "
                   "the previous event in seconds");
-  sub->add_option("--separator", flags->separator, "of a text file [guessed from its first line]");
+  sub->add_option("--separator", flags->separator,
+                  "separator of text files [guessed from the first line]");
   sub->add_option("--columns", flags->columns, "a,b,...: column names of files without a header");
-  sub->add_option("--session", flags->session, "user: one session per user; gap: pauses cut them")
+  sub->add_option("--session", flags->session, "user: one session per user; gap: pauses split them")
       ->check(CLI::IsMember({"user", "gap"}))
       ->capture_default_str();
-  sub->add_option("--windows", flags->windows,
-                  "a folder for each day or week, at whose end sessions end, too; for convoy train "
-                  "--windows")
+  sub->add_option(
+         "--windows", flags->windows,
+         "one folder per day or week, which sessions do not cross; for convoy train --windows")
       ->check(CLI::IsMember({"day", "week"}));
-  sub->add_option("--gap", options.gap_seconds, "seconds of pause that end a session");
+  sub->add_option("--gap", options.gap_seconds, "pause in seconds that ends a session");
   sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
   sub->add_flag("--keep-time", options.keep_time,
-                "also the time of each event, in seconds, for model.body = hstu");
+                "also write the time of each event, in seconds, for model.body = hstu");
   sub->add_flag("--drop-duplicates", options.drop_duplicates,
-                "of events alike in user, item and time keep the first");
+                "of events with the same user, item and time keep only the first");
   sub->add_option("--min-length", options.min_length, "shorter rows are dropped")
       ->capture_default_str();
   sub->add_option("--row-group-size", options.row_group_size, "rows per Parquet row group")
@@ -134,9 +135,9 @@ void add_sessions(CLI::App& app, Work& run) {
   sub->add_option("--validation", flags->validation, "leave-last-out or none")
       ->check(CLI::IsMember({"leave-last-out", "none"}))
       ->capture_default_str();
-  sub->add_option("--ids-from,--ids_from", options.ids_from,
-                  "an earlier output folder: its items and categories keep their ids, new ones "
-                  "come behind");
+  sub->add_option(
+      "--ids-from,--ids_from", options.ids_from,
+      "an earlier output folder: its items and categories keep their ids, new ones are appended");
   sub->add_option("--names", options.names, "table with titles of items");
   sub->add_option("--names-key", options.names_key, "its column of item ids [as --item]");
   sub->add_option("--names-value", options.names_value, "its column of titles [name, title, ...]");
@@ -178,7 +179,7 @@ void take_sizes(const CLI::App& typed, const prepare::SyntheticOptions& like,
 void add_synthetic(CLI::App& app, Work& run) {
   auto options = std::make_shared<prepare::SyntheticOptions>();
   auto like = std::make_shared<std::string>();
-  CLI::App* sub = app.add_subcommand("synthetic", "Make learnable sessions of any size");
+  CLI::App* sub = app.add_subcommand("synthetic", "Generate learnable sessions of any size");
   sub->add_option("-o,--output", options->output, "folder to write to")->required();
   sub->add_option("--items", options->num_items, "number of items")->capture_default_str();
   sub->add_option("--rows", options->num_rows, "training rows")->capture_default_str();
@@ -187,20 +188,19 @@ void add_synthetic(CLI::App& app, Work& run) {
       ->capture_default_str();
   sub->add_option("--max-length", options->max_length, "items per row, at most")
       ->capture_default_str();
-  sub->add_option("--mean-length", options->mean_length,
-                  "items per row, on average, before long ones are cut: most are short [all "
-                  "lengths are as likely]");
+  sub->add_option(
+      "--mean-length", options->mean_length,
+      "mean items per row before truncation: most rows are short [all lengths equally likely]");
   sub->add_option("--like", *like,
-                  "sizes like those of a known data set, but for what is typed: rees46 (50,000 "
-                  "items, 20,000 rows of 2 to 20 items, 6 on average, with features)");
+                  "sizes of a known data set, unless given: rees46 (50,000 items, 20,000 rows of 2 "
+                  "to 20 items, 6 on average, with features)");
   sub->add_option("--row-group-size", options->row_group_size, "rows per Parquet row group")
       ->capture_default_str();
   sub->add_option("--seed", options->seed, "same seed, same files")->capture_default_str();
   sub->add_flag("--with-features", options->features, "also a category and a price per item");
-  sub->add_flag(
-      "--with-targets", options->targets,
-      "also two numbers per session: what was spent, and whether that is more than half of "
-      "the dearest (bought)");
+  sub->add_flag("--with-targets", options->targets,
+                "also two numbers per session: the amount spent, and whether it is more than half "
+                "of the maximum (bought)");
   sub->footer("Example:\n  convoy data synthetic --output synthetic --items 2000 --rows 10000");
   sub->callback([options, like, sub, &run] {
     if (!like->empty()) take_sizes(*sub, prepare::synthetic_like(*like), *options);

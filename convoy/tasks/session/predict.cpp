@@ -80,11 +80,12 @@ void answer_requests(const Prediction& asked, const train::TrainingArguments& tr
 }  // namespace
 
 void SessionTask::declare_predict(OptionTable& table) {
-  table.add("predict", "top_k", top_k_, "items per session").at_least(1);
+  table.add("predict", "top_k", top_k_, "items to recommend per session").at_least(1);
   table.add("predict", "exclude_seen", exclude_seen_,
-            "do not recommend what the session holds already");
-  table.add("predict", "requests", requests_,
-            "answer the standard input: a request a line, such as {\"items\": [\"a\", \"b\"]}");
+            "do not recommend items that the session already has");
+  table.add(
+      "predict", "requests", requests_,
+      "answer requests from the standard input, one per line, such as {\"items\": [\"a\", \"b\"]}");
 }
 
 void SessionTask::predict(const Prediction& asked, const Run& run,

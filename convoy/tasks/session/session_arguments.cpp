@@ -80,77 +80,71 @@ std::string DataArguments::items_file() const {
 void SessionArguments::declare(OptionTable& t) {
   const char* s = "model";
   t.add(s, "family", family, "model family").choice({"session"});
-  t.add(s, "parity", parity, "set every option that you do not set to what another program does")
+  t.add(s, "parity", parity, "give options that you do not set the values of another library")
       .choice({"none", "transformers4rec"});
-  t.add(
-      s, "prediction_tasks", prediction_tasks,
-      "what is predicted: next-item, and numbers of whole sessions, from columns with one value a "
-      "row: binary:COLUMN (0 or 1), regression:COLUMN");
-  t.add(s, "task_weights", task_weights, "of their losses, one each; none = 1 each");
+  t.add(s, "prediction_tasks", prediction_tasks,
+        "what to predict: next-item, and session-level targets from columns with one value per "
+        "row: binary:COLUMN (0 or 1), regression:COLUMN");
+  t.add(s, "task_weights", task_weights,
+        "loss weights of prediction_tasks, one each; none = 1 each");
   t.add(s, "model_name_or_path", model_name_or_path,
-        "folder of an earlier run whose weights a new one begins with; its tables may have fewer "
-        "ids")
+        "folder of an earlier run to initialise the weights from; its embedding tables may have "
+        "fewer ids")
       .path();
   t.add(s, "pretrained_embeddings", pretrained_embeddings,
-        "vectors that embeddings begin with: COLUMN=FILE each, a Parquet file of raw ids and lists "
-        "of numbers, or .npy, .safetensors")
+        "initial values of embeddings: COLUMN=FILE each, a Parquet file of raw ids and lists of "
+        "numbers, or .npy, .safetensors")
       .differs(/*if_given=*/true);
   t.add(s, "pretrained_trainable", pretrained_trainable,
-        "train these embeddings, too; else they stay as they are");
+        "train these embeddings, too; else they are frozen");
   models::declare_options(t, s, model.fields());
 
   s = "data";
   t.add(s, "path", data.path,
         "folder with train.parquet, valid.parquet, schema.json or schema.pbtxt")
       .path();
-  t.add(s, "train", data.train, "training Parquet: file, folder or pattern")
+  t.add(s, "train", data.train, "training Parquet: file, folder or glob pattern")
       .alias("train_file")
       .path();
-  t.add(s, "valid", data.valid, "evaluation Parquet: file, folder or pattern")
+  t.add(s, "valid", data.valid, "evaluation Parquet: file, folder or glob pattern")
       .alias("validation_file")
       .path();
-  t.add(s, "schema", data.schema, "schema in Transformers4Rec's form, schema.json or schema.pbtxt")
+  t.add(s, "schema", data.schema,
+        "schema in Transformers4Rec's format, schema.json or schema.pbtxt")
       .path();
-  t.add(
-       s, "windows", data.windows,
-       "folder of windows of time, 0001 and so on: train on each after the one before, evaluate on "
-       "the next")
+  t.add(s, "windows", data.windows,
+        "folder of time windows, 0001 and so on: train on each in turn, evaluate on the next")
       .path();
-  t.add(s, "start", data.start, "first window that is trained on")
-      .at_least(1)
-      .only_with("data.windows");
-  t.add(s, "end", data.end, "last window, which is evaluated on; 0 = the last that is there")
+  t.add(s, "start", data.start, "first window to train on").at_least(1).only_with("data.windows");
+  t.add(s, "end", data.end, "last window, for evaluation; 0 = the last in the folder")
       .at_least(0)
       .only_with("data.windows");
   t.add(s, "keep_moments", data.keep_moments,
-        "each window begins with the optimizer's moments of the one before, else with none")
+        "each window starts with the optimizer moments of the previous one; else they are reset")
       .only_with("data.windows");
   t.add(s, "features", data.features,
         "columns to use; none = every categorical, continuous or embedding column of the schema, "
-        "one value a session or one an item");
-  t.add(s, "truncation", data.truncation, "which end of a long session stays")
+        "with one value per session or per item");
+  t.add(s, "truncation", data.truncation, "which end of a long session to keep")
       .choice({"keep_last", "keep_first"});
   t.add(s, "partition", data.partition,
-        "share by rows, or by whole row groups as Transformers4Rec "
-        "does")
+        "split data over ranks by rows, or by whole row groups as Transformers4Rec does")
       .choice({"rows", "row_groups"});
   t.add(s, "shuffle_window", data.shuffle_window,
-        "rows that are shuffled at once in each of 64 lanes; 0 = all rows of data that takes at "
-        "most 256 MiB decoded, else 1024; as many as there are, or more = all rows")
+        "rows that are shuffled together in each of 64 lanes; 0 = all rows if the data take at "
+        "most 256 MiB decoded, else 1024; the number of rows or more = all rows")
       .at_least(0);
   t.add(s, "memory_budget_mb", data.memory_budget_mb,
         "decoded data kept in memory; larger data "
         "is streamed")
       .at_least(1)
       .differs();
-  t.add(s, "prefetch_depth", data.prefetch_depth, "steps that are read ahead")
-      .within(1, 1024)
-      .differs();
+  t.add(s, "prefetch_depth", data.prefetch_depth, "steps to read ahead").within(1, 1024).differs();
 
   s = "train";
   t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall, MRR and AP (average precision)");
   t.add(s, "metric_names", ranking.metric_names,
-        "transformers4rec: ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
+        "transformers4rec: report ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
       .choice({"plain", "transformers4rec"});
   add_hints(t);
 }

@@ -75,8 +75,8 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   auto warnings = arguments_.warnings;
   if (arguments_.model.sees_targets()) {
     warnings.push_back(
-        "model.attn_type = bi lets positions see the items that they predict, in evaluation too: "
-        "losses and metrics do not tell how the model predicts; take uni");
+        "model.attn_type = bi lets positions attend to the items that they predict, in evaluation "
+        "too: losses and metrics do not show how well the model predicts; use uni");
   }
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),

@@ -88,7 +88,7 @@ std::string memory_kinds(const Metrics& metrics) {
 }
 
 std::string plan_text(const PlannedStep& planned) {
-  return fmt::format("{}; predicted: {} a step, {} a rank{}", planned.split,
+  return fmt::format("{}; predicted: {} per step, {} per rank{}", planned.split,
                      plan::step_text(planned.seconds), human_bytes(planned.memory_bytes),
                      planned.kept ? "; kept from the checkpoint" : "");
 }
@@ -105,12 +105,12 @@ std::string plan_outcome(const Metrics& metrics) {
                measured = metrics.at("train_step_seconds"),
                bytes = metrics.at("planned_memory_bytes_per_rank"),
                held = metrics.at("memory_bytes_per_rank");
-  const auto step = measured > 0 ? fmt::format("a step was predicted to take {} and took {} ({})",
+  const auto step = measured > 0 ? fmt::format("step time predicted {}, measured {} ({})",
                                                plan::step_text(predicted),
                                                plan::step_text(measured), off(predicted, measured))
-                                 : "too few steps to time one";
-  return fmt::format("plan: {}; memory {}, at most {} ({})", step, human_bytes(bytes),
-                     human_bytes(held), off(bytes, held));
+                                 : "too few steps to time";
+  return fmt::format("plan: {}; peak memory predicted {}, measured {} ({})", step,
+                     human_bytes(bytes), human_bytes(held), off(bytes, held));
 }
 
 class Console : public Callback {
@@ -151,17 +151,17 @@ class Console : public Callback {
     if (job.num_ranks() > 1) {
       item("note",
            "the total batch counts all devices: the learning rate may need tuning and "
-           "metrics may move");
+           "metrics may change");
     }
     item("steps", "{} ({} per epoch)", human_count(info.max_steps),
          human_count(info.steps_per_epoch));
     item("precision", "{}",
          arguments.bf16   ? "bf16 with fp32 master weights"
          : arguments.fp16 ? "fp16 with fp32 master weights and a loss scale"
-         : arguments.tf32 ? "fp32, products in TF32"
+         : arguments.tf32 ? "fp32, matrix products in TF32"
                           : "fp32");
     item("output", "{}",
-         arguments.output.dir.empty() ? "nothing is kept; try --output_dir DIR"
+         arguments.output.dir.empty() ? "nothing is saved; try --output_dir DIR"
                                       : arguments.output.dir);
     if (!info.resumed_from.empty()) {
       item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
@@ -230,12 +230,12 @@ class Console : public Callback {
   void on_train_end(const Metrics& metrics) override {
     if (quiet_) return;
     const auto loss = metrics.find("train_final_loss");
-    auto text = fmt::format(
-        "trained in {}: {} samples/s, {}, peak memory {}",
-        human_seconds(metrics.at("train_runtime")),
-        human_rate(metrics.at("train_samples_per_second")),
-        loss == metrics.end() ? "no step was made" : fmt::format("loss {:.4f}", loss->second),
-        human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    auto text =
+        fmt::format("trained in {}: {} samples/s, {}, peak memory {}",
+                    human_seconds(metrics.at("train_runtime")),
+                    human_rate(metrics.at("train_samples_per_second")),
+                    loss == metrics.end() ? "no step" : fmt::format("loss {:.4f}", loss->second),
+                    human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
       text += fmt::format(", on a GPU {}", human_bytes(gpu->second));
     }
@@ -250,10 +250,10 @@ class Console : public Callback {
     tell(text, 2);
     if (const auto plan = plan_outcome(metrics); !plan.empty()) tell(plan, 2);
     if (const auto kinds = memory_kinds(metrics); !kinds.empty()) {
-      tell("memory per rank, at most: " + kinds, 2);
+      tell("peak memory per rank: " + kinds, 2);
     }
     if (const auto stages = bytes_of_stages(metrics); !stages.empty()) {
-      tell("memory by stage, at most: " + stages_text(stages), 2);
+      tell("peak memory by stage: " + stages_text(stages), 2);
     }
   }
 

@@ -204,7 +204,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
                                            : sizes_to_run(most, out.is_this_host ? 8 : 2),
                     neighbours, out.is_this_host ? 0 : std::min<int64_t>(most, 8));
   if (out.is_this_host) {
-    out.how_known = profile ? "of " + request.profile : "measured on this host";
+    out.how_known = profile ? "from " + request.profile : "measured on this host";
     numbers.time_spread = kMeasuredSpread;
     numbers.memory_spread = kMemorySpread;
     numbers.update_seconds =
@@ -214,7 +214,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
       return costs->of(share);
     };
   } else {
-    out.how_known = "of data sheets";
+    out.how_known = "from data sheets";
     numbers.time_spread = kAnalyticSpread;
     numbers.memory_spread = kOtherDevicesMemorySpread;
     numbers.update_seconds =

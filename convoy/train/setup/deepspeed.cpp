@@ -30,10 +30,9 @@ struct Rule {
   bool others = false;   ///< values that are not listed stay as they are
 };
 
-constexpr const char* kPlanned =
-    "what is gathered and reduced when follows from the step's program";
-constexpr const char* kMeasured = "convoy logs times, memory and waiting without being asked";
-constexpr const char* kScaled = "the scale of fp16 finds itself";
+constexpr const char* kPlanned = "the step's program determines when to gather and reduce";
+constexpr const char* kMeasured = "convoy always logs times, memory and waiting";
+constexpr const char* kScaled = "the loss scale is always dynamic";
 constexpr const char* kBuffers = "buffers are planned";
 
 const std::vector<Rule>& rules() {
@@ -62,22 +61,19 @@ const std::vector<Rule>& rules() {
        "AdamW decays weights, as adam_w_mode says",
        {{"true", ""}}},
       {"optimizer.params.torch_adam", nullptr, "there is one AdamW"},
-      {"optimizer.params.bias_correction", nullptr, "moments are corrected", {{"true", ""}}},
-      {"optimizer.params.amsgrad", nullptr, "amsgrad is not offered", {}, true},
+      {"optimizer.params.bias_correction", nullptr, "bias is always corrected", {{"true", ""}}},
+      {"optimizer.params.amsgrad", nullptr, "amsgrad is not supported", {}, true},
       {"scheduler.type",
        "train.lr_scheduler_type",
        "",
        {{"WarmupLR", "constant_with_warmup"},
         {"WarmupDecayLR", "linear"},
         {"WarmupCosineLR", "cosine"}}},
-      {"scheduler.params.warmup_min_lr",
-       nullptr,
-       "the rate rises from 0",
-       {{"0", ""}, {"0.0", ""}}},
+      {"scheduler.params.warmup_min_lr", nullptr, "warm-up starts at 0", {{"0", ""}, {"0.0", ""}}},
       {"scheduler.params.warmup_max_lr", "train.learning_rate"},
       {"scheduler.params.warmup_num_steps", "train.warmup_steps"},
       {"scheduler.params.total_num_steps", "train.max_steps"},
-      {"scheduler.params.warmup_type", nullptr, "the rate rises in a line"},
+      {"scheduler.params.warmup_type", nullptr, "warm-up is linear"},
       {"fp16.enabled", "train.fp16"},
       {"fp16.auto_cast", nullptr, "layers choose their types"},
       {"fp16.loss_scale", nullptr, kScaled, {{"0", ""}, {"0.0", ""}}},
@@ -94,7 +90,7 @@ const std::vector<Rule>& rules() {
       {"zero_optimization.reduce_bucket_size", nullptr, "bucket_cap_mb is the size"},
       {"zero_optimization.overlap_comm", nullptr, "communication always overlaps"},
       {"zero_optimization.reduce_scatter", nullptr, kPlanned},
-      {"zero_optimization.contiguous_gradients", nullptr, "gradients are"},
+      {"zero_optimization.contiguous_gradients", nullptr, "gradients always are"},
       {"zero_optimization.round_robin_gradients", nullptr, kPlanned},
       {"zero_optimization.sub_group_size", nullptr, kPlanned},
       {"zero_optimization.load_from_fp32_weights", nullptr, "masters are saved"},
@@ -117,7 +113,7 @@ const std::vector<Rule>& rules() {
       {"zero_optimization.offload_optimizer.pipeline_write", nullptr, kPlanned},
       {"zero_optimization.offload_optimizer.ratio",
        nullptr,
-       "all is offloaded",
+       "all state is offloaded",
        {{"1", ""}, {"1.0", ""}}},
       {"zero_optimization.offload_param.device",
        "parallel.offload_parameters",
@@ -173,7 +169,7 @@ const std::vector<Rule>& rules() {
       {"disable_allgather", nullptr, kPlanned},
       {"wall_clock_breakdown", nullptr, kMeasured},
       {"memory_breakdown", nullptr, kMeasured},
-      {"dump_state", nullptr, "--print-config prints what holds"},
+      {"dump_state", nullptr, "--print-config prints the options"},
       {"tensorboard.enabled", "train.report_to", "", {{"true", "tensorboard"}, {"false", "none"}}},
   };
   return all;
@@ -187,28 +183,28 @@ struct Part {
 };
 
 constexpr Part kParts[] = {
-    {"zero_optimization.aio", "offloading reads and writes ahead by itself", false},
+    {"zero_optimization.aio", "offload always reads and writes ahead", false},
     {"activation_checkpointing", "gradient_checkpointing keeps the inputs of blocks only", false},
-    {"aio", "offloading reads and writes ahead by itself", false},
+    {"aio", "offload always reads and writes ahead", false},
     {"flops_profiler", kMeasured, false},
     {"comms_logger", kMeasured, false},
-    {"wandb", "log.jsonl has what it would be told", false},
-    {"csv_monitor", "log.jsonl has what it would be told", false},
-    {"comet", "log.jsonl has what it would be told", false},
-    {"checkpoint", "checkpoints have one form", false},
+    {"wandb", "log.jsonl has the same values", false},
+    {"csv_monitor", "log.jsonl has the same values", false},
+    {"comet", "log.jsonl has the same values", false},
+    {"checkpoint", "checkpoints have one format", false},
     {"data_types", "gradients are accumulated in fp32", false},
     {"amp", "NVIDIA's apex is not used; try bf16", true},
     {"pipeline", "try pipeline_parallel_size", true},
     {"elasticity", "a job goes on with any number of ranks; try convoy launch --max-restarts",
      true},
     {"autotuning", "try convoy plan", true},
-    {"compression_training", "it is not offered", true},
-    {"data_efficiency", "it is not offered", true},
-    {"curriculum_learning", "it is not offered", true},
-    {"progressive_layer_drop", "it is not offered", true},
-    {"sparse_attention", "it is not offered", true},
-    {"quantize_training", "it is not offered", true},
-    {"eigenvalue", "it is not offered", true},
+    {"compression_training", "it is not supported", true},
+    {"data_efficiency", "it is not supported", true},
+    {"curriculum_learning", "it is not supported", true},
+    {"progressive_layer_drop", "it is not supported", true},
+    {"sparse_attention", "it is not supported", true},
+    {"quantize_training", "it is not supported", true},
+    {"eigenvalue", "it is not supported", true},
 };
 
 /// A value as an option takes it.

@@ -95,7 +95,7 @@ void Trainer::Impl::step_down() {
   stream_ = train_data_->open(stream_options(true));
   stream_->start(state_.epoch_index, state_.epoch_position);
   callbacks_.say(fmt::format(
-      "step {}: {} has not the memory for micro-batches of {}; all ranks go on with {} x {} "
+      "step {}: {} has too little memory for micro-batches of {}; all ranks continue with {} x {} "
       "accumulation, the same {} rows a step",
       state_.global_step + 1, strategy_->replica().groups().mesh.who(last_.short_rank),
       plural(rows, "row"), fewer, arguments_.gradient_accumulation_steps, state_.step_samples));

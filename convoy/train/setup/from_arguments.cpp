@@ -93,15 +93,15 @@ std::string schedule_text(const schedule::RunPlan& plan, const schedule::Pipelin
   const auto name = asked.csv.empty() ? std::string(schedule::name_of(asked.schedule)) : asked.file;
   if (!searched && asked.csv.empty()) return name;
   std::vector<std::string> parts;
-  if (searched) parts.push_back(plan.found.empty() ? "an order of its own" : plan.found);
+  if (searched) parts.push_back(plan.found.empty() ? "a custom order" : plan.found);
   const auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
   const auto each = pipe.virtual_stages_of(0).size();
   if (each > 1) {
-    parts.push_back(
-        fmt::format("{} virtual stages each in a {}", each, pipe.is_loop() ? "loop" : "v"));
+    parts.push_back(fmt::format("{} virtual stages per rank, placement {}", each,
+                                pipe.is_loop() ? "loop" : "v"));
   }
   const bool halves = schedule::has_halves(plan.orders);
-  parts.emplace_back(halves ? "backwards in halves" : "whole backwards");
+  parts.emplace_back(halves ? "split backward" : "full backward");
   return fmt::format("{} ({})", name, join(parts));
 }
 

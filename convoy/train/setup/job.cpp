@@ -162,7 +162,7 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
                    : arguments.num_context_ranks() > 1 ? "context"
                                                        : "ddp";
     job.reason = fmt::format("{} started {} ranks{}", environment.source, world,
-                             wanted == "plan" ? ", and a plan shares out the work" : "");
+                             wanted == "plan" ? ", and a plan chooses the parallelism" : "");
     job.devices = {cuda ? visible[static_cast<size_t>(environment.local_rank % devices_here)]
                         : visible[0]};
     job.threads = threads_per_rank(arguments.threads, environment.local_world_size);
@@ -315,7 +315,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   }
   if (!why_no_gpu.empty()) {
     job.warnings.push_back(fmt::format(
-        "there is a GPU, but the CPU is used: {}; --device cpu says that it is meant", why_no_gpu));
+        "there is a GPU, but the CPU is used: {}; if intended, set --device cpu", why_no_gpu));
   }
   if (env.world_size == 1 && arguments.mesh.shard != "all") {
     job.warnings.push_back(

@@ -204,18 +204,18 @@ RunInfo Trainer::Impl::describe() {
   warn(tensor_warnings(job_.groups.mesh, info.placements));
   const bool shares = flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
   if ((!info.pipeline.empty() || tensor_ranks > 1) && arguments_.parallel.zero >= 2 && shares) {
-    info.warnings.push_back(fmt::format(
-        "zero = {} with {}: {} each micro-batch, and {}; try --zero 1, which sends as much as a "
-        "step without",
-        arguments_.parallel.zero, info.pipeline.empty() ? "tensor ranks" : "a pipeline",
-        arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
-                                      : "gradients are reduced after",
-        info.pipeline.empty() ? "tensor ranks have shared out what that would save"
-                              : "a pipeline wants many"));
+    info.warnings.push_back(
+        fmt::format("zero = {} with {}: {} each micro-batch, and {}; try --zero 1, which sends as "
+                    "much as without ZeRO",
+                    arguments_.parallel.zero, info.pipeline.empty() ? "tensor ranks" : "a pipeline",
+                    arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
+                                                  : "gradients are reduced after",
+                    info.pipeline.empty() ? "tensor ranks already split what that would save"
+                                          : "a pipeline needs many of them"));
   }
   if (arguments_.parallel.zero > 0 && !shares) {
     info.warnings.push_back(
-        fmt::format("zero = {} shares nothing out {}", arguments_.parallel.zero,
+        fmt::format("zero = {} shards nothing {}", arguments_.parallel.zero,
                     job_.num_devices() == 1 ? "on one rank; try convoy launch -n 2 train ..."
                     : job_.stages > 1       ? "where each stage has one rank; try --replicas 2"
                     : job_.num_ranks() == 1
@@ -223,11 +223,11 @@ RunInfo Trainer::Impl::describe() {
                                       tensor_ranks > 1 ? "no two ranks have the same weights"
                                                        : "each stage has one rank",
                                       2 * job_.world().size())
-                        : fmt::format("with one rank a state replica: shard_ranks = {}; try all",
+                        : fmt::format("with one rank per state replica: shard_ranks = {}; try all",
                                       arguments_.parallel.mesh.shard)));
   } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
     info.warnings.push_back(
-        fmt::format("zero = 3 shards no weights: all pieces of the model are below zero_keep_mb = "
+        fmt::format("zero = 3 shards no weights: all buckets of the model are below zero_keep_mb = "
                     "{}; try a smaller one, or --zero 2",
                     arguments_.parallel.keep_bytes >> 20));
   } else if (arguments_.parallel.zero == 3 && info.pipeline.empty() && reads_all(flat.layout())) {
@@ -239,7 +239,7 @@ RunInfo Trainer::Impl::describe() {
   warn(arguments_.warnings(state_.max_steps));
   if (ended()) {
     info.warnings.push_back(
-        fmt::format("nothing is left to train: {} stands at step {} of {}{}; try more {}",
+        fmt::format("nothing is left to train: {} is at step {} of {}{}; try more {}",
                     info.resumed_from.empty() ? "the run" : info.resumed_from, state_.global_step,
                     state_.max_steps, stopped_early_ ? ", where it stopped early" : "",
                     stopped_early_ ? "early_stopping_patience" : "num_train_epochs or max_steps"));
