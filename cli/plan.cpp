@@ -154,9 +154,10 @@ int plan_for_each(const PlanOptions& options) {
                      options.verify > 0 ? "--verify" : "--output", fmt::join(options.ranks, ","));
   }
   auto request = options.request;
+  request.traced = std::make_shared<train::TracedBlocks>();
+  const auto [configured, run] = ask_about(options.config, !options.json);
   std::vector<PlanOfRanks> plans;
   for (const int ranks : options.ranks) {
-    const auto [configured, run] = ask_about(options.config, !options.json && plans.empty());
     request.num_ranks = ranks;
     report::ProgressLine progress(fmt::format("planning for {}", plural(ranks, "rank")));
     const auto report = train::make_plan(run.factory, configured->training, *run.train_data,

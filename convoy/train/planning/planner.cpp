@@ -125,6 +125,24 @@ std::vector<schedule::BlockCounts> costs_from_file(const parallel::ModelFactory&
   return pipeline_inputs(factory, arguments, &data).counts;
 }
 
+/// Of micro-batches of at most so many rows. `neighbours`: ranks of this host; 0: of other devices.
+std::shared_ptr<BlockCosts> costs_by_running(const parallel::ModelFactory& factory,
+                                             const TrainingArguments& arguments,
+                                             const Dataset& data, const PlanRequest& request,
+                                             int64_t most, int neighbours) {
+  const bool here = neighbours > 0;
+  const auto sizes = !request.sizes.empty() ? request.sizes : sizes_to_run(most, here ? 8 : 2);
+  if (here) return std::make_shared<BlockCosts>(factory, arguments, data, sizes, neighbours, 0);
+  const auto gpu_rows = std::min<int64_t>(most, 8);
+  const auto run = [&] {
+    return std::make_shared<BlockCosts>(factory, arguments, data, sizes, 1, gpu_rows);
+  };
+  if (!request.traced) return run();
+  auto& known = (*request.traced)[{sizes, gpu_rows}];
+  if (!known) known = run();
+  return known;
+}
+
 std::string memory_text(const plan::Cluster& cluster) {
   if (cluster.each.empty()) return human_bytes(cluster.device.memory_bytes);
   const auto [least, most] = std::minmax_element(
@@ -196,13 +214,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
     wishes.base.counts = counts;
   }
   const int neighbours = out.is_this_host ? out.cluster.devices_per_host : 1;
-  const auto costs =
-      profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
-              : std::make_shared<BlockCosts>(
-                    factory, arguments, data,
-                    !request.sizes.empty() ? request.sizes
-                                           : sizes_to_run(most, out.is_this_host ? 8 : 2),
-                    neighbours, out.is_this_host ? 0 : std::min<int64_t>(most, 8));
+  const auto costs = profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
+                             : costs_by_running(factory, arguments, data, request, most,
+                                                out.is_this_host ? neighbours : 0);
   if (out.is_this_host) {
     out.how_known = profile ? "from " + request.profile : "measured on this host";
     numbers.time_spread = kMeasuredSpread;

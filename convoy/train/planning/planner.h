@@ -1,17 +1,26 @@
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/progress.h"
 #include "convoy/parallel/run/types.h"
 #include "convoy/plan/search.h"
 #include "convoy/train/batches.h"
+#include "convoy/train/planning/block_costs.h"
 #include "convoy/train/planning/this_host.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
+
+/// What blocks cost that ran without arithmetic, for plans of one run on other devices: by rows of
+/// micro-batches that ran, and rows of a GPU's scores.
+using TracedBlocks =
+    std::map<std::pair<std::vector<int64_t>, int64_t>, std::shared_ptr<BlockCosts>>;
 
 /// What a plan is asked for.
 struct PlanRequest {
@@ -26,8 +35,9 @@ struct PlanRequest {
   /// Of ranks that have met on hosts that are like this one, what their sums take; none: the ranks
   /// would all be on this host.
   std::optional<SumTimes> sums = {};
-  int num_hosts = 1;  ///< with `sums`
-  int threads = 0;    ///< of a rank; 0: parallel.threads, or of this host its cores shared out
+  int num_hosts = 1;                          ///< with `sums`
+  std::shared_ptr<TracedBlocks> traced = {};  ///< of plans before; null: nothing is kept
+  int threads = 0;  ///< of a rank; 0: parallel.threads, or of this host its cores shared out
 };
 
 /// A search, with all that it was made of.
