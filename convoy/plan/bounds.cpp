@@ -168,15 +168,17 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
                       const schedule::RunOptions& options, const Split& split,
                       const std::vector<double>& of_blocks) {
   if (split.state_ranks() == 1) return 0;
-  const GroupTimes state(cluster, mesh, schedule::kState);
+  auto* known = numbers.known ? &numbers.known->sums : nullptr;
+  const GroupTimes state(cluster, mesh, schedule::kState, known);
   const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / split.pipeline;
   const auto micro_batches = static_cast<double>(split.micro_batches);
   const double bytes = sizeof(float) * elements;
   if (split.zero == 0) {
-    return GroupTimes(cluster, mesh, schedule::kGradients).all_reduce(bytes);
+    return GroupTimes(cluster, mesh, schedule::kGradients, known)
+        .least(Collective::AllReduce, bytes);
   }
   const bool each = split.zero >= 2 && options.reduce_each;
-  double out = state.reduce_scatter(bytes) * (each ? micro_batches : 1);
+  double out = state.least(Collective::ReduceScatter, bytes) * (each ? micro_batches : 1);
   if (split.zero < 3 || split.pipeline > 1 || options.keep_bytes > 0) return out;
   // Where backward turns into forward and forward into backward some buckets are still there.
   const auto& [in_backward, largest] = gathered_of(numbers, options, split.tensor, of_blocks);
@@ -184,7 +186,8 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
   const double turns = options.gathers.times();
   const double gathered = elements + (turns > 1 ? in_backward : 0) - turns * kept;
   const double width = options.low_precision ? 2 : 4;
-  return gathered > 0 ? out + micro_batches * state.all_gather(width * gathered) : out;
+  return gathered > 0 ? out + micro_batches * state.least(Collective::AllGather, width * gathered)
+                      : out;
 }
 
 /// How often each virtual stage of a rank has run forward when a first backward is due.
@@ -239,7 +242,8 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster,
                        const schedule::RunOptions& base, const Split& split) {
   const auto mesh = split.mesh();
   const auto costs = seconds_of(numbers.blocks(split.share()), cluster, mesh,
-                                fastest_link_of_stages(cluster, mesh));
+                                fastest_link_of_stages(cluster, mesh), base.low_precision,
+                                numbers.known ? &numbers.known->sums : nullptr);
   double out = 0, sums = 0;
   for (size_t b = 0; b < costs.forward.size(); ++b) {
     const double times = is_recomputed(numbers, split, b) ? 2 : 1;

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/options.h"
 #include "convoy/base/text.h"
+#include "convoy/plan/host_sums.h"
 
 namespace convoy::plan {
 
@@ -226,7 +227,8 @@ double Cluster::speed_of(int rank, bool low_precision) const {
   return device_of(rank).*flops / (device.*flops);
 }
 
-GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes)
+GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes,
+                       KnownSums* known)
     : inside_(cluster.inside), between_(cluster.between), size_(mesh.degree(axes)) {
   const auto first = mesh.of(0).ranks_along(axes);
   const int stride = first.size() > 1 ? first[1] - first[0] : 1;
@@ -247,14 +249,46 @@ GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, sched
   }
   per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;
   if (alike) leaves_host_ *= std::min(per_host, mesh.num_ranks()) / per_host_;
+  constexpr int kMostPlayed = 16;  // ranks
+  const bool is_shared = leaves_host_ * size_ > size_ - per_host_ || per_host_ > 1;
+  if (num_hosts_ == 1 || !cluster.phases_overlap || !is_shared || mesh.num_ranks() > kMostPlayed) {
+    return;
+  }
+  played_ = known == nullptr ? std::make_shared<const HostSums>(cluster, mesh, axes)
+                             : known->of(cluster, mesh, axes);
 }
 
-double GroupTimes::time(double bytes, double passes) const {
+namespace {
+
+double passes_of(Collective of) {
+  return of == Collective::AllReduce ? 2 : 1;
+}
+
+}  // namespace
+
+CollectiveTime GroupTimes::time(Collective of, double bytes) const {
+  if (played_) {
+    auto out = played_->time(of, bytes);
+    out.in_row = std::max(out.in_row, least(of, bytes));
+    return out;
+  }
   double out = 0;
   const double not_own = static_cast<double>(per_host_ - 1) / per_host_;
-  if (per_host_ > 1) out += passes * inside_.time_of(not_own * bytes);
-  if (num_hosts_ > 1) out += passes * between_.time_of(leaves_host_ * bytes);
-  return out;
+  if (per_host_ > 1) out += passes_of(of) * inside_.time_of(not_own * bytes);
+  if (num_hosts_ > 1) out += passes_of(of) * between_.time_of(leaves_host_ * bytes);
+  return {out, out};
+}
+
+double GroupTimes::waits(double bytes, double computing, const std::vector<double>& speeds) const {
+  if (played_) return played_->waits(Collective::AllReduce, bytes, computing, speeds);
+  return all_reduce(bytes);
+}
+
+double GroupTimes::least(Collective of, double bytes) const {
+  if (!played_) return time(of, bytes).alone;
+  const double not_own = static_cast<double>(per_host_ - 1) / per_host_;
+  return passes_of(of) * bytes *
+         std::max(not_own / inside_.bytes_per_second, leaves_host_ / between_.bytes_per_second);
 }
 
 Link link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh, int from, int to) {

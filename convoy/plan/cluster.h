@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct Cluster {
   /// The part of a collective that a device computes beside; none of a processor's core that has
   /// the engine's thread on it.
   double beside = 1;
+  /// A rank whose part of a sum over hosts has come goes on while others wait for theirs.
+  bool phases_overlap = true;
   /// What trainings reach of what data sheets promise: of products and of the memory.
   double efficiency = 0.5;
   int64_t reserved_bytes = 0;  ///< of a device's memory: what a process takes beside tensors
@@ -62,30 +65,48 @@ Cluster read_cluster(const std::filesystem::path& file);
 /// UsageError for a device that is not known.
 Cluster usual_cluster(const std::string& device, int num_devices);
 
+enum class Collective { AllReduce, ReduceScatter, AllGather };
+
+/// What a collective takes in seconds: one alone, and each of many that follow each other, where
+/// the next begins on some ranks before it has ended on others.
+struct CollectiveTime {
+  double alone = 0, in_row = 0;
+};
+
+class HostSums;
+class KnownSums;
+
 /// What the collectives of a mesh's groups along some axes take, in seconds: inside a host each
 /// rank sends what is not its own, then each host one copy to the others, as convoy's engines do
 /// (comm/hierarchy) and NCCL's rings. Groups whose ranks share a host share its link to the others.
+/// Where phases overlap and ranks are few they are played message by message, else they come one
+/// after the other.
 class GroupTimes {
  public:
-  GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes);
+  /// `known`: what was played before; null: nothing was.
+  GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes,
+             KnownSums* known = nullptr);
 
   int size() const { return size_; }
   bool crosses_hosts() const { return num_hosts_ > 1; }
-  double all_reduce(double bytes) const { return time(bytes, 2); }
+  double all_reduce(double bytes) const { return time(Collective::AllReduce, bytes).alone; }
   /// `bytes` of the whole, as of what is scattered.
-  double all_gather(double bytes) const { return time(bytes, 1); }
-  double reduce_scatter(double bytes) const { return time(bytes, 1); }
+  CollectiveTime time(Collective of, double bytes) const;
+  /// What a sum takes of ranks that compute so long before each, all in a row, beyond that of the
+  /// slowest; `speeds`: by rank.
+  double waits(double bytes, double computing, const std::vector<double>& speeds) const;
+  /// What the links carry of many in a row: they take no less.
+  double least(Collective of, double bytes) const;
   /// Of a message to the next rank of the group while all send theirs.
   double message(double bytes) const {
     return size_ == 1 ? 0 : (num_hosts_ > 1 ? between_ : inside_).time_of(bytes);
   }
 
  private:
-  double time(double bytes, double passes) const;
-
   Link inside_, between_;
   int size_ = 1, per_host_ = 1, num_hosts_ = 1;  // of the group that spans most hosts
   double leaves_host_ = 0;  // of a group's bytes, for all groups of the host that sends most
+  std::shared_ptr<const HostSums> played_;
 };
 
 /// What a message from one stage of a pipeline to another takes, where it takes longest.

@@ -21,12 +21,12 @@ using schedule::Layout;
 
 /// The groups of a mesh whose collectives a step waits for.
 struct StepGroups {
-  StepGroups(const Cluster& cluster, const schedule::Mesh& mesh)
-      : rows(cluster, mesh, schedule::kGradients),
-        world(cluster, mesh, schedule::kWorld),
-        state(cluster, mesh, schedule::kState),
-        replicas(cluster, mesh, Axis::Replicate),
-        tensor(cluster, mesh, Axis::Tensor) {}
+  StepGroups(const Cluster& cluster, const schedule::Mesh& mesh, KnownSums* known)
+      : rows(cluster, mesh, schedule::kGradients, known),
+        world(cluster, mesh, schedule::kWorld, known),
+        state(cluster, mesh, schedule::kState, known),
+        replicas(cluster, mesh, Axis::Replicate, known),
+        tensor(cluster, mesh, Axis::Tensor, known) {}
 
   GroupTimes rows, world, state, replicas, tensor;
 };
@@ -35,18 +35,27 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
                              const schedule::RunOptions& options, const StepGroups& groups) {
   const double width = layout.options().low_precision ? 2 : 4;
   schedule::StepTimes out;
+  const auto add = [](schedule::InRow& to, const CollectiveTime& takes) {
+    to.alone.push_back(takes.alone);
+    to.in_row.push_back(takes.in_row);
+  };
   for (int64_t b = 0; b < layout.num_buckets(); ++b) {
     const auto elements =
         static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
     const auto updated = static_cast<double>(layout.updated(b, 0).length());
-    out.reduce.push_back(groups.rows.all_reduce(4 * elements));
-    out.reduce_scatter.push_back(groups.state.reduce_scatter(4 * elements));
+    add(out.reduce, groups.rows.time(Collective::AllReduce, 4 * elements));
+    add(out.reduce_scatter, groups.state.time(Collective::ReduceScatter, 4 * elements));
     // A part of the sum of a state replica, and of this part with the other replicas: at the end,
     // but for what is offloaded after each.
     const double replicas = groups.replicas.all_reduce(4 * elements / groups.state.size());
     const bool offloaded = layout.offloaded(schedule::Kind::Gradients);
-    (offloaded ? out.reduce_scatter.back() : out.replicas) += replicas;
-    out.gather.push_back(groups.state.all_gather(width * elements));
+    if (offloaded) {
+      out.reduce_scatter.alone.back() += replicas;
+      out.reduce_scatter.in_row.back() += replicas;
+    } else {
+      out.replicas += replicas;
+    }
+    add(out.gather, groups.state.time(Collective::AllGather, width * elements));
     out.update.push_back(updated * numbers.update_seconds);
   }
   for (size_t unit = 0; unit < layout.units().size(); ++unit) {
@@ -64,8 +73,8 @@ schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const
     const auto row = static_cast<double>(layout.row_table(unit).shape.back());
     const double elements =
         row * static_cast<double>(schedule::most_rows_read(layout, unit, step, options.batch_rows));
-    out.fetch_rows += groups.state.all_gather(4 * elements);
-    out.reduce_rows += groups.state.reduce_scatter(4 * elements);
+    out.fetch_rows += groups.state.time(Collective::AllGather, 4 * elements).alone;
+    out.reduce_rows += groups.state.time(Collective::ReduceScatter, 4 * elements).alone;
     out.update_rows += elements / groups.state.size() * numbers.update_seconds;
   }
   out.beside = cluster.beside;
@@ -98,26 +107,36 @@ const char* name_of(Fit fit) {
 }
 
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
-                           const schedule::Mesh& mesh, const Link& to_next) {
-  const GroupTimes tensor(cluster, mesh, Axis::Tensor), context(cluster, mesh, Axis::Context);
+                           const schedule::Mesh& mesh, const Link& to_next, bool low_precision,
+                           KnownSums* known) {
+  const GroupTimes tensor(cluster, mesh, Axis::Tensor, known),
+      context(cluster, mesh, Axis::Context, known);
+  std::vector<double> speeds;
+  for (int rank = 0; tensor.crosses_hosts() && rank < mesh.num_ranks(); ++rank) {
+    speeds.push_back(cluster.speed_of(rank, low_precision));
+  }
   schedule::Costs out;
   const auto each = [](int64_t number, int64_t bytes, const auto& time) {
     if (number == 0) return 0.0;
     const auto n = static_cast<double>(number);
     return n * time(static_cast<double>(bytes) / n);
   };
-  const auto sums = [&](int64_t number, int64_t bytes) {
-    const auto time = [&](double of_one) { return tensor.all_reduce(of_one); };
+  const auto sums = [&](int64_t number, int64_t bytes, double computing) {
+    const auto time = [&](double of_one) {
+      return tensor.waits(of_one, computing / static_cast<double>(number), speeds);
+    };
     return tensor.size() == 1 ? 0.0 : each(number, bytes, time);
   };
   const auto messages = [&](int64_t number, int64_t bytes) {
     return each(number, bytes, [&](double of_one) { return context.message(of_one); });
   };
   for (const auto& block : blocks) {
-    out.forward_sums.push_back(sums(block.forward_sums, block.forward_sum_bytes) +
-                               messages(block.forward_messages, block.forward_message_bytes));
-    out.backward_sums.push_back(sums(block.backward_sums, block.backward_sum_bytes) +
-                                messages(block.backward_messages, block.backward_message_bytes));
+    out.forward_sums.push_back(
+        sums(block.forward_sums, block.forward_sum_bytes, block.forward_seconds) +
+        messages(block.forward_messages, block.forward_message_bytes));
+    out.backward_sums.push_back(
+        sums(block.backward_sums, block.backward_sum_bytes, block.backward_seconds) +
+        messages(block.backward_messages, block.backward_message_bytes));
     out.forward.push_back(block.forward_seconds + out.forward_sums.back());
     out.backward.push_back(block.backward_seconds + out.backward_sums.back());
     out.weight.push_back(block.weight_seconds);
@@ -211,8 +230,9 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
   const auto plan = run.plan(numbers, blocks, mesh.rank());  // tells whether the model goes into it
-  const auto costs = seconds_of(blocks, cluster, mesh, {});
-  const StepGroups groups(cluster, mesh);
+  KnownSums* known = numbers.known ? &numbers.known->sums : nullptr;
+  const auto costs = seconds_of(blocks, cluster, mesh, {}, run.options.low_precision, known);
+  const StepGroups groups(cluster, mesh, known);
   const auto links = links_between_stages(cluster, mesh);
   Played played;
   const auto add_pipelines = [&](const schedule::RunPlan& of) {

@@ -90,8 +90,9 @@ TEST(GroupTimes, GroupsShareTheLinkOfTheirHost) {
   EXPECT_FALSE(GroupTimes(cluster, tensor, schedule::Axis::Tensor).crosses_hosts());
   // All eight share out data: inside of a host first, then one copy of each.
   const schedule::Mesh plain({}, 0, 8);
-  EXPECT_DOUBLE_EQ(GroupTimes(cluster, plain, schedule::kRows).all_gather(100),
-                   0.75 * 100 / 100 + 0.5 * 100 / 10);
+  EXPECT_DOUBLE_EQ(
+      GroupTimes(cluster, plain, schedule::kRows).time(Collective::AllGather, 100).alone,
+      0.75 * 100 / 100 + 0.5 * 100 / 10);
 }
 
 TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {

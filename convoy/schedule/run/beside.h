@@ -29,20 +29,19 @@ class Beside {
   double start(double now, const Instruction& i) {
     switch (i.op) {
       case Op::Reduce:
-        return sum(now, at_or_none(times_.reduce, i.bucket));
+        return sum(now, times_.reduce, i.bucket);
       case Op::ReduceScatter:
         if (layout_.offloaded(Kind::Gradients)) {
           now = std::max(with_room(now), fetched({Kind::Gradients, i.bucket}));
         }
-        now = sum(now, at_or_none(times_.reduce_scatter, i.bucket));
+        now = sum(now, times_.reduce_scatter, i.bucket);
         if (sums_.size() <= kBucketsInFlight || !layout_.is_sharded(Kind::Gradients)) return now;
         now = std::max(now, sums_.front());
         sums_.pop_front();
         return now;
       case Op::Gather:
         now = std::max(now, fetched({Kind::Weights, i.bucket}));  // the own part is copied
-        return collective(now, at_or_none(times_.gather, i.bucket),
-                          gathered_[static_cast<size_t>(i.bucket)]);
+        return collective(now, times_.gather, i.bucket, gathered_[static_cast<size_t>(i.bucket)]);
       case Op::Fetch:
         now = with_room(now, Key{i.kind, i.bucket});
         fetched_[place_of({i.kind, i.bucket})] = transfer(now, i);
@@ -111,18 +110,20 @@ class Beside {
     return queue = std::max(queue, now) + at_or_none(found->second.of_bucket, i.bucket);
   }
 
-  double collective(double now, double takes, double& end) {
-    end = queue_ = std::max(queue_, now) + takes;
+  double collective(double now, const InRow& times, int64_t bucket, double& end) {
+    const double takes = at_or_none(times.alone, bucket), begin = std::max(queue_, now);
+    queue_ = begin + (times.in_row.empty() ? takes : at_or_none(times.in_row, bucket));
+    end = last_ = std::max(last_, begin + takes);
     return now + (1 - times_.beside) * takes;
   }
-  double sum(double now, double takes) {
+  double sum(double now, const InRow& times, int64_t bucket) {
     sums_.push_back(0);
-    return collective(now, takes, sums_.back());
+    return collective(now, times, bucket, sums_.back());
   }
 
   const Layout& layout_;
   const StepTimes& times_;
-  double queue_ = 0;
+  double queue_ = 0, last_ = 0;  // when the next collective may begin, when the last one has ended
   std::map<Place, double> transfers_;
   std::vector<double> gathered_, fetched_;     // [bucket], [kind][bucket]
   std::deque<std::pair<Key, double>> writes_;  // under way

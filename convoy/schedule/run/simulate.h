@@ -52,10 +52,19 @@ struct TransferTimes {
   std::vector<double> of_bucket = {};
 };
 
+/// What collectives of a kind take by bucket: each alone, and until the next may begin behind it,
+/// where some ranks are ready for that before others; empty: it begins at the end.
+struct InRow {
+  std::vector<double> alone = {}, in_row = {};
+
+  InRow() = default;
+  InRow(std::vector<double> each) : alone(std::move(each)) {}  // NOLINT: times are such
+};
+
 /// What else a step takes on a rank, in the units of Costs: its collectives and transfers by
 /// bucket, each one after the other beside the computing, and its updates. Empty: no time.
 struct StepTimes {
-  std::vector<double> reduce = {}, reduce_scatter = {}, gather = {};
+  InRow reduce = {}, reduce_scatter = {}, gather = {};
   /// By unit: the sum over tensor ranks that share out tokens, which is waited for.
   std::vector<double> reduce_tensor = {};
   std::map<Kind, TransferTimes> offload = {};

@@ -92,6 +92,7 @@ plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums
   if (num_hosts > 1) {
     auto out = this_host(num_ranks);
     out.num_hosts = num_hosts;
+    out.phases_overlap = false;  // one rank of a host carries what all of them sum up
     // What the part inside of the hosts leaves.
     const double inside = num_ranks > 1 ? passes_of(num_ranks) / out.inside.bytes_per_second : 0;
     const double slope = std::max(1e-15, sums.seconds_per_byte - inside);

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "convoy/plan/cluster.h"
+
+namespace convoy::plan {
+
+/// Sums and gathers of groups that lie on several hosts, message by message: inside a host each
+/// rank sends to its neighbours what they keep, ranks that keep the same part on other hosts send
+/// it there, and so back. A rank whose part has come goes on while the link of its host still
+/// sends the others'.
+class HostSums {
+ public:
+  /// Of all groups of a mesh along some axes, at once.
+  HostSums(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes);
+
+  /// Until the last rank has it.
+  CollectiveTime time(Collective of, double bytes) const;
+  /// Of many that follow each other, with computing before each that takes a rank of speed 1 so
+  /// long: what each takes beyond the computing of the slowest rank of its group.
+  double waits(Collective of, double bytes, double computing,
+               const std::vector<double>& speeds) const;
+
+ private:
+  /// What a rank sends at the beginning of a phase, once all has come that the phase before waits
+  /// for.
+  struct Phase {
+    struct Message {
+      size_t to;
+      double part;  ///< of all bytes
+      bool inside;
+    };
+    std::vector<Message> sends;
+    int receives = 0;
+  };
+
+  /// [group] When the last of its ranks has ended each of so many.
+  std::vector<std::vector<double>> play(Collective of, double bytes, int number,
+                                        const std::vector<double>& computing) const;
+
+  Link inside_, between_;
+  std::vector<int> host_of_, group_of_;  // [rank]
+  size_t num_groups_ = 0;
+  std::vector<std::vector<Phase>> phases_;  // [of the four][rank]
+  // What was played before.
+  mutable std::map<std::pair<Collective, double>, CollectiveTime> times_;
+  mutable std::map<std::tuple<Collective, double, double>, double> waits_;
+};
+
+/// Those of one cluster, each made once; its ranks have the same speeds in all that is asked.
+class KnownSums {
+ public:
+  std::shared_ptr<const HostSums> of(const Cluster& cluster, const schedule::Mesh& mesh,
+                                     schedule::AxisSet axes);
+
+ private:
+  /// Ranks, and those of the first group.
+  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<const HostSums>> known_;
+};
+
+}  // namespace convoy::plan
