@@ -167,6 +167,22 @@ struct HiddenCluster {
   }
 };
 
+/// What stages are cut by: a row on a device of speed 1.
+inline std::vector<schedule::BlockCounts> counts_of(const HiddenCluster& hidden) {
+  std::vector<schedule::BlockCounts> out;
+  for (const auto& cost : hidden.costs(1, 1)) {
+    out.push_back({.forward = cost.forward_seconds,
+                   .backward = cost.backward_seconds,
+                   .weight = cost.weight_seconds,
+                   .kept = static_cast<double>(cost.kept_bytes),
+                   .put_off = static_cast<double>(cost.put_off_bytes),
+                   .returned = static_cast<double>(cost.returned_bytes),
+                   .sent = static_cast<double>(cost.sent_bytes),
+                   .sent_grad = static_cast<double>(cost.grad_bytes)});
+  }
+  return out;
+}
+
 namespace hidden {
 
 /// Draws numbers that are the same with every standard library.
@@ -232,16 +248,7 @@ inline HiddenCluster draw_one(Draw& draw, const Ranges& ranges) {
   out.update_seconds = draw.log(0.01, 0.1) * backward / elements;
   auto& base = out.wishes.base;
   base.bucket_bytes = static_cast<int64_t>(4 * elements / draw.even(2, 8));
-  for (const auto& cost : out.costs(1, 1)) {
-    base.counts.push_back({.forward = cost.forward_seconds,
-                           .backward = cost.backward_seconds,
-                           .weight = cost.weight_seconds,
-                           .kept = static_cast<double>(cost.kept_bytes),
-                           .put_off = static_cast<double>(cost.put_off_bytes),
-                           .returned = static_cast<double>(cost.returned_bytes),
-                           .sent = static_cast<double>(cost.sent_bytes),
-                           .sent_grad = static_cast<double>(cost.grad_bytes)});
-  }
+  base.counts = counts_of(out);
   return out;
 }
 

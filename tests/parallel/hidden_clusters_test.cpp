@@ -203,6 +203,52 @@ TEST(HiddenClusters, APlanTakesWhatWasPredictedAndNothingElseIsFaster) {
                     {.steps = 1, .runs = 2, .others = {{"ddp"}, {"pipeline"}}});
 }
 
+/// Two hosts of one device each, whose link carries the gradients of a step in so many seconds.
+HiddenCluster two_hosts(double seconds_of_gradients) {
+  constexpr int kBlocks = 8;
+  constexpr int64_t kElements = 20'000, kWidth = 2000;
+  HiddenCluster out;
+  out.cluster.num_hosts = 2;
+  out.cluster.device = {"drawn", int64_t{1} << 40, 1e12, 1e12, 1e12};
+  out.cluster.inside =
+      out.cluster.between = {1e-4, 4.0 * kBlocks * kElements / seconds_of_gradients};
+  for (int b = 0; b < kBlocks; ++b) {
+    // What a block takes whatever the rows makes small micro-batches slow, which stages need.
+    out.model.push_back({.seconds = 3e-4,
+                         .seconds_of_row = 1e-3,
+                         .elements = kElements,
+                         .width = kWidth,
+                         .kept_of_row = 100'000,
+                         .put_off_of_row = 30'000});
+  }
+  out.update_seconds = 1e-9;
+  out.wishes = {.num_ranks = 2, .global_batch = 8, .ranks_per_host = 1};
+  out.wishes.base.bucket_bytes = 4 * kElements;
+  out.wishes.base.counts = counts_of(out);
+  return out;
+}
+
+TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
+  const auto fast = two_hosts(0.002), slow = two_hosts(0.4);
+  const auto plan_of = [](const HiddenCluster& hidden) {
+    const auto found = plan::search(hidden.numbers(), hidden.cluster, hidden.wishes);
+    return found.best()->split;
+  };
+  const auto of_fast = plan_of(fast), of_slow = plan_of(slow);
+  EXPECT_EQ(of_fast.pipeline, 1) << of_fast.to_text();
+  EXPECT_EQ(of_slow.pipeline, 2) << of_slow.to_text();
+  const Effort effort{.steps = 2, .runs = 3};
+  const auto seconds = [&](const HiddenCluster& hidden, const plan::Split& split) {
+    const auto measured = measure(hidden, split, effort);
+    fmt::print("  {}: predicted {:.4f} s, measured {:.4f} s{}\n", split.to_text(),
+               plan::predict(hidden.numbers(), hidden.cluster, hidden.wishes.base, split).seconds,
+               measured.seconds, measured.times_late > 0 ? " (on a busy machine)" : "");
+    return measured.seconds;
+  };
+  EXPECT_LT(seconds(fast, of_fast), seconds(fast, of_slow));
+  EXPECT_LT(seconds(slow, of_slow), seconds(slow, of_fast));
+}
+
 /// As docs/planning.md has it: ./dev test --all. The worst are tensor ranks over several hosts,
 /// whose phases overlap.
 TEST(HiddenClusters, DISABLED_OfFiftySeeds) {
