@@ -64,8 +64,9 @@ void add_bench_axes(CLI::App& bench, Run& run) {
       "context parallelism, parameters tensor parallelism, operators pipeline stages. It also "
       "prints how much placing operators of one block on different ranks could save at most, given "
       "their dependencies.\n"
-      "Example:\n  convoy bench axes --family gpt2 --n_layer 4 --n_embd 256 --n_head 4 --dropout "
-      "0 --random_tokens 60000 --block_size 512 --threads 1\n");
+      "Example:\n  convoy bench axes --family gpt2 --n_layer 4 --n_embd 256 --n_head 4 "
+      "--resid_pdrop 0 --embd_pdrop 0 --attn_pdrop 0 --random_tokens 60000 --block_size 512 "
+      "--threads 1\n");
   command->callback([flags, &run] { run = [flags] { return bench_axes(*flags); }; });
 }
 
