@@ -114,7 +114,7 @@ class SafetensorsPieces {
 
   std::filesystem::path path_;
   int fd_ = -1;
-  bool may_map_ = false;
+  size_t mappable_ = 0;                       // bytes, from the start
   size_t begin_ = 0, end_ = 0, waiting_ = 0;  // bytes that the disk has not been told of
 };
 

@@ -56,18 +56,20 @@ std::string make_header(const std::vector<TensorInfo>& tensors,
   }
 }
 
-/// Whether a file may be written through a mapping by several processes at once: no other host has
-/// it, whose pages would overwrite these, and the disk has room for all of it.
-bool may_be_mapped(int fd) {
+/// How much of a file may be written through a mapping by several processes at once: all, where no
+/// other host has it, whose pages would overwrite these, and the disk has room for it; else
+/// nothing.
+size_t mappable_bytes(int fd) {
   constexpr long kXfs = 0x58465342;
   struct statfs system{};
   struct stat file{};
-  if (::fstatfs(fd, &system) != 0 || ::fstat(fd, &file) != 0) return false;
+  if (::fstatfs(fd, &system) != 0 || ::fstat(fd, &file) != 0) return 0;
   const auto type = static_cast<long>(system.f_type);
   const bool is_own = type == EXT4_SUPER_MAGIC || type == kXfs || type == TMPFS_MAGIC ||
                       type == OVERLAYFS_SUPER_MAGIC;
   constexpr int64_t kBlock = 512;  // what st_blocks counts
-  return is_own && file.st_blocks * kBlock >= file.st_size;
+  const bool has_room = file.st_blocks * kBlock >= file.st_size;
+  return is_own && has_room ? static_cast<size_t>(file.st_size) : 0;
 }
 
 }  // namespace
@@ -111,7 +113,7 @@ SafetensorsPieces::SafetensorsPieces(const std::filesystem::path& path) : path_(
     fail<FileError>("formats", "cannot open {}: {}; is the folder shared by all hosts?",
                     path.string(), std::strerror(errno));
   }
-  may_map_ = may_be_mapped(fd_);
+  mappable_ = mappable_bytes(fd_);
 }
 
 SafetensorsPieces::~SafetensorsPieces() {
@@ -145,24 +147,27 @@ void SafetensorsPieces::write_rows(size_t place, const void* data, size_t row_by
   }
 }
 
-/// Where a page of the file has some rows, asking the system for each takes a hundred times as long
-/// as copying it.
+/// Where a page of the file has some rows, asking the system for each takes many times as long as
+/// copying it. So does asking for each page: mappings begin and end where huge ones may.
 bool SafetensorsPieces::map_rows(size_t place, const char* from, size_t row_bytes, size_t rows,
                                  size_t stride) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  const size_t end = place + (rows - 1) * stride + row_bytes;
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  if (!may_map_ || rows < 2 || stride > page) return false;
-  const size_t begin = place / page * page, end = place + (rows - 1) * stride + row_bytes;
-  void* mapped = ::mmap(nullptr, end - begin, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
-                        static_cast<off_t>(begin));
+  if (rows < 2 || stride > page || end > mappable_) return false;
+  const size_t first = place / kHuge * kHuge;
+  const size_t bytes = std::min((end + kHuge - 1) / kHuge * kHuge, mappable_) - first;
+  void* mapped =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(first));
   if (mapped == MAP_FAILED) return false;
 #ifdef MADV_POPULATE_WRITE
-  ::madvise(mapped, end - begin, MADV_POPULATE_WRITE);  // else each page comes when it is written
+  ::madvise(mapped, bytes, MADV_POPULATE_WRITE);  // else each page comes when it is written
 #endif
-  auto* to = static_cast<char*>(mapped) + (place - begin);
+  auto* to = static_cast<char*>(mapped) + (place - first);
   for (size_t row = 0; row < rows; ++row) {
     std::memcpy(to + row * stride, from + row * row_bytes, row_bytes);
   }
-  ::munmap(mapped, end - begin);
+  ::munmap(mapped, bytes);
   start(place, end, rows * row_bytes);
   return true;
 }
