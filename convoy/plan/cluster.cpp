@@ -250,10 +250,9 @@ GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, sched
   per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;
   if (alike) leaves_host_ *= std::min(per_host, mesh.num_ranks()) / per_host_;
   constexpr int kMostPlayed = 16;  // ranks
-  const bool is_shared = leaves_host_ * size_ > size_ - per_host_ || per_host_ > 1;
-  if (num_hosts_ == 1 || !cluster.phases_overlap || !is_shared || mesh.num_ranks() > kMostPlayed) {
-    return;
-  }
+  // Where ranks are alike on one host, none is ready before another.
+  const bool differs = num_hosts_ > 1 || !cluster.each.empty();
+  if (size_ == 1 || !differs || !cluster.phases_overlap || mesh.num_ranks() > kMostPlayed) return;
   played_ = known == nullptr ? std::make_shared<const HostSums>(cluster, mesh, axes)
                              : known->of(cluster, mesh, axes);
 }
@@ -267,7 +266,9 @@ double passes_of(Collective of) {
 }  // namespace
 
 CollectiveTime GroupTimes::time(Collective of, double bytes) const {
-  if (played_) {
+  // Several ranks share a link to other hosts.
+  const bool is_shared = leaves_host_ * size_ > size_ - per_host_ || per_host_ > 1;
+  if (played_ && num_hosts_ > 1 && is_shared) {
     auto out = played_->time(of, bytes);
     out.in_row = std::max(out.in_row, least(of, bytes));
     return out;
@@ -285,7 +286,7 @@ double GroupTimes::waits(double bytes, double computing, const std::vector<doubl
 }
 
 double GroupTimes::least(Collective of, double bytes) const {
-  if (!played_) return time(of, bytes).alone;
+  if (!played_ || num_hosts_ == 1) return time(of, bytes).alone;
   const double not_own = static_cast<double>(per_host_ - 1) / per_host_;
   return passes_of(of) * bytes *
          std::max(not_own / inside_.bytes_per_second, leaves_host_ / between_.bytes_per_second);

@@ -112,7 +112,7 @@ schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& 
   const GroupTimes tensor(cluster, mesh, Axis::Tensor, known),
       context(cluster, mesh, Axis::Context, known);
   std::vector<double> speeds;
-  for (int rank = 0; tensor.crosses_hosts() && rank < mesh.num_ranks(); ++rank) {
+  for (int rank = 0; tensor.size() > 1 && rank < mesh.num_ranks(); ++rank) {
     speeds.push_back(cluster.speed_of(rank, low_precision));
   }
   schedule::Costs out;
