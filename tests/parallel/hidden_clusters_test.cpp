@@ -249,8 +249,7 @@ TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
   EXPECT_LT(seconds(slow, of_slow), seconds(slow, of_fast));
 }
 
-/// As docs/planning.md has it: ./dev test --all. The worst are tensor ranks over several hosts,
-/// whose phases overlap.
+/// As docs/planning.md has it: ./dev test --all.
 TEST(HiddenClusters, DISABLED_OfFiftySeeds) {
   expect_plans_hold(given("CONVOY_SEED", 0), given("CONVOY_CLUSTERS", 50),
                     {.median = 0.02, .worst = 0.25, .regret = 0.03});
