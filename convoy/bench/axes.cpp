@@ -38,8 +38,8 @@ std::vector<AxisTrial> trials_of(int ranks, int64_t rows, int64_t positions) {
       {"", whole, {.rows = rows}},
       {"sample", fmt::format("{} x {}", rows / ranks, positions), sample},
       {"attribute", fmt::format("{} x {}", rows, positions / ranks), with(&plan::Split::context)},
-      {"parameter", whole + ", columns of weights", with(&plan::Split::tensor)},
-      {"operator", whole + ", some operators", with(&plan::Split::pipeline)},
+      {"parameter", whole + ", columns", with(&plan::Split::tensor)},
+      {"operator", whole + ", stages", with(&plan::Split::pipeline)},
   };
 }
 

@@ -37,8 +37,8 @@ TEST_F(BenchAxes, EachTrainsAsOneDeviceDoes) {
   const std::map<std::string, std::string> expected{{"", "10 x 64"},
                                                     {"sample", "5 x 64"},
                                                     {"attribute", "10 x 32"},
-                                                    {"parameter", "10 x 64, columns of weights"},
-                                                    {"operator", "10 x 64, some operators"}};
+                                                    {"parameter", "10 x 64, columns"},
+                                                    {"operator", "10 x 64, stages"}};
   EXPECT_EQ(shares, expected);
   EXPECT_GT(found["operators"], 50);
   EXPECT_GE(found["operators_least_seconds"].get<double>(),
