@@ -80,6 +80,8 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
   base.zero = zero;
   base.recompute = recompute;
   base.recomputed = {};
+  // A training without stages counts nothing, and so may recompute other blocks than by counts.
+  if (pipeline == 1) base.counts.clear();
   if (recomputed > 0) base.recomputed.of_stage = {recomputed};
   if (prefetch > 0) base.gathers.prefetch = prefetch;
   base.sequence_parallel = sequence;
