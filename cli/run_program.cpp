@@ -198,11 +198,6 @@ std::vector<OwnCommand>& own_commands() {
 int run(int argc, char** argv) {
   CLI::App app{"Trains transformers on one device or many, from C++.", "convoy"};
   app.set_version_flag("--version", std::string("convoy ") + CONVOY_VERSION);
-  app.footer(
-      "Examples:\n  convoy data synthetic --output shop\n"
-      "  convoy train --data.path shop --output_dir runs/shop --nproc 2\n"
-      "  convoy predict runs/shop --rows 5\n  convoy plan runs/shop --ranks 8 --on h100-80\n"
-      "convoy COMMAND --help has more.");
   app.require_subcommand(1);
   cli::Run work;
   for (const auto& command : cli::kCommands) command.add(app, work);
@@ -212,6 +207,12 @@ int run(int argc, char** argv) {
       work = [&own, words = command->remaining()] { return own.work(words); };
     });
   }
+  // Last: commands that have none would take it over.
+  app.footer(
+      "Examples:\n  convoy data synthetic --output shop\n"
+      "  convoy train --data.path shop --output_dir runs/shop --nproc 2\n"
+      "  convoy predict runs/shop --rows 5\n  convoy plan runs/shop --ranks 8 --on h100-80\n"
+      "convoy COMMAND --help has more.");
 
   std::vector<std::string> args(argv + 1, argv + argc);
   cli::take_help_all(args);

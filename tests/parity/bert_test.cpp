@@ -138,14 +138,14 @@ TEST_P(BertParity, ABodyAloneWithoutItsPrefixIsReadAndItsHeadToldAsDrawn) {
   replica.start();
   const auto told = join(*run.notes, "\n");
   EXPECT_EQ(run.notes->size(), masked() ? 6u : 3u) << told;
-  EXPECT_NE(told.find("ignored 1 tensors that the model does not use, such as "
+  EXPECT_NE(told.find("ignored 1 tensor that the model does not use, such as "
                       "embeddings.position_ids"),
             std::string::npos)
       << told;
   for (const auto& slot : replica.flat().all_slots()) {
     const auto& name = slot.param->spec().name;
     const bool of_head = name.starts_with(masked() ? "cls." : "classifier.");
-    EXPECT_EQ(told.find(" holds no " + name + ":") != std::string::npos, of_head) << told;
+    EXPECT_EQ(told.find(" has no " + name + ":") != std::string::npos, of_head) << told;
     if (of_head) replica.flat().value_of(name).copy_(tensor(file_, "weight." + name));
   }
   replica.flat().publish_weights();
