@@ -83,10 +83,9 @@ void start_from(const fs::path& folder, const models::LanguageModelConfig& confi
           fmt::format("warning: {} has no {}: it is initialised randomly", folder.string(), name));
     }
     if (report.skipped.empty()) return;
-    notes->push_back(fmt::format("{}: ignored {} that the model does not use, such as {}",
-                                 folder.string(),
-                                 plural(static_cast<int64_t>(report.skipped.size()), "tensor"),
-                                 report.skipped[0]));
+    notes->push_back(fmt::format(
+        "{}: ignored {} that the model does not use, such as {}", folder.string(),
+        plural(static_cast<int64_t>(report.skipped.size()), "tensor"), report.skipped[0]));
   };
 }
 

@@ -252,7 +252,7 @@ TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
 /// As docs/planning.md has it: ./dev test --all.
 TEST(HiddenClusters, DISABLED_OfFiftySeeds) {
   expect_plans_hold(given("CONVOY_SEED", 0), given("CONVOY_CLUSTERS", 50),
-                    {.median = 0.02, .worst = 0.25, .regret = 0.03});
+                    {.median = 0.02, .worst = 0.2, .regret = 0.03});
 }
 
 }  // namespace
