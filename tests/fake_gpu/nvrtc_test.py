@@ -43,7 +43,7 @@ struct alignas(2) Half {
 def texts():
     """Maps the name of each text to it, in one line, as the macro makes it."""
     out = {}
-    for path in sorted((ROOT / "convoy/nn").glob("*device*")):
+    for path in sorted((ROOT / "convoy/nn").rglob("*device*")):
         source = re.sub(r"//[^\n]*", "", path.read_text())
         for name, text in re.findall(r"(?<!define )CONVOY_HOST_AND_GPU\((\w+),(.*?)\n\)\n", source, re.S):
             out[name] = " ".join(text.split())
