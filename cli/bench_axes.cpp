@@ -1,14 +1,11 @@
-#include <fmt/format.h>
-#include <torch/version.h>
-
 #include <memory>
+#include <utility>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/plan_settings.h"
-#include "convoy/base/files.h"
+#include "cli/tell_report.h"
 #include "convoy/bench/axes.h"
-#include "convoy/machine/host.h"
 #include "convoy/report/progress_line.h"
 
 namespace convoy::cli {
@@ -32,16 +29,8 @@ int bench_axes(const BenchAxesFlags& flags) {
   report::ProgressLine progress("training");
   const auto report = bench::compare_axes(run, arguments, flags, train, progress.function());
   progress.wipe();
-  const auto machine = machine::machine_lines({{"torch", TORCH_VERSION}});
   auto json = bench::to_json(report);
-  json["machine"] = machine;
-  if (!flags.output.empty()) write_file(flags.output, json.dump(1) + "\n");
-  if (flags.json) {
-    fmt::print("{}\n", json.dump(2));
-  } else {
-    for (const auto& line : machine) fmt::print("{}\n", line);
-    fmt::print("{}", bench::to_text(report));
-  }
+  tell_report(std::move(json), bench::to_text(report), flags.output, flags.json);
   return report.trials.front().went_well() ? 0 : 1;
 }
 

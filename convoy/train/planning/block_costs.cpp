@@ -62,13 +62,12 @@ void take_times(std::vector<BlockCost>& of_longest, const std::vector<BlockCost>
 
 }  // namespace
 
-std::vector<BlockCost> profile_usual(const parallel::ModelFactory& factory,
-                                     const UsualBatches& batches, int64_t rows,
-                                     const profile::ProfileOptions& options) {
-  auto out = profile::profile(factory(), batches.longest(rows), options);
-  if (batches.vary()) {
-    take_times(out, profile::profile(factory(), batches.mean(rows), options));
-  }
+UsualCosts profile_usual(const parallel::ModelFactory& factory, const UsualBatches& batches,
+                         int64_t rows, const profile::ProfileOptions& options) {
+  UsualCosts out{profile::profile(factory(), batches.longest(rows), options), {}};
+  out.mean =
+      batches.vary() ? profile::profile(factory(), batches.mean(rows), options) : out.longest;
+  take_times(out.longest, out.mean);
   return out;
 }
 
@@ -143,14 +142,15 @@ void BlockCosts::run(const plan::BlockShare& share) {
   options.sequence_parallel = share.sequence;
   options.context = comm::echo_group(share.context - 1, share.context);
   options.gpu_rows = gpu_rows_;
-  auto& out = known_[share] = profile::profile(factory_(), batches_->longest(share.rows), options);
-  auto& mean = of_mean_[share] = out;
-  const auto batch = batches_->mean(share.rows);
-  if (batches_->vary()) {
-    mean = profile::profile(factory_(), batch, options);
-    take_times(out, mean);
-  }
-  if (neighbours_ < 2) return;
+  auto costs = profile_usual(factory_, *batches_, share.rows, options);
+  if (neighbours_ > 1) time_beside_neighbours(costs, share.rows, options);
+  known_[share] = std::move(costs.longest);
+  of_mean_[share] = std::move(costs.mean);
+}
+
+void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
+                                        const profile::ProfileOptions& options) const {
+  const auto batch = batches_->mean(rows);
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));
   std::vector<std::exception_ptr> failures(busy.size());
   const int num_threads = at::get_num_threads();
@@ -170,14 +170,15 @@ void BlockCosts::run(const plan::BlockShare& share) {
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  for (size_t b = 0; b < out.size(); ++b) {
+  auto& mean = costs.mean;
+  for (size_t b = 0; b < mean.size(); ++b) {
     for (const auto field : kSeconds) {
       mean[b].*field = 0;
       for (const auto& one : busy) mean[b].*field += one[b].*field / neighbours_;
     }
     mean[b].weight_seconds = std::min(mean[b].weight_seconds, mean[b].backward_seconds);
   }
-  take_times(out, mean);
+  take_times(costs.longest, mean);
 }
 
 int64_t most_context_ranks(const parallel::MicroBatch& batch) {

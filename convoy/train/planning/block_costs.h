@@ -18,6 +18,16 @@ namespace convoy::train {
 /// Costs by block, of a rank's share of a micro-batch.
 using MeasuredBlocks = std::map<plan::BlockShare, std::vector<plan::BlockCost>>;
 
+/// By block, of micro-batches of some rows.
+struct UsualCosts {
+  std::vector<plan::BlockCost> longest;  ///< with times and messages of the mean one
+  std::vector<plan::BlockCost> mean;
+};
+
+/// Runs the blocks for the longest micro-batch and, where rows differ, for the mean one.
+UsualCosts profile_usual(const parallel::ModelFactory& factory, const UsualBatches& batches,
+                         int64_t rows, const profile::ProfileOptions& options);
+
 /// What a model's blocks cost for any share of micro-batches of any size: they are run on this
 /// host, forward and backward, for some sizes; between and beyond those what they take and keep
 /// grows evenly. Where rows differ in length, bytes are those of the longest micro-batch and times
@@ -46,6 +56,8 @@ class BlockCosts {
   const std::vector<plan::BlockCost>& measured(const MeasuredBlocks& known,
                                                const plan::BlockShare& share);
   void run(const plan::BlockShare& share);
+  void time_beside_neighbours(UsualCosts& costs, int64_t rows,
+                              const profile::ProfileOptions& options) const;
 
   parallel::ModelFactory factory_;  // null: of a profile
   TrainingArguments arguments_;
@@ -57,11 +69,6 @@ class BlockCosts {
   std::string file_;
   MeasuredBlocks known_, of_mean_;
 };
-
-/// Runs the blocks once: bytes of the longest micro-batch, times and messages of the mean one.
-std::vector<plan::BlockCost> profile_usual(const parallel::ModelFactory& factory,
-                                           const UsualBatches& batches, int64_t rows,
-                                           const profile::ProfileOptions& options);
 
 /// How many ranks may share out the positions of a row: each has two stretches of some.
 int64_t most_context_ranks(const parallel::MicroBatch& batch);

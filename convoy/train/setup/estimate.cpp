@@ -45,7 +45,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   how.context = comm::echo_group(run_.mesh.place(context), run_.mesh.degree(context));
   const auto rows = batch.samples.numel();
   const UsualBatches batches(arguments, data, rows);
-  costs_ = batches.vary() ? profile_usual(factory, batches, rows, how)
+  costs_ = batches.vary() ? profile_usual(factory, batches, rows, how).longest
                           : profile::profile(factory(), batch, how);
 }
 
