@@ -2,7 +2,9 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
@@ -34,12 +36,13 @@ struct BenchPlanFlags {
 struct Drawn {
   plan::Split split;
   plan::Prediction prediction;
-  bool is_first = false;             ///< the plan that a search returns
-  std::vector<double> seconds = {};  ///< of rounds
+  bool is_first = false;               ///< the plan that a search returns
+  std::vector<double> seconds = {};    ///< of rounds
+  std::vector<double> predicted = {};  ///< of these
   double memory_bytes = 0;
   std::string failure = {};
 
-  plan::Trial time() const { return {prediction.seconds, median(seconds)}; }
+  plan::Trial time() const { return {median(predicted), median(seconds)}; }
   plan::Trial memory() const {
     return {static_cast<double>(prediction.memory.sum()), memory_bytes};
   }
@@ -74,8 +77,10 @@ double spread_of(const std::vector<double>& seconds) {
   return *most / *least - 1;
 }
 
-/// Trains each in fresh ranks, all of them in turns, and what does not repeat twice more.
-void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFlags& flags) {
+/// Trains each in fresh ranks, all of them in turns, and what does not repeat twice more. Costs are
+/// measured anew by `prepare` in each round, since few hosts are as fast now as a minute before.
+void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFlags& flags,
+             const std::function<train::PlanReport()>& prepare) {
   constexpr double kRepeats = 0.05;
   constexpr int64_t kMore = 2;
   const TrialFolder folder;
@@ -83,10 +88,14 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
   const auto show = progress.function();
   const auto number = static_cast<int64_t>(all.size());
   for (int64_t round = 0; round < flags.rounds + kMore; ++round) {
+    std::optional<train::PlanReport> costs;
     for (int64_t n = 0; n < number; ++n) {
       auto& one = all[static_cast<size_t>(n)];
       const bool repeats = round >= flags.rounds && spread_of(one.seconds) <= kRepeats;
       if (!one.failure.empty() || repeats) continue;
+      if (!costs) costs = prepare();
+      one.predicted.push_back(
+          plan::predict(costs->numbers, costs->cluster, costs->wishes.base, one.split).seconds);
       show(std::min(round, flags.rounds) * number + n, flags.rounds * number);
       const auto file = folder.write(configured, one.split);
       const auto measured = bench::run_step(file, {}, one.split.num_ranks(), flags.steps);
@@ -128,6 +137,8 @@ Json to_json(const std::vector<Drawn>& all, const train::PlanReport& report, uin
   for (const auto& one : all) {
     auto row = plan::to_json({one.split, one.prediction});
     row["first"] = one.is_first;
+    if (one.failure.empty()) row["seconds"] = one.time().predicted;
+    row["rounds_predicted_seconds"] = one.predicted;
     row["measured_seconds"] = one.failure.empty() ? one.time().measured : 0.0;
     row["rounds_seconds"] = one.seconds;
     row["measured_memory_bytes"] = one.memory_bytes;
@@ -144,11 +155,11 @@ void print_trials(const std::vector<Drawn>& all) {
   table.column("memory predicted").column("counted").column("off");
   for (const auto& one : all) {
     const bool went_well = one.failure.empty();
-    table.row(
-        {one.is_first ? "*" : "", one.split.to_text(), plan::step_text(one.prediction.seconds),
-         went_well ? plan::step_text(one.time().measured) : one.failure,
-         went_well ? one.time().off() : "-", human_bytes(one.prediction.memory.sum()),
-         went_well ? human_bytes(one.memory_bytes) : "-", went_well ? one.memory().off() : "-"});
+    table.row({one.is_first ? "*" : "", one.split.to_text(), plan::step_text(median(one.predicted)),
+               went_well ? plan::step_text(one.time().measured) : one.failure,
+               went_well ? one.time().off() : "-", human_bytes(one.prediction.memory.sum()),
+               went_well ? human_bytes(one.memory_bytes) : "-",
+               went_well ? one.memory().off() : "-"});
   }
   fmt::print("\n{}", table.to_text());
 }
@@ -161,7 +172,9 @@ int bench_plan(BenchPlanFlags flags) {
   progress.wipe();
   const auto seed = static_cast<uint64_t>(configured->training.seed);
   auto all = draw(report, flags.plans, seed);
-  measure(all, *configured, flags);
+  measure(all, *configured, flags, [&] {
+    return train::prepare_plan(run.factory, configured->training, *run.train_data, flags.request);
+  });
   const auto json = to_json(all, report, seed);
   if (!flags.output.empty()) write_file(flags.output, json.dump(1) + "\n");
   if (flags.json) {
@@ -213,7 +226,8 @@ void add_bench_plan(CLI::App& bench, Run& run) {
       "Takes the options of convoy train. For each kind of parallelism in turn a split is drawn "
       "with --seed, with its micro-batches, schedule, recomputation and, with --offload_dir, "
       "offload. Each is trained in fresh ranks, and twice more if rounds differ by more than 5 %. "
-      "Use an idle machine: predictions hold for the clock frequency at the time they are made.\n"
+      "Costs are measured anew in each round, and the median of the predictions counts, as that of "
+      "the trainings does. Use an idle machine.\n"
       "Example:\n  convoy bench plan run.toml --ranks 2 --threads 1 --seed 7 --plans 12\n");
   command->callback([flags, &run] { run = [flags] { return bench_plan(*flags); }; });
 }

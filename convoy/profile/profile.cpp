@@ -22,8 +22,15 @@ namespace convoy::profile {
 
 namespace {
 
-constexpr int kRuns = 2, kMostRuns = 6;  // the first pays for what is made once
-constexpr double kShort = 0.02;          // seconds: what takes less is soon disturbed
+/// The first run pays for what is made once. What takes less than so many seconds is soon
+/// disturbed, and is run more often.
+constexpr int kRuns = 2, kMostRuns = 9;
+constexpr double kShort = 0.1;
+
+int runs_for(double seconds_of_one) {
+  const double more = std::min<double>(kMostRuns, kShort / std::max(seconds_of_one, 1e-9));
+  return std::clamp(1 + static_cast<int>(more), kRuns, kMostRuns);
+}
 
 /// Gives a table that is kept by rows those which the block reads.
 void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& batch,
@@ -75,11 +82,41 @@ void release(const nn::Block& block) {
   }
 }
 
+/// Between two runs of a block a training computes with all the others: what the block reads has
+/// left the caches by then, and what they hold is to be written back.
+class OtherBlocks {
+ public:
+  OtherBlocks(const nn::BlockList& blocks, const nn::Block& one) {
+    for (const auto& block : blocks) {
+      if (block.get() == &one) continue;
+      ++number_;
+      for (const auto& param : block->params()) {
+        weight_bytes_ += 2 * kWidth * schedule::num_elements(param->shape());  // and gradients
+      }
+    }
+  }
+
+  /// Reads and writes as many bytes as they do, or what no cache holds, where each keeps so many
+  /// for its backward.
+  void touch(int64_t kept_bytes) {
+    constexpr int64_t kMost = int64_t{48} << 20;
+    const auto bytes = std::min(kMost, weight_bytes_ + number_ * kept_bytes);
+    memory_.resize(static_cast<size_t>(bytes / kWidth));
+    for (auto& value : memory_) value += 1;
+  }
+
+ private:
+  static constexpr int64_t kWidth = sizeof(float);
+
+  int64_t weight_bytes_ = 0, number_ = 0;
+  std::vector<float> memory_;
+};
+
 class Run {
  public:
   Run(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
-      int64_t number)
-      : block_(block), batch_(batch), options_(options), number_(number) {}
+      int64_t number, OtherBlocks* others = nullptr)
+      : block_(block), batch_(batch), options_(options), number_(number), others_(others) {}
 
   /// What the block returns, without its graph.
   nn::Bundle run(const nn::Bundle& given) {
@@ -89,9 +126,11 @@ class Run {
     auto in = parallel::detached(given);
     tensor_memory.take_peak();
     const int64_t before = tensor_memory.held();
+    prepare();
     auto began = std::chrono::steady_clock::now();
     auto traffic = options_.tensor.traffic(), ring = options_.context.traffic();
     auto out = forward(in);
+    meet_in_layers();
     cost.forward_seconds = seconds_since(began);
     take_sums(traffic, cost.forward_sums, cost.forward_sum_bytes);
     take_messages(ring, cost.forward_messages, cost.forward_message_bytes);
@@ -114,8 +153,10 @@ class Run {
     }
     const Roots roots(out);
     auto result = parallel::detached(out);
+    prepare();
     began = std::chrono::steady_clock::now();
     roots.backward();
+    meet_in_layers();
     cost.backward_seconds = seconds_since(began);
     take_sums(traffic, cost.backward_sums, cost.backward_sum_bytes);
     take_messages(ring, cost.backward_messages, cost.backward_message_bytes);
@@ -141,6 +182,7 @@ class Run {
       cost.half_bytes = tensor_memory.take_peak() - after;
     }
     cost.put_off_bytes = tensor_memory.held() - before;
+    prepare();
     const auto began = std::chrono::steady_clock::now();
     for (const auto& write : std::exchange(writes, {})) write();
     cost.weight_seconds = std::min(seconds_since(began), cost.backward_seconds);
@@ -158,9 +200,26 @@ class Run {
             .context = options_.context};
   }
 
+  /// Of threads that profile at once: what one alone found of the block.
+  const BlockCost& alone_or(const BlockCost& own) const {
+    const auto* neighbours = options_.neighbours;
+    return neighbours ? neighbours->alone().at(static_cast<size_t>(number_)) : own;
+  }
+
   BlockCost cost;
 
  private:
+  /// Leaves caches and neighbours as a training has them.
+  void prepare() {
+    if (others_ != nullptr) others_->touch(alone_or(cost).kept_bytes);
+    if (options_.neighbours) options_.neighbours->meet();
+  }
+  /// Ranks that communicate inside of layers wait for the slowest in each.
+  void meet_in_layers() {
+    if (options_.neighbours && options_.tensor.size() * options_.context.size() > 1) {
+      options_.neighbours->meet();
+    }
+  }
   /// What the tensor ranks have summed since `before`, which becomes now.
   void take_sums(comm::Traffic& before, int64_t& sums, int64_t& bytes) const {
     const auto now = options_.tensor.traffic();
@@ -181,18 +240,19 @@ class Run {
   const parallel::MicroBatch& batch_;
   const ProfileOptions& options_;
   int64_t number_;
+  OtherBlocks* others_;  // null: time does not count
 };
 
 /// Runs a block twice, and more often where that is soon done: the median of its times counts.
 nn::Bundle run_some(Run& run, const nn::Bundle& in, bool is_timed) {
   auto result = run.run(in);
+  const auto& first = run.alone_or(run.cost);
+  const int runs = is_timed ? runs_for(first.forward_seconds + first.backward_seconds) : kRuns;
   std::vector<double> forward, backward;
-  double spent = 0;
-  for (int i = 1; i < kRuns || (is_timed && i < kMostRuns && spent < kShort); ++i) {
+  for (int i = 1; i < runs; ++i) {
     result = run.run(in);
     forward.push_back(run.cost.forward_seconds);
     backward.push_back(run.cost.backward_seconds);
-    spent += forward.back() + backward.back();
   }
   run.cost.forward_seconds = median(forward);
   run.cost.backward_seconds = median(backward);
@@ -231,9 +291,11 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
     const auto kind = likeness(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
-      Run run(block, batch, options, static_cast<int64_t>(b));
+      OtherBlocks others(blocks, block);
+      const bool is_timed = options.is_timed && !skipped;
+      Run run(block, batch, options, static_cast<int64_t>(b), is_timed ? &others : nullptr);
       bind_params(block, options, batch.inputs, run.context());
-      auto result = run_some(run, in, /*is_timed=*/!skipped);
+      auto result = run_some(run, in, is_timed);
       if (options.again) options.again(b, b, [&] { Run(run).run(in); });
       run.run_halves(in, shared);
       release(block);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <barrier>
 #include <functional>
 #include <vector>
 
@@ -9,6 +10,23 @@
 namespace convoy::profile {
 
 using schedule::BlockCost;
+
+/// Threads that profile the same blocks at once, as ranks of a host compute: each timed run begins
+/// on all of them together.
+class Neighbours {
+ public:
+  /// `alone`: what the blocks cost a thread alone, whose memory is its own.
+  Neighbours(int number, const std::vector<BlockCost>& alone) : alone_(alone), barrier_(number) {}
+
+  const std::vector<BlockCost>& alone() const { return alone_; }
+  void meet() { barrier_.arrive_and_wait(); }
+  /// Of a thread that ends before the others.
+  void leave() { barrier_.arrive_and_drop(); }
+
+ private:
+  const std::vector<BlockCost>& alone_;
+  std::barrier<> barrier_;
+};
 
 struct ProfileOptions {
   at::ScalarType compute_dtype = at::kFloat;
@@ -23,6 +41,8 @@ struct ProfileOptions {
   /// Of trace(): all arithmetic is left out, not only products. What blocks keep for later runs is
   /// undefined then, so they are good for nothing else afterwards.
   bool shapes_only = false;
+  bool is_timed = true;              ///< else only memory counts
+  Neighbours* neighbours = nullptr;  ///< of threads that profile at once
   bool by_rows = false;  ///< of tables that can be kept by rows only what is read is there
   /// Is given each block's number, that of the first block that is like it and, for that one, what
   /// runs it once more, forward and backward.

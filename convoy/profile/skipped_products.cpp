@@ -1,6 +1,7 @@
 #include "convoy/profile/skipped_products.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
@@ -93,6 +94,17 @@ Out multiply(Out out, In other) {
   return in_place(out, [&] { out.mul_(other); }, other);
 }
 
+Out add_rows(Out out, int64_t dim, In index, In rows, Number alpha) {
+  return in_place(out, [&] { out.index_add_(dim, index, rows, alpha); }, rows);
+}
+at::Tensor masked_fill(In from, In mask, Number value) {
+  const bool keeps_shape = at::infer_size(from.sizes(), mask.sizes()) == from.sizes();
+  if (may_leave_out(from) && keeps_shape && !is_known_to_autograd(from))
+    return at::empty_like(from);
+  const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+  return from.masked_fill(mask, value);
+}
+
 /// As torch's kernel of processors: the output lies as the queries do, gradients position by
 /// position.
 using Mask = const std::optional<at::Tensor>&;
@@ -143,6 +155,8 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("copy_", copy);
   m.impl("add_.Tensor", add);
   m.impl("mul_.Tensor", multiply);
+  m.impl("index_add_", add_rows);
+  m.impl("masked_fill.Scalar", masked_fill);
   m.impl("_scaled_dot_product_flash_attention_for_cpu", attention);
   m.impl("_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward);
 }

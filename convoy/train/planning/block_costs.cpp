@@ -3,12 +3,15 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/base/timing.h"
 #include "convoy/comm/echo/echo_engine.h"
 #include "convoy/profile/profile.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -48,6 +51,11 @@ BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
   return out;
 }
 
+plan::BlockShare with_rows(plan::BlockShare share, int64_t rows) {
+  share.rows = rows;
+  return share;
+}
+
 /// What says how long something takes, and not how much it keeps.
 constexpr int64_t BlockCost::* kSent[] = {
     &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes,
@@ -71,15 +79,22 @@ UsualCosts profile_usual(const parallel::ModelFactory& factory, const UsualBatch
   return out;
 }
 
+std::vector<int64_t> sizes_to_run(int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t rows = 1; rows <= most; rows *= 2) out.push_back(rows);
+  return out;
+}
+
 BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments,
                        const Dataset& data, std::vector<int64_t> sizes, int neighbours,
-                       int64_t gpu_rows)
+                       int64_t gpu_rows, int64_t always)
     : factory_(std::move(factory)),
       arguments_(std::move(arguments)),
       data_(&data),
       sizes_(std::move(sizes)),
       neighbours_(neighbours),
-      gpu_rows_(gpu_rows) {
+      gpu_rows_(gpu_rows),
+      always_(always) {
   arguments_.gradient_accumulation_steps = 1;
   arguments_.global_batch_size.reset();
 }
@@ -103,24 +118,40 @@ std::vector<BlockCost> BlockCosts::of_mean(const plan::BlockShare& share) {
 
 std::vector<BlockCost> BlockCosts::from(const MeasuredBlocks& known,
                                         const plan::BlockShare& share) {
-  const auto upper = std::lower_bound(sizes_.begin(), sizes_.end(), share.rows);
-  if (upper != sizes_.end() && *upper == share.rows) return measured(known, share);
-  const auto with = [&](int64_t rows) {
-    auto out = share;
-    out.rows = rows;
-    return out;
-  };
-  if (sizes_.size() == 1) return measured(known, with(sizes_.front()));
-  const auto high = upper == sizes_.end()     ? sizes_.end() - 1
-                    : upper == sizes_.begin() ? sizes_.begin() + 1
-                                              : upper;
+  const std::span<const int64_t> sizes(sizes_.data(), num_sizes(share));
+  const auto upper = std::lower_bound(sizes.begin(), sizes.end(), share.rows);
+  if (upper != sizes.end() && *upper == share.rows) return measured(known, share);
+  if (sizes.size() == 1) return measured(known, with_rows(share, sizes.front()));
+  const auto high = upper == sizes.end()     ? sizes.end() - 1
+                    : upper == sizes.begin() ? sizes.begin() + 1
+                                             : upper;
   const int64_t low = *(high - 1);
-  const auto& a = measured(known, with(low));
-  const auto& b = measured(known, with(*high));
+  const auto& a = measured(known, with_rows(share, low));
+  const auto& b = measured(known, with_rows(share, *high));
   const double part = static_cast<double>(share.rows - low) / static_cast<double>(*high - low);
   std::vector<BlockCost> out;
   for (size_t n = 0; n < a.size(); ++n) out.push_back(between(a[n], b[n], part));
   return out;
+}
+
+size_t BlockCosts::num_sizes(const plan::BlockShare& share) {
+  const auto first = std::upper_bound(sizes_.begin(), sizes_.end(), always_) - sizes_.begin();
+  auto out = std::max<size_t>(1, static_cast<size_t>(first));
+  const auto of = [&](size_t size) { return with_rows(share, sizes_[size]); };
+  while (out < sizes_.size() && sizes_[out - 1] < share.rows && may_run(of(out), of(out - 1))) {
+    ++out;
+  }
+  return out;
+}
+
+bool BlockCosts::may_run(const plan::BlockShare& next, const plan::BlockShare& last) {
+  if (known_.contains(next) || !factory_) return known_.contains(next);
+  constexpr double kSoonDone = 0.25;  // seconds, of all blocks together
+  double seconds = 0;
+  for (const auto& block : measured(known_, last)) {
+    seconds += block.forward_seconds + block.backward_seconds;
+  }
+  return seconds < kSoonDone && batches_->has(next.rows);
 }
 
 const std::vector<BlockCost>& BlockCosts::measured(const MeasuredBlocks& known,
@@ -142,39 +173,72 @@ void BlockCosts::run(const plan::BlockShare& share) {
   options.sequence_parallel = share.sequence;
   options.context = comm::echo_group(share.context - 1, share.context);
   options.gpu_rows = gpu_rows_;
+  options.is_timed = neighbours_ == 1;
   auto costs = profile_usual(factory_, *batches_, share.rows, options);
   if (neighbours_ > 1) time_beside_neighbours(costs, share.rows, options);
   known_[share] = std::move(costs.longest);
   of_mean_[share] = std::move(costs.mean);
 }
 
-void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
-                                        const profile::ProfileOptions& options) const {
-  const auto batch = batches_->mean(rows);
-  std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(neighbours_));
+namespace {
+
+/// Runs the blocks on several threads at once. By block, what they take on average.
+std::vector<BlockCost> profile_at_once(const parallel::ModelFactory& factory,
+                                       const parallel::MicroBatch& batch, int num_threads,
+                                       profile::ProfileOptions options,
+                                       const std::vector<BlockCost>& alone) {
+  profile::Neighbours neighbours(num_threads, alone);
+  options.neighbours = &neighbours;
+  std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(num_threads));
   std::vector<std::exception_ptr> failures(busy.size());
-  const int num_threads = at::get_num_threads();
+  const int threads_each = at::get_num_threads();
   {
     std::vector<std::jthread> threads;
     for (size_t n = 0; n < busy.size(); ++n) {
       threads.emplace_back([&, n] {
         try {
-          at::set_num_threads(num_threads);
-          busy[n] = profile::profile(factory_(), batch, options);
+          at::set_num_threads(threads_each);
+          busy[n] = profile::profile(factory(), batch, options);
         } catch (...) {
           failures[n] = std::current_exception();
         }
+        neighbours.leave();
       });
     }
   }
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+  auto out = alone;
+  for (size_t b = 0; b < out.size(); ++b) {
+    for (const auto field : kSeconds) {
+      out[b].*field = 0;
+      for (const auto& one : busy) out[b].*field += one[b].*field / num_threads;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+/// What is soon done is done again: a host's speed changes within a second.
+void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
+                                        profile::ProfileOptions options) const {
+  constexpr double kEnough = 0.5;  // seconds
+  constexpr size_t kMostPasses = 7;
+  options.is_timed = true;
+  const auto batch = batches_->mean(rows);
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<std::vector<BlockCost>> passes;
+  while (passes.empty() || (passes.size() < kMostPasses && seconds_since(began) < kEnough)) {
+    passes.push_back(profile_at_once(factory_, batch, neighbours_, options, costs.mean));
+  }
   auto& mean = costs.mean;
   for (size_t b = 0; b < mean.size(); ++b) {
     for (const auto field : kSeconds) {
-      mean[b].*field = 0;
-      for (const auto& one : busy) mean[b].*field += one[b].*field / neighbours_;
+      std::vector<double> all;
+      for (const auto& pass : passes) all.push_back(pass[b].*field);
+      mean[b].*field = median(all);
     }
     mean[b].weight_seconds = std::min(mean[b].weight_seconds, mean[b].backward_seconds);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,17 +29,26 @@ struct UsualCosts {
 UsualCosts profile_usual(const parallel::ModelFactory& factory, const UsualBatches& batches,
                          int64_t rows, const profile::ProfileOptions& options);
 
+/// Rows of a micro-batch up to which its costs are measured; of more only where that is soon done.
+inline constexpr int64_t kMeasuredRows = 8;
+
+/// 1, 2, 4 and so on rows of a micro-batch, up to some.
+std::vector<int64_t> sizes_to_run(int64_t most);
+
 /// What a model's blocks cost for any share of micro-batches of any size: they are run on this
 /// host, forward and backward, for some sizes; between and beyond those what they take and keep
 /// grows evenly. Where rows differ in length, bytes are those of the longest micro-batch and times
 /// those of one as long as they are on average.
 class BlockCosts {
  public:
-  /// Runs micro-batches of `sizes` rows, ascending, on `neighbours` threads at once, so that times
-  /// are those of ranks that share the host's memory; memory is counted with one. The data must
-  /// have as many rows. With `gpu_rows` only memory is, scores as a GPU's for so many rows.
+  /// Runs micro-batches of `sizes` rows, ascending, which the data must have. `neighbours`: threads
+  /// that run at once, so that times are those of ranks that share the host's memory, whose use is
+  /// counted with one; 0: only memory counts. With `gpu_rows`, too, scores as a GPU's for so many
+  /// rows. Sizes above `always` are run only where they are needed, smaller ones are soon done and
+  /// the data has the rows.
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
-             std::vector<int64_t> sizes, int neighbours, int64_t gpu_rows = 0);
+             std::vector<int64_t> sizes, int neighbours, int64_t gpu_rows = 0,
+             int64_t always = std::numeric_limits<int64_t>::max());
 
   /// Those of a profile. Throws UsageError where one asks for a share that it has not; `file` is
   /// for messages.
@@ -55,16 +65,19 @@ class BlockCosts {
   std::vector<plan::BlockCost> from(const MeasuredBlocks& known, const plan::BlockShare& share);
   const std::vector<plan::BlockCost>& measured(const MeasuredBlocks& known,
                                                const plan::BlockShare& share);
+  /// How many of the sizes are run of such a share.
+  size_t num_sizes(const plan::BlockShare& share);
+  bool may_run(const plan::BlockShare& next, const plan::BlockShare& last);
   void run(const plan::BlockShare& share);
   void time_beside_neighbours(UsualCosts& costs, int64_t rows,
-                              const profile::ProfileOptions& options) const;
+                              profile::ProfileOptions options) const;
 
   parallel::ModelFactory factory_;  // null: of a profile
   TrainingArguments arguments_;
   const Dataset* data_ = nullptr;
   std::vector<int64_t> sizes_;
   int neighbours_ = 1;
-  int64_t gpu_rows_ = 0;
+  int64_t gpu_rows_ = 0, always_ = kMeasuredRows;
   std::optional<UsualBatches> batches_;
   std::string file_;
   MeasuredBlocks known_, of_mean_;

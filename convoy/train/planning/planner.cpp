@@ -83,12 +83,6 @@ int ranks_of(const PlanRequest& request) {
   return request.device.empty() ? machine::usable_cores() : 1;
 }
 
-std::vector<int64_t> sizes_to_run(int64_t most, int64_t largest) {
-  std::vector<int64_t> out;
-  for (int64_t rows = 1; rows <= std::min(most, largest); rows *= 2) out.push_back(rows);
-  return out;
-}
-
 void check_arguments(const TrainingArguments& arguments) {
   const auto& parallel = arguments.parallel;
   if (parallel.strategy == "dp" || parallel.replicas > 1) {
@@ -131,8 +125,13 @@ std::shared_ptr<BlockCosts> costs_by_running(const parallel::ModelFactory& facto
                                              const Dataset& data, const PlanRequest& request,
                                              int64_t most, int neighbours) {
   const bool here = neighbours > 0;
-  const auto sizes = !request.sizes.empty() ? request.sizes : sizes_to_run(most, here ? 8 : 2);
-  if (here) return std::make_shared<BlockCosts>(factory, arguments, data, sizes, neighbours, 0);
+  const auto sizes = !request.sizes.empty()
+                         ? request.sizes
+                         : sizes_to_run(here ? most : std::min<int64_t>(most, 2));
+  if (here) {
+    const int64_t always = request.sizes.empty() ? kMeasuredRows : sizes.back();
+    return std::make_shared<BlockCosts>(factory, arguments, data, sizes, neighbours, 0, always);
+  }
   const auto gpu_rows = std::min<int64_t>(most, 8);
   const auto run = [&] {
     return std::make_shared<BlockCosts>(factory, arguments, data, sizes, 1, gpu_rows);

@@ -129,10 +129,8 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(num_ranks));
   Profile out{.of = profiled_for(factory, arguments, data, num_ranks)};
   for (const auto& block : nn::declare(factory()).blocks) out.names.push_back(block.name);
-  constexpr int64_t kMost = 8;
-  std::vector<int64_t> sizes;
-  for (int64_t rows = 1; rows <= kMost; rows *= 2) sizes.push_back(rows);
-  BlockCosts costs(factory, arguments, data, sizes, num_ranks);
+  constexpr int64_t kMost = 64;
+  BlockCosts costs(factory, arguments, data, sizes_to_run(kMost), num_ranks, 0, kMeasuredRows);
   const auto options = replica_options(arguments, true).run();
   const auto shares =
       shares_of(factory, options, first_batch(arguments, data, 1), num_ranks, kMost);

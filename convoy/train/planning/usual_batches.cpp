@@ -37,8 +37,13 @@ UsualBatches::UsualBatches(const TrainingArguments& arguments, const Dataset& da
   first_ = first_batch(one, data, 1);
 }
 
-void UsualBatches::check(int64_t rows, int64_t there) const {
-  if (there >= rows) return;
+int64_t UsualBatches::num_rows() const {
+  if (vary_) return std::ssize(lengths_);
+  return first_.empty() ? 0 : first_.samples.numel();
+}
+
+void UsualBatches::check(int64_t rows) const {
+  if (has(rows)) return;
   fail<UsageError>("train",
                    "the training data has no {} to read the costs from; try a smaller batch",
                    plural(rows, "row"));
@@ -46,7 +51,7 @@ void UsualBatches::check(int64_t rows, int64_t there) const {
 
 parallel::MicroBatch UsualBatches::longest(int64_t rows) const {
   if (vary_) return of(longest_row_, rows);
-  check(rows, first_.empty() ? 0 : first_.samples.numel());
+  check(rows);
   return profile::first_rows(first_, rows);
 }
 
@@ -78,7 +83,7 @@ double UsualBatches::mean_length(int64_t rows) const {
 
 /// That row, and others that are no longer: short and long ones as the data has them.
 parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows) const {
-  check(rows, std::ssize(lengths_));
+  check(rows);
   std::vector<int64_t> others;
   for (size_t row = 0; row < std::min(kNear, lengths_.size()); ++row) {
     if (row == longest_row || lengths_[row] > lengths_[longest_row]) continue;

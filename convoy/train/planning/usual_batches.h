@@ -16,7 +16,9 @@ class UsualBatches {
 
   /// Whether there are two kinds.
   bool vary() const { return vary_; }
-  /// Throw UsageError where the data has not so many rows.
+  /// Whether the data has so many rows.
+  bool has(int64_t rows) const { return rows <= num_rows(); }
+  /// Throw UsageError where it has not.
   parallel::MicroBatch longest(int64_t rows) const;
   parallel::MicroBatch mean(int64_t rows) const;
   /// How long a micro-batch of so many rows is on average, where they vary.
@@ -25,7 +27,8 @@ class UsualBatches {
 
  private:
   parallel::MicroBatch of(size_t longest_row, int64_t rows) const;
-  void check(int64_t rows, int64_t there) const;
+  void check(int64_t rows) const;
+  int64_t num_rows() const;
 
   const Dataset& data_;
   std::vector<int64_t> lengths_;  // by row; none where all rows are alike

@@ -29,7 +29,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   const bool as_asked = sizes.empty();
   if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
   const auto tensor = schedule::Axis::Tensor, context = schedule::Axis::Context;
-  others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 1,
+  others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 0,
                                          for_gpu ? rows_ : 0);
   if (!as_asked) {
     costs_ = others_->of(share_of(rows_));
@@ -41,6 +41,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   }
   auto how = profile_options(arguments);
   how.tensor = comm::echo_group(run_.mesh.place(tensor), run_.mesh.degree(tensor));
+  how.is_timed = false;
   how.sequence_parallel = arguments.parallel.sequence_parallel;
   how.context = comm::echo_group(run_.mesh.place(context), run_.mesh.degree(context));
   const auto rows = batch.samples.numel();
