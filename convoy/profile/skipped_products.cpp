@@ -11,13 +11,15 @@
 
 #include "convoy/nn/shapes_only.h"
 
-// Torch asks the kernels of a key before all others while a thread includes it. This one no tensor
-// has, and nothing of torch itself.
+// While a thread includes a key, torch asks its kernels, too. No tensor has these keys, and nothing
+// of torch itself. The first comes before all others; the second behind those of autograd, which
+// has recorded by then what it has to.
 namespace convoy::profile {
 
 namespace {
 
 constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+constexpr auto kBehindAutograd = c10::DispatchKey::Fake;
 using Number = const at::Scalar&;
 using In = const at::Tensor&;
 using Out = at::Tensor&;
@@ -64,6 +66,11 @@ Out addmm_in_place(Out sum, In a, In b, Number beta, Number alpha) {
   return sum.addmm_(a, b, beta, alpha);
 }
 
+/// Whether autograd has seen the operation that this thread is in.
+bool is_behind_autograd() {
+  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradCPU);
+}
+
 /// Large enough to be worth it, and floats of a model.
 bool may_leave_out(In out) {
   constexpr int64_t kMany = 1 << 16;
@@ -73,7 +80,8 @@ bool may_leave_out(In out) {
 /// What writes into its first tensor, by torch where it has to be.
 template <class Torchs, typename... Tensors>
 Out in_place(Out out, const Torchs& torchs, const Tensors&... others) {
-  if (may_leave_out(out) && !is_known_to_autograd(out, others...)) return out;
+  const bool is_seen = is_behind_autograd() || !is_known_to_autograd(out, others...);
+  if (may_leave_out(out) && is_seen) return out;
   const c10::impl::ExcludeDispatchKeyGuard guard(kKey);
   torchs();
   return out;
@@ -105,6 +113,13 @@ at::Tensor masked_fill(In from, In mask, Number value) {
   return from.masked_fill(mask, value);
 }
 
+at::Tensor sum(In a, In b, Number alpha) {
+  const bool are_alike = a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+  if (are_alike && may_leave_out(a)) return at::empty_like(a);
+  const c10::impl::ExcludeDispatchKeyGuard guard(kBehindAutograd);
+  return at::add(a, b, alpha);
+}
+
 /// As torch's kernel of processors: the output lies as the queries do, gradients position by
 /// position.
 using Mask = const std::optional<at::Tensor>&;
@@ -133,7 +148,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(In grad, In q,
 
 }  // namespace
 
-SkippedProducts::SkippedProducts() : guard_(kKey) {}
+SkippedProducts::SkippedProducts() : guard_(c10::DispatchKeySet({kKey, kBehindAutograd})) {}
 
 bool asked_again() {
   return c10::impl::tls_is_dispatch_key_excluded(kKey);
@@ -159,6 +174,13 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("masked_fill.Scalar", masked_fill);
   m.impl("_scaled_dot_product_flash_attention_for_cpu", attention);
   m.impl("_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward);
+}
+
+TORCH_LIBRARY_IMPL(_, Fake, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Fake, m) {
+  m.impl("add.Tensor", sum);
 }
 
 }  // namespace convoy::profile
