@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace convoy::profile {
 namespace {
 
@@ -78,8 +80,12 @@ TEST(Operators, AreToldApartByTheMemoryThatTheyRead) {
   at::set_num_threads(1);
   const parallel::MicroBatch batch{{{"x", at::full({kWidth, kWidth}, 1e-3)}},
                                    at::arange(kWidth, at::kLong)};
-  const auto graph = operator_graphs({std::make_shared<Halves>()}, batch, {}).front();
-  EXPECT_LT(graph.in_a_row, 0.65 * graph.seconds);
+  double least = 1;  // a run that others disturb takes longer in a part
+  for (int run = 0; run < 5; ++run) {
+    const auto graph = operator_graphs({std::make_shared<Halves>()}, batch, {}).front();
+    least = std::min(least, graph.in_a_row / graph.seconds);
+  }
+  EXPECT_LT(least, 0.65);
 }
 
 }  // namespace
