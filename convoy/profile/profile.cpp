@@ -100,7 +100,9 @@ class OtherBlocks {
   /// for its backward.
   void touch(int64_t kept_bytes) {
     constexpr int64_t kMost = int64_t{48} << 20;
-    const auto bytes = std::min(kMost, weight_bytes_ + number_ * kept_bytes);
+    // Other threads of the process may have given memory back meanwhile.
+    const auto kept = number_ * std::max<int64_t>(0, kept_bytes);
+    const auto bytes = std::min(kMost, weight_bytes_ + kept);
     memory_.resize(static_cast<size_t>(bytes / kWidth));
     for (auto& value : memory_) value += 1;
   }
