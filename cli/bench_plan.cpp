@@ -78,7 +78,8 @@ double spread_of(const std::vector<double>& seconds) {
 }
 
 /// Trains each in fresh ranks, all of them in turns, and what does not repeat twice more. Costs are
-/// measured anew by `prepare` in each round, since few hosts are as fast now as a minute before.
+/// measured anew by `prepare` in each round but the first, before which the search has measured
+/// them, since few hosts are as fast now as a minute before.
 void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFlags& flags,
              const std::function<train::PlanReport()>& prepare) {
   constexpr double kRepeats = 0.05;
@@ -93,9 +94,11 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
       auto& one = all[static_cast<size_t>(n)];
       const bool repeats = round >= flags.rounds && spread_of(one.seconds) <= kRepeats;
       if (!one.failure.empty() || repeats) continue;
-      if (!costs) costs = prepare();
-      one.predicted.push_back(
-          plan::predict(costs->numbers, costs->cluster, costs->wishes.base, one.split).seconds);
+      if (round > 0 && !costs) costs = prepare();
+      const auto predicted =
+          costs ? plan::predict(costs->numbers, costs->cluster, costs->wishes.base, one.split)
+                : one.prediction;
+      one.predicted.push_back(predicted.seconds);
       show(std::min(round, flags.rounds) * number + n, flags.rounds * number);
       const auto file = folder.write(configured, one.split);
       const auto measured = bench::run_step(file, {}, one.split.num_ranks(), flags.steps);
