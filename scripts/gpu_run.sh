@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # ./dev gpu run: what one GPU allows, in ten minutes: doctor, the tests of label gpu, trainings beside the CPU, bench step
 # beside PyTorch. Each result is in the folder as soon as it is there; what fails does not stop the rest.
-# CONVOY is the program, PYTHON one that has torch.
+# CONVOY is the program, PYTHON one that has torch; GPU_PARTS="tests trainings speed traces compiled" chooses, GPU_JOBS runs of the first
+# two share the GPU.
 set -uo pipefail
 OUT=${1:?folder} BUILD=${2:?build folder}
 CONVOY=$(realpath "${CONVOY:-$BUILD/bin/convoy}")
 # A simulated GPU has no speed: small models, no PyTorch beside them, and no tests of label gpu, which ctest runs
 # elsewhere.
 SMALL=${CONVOY_FAKE_GPU:+1}
+PARTS=" ${GPU_PARTS:-tests trainings speed compiled} "
+JOBS=${GPU_JOBS:-$(($(nproc) < 16 ? ($(nproc) + 1) / 2 : 8))}
 END=$((SECONDS + ${GPU_SECONDS:-570}))
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$OUT"
 OUT=$(realpath "$OUT")
 : >"$OUT/summary.txt"
-FAILED=0
+
+tell() { printf "$@" | tee -a "$OUT/summary.txt"; }
+part() { [[ $PARTS == *" $1 "* ]]; }
 
 # Runs a command, its output into the folder, a line into the summary.
 run() { # NAME COMMAND...
@@ -26,10 +31,16 @@ run() { # NAME COMMAND...
     case $code in
       0) verdict="ok" ;;
       124) verdict="cut short: no time" ;;
-      *) verdict="FAILED with $code: $(grep -m 1 -i 'error\|failed' "$OUT/$name.txt" | cut -c 1-150)" && FAILED=1 ;;
+      *) verdict="FAILED with $code: $(grep -m 1 -i 'error\|failed' "$OUT/$name.txt" | cut -c 1-150)" ;;
     esac
   fi
-  printf '%-28s %4d s  %s\n' "$name" $((SECONDS - start)) "$verdict" | tee -a "$OUT/summary.txt"
+  tell '%-28s %4d s  %s\n' "$name" $((SECONDS - start)) "$verdict"
+}
+
+# The same beside others, for what is not timed.
+start() { # NAME COMMAND...
+  while (($(jobs -rp | wc -l) >= JOBS)); do wait -n; done
+  run "$@" &
 }
 
 WORK=$OUT/work
@@ -60,124 +71,144 @@ END_TOML
 train() { # NAME OPTIONS...
   local name=$1
   shift
-  run "$name" "$CONVOY" train "$WORK/session.toml" --output_dir "$WORK/$name" --overwrite_output_dir "$@"
+  start "$name" "$CONVOY" train "$WORK/session.toml" --output_dir "$WORK/$name" --overwrite_output_dir "$@"
+}
+train_text() { # NAME OPTIONS...
+  local name=$1
+  shift
+  start "$name" env -C "$WORK/texts" "$CONVOY" train gpt2.toml --output_dir "$WORK/$name" --overwrite_output_dir \
+    --model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0 "$@"
 }
 
 # The last losses of two runs may differ by this much.
 close() { # NAME OTHER DIFFERENCE
-  local a b
+  local a b verdict=FAILED
   a=$(sed -n 's/.*"train_final_loss": \([0-9.]*\).*/\1/p' "$WORK/$1/train_results.json" 2>/dev/null)
   b=$(sed -n 's/.*"train_final_loss": \([0-9.]*\).*/\1/p' "$WORK/$2/train_results.json" 2>/dev/null)
   if awk -v a="${a:-0}" -v b="${b:-0}" -v t="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < t && -d < t) }'; then
-    printf '%-28s         ok: losses %s and %s\n' "$1 = $2" "$a" "$b" | tee -a "$OUT/summary.txt"
-  else
-    FAILED=1
-    printf '%-28s         FAILED: losses %s and %s\n' "$1 = $2" "${a:-none}" "${b:-none}" | tee -a "$OUT/summary.txt"
+    verdict=ok
   fi
+  tell '%-28s         %s: losses %s and %s\n' "$1 = $2" "$verdict" "${a:-none}" "${b:-none}"
 }
 
+SCRIPTS=$(realpath "$(dirname "$0")")
+python3 "$SCRIPTS/../tests/fake_gpu/runs.py" "$WORK/texts" $([[ $SMALL ]] || printf wide) || tell 'FAILED: the texts to train on\n'
 run doctor "$CONVOY" doctor
-if [[ ! $SMALL ]]; then run ctest_gpu ctest --test-dir "$BUILD" -L '^gpu$' --output-on-failure; fi
 
-train cpu --device cpu
-train single --device cuda --strategy single
-train deterministic --device cuda --strategy single --deterministic
-train recompute --device cuda --strategy single --gradient_checkpointing
-train bf16 --device cuda --strategy single --bf16
-train fp16 --device cuda --strategy single --fp16
-train tf32 --device cuda --strategy single --tf32
-train offload --device cuda --strategy single --offload_optimizer cpu
-train replicas --device cuda --strategy dp --replicas 2 --per_device_train_batch_size 16
-train ddp --device cuda --nproc 2 --per_device_train_batch_size 16
-train zero3 --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16
-train pipeline --device cuda --nproc 2 --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
-train resumed_on_cpu --device cpu --resume_from_checkpoint "$WORK/single/checkpoint-4"
-for name in single deterministic recompute offload replicas ddp zero3 pipeline resumed_on_cpu; do close $name cpu 1e-3; done
-for name in bf16 fp16 tf32; do close $name cpu 5e-2; done
-run eval "$CONVOY" eval "$WORK/single" --device cuda
-run predict "$CONVOY" predict "$WORK/single" --rows 5 --device cuda
-
-# Speed: tokens or sessions a second and the most memory, as `convoy bench step` tells them.
-run bench_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
-run bench_session_bf16 "$CONVOY" bench step "$WORK/session.toml" --device cuda --bf16 --trace "$OUT/trace.json"
-# Language models of the sizes that others publish, without dropout, and the same in PyTorch; of a simulated GPU only
-# that they run.
-SCRIPTS=$(dirname "$0")
-python3 "$SCRIPTS/../tests/fake_gpu/runs.py" "$WORK/texts" || FAILED=1
-if [[ $SMALL ]]; then
-  gpt2=(--model.n_layer 2 --steps 2 --warmup 1) llama=(--model.num_hidden_layers 2 --steps 2 --warmup 1)
-else
-  gpt2=(--model.vocab_size 50304 --model.n_layer 12 --model.n_embd 768 --model.n_head 12 --model.n_positions 1024
-    --data.block_size 1024)
-  llama=(--model.vocab_size 32000 --model.hidden_size 2048 --model.intermediate_size 5632 --model.num_hidden_layers 22
-    --model.num_attention_heads 32 --model.num_key_value_heads 4 --model.max_position_embeddings 1024
-    --model.tie_word_embeddings false --data.block_size 1024 --per_device_train_batch_size 4)
+if part tests && [[ ! $SMALL ]]; then
+  for shard in 0 1 2; do
+    start "test_gpu_$shard" env GTEST_TOTAL_SHARDS=3 GTEST_SHARD_INDEX=$shard "$BUILD/tests/test_gpu"
+  done
 fi
-gpt2+=(--model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0)
-bench() { # NAME FAMILY OPTIONS...
-  local name=$1 family=$2
-  shift 2
-  run "$name" env -C "$WORK/texts" "$CONVOY" bench step "$family.toml" --device cuda --json "$@"
-}
+
+if part trainings; then
+  train cpu --device cpu
+  train single --device cuda --strategy single
+  train deterministic --device cuda --strategy single --deterministic
+  train recompute --device cuda --strategy single --gradient_checkpointing
+  train bf16 --device cuda --strategy single --bf16
+  train fp16 --device cuda --strategy single --fp16
+  train tf32 --device cuda --strategy single --tf32
+  train offload --device cuda --strategy single --offload_optimizer cpu
+  train replicas --device cuda --strategy dp --replicas 2 --per_device_train_batch_size 16
+  train ddp --device cuda --nproc 2 --per_device_train_batch_size 16
+  train zero3 --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16
+  train pipeline --device cuda --nproc 2 --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+  train_text text_cpu --device cpu
+  train_text text --device cuda --strategy single
+  train_text context --device cuda --nproc 2 --context_parallel_size 2
+  # The other layouts of one GPU, whose ranks or threads share it.
+  train zero1 --device cuda --nproc 2 --zero 1 --per_device_train_batch_size 16
+  train zero2 --device cuda --nproc 2 --zero 2 --per_device_train_batch_size 16
+  train zero3_prefetch --device cuda --nproc 2 --zero 3 --prefetch 3 --per_device_train_batch_size 16
+  train hybrid --device cuda --nproc 4 --zero 2 --shard_ranks 2 --per_device_train_batch_size 8
+  train offload_all --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16 --offload_optimizer cpu \
+    --offload_parameters cpu --offload_gradients cpu
+  train offload_disk --device cuda --strategy single --offload_optimizer disk --offload_dir "$WORK"
+  train tensor --device cuda --nproc 2 --tensor_parallel_size 2
+  train sequence --device cuda --nproc 2 --tensor_parallel_size 2 --sequence_parallel
+  train stages_as_threads --device cuda --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+  for schedule in naive gpipe interleaved zero_bubble auto; do
+    train "pipeline_$schedule" --device cuda --nproc 2 --pipeline_parallel_size 2 --pipeline_schedule $schedule \
+      --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+  done
+  train pipeline_v --device cuda --nproc 2 --pipeline_parallel_size 2 --pipeline_schedule interleaved --pipeline_placement v \
+    --per_device_train_batch_size 16 --gradient_accumulation_steps 2
+  wait
+  train resumed_on_cpu --device cpu --resume_from_checkpoint "$WORK/single/checkpoint-4"
+  start eval "$CONVOY" eval "$WORK/single" --device cuda
+  start predict "$CONVOY" predict "$WORK/single" --rows 5 --device cuda
+  start generate "$CONVOY" generate "$WORK/text" --device cuda --prompt "w03 w08 w15" --max-new-tokens 8
+fi
+wait
+if part trainings; then
+  for name in single deterministic recompute offload replicas ddp zero3 pipeline resumed_on_cpu zero1 zero2 zero3_prefetch \
+    hybrid offload_all offload_disk tensor sequence stages_as_threads pipeline_{naive,gpipe,interleaved,zero_bubble,auto,v}; do
+    close $name cpu 1e-3
+  done
+  for name in bf16 fp16 tf32; do close $name cpu 5e-2; done
+  for name in text context; do close $name text_cpu 1e-3; done
+fi
+
+# Speed: tokens or sessions a second and the most memory, as `convoy bench step` tells them. All cores help at the start.
 for python in "${PYTHON:-}" "$SCRIPTS"/../.venv/bin/python python3; do
   if [[ ! $SMALL && $python ]] && "$python" -c 'import torch' 2>/dev/null; then PEER=$python && break; fi
 done
-peer() { # NAME FAMILY OPTIONS...
+peer() { # NAME OPTIONS...
   local name=$1
   shift
   if [[ ${PEER:-} ]]; then
     run "$name" "$PEER" "$SCRIPTS/torch_peer.py" "$@"
   elif [[ ! $SMALL ]]; then
-    printf '%-28s         left out: no python with torch; PYTHON=... names one\n' "$name" | tee -a "$OUT/summary.txt"
+    tell '%-28s         left out: no python with torch; PYTHON=... names one\n' "$name"
   fi
 }
-bench bench_gpt2_124m gpt2 "${gpt2[@]}"
-peer torch_gpt2_124m gpt2 --fp32
-for family in gpt2 llama; do
-  size=$([[ $family == gpt2 ]] && printf 124m || printf 1b)
-  if [[ $family == gpt2 ]]; then options=("${gpt2[@]}"); else options=("${llama[@]}"); fi
-  bench "bench_${family}_${size}_bf16" $family "${options[@]}" --bf16
-  peer "torch_${family}_${size}_bf16" $family
-  peer "torch_${family}_${size}_bf16_compiled" $family --compile
-done
-# The other layouts of one GPU, whose ranks or threads share it.
-train zero1 --device cuda --nproc 2 --zero 1 --per_device_train_batch_size 16
-train zero2 --device cuda --nproc 2 --zero 2 --per_device_train_batch_size 16
-train zero3_prefetch --device cuda --nproc 2 --zero 3 --prefetch 3 --per_device_train_batch_size 16
-train hybrid --device cuda --nproc 4 --zero 2 --shard_ranks 2 --per_device_train_batch_size 8
-train offload_all --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16 --offload_optimizer cpu \
-  --offload_parameters cpu --offload_gradients cpu
-train offload_disk --device cuda --strategy single --offload_optimizer disk --offload_dir "$WORK"
-train tensor --device cuda --nproc 2 --tensor_parallel_size 2
-train sequence --device cuda --nproc 2 --tensor_parallel_size 2 --sequence_parallel
-train stages_as_threads --device cuda --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
-for schedule in naive gpipe interleaved zero_bubble auto; do
-  train "pipeline_$schedule" --device cuda --nproc 2 --pipeline_parallel_size 2 --pipeline_schedule $schedule \
-    --per_device_train_batch_size 16 --gradient_accumulation_steps 2
-done
-train pipeline_v --device cuda --nproc 2 --pipeline_parallel_size 2 --pipeline_schedule interleaved --pipeline_placement v \
-  --per_device_train_batch_size 16 --gradient_accumulation_steps 2
-for name in zero1 zero2 zero3_prefetch hybrid offload_all offload_disk tensor sequence stages_as_threads \
-  pipeline_{naive,gpipe,interleaved,zero_bubble,auto,v}; do
-  close $name cpu 1e-3
-done
-train_text() { # NAME OPTIONS...
-  local name=$1
-  shift
-  run "$name" env -C "$WORK/texts" "$CONVOY" train gpt2.toml --output_dir "$WORK/$name" --overwrite_output_dir \
-    --model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0 "$@"
+bench() { # NAME FAMILY OPTIONS...
+  local name=$1 family=$2
+  shift 2
+  run "$name" env -u OMP_NUM_THREADS -C "$WORK/texts" "$CONVOY" bench step "$family.toml" --device cuda --json "$@"
 }
-train_text text_cpu --device cpu
-train_text text --device cuda --strategy single
-train_text context --device cuda --nproc 2 --context_parallel_size 2
-for name in text context; do close $name text_cpu 1e-3; done
-run generate "$CONVOY" generate "$WORK/text" --device cuda --prompt "w03 w08 w15" --max-new-tokens 8
+# Language models of the sizes that others publish, without dropout, and the same in PyTorch; of a simulated GPU only
+# that they run.
+if [[ $SMALL ]]; then
+  gpt2=(--model.n_layer 2 --steps 2 --warmup 1) llama=(--model.num_hidden_layers 2 --steps 2 --warmup 1)
+else
+  wide=(--data.train wide.txt --data.tokenizer wide --steps 30 --warmup 5)
+  gpt2=("${wide[@]}" --model.vocab_size 50304 --model.n_layer 12 --model.n_embd 768 --model.n_head 12
+    --model.n_positions 1024 --data.block_size 1024 --per_device_train_batch_size 16)
+  llama=("${wide[@]}" --model.vocab_size 32000 --model.hidden_size 2048 --model.intermediate_size 5632
+    --model.num_hidden_layers 22 --model.num_attention_heads 32 --model.num_key_value_heads 4
+    --model.max_position_embeddings 2048 --model.tie_word_embeddings false --data.block_size 2048
+    --per_device_train_batch_size 4)
+fi
+gpt2+=(--model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0)
+if part speed; then
+  bench bench_gpt2_bf16 gpt2 "${gpt2[@]}" --bf16
+  peer torch_gpt2_bf16 gpt2
+  bench bench_llama_bf16 llama "${llama[@]}" --bf16
+  peer torch_llama_bf16 llama
+  bench bench_gpt2_fp32 gpt2 "${gpt2[@]}"
+  peer torch_gpt2_fp32 gpt2 --fp32
+  run bench_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
+  run bench_session_bf16 "$CONVOY" bench step "$WORK/session.toml" --device cuda --bf16
+fi
+# Where the time goes, for ui.perfetto.dev.
+if part traces; then
+  bench trace_gpt2 gpt2 "${gpt2[@]}" --bf16 --trace "$OUT/gpt2.json" --trace_steps 1
+  bench trace_llama llama "${llama[@]}" --bf16 --trace "$OUT/llama.json" --trace_steps 1
+fi
+if part compiled; then
+  peer torch_gpt2_compiled gpt2 --compile
+  peer torch_llama_compiled llama --compile
+  peer hf_gpt2 gpt2 --hugging_face
+  peer hf_llama llama --hugging_face
+fi
 # Their speeds side by side.
-for file in "$OUT"/{bench,torch}_*.txt; do
+for file in "$OUT"/{bench,torch,hf}_*.txt; do
   [[ -f $file ]] || continue
   sed -n 's/.*"tokens_per_second": \([0-9.]*\).*/\1/p' "$file" | head -n 1 |
     xargs -r printf "%-28s %12.0f tokens/s\n" "$(basename "$file" .txt)"
 done | tee -a "$OUT/summary.txt"
 rm -rf "$WORK"/*/checkpoint-*
 printf 'results: %s\n' "$OUT"
-exit $FAILED
+! grep -q FAILED "$OUT/summary.txt"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The same training step in PyTorch alone, beside which `convoy bench step` is read: GPT-2 124M or a Llama of 1.1B.
 
-torch_peer.py {gpt2,llama} [--compile] [--fp32] [--batch N] prints one line of JSON. A step is forward, loss, backward,
-clipping to 1 and fused AdamW on random ids, weights in fp32, products in bf16 by autocast; no dropout. Needs torch,
-and no network.
+torch_peer.py {gpt2,llama} [--compile] [--fp32] [--batch N] [--hugging_face] prints one line of JSON. A step is forward,
+loss, backward, clipping to 1 and fused AdamW on random ids, weights in fp32, products in bf16 by autocast; no dropout.
+The model is that of this file, or transformers' own. Needs torch, and no network.
 """
 import argparse
 import dataclasses
@@ -27,12 +27,12 @@ class Shape:
     key_heads: int
     tied: bool
     batch: int       # rows of a step
-    length: int = 1024
+    length: int
 
 
 SHAPES = {
-    "gpt2": Shape(50304, 768, 3072, 12, 12, 12, True, 8),
-    "llama": Shape(32000, 2048, 5632, 22, 32, 4, False, 4),
+    "gpt2": Shape(50304, 768, 3072, 12, 12, 12, True, 16, 1024),
+    "llama": Shape(32000, 2048, 5632, 22, 32, 4, False, 4, 2048),
 }
 
 
@@ -117,11 +117,25 @@ class Model(nn.Module):
         return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
 
 
+def hugging_face(family, shape):
+    """transformers' model of that shape, with torch's attention."""
+    import transformers
+    if family == "gpt2":
+        config = transformers.GPT2Config(vocab_size=shape.vocabulary, n_positions=shape.length, n_embd=shape.width,
+                                         n_layer=shape.layers, n_head=shape.heads, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+    else:
+        config = transformers.LlamaConfig(vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.inner,
+                                          num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
+                                          num_key_value_heads=shape.key_heads, max_position_embeddings=shape.length)
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("family", choices=sorted(SHAPES))
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--fp32", action="store_true", help="no autocast, no TF32")
+    parser.add_argument("--hugging_face", action="store_true", help="the model of transformers")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch", type=int, help="rows of a step")
     parser.add_argument("--layers", type=int, help="fewer, to try it")
@@ -137,7 +151,7 @@ def main():
         sys.exit("torch_peer: torch sees no GPU")
     torch.manual_seed(1)
     with device:
-        model = Model(args.family, shape, device)
+        model = hugging_face(args.family, shape) if args.hugging_face else Model(args.family, shape, device)
         data = torch.randint(shape.vocabulary, (64, shape.batch, shape.length + 1))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -148,7 +162,10 @@ def main():
         start = time.perf_counter()
         rows = data[step % len(data)]
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=not args.fp32):
-            loss = run(rows[:, :-1], rows[:, 1:])
+            if args.hugging_face:  # it shifts the labels itself
+                loss = run(input_ids=rows[:, :-1], labels=rows[:, :-1], use_cache=False).loss
+            else:
+                loss = run(rows[:, :-1], rows[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -157,7 +174,8 @@ def main():
         if step >= args.warmup:
             seconds.append(time.perf_counter() - start)
     typical = statistics.median(seconds)
-    out = {"model": args.family, "parameters": parameters, "compile": args.compile, "torch": torch.__version__,
+    out = {"model": args.family, "parameters": parameters, "compile": args.compile,
+           "hugging_face": args.hugging_face, "torch": torch.__version__,
            "step_ms_median": 1e3 * typical, "samples_per_second": shape.batch / typical,
            "tokens_per_second": shape.batch * shape.length / typical}
     if device.type == "cuda":

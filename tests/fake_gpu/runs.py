@@ -1,12 +1,14 @@
 """Runs of convoy on the CPU and on simulated GPUs, for the tests beside it.
 
-runs.py FOLDER makes a folder with the texts, tokenizers and models of these runs. CONVOY is the program, FAKE_GPU_FOLDER holds the simulated libraries.
+runs.py FOLDER makes a folder with the texts, tokenizers and models of these runs, with a second argument also a text of
+many ids. CONVOY is the program, FAKE_GPU_FOLDER holds the simulated libraries.
 """
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -83,10 +85,19 @@ class Runs:
     def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _tokenizer(self, name, special, config):
+    def wide(self, vocabulary=32000, words=1000000):
+        """A tokenizer and a text of as many ids as a real model has, drawn evenly: wide/ and wide.txt."""
+        special = ["<pad>", "<unk>", "</s>"]
+        self._tokenizer("wide", special, {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>",
+                                          "pad_token": "<pad>", "unk_token": "<unk>"}, vocabulary - len(special))
+        draw = random.Random(1)
+        (self.folder / "wide.txt").write_text(
+            " ".join(f"w{draw.randrange(vocabulary - len(special)):02d}" for _ in range(words)))
+
+    def _tokenizer(self, name, special, config, words=80):
         folder = self.folder / name
         folder.mkdir()
-        vocabulary = {text: i for i, text in enumerate(special + [f"w{i:02d}" for i in range(80)])}
+        vocabulary = {text: i for i, text in enumerate(special + [f"w{i:02d}" for i in range(words)])}
         flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
         (folder / "tokenizer.json").write_text(json.dumps({
             "version": "1.0", "truncation": None, "padding": None,
@@ -173,4 +184,6 @@ def difference(a, b):
 
 
 if __name__ == "__main__":
-    Runs(sys.argv[1])
+    made = Runs(sys.argv[1])
+    if len(sys.argv) > 2:
+        made.wide()
