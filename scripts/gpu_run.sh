@@ -73,11 +73,10 @@ train() { # NAME OPTIONS...
   shift
   start "$name" "$CONVOY" train "$WORK/session.toml" --output_dir "$WORK/$name" --overwrite_output_dir "$@"
 }
-train_text() { # NAME OPTIONS...
-  local name=$1
-  shift
-  start "$name" env -C "$WORK/texts" "$CONVOY" train gpt2.toml --output_dir "$WORK/$name" --overwrite_output_dir \
-    --model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0 "$@"
+train_text() { # NAME FAMILY OPTIONS...
+  local name=$1 family=$2
+  shift 2
+  start "$name" env -C "$WORK/texts" "$CONVOY" train "$family.toml" --output_dir "$WORK/$name" --overwrite_output_dir "$@"
 }
 
 # The last losses of two runs may differ by this much.
@@ -93,6 +92,20 @@ close() { # NAME OTHER DIFFERENCE
 
 SCRIPTS=$(realpath "$(dirname "$0")")
 python3 "$SCRIPTS/../tests/fake_gpu/runs.py" "$WORK/texts" $([[ $SMALL ]] || printf wide) || tell 'FAILED: the texts to train on\n'
+ln -s "$WORK/sessions" "$WORK/texts/sessions"
+# Sessions whose events have times, for hstu.
+awk 'BEGIN {
+  srand(1)
+  print "user_id,item_id,timestamp"
+  for (u = 1; u <= 300; ++u) {
+    for (i = 0; i < 12; ++i) print u "," int(rand() * rand() * 200) "," 1600000000 + u * 1000 + i * int(60 + rand() * 4000)
+  }
+}' >"$WORK/events.csv"
+run data_with_times "$CONVOY" data sessions "$WORK/events.csv" --keep-time --output "$WORK/texts/timed"
+sed -e 's/^path = .*/path = "timed"/' \
+  -e 's/^family = .*/&\nbody = "hstu"/' "$WORK/texts/session.toml" >"$WORK/texts/hstu.toml"
+FAMILIES=(gpt2 llama llama_untied bert classify t5 session albert electra xlnet sasrec ligr hstu)
+no_dropout=(--model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0)
 run doctor "$CONVOY" doctor
 
 if part tests && [[ ! $SMALL ]]; then
@@ -114,9 +127,19 @@ if part trainings; then
   train ddp --device cuda --nproc 2 --per_device_train_batch_size 16
   train zero3 --device cuda --nproc 2 --zero 3 --per_device_train_batch_size 16
   train pipeline --device cuda --nproc 2 --pipeline_parallel_size 2 --per_device_train_batch_size 16 --gradient_accumulation_steps 2
-  train_text text_cpu --device cpu
-  train_text text --device cuda --strategy single
-  train_text context --device cuda --nproc 2 --context_parallel_size 2
+  train_text context_cpu gpt2 --device cpu "${no_dropout[@]}"
+  train_text context gpt2 --device cuda --nproc 2 --context_parallel_size 2 "${no_dropout[@]}"
+  # Each family, with dropout, whose masks have the same bits on all devices.
+  for family in "${FAMILIES[@]}"; do
+    train_text "cpu_$family" "$family" --device cpu
+    train_text "$family" "$family" --device cuda --strategy single
+    train_text "bf16_$family" "$family" --device cuda --strategy single --bf16
+  done
+  for option in "body electra --masking rtd" "body gpt2 --sampled_softmax --max_n_samples 64 --row_tables"; do
+    read -ra words <<<"$option"
+    train_text "cpu_session_${words[2]#--}" session --device cpu --model."${words[0]}" "${words[@]:1}"
+    train_text "session_${words[2]#--}" session --device cuda --strategy single --model."${words[0]}" "${words[@]:1}"
+  done
   # The other layouts of one GPU, whose ranks or threads share it.
   train zero1 --device cuda --nproc 2 --zero 1 --per_device_train_batch_size 16
   train zero2 --device cuda --nproc 2 --zero 2 --per_device_train_batch_size 16
@@ -138,7 +161,7 @@ if part trainings; then
   train resumed_on_cpu --device cpu --resume_from_checkpoint "$WORK/single/checkpoint-4"
   start eval "$CONVOY" eval "$WORK/single" --device cuda
   start predict "$CONVOY" predict "$WORK/single" --rows 5 --device cuda
-  start generate "$CONVOY" generate "$WORK/text" --device cuda --prompt "w03 w08 w15" --max-new-tokens 8
+  start generate "$CONVOY" generate "$WORK/gpt2" --device cuda --prompt "w03 w08 w15" --max-new-tokens 8
 fi
 wait
 if part trainings; then
@@ -147,7 +170,9 @@ if part trainings; then
     close $name cpu 1e-3
   done
   for name in bf16 fp16 tf32; do close $name cpu 5e-2; done
-  for name in text context; do close $name text_cpu 1e-3; done
+  close context context_cpu 1e-3
+  for family in "${FAMILIES[@]}" session_masking session_sampled_softmax; do close "$family" "cpu_$family" 1e-3; done
+  for family in "${FAMILIES[@]}"; do close "bf16_$family" "cpu_$family" 5e-2; done
 fi
 
 # Speed: tokens or sessions a second and the most memory, as `convoy bench step` tells them. All cores help at the start.
@@ -173,7 +198,7 @@ bench() { # NAME FAMILY OPTIONS...
 if [[ $SMALL ]]; then
   gpt2=(--model.n_layer 2 --steps 2 --warmup 1) llama=(--model.num_hidden_layers 2 --steps 2 --warmup 1)
 else
-  wide=(--data.train wide.txt --data.tokenizer wide --steps 30 --warmup 5)
+  wide=(--data.train wide.txt --data.tokenizer wide --steps 30 --warmup 5 --bucket_cap_mb 25)
   gpt2=("${wide[@]}" --model.vocab_size 50304 --model.n_layer 12 --model.n_embd 768 --model.n_head 12
     --model.n_positions 1024 --data.block_size 1024 --per_device_train_batch_size 16)
   llama=("${wide[@]}" --model.vocab_size 32000 --model.hidden_size 2048 --model.intermediate_size 5632
@@ -181,7 +206,7 @@ else
     --model.max_position_embeddings 2048 --model.tie_word_embeddings false --data.block_size 2048
     --per_device_train_batch_size 4)
 fi
-gpt2+=(--model.resid_pdrop 0 --model.embd_pdrop 0 --model.attn_pdrop 0)
+gpt2+=("${no_dropout[@]}")
 if part speed; then
   bench bench_gpt2_bf16 gpt2 "${gpt2[@]}" --bf16
   peer torch_gpt2_bf16 gpt2
@@ -191,10 +216,12 @@ if part speed; then
   peer torch_gpt2_fp32 gpt2 --fp32
   run bench_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
   run bench_session_bf16 "$CONVOY" bench step "$WORK/session.toml" --device cuda --bf16
+  run collectives "$CONVOY" bench collectives --device cuda --engines shm,gloo,threads --ranks 2 --sizes 1K,16M --seconds 0.1
 fi
 # Where the time goes, for ui.perfetto.dev.
 if part traces; then
   bench trace_gpt2 gpt2 "${gpt2[@]}" --bf16 --trace "$OUT/gpt2.json" --trace_steps 1
+  run trace_session "$CONVOY" bench step "$WORK/session.toml" --device cuda --trace "$OUT/session.json" --trace_steps 3
   bench trace_llama llama "${llama[@]}" --bf16 --trace "$OUT/llama.json" --trace_steps 1
 fi
 if part compiled; then

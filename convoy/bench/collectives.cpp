@@ -153,14 +153,18 @@ std::vector<CollectiveTime> time_host(const CollectivesOptions& options, const S
   const auto folder = unique_folder("convoy-bench");
   const bool threads =
       std::find(options.engines.begin(), options.engines.end(), "threads") != options.engines.end();
+  // Without an engine of theirs ranks would leave before all have met.
+  const bool processes = options.engines.size() > (threads ? 1 : 0);
   for (const int ranks : options.ranks) {
-    const auto file = folder / fmt::format("ranks-{}.json", ranks);
-    if (const int code = start(ranks, file); code != 0) {
-      fail<Error>("bench",
-                  "measuring with {} ranks ended with exit code {}; its message stands above",
-                  ranks, code);
+    if (processes) {
+      const auto file = folder / fmt::format("ranks-{}.json", ranks);
+      if (const int code = start(ranks, file); code != 0) {
+        fail<Error>("bench",
+                    "measuring with {} ranks ended with exit code {}; its message stands above",
+                    ranks, code);
+      }
+      add(times, collectives_from_json(Json::parse(read_file(file))));
     }
-    add(times, collectives_from_json(Json::parse(read_file(file))));
     if (!threads) continue;
     add(times, measure_threads(options, ranks, say));
     say("");

@@ -76,7 +76,7 @@ const Cuda& open_cuda() {
 std::vector<std::filesystem::path> plugin_folders() {
   if (const auto fake = fake_gpus()) return {fake->folder};
   const auto own = folder_of(reinterpret_cast<const void*>(&open_cuda));
-  return {own, own / "../lib"};
+  return {own, own / "../lib", own / "../bin"};
 }
 
 }  // namespace convoy::comm

@@ -13,6 +13,16 @@
 
 namespace convoy::comm {
 
+namespace {
+
+/// A function of the driver's interface, if there is a driver.
+void* driver_function(const char* name) {
+  static void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return driver == nullptr ? nullptr : ::dlsym(driver, name);
+}
+
+}  // namespace
+
 void use_device(at::Device device) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
@@ -31,18 +41,23 @@ at::Tensor download(const at::Tensor& tensor) {
 
 std::string identity(at::Device device) {
   if (device.is_cpu()) return "";
-  // Part of the driver's interface; a slice of a GPU (MIG) has an identity of its own.
+  // A slice of a GPU (MIG) has an identity of its own.
   using GetUuid = int (*)(std::array<unsigned char, 16>*, int);
-  static const auto get_uuid = [] {
-    void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    return driver == nullptr ? nullptr
-                             : reinterpret_cast<GetUuid>(::dlsym(driver, "cuDeviceGetUuid_v2"));
-  }();
+  static const auto get_uuid = reinterpret_cast<GetUuid>(driver_function("cuDeviceGetUuid_v2"));
   std::array<unsigned char, 16> uuid{};
   if (get_uuid == nullptr || get_uuid(&uuid, device.index()) != 0) return "";
   std::string text = "GPU-";
   for (const unsigned char byte : uuid) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+int compute_capability(at::Device device) {
+  if (device.is_cpu()) return 0;
+  using GetAttribute = int (*)(int*, int, int);
+  constexpr int kComputeCapabilityMajor = 75;
+  static const auto get = reinterpret_cast<GetAttribute>(driver_function("cuDeviceGetAttribute"));
+  int major = 0;
+  return get != nullptr && get(&major, kComputeCapabilityMajor, device.index()) == 0 ? major : 0;
 }
 
 int64_t peak_device_bytes(at::Device device) {

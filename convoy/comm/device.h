@@ -21,6 +21,9 @@ at::Tensor download(const at::Tensor& tensor);
 /// A text that two processes share exactly when they compute on the same GPU; "" when unknown.
 std::string identity(at::Device device);
 
+/// The major number of the GPU's compute capability (9: Hopper); 0 when unknown.
+int compute_capability(at::Device device);
+
 /// Most bytes that tensors of this process took on `device` at once; 0 for the host.
 int64_t peak_device_bytes(at::Device device);
 

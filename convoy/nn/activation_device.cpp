@@ -11,6 +11,7 @@ namespace convoy::nn {
 namespace {
 
 // `which`: 0 for the gradient of x, 1 for that of `times`. Cubes stay finite, see activation.cpp.
+// T of what is `packed` is int64.
 // clang-format off
 CONVOY_HOST_AND_GPU(kActivationText,
 float convoy_share(float x, long long normal, float linear, float cubic, float* slope) {
@@ -33,6 +34,34 @@ T convoy_gated(T x_in, T times, long long normal, double linear, double cubic) {
   float slope;
   float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
   return (T)(x * share * (float)times);
+}
+template <typename T>
+T convoy_gated_packed(T x_in, T times, long long normal, double linear, double cubic,
+                      long long narrow) {
+  unsigned long long out = 0;
+  for (int i = 0; i < (narrow ? 4 : 2); ++i) {
+    float x = convoy_part((unsigned long long)x_in, i, narrow != 0);
+    float slope;
+    float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
+    float gate = convoy_part((unsigned long long)times, i, narrow != 0);
+    out |= convoy_packed(x * share * gate, i, narrow != 0);
+  }
+  return (T)out;
+}
+template <typename T>
+T convoy_gated_back_packed(T x_in, T times, T grad, T which, long long normal, double linear,
+                           double cubic, long long narrow) {
+  unsigned long long out = 0;
+  for (int i = 0; i < (narrow ? 4 : 2); ++i) {
+    float x = convoy_part((unsigned long long)x_in, i, narrow != 0);
+    float slope;
+    float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
+    float gate = convoy_part((unsigned long long)times, i, narrow != 0);
+    float factor = which == 0 ? gate * (share + x * slope) : x * share;
+    out |= convoy_packed(convoy_part((unsigned long long)grad, i, narrow != 0) * factor, i,
+                         narrow != 0);
+  }
+  return (T)out;
 }
 template <typename T>
 T convoy_active(T x_in, long long normal, double linear, double cubic) {
@@ -64,28 +93,60 @@ std::vector<c10::Scalar> scalars_of(const Curve& curve) {
           static_cast<double>(curve.cubic)};
 }
 
+/// What `kernel` gives of tensors that lie in 64 bits, else nothing.
+std::optional<at::Tensor> run_packed(DeviceKernel& kernel, const std::vector<at::Tensor>& tensors,
+                                     const Curve& curve, const at::Tensor& which = {}) {
+  std::vector<at::Tensor> words;
+  for (const auto& tensor : tensors) {
+    const auto word = packed(tensor);
+    if (!word) return std::nullopt;
+    words.push_back(*word);
+  }
+  if (which.defined()) words.push_back(which);
+  const auto dtype = tensors[0].scalar_type();
+  auto scalars = scalars_of(curve);
+  scalars.emplace_back(static_cast<int64_t>(dtype == at::kBFloat16));
+  const auto out = kernel.run(words, scalars);
+  return out ? std::optional(out->view(dtype)) : std::nullopt;
+}
+
+std::optional<at::Tensor> gated_on_device(const Curve& curve, const at::Tensor& x,
+                                          const at::Tensor& times) {
+  static DeviceKernel kernel("convoy_gated", kActivationText),
+      packed_kernel("convoy_gated_packed", kActivationText);
+  if (auto out = run_packed(packed_kernel, {x, times}, curve)) return out;
+  return kernel.run({x, times}, scalars_of(curve));
+}
+
+/// [..., 2, D]: the gradients of x and of `times`.
+std::optional<at::Tensor> gated_backward(const Curve& curve, const at::Tensor& x,
+                                         const at::Tensor& times, const at::Tensor& grad) {
+  static DeviceKernel kernel("convoy_gated_back", kActivationText),
+      packed_kernel("convoy_gated_back_packed", kActivationText);
+  if (x.dim() == 0) return std::nullopt;
+  const std::vector<at::Tensor> both{x.unsqueeze(-2), times.unsqueeze(-2), grad.unsqueeze(-2)};
+  if (auto out = run_packed(packed_kernel, both, curve, halves_of(x, at::kLong))) return out;
+  return kernel.run({both[0], both[1], both[2], halves_of(x, x.scalar_type())}, scalars_of(curve));
+}
+
 }  // namespace
 
 std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor& x,
                                            const at::Tensor& times, const at::Tensor& grad) {
-  static DeviceKernel gated("convoy_gated", kActivationText),
-      active("convoy_active", kActivationText), gated_back("convoy_gated_back", kActivationText),
+  static DeviceKernel active("convoy_active", kActivationText),
       active_back("convoy_active_back", kActivationText);
-  const auto scalars = scalars_of(curve);
-  const bool back = grad.defined(), alone = !times.defined();
-  if (alone) {
+  const bool back = grad.defined();
+  if (!times.defined()) {
+    const auto scalars = scalars_of(curve);
     const auto out = back ? active_back.run({x, grad}, scalars) : active.run({x}, scalars);
     if (!out) return {};
     return back ? std::vector{*out, at::Tensor()} : std::vector{*out};
   }
   if (!back) {
-    const auto out = gated.run({x, times}, scalars);
+    const auto out = gated_on_device(curve, x, times);
     return out ? std::vector{*out} : std::vector<at::Tensor>();
   }
-  if (x.dim() == 0) return {};
-  const auto both = gated_back.run(
-      {x.unsqueeze(-2), times.unsqueeze(-2), grad.unsqueeze(-2), halves_of(x, x.scalar_type())},
-      scalars);
+  const auto both = gated_backward(curve, x, times, grad);
   if (!both) return {};
   return {both->select(-2, 0), both->select(-2, 1)};
 }
@@ -97,6 +158,16 @@ float activation_element(const Curve& curve, float x, float times) {
 float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times) {
   return convoy_gated_back<float>(x, times, grad, of_times ? 1.0f : 0.0f, curve.normal,
                                   curve.linear, curve.cubic);
+}
+
+int64_t packed_activation(const Curve& curve, int64_t x, int64_t times, bool narrow) {
+  return convoy_gated_packed<int64_t>(x, times, curve.normal, curve.linear, curve.cubic, narrow);
+}
+
+int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times,
+                     bool narrow) {
+  return convoy_gated_back_packed<int64_t>(x, times, grad, of_times, curve.normal, curve.linear,
+                                           curve.cubic, narrow);
 }
 
 }  // namespace convoy::nn

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -40,7 +41,9 @@ Compiler& compiler() {
 }  // namespace
 
 DeviceKernel::DeviceKernel(const char* name, const char* text)
-    : name_(name), text_(fmt::format("{} {}", kBitsText, text)) {}
+    // Torch keeps what it compiled by the text and the types, without the name: two functions of
+    // one text would be taken for each other.
+    : name_(name), text_(fmt::format("/* {} */ {} {}", name, kBitsText, text)) {}
 
 std::optional<at::Tensor> DeviceKernel::run(const std::vector<at::Tensor>& tensors,
                                             const std::vector<c10::Scalar>& scalars) {
@@ -83,6 +86,18 @@ at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
 at::Tensor halves_of(const at::Tensor& like, at::ScalarType type) {
   return kept_on(like.device(), {static_cast<int64_t>(Kept::Halves), static_cast<int64_t>(type)},
                  [type] { return at::arange(2, type).unsqueeze(1); });
+}
+
+std::optional<at::Tensor> packed(const at::Tensor& x) {
+  const auto dtype = x.scalar_type();
+  if (dtype != at::kBFloat16 && dtype != at::kFloat) return std::nullopt;
+  const int64_t count = 8 / static_cast<int64_t>(x.element_size());
+  if (x.dim() == 0 || x.stride(-1) != 1) return std::nullopt;
+  const auto fits = [count](int64_t number) { return number % count == 0; };
+  const auto strides = x.strides().slice(0, static_cast<size_t>(x.dim() - 1));
+  if (!fits(x.size(-1)) || !fits(x.storage_offset())) return std::nullopt;
+  if (!std::all_of(strides.begin(), strides.end(), fits)) return std::nullopt;
+  return x.view(at::kLong);
 }
 
 std::vector<std::string> failed_kernels() {

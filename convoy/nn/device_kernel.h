@@ -16,7 +16,8 @@
 
 namespace convoy::nn {
 
-// What other texts begin with: numbers as their bits, and bits of fp32 rounded to those of bf16.
+// What other texts begin with: numbers as their bits, bits of fp32 rounded to those of bf16, and
+// the i-th of four bf16 (`narrow`) or two fp32 numbers in 64 bits.
 // clang-format off
 CONVOY_HOST_AND_GPU(kBitsText,
 union ConvoyBits {
@@ -36,6 +37,14 @@ inline unsigned int convoy_bits(float number) {
 inline unsigned int convoy_rounded(float x) {
   unsigned int bits = convoy_bits(x);
   return x == x ? (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16 : 0x7fc0u;
+}
+inline float convoy_part(unsigned long long packed, int i, bool narrow) {
+  return convoy_number(narrow ? (unsigned int)(packed >> (16 * i)) << 16
+                              : (unsigned int)(packed >> (32 * i)));
+}
+inline unsigned long long convoy_packed(float x, int i, bool narrow) {
+  return narrow ? (unsigned long long)convoy_rounded(x) << (16 * i)
+                : (unsigned long long)convoy_bits(x) << (32 * i);
 }
 )
 // clang-format on
@@ -64,6 +73,10 @@ at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
                    const std::function<at::Tensor()>& make);
 /// What a key begins with.
 enum class Kept : int64_t { Halves, Lines, Columns, Samples };
+
+/// x seen as int64, each four bf16 or two fp32 numbers of the last dimension, if it lies so. Of
+/// tensors that do not lie in one piece a kernel takes 64 bits about as fast as 16.
+std::optional<at::Tensor> packed(const at::Tensor& x);
 
 /// [2, 1] on the device of `like`, in `type`: 0 and 1. A kernel that gets it makes both halves of
 /// something in one launch.

@@ -26,20 +26,17 @@ CONVOY_CLONES void add_squares(const float* values, int64_t count, double& total
   for (const double lane : lanes) total += lane;
 }
 
-}  // namespace
-
-at::Tensor sum_of_squares_in_pieces(const at::Tensor& values) {
-  constexpr int64_t kPiece = 1 << 22;
-  auto total = at::zeros({}, values.options().dtype(at::kDouble));
-  for (int64_t begin = 0; begin < values.numel(); begin += kPiece) {
-    const auto piece = values.narrow(0, begin, std::min(kPiece, values.numel() - begin));
-    total += at::linalg_vector_norm(piece, 2, {}, false, at::kDouble).square_();
-  }
-  return total;
+/// On a GPU in one pass: the kernel of many norms adds in the type of its result, where that of one
+/// makes a copy in that type first.
+at::Tensor sum_of_squares_on_device(const at::Tensor& values) {
+  if (values.numel() == 0) return at::zeros({}, values.options().dtype(at::kDouble));
+  return at::_foreach_norm({values}, 2, at::kDouble).front().square_();
 }
 
+}  // namespace
+
 at::Tensor sum_of_squares(const at::Tensor& values) {
-  if (!values.is_cpu()) return sum_of_squares_in_pieces(values);
+  if (!values.is_cpu()) return sum_of_squares_on_device(values);
   const auto* data = values.const_data_ptr<float>();
   constexpr int64_t kGrain = 1 << 16;
   const double total = at::parallel_reduce(

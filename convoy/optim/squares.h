@@ -8,8 +8,4 @@ namespace convoy::optim {
 /// gradient is cut, the sums of its parts add up to the same but for the last bits of a double.
 at::Tensor sum_of_squares(const at::Tensor& values);
 
-/// The same with torch's operations, as on a GPU: they make a copy in double precision, here of a
-/// piece at a time (32 MB).
-at::Tensor sum_of_squares_in_pieces(const at::Tensor& values);
-
 }  // namespace convoy::optim

@@ -22,7 +22,7 @@ constexpr int64_t kHostOverDevices = 2;
 struct Written {
   std::string device;
   std::vector<std::string> kinds;
-  double memory_gb = 0, fp32_tflops = 0, bf16_tflops = 0, memory_gb_per_second = 0;
+  double memory_gb = 0, fp32_tflops = 0, tf32_tflops = 0, bf16_tflops = 0, memory_gb_per_second = 0;
   double reserved_gb = 1;  // of CUDA's context and NCCL's buffers
   double inside_gb = 0, inside_us = 5, between_gb = 0, between_us = 20;
   double host_gb = 25, disk_gb = 1, beside = 1, efficiency = 0.5;
@@ -83,6 +83,8 @@ void add_options(OptionTable& table, Written& to) {
       .at_least(0);
   table.add("device", "fp32_tflops", to.fp32_tflops, "peak of dense fp32 matrix products")
       .at_least(0);
+  table.add("device", "tf32_tflops", to.tf32_tflops, "the same with --tf32; 0: as without")
+      .at_least(0);
   table.add("device", "bf16_tflops", to.bf16_tflops, "the same in bf16 and fp16").at_least(0);
   table.add("device", "memory_gb_per_second", to.memory_gb_per_second, "bandwidth of its memory")
       .at_least(0);
@@ -120,18 +122,17 @@ Link link_of(double gb_per_second, double microseconds) {
 }  // namespace
 
 // Peaks and bandwidths: NVIDIA's data sheets of the SXM and PCIe boards (dense, without sparsity).
-// fp32 is TF32 where the device has it.
 const std::vector<Device>& known_devices() {
   static const std::vector<Device> all{
-      {"b200-180", 180 * kGigabyte, 1100 * kTera, 2250 * kTera, 7700 * kGiga},
-      {"h200-141", 141 * kGigabyte, 495 * kTera, 989 * kTera, 4800 * kGiga},
-      {"h100-80", 80 * kGigabyte, 495 * kTera, 989 * kTera, 3350 * kGiga},
-      {"a100-80", 80 * kGigabyte, 156 * kTera, 312 * kTera, 2039 * kGiga},
-      {"a100-40", 40 * kGigabyte, 156 * kTera, 312 * kTera, 1555 * kGiga},
+      {"b200-180", 180 * kGigabyte, 75 * kTera, 2250 * kTera, 7700 * kGiga, 1100 * kTera},
+      {"h200-141", 141 * kGigabyte, 67 * kTera, 989 * kTera, 4800 * kGiga, 495 * kTera},
+      {"h100-80", 80 * kGigabyte, 67 * kTera, 989 * kTera, 3350 * kGiga, 495 * kTera},
+      {"a100-80", 80 * kGigabyte, 19.5 * kTera, 312 * kTera, 2039 * kGiga, 156 * kTera},
+      {"a100-40", 40 * kGigabyte, 19.5 * kTera, 312 * kTera, 1555 * kGiga, 156 * kTera},
       {"v100-32", 32 * kGigabyte, 15.7 * kTera, 125 * kTera, 900 * kGiga},
-      {"l40s-48", 48 * kGigabyte, 183 * kTera, 362 * kTera, 864 * kGiga},
-      {"l4-24", 24 * kGigabyte, 60 * kTera, 121 * kTera, 300 * kGiga},
-      {"rtx4090-24", 24 * kGigabyte, 82.6 * kTera, 165 * kTera, 1008 * kGiga},
+      {"l40s-48", 48 * kGigabyte, 91.6 * kTera, 362 * kTera, 864 * kGiga, 183 * kTera},
+      {"l4-24", 24 * kGigabyte, 30.3 * kTera, 121 * kTera, 300 * kGiga, 60 * kTera},
+      {"rtx4090-24", 24 * kGigabyte, 82.6 * kTera, 165 * kTera, 1008 * kGiga, 82.6 * kTera},
       {"t4-16", 16 * kGigabyte, 8.1 * kTera, 65 * kTera, 320 * kGiga}};
   return all;
 }
@@ -187,6 +188,7 @@ Cluster read_cluster(const std::filesystem::path& file) {
   };
   take(out.device.memory_bytes, written.memory_gb, kGiga);
   take(out.device.fp32_flops, written.fp32_tflops, kTera);
+  take(out.device.tf32_flops, written.tf32_tflops, kTera);
   take(out.device.bf16_flops, written.bf16_tflops, kTera);
   take(out.device.bytes_per_second, written.memory_gb_per_second, kGiga);
   out.reserved_bytes = static_cast<int64_t>(written.reserved_gb * kGiga);
@@ -220,6 +222,14 @@ Cluster read_cluster(const std::filesystem::path& file) {
   out.beside = written.beside;
   out.efficiency = written.efficiency;
   return out;
+}
+
+void Cluster::use_tf32() {
+  const auto use = [](Device& kind) {
+    if (kind.tf32_flops > 0) kind.fp32_flops = kind.tf32_flops;
+  };
+  use(device);
+  for (auto& kind : each) use(kind);
 }
 
 double Cluster::speed_of(int rank, bool low_precision) const {

@@ -19,6 +19,7 @@ struct Device {
   int64_t memory_bytes = 0;
   double fp32_flops = 0, bf16_flops = 0;  ///< of dense products a second, as its data sheet says
   double bytes_per_second = 0;            ///< of its memory
+  double tf32_flops = 0;                  ///< of fp32 products with --tf32; 0: as without
 };
 
 /// Devices whose data sheets are known, such as h100-80.
@@ -50,6 +51,8 @@ struct Cluster {
   const Device& device_of(int rank) const {
     return each.empty() ? device : each[static_cast<size_t>(rank)];
   }
+  /// Products of fp32 run in TF32 from now on, on devices that have it.
+  void use_tf32();
   /// How fast a rank computes, in products, where `device` has 1.
   double speed_of(int rank, bool low_precision) const;
   /// What the tensors of a rank may take, of `device` or of each.

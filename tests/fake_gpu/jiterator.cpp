@@ -149,12 +149,15 @@ Loop compile(const std::string& source) {
   return reinterpret_cast<Loop>(::dlsym(opened, "loop"));
 }
 
+/// As torch does it, without the function's name: two of one text are taken for each other.
 Loop loop_of(const Kernel& kernel) {
   static std::mutex mutex;
   static auto* known = new std::map<std::string, Loop>;
+  auto key = kernel;
+  key.name.clear();
   const auto source = kernel.source();
   const std::lock_guard lock(mutex);
-  auto& loop = (*known)[source];
+  auto& loop = (*known)[key.source()];
   if (loop == nullptr) loop = compile(source);
   return loop;
 }

@@ -92,8 +92,9 @@ class Nvrtc(unittest.TestCase):
             self.assertTrue(functions)
             for name, tensors, others in functions:
                 self.assertLessEqual(tensors + 1, 8, f"{name}: torch takes eight tensors, with what comes out")
-                whole = name in ("convoy_dropout_mask", "convoy_add_dropped", "convoy_dropped", "convoy_turn_pair")
-                for kind in ("int",) if whole else ("float", "at::BFloat16", "at::Half"):
+                whole = name in ("convoy_dropout_mask", "convoy_add_dropped", "convoy_dropped")
+                packed = name.endswith("_packed")
+                for kind in ("long long",) if packed else ("int",) if whole else ("float", "at::BFloat16", "at::Half"):
                     arguments = [f"in[{k}][i]" for k in range(tensors)] + [f"other_{k}" for k in range(len(others))]
                     parameters = "".join(f", {other} other_{k}" for k, other in enumerate(others))
                     source = (f"{PRELUDE} {bits} {text}\nextern \"C\" __global__ void run({kind}* out, const {kind}** in"

@@ -1,6 +1,4 @@
 // The texts of kernels for GPUs, compiled for the host: what they compute of each element.
-#include <bit>
-
 #include "convoy/nn/activation.h"
 #include "convoy/nn/activation_device.h"
 #include "convoy/nn/attention/rotary.h"
@@ -37,8 +35,54 @@ TEST(DeviceKernels, ActivationsAreTheHosts) {
   }
 }
 
+int64_t words(const at::Tensor& x, int64_t i) {
+  return x.detach().contiguous().view(at::kLong).const_data_ptr<int64_t>()[i];
+}
+
+/// Of numbers `begin` to `begin` + `count`.
+void expect_numbers(int64_t packed, const at::Tensor& expected, int64_t begin, double tolerance) {
+  const bool narrow = expected.scalar_type() == at::kBFloat16;
+  const auto flat = expected.detach().to(at::kFloat).view({-1});
+  for (int i = 0; i < (narrow ? 4 : 2); ++i) {
+    const float wanted = flat[begin + i].item<float>();
+    EXPECT_NEAR(convoy_part(static_cast<uint64_t>(packed), i, narrow), wanted,
+                tolerance * (1 + std::abs(wanted)));
+  }
+}
+
+TEST(DeviceKernels, PackedActivationsAreTheHosts) {
+  const Curve curve{.linear = 1.59576912f, .cubic = 0.0713548163f};
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const bool narrow = dtype == at::kBFloat16;
+    const int64_t count = narrow ? 4 : 2;
+    const double tolerance = narrow ? 1e-2 : 2e-6;
+    auto x = (at::randn({64}) * 3).to(dtype).requires_grad_(true);
+    auto up = at::randn({64}).to(dtype).requires_grad_(true);
+    const auto probe = at::randn({64}).to(dtype), out = activate("gelu_new", x, up);
+    torch::autograd::backward({out}, {probe});
+    for (int64_t i = 0; i < 64 / count; ++i) {
+      const auto a = words(x, i), b = words(up, i), g = words(probe, i);
+      expect_numbers(packed_activation(curve, a, b, narrow), out, i * count, tolerance);
+      expect_numbers(packed_slope(curve, a, b, g, false, narrow), x.grad(), i * count, tolerance);
+      expect_numbers(packed_slope(curve, a, b, g, true, narrow), up.grad(), i * count, tolerance);
+    }
+  }
+}
+
+TEST(DeviceKernels, ArePackedWhereTheyLieSo) {
+  const auto x = at::zeros({6, 16}, at::kBFloat16);
+  ASSERT_TRUE(packed(x).has_value());
+  EXPECT_EQ(packed(x)->sizes(), (std::vector<int64_t>{6, 4}));
+  EXPECT_TRUE(packed(x.narrow(1, 8, 8)).has_value());
+  EXPECT_FALSE(packed(x.narrow(1, 6, 8)).has_value());  // begins within 64 bits
+  EXPECT_FALSE(packed(x.narrow(1, 0, 6)).has_value());  // ends within them
+  EXPECT_FALSE(packed(at::zeros({6, 18}).narrow(1, 0, 15)).has_value());
+  EXPECT_FALSE(packed(x.t()).has_value());
+  EXPECT_FALSE(packed(x.to(at::kHalf)).has_value());
+}
+
 TEST(DeviceKernels, RotationHasTheHostsBits) {
-  constexpr int64_t T = 5, E = 8, kHalf = E / 2;
+  constexpr int64_t T = 5, E = 16, kHalf = E / 2;
   const auto tables = rotary_tables({}, T, E, at::kCPU);
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto x = at::randn({1, 1, T, E}).to(dtype);
@@ -47,23 +91,18 @@ TEST(DeviceKernels, RotationHasTheHostsBits) {
       const float* cos = tables.cos.const_data_ptr<float>() + t * kHalf;
       const float* sin = tables.sin.const_data_ptr<float>() + t * kHalf;
       for (const bool upper : {false, true}) {
-        for (int64_t i = 0; i < kHalf; i += 2) {
+        for (int64_t i = 0; i < kHalf; i += 4) {
           const int64_t low = t * E + i, to = low + (upper ? kHalf : 0);
           if (dtype == at::kFloat) {
             const auto* from = x.const_data_ptr<float>();
             EXPECT_NEAR(turned_element(from[low], from[low + kHalf], cos[i], sin[i], upper, 1),
                         out.const_data_ptr<float>()[to], 1e-6);
           } else {
-            const auto pair = [](const at::Tensor& t, int64_t at) {
-              return t.view({-1}).view(at::kInt).const_data_ptr<int>()[at / 2];
-            };
+            const auto flat = x.view({-1});
             // A sum of two products may be rounded once or twice, before it is rounded to bf16.
-            const int bits =
-                turned_pair(pair(x, low), pair(x, low + kHalf), cos + i, sin + i, upper, 1);
-            const auto wide = [](int b) { return std::bit_cast<float>(b); };
-            const int there = pair(out, to);
-            EXPECT_NEAR(wide(bits << 16), wide(there << 16), 1e-2);
-            EXPECT_NEAR(wide(bits & ~0xffff), wide(there & ~0xffff), 1e-2);
+            const auto turned = turned_packed(words(flat, low / 4), words(flat, (low + kHalf) / 4),
+                                              cos + i, sin + i, upper, 1);
+            expect_numbers(turned, out, to, 1e-2);
           }
         }
       }

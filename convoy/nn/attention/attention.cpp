@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "convoy/nn/attention/cudnn_attention.h"
 #include "convoy/nn/attention/short_attention.h"
 #include "convoy/nn/context_parallel/ring_attention.h"
 #include "convoy/nn/dropout.h"
@@ -80,6 +81,9 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     }
     return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale, groups);
   };
+  if (!mask) {
+    if (const auto out = cudnn_attention(q, k, v, triangle, scale); out.defined()) return out;
+  }
   const int64_t K = k.size(1), G = q.size(1) / K;
   if (G == 1 || takes_groups(q, k, v, mask, triangle, scale)) return attend(q, mask);
   auto groups = q.unflatten(1, {K, G});

@@ -13,7 +13,7 @@ namespace convoy::nn {
 namespace {
 
 // `which`: 0 for the low half of a head, 1 for the high one. Torch promotes bf16 to the tables'
-// fp32, also what comes out; so bf16 goes in pairs of neighbours that lie in 32 bits, as T = int.
+// fp32, also what comes out; so bf16 goes `packed`, and two numbers of a table in 64 bits.
 // clang-format off
 CONVOY_HOST_AND_GPU(kRotaryText,
 float convoy_turned(float low, float high, float cos, float sin, bool upper) {
@@ -24,16 +24,17 @@ T convoy_turn(T low, T high, T cos, T sin, T which, double sign) {
   return convoy_turned(low, high, cos, (float)sign * sin, which != 0);
 }
 template <typename T>
-T convoy_turn_pair(T low, T high, T cos_0, T cos_1, T sin_0, T sin_1, T which, double sign) {
-  unsigned int a = (unsigned int)low;
-  unsigned int b = (unsigned int)high;
-  float first = convoy_turned(convoy_number(a << 16), convoy_number(b << 16),
-                              convoy_number((unsigned int)cos_0),
-                              (float)sign * convoy_number((unsigned int)sin_0), which != 0);
-  float second = convoy_turned(convoy_number(a & 0xffff0000u), convoy_number(b & 0xffff0000u),
-                               convoy_number((unsigned int)cos_1),
-                               (float)sign * convoy_number((unsigned int)sin_1), which != 0);
-  return (T)(convoy_rounded(second) << 16 | convoy_rounded(first));
+T convoy_turn_packed(T low, T high, T cos_0, T cos_1, T sin_0, T sin_1, T which, double sign) {
+  unsigned long long out = 0;
+  for (int i = 0; i < 4; ++i) {
+    float cos = convoy_part((unsigned long long)(i < 2 ? cos_0 : cos_1), i % 2, false);
+    float sin = convoy_part((unsigned long long)(i < 2 ? sin_0 : sin_1), i % 2, false);
+    float turned = convoy_turned(convoy_part((unsigned long long)low, i, true),
+                                 convoy_part((unsigned long long)high, i, true), cos,
+                                 (float)sign * sin, which != 0);
+    out |= convoy_packed(turned, i, true);
+  }
+  return (T)out;
 }
 )
 // clang-format on
@@ -43,33 +44,28 @@ at::Tensor beside_heads(const at::Tensor& table) {
   return table.dim() == 2 ? table.unsqueeze(1).unsqueeze(1) : table.transpose(1, 2).unsqueeze(-2);
 }
 
-/// Whether each second number of x begins 32 bits.
-bool lies_in_pairs(const at::Tensor& x) {
-  const auto strides = x.strides().slice(0, static_cast<size_t>(x.dim() - 1));
-  return x.stride(-1) == 1 && x.size(-1) % 4 == 0 && x.storage_offset() % 2 == 0 &&
-         std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s % 2 == 0; });
-}
-
 }  // namespace
 
 std::optional<at::Tensor> turn_on_device(const at::Tensor& x, const at::Tensor& cos,
                                          const at::Tensor& sin, float sign) {
-  static DeviceKernel turn("convoy_turn", kRotaryText), turn_pair("convoy_turn_pair", kRotaryText);
+  static DeviceKernel turn("convoy_turn", kRotaryText),
+      turn_packed("convoy_turn_packed", kRotaryText);
   const bool halves = x.scalar_type() == at::kBFloat16;
   if (!halves && x.scalar_type() != at::kFloat) return std::nullopt;
-  if (halves && !lies_in_pairs(x)) return std::nullopt;
+  const auto words = halves ? packed(x) : std::optional(x);
+  if (!words || words->size(-1) % 2 != 0) return std::nullopt;
   // Heads stand behind positions in memory, as products leave them; both halves in one dimension.
-  const auto apart = (halves ? x.view(at::kInt) : x).transpose(1, 2).unflatten(3, {2, -1});
+  const auto apart = words->transpose(1, 2).unflatten(3, {2, -1});
   const auto low = apart.narrow(3, 0, 1), high = apart.narrow(3, 1, 1);
   const std::vector<c10::Scalar> scalars{static_cast<double>(sign)};
-  const auto which = halves_of(x, halves ? at::kInt : at::kFloat);
+  const auto which = halves_of(x, halves ? at::kLong : at::kFloat);
   std::optional<at::Tensor> out;
   if (halves) {
-    const auto cosines = beside_heads(cos).view(at::kInt).unflatten(-1, {-1, 2});
-    const auto sines = beside_heads(sin).view(at::kInt).unflatten(-1, {-1, 2});
-    out = turn_pair.run({low, high, cosines.select(-1, 0), cosines.select(-1, 1),
-                         sines.select(-1, 0), sines.select(-1, 1), which},
-                        scalars);
+    const auto cosines = beside_heads(cos).view(at::kLong).unflatten(-1, {-1, 2});
+    const auto sines = beside_heads(sin).view(at::kLong).unflatten(-1, {-1, 2});
+    out = turn_packed.run({low, high, cosines.select(-1, 0), cosines.select(-1, 1),
+                           sines.select(-1, 0), sines.select(-1, 1), which},
+                          scalars);
     if (out) out = out->view(at::kBFloat16);
   } else {
     out = turn.run({low, high, beside_heads(cos), beside_heads(sin), which}, scalars);
@@ -82,10 +78,13 @@ float turned_element(float low, float high, float cos, float sin, bool upper, fl
   return convoy_turn<float>(low, high, cos, sin, upper ? 1.0f : 0.0f, sign);
 }
 
-int turned_pair(int low, int high, const float* cos, const float* sin, bool upper, float sign) {
-  const auto bits = [](float x) { return std::bit_cast<int>(x); };
-  return convoy_turn_pair<int>(low, high, bits(cos[0]), bits(cos[1]), bits(sin[0]), bits(sin[1]),
-                               upper ? 1 : 0, sign);
+int64_t turned_packed(int64_t low, int64_t high, const float* cos, const float* sin, bool upper,
+                      float sign) {
+  const auto pair = [](const float* x) {
+    return static_cast<int64_t>(convoy_packed(x[0], 0, false) | convoy_packed(x[1], 1, false));
+  };
+  return convoy_turn_packed<int64_t>(low, high, pair(cos), pair(cos + 2), pair(sin), pair(sin + 2),
+                                     upper ? 1 : 0, sign);
 }
 
 }  // namespace convoy::nn

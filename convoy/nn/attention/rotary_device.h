@@ -12,9 +12,10 @@ namespace convoy::nn {
 std::optional<at::Tensor> turn_on_device(const at::Tensor& x, const at::Tensor& cos,
                                          const at::Tensor& sin, float sign);
 
-/// What the kernels compute for one element: of the low or the high half; and for two bf16
-/// neighbours, as bits.
+/// What the kernels compute for one element: of the low or the high half; and for four bf16
+/// neighbours that are packed().
 float turned_element(float low, float high, float cos, float sin, bool upper, float sign);
-int turned_pair(int low, int high, const float* cos, const float* sin, bool upper, float sign);
+int64_t turned_packed(int64_t low, int64_t high, const float* cos, const float* sin, bool upper,
+                      float sign);
 
 }  // namespace convoy::nn

@@ -169,6 +169,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const auto profile = read_profile(factory, arguments, data, request, num_ranks);
   if (profile) request.sums = profile->sums;
   out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
+  if (arguments.tf32) out.cluster.use_tf32();
   const auto& offload_dir = arguments.parallel.offload.folder;
   if (out.is_this_host) measure_disk(out.cluster, offload_dir, profile, request.profile);
   const auto blocks = factory();
