@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./dev gpu run: what one GPU allows, in ten minutes: doctor, the tests of label gpu, trainings beside the CPU, bench step
 # beside PyTorch. Each result is in the folder as soon as it is there; what fails does not stop the rest.
-# CONVOY is the program, PYTHON one that has torch; GPU_PARTS="tests trainings speed traces compiled" chooses, GPU_JOBS runs of the first
+# CONVOY is the program, PYTHON one that has torch; GPU_PARTS="tests trainings speed traces models compiled" chooses, GPU_JOBS runs of the first
 # two share the GPU.
 set -uo pipefail
 OUT=${1:?folder} BUILD=${2:?build folder}
@@ -207,6 +207,8 @@ else
     --per_device_train_batch_size 4)
 fi
 gpt2+=("${no_dropout[@]}")
+session=(--data.path "$WORK/many" --model.d_model 128 --model.dropout 0 --data.max_length 51
+  --per_device_train_batch_size 512 --steps 30 --warmup 5)
 if part speed; then
   bench bench_gpt2_bf16 gpt2 "${gpt2[@]}" --bf16
   peer torch_gpt2_bf16 gpt2
@@ -214,21 +216,39 @@ if part speed; then
   peer torch_llama_bf16 llama
   bench bench_gpt2_fp32 gpt2 "${gpt2[@]}"
   peer torch_gpt2_fp32 gpt2 --fp32
-  run bench_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
-  run bench_session_bf16 "$CONVOY" bench step "$WORK/session.toml" --device cuda --bf16
+  # Sessions among many items, and few, where launches take longer than what is launched.
+  if [[ ! $SMALL ]]; then
+    run data_many "$CONVOY" data synthetic --output "$WORK/many" --rows 20000 --items 50000 --min-length 51 --max-length 51
+    bench bench_session_bf16 session "${session[@]}" --bf16
+    peer torch_session_bf16 session
+  fi
+  run bench_small_session "$CONVOY" bench step "$WORK/session.toml" --device cuda
   run collectives "$CONVOY" bench collectives --device cuda --engines shm,gloo,threads --ranks 2 --sizes 1K,16M --seconds 0.1
 fi
-# Where the time goes, for ui.perfetto.dev.
-if part traces; then
-  bench trace_gpt2 gpt2 "${gpt2[@]}" --bf16 --trace "$OUT/gpt2.json" --trace_steps 1
-  run trace_session "$CONVOY" bench step "$WORK/session.toml" --device cuda --trace "$OUT/session.json" --trace_steps 3
-  bench trace_llama llama "${llama[@]}" --bf16 --trace "$OUT/llama.json" --trace_steps 1
+# For `convoy estimate` and `convoy plan`, whose predictions are read beside these.
+if part models; then
+  bench model_gpt2_tf32 gpt2 "${gpt2[@]}" --tf32
+  bench model_gpt2_350m gpt2 "${gpt2[@]}" --bf16 --model.n_layer 24 --model.n_embd 1024 --model.n_head 16 \
+    --per_device_train_batch_size 8
+  bench model_llama_checkpointed llama "${llama[@]}" --bf16 --gradient_checkpointing
+  bench model_llama_accumulating llama "${llama[@]}" --bf16 --per_device_train_batch_size 2 --gradient_accumulation_steps 4
+  bench model_bert bert --data.train wide.txt --steps 20 --warmup 5 --bf16 --model.hidden_size 768 \
+    --model.intermediate_size 3072 --model.num_hidden_layers 12 --model.num_attention_heads 12 \
+    --model.max_position_embeddings 512 --model.vocab_size 30522 --data.block_size 512 --per_device_train_batch_size 32 \
+    --model.hidden_dropout_prob 0 --model.attention_probs_dropout_prob 0
+  bench model_gpt2_dropout gpt2 "${gpt2[@]}" --bf16 --model.resid_pdrop 0.1 --model.embd_pdrop 0.1 --model.attn_pdrop 0.1
 fi
 if part compiled; then
   peer torch_gpt2_compiled gpt2 --compile
   peer torch_llama_compiled llama --compile
   peer hf_gpt2 gpt2 --hugging_face
   peer hf_llama llama --hugging_face
+fi
+# Where the time goes, for ui.perfetto.dev.
+if part traces; then
+  bench trace_gpt2 gpt2 "${gpt2[@]}" --bf16 --trace "$OUT/gpt2.json" --trace_steps 1
+  run trace_session "$CONVOY" bench step "$WORK/session.toml" --device cuda --trace "$OUT/session.json" --trace_steps 3
+  bench trace_llama llama "${llama[@]}" --bf16 --trace "$OUT/llama.json" --trace_steps 1
 fi
 # Their speeds side by side.
 for file in "$OUT"/{bench,torch,hf}_*.txt; do

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The same training step in PyTorch alone, beside which `convoy bench step` is read: GPT-2 124M or a Llama of 1.1B.
+"""The same training step in PyTorch alone, beside which `convoy bench step` is read: GPT-2 124M, a Llama of 1.1B, or
+sessions of 50 among 50,000 items.
 
-torch_peer.py {gpt2,llama} [--compile] [--fp32] [--batch N] [--hugging_face] prints one line of JSON. A step is forward,
+torch_peer.py {gpt2,llama,session} [--compile] [--fp32] [--batch N] [--hugging_face] prints one line of JSON. A step is forward,
 loss, backward, clipping to 1 and fused AdamW on random ids, weights in fp32, products in bf16 by autocast; no dropout.
 The model is that of this file, or transformers' own. Needs torch, and no network.
 """
@@ -32,6 +33,7 @@ class Shape:
 
 SHAPES = {
     "gpt2": Shape(50304, 768, 3072, 12, 12, 12, True, 16, 1024),
+    "session": Shape(50000, 128, 512, 2, 4, 4, True, 512, 50),
     "llama": Shape(32000, 2048, 5632, 22, 32, 4, False, 4, 2048),
 }
 
@@ -95,7 +97,7 @@ class LlamaLayer(nn.Module):
 class Model(nn.Module):
     def __init__(self, family, shape, device):
         super().__init__()
-        is_gpt2 = family == "gpt2"
+        is_gpt2 = family != "llama"
         self.table = nn.Embedding(shape.vocabulary, shape.width)
         self.places = nn.Embedding(shape.length, shape.width) if is_gpt2 else None
         self.layers = nn.ModuleList((Gpt2Layer if is_gpt2 else LlamaLayer)(shape) for _ in range(shape.layers))
@@ -120,7 +122,7 @@ class Model(nn.Module):
 def hugging_face(family, shape):
     """transformers' model of that shape, with torch's attention."""
     import transformers
-    if family == "gpt2":
+    if family != "llama":
         config = transformers.GPT2Config(vocab_size=shape.vocabulary, n_positions=shape.length, n_embd=shape.width,
                                          n_layer=shape.layers, n_head=shape.heads, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
     else:

@@ -11,7 +11,7 @@ namespace convoy::nn {
 namespace {
 
 // `which`: 0 for the gradient of x, 1 for that of `times`. Cubes stay finite, see activation.cpp.
-// T of what is `packed` is int64.
+// T of what is packed() is int64, and precision beyond that of bf16 would be lost on it.
 // clang-format off
 CONVOY_HOST_AND_GPU(kActivationText,
 float convoy_share(float x, long long normal, float linear, float cubic, float* slope) {
@@ -35,31 +35,40 @@ T convoy_gated(T x_in, T times, long long normal, double linear, double cubic) {
   float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
   return (T)(x * share * (float)times);
 }
+inline float convoy_fast_share(float x, long long normal, float linear, float cubic,
+                               float* slope) {
+  if (normal != 0) return convoy_share(x, normal, linear, cubic, slope);
+  float square = x * x;
+  square = square > 1e30f ? 1e30f : square;
+  float at = x * (linear + cubic * square);
+  float e = convoy_fast_exp(at < 0 ? at : -at);
+  float close = convoy_fast_reciprocal(1 + e);
+  float far_off = e * close;
+  *slope = close * far_off * (linear + 3 * cubic * square);
+  return at < 0 ? far_off : close;
+}
 template <typename T>
-T convoy_gated_packed(T x_in, T times, long long normal, double linear, double cubic,
-                      long long narrow) {
+T convoy_gated_packed(T x_in, T times, long long normal, double linear, double cubic) {
   unsigned long long out = 0;
-  for (int i = 0; i < (narrow ? 4 : 2); ++i) {
-    float x = convoy_part((unsigned long long)x_in, i, narrow != 0);
+  for (int i = 0; i < 4; ++i) {
+    float x = convoy_part((unsigned long long)x_in, i);
     float slope;
-    float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
-    float gate = convoy_part((unsigned long long)times, i, narrow != 0);
-    out |= convoy_packed(x * share * gate, i, narrow != 0);
+    float share = convoy_fast_share(x, normal, (float)linear, (float)cubic, &slope);
+    out |= convoy_packed(x * share * convoy_part((unsigned long long)times, i), i);
   }
   return (T)out;
 }
 template <typename T>
 T convoy_gated_back_packed(T x_in, T times, T grad, T which, long long normal, double linear,
-                           double cubic, long long narrow) {
+                           double cubic) {
   unsigned long long out = 0;
-  for (int i = 0; i < (narrow ? 4 : 2); ++i) {
-    float x = convoy_part((unsigned long long)x_in, i, narrow != 0);
+  for (int i = 0; i < 4; ++i) {
+    float x = convoy_part((unsigned long long)x_in, i);
     float slope;
-    float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
-    float gate = convoy_part((unsigned long long)times, i, narrow != 0);
+    float share = convoy_fast_share(x, normal, (float)linear, (float)cubic, &slope);
+    float gate = convoy_part((unsigned long long)times, i);
     float factor = which == 0 ? gate * (share + x * slope) : x * share;
-    out |= convoy_packed(convoy_part((unsigned long long)grad, i, narrow != 0) * factor, i,
-                         narrow != 0);
+    out |= convoy_packed(convoy_part((unsigned long long)grad, i) * factor, i);
   }
   return (T)out;
 }
@@ -93,7 +102,7 @@ std::vector<c10::Scalar> scalars_of(const Curve& curve) {
           static_cast<double>(curve.cubic)};
 }
 
-/// What `kernel` gives of tensors that lie in 64 bits, else nothing.
+/// What `kernel` gives of tensors that can be packed(), else nothing.
 std::optional<at::Tensor> run_packed(DeviceKernel& kernel, const std::vector<at::Tensor>& tensors,
                                      const Curve& curve, const at::Tensor& which = {}) {
   std::vector<at::Tensor> words;
@@ -103,11 +112,8 @@ std::optional<at::Tensor> run_packed(DeviceKernel& kernel, const std::vector<at:
     words.push_back(*word);
   }
   if (which.defined()) words.push_back(which);
-  const auto dtype = tensors[0].scalar_type();
-  auto scalars = scalars_of(curve);
-  scalars.emplace_back(static_cast<int64_t>(dtype == at::kBFloat16));
-  const auto out = kernel.run(words, scalars);
-  return out ? std::optional(out->view(dtype)) : std::nullopt;
+  const auto out = kernel.run(words, scalars_of(curve));
+  return out ? std::optional(out->view(at::kBFloat16)) : std::nullopt;
 }
 
 std::optional<at::Tensor> gated_on_device(const Curve& curve, const at::Tensor& x,
@@ -160,14 +166,13 @@ float activation_slope(const Curve& curve, float x, float times, float grad, boo
                                   curve.linear, curve.cubic);
 }
 
-int64_t packed_activation(const Curve& curve, int64_t x, int64_t times, bool narrow) {
-  return convoy_gated_packed<int64_t>(x, times, curve.normal, curve.linear, curve.cubic, narrow);
+int64_t packed_activation(const Curve& curve, int64_t x, int64_t times) {
+  return convoy_gated_packed<int64_t>(x, times, curve.normal, curve.linear, curve.cubic);
 }
 
-int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times,
-                     bool narrow) {
+int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times) {
   return convoy_gated_back_packed<int64_t>(x, times, grad, of_times, curve.normal, curve.linear,
-                                           curve.cubic, narrow);
+                                           curve.cubic);
 }
 
 }  // namespace convoy::nn

@@ -21,9 +21,8 @@ std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor&
 /// What the kernels compute for one element: the result; and the gradients of x and of `times`.
 float activation_element(const Curve& curve, float x, float times);
 float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times);
-/// The same for four bf16 numbers that are packed(), or two fp32 ones.
-int64_t packed_activation(const Curve& curve, int64_t x, int64_t times, bool narrow);
-int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times,
-                     bool narrow);
+/// The same for four bf16 numbers that are packed().
+int64_t packed_activation(const Curve& curve, int64_t x, int64_t times);
+int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times);
 
 }  // namespace convoy::nn

@@ -43,7 +43,7 @@ Compiler& compiler() {
 DeviceKernel::DeviceKernel(const char* name, const char* text)
     // Torch keeps what it compiled by the text and the types, without the name: two functions of
     // one text would be taken for each other.
-    : name_(name), text_(fmt::format("/* {} */ {} {}", name, kBitsText, text)) {}
+    : name_(name), text_(fmt::format("/* {} */ {} {} {}", name, kFastMathText, kBitsText, text)) {}
 
 std::optional<at::Tensor> DeviceKernel::run(const std::vector<at::Tensor>& tensors,
                                             const std::vector<c10::Scalar>& scalars) {
@@ -89,11 +89,9 @@ at::Tensor halves_of(const at::Tensor& like, at::ScalarType type) {
 }
 
 std::optional<at::Tensor> packed(const at::Tensor& x) {
-  const auto dtype = x.scalar_type();
-  if (dtype != at::kBFloat16 && dtype != at::kFloat) return std::nullopt;
-  const int64_t count = 8 / static_cast<int64_t>(x.element_size());
-  if (x.dim() == 0 || x.stride(-1) != 1) return std::nullopt;
-  const auto fits = [count](int64_t number) { return number % count == 0; };
+  constexpr int64_t kNumbers = 4;
+  if (x.scalar_type() != at::kBFloat16 || x.dim() == 0 || x.stride(-1) != 1) return std::nullopt;
+  const auto fits = [](int64_t number) { return number % kNumbers == 0; };
   const auto strides = x.strides().slice(0, static_cast<size_t>(x.dim() - 1));
   if (!fits(x.size(-1)) || !fits(x.storage_offset())) return std::nullopt;
   if (!std::all_of(strides.begin(), strides.end(), fits)) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,8 +17,19 @@
 
 namespace convoy::nn {
 
+/// What kernels for a GPU have from the GPU itself: results with some wrong bits at the end.
+inline float convoy_fast_exp(float x) {
+  return std::exp(x);
+}
+inline float convoy_fast_reciprocal(float x) {
+  return 1 / x;
+}
+constexpr const char* kFastMathText =
+    "inline float convoy_fast_exp(float x) { return __expf(x); } "
+    "inline float convoy_fast_reciprocal(float x) { return __fdividef(1.0f, x); }";
+
 // What other texts begin with: numbers as their bits, bits of fp32 rounded to those of bf16, and
-// the i-th of four bf16 (`narrow`) or two fp32 numbers in 64 bits.
+// the i-th of four bf16 numbers in 64 bits.
 // clang-format off
 CONVOY_HOST_AND_GPU(kBitsText,
 union ConvoyBits {
@@ -38,13 +50,11 @@ inline unsigned int convoy_rounded(float x) {
   unsigned int bits = convoy_bits(x);
   return x == x ? (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16 : 0x7fc0u;
 }
-inline float convoy_part(unsigned long long packed, int i, bool narrow) {
-  return convoy_number(narrow ? (unsigned int)(packed >> (16 * i)) << 16
-                              : (unsigned int)(packed >> (32 * i)));
+inline float convoy_part(unsigned long long packed, int i) {
+  return convoy_number((unsigned int)(packed >> (16 * i)) << 16);
 }
-inline unsigned long long convoy_packed(float x, int i, bool narrow) {
-  return narrow ? (unsigned long long)convoy_rounded(x) << (16 * i)
-                : (unsigned long long)convoy_bits(x) << (32 * i);
+inline unsigned long long convoy_packed(float x, int i) {
+  return (unsigned long long)convoy_rounded(x) << (16 * i);
 }
 )
 // clang-format on
@@ -74,8 +84,8 @@ at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
 /// What a key begins with.
 enum class Kept : int64_t { Halves, Lines, Columns, Samples };
 
-/// x seen as int64, each four bf16 or two fp32 numbers of the last dimension, if it lies so. Of
-/// tensors that do not lie in one piece a kernel takes 64 bits about as fast as 16.
+/// x in bf16 seen as int64, each four numbers of the last dimension, if it lies so. Of tensors that
+/// do not lie in one piece a kernel takes 64 bits about as fast as 16.
 std::optional<at::Tensor> packed(const at::Tensor& x);
 
 /// [2, 1] on the device of `like`, in `type`: 0 and 1. A kernel that gets it makes both halves of

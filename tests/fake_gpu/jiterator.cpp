@@ -27,6 +27,8 @@ constexpr size_t kMostTensors = 8;
 /// The 16-bit types as torch's compiler has them.
 constexpr const char* kNarrow = R"(
 #include <cstring>
+#define __expf expf
+#define __fdividef(a, b) ((a) / (b))
 namespace at {
 struct BFloat16 {
   unsigned short x;

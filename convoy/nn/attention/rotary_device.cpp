@@ -23,16 +23,19 @@ template <typename T>
 T convoy_turn(T low, T high, T cos, T sin, T which, double sign) {
   return convoy_turned(low, high, cos, (float)sign * sin, which != 0);
 }
+inline float convoy_half(unsigned long long two, int i) {
+  return convoy_number((unsigned int)(two >> (32 * i)));
+}
 template <typename T>
 T convoy_turn_packed(T low, T high, T cos_0, T cos_1, T sin_0, T sin_1, T which, double sign) {
   unsigned long long out = 0;
   for (int i = 0; i < 4; ++i) {
-    float cos = convoy_part((unsigned long long)(i < 2 ? cos_0 : cos_1), i % 2, false);
-    float sin = convoy_part((unsigned long long)(i < 2 ? sin_0 : sin_1), i % 2, false);
-    float turned = convoy_turned(convoy_part((unsigned long long)low, i, true),
-                                 convoy_part((unsigned long long)high, i, true), cos,
-                                 (float)sign * sin, which != 0);
-    out |= convoy_packed(turned, i, true);
+    float cos = convoy_half((unsigned long long)(i < 2 ? cos_0 : cos_1), i % 2);
+    float sin = convoy_half((unsigned long long)(i < 2 ? sin_0 : sin_1), i % 2);
+    float turned = convoy_turned(convoy_part((unsigned long long)low, i),
+                                 convoy_part((unsigned long long)high, i), cos, (float)sign * sin,
+                                 which != 0);
+    out |= convoy_packed(turned, i);
   }
   return (T)out;
 }
@@ -81,7 +84,8 @@ float turned_element(float low, float high, float cos, float sin, bool upper, fl
 int64_t turned_packed(int64_t low, int64_t high, const float* cos, const float* sin, bool upper,
                       float sign) {
   const auto pair = [](const float* x) {
-    return static_cast<int64_t>(convoy_packed(x[0], 0, false) | convoy_packed(x[1], 1, false));
+    const uint64_t second = convoy_bits(x[1]);
+    return static_cast<int64_t>(second << 32 | convoy_bits(x[0]));
   };
   return convoy_turn_packed<int64_t>(low, high, pair(cos), pair(cos + 2), pair(sin), pair(sin + 2),
                                      upper ? 1 : 0, sign);
