@@ -101,11 +101,14 @@ std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>
                                   return std::vector{state.backward(of_out)};
                                 });
   }
+  // In the products' type once: all of them keep it.
+  auto read = x;
+  if (!x.gathered) read.value = x.value.detach().to(all.front().weight->value().scalar_type());
   std::vector<at::Tensor> out(all.size());
   // Backward begins with what was computed last.
   for (size_t i = 0; i < all.size(); ++i) {
     const size_t at = grads == SumOrder::LastToFirst ? i : all.size() - 1 - i;
-    out[at] = linear(x, all[at], ranks);
+    out[at] = linear(read, all[at], ranks);
   }
   return out;
 }

@@ -42,9 +42,12 @@ struct Cluster {
   double beside = 1;
   /// A rank whose part of a sum over hosts has come goes on while others wait for theirs.
   bool phases_overlap = true;
-  /// What trainings reach of what data sheets promise: of products and of the memory.
-  double efficiency = 0.5;
-  int64_t reserved_bytes = 0;  ///< of a device's memory: what a process takes beside tensors
+  /// What trainings reach of what data sheets promise: of products and of the memory. These and the
+  /// two below are what an H200 showed (docs/planning.md).
+  double efficiency = 0.7, memory_efficiency = 0.85;
+  double kernel_seconds = 3e-6;   ///< that pass on a device from an operation to the next
+  double launch_seconds = 20e-6;  ///< that a host needs for an operation of a device
+  int64_t reserved_bytes = 0;     ///< of a device's memory: what a process takes beside tensors
 
   int num_devices() const { return num_hosts * devices_per_host; }
   int host_of(int rank) const { return rank / devices_per_host; }

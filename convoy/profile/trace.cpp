@@ -23,6 +23,8 @@ namespace {
 
 /// Operations of the products that this thread has started.
 thread_local double operations = 0;
+/// Operations that a GPU would launch for this thread, and bytes of what they return.
+thread_local double kernels = 0, made = 0;
 
 int64_t last(const at::Tensor& t, int64_t from_end) {
   return t.size(t.dim() - from_end);
@@ -50,14 +52,28 @@ double operations_of(const std::string& name, c10::ArrayRef<const c10::IValue> i
   return attention(tensor(0), tensor(1), tensor(2));
 }
 
+/// Whether an operation computes in place: then it returns nothing new.
+bool changes_numbers(std::string_view name) {
+  constexpr std::string_view kOthers[] = {"aten::detach_", "aten::requires_grad_", "aten::set_",
+                                          "aten::resize_", "aten::squeeze_", "aten::unsqueeze_",
+                                          "aten::transpose_", "aten::t_",
+                                          // What is copied or filled was counted when it was made.
+                                          "aten::copy_", "aten::fill_", "aten::zero_"};
+  return name.starts_with("aten::") && name.ends_with('_') &&
+         std::find(std::begin(kOthers), std::end(kOthers), name) == std::end(kOthers);
+}
+
 /// Memory that operations of this thread have returned.
 class Storages {
  public:
-  void see(const c10::IValue& value) {
+  /// Bytes of it that are new.
+  double see(const c10::IValue& value) {
     if (value.isTensor()) return see(value.toTensor());
+    double fresh = 0;
     if (value.isTensorList()) {
-      for (const auto& tensor : value.toTensorVector()) see(tensor);
+      for (const auto& tensor : value.toTensorVector()) fresh += see(tensor);
     }
+    return fresh;
   }
   /// What is there already does not count.
   void ignore(const at::Tensor& tensor) {
@@ -77,10 +93,11 @@ class Storages {
     const bool has = tensor.defined() && tensor.has_storage();
     return has ? tensor.storage().unsafeGetStorageImpl() : nullptr;
   }
-  void see(const at::Tensor& tensor) {
+  double see(const at::Tensor& tensor) {
     auto* storage = storage_of(tensor);
-    if (storage == nullptr || ignored_.contains(storage) || seen_.contains(storage)) return;
+    if (storage == nullptr || ignored_.contains(storage) || seen_.contains(storage)) return 0;
     seen_.emplace(storage, tensor.storage().getWeakStorageImpl());
+    return static_cast<double>(storage->nbytes());
   }
 
   std::set<c10::StorageImpl*> ignored_;
@@ -97,7 +114,10 @@ std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
 
 void see(const at::RecordFunction& function, at::ObserverContext*) {
   if (storages == nullptr) return;
-  for (const auto& value : function.outputs()) storages->see(value);
+  double fresh = 0;
+  for (const auto& value : function.outputs()) fresh += storages->see(value);
+  made += fresh;
+  if (fresh > 0 || changes_numbers(function.name())) ++kernels;
 }
 
 /// Counts while it lives.
@@ -114,6 +134,8 @@ class Counter {
   Counter& operator=(const Counter&) = delete;
 
   double take() { return std::exchange(operations, 0); }
+  double take_kernels() { return std::exchange(kernels, 0); }
+  double take_made() { return std::exchange(made, 0); }
 
  private:
   at::CallbackHandle handle_;
@@ -204,8 +226,12 @@ class Tracer {
       const auto given = with_copies(in);
       const double before = all.live_bytes();
       counter_.take();
+      counter_.take_kernels();
+      counter_.take_made();
       auto result = block.forward(given, context);
       counts.forward = counter_.take();
+      counts.forward_kernels = counter_.take_kernels();
+      counts.forward_made = counter_.take_made();
       after_forward = all.live_bytes() - before;
       watch.reset();
       add_bundle(counts, result, given);
@@ -226,6 +252,8 @@ class Tracer {
     counts.put_off = after_backward - stays;
     counts.weight = counter_.take();
     counts.backward += counts.weight;
+    counts.backward_kernels = counter_.take_kernels();
+    counts.backward_made = counter_.take_made();
     return out;
   }
 

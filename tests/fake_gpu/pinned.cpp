@@ -214,7 +214,8 @@ void copy_up(void* device, const void* host, size_t bytes, Operation& operation)
     std::memcpy(to + (from - begin), copy.data.data() + (from - copy.host.begin), end - from);
   }
   pinned_allocator().record_event(const_cast<void*>(host), nullptr, operation.stream());
-  if (made_by_device) return;
+  // Another thread's event on this stream may have told the host of the operation already.
+  if (made_by_device || host_knows(operation.access().stamp)) return;
   pinned.up.push_back({range, operation.access(), {}, sum_of(range)});
 }
 

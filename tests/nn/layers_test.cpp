@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/nn/attention/rotary.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 
@@ -28,6 +29,20 @@ TEST(Layers, LinearInBothLayouts) {
     expect_close(bias->grad(), b2.grad());
     expect_close(x.grad(), x2.grad());
   }
+}
+
+TEST(Layers, ProductsOfOneInputKeepOneCopyOfItInTheirType) {
+  const auto x = at::randn({500, 64}).requires_grad_(true);
+  const std::vector<DenseParams> dense{{param(at::randn({8, 64}).to(at::kBFloat16)), nullptr},
+                                       {param(at::randn({8, 64}).to(at::kBFloat16)), nullptr},
+                                       {param(at::randn({8, 64}).to(at::kBFloat16)), nullptr}};
+  const PeakMemory memory;
+  const auto outs = linears(x, dense, TensorRanks());
+  const int64_t results = 3 * 500 * 8 * 2, copy = 500 * 64 * 2;
+  EXPECT_GE(memory.held(), results + copy);
+  EXPECT_LT(memory.held(), results + copy + copy / 2);
+  backward((outs[0] + outs[1] + outs[2]).sum());
+  EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
 }
 
 TEST(Layers, GradientsOfTwoUsesAddUp) {

@@ -56,11 +56,16 @@ struct BlockCounts {
   double returned = 0;             ///< of what it returns: all that is kept where it is recomputed
   double sent = 0, sent_grad = 0;  ///< what a stage behind it receives, and sends back
   double send = 0, send_grad = 0;  ///< seconds of these messages
+  /// About how many operations a GPU launches, however many rows there are; none in a file.
+  double forward_kernels = 0, backward_kernels = 0;
+  double forward_made = 0, backward_made = 0;  ///< bytes that they return; none in a file
 
   /// Of so many times the rows.
   BlockCounts times(double rows) const {
-    return {forward * rows,  backward * rows, weight * rows,    kept * rows, put_off * rows,
-            returned * rows, sent * rows,     sent_grad * rows, send * rows, send_grad * rows};
+    return {forward * rows,      backward * rows,     weight * rows,   kept * rows,
+            put_off * rows,      returned * rows,     sent * rows,     sent_grad * rows,
+            send * rows,         send_grad * rows,    forward_kernels, backward_kernels,
+            forward_made * rows, backward_made * rows};
   }
 
   bool operator==(const BlockCounts&) const = default;

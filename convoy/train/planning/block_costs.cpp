@@ -109,25 +109,16 @@ BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file)
 }
 
 std::vector<BlockCost> BlockCosts::of(const plan::BlockShare& share) {
-  return from(known_, share);
-}
-
-std::vector<BlockCost> BlockCosts::of_mean(const plan::BlockShare& share) {
-  return from(of_mean_, share);
-}
-
-std::vector<BlockCost> BlockCosts::from(const MeasuredBlocks& known,
-                                        const plan::BlockShare& share) {
   const std::span<const int64_t> sizes(sizes_.data(), num_sizes(share));
   const auto upper = std::lower_bound(sizes.begin(), sizes.end(), share.rows);
-  if (upper != sizes.end() && *upper == share.rows) return measured(known, share);
-  if (sizes.size() == 1) return measured(known, with_rows(share, sizes.front()));
+  if (upper != sizes.end() && *upper == share.rows) return measured(share);
+  if (sizes.size() == 1) return measured(with_rows(share, sizes.front()));
   const auto high = upper == sizes.end()     ? sizes.end() - 1
                     : upper == sizes.begin() ? sizes.begin() + 1
                                              : upper;
   const int64_t low = *(high - 1);
-  const auto& a = measured(known, with_rows(share, low));
-  const auto& b = measured(known, with_rows(share, *high));
+  const auto& a = measured(with_rows(share, low));
+  const auto& b = measured(with_rows(share, *high));
   const double part = static_cast<double>(share.rows - low) / static_cast<double>(*high - low);
   std::vector<BlockCost> out;
   for (size_t n = 0; n < a.size(); ++n) out.push_back(between(a[n], b[n], part));
@@ -148,14 +139,13 @@ bool BlockCosts::may_run(const plan::BlockShare& next, const plan::BlockShare& l
   if (known_.contains(next) || !factory_) return known_.contains(next);
   constexpr double kSoonDone = 0.25;  // seconds, of all blocks together
   double seconds = 0;
-  for (const auto& block : measured(known_, last)) {
+  for (const auto& block : measured(last)) {
     seconds += block.forward_seconds + block.backward_seconds;
   }
   return seconds < kSoonDone && batches_->has(next.rows);
 }
 
-const std::vector<BlockCost>& BlockCosts::measured(const MeasuredBlocks& known,
-                                                   const plan::BlockShare& share) {
+const std::vector<BlockCost>& BlockCosts::measured(const plan::BlockShare& share) {
   if (!known_.contains(share) && !factory_) {
     fail<UsageError>("train", "{} has no costs of {} for {} tensor ranks{}{}", file_,
                      plural(share.rows, "row"), share.tensor,
@@ -163,7 +153,7 @@ const std::vector<BlockCost>& BlockCosts::measured(const MeasuredBlocks& known,
                      share.context > 1 ? fmt::format(" and {} context ranks", share.context) : "");
   }
   if (!known_.contains(share)) run(share);
-  return known.at(share);
+  return known_.at(share);
 }
 
 void BlockCosts::run(const plan::BlockShare& share) {
@@ -177,7 +167,6 @@ void BlockCosts::run(const plan::BlockShare& share) {
   auto costs = profile_usual(factory_, *batches_, share.rows, options);
   if (neighbours_ > 1) time_beside_neighbours(costs, share.rows, options);
   known_[share] = std::move(costs.longest);
-  of_mean_[share] = std::move(costs.mean);
 }
 
 namespace {
@@ -262,25 +251,28 @@ void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& o
   schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
 }
 
-std::vector<BlockCost> on_device(std::vector<BlockCost> blocks, const std::vector<BlockCost>& mean,
+std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
                                  const std::vector<schedule::BlockCounts>& counts_of_row,
                                  const plan::BlockShare& share, const plan::Cluster& cluster,
                                  bool low_precision) {
   const auto& device = cluster.device;
   const double flops = cluster.efficiency * (low_precision ? device.bf16_flops : device.fp32_flops);
-  const double rate = cluster.efficiency * device.bytes_per_second;
+  const double rate = cluster.memory_efficiency * device.bytes_per_second;
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = blocks[b];
     const double rows = static_cast<double>(share.rows) / share.tensor / share.context;
-    const double forward = counts_of_row.at(b).forward * rows;
-    const double backward = counts_of_row.at(b).backward * rows;
+    const auto& counts = counts_of_row.at(b);
     constexpr double kPasses = 2;  // written once and read once
+    const auto seconds = [&](double operations, double bytes, double kernels) {
+      const double computing =
+          operations * rows / flops + bytes * rows / rate + kernels * cluster.kernel_seconds;
+      return std::max(computing, kernels * cluster.launch_seconds);
+    };
     block.forward_seconds =
-        forward / flops + kPasses * static_cast<double>(mean[b].forward_bytes) / rate;
-    block.backward_seconds =
-        backward / flops +
-        kPasses * static_cast<double>(mean[b].kept_bytes + mean[b].backward_bytes) / rate;
-    block.weight_seconds = counts_of_row.at(b).weight * rows / flops;
+        seconds(counts.forward, kPasses * counts.forward_made, counts.forward_kernels);
+    block.backward_seconds = seconds(counts.backward, counts.kept + kPasses * counts.backward_made,
+                                     counts.backward_kernels);
+    block.weight_seconds = counts.weight * rows / flops;
   }
   return blocks;
 }

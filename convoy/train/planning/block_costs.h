@@ -56,15 +56,11 @@ class BlockCosts {
 
   /// By block. Measures what was not asked for before.
   std::vector<plan::BlockCost> of(const plan::BlockShare& share);
-  /// The same, all of it for the micro-batch that is as long as they are on average.
-  std::vector<plan::BlockCost> of_mean(const plan::BlockShare& share);
   /// What was measured so far.
   const MeasuredBlocks& known() const { return known_; }
 
  private:
-  std::vector<plan::BlockCost> from(const MeasuredBlocks& known, const plan::BlockShare& share);
-  const std::vector<plan::BlockCost>& measured(const MeasuredBlocks& known,
-                                               const plan::BlockShare& share);
+  const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share);
   /// How many of the sizes are run of such a share.
   size_t num_sizes(const plan::BlockShare& share);
   bool may_run(const plan::BlockShare& next, const plan::BlockShare& last);
@@ -80,7 +76,7 @@ class BlockCosts {
   int64_t gpu_rows_ = 0, always_ = kMeasuredRows;
   std::optional<UsualBatches> batches_;
   std::string file_;
-  MeasuredBlocks known_, of_mean_;
+  MeasuredBlocks known_;
 };
 
 /// How many ranks may share out the positions of a row: each has two stretches of some.
@@ -90,11 +86,9 @@ int64_t most_context_ranks(const parallel::MicroBatch& batch);
 void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& options,
                  const plan::BlockShare& share);
 
-/// Costs of blocks with times of another device: products at its speed, and each byte that a block
-/// of a `mean` micro-batch keeps, returns or computes with on its way through the memory, written
-/// and read.
+/// Costs of blocks with times of another device: products at its speed, each tensor that a block
+/// makes written and read, and what its operations take to launch.
 std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
-                                       const std::vector<plan::BlockCost>& mean,
                                        const std::vector<schedule::BlockCounts>& counts_of_row,
                                        const plan::BlockShare& share, const plan::Cluster& cluster,
                                        bool low_precision);

@@ -25,6 +25,8 @@ namespace convoy::train {
 
 namespace {
 
+/// Rows of a micro-batch; those beyond keep a processor's core no busier, but a GPU.
+constexpr int64_t kMostRowsHere = 64, kMostRowsElsewhere = 1024;
 /// Measured times hold for a quiet machine; those of data sheets are of devices that never ran it.
 constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.3;
 /// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
@@ -179,7 +181,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   if (out.cluster.num_hosts > 1) wishes.ranks_per_host = out.cluster.devices_per_host;
   wishes.base = plan::Split().options(replica.run());
   wishes.global_batch = step_rows(arguments, num_ranks);
-  wishes.most_rows = request.most_rows;
+  wishes.most_rows = request.most_rows > 0 ? request.most_rows
+                     : out.is_this_host    ? kMostRowsHere
+                                           : kMostRowsElsewhere;
   wishes.takes_recompute =
       blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,
                                        [](const auto& block) { return block->repeatable(); });
@@ -244,7 +248,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
         if (fresh) found->second = trace(batches->mean(share.rows));
         return found->second;
       }();
-      return on_device(costs->of(share), costs->of_mean(share), of_row, share, cluster, low);
+      return on_device(costs->of(share), of_row, share, cluster, low);
     };
   }
   double parameters = 0;

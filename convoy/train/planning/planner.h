@@ -27,7 +27,7 @@ struct PlanRequest {
   int num_ranks = 0;         ///< 0: those of the cluster, of this host its cores
   std::string cluster_file;  ///< "": no cluster
   std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
-  int64_t most_rows = 64;    ///< of a micro-batch
+  int64_t most_rows = 0;     ///< of a micro-batch; 0: 64 on this host, 1,024 on other devices
   /// On this host: rows of micro-batches, ascending, whose costs are measured, of others they grow
   /// evenly; empty: 1, 2, 4, 8.
   std::vector<int64_t> sizes = {};
