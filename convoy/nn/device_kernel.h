@@ -82,7 +82,7 @@ class DeviceKernel {
 at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
                    const std::function<at::Tensor()>& make);
 /// What a key begins with.
-enum class Kept : int64_t { Halves, Lines, Columns, Samples };
+enum class Kept : int64_t { Halves, Lines, Columns, Samples, WholeLines, Counters, WholeSamples };
 
 /// x in bf16 seen as int64, each four numbers of the last dimension, if it lies so. Of tensors that
 /// do not lie in one piece a kernel takes 64 bits about as fast as 16.

@@ -15,17 +15,16 @@ namespace {
 
 constexpr int64_t kWord = 0xFFFFFFFF;
 
-// T is int. A position is (line_high x 2^32 + line_low) + column; a sample is high x 2^32 + low.
+// T is int, but of what is packed int64: eight bytes tell what is dropped of the positions that
+// share a counter, 16 apart. A position is (line_high x 2^32 + line_low) + column; a sample is high
+// x 2^32 + low.
 // clang-format off
 CONVOY_HOST_AND_GPU(kMaskText,
-template <typename T>
-T convoy_dropout_mask(T line_low, T line_high, T column, T sample_low, T sample_high,
-                      long long key, long long threshold, long long kept) {
-  long long position = ((long long)line_high << 32) + (unsigned int)line_low + column;
-  long long counter = position / 128 * 16 + position % 16;
+inline void convoy_philox(long long counter, unsigned int low, unsigned int high, long long key,
+                          unsigned int* words) {
   unsigned int c0 = (unsigned int)counter;
-  unsigned int c1 = (unsigned int)sample_low;
-  unsigned int c2 = (unsigned int)sample_high;
+  unsigned int c1 = low;
+  unsigned int c2 = high;
   unsigned int c3 = (unsigned int)(counter >> 32);
   unsigned int k0 = (unsigned int)key;
   unsigned int k1 = (unsigned int)((unsigned long long)key >> 32);
@@ -39,8 +38,32 @@ T convoy_dropout_mask(T line_low, T line_high, T column, T sample_low, T sample_
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
+  words[0] = c0;
+  words[1] = c1;
+  words[2] = c2;
+  words[3] = c3;
+}
+template <typename T>
+T convoy_drops_packed(T line, T counter, T sample, long long key, long long threshold) {
+  unsigned int words[4];
+  convoy_philox((long long)line / 8 + (long long)counter, (unsigned int)(long long)sample,
+                (unsigned int)((long long)sample >> 32), key, words);
+  unsigned long long out = 0;
+  for (int i = 0; i < 8; ++i) {
+    unsigned int half = i % 2 == 0 ? words[i / 2] & 0xFFFFu : words[i / 2] >> 16;
+    if ((long long)half < threshold) out |= 1ull << (8 * i);
+  }
+  return (T)out;
+}
+template <typename T>
+T convoy_dropout_mask(T line_low, T line_high, T column, T sample_low, T sample_high,
+                      long long key, long long threshold, long long kept) {
+  long long position = ((long long)line_high << 32) + (unsigned int)line_low + column;
+  long long counter = position / 128 * 16 + position % 16;
+  unsigned int words[4];
+  convoy_philox(counter, (unsigned int)sample_low, (unsigned int)sample_high, key, words);
   int slot = (int)(position % 128) / 16;
-  unsigned int word = slot < 2 ? c0 : slot < 4 ? c1 : slot < 6 ? c2 : c3;
+  unsigned int word = slot < 2 ? words[0] : slot < 4 ? words[1] : slot < 6 ? words[2] : words[3];
   unsigned int half = slot % 2 == 0 ? word & 0xFFFFu : word >> 16;
   return (long long)half >= threshold ? (T)kept : (T)0;
 }
@@ -90,19 +113,25 @@ at::Tensor words_of(const at::Tensor& x) {
   return at::stack({x, at::bitwise_right_shift(x, 32)}).to(at::kInt);
 }
 
+/// What a small tensor is known by that is made of `parts`.
+std::vector<int64_t> key_of(Kept kind, std::initializer_list<at::IntArrayRef> parts) {
+  std::vector<int64_t> key{static_cast<int64_t>(kind)};
+  for (const auto& part : parts) {
+    key.push_back(std::ssize(part));
+    key.insert(key.end(), part.begin(), part.end());
+  }
+  return key;
+}
+
 /// Where the elements of a mask of `sizes` stand, as kernels read it: the lines' beginnings in two
 /// words, columns, and the rows' samples in two words.
 std::vector<at::Tensor> places_of(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                   at::IntArrayRef origin, const at::Tensor& samples,
                                   at::Device device) {
   const auto inner = sizes.slice(1);
-  std::vector<int64_t> key{static_cast<int64_t>(Kept::Lines)};
-  for (const auto& part : {inner, bounds, origin}) {
-    key.push_back(std::ssize(part));
-    key.insert(key.end(), part.begin(), part.end());
-  }
-  const auto lines = kept_on(
-      device, key, [&] { return words_of(lines_of(inner, bounds, origin, samples.options())); });
+  const auto lines = kept_on(device, key_of(Kept::Lines, {inner, bounds, origin}), [&] {
+    return words_of(lines_of(inner, bounds, origin, samples.options()));
+  });
   const int64_t length = inner.empty() ? 1 : inner.back();
   const auto columns = kept_on(device, {static_cast<int64_t>(Kept::Columns), length},
                                [&] { return at::arange(length, at::kInt); });
@@ -149,6 +178,36 @@ std::array<at::Tensor, 4> philox_steps(std::array<at::Tensor, 4> c, uint64_t key
 
 }  // namespace
 
+std::optional<at::Tensor> drops_on_device(at::IntArrayRef sizes, at::IntArrayRef bounds,
+                                          at::IntArrayRef origin, const at::Tensor& samples,
+                                          const MaskStream& stream, at::Device device) {
+  static DeviceKernel kernel("convoy_drops_packed", kMaskText);
+  const auto inner = sizes.slice(1);
+  const int64_t length = inner.empty() ? 1 : inner.back();
+  const bool whole = length % kDrawChunk == 0 && inner.size() > 1 &&
+                     bounds.back() % kDrawChunk == 0 &&
+                     (origin.empty() || origin.back() % kDrawChunk == 0);
+  if (!whole || !kernel.compiles()) return std::nullopt;
+  const auto host = samples.to(at::kCPU, at::kLong).contiguous();
+  const auto lines = kept_on(device, key_of(Kept::WholeLines, {inner, bounds, origin}),
+                             [&] { return lines_of(inner, bounds, origin, host.options()); });
+  const int64_t counters = length / 8;
+  const auto counter = kept_on(device, {static_cast<int64_t>(Kept::Counters), counters},
+                               [&] { return at::arange(counters, at::kLong); });
+  const at::IntArrayRef each(host.const_data_ptr<int64_t>(), static_cast<size_t>(host.numel()));
+  const auto rows = kept_on(device, key_of(Kept::WholeSamples, {each}), [&] { return host; });
+  std::vector<int64_t> per_row(sizes.size(), 1);
+  per_row[0] = sizes[0];
+  const auto words =
+      kernel.run({lines, counter, rows.view(per_row)},
+                 {static_cast<int64_t>(stream.key), static_cast<int64_t>(stream.threshold)});
+  if (!words) return std::nullopt;
+  auto chunks = sizes.vec();
+  chunks.back() = length / kDrawChunk;
+  chunks.insert(chunks.end(), {kDrawLanes, kDrawChunk / kDrawLanes});
+  return words->contiguous().view(at::kBool).view(chunks).transpose(-1, -2);
+}
+
 std::optional<at::Tensor> add_dropped_on_device(const at::Tensor& x, const at::Tensor& added,
                                                 const at::Tensor& samples,
                                                 const MaskStream& stream) {
@@ -180,6 +239,11 @@ int mask_element(int64_t position, int64_t sample, const MaskStream& stream) {
   return convoy_dropout_mask<int>(low(position), high(position), 0, low(sample), high(sample),
                                   static_cast<int64_t>(stream.key), stream.threshold,
                                   bits_of(stream.scale));
+}
+
+int64_t drops_element(int64_t line, int64_t counter, int64_t sample, const MaskStream& stream) {
+  return convoy_drops_packed<int64_t>(line, counter, sample, static_cast<int64_t>(stream.key),
+                                      stream.threshold);
 }
 
 at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,

@@ -26,6 +26,12 @@ MaskStream mask_stream(double rate, const Context& context, int64_t site);
 at::Tensor device_mask(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                        const at::Tensor& samples, const MaskStream& stream, at::Device device);
 
+/// What a mask of `sizes` [B, ..., S] drops, on a GPU: [B, ..., S / 128, 8, 16] bool, a view.
+/// Nothing where lines are not whole chunks of 128 positions, or torch cannot compile the kernel.
+std::optional<at::Tensor> drops_on_device(at::IntArrayRef sizes, at::IntArrayRef bounds,
+                                          at::IntArrayRef origin, const at::Tensor& samples,
+                                          const MaskStream& stream, at::Device device);
+
 /// x [B, ...] fp32 plus `added` [B, ...], of fp32 or bf16, times its mask; and `grad` fp32 times
 /// the mask. Both by one kernel, that draws the mask and keeps none; nothing where torch cannot
 /// compile it.
@@ -44,5 +50,7 @@ at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntA
 
 /// What the kernel computes for one element of a row, as bits of a float.
 int mask_element(int64_t position, int64_t sample, const MaskStream& stream);
+/// What the kernel of drops_on_device() computes for the counter-th element of a line.
+int64_t drops_element(int64_t line, int64_t counter, int64_t sample, const MaskStream& stream);
 
 }  // namespace convoy::nn

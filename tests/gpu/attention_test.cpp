@@ -17,7 +17,7 @@ struct Shape {
 
 /// What attention gives and the gradients of q, k and v, all in fp32 on the host.
 std::vector<at::Tensor> attended(const Shape& shape, bool causal, at::Device device,
-                                 at::ScalarType dtype) {
+                                 at::ScalarType dtype, double dropout = 0) {
   at::manual_seed(3);
   const auto drawn = [&](int64_t heads) {
     // Heads behind positions in memory, as products leave them.
@@ -30,7 +30,11 @@ std::vector<at::Tensor> attended(const Shape& shape, bool causal, at::Device dev
   const auto q = drawn(shape.heads), k = drawn(shape.key_heads), v = drawn(shape.key_heads);
   AttentionOptions options;
   options.causal = causal;
-  const auto out = attention(q, k, v, options, Context());
+  options.dropout = dropout;
+  options.max_length = 512;
+  Context context;
+  context.samples = at::arange(shape.rows, at::kLong) + 5;
+  const auto out = attention(q, k, v, options, context);
   const auto probe = at::randn({shape.rows, shape.length, shape.heads, shape.width})
                          .to(at::kBFloat16)
                          .to(device, dtype)
@@ -55,6 +59,26 @@ TEST_F(AttentionKernels, AreTheHosts) {
       for (size_t i = 0; i < here.size(); ++i) {
         const auto off = (there[i] - here[i]).abs().max().item<double>();
         EXPECT_LE(off, 2e-2 * (1 + here[i].abs().max().item<double>())) << i;
+      }
+    }
+  }
+}
+
+TEST_F(AttentionKernels, DropWhatTheHostDrops) {
+  // Lines of whole chunks of the mask, and others.
+  for (const auto& shape :
+       {Shape{2, 4, 2, 256, 32}, Shape{2, 4, 4, 128, 16}, Shape{2, 2, 2, 50, 16}}) {
+    for (const bool causal : {true, false}) {
+      for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+        SCOPED_TRACE(std::to_string(shape.length) + (causal ? " causal " : " ") +
+                     c10::toString(dtype));
+        const auto here = attended(shape, causal, at::kCPU, at::kFloat, 0.2);
+        const auto there = attended(shape, causal, gpu_, dtype, 0.2);
+        const double tolerance = dtype == at::kFloat ? 1e-5 : 3e-2;
+        for (size_t i = 0; i < here.size(); ++i) {
+          const auto off = (there[i] - here[i]).abs().max().item<double>();
+          EXPECT_LE(off, tolerance * (1 + here[i].abs().max().item<double>())) << i;
+        }
       }
     }
   }

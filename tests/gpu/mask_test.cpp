@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "convoy/nn/attention/score_dropout.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/dropout_device.h"
 #include "tests/gpu/gpu_testing.h"
@@ -27,6 +28,26 @@ TEST_F(Masks, HaveTheHostsBits) {
     const auto steps =
         mask_by_steps(sizes, bounds, {}, context.samples, mask_stream(0.3, context, 1), gpu_);
     EXPECT_TRUE(at::equal(steps.cpu(), host));
+  }
+}
+
+TEST_F(Masks, OfScoresDropWhatTheHostsDo) {
+  Context context;
+  context.seed = 11;
+  context.step = 3;
+  context.samples = at::arange(3, at::kLong) + (int64_t{1} << 32) - 1;
+  // Whole chunks of keys, and others; a part of the heads and queries.
+  for (const auto& [keys, most] : {std::pair{256, 512}, std::pair{128, 128}, std::pair{130, 512}}) {
+    const ScorePlace place{{3, 2, 5, keys}, {4, most, most}, {1, 7, 0}};
+    const auto weights = at::rand({3, 2, 5, keys}) + 0.5;
+    const auto mask = dropout_mask(place.sizes, 0.3, context, 1, place.bounds, place.origin);
+    const ScoreDropout dropout(place, 0.3, context, 1, gpu_);
+    EXPECT_EQ(dropout.factor() != 1, keys % 128 == 0);
+    auto on_gpu = weights.to(gpu_);
+    EXPECT_TRUE(at::allclose(dropout.kept(on_gpu).cpu() * dropout.factor(), weights * mask, 1e-6));
+    EXPECT_TRUE(at::equal(on_gpu.cpu(), weights));
+    dropout.drop(on_gpu);
+    EXPECT_TRUE(at::equal(on_gpu.cpu() == 0, mask == 0));
   }
 }
 

@@ -4,6 +4,8 @@
 #include "convoy/nn/attention/rotary.h"
 #include "convoy/nn/attention/rotary_device.h"
 #include "convoy/nn/device_kernel.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/dropout_device.h"
 #include "convoy/nn/side_by_side.h"
 #include "tests/nn/testing.h"
 
@@ -103,6 +105,27 @@ TEST(DeviceKernels, RotationHasTheHostsBits) {
                                               cos + i, sin + i, upper, 1);
             expect_numbers(turned, out, to);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceKernels, DropsOfWholeChunksAreTheMasks) {
+  Context context;
+  context.seed = 5;
+  context.samples = at::tensor({int64_t{3}, (int64_t{1} << 33) + 7});
+  constexpr int64_t kLines = 3, kKeys = 256;
+  const auto mask = dropout_mask({2, kLines, kKeys}, 0.4, context, 2);
+  const auto stream = mask_stream(0.4, context, 2);
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t line = 0; line < kLines; ++line) {
+      for (int64_t counter = 0; counter < kKeys / 8; ++counter) {
+        const auto drops = static_cast<uint64_t>(
+            drops_element(line * kKeys, counter, context.samples[row].item<int64_t>(), stream));
+        for (int64_t i = 0; i < 8; ++i) {
+          const int64_t key = counter / 16 * 128 + i * 16 + counter % 16;
+          ASSERT_EQ(drops >> (8 * i) & 0xff, mask[row][line][key].item<float>() == 0 ? 1 : 0);
         }
       }
     }

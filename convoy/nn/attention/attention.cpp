@@ -9,9 +9,10 @@
 #include <optional>
 
 #include "convoy/nn/attention/cudnn_attention.h"
+#include "convoy/nn/attention/score_dropout.h"
 #include "convoy/nn/attention/short_attention.h"
 #include "convoy/nn/context_parallel/ring_attention.h"
-#include "convoy/nn/dropout.h"
+#include "convoy/nn/dropout_device.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
 
@@ -116,6 +117,7 @@ class Pieces {
     const int64_t elements = q.is_cpu() ? int64_t{1} << 19 : int64_t{1} << 26;
     rows_ = std::clamp<int64_t>(elements / (H_ * T_ * S_), 1, B_);
     queries_ = std::clamp<int64_t>(elements / (H_ * S_), 1, T_);
+    if (!q.is_cpu() && queries_ > kDrawChunk) queries_ -= queries_ % kDrawChunk;
     keeps_ = rows_ == B_ && queries_ == T_;
   }
 
@@ -123,9 +125,10 @@ class Pieces {
     auto out = at::empty({B_, T_, H_, q_.size(3)}, q_.options()).transpose(1, 2);
     each([&](const Place& at) {
       auto weights = weights_at(at);
-      auto mixed = at::matmul(grouped(dropped(weights)), keys(v_, at));
-      queries(out, at).copy_(mixed.view({at.R, H_, at.n, q_.size(3)}));
       if (keeps_) kept_ = weights;
+      auto mixed = at::matmul(grouped(dropped(weights, /*last=*/!keeps_)), keys(v_, at));
+      if (weights.dropout.factor() != 1) mixed.mul_(weights.dropout.factor());
+      queries(out, at).copy_(mixed.view({at.R, H_, at.n, q_.size(3)}));
     });
     return out;
   }
@@ -148,17 +151,21 @@ class Pieces {
           keys(total, at).add_(part);
         }
       };
+      const auto& dropout = weights.dropout;
       auto g = grouped(queries(grad, at));
+      if (dropout.factor() != 1) g = g * dropout.factor();
       auto dq_here = queries(dq, at);
-      add(dv, at::matmul(grouped(dropped(weights)).transpose(2, 3), g));
-      auto slope = at::matmul(g, keys(v_, at).transpose(2, 3)).to(at::kFloat);
+      add(dv, at::matmul(grouped(dropped(weights, /*last=*/false)).transpose(2, 3), g));
+      auto slope = at::matmul(g, keys(v_, at).transpose(2, 3)).to(weights_dtype());
       slope = slope.view(weights.probabilities.sizes());
-      if (weights.mask.defined()) slope.mul_(weights.mask);
-      slope = at::_softmax_backward_data(slope, weights.probabilities, -1, at::kFloat);
+      dropout.drop(slope);
+      slope = at::_softmax_backward_data(slope, weights.probabilities, -1, weights_dtype());
       if (dbias.defined()) bias(dbias, at).add_(slope.sum(0, true));
-      auto scores = grouped(slope.mul_(scale_).to(q_.scalar_type()));
+      if (scales_scores()) slope.mul_(scale_);
+      auto scores = grouped(slope.to(q_.scalar_type()));
       dq_here.copy_(at::matmul(scores, keys(k_, at)).view(dq_here.sizes()));
-      add(dk, at::matmul(scores.transpose(2, 3), grouped(queries(q_, at))));
+      if (scales_queries()) dq_here.mul_(scale_);
+      add(dk, at::matmul(scores.transpose(2, 3), grouped(scaled_queries(at))));
     });
     if (dbias.defined()) dbias = dbias.to(learned.scalar_type());
     return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type()), dbias};
@@ -169,8 +176,26 @@ class Pieces {
     int64_t row, R, query, n, S;
   };
   struct Weights {
-    at::Tensor probabilities, mask;  // [R, H, n, S] fp32
+    at::Tensor probabilities;  // [R, H, n, S] of weights_dtype()
+    ScoreDropout dropout;
   };
+
+  /// fp32, but for the 16 bits of a GPU, where what is moved takes longer than what is computed.
+  at::ScalarType weights_dtype() const {
+    const bool narrow = q_.is_cuda() && !options_.bias.defined();
+    return narrow ? q_.scalar_type() : at::kFloat;
+  }
+
+  /// On a GPU queries are multiplied instead of scores, where that rounds nothing.
+  bool scales_queries() const {
+    int exponent = 0;
+    return q_.is_cuda() && scale_ != 1 && std::frexp(scale_, &exponent) == 0.5;
+  }
+  bool scales_scores() const { return scale_ != 1 && !scales_queries(); }
+  at::Tensor scaled_queries(const Place& at) const {
+    const auto read = queries(q_, at);
+    return scales_queries() ? read * scale_ : read;
+  }
 
   template <class Work>
   void each(const Work& work) const {
@@ -195,13 +220,17 @@ class Pieces {
   static at::Tensor bias(const at::Tensor& whole, const Place& at) {
     return whole.narrow(2, at.query, at.n).narrow(3, 0, at.S);
   }
-  at::Tensor dropped(const Weights& weights) const {
-    const auto& p = weights.probabilities;
-    return (weights.mask.defined() ? p * weights.mask : p).to(v_.scalar_type());
+  /// `last`: nobody reads the probabilities afterwards.
+  at::Tensor dropped(Weights& weights, bool last) const {
+    auto& p = weights.probabilities;
+    if (!last) return weights.dropout.kept(p).to(v_.scalar_type());
+    weights.dropout.drop(p);
+    return p.to(v_.scalar_type());
   }
 
   Weights weights_at(const Place& at) const {
-    auto scores = at::matmul(grouped(queries(q_, at)), keys(k_, at).transpose(2, 3)).mul_(scale_);
+    auto scores = at::matmul(grouped(scaled_queries(at)), keys(k_, at).transpose(2, 3));
+    if (scales_scores()) scores.mul_(scale_);
     scores = scores.view({at.R, H_, at.n, at.S});
     if (options_.bias.defined()) scores = scores.to(at::kFloat).add_(bias(options_.bias, at));
     if (options_.key_mask.defined()) {
@@ -218,14 +247,14 @@ class Pieces {
       auto last = scores.narrow(3, at.query, at.n);
       last.masked_fill_(future, kNever);
     }
-    auto probabilities = at::softmax(scores, -1, at::kFloat);
+    auto probabilities = at::softmax(scores, -1, weights_dtype());
     if (options_.dropout == 0) return {probabilities, {}};
     auto here = context_;
     here.samples = context_.samples.narrow(0, at.row, at.R);
-    auto mask = dropout_mask({at.R, H_, at.n, at.S}, options_.dropout, here, options_.site,
-                             {H_, options_.max_length, options_.max_length},
-                             {options_.first_head, at.query, 0}, q_.device());
-    return {probabilities, mask};
+    const ScorePlace place{{at.R, H_, at.n, at.S},
+                           {H_, options_.max_length, options_.max_length},
+                           {options_.first_head, at.query, 0}};
+    return {probabilities, {place, options_.dropout, here, options_.site, q_.device()}};
   }
 
   at::Tensor q_, k_, v_;
