@@ -64,7 +64,7 @@ TEST(BlockCosts, BeyondWhatIsRunGrowEvenly) {
   BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; }, zero_arguments(0),
                    *rows(100), sizes_to_run(64), kRanks, 0, kMeasuredRows);
   const double seconds = costs.of({.rows = 40}).at(0).forward_seconds;
-  EXPECT_GE(seconds, 1.6);
+  EXPECT_GT(seconds, 1.5);  // on a line through two sleeps
   EXPECT_LT(seconds, 2.4);
 }
 

@@ -180,10 +180,12 @@ class Pieces {
     ScoreDropout dropout;
   };
 
-  /// fp32, but for the 16 bits of a GPU, where what is moved takes longer than what is computed.
+  /// fp32, but for bf16 on a GPU, where what is moved takes longer than what is computed. (fp16
+  /// would overflow where fp32 does not.)
   at::ScalarType weights_dtype() const {
-    const bool narrow = q_.is_cuda() && !options_.bias.defined();
-    return narrow ? q_.scalar_type() : at::kFloat;
+    const bool narrow =
+        q_.is_cuda() && q_.scalar_type() == at::kBFloat16 && !options_.bias.defined();
+    return narrow ? at::kBFloat16 : at::kFloat;
   }
 
   /// On a GPU queries are multiplied instead of scores, where that rounds nothing.
