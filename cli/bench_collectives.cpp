@@ -97,7 +97,8 @@ void add_bench_collectives(CLI::App& app, Run& run) {
   command->add_option("--dtypes", flags->dtypes, "fp32, fp16, bf16, int32, int64")->delimiter(',');
   command->add_option("--sizes", flags->sizes, "bytes, such as 1K,64K,16M")->delimiter(',');
   command->add_option("--ranks", flags->ranks, "numbers of ranks on this host")->delimiter(',');
-  command->add_option("--device", flags->device, "cpu or cuda: device of the tensors");
+  command->add_option("--device", flags->device, "cpu or cuda: device of the tensors")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--seconds", flags->seconds_per_cell, "seconds to spend on each measurement");
   command->add_option("--output", flags->output,
                       "folder for collectives.json, collectives_fit.json and collectives.svg");

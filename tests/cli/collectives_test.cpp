@@ -1,5 +1,6 @@
 #include <map>
 
+#include "convoy/machine/gpus.h"
 #include "tests/cli/command_testing.h"
 
 // convoy bench collectives, on sizes that take no time.
@@ -37,6 +38,23 @@ TEST_F(Collectives, MeasureTheRanksOfALauncher) {
   const auto rows = parse_json(output_, "output");
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["ranks"], 2);
+}
+
+TEST_F(Collectives, OfThreadsNeedNoRanks) {
+  ASSERT_EQ(run("bench collectives --engines threads --sizes 1K --seconds 0.01 --collectives "
+                "all_reduce --json"),
+            0)
+      << output_;
+  EXPECT_EQ(parse_json(output_, "output").size(), 2u);  // and a copy
+}
+
+TEST_F(Collectives, AreOfTheDeviceThatIsAskedFor) {
+  // It is no option of a training, which would be read before.
+  EXPECT_NE(run("bench collectives --engines threads --sizes 1K --device gpu"), 0) << output_;
+  expect("--device");
+  if (machine::visible_gpus() > 0) return;
+  EXPECT_EQ(run("bench collectives --engines threads --sizes 1K --device cuda"), 2) << output_;
+  expect("device = cuda was asked for");
 }
 
 TEST_F(Collectives, WhatMakesNoSenseIsRefused) {
