@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ./dev gpu run: what one GPU allows, in ten minutes: doctor, the tests of label gpu, trainings beside the CPU, bench step
 # beside PyTorch. Each result is in the folder as soon as it is there; what fails does not stop the rest.
-# CONVOY is the program, PYTHON one that has torch; GPU_PARTS="tests trainings speed traces models compiled" chooses, GPU_JOBS runs of the first
-# two share the GPU.
+# CONVOY is the program, PYTHON one that has torch; GPU_PARTS="tests trainings speed models compiled traces" chooses,
+# GPU_JOBS runs of the first two share the GPU.
 set -uo pipefail
 OUT=${1:?folder} BUILD=${2:?build folder}
 CONVOY=$(realpath "${CONVOY:-$BUILD/bin/convoy}")
@@ -135,10 +135,11 @@ if part trainings; then
     train_text "$family" "$family" --device cuda --strategy single
     train_text "bf16_$family" "$family" --device cuda --strategy single --bf16
   done
-  for option in "body electra --masking rtd" "body gpt2 --sampled_softmax --max_n_samples 64 --row_tables"; do
-    read -ra words <<<"$option"
-    train_text "cpu_session_${words[2]#--}" session --device cpu --model."${words[0]}" "${words[@]:1}"
-    train_text "session_${words[2]#--}" session --device cuda --strategy single --model."${words[0]}" "${words[@]:1}"
+  for name in masking sampled_softmax; do
+    options=(--body electra --masking rtd)
+    if [[ $name == sampled_softmax ]]; then options=(--sampled_softmax --max_n_samples 64 --row_tables); fi
+    train_text "cpu_session_$name" session --device cpu "${options[@]}"
+    train_text "session_$name" session --device cuda --strategy single "${options[@]}"
   done
   # The other layouts of one GPU, whose ranks or threads share it.
   train zero1 --device cuda --nproc 2 --zero 1 --per_device_train_batch_size 16
@@ -176,13 +177,15 @@ if part trainings; then
 fi
 
 # Speed: tokens or sessions a second and the most memory, as `convoy bench step` tells them. All cores help at the start.
+PEER=
 for python in "${PYTHON:-}" "$SCRIPTS"/../.venv/bin/python python3; do
+  part speed || part compiled || break # importing torch takes seconds
   if [[ ! $SMALL && $python ]] && "$python" -c 'import torch' 2>/dev/null; then PEER=$python && break; fi
 done
 peer() { # NAME OPTIONS...
   local name=$1
   shift
-  if [[ ${PEER:-} ]]; then
+  if [[ $PEER ]]; then
     run "$name" "$PEER" "$SCRIPTS/torch_peer.py" "$@"
   elif [[ ! $SMALL ]]; then
     tell '%-28s         left out: no python with torch; PYTHON=... names one\n' "$name"

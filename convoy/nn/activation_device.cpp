@@ -14,19 +14,24 @@ namespace {
 // T of what is packed() is int64, and precision beyond that of bf16 would be lost on it.
 // clang-format off
 CONVOY_HOST_AND_GPU(kActivationText,
+inline float convoy_square(float x) {
+  float square = x * x;
+  return square > 1e30f ? 1e30f : square;
+}
+inline float convoy_sigmoid(float at, float e, float close, float rise, float* slope) {
+  float far_off = e * close;
+  *slope = close * far_off * rise;
+  return at < 0 ? far_off : close;
+}
 float convoy_share(float x, long long normal, float linear, float cubic, float* slope) {
   if (normal != 0) {
     *slope = 0.398942280f * expf(-0.5f * x * x);
     return 0.5f * erfcf(-0.707106781f * x);
   }
-  float square = x * x;
-  square = square > 1e30f ? 1e30f : square;
+  float square = convoy_square(x);
   float at = x * (linear + cubic * square);
   float e = expf(at < 0 ? at : -at);
-  float close = 1 / (1 + e);
-  float far_off = e * close;
-  *slope = close * far_off * (linear + 3 * cubic * square);
-  return at < 0 ? far_off : close;
+  return convoy_sigmoid(at, e, 1 / (1 + e), linear + 3 * cubic * square, slope);
 }
 template <typename T>
 T convoy_gated(T x_in, T times, long long normal, double linear, double cubic) {
@@ -38,14 +43,11 @@ T convoy_gated(T x_in, T times, long long normal, double linear, double cubic) {
 inline float convoy_fast_share(float x, long long normal, float linear, float cubic,
                                float* slope) {
   if (normal != 0) return convoy_share(x, normal, linear, cubic, slope);
-  float square = x * x;
-  square = square > 1e30f ? 1e30f : square;
+  float square = convoy_square(x);
   float at = x * (linear + cubic * square);
   float e = convoy_fast_exp(at < 0 ? at : -at);
   float close = convoy_fast_reciprocal(1 + e);
-  float far_off = e * close;
-  *slope = close * far_off * (linear + 3 * cubic * square);
-  return at < 0 ? far_off : close;
+  return convoy_sigmoid(at, e, close, linear + 3 * cubic * square, slope);
 }
 template <typename T>
 T convoy_gated_packed(T x_in, T times, long long normal, double linear, double cubic) {

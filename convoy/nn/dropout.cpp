@@ -84,16 +84,11 @@ MaskStream mask_stream(double rate, const Context& context, int64_t site) {
   return {key, threshold, static_cast<float>(65536.0 / (65536.0 - threshold))};
 }
 
-namespace {
-
-/// On the host, of each row.
 at::Tensor samples_of(const Context& context, int64_t rows) {
   internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
                  "dropout of {} rows without as many sample indices", rows);
   return context.samples.to(at::kCPU, at::kLong).contiguous();
 }
-
-}  // namespace
 
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
                         at::IntArrayRef extents, at::IntArrayRef origin, at::Device device) {

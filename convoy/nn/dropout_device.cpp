@@ -123,6 +123,17 @@ std::vector<int64_t> key_of(Kept kind, std::initializer_list<at::IntArrayRef> pa
   return key;
 }
 
+at::IntArrayRef numbers_of(const at::Tensor& samples) {
+  return {samples.const_data_ptr<int64_t>(), static_cast<size_t>(samples.numel())};
+}
+
+/// [B, 1, ...] of `sizes` [B, ...].
+std::vector<int64_t> beside_rows(at::IntArrayRef sizes) {
+  std::vector<int64_t> out(sizes.size(), 1);
+  out[0] = sizes[0];
+  return out;
+}
+
 /// Where the elements of a mask of `sizes` stand, as kernels read it: the lines' beginnings in two
 /// words, columns, and the rows' samples in two words.
 std::vector<at::Tensor> places_of(at::IntArrayRef sizes, at::IntArrayRef bounds,
@@ -135,12 +146,9 @@ std::vector<at::Tensor> places_of(at::IntArrayRef sizes, at::IntArrayRef bounds,
   const int64_t length = inner.empty() ? 1 : inner.back();
   const auto columns = kept_on(device, {static_cast<int64_t>(Kept::Columns), length},
                                [&] { return at::arange(length, at::kInt); });
-  std::vector<int64_t> rows{static_cast<int64_t>(Kept::Samples)};
-  rows.insert(rows.end(), samples.const_data_ptr<int64_t>(),
-              samples.const_data_ptr<int64_t>() + samples.numel());
-  const auto words = kept_on(device, rows, [&] { return words_of(samples); });
-  std::vector<int64_t> per_row(sizes.size(), 1);
-  per_row[0] = sizes[0];
+  const auto words = kept_on(device, key_of(Kept::Samples, {numbers_of(samples)}),
+                             [&] { return words_of(samples); });
+  const auto per_row = beside_rows(sizes);
   return {lines[0], lines[1], columns, words[0].view(per_row), words[1].view(per_row)};
 }
 
@@ -188,18 +196,15 @@ std::optional<at::Tensor> drops_on_device(at::IntArrayRef sizes, at::IntArrayRef
                      bounds.back() % kDrawChunk == 0 &&
                      (origin.empty() || origin.back() % kDrawChunk == 0);
   if (!whole || !kernel.compiles()) return std::nullopt;
-  const auto host = samples.to(at::kCPU, at::kLong).contiguous();
   const auto lines = kept_on(device, key_of(Kept::WholeLines, {inner, bounds, origin}),
-                             [&] { return lines_of(inner, bounds, origin, host.options()); });
+                             [&] { return lines_of(inner, bounds, origin, samples.options()); });
   const int64_t counters = length / 8;
   const auto counter = kept_on(device, {static_cast<int64_t>(Kept::Counters), counters},
                                [&] { return at::arange(counters, at::kLong); });
-  const at::IntArrayRef each(host.const_data_ptr<int64_t>(), static_cast<size_t>(host.numel()));
-  const auto rows = kept_on(device, key_of(Kept::WholeSamples, {each}), [&] { return host; });
-  std::vector<int64_t> per_row(sizes.size(), 1);
-  per_row[0] = sizes[0];
+  const auto rows =
+      kept_on(device, key_of(Kept::WholeSamples, {numbers_of(samples)}), [&] { return samples; });
   const auto words =
-      kernel.run({lines, counter, rows.view(per_row)},
+      kernel.run({lines, counter, rows.view(beside_rows(sizes))},
                  {static_cast<int64_t>(stream.key), static_cast<int64_t>(stream.threshold)});
   if (!words) return std::nullopt;
   auto chunks = sizes.vec();

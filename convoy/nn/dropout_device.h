@@ -21,13 +21,17 @@ struct MaskStream {
 
 MaskStream mask_stream(double rate, const Context& context, int64_t site);
 
+/// The samples [rows] int64 of `context`, on the host. Throws InternalError where it has others.
+at::Tensor samples_of(const Context& context, int64_t rows);
+
 /// dropout_mask() on a GPU, with the same bits: by a kernel of its own that torch compiles there,
 /// or by mask_by_steps(). `samples` [B] int64 on the host.
 at::Tensor device_mask(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                        const at::Tensor& samples, const MaskStream& stream, at::Device device);
 
 /// What a mask of `sizes` [B, ..., S] drops, on a GPU: [B, ..., S / 128, 8, 16] bool, a view.
-/// Nothing where lines are not whole chunks of 128 positions, or torch cannot compile the kernel.
+/// `samples` as above. Nothing where lines are not whole chunks of 128 positions, or torch cannot
+/// compile the kernel.
 std::optional<at::Tensor> drops_on_device(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                           at::IntArrayRef origin, const at::Tensor& samples,
                                           const MaskStream& stream, at::Device device);

@@ -21,10 +21,12 @@ namespace convoy::profile {
 
 namespace {
 
-/// Operations of the products that this thread has started.
-thread_local double operations = 0;
-/// Operations that a GPU would launch for this thread, and bytes of what they return.
-thread_local double kernels = 0, made = 0;
+/// What this thread has run.
+struct Tally {
+  double operations = 0;         // of products
+  double kernels = 0, made = 0;  // operations that a GPU would launch, and bytes that they return
+};
+thread_local Tally tally;
 
 int64_t last(const at::Tensor& t, int64_t from_end) {
   return t.size(t.dim() - from_end);
@@ -108,7 +110,7 @@ class Storages {
 thread_local Storages* storages = nullptr;
 
 std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
-  if (!asked_again()) operations += operations_of(function.name(), function.inputs());
+  if (!asked_again()) tally.operations += operations_of(function.name(), function.inputs());
   return nullptr;
 }
 
@@ -116,8 +118,8 @@ void see(const at::RecordFunction& function, at::ObserverContext*) {
   if (storages == nullptr) return;
   double fresh = 0;
   for (const auto& value : function.outputs()) fresh += storages->see(value);
-  made += fresh;
-  if (fresh > 0 || changes_numbers(function.name())) ++kernels;
+  tally.made += fresh;
+  if (fresh > 0 || changes_numbers(function.name())) ++tally.kernels;
 }
 
 /// Counts while it lives.
@@ -133,9 +135,7 @@ class Counter {
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
 
-  double take() { return std::exchange(operations, 0); }
-  double take_kernels() { return std::exchange(kernels, 0); }
-  double take_made() { return std::exchange(made, 0); }
+  Tally take() { return std::exchange(tally, {}); }
 
  private:
   at::CallbackHandle handle_;
@@ -221,17 +221,17 @@ class Tracer {
     auto& counts = out.first;
     nn::PutOffWrites writes;
     double after_forward = 0;
+    Tally backward;
     {
       std::optional<Watch> watch(all);
       const auto given = with_copies(in);
       const double before = all.live_bytes();
       counter_.take();
-      counter_.take_kernels();
-      counter_.take_made();
       auto result = block.forward(given, context);
-      counts.forward = counter_.take();
-      counts.forward_kernels = counter_.take_kernels();
-      counts.forward_made = counter_.take_made();
+      const auto forward = counter_.take();
+      counts.forward = forward.operations;
+      counts.forward_kernels = forward.kernels;
+      counts.forward_made = forward.made;
       after_forward = all.live_bytes() - before;
       watch.reset();
       add_bundle(counts, result, given);
@@ -240,7 +240,7 @@ class Tracer {
       const Roots roots(std::exchange(result, {}));
       const nn::PutOff put_off(block, shared_, writes);
       roots.backward();
-      counts.backward = counter_.take();
+      backward = counter_.take();
     }
     const double after_backward = all.live_bytes();
     {
@@ -250,10 +250,11 @@ class Tracer {
     const double stays = all.live_bytes();  // what the block has made once for all
     counts.kept = after_forward - stays;
     counts.put_off = after_backward - stays;
-    counts.weight = counter_.take();
-    counts.backward += counts.weight;
-    counts.backward_kernels = counter_.take_kernels();
-    counts.backward_made = counter_.take_made();
+    const auto weight = counter_.take();
+    counts.weight = weight.operations;
+    counts.backward = backward.operations + weight.operations;
+    counts.backward_kernels = backward.kernels + weight.kernels;
+    counts.backward_made = backward.made + weight.made;
     return out;
   }
 

@@ -20,8 +20,9 @@ ScoreDropout::ScoreDropout(const ScorePlace& place, double rate, const Context& 
   if (rate == 0) return;
   if (!device.is_cpu()) {
     const auto stream = mask_stream(rate, context, site);
-    if (auto drops = drops_on_device(place.sizes, place.bounds, place.origin, context.samples,
-                                     stream, device)) {
+    const auto samples = samples_of(context, place.sizes[0]);
+    if (auto drops =
+            drops_on_device(place.sizes, place.bounds, place.origin, samples, stream, device)) {
       drops_ = *drops;
       factor_ = stream.scale;
       return;
