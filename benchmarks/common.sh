@@ -8,7 +8,17 @@ median() { printf '%s\n' "$@" | sort -n | awk '{ v[NR] = $1 } END { print v[int(
 field() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
 
 # The same with what stands behind the point.
-decimal() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
+decimal() { sed -n "s/.*\"$1\": \([0-9.e+-]*\).*/\1/p"; }
+
+mean() { [[ $# == 0 ]] || printf '%s\n' "$@" | awk '{ sum += $1 } END { printf "%.4f", sum / NR }'; }
+
+# The mean, and in brackets each.
+mean_of_each() {
+  [[ $# == 0 ]] || printf '%s\n' "$@" | awk '{ s += $1; each = each (NR > 1 ? ", " : "") sprintf("%.4f", $1) }
+    END { printf "%.4f (%s)", s / NR, each }'
+}
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2fx", a / b }'; }
 
 # Times steps of a training; adds the milliseconds of one to $out/NAME, and a rank's peak in GB to $out/NAME.memory.
 bench_step() { # NAME CONFIG OPTIONS...

@@ -9,7 +9,6 @@ source benchmarks/common.sh
 sets=()
 while [[ ${1:-} == ml-100k || ${1:-} == flights ]]; do sets+=("$1") && shift; done
 ((${#sets[@]})) || sets=(ml-100k flights)
-number() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1"; }
 spread() { printf '%s\n' "$@" | awk '{ s += $1; q += $1 * $1 } END { m = s / NR; v = q / NR - m * m; printf "%.4f +- %.4f", m, sqrt(v > 0 ? v : 0) }'; }
 
 printf '| data | seeds | NDCG@10 | Recall@10 | seconds of training |\n|---|--:|--:|--:|--:|\n'
@@ -20,9 +19,9 @@ for set in "${sets[@]}"; do
     out=runs/quality/$set-$seed
     $convoy train "examples/session_rec/$set.toml" --seed "$seed" --output_dir "$out" --overwrite_output_dir \
       --save_strategy no --strategy single --quiet "$@"
-    ndcg+=("$(number "$out/eval_results.json" eval_ndcg_at_10)")
-    recall+=("$(number "$out/eval_results.json" eval_recall_at_10)")
-    seconds+=("$(number "$out/train_results.json" train_steady_seconds)")
+    ndcg+=("$(decimal eval_ndcg_at_10 <"$out/eval_results.json")")
+    recall+=("$(decimal eval_recall_at_10 <"$out/eval_results.json")")
+    seconds+=("$(decimal train_steady_seconds <"$out/train_results.json")")
   done
   printf '| %s | %d | %s | %s | %.0f |\n' "$set" "${#ndcg[@]}" "$(spread "${ndcg[@]}")" "$(spread "${recall[@]}")" \
     "$(median "${seconds[@]}")"

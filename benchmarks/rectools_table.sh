@@ -12,11 +12,6 @@ source benchmarks/common.sh
 rounds=${ROUNDS:-3} epochs=${EPOCHS:-10} seeds=${SEEDS-42 43 44}
 none=runs/rectools_table/none.toml  # all is said by options
 mkdir -p runs/rectools_table && : >"$none"
-number() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1"; }
-all() { # the mean, and in brackets each
-  [[ $# == 0 ]] || printf '%s\n' "$@" | awk '{ s += $1; each = each (NR > 1 ? ", " : "") sprintf("%.4f", $1) }
-    END { printf "%.4f (%s)", s / NR, each }'
-}
 
 printf '| data | body | convoy, samples/s | RecTools | ratio | memory, MiB | theirs | NDCG@10 | theirs |\n'
 printf '|---|---|--:|--:|--:|--:|--:|--:|--:|\n'
@@ -38,15 +33,15 @@ for set in "${@:-ml-100k flights}"; do for data in $set; do
     for seed in $seeds; do
       out=runs/rectools_table/$data-$body-$seed
       $convoy train "${ours[@]}" --seed "$seed" --output_dir "$out" --overwrite_output_dir --save_strategy no --strategy single --quiet
-      quality+=("$(number "$out/eval_results.json" eval_ndcg_at_10)")
+      quality+=("$(decimal eval_ndcg_at_10 <"$out/eval_results.json")")
       their_quality+=("$("$PYTHON" "${theirs[@]}" --epochs "$epochs" --seed "$seed" --evaluate 2>/dev/null | tail -n 1 | cut -d' ' -f3)")
     done
-    a=- b=- ours_mib=- theirs_mib=- ratio=-
+    a=- b=- ours_mib=- theirs_mib=- faster=-
     if ((rounds)); then
-      a=$(median "${rate[@]}") b=$(median "${their_rate[@]}") ratio=$(awk -v a="$a" -v b="$b" 'BEGIN { printf "%.2fx", a / b }')
+      a=$(median "${rate[@]}") b=$(median "${their_rate[@]}") faster=$(ratio "$a" "$b")
       ours_mib=$(median "${memory[@]}") theirs_mib=$(median "${their_memory[@]}")
     fi
-    printf '| %s | `%s` | %s | %s | %s | %s | %s | %s | %s |\n' "$data" "$body" "$a" "$b" "$ratio" "$ours_mib" "$theirs_mib" \
-      "$(all ${quality[@]+"${quality[@]}"})" "$(all ${their_quality[@]+"${their_quality[@]}"})"
+    printf '| %s | `%s` | %s | %s | %s | %s | %s | %s | %s |\n' "$data" "$body" "$a" "$b" "$faster" "$ours_mib" "$theirs_mib" \
+      "$(mean_of_each ${quality[@]+"${quality[@]}"})" "$(mean_of_each ${their_quality[@]+"${their_quality[@]}"})"
   done
 done; done

@@ -10,7 +10,6 @@ source benchmarks/common.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-mean() { printf '%s\n' "$@" | awk '{ sum += $1 } END { printf "%.4f", sum / NR }'; }
 ours=() theirs=()
 printf '| seed | convoy | Hugging Face |\n|--:|--:|--:|\n'
 for ((seed = 1; seed <= SEEDS; ++seed)); do

@@ -13,7 +13,6 @@ source benchmarks/common.sh
 out=$(mktemp -d)
 place=$(mktemp -d "$FOLDER/rows-save-XXXXXX")
 trap 'rm -rf "$out" "$place"' EXIT
-number() { sed -n "s/.*\"$1\": \([0-9.e+-]*\).*/\1/p" "$2"; } # NAME FILE
 
 printf '| items | bytes | save, synced | plain writes | held up | steps meanwhile | a rank without checkpoints | with |\n'
 printf '|--:|--:|--:|--:|--:|--:|--:|--:|\n'
@@ -26,12 +25,12 @@ for items in "${ITEMS[@]}"; do
     # shellcheck disable=SC2086
     $convoy train "${run[@]}" --max_steps 60 --save_strategy $strategy --eval_strategy no --quiet \
       --output_dir "$place/run" --overwrite_output_dir >/dev/null 2>&1
-    number peak_memory_bytes_per_rank "$place/run/train_results.json" >"$out/${strategy%% *}"
+    decimal peak_memory_bytes_per_rank <"$place/run/train_results.json" >"$out/${strategy%% *}"
     rm -rf "$place/run"
   done
-  awk -v n="$items" -v b="$(number bytes "$out/save")" -v s="$(number save_seconds "$out/save")" \
-    -v p="$(number plain_write_seconds "$out/save")" -v h="$(number held_up_seconds "$out/save")" \
-    -v r="$(number during_ratio "$out/save")" -v without="$(<"$out/no")" -v with="$(<"$out/steps")" \
+  awk -v n="$items" -v b="$(decimal bytes <"$out/save")" -v s="$(decimal save_seconds <"$out/save")" \
+    -v p="$(decimal plain_write_seconds <"$out/save")" -v h="$(decimal held_up_seconds <"$out/save")" \
+    -v r="$(decimal during_ratio <"$out/save")" -v without="$(<"$out/no")" -v with="$(<"$out/steps")" \
     'BEGIN { printf "| %d | %.2f GB | %.1f s | %.1f s | %.2f s | %.2fx | %.2f GB | %.2f GB |\n", n, b / 1e9, s, p, h, r, without / 1e9,
              with / 1e9 }'
 done

@@ -17,10 +17,9 @@ for zero in 0 2; do
 done
 "$PYTHON" benchmarks/baselines/dcp_save.py "$place" --rounds "$ROUNDS" 2>"$out/errors" >"$out/dcp" || cat "$out/errors" >&2
 
-number() { sed -n "s/.*\"$1\": \([0-9.e+-]*\).*/\1/p" "$2"; } # NAME FILE
 row() { # TITLE FILE WRITE-SECONDS READ-SECONDS COPY-SECONDS, of as many bytes as the first file's
-  awk -v n="$1" -v b="$(number bytes "$2")" -v s="$(number save_seconds "$2")" -v l="$(number load_seconds "$2")" \
-    -v h="$(number held_up_seconds "$2")" -v r="$(number during_ratio "$2")" -v w="$3" -v d="$4" -v c="$5" \
+  awk -v n="$1" -v b="$(decimal bytes <"$2")" -v s="$(decimal save_seconds <"$2")" -v l="$(decimal load_seconds <"$2")" \
+    -v h="$(decimal held_up_seconds <"$2")" -v r="$(decimal during_ratio <"$2")" -v w="$3" -v d="$4" -v c="$5" \
     'BEGIN { printf "| %s | %.2f s, %.0f MB/s | %.0f %% | %.2f s, %.0f MB/s | %.0f %% | %.0f ms | %.2fx | %.2fx |\n",
              n, s, b / s / 1e6, 100 * w / s, l, b / l / 1e6, 100 * d / l, h * 1e3, h / c, r }'
 }
@@ -28,9 +27,9 @@ printf '| two ranks | save, synced | of plain writes | cold load | of plain read
 printf -- '|---|--:|--:|--:|--:|--:|--:|--:|\n'
 for zero in 0 2; do
   file=$out/convoy-$zero
-  row "convoy zero $zero" "$file" "$(number plain_write_seconds "$file")" "$(number plain_read_seconds "$file")" \
-    "$(number copy_seconds "$file")"
+  row "convoy zero $zero" "$file" "$(decimal plain_write_seconds <"$file")" "$(decimal plain_read_seconds <"$file")" \
+    "$(decimal copy_seconds <"$file")"
 done
 file=$out/convoy-2
-[[ -s $out/dcp ]] && row "PyTorch dcp, FSDP2" "$out/dcp" "$(number plain_write_seconds "$file")" \
-  "$(number plain_read_seconds "$file")" "$(number copy_seconds "$file")"
+[[ -s $out/dcp ]] && row "PyTorch dcp, FSDP2" "$out/dcp" "$(decimal plain_write_seconds <"$file")" \
+  "$(decimal plain_read_seconds <"$file")" "$(decimal copy_seconds <"$file")"

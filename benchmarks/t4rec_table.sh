@@ -5,7 +5,7 @@
 # settings: initial weights, epsilon 0.03, padding that mlm attends to.
 #   benchmarks/t4rec_table.sh PYTHON [DATA...]     PYTHON has transformers4rec (benchmarks/baselines/t4rec_trainer.py)
 #   DATA: ml-100k, flights, rees46 (speed alone: convoy data synthetic --like rees46); default all
-#   ROWS="gpt2:clm albert:mlm xlnet:plm xlnet:mlm xlnet:mlm:all"  ROUNDS=3  SEEDS="42 43 44" ("" = no quality)  EPOCHS=10
+#   ROWS="gpt2:clm albert:mlm xlnet:plm xlnet:mlm xlnet:mlm:all"  ROUNDS=3 (0 = no speed)  SEEDS="42 43 44" ("" = no quality)  EPOCHS=10
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/t4rec_table.sh PYTHON [DATA...]}
@@ -13,10 +13,8 @@ shift
 source benchmarks/common.sh
 rows=${ROWS:-gpt2:clm albert:mlm xlnet:plm xlnet:mlm xlnet:mlm:all} rounds=${ROUNDS:-3} epochs=${EPOCHS:-10}
 seeds=${SEEDS-42 43 44}
-mean() { [[ $# == 0 ]] || printf '%s\n' "$@" | awk '{ s += $1 } END { if (NR) printf "%.4f", s / NR }'; }
 none=runs/t4rec_table/none.toml  # all is said by options
 mkdir -p runs/t4rec_table && : >"$none"
-number() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1"; }
 
 printf '| data | model | convoy, samples/s | dp | ddp | Transformers4Rec | ratio | memory, MiB | theirs | NDCG@10 | theirs |\n'
 printf '|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
@@ -57,12 +55,15 @@ for data in "${@:-ml-100k flights rees46}"; do for set in $data; do
       out=runs/t4rec_table/$set-${row//:/-}-$seed
       $convoy train "${ours[@]}" --per_device_train_batch_size 128 --seed "$seed" --output_dir "$out" --overwrite_output_dir \
         --save_strategy no --strategy single --quiet
-      quality+=("$(number "$out/eval_results.json" eval_ndcg_at_10)")
+      quality+=("$(decimal eval_ndcg_at_10 <"$out/eval_results.json")")
       their_quality+=("$("$PYTHON" "${theirs[@]}" --epochs "$epochs" --seed "$seed" --evaluate 2>/dev/null | tail -n 1 | cut -d' ' -f3)")
     done
-    a=$(median "${single[@]}") b=$(median "${rate[@]}")
-    printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$set" "${row//:/ }" "$a" "$(median "${dp[@]}")" \
-      "$(median "${ddp[@]}")" "$b" "$(awk -v a="$a" -v b="$b" 'BEGIN { printf "%.2fx", a / b }')" "$(median "${memory[@]}")" \
-      "$(median "${their_memory[@]}")" "$(mean ${quality[@]+"${quality[@]}"})" "$(mean ${their_quality[@]+"${their_quality[@]}"})"
+    speed='- | - | - | - | - | - | -'
+    if ((rounds)); then
+      a=$(median "${single[@]}") b=$(median "${rate[@]}")
+      speed="$a | $(median "${dp[@]}") | $(median "${ddp[@]}") | $b | $(ratio "$a" "$b") | $(median "${memory[@]}") | $(median "${their_memory[@]}")"
+    fi
+    printf '| %s | %s | %s | %s | %s |\n' "$set" "${row//:/ }" "$speed" "$(mean_of_each ${quality[@]+"${quality[@]}"})" \
+      "$(mean_of_each ${their_quality[@]+"${their_quality[@]}"})"
   done
 done; done

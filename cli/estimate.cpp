@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
@@ -40,16 +41,27 @@ std::vector<Way> ways_of(const train::Estimator& estimator) {
   return out;
 }
 
-/// All kinds, or all but the last, what is offloaded.
-std::vector<std::pair<std::string, int64_t>> shown(const schedule::MemoryUse& use, bool offloads) {
-  auto out = train::kinds_of(use);
-  if (!offloads) out.pop_back();
+/// Of each of some uses, by kind; kinds that none of them has are left out.
+std::vector<std::vector<std::pair<std::string, int64_t>>> kinds_in_use(
+    const std::vector<schedule::MemoryUse>& uses) {
+  std::set<std::string> in_use;
+  for (const auto& use : uses) {
+    for (const auto& [kind, bytes] : train::kinds_of(use)) {
+      if (bytes > 0) in_use.insert(kind);
+    }
+  }
+  std::vector<std::vector<std::pair<std::string, int64_t>>> out;
+  for (const auto& use : uses) {
+    auto kinds = train::kinds_of(use);
+    std::erase_if(kinds, [&](const auto& kind) { return !in_use.contains(kind.first); });
+    out.push_back(std::move(kinds));
+  }
   return out;
 }
 
 Json to_json(const schedule::MemoryUse& use) {
   Json out;
-  for (const auto& [kind, bytes] : shown(use, true)) out[kind] = bytes;
+  for (const auto& [kind, bytes] : train::kinds_of(use)) out[kind] = bytes;
   out["sum"] = use.sum();
   return out;
 }
@@ -88,18 +100,22 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
 void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch,
                  bool is_here) {
   report::Table table;
-  table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing");
-  const bool offloads = estimator.memory(estimator.asked()).offloaded > 0;
-  for (const auto& [kind, bytes] : shown({}, offloads)) table.column(kind);
+  table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing").keys(3);
+  const auto ways = ways_of(estimator);
+  std::vector<schedule::MemoryUse> uses;
+  for (const auto& way : ways) uses.push_back(estimator.memory(way));
+  const auto kinds = kinds_in_use(uses);
+  for (const auto& [kind, bytes] : kinds.front()) table.column(kind);
   table.column("sum");
   if (is_here) table.column("computing");
   table.column("fits").column("rows at most");
-  for (const auto& way : ways_of(estimator)) {
+  for (size_t n = 0; n < ways.size(); ++n) {
+    const auto& way = ways[n];
+    const auto& most = uses[n];
     const auto plan = estimator.plan(way);
-    const auto most = estimator.memory(way);
     std::vector<std::string> row{way == estimator.asked() ? "*" : "", std::to_string(way.zero),
                                  way.recompute ? "yes" : "no"};
-    for (const auto& [kind, bytes] : shown(most, offloads)) {
+    for (const auto& [kind, bytes] : kinds[n]) {
       row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
     }
     row.push_back(human_bytes(most.sum()));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <tuple>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
@@ -27,7 +29,7 @@ struct PlanOptions {
   train::PlanRequest request;
   int64_t verify = 0;
   std::string output, plot;
-  bool json = false;
+  bool json = false, all = false;
 };
 
 /// A plan that was tried for real.
@@ -85,21 +87,42 @@ void print_verified(const std::vector<Verified>& tried) {
   fmt::print("\n{}", table.to_text());
 }
 
-void print_table(const train::PlanReport& report) {
+/// The fastest of all kinds and, behind them, one at least of each combination of techniques.
+std::vector<const plan::Planned*> shown(const std::vector<const plan::Planned*>& kinds, bool all) {
+  constexpr size_t kFastest = 12;
+  if (all) return kinds;
+  std::vector<const plan::Planned*> out;
+  std::set<std::tuple<bool, bool, bool, bool, bool>> seen;
+  for (const auto* planned : kinds) {
+    const auto& split = planned->split;
+    const bool is_new = seen.insert({split.pipeline > 1, split.context > 1, split.tensor > 1,
+                                     split.zero > 0, split.offloads()})
+                            .second;
+    if (is_new || out.size() < kFastest) out.push_back(planned);
+  }
+  return out;
+}
+
+void print_table(const train::PlanReport& report, bool all) {
   report::Table table;
   table.column("", report::Align::kLeft).column("split", report::Align::kLeft);
   table.column("step").column("memory").column("", report::Align::kLeft);
   const auto* best = report.found.best();
-  for (const auto* planned : report.found.of_families()) {
+  const auto kinds = report.found.of_families();
+  const auto rows = shown(kinds, all);
+  for (const auto* planned : rows) {
     const auto& it = planned->prediction;
     table.row({planned == best ? "*" : "", planned->split.to_text(), plan::step_text(it.seconds),
                human_bytes(it.memory.sum()), plan::verdict(*planned, best)});
   }
   fmt::print("\n{}", table.to_text());
+  const auto more = kinds.size() - rows.size();
   const auto about = fmt::format(
       "For each kind of parallelism, the fastest split that fits; 8 x 4 rows are 8 micro-batches "
-      "of 4. {} splits were simulated, {} pruned by bounds. Times are {}, within {:.0f} %; memory "
+      "of 4. {}{} splits were simulated, {} pruned by bounds. Times are {}, within {:.0f} %; "
+      "memory "
       "is of the rank that needs most, within {:.0f} %.",
+      more > 0 ? fmt::format("--all prints {} more. ", plural(more, "kind")) : "",
       report.found.tried.size(), report.found.num_bounded, report.how_known,
       100 * report.numbers.time_spread, 100 * report.numbers.memory_spread);
   fmt::print("\n{}\n", wrap(about, 0));
@@ -193,7 +216,7 @@ int run_plan(PlanOptions options) {
          plan::decision(report.numbers, report.cluster, report.wishes, report.found)) {
       fmt::print("{}\n", wrap("- " + line, 2));
     }
-    print_table(report);
+    print_table(report, options.all);
   }
   const auto tried =
       options.verify > 0 ? verify(*configured, report, options.verify) : std::vector<Verified>();
@@ -254,6 +277,7 @@ void add_plan(CLI::App& app, Run& run) {
   command->add_option("--output", options->output, "write the run's TOML file with the plan");
   command->add_option("--plot", options->plot,
                       "plot time over memory, or over numbers of ranks, to this SVG file");
+  command->add_flag("--all", options->all, "print all kinds of splits, not only the fastest");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
       "Takes the options of convoy train. On this host each block of the model runs once for some "

@@ -157,6 +157,15 @@ std::string shortage(const Prediction& prediction, int num_stages) {
                                             : "");
 }
 
+namespace {
+
+std::string longer(double times) {
+  return times < 2 ? fmt::format("{:.0f} % longer", 100 * (times - 1))
+                   : fmt::format("{:.3g} times as long", times);
+}
+
+}  // namespace
+
 std::string verdict(const Planned& planned, const Planned* best) {
   const auto& it = planned.prediction;
   if (it.fit == Fit::No) return shortage(it, planned.split.pipeline);
@@ -164,6 +173,9 @@ std::string verdict(const Planned& planned, const Planned* best) {
     return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
   }
   const auto& other = best->prediction;
+  if (it.seconds == other.seconds) return "as fast, but less simple";
+  constexpr double kClose = 1.01;
+  if (it.seconds < kClose * other.seconds) return "less than 1 % slower";
   struct Loss {
     double seconds;
     std::string text;
@@ -175,8 +187,7 @@ std::string verdict(const Planned& planned, const Planned* best) {
                    part(it.held_up, it.seconds))},
       {it.updates - other.updates, fmt::format("updates {:.0f} %", part(it.updates, it.seconds))},
       {it.computing - other.computing,
-       fmt::format("computes {:.0f} % longer{}",
-                   part(it.computing - other.computing, other.computing),
+       fmt::format("computes {}{}", longer(it.computing / other.computing),
                    planned.split.recompute && !best->split.recompute ? " (recomputed forwards)"
                    : planned.split.tensor > best->split.tensor       ? " (collectives in layers)"
                    : planned.split.context > best->split.context     ? " (messages in layers)"
@@ -185,11 +196,14 @@ std::string verdict(const Planned& planned, const Planned* best) {
   const auto* most =
       std::max_element(std::begin(losses), std::end(losses),
                        [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-  return most->seconds > 0 ? most->text : "as fast, but less simple";
+  return most->text;
 }
 
 std::string step_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} s", seconds);
+  const bool is_short = seconds < 1;
+  const double number = is_short ? 1e3 * seconds : seconds;
+  const int decimals = number < 10 ? 2 : number < 100 ? 1 : 0;  // three digits
+  return fmt::format("{:.{}f} {}", number, decimals, is_short ? "ms" : "s");
 }
 
 Json to_json(const Planned& planned) {

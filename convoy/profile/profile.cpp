@@ -22,7 +22,7 @@ namespace convoy::profile {
 
 namespace {
 
-/// The first run pays for what is made once. What takes less than so many seconds is soon
+/// The first run is not counted. What takes less than so many seconds is soon
 /// disturbed, and is run more often.
 constexpr int kRuns = 2, kMostRuns = 9;
 constexpr double kShort = 0.1;
@@ -245,9 +245,17 @@ class Run {
   OtherBlocks* others_;  // null: time does not count
 };
 
+/// The first run of a block: it makes what is kept for the others. Where time does not count it
+/// leaves its products out.
+nn::Bundle run_first(Run& run, const nn::Bundle& in, bool is_timed) {
+  std::optional<SkippedProducts> skipped;
+  if (!is_timed) skipped.emplace();
+  return run.run(in);
+}
+
 /// Runs a block twice, and more often where that is soon done: the median of its times counts.
 nn::Bundle run_some(Run& run, const nn::Bundle& in, bool is_timed) {
-  auto result = run.run(in);
+  auto result = run_first(run, in, is_timed);
   const auto& first = run.alone_or(run.cost);
   const int runs = is_timed ? runs_for(first.forward_seconds + first.backward_seconds) : kRuns;
   std::vector<double> forward, backward;

@@ -1,6 +1,7 @@
 #include "convoy/report/table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -68,6 +69,11 @@ Table& Table::column(std::string title, Align align) {
   return *this;
 }
 
+Table& Table::keys(size_t number) {
+  num_keys_ = number;
+  return *this;
+}
+
 Table& Table::row(std::vector<std::string> cells) {
   internal_check(cells.size() == titles_.size(), "report", "a row has {} cells; expected {}",
                  cells.size(), titles_.size());
@@ -78,12 +84,19 @@ Table& Table::row(std::vector<std::string> cells) {
 std::string Table::to_text(size_t width) const {
   const Layout layout = lay_out(titles_, rows_, false);
   std::string out;
-  for (size_t next = 1; next <= titles_.size();) {
-    std::vector<size_t> shown{0};
-    for (size_t used = layout.widths[0];
-         next < titles_.size() && (shown.size() == 1 || used + layout.widths[next] + 2 <= width);
+  constexpr size_t kBetween = 2;
+  const auto is_last_text = [&](size_t column) {
+    return column + 1 == titles_.size() && aligns_[column] == Align::kLeft;
+  };
+  for (size_t next = num_keys_; next <= titles_.size();) {
+    std::vector<size_t> shown(num_keys_);
+    std::iota(shown.begin(), shown.end(), 0);
+    size_t used = 0;
+    for (const size_t key : shown) used += layout.widths[key] + kBetween;
+    for (; next < titles_.size() &&
+           (shown.size() == num_keys_ || is_last_text(next) || used + layout.widths[next] <= width);
          ++next) {
-      used += layout.widths[next] + 2;
+      used += layout.widths[next] + kBetween;
       shown.push_back(next);
     }
     auto part = [&](const auto& all) {

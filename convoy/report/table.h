@@ -12,11 +12,14 @@ class Table {
  public:
   Table& column(std::string title, Align align = Align::kRight);
 
+  /// A table in several parts has the first `number` columns in each. 1 by default.
+  Table& keys(size_t number);
+
   /// Adds a row. Throws InternalError unless it has one cell for each column.
   Table& row(std::vector<std::string> cells);
 
   /// Aligned lines, the titles and a rule first. A table wider than `width` comes in parts one
-  /// below the other, each with the first column.
+  /// below the other; a last column of text may run over.
   std::string to_text(size_t width = 120) const;
 
   /// A Markdown table, aligned also in its source.
@@ -26,6 +29,7 @@ class Table {
   std::vector<std::string> titles_;
   std::vector<Align> aligns_;
   std::vector<std::vector<std::string>> rows_;
+  size_t num_keys_ = 1;
 };
 
 }  // namespace convoy::report

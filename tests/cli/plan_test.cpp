@@ -30,6 +30,18 @@ class PlanCommand : public CommandTest {
   }
 };
 
+TEST_F(PlanCommand, LeavesSlowKindsOutOfTheTableUnlessAllAreAskedFor) {
+  const auto lines = [&](const std::string& more) {
+    EXPECT_EQ(run("plan --ranks 16 --on h100-80" + options(more)), 0) << output_;
+    return std::count(output_.begin(), output_.end(), '\n');
+  };
+  const auto some = lines("");
+  expect("--all prints ");
+  const auto all = lines("--all");
+  EXPECT_EQ(output_.find("--all prints "), std::string::npos);
+  EXPECT_GT(all, some);
+}
+
 TEST_F(PlanCommand, IsARunThatTrains) {
   ASSERT_EQ(run("plan --ranks 2 --output plan.toml --plot front.svg" + options("")), 0) << output_;
   expect("On one device, row by row, training takes");

@@ -62,5 +62,24 @@ TEST(Decision, EachLoserHasItsReason) {
   EXPECT_TRUE(waits);
 }
 
+TEST(Decision, TellsHowMuchLongerALoserComputes) {
+  const Planned best{{}, {.seconds = 1, .computing = 1}};
+  const auto loser = [&](double seconds) {
+    return verdict({{}, {.seconds = seconds, .computing = seconds}}, &best);
+  };
+  EXPECT_EQ(loser(1), "as fast, but less simple");
+  EXPECT_EQ(loser(1.004), "less than 1 % slower");
+  EXPECT_EQ(loser(1.25), "computes 25 % longer");
+  EXPECT_EQ(loser(33), "computes 33 times as long");
+}
+
+TEST(Decision, TimesOfStepsHaveThreeDigits) {
+  EXPECT_EQ(step_text(0.014), "14.0 ms");
+  EXPECT_EQ(step_text(0.00325), "3.25 ms");
+  EXPECT_EQ(step_text(0.9996), "1000 ms");
+  EXPECT_EQ(step_text(1.1), "1.10 s");
+  EXPECT_EQ(step_text(1234.5), "1234 s");
+}
+
 }  // namespace
 }  // namespace convoy::plan

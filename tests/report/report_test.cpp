@@ -124,5 +124,20 @@ TEST(Table, AWideTableComesInParts) {
             "ddp           3\n");
 }
 
+TEST(Table, EachPartHasItsKeysAndTheLastTextRunsOver) {
+  Table table;
+  table.column("", Align::kLeft).column("zero").column("one").column("two");
+  table.column("why", Align::kLeft).keys(2);
+  table.row({"*", "1", "10", "20", "as fast as all others"});
+  EXPECT_EQ(table.to_text(12),
+            "   zero  one\n"
+            "-  ----  ---\n"
+            "*     1   10\n"
+            "\n"
+            "   zero  two  why\n"
+            "-  ----  ---  ---------------------\n"
+            "*     1   20  as fast as all others\n");
+}
+
 }  // namespace
 }  // namespace convoy::report
