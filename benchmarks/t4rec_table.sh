@@ -4,7 +4,7 @@
 # of at most 20, batch 128, dropout 0.3, one thread a rank, loaders included; runs of both alternate. Both have that program's
 # settings: initial weights, epsilon 0.03, padding that mlm attends to.
 #   benchmarks/t4rec_table.sh PYTHON [DATA...]     PYTHON has transformers4rec (benchmarks/baselines/t4rec_trainer.py)
-#   DATA: ml-100k, flights, rees46 (speed alone: convoy data synthetic --like rees46); default all
+#   DATA: ml-100k, flights, rees46 (speed alone: convoy data synthetic --like rees46, REES46_ROWS sessions); default all
 #   ROWS="gpt2:clm albert:mlm xlnet:plm xlnet:mlm xlnet:mlm:all"  ROUNDS=3 (0 = no speed)  SEEDS="42 43 44" ("" = no quality)  EPOCHS=10
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,7 +21,7 @@ printf '|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
 for data in "${@:-ml-100k flights rees46}"; do for set in $data; do
   if [[ $set == rees46 ]]; then
     folder=data/rees46
-    [[ -e $folder/schema.json ]] || $convoy data synthetic --like rees46 --output "$folder" >/dev/null
+    [[ -e $folder/schema.json ]] || $convoy data synthetic --like rees46 --rows "${REES46_ROWS:-20000}" --output "$folder" >/dev/null
   else
     sessions "$set"
     folder=data/$set/sessions

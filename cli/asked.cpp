@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "convoy/base/error.h"
+#include "convoy/plan/cluster.h"
 
 namespace convoy::cli {
 
@@ -13,6 +15,19 @@ void add_config(CLI::App& command, std::string& config) {
 void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks) {
   add_config(command, config);
   command.add_option("--ranks", ranks, which_ranks)->check(at_least(1));
+}
+
+void refuse_kind_as_device(const std::vector<std::string>& args) {
+  for (size_t n = 1; n < args.size(); ++n) {
+    std::string value;
+    if (args[n].starts_with("--device=")) value = args[n].substr(args[n].find('=') + 1);
+    if (args[n - 1] == "--device") value = args[n];
+    for (const auto& known : plan::known_devices()) {
+      if (known.name != value) continue;
+      fail<UsageError>("cli", "--device {} is a kind of device elsewhere; try --on {}", value,
+                       value);
+    }
+  }
 }
 
 Asked ask_about(const std::string& config, bool tells) {

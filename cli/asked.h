@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/program.h"
 
@@ -14,6 +15,10 @@ void add_config(CLI::App& command, std::string& config);
 
 /// The same and --ranks: which ranks those are.
 void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks);
+
+/// Throws UsageError where --device, which is of this host, is given a kind of device that --on
+/// knows.
+void refuse_kind_as_device(const std::vector<std::string>& args);
 
 /// A run with its data and model, of which nothing is trained.
 struct Asked {

@@ -18,6 +18,7 @@
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
 #include "convoy/train/planning/planner.h"
+#include "convoy/train/planning/profile_file.h"
 
 namespace convoy::cli {
 
@@ -38,21 +39,37 @@ struct Verified {
   bench::MeasuredStep measured;
 };
 
-/// Times the fastest ones that fit, each in fresh ranks.
+/// The fastest ones that fit, first one of each kind; also ddp and the fastest stage of ZeRO, with
+/// which people would begin.
+std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t number) {
+  std::vector<const plan::Planned*> fitting;
+  const auto take = [&](const plan::Planned* planned) {
+    const bool is_there = std::find(fitting.begin(), fitting.end(), planned) != fitting.end();
+    if (planned->prediction.fit != plan::Fit::No && !is_there) fitting.push_back(planned);
+  };
+  for (const auto* planned : found.of_families()) take(planned);
+  for (const auto& planned : found.tried) take(&planned);
+  std::vector<const plan::Planned*> out(
+      fitting.begin(), fitting.begin() + std::min<int64_t>(number, std::ssize(fitting)));
+  for (const bool shards : {false, true}) {
+    const auto is_simple = [&](const plan::Planned* planned) {
+      const auto& split = planned->split;
+      return split.data == split.num_ranks() && (split.zero > 0) == shards && !split.offloads();
+    };
+    const auto first = std::find_if(fitting.begin(), fitting.end(), is_simple);
+    const bool is_new =
+        first != fitting.end() && std::find(out.begin(), out.end(), *first) == out.end();
+    if (is_new) out.push_back(*first);
+  }
+  return out;
+}
+
+/// Times them, each in fresh ranks.
 std::vector<Verified> verify(Configured& configured, const train::PlanReport& report,
                              int64_t number) {
   const TrialFolder folder;
-  std::vector<const plan::Planned*> tried;
-  for (const auto* planned : report.found.of_families()) {
-    if (planned->prediction.fit != plan::Fit::No) tried.push_back(planned);
-  }
-  for (const auto& planned : report.found.tried) {
-    const bool is_there = std::find(tried.begin(), tried.end(), &planned) != tried.end();
-    if (planned.prediction.fit != plan::Fit::No && !is_there) tried.push_back(&planned);
-  }
   std::vector<Verified> out;
-  for (const auto* planned : tried) {
-    if (std::ssize(out) == number) break;
+  for (const auto* planned : to_verify(report.found, number)) {
     fmt::print(stderr, "trying {}\n", planned->split.to_text());
     const auto file = folder.write(configured, planned->split);
     constexpr int64_t kSteps = 8;
@@ -72,19 +89,29 @@ const plan::Planned* chosen(const train::PlanReport& report, const std::vector<V
   return tried.empty() ? report.found.best() : nullptr;  // what failed is no plan
 }
 
-void print_verified(const std::vector<Verified>& tried) {
-  if (tried.empty()) return;
+std::string verified_text(const std::vector<Verified>& tried) {
   report::Table table;
-  table.column("tried", report::Align::kLeft).column("predicted").column("measured").column("off");
+  table.column("tried", report::Align::kLeft).column("predicted").column("off");
+  table.column("measured", report::Align::kLeft);
   for (const auto& [planned, measured] : tried) {
     const double predicted = planned->prediction.seconds;
     table.row({planned->split.to_text(), plan::step_text(predicted),
-               measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure,
                measured.failure.empty()
                    ? fmt::format("{:+.0f} %", 100 * (predicted / measured.seconds - 1))
-                   : "-"});
+                   : "-",
+               measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure});
   }
-  fmt::print("\n{}", table.to_text());
+  return table.to_text();
+}
+
+/// What a file of a plan begins with.
+std::string origin_text(const train::PlanReport& report, const std::vector<Verified>& tried) {
+  auto text =
+      fmt::format("Written by convoy plan. {}.\nTimes are {}.", report.what, report.how_known);
+  if (!tried.empty()) text += "\n" + verified_text(tried);
+  std::string out;
+  for (const auto& line : split(text, '\n')) out += line.empty() ? "" : "# " + line + "\n";
+  return out + "\n";
 }
 
 /// The fastest of all kinds and, behind them, one at least of each combination of techniques.
@@ -105,15 +132,16 @@ std::vector<const plan::Planned*> shown(const std::vector<const plan::Planned*>&
 
 void print_table(const train::PlanReport& report, bool all) {
   report::Table table;
-  table.column("", report::Align::kLeft).column("split", report::Align::kLeft);
-  table.column("step").column("memory").column("", report::Align::kLeft);
+  table.column("", report::Align::kLeft).column("step").column("memory").keys(3);
+  table.column("split", report::Align::kLeft).column("", report::Align::kLeft);
   const auto* best = report.found.best();
   const auto kinds = report.found.of_families();
   const auto rows = shown(kinds, all);
   for (const auto* planned : rows) {
     const auto& it = planned->prediction;
-    table.row({planned == best ? "*" : "", planned->split.to_text(), plan::step_text(it.seconds),
-               human_bytes(it.memory.sum()), plan::verdict(*planned, best)});
+    table.row({planned == best ? "*" : "", plan::step_text(it.seconds),
+               human_bytes(it.memory.sum()), planned->split.to_text(),
+               plan::verdict(*planned, best)});
   }
   fmt::print("\n{}", table.to_text());
   const auto more = kinds.size() - rows.size();
@@ -131,6 +159,8 @@ void print_table(const train::PlanReport& report, bool all) {
 void print_json(const train::PlanReport& report, const std::vector<Verified>& tried) {
   Json out{
       {"decision", plan::decision(report.numbers, report.cluster, report.wishes, report.found)},
+      {"time_spread", report.numbers.time_spread},
+      {"memory_spread", report.numbers.memory_spread},
       {"families", Json::array()},
       {"front", Json::array()},
       {"verified", Json::array()},
@@ -147,6 +177,7 @@ void print_json(const train::PlanReport& report, const std::vector<Verified>& tr
     out["verified"].push_back({{"split", planned->split.to_text()},
                                {"predicted_seconds", planned->prediction.seconds},
                                {"measured_seconds", measured.seconds},
+                               {"measured_memory_bytes", measured.memory_bytes},
                                {"failure", measured.failure}});
   }
   fmt::print("{}\n", out.dump(2));
@@ -217,13 +248,17 @@ int run_plan(PlanOptions options) {
       fmt::print("{}\n", wrap("- " + line, 2));
     }
     print_table(report, options.all);
+    if (report.is_this_host) tell(train::spread_warnings(report.costs->spread()));
   }
   const auto tried =
       options.verify > 0 ? verify(*configured, report, options.verify) : std::vector<Verified>();
   if (options.json) {
     print_json(report, tried);
   } else {
-    print_verified(tried);
+    for (const auto& reason : report.found.refused) {
+      fmt::print("{}\n", wrap("not possible: " + reason, 2));
+    }
+    if (!tried.empty()) fmt::print("\n{}", verified_text(tried));
   }
   draw_front(options.plot, report);
   const auto* best = chosen(report, tried);
@@ -235,7 +270,8 @@ int run_plan(PlanOptions options) {
   }
   if (!options.output.empty()) {
     set_split(*configured, best->split);
-    write_file(options.output, configured->table.to_toml());
+    set_prediction(*configured, *best);
+    write_file(options.output, origin_text(report, tried) + configured->table.to_toml());
     if (!options.json) {
       fmt::print(
           "\nwrote {0}; train it with: convoy train {0}{1}\n", options.output,
@@ -272,8 +308,10 @@ void add_plan(CLI::App& app, Run& run) {
       ->check(at_least(1));
   command->add_option("--profile", request.profile,
                       "costs measured by convoy profile, instead of measuring them");
-  command->add_option("--verify", options->verify,
-                      "train the N best plans for some steps on this host; the fastest wins");
+  command->add_option(
+      "--verify", options->verify,
+      "train the N best plans, ddp and the best ZeRO for some steps on this host; the "
+      "fastest wins");
   command->add_option("--output", options->output, "write the run's TOML file with the plan");
   command->add_option("--plot", options->plot,
                       "plot time over memory, or over numbers of ranks, to this SVG file");

@@ -27,6 +27,9 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
   }
   if (split.parameters != schedule::Place::Device) reset("parallel.zero_keep_mb");
   if (split.zero < 2) reset("parallel.zero_reduce");
+  for (const char* what : {"ranks", "split", "step_seconds", "memory_bytes"}) {
+    reset(fmt::format("parallel.planned_{}", what));
+  }
   reset("train.gradient_accumulation_steps");
   reset("train.auto_find_batch_size");
   for (const auto& flag : split.to_flags()) {
@@ -43,6 +46,30 @@ void set(OptionTable& table, const Settings& settings) {
 void set_split(Configured& configured, const plan::Split& split) {
   set(configured.table, settings_of(split, configured.table));
   configured.table.set("parallel.strategy", "auto", "the plan");
+}
+
+void set_prediction(Configured& configured, const plan::Planned& planned) {
+  auto& parallel = configured.training.parallel;
+  parallel.planned_ranks = planned.split.num_ranks();
+  parallel.planned_split = planned.split.to_text();
+  parallel.planned_step_seconds = planned.prediction.seconds;
+  parallel.planned_memory_bytes = planned.prediction.memory.sum();
+}
+
+void drop_prediction_of_others(Configured& configured) {
+  auto& parallel = configured.training.parallel;
+  if (parallel.planned_ranks == 0) return;
+  std::vector<std::string> typed;
+  for (const auto& [key, value] : settings_of({}, configured.table)) {
+    const auto* option = configured.table.find(key);
+    if (option->typed && !option->name.starts_with("planned_"))
+      typed.push_back("--" + option->name);
+  }
+  if (typed.empty()) return;
+  parallel.planned_ranks = 0;
+  configured.notes.push_back(
+      fmt::format("{} {} a run that was planned: what the plan predicted does not hold for it",
+                  join(typed), typed.size() == 1 ? "changes" : "change"));
 }
 
 TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")) {

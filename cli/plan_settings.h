@@ -7,7 +7,7 @@
 
 #include "cli/program.h"
 #include "convoy/base/options.h"
-#include "convoy/plan/split.h"
+#include "convoy/plan/search.h"
 
 namespace convoy::cli {
 
@@ -23,6 +23,13 @@ void set(OptionTable& table, const Settings& settings);
 
 /// Gives a run a split's options.
 void set_split(Configured& configured, const plan::Split& split);
+
+/// Keeps with a run what was predicted for it.
+void set_prediction(Configured& configured, const plan::Planned& planned);
+
+/// Where options that a plan decides were typed beside it, the run is another: its prediction is
+/// dropped, with a note.
+void drop_prediction_of_others(Configured& configured);
 
 /// A folder for the files of trials, which goes with this.
 class TrialFolder {

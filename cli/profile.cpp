@@ -56,6 +56,7 @@ int run_profile(const ProfileFlags& flags) {
   progress.wipe();
   write_file(flags.output, train::to_json(profile).dump(1) + "\n");
   print_blocks(profile);
+  tell(train::spread_warnings(profile.spread));
   fmt::print("\nwrote {0}; plan with it: convoy plan {1} --ranks {2} --profile {0}\n", flags.output,
              flags.config.empty() ? "..." : flags.config, profile.of.ranks);
   return 0;

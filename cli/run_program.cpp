@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/memory_watch.h"
 #include "cli/program.h"
@@ -220,6 +221,7 @@ int run(int argc, char** argv) {
   args = cli::with_lasting_inputs(cli::with_model_folder(std::move(args)));
   cli::set_typed_args(args);
   if (cli::takes_config(args)) {
+    if (args[0] == "plan" || args[0] == "estimate") cli::refuse_kind_as_device(args);
     cli::Configured scratch;
     args = scratch.table.take_overrides(args);
     refuse_unknown(args, app, scratch.table);

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/plan_settings.h"
 #include "cli/planned.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
@@ -30,6 +31,7 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   check_plans(*configured);
+  drop_prediction_of_others(*configured);
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result

@@ -3,7 +3,7 @@
 --evaluate also NDCG@10 of the last items of valid.parquet among all items.
 
 Each session is a user there. The rate is that of the epochs after the first, the loader included.
-Needs rectools[torch]==0.19.0 and pyarrow.
+Needs rectools[torch]==0.19.0 and pyarrow<20 (for numpy 1.26).
 """
 import argparse
 import math

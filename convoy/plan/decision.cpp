@@ -118,6 +118,32 @@ std::vector<std::string> of_offload(const Found& found) {
                   human_bytes(best->prediction.memory.offloaded))};
 }
 
+/// Why stages 2 and 3 of ZeRO are not tried with the fastest pipeline: what a rank would send.
+std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes& wishes,
+                                           const Found& found) {
+  const auto with_stages =
+      std::find_if(found.tried.begin(), found.tried.end(), [](const Planned& planned) {
+        const auto& split = planned.split;
+        return split.pipeline > 1 && split.state_ranks() > 1 && split.micro_batches > 1;
+      });
+  if (with_stages == found.tried.end()) return {};
+  const auto& split = with_stages->split;
+  double elements = 0;
+  for (const auto& param : numbers.model.params) {
+    if (param.trained) elements += static_cast<double>(schedule::num_elements(param.shape));
+  }
+  const double of_stage = elements / split.pipeline / split.tensor;
+  const double gradients = 4 * of_stage, weights = (wishes.base.low_precision ? 2 : 4) * of_stage;
+  const auto times = static_cast<double>(split.micro_batches);
+  return {fmt::format(
+      "Stages 2 and 3 of ZeRO are not tried with a pipeline. In a step of {} stages and {} "
+      "micro-batches ZeRO 1 reduces {} of gradients and gathers {} of weights of a stage; ZeRO 2 "
+      "would reduce {}, and "
+      "ZeRO 3 also gather {}.",
+      split.pipeline, split.micro_batches, human_bytes(gradients), human_bytes(weights),
+      human_bytes(times * gradients), human_bytes(2 * times * weights))};
+}
+
 std::string outcome(const Found& found) {
   if (const auto* best = found.best()) {
     return fmt::format("So: {}.", best->split.to_text());
@@ -143,6 +169,7 @@ std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster
                                of_largest_block(numbers, cluster, wishes)};
   if (wishes.num_ranks > 1) out.push_back(of_links(numbers, cluster, wishes));
   for (auto& line : of_offload(found)) out.push_back(std::move(line));
+  for (auto& line : of_sharded_stages(numbers, wishes, found)) out.push_back(std::move(line));
   out.push_back(outcome(found));
   return out;
 }

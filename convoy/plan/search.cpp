@@ -49,6 +49,7 @@ class Search {
       : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(wishes) {}
 
   void run(std::vector<Split> splits, const std::function<void(size_t, size_t)>& say) {
+    if (auto reason = undivided(wishes_); !reason.empty()) reasons_.insert(std::move(reason));
     if (!cluster_.each.empty()) add_cuts(splits);
     std::vector<Bounded> all;
     for (size_t n = 0; n < splits.size(); ++n) {

@@ -1,6 +1,9 @@
 #include "convoy/plan/splits.h"
 
+#include <fmt/ranges.h>
+
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::plan {
 
@@ -127,6 +130,16 @@ void add_meshes(std::vector<Split>& out, const Wishes& wishes, Split split) {
 }
 
 }  // namespace
+
+std::string undivided(const Wishes& wishes) {
+  std::vector<int64_t> out;
+  for (const int64_t data : divisors(wishes.num_ranks)) {
+    if (wishes.global_batch % data != 0) out.push_back(data);
+  }
+  return out.empty() ? ""
+                     : fmt::format("a step of {} does not divide over {} data ranks",
+                                   plural(wishes.global_batch, "row"), fmt::join(out, ", "));
+}
 
 std::vector<Split> splits_of(const Wishes& wishes) {
   std::vector<Split> out;

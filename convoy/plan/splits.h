@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "convoy/plan/split.h"
@@ -24,6 +25,10 @@ struct Wishes {
 /// stages, tensor and context ranks, of lower stages of ZeRO, over all data ranks or over those of
 /// a host.
 std::vector<Split> splits_of(const Wishes& wishes);
+
+/// Numbers of data ranks over which a step's rows do not divide, in words: no split has them. "":
+/// it divides over all.
+std::string undivided(const Wishes& wishes);
 
 /// A split with one part of its state back on the devices, for each that is elsewhere.
 std::vector<Split> less_offloaded(const Split& split);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "tests/cli/command_testing.h"
@@ -224,10 +226,69 @@ TEST_F(PlanCommand, OptionsThatDecideTheSameGiveWay) {
   ASSERT_EQ(run("train plan.toml --nproc 2 --max_steps 1 --save_strategy no"), 0) << output_;
 }
 
-TEST_F(PlanCommand, TriesTheBest) {
-  ASSERT_EQ(run("plan --ranks 2 --verify 2" + options("")), 0) << output_;
-  expect("predicted");
-  expect("measured");
+TEST_F(PlanCommand, TakesTheFastestThatWasTriedAndKeepsWhatWasMeasured) {
+  ASSERT_EQ(run("plan --ranks 2 --verify 1 --json --output plan.toml" + options("> plan.json")), 0)
+      << output_;
+  const auto told = json("plan.json");
+  const auto& tried = told["verified"];
+  ASSERT_GE(tried.size(), 2U) << "the best one, ddp and ZeRO";
+  const auto file = read_file(folder_ / "plan.toml");
+  std::string fastest;
+  double seconds = std::numeric_limits<double>::infinity();
+  bool ddp = false, zero = false;
+  for (const auto& one : tried) {
+    const auto split = one["split"].get<std::string>();
+    ddp = ddp || (split.starts_with("2 data,") && split.find("zero") == std::string::npos);
+    zero = zero || split.starts_with("2 data, zero");
+    EXPECT_EQ(one["failure"], "");
+    EXPECT_NE(file.find("# " + split), std::string::npos) << file;
+    if (one["measured_seconds"].get<double>() >= seconds) continue;
+    seconds = one["measured_seconds"];
+    fastest = split;
+  }
+  EXPECT_TRUE(ddp && zero) << tried.dump(1);
+  EXPECT_EQ(told["best"]["split"], fastest);
+  EXPECT_GE(told["time_spread"].get<double>(), 0.1);
+
+  // What was predicted is told beside what the run takes; other ranks are refused.
+  ASSERT_EQ(run("train plan.toml --nproc 2 --max_steps 4 --save_strategy no --output_dir out"), 0)
+      << output_;
+  expect(fastest + "; predicted: ");
+  expect("plan: step time predicted ");
+  EXPECT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --output_dir other"), 2);
+  expect("this run was planned for 2 ranks; got 1; try --nproc 2");
+  ASSERT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --zero 0 --output_dir other"), 0)
+      << output_;
+  expect("--zero changes a run that was planned");
+}
+
+TEST_F(PlanCommand, LeavesOutWhatFailsWhenItIsTried) {
+  // Only a sharded state is gathered.
+  ASSERT_EQ(shell("CONVOY_FAULT=exit@1:gather:1 $convoy plan --ranks 2 --verify 1 --json" +
+                  options("> plan.json")),
+            0)
+      << output_;
+  const auto told = json("plan.json");
+  int failed = 0;
+  for (const auto& one : told["verified"]) {
+    const bool shards = one["split"].get<std::string>().find("zero") != std::string::npos;
+    EXPECT_EQ(one["failure"] != "", shards) << one.dump();
+    failed += one["failure"] != "";
+  }
+  EXPECT_GT(failed, 0);
+  EXPECT_EQ(told["best"]["zero"], 0);
+}
+
+TEST_F(PlanCommand, SaysWhereAllThatWasTriedFailed) {
+  EXPECT_EQ(shell("CONVOY_FAULT=exit@1:backward:1 $convoy plan --ranks 2 --verify 1" + options("")),
+            1)
+      << output_;
+  expect("All plans that were tried failed.");
+}
+
+TEST_F(PlanCommand, KnowsAKindOfDeviceWhereThisHostsAreAskedFor) {
+  EXPECT_EQ(run("plan --ranks 2 --device h100-80" + options("")), 2);
+  expect("try --on h100-80");
 }
 
 TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {

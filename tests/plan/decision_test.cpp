@@ -29,6 +29,7 @@ TEST(Decision, AnswersTheGuidesQuestions) {
   EXPECT_TRUE(has(fits, "So: 4 data")) << fits;
   const auto slow = told(model, paper_cluster(4, 1, 10 * kGiga, 100 * kGiga, 1e6));
   EXPECT_TRUE(has(slow, "links between hosts are slow")) << slow;
+  EXPECT_TRUE(has(slow, "Stages 2 and 3 of ZeRO are not tried with a pipeline")) << slow;
   const auto none = told(model, paper_cluster(1, 1, 0.01 * kGiga, 0, 0));
   EXPECT_TRUE(has(none, "more than a device has room for")) << none;
   EXPECT_TRUE(has(none, "Nothing fits")) << none;

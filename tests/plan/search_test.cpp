@@ -156,8 +156,28 @@ TEST(Search, TheFrontGivesUpTimeForMemory) {
   }
 }
 
-TEST(Search, SaysWhereABatchDoesNotDivide) {
+TEST(Search, SaysOverHowManyRanksABatchDoesNotDivide) {
   EXPECT_THROW(splits_of({.num_ranks = 3, .global_batch = 0}), UsageError);
+  EXPECT_EQ(undivided({.num_ranks = 12, .global_batch = 8}),
+            "a step of 8 rows does not divide over 3, 6, 12 data ranks");
+  EXPECT_EQ(undivided({.num_ranks = 4, .global_batch = 8}), "");
+  const PaperModel model;
+  const auto found = found_for(model, paper_cluster(1, 3, 100 * kGiga, 10 * kGiga, 0), 7);
+  ASSERT_NE(found.best(), nullptr);
+  EXPECT_EQ(found.best()->split.data, 1);
+  EXPECT_EQ(found.refused,
+            std::vector<std::string>{"a step of 7 rows does not divide over 3 data ranks"});
+}
+
+TEST(Search, OfEquallyFastSplitsTheSimplerOneWins) {
+  // Nothing is to be sent or updated: ddp and every stage of ZeRO take the same.
+  PaperModel model;
+  auto numbers = model.numbers();
+  numbers.update_seconds = 0;
+  const auto cluster = paper_cluster(1, 2, 100 * kGiga, 1e30, 0);
+  const auto found = search(numbers, cluster, {.num_ranks = 2, .global_batch = 8, .all = true});
+  ASSERT_NE(found.best(), nullptr);
+  EXPECT_EQ(found.best()->split.family(), "ddp") << found.best()->split.to_text();
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ TEST(TargetMetrics, OfNumbersAreTheRootOfTheMeanSquare) {
   metrics.add(told(at::tensor({1.0F, 2.0F}), at::tensor({4.0F, 2.0F})));
   metrics.add(told(at::tensor({-1.0F}), at::tensor({3.0F})));
   metrics.reduce(comm::Group());
+  EXPECT_NEAR(metrics.values("").at("click_mse"), 25.0 / 3, 1e-12);
   EXPECT_NEAR(metrics.values("").at("click_rmse"), std::sqrt(25.0 / 3), 1e-12);
 }
 

@@ -64,6 +64,36 @@ TEST_F(WindowsCommand, EachIsTrainedAfterTheOneBeforeAndEvaluatedOnTheNext) {
   EXPECT_LT(all.at("windows").at(1).at("metrics").at("eval_loss"), alone.at("eval_loss"));
 }
 
+TEST_F(WindowsCommand, BeginLaterInFoldersOfAnyWidthWithATableByRows) {
+  make_windows();
+  for (const char* name : {"1", "2", "3"}) {
+    fs::rename(folder_ / "days" / (std::string("000") + name), folder_ / "days" / name);
+  }
+  const auto command = kTrain +
+                       "--windows days --start 2 --end 3 --sampled_softmax true "
+                       "--max_n_samples 10 ";
+  ASSERT_EQ(run(command + "--output_dir whole"), 0) << output_;
+  ASSERT_EQ(run(command + "--row_tables true --keep_moments --nproc 2 "
+                          "--per_device_train_batch_size 4 --output_dir rows"),
+            0)
+      << output_;
+  const auto whole = results("whole").at("windows"), rows = results("rows").at("windows");
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(whole.at(0).at("trained_on"), "0002");
+  EXPECT_EQ(whole.at(0).at("evaluated_on"), "0003");
+  const auto loss = [](const Json& window) {
+    return window.at("metrics").at("eval_loss").get<double>();
+  };
+  EXPECT_NEAR(loss(rows.at(0)) / loss(whole.at(0)), 1, 1e-5);
+}
+
+TEST_F(WindowsCommand, OfAWeekHaveSevenDays) {
+  make_windows();
+  ASSERT_EQ(run("data sessions events.csv --output weeks --windows week"), 0) << output_;
+  EXPECT_TRUE(fs::exists(folder_ / "weeks/0001/train.parquet"));
+  EXPECT_FALSE(fs::exists(folder_ / "weeks/0002"));
+}
+
 TEST_F(WindowsCommand, GoOnToTheSameResults) {
   make_windows();
   ASSERT_EQ(run(kTrain + "--windows days --end 3 --output_dir all"), 0) << output_;

@@ -57,7 +57,7 @@ TEST(RowTables, OfSeveralRanksAreOneDeviceThatAccumulatesBitForBit) {
   const auto alone = outcome_of(model(), sessions(), by_rows(8, 2), one_device());
   EXPECT_LT(alone.losses.back(), alone.losses.front());
   expect_same_bits(alone, outcome_of(model(), sessions(), by_rows(8, 1), replicas(2)), kSteps);
-  for (const int64_t zero : {0, 1, 3}) {
+  for (const int64_t zero : {0, 1, 2, 3}) {
     SCOPED_TRACE(zero);
     auto arguments = by_rows(8, 1);
     arguments.parallel.zero = zero;
@@ -66,6 +66,19 @@ TEST(RowTables, OfSeveralRanksAreOneDeviceThatAccumulatesBitForBit) {
   auto again = by_rows(8, 2);
   again.gradient_checkpointing = true;
   expect_same_bits(alone, outcome_of(model(), sessions(), again, one_device()), kSteps);
+}
+
+TEST(RowTables, OfThreeRanksAndReplicasHaveTheBitsOfOneDeviceToo) {
+  const auto factory = model([](auto& config) {
+    config.stochastic_swap_noise = 0.2;
+    config.swap_values = {{"items", at::arange(1, kItems, at::kLong)},
+                          {"kind", at::arange(1, 7, at::kLong)}};
+  });
+  const auto alone = outcome_of(factory, sessions(), by_rows(8, 3), one_device());
+  expect_same_bits(alone, outcome_of(factory, sessions(), by_rows(8, 1), replicas(3)), kSteps);
+  const auto ranks = outcome_of_ranks(
+      3, [&](const Job& job) { return outcome_of(factory, sessions(), by_rows(8, 1), job); });
+  expect_same_bits(alone, ranks, kSteps);
 }
 
 TEST(RowTables, AreTheTablesThatEachRankKeepsWhole) {

@@ -33,7 +33,7 @@ double area_under_curve(std::vector<std::pair<float, float>> rows) {
 
 TargetMetrics::TargetMetrics(models::SessionTarget target) : target_(std::move(target)) {
   names_ = target_.binary ? std::vector<std::string>{"auc", "accuracy", "precision", "recall"}
-                          : std::vector<std::string>{"rmse"};
+                          : std::vector<std::string>{"mse", "rmse"};
   values_.assign(names_.size(), 0);
 }
 
@@ -70,7 +70,7 @@ std::vector<double> TargetMetrics::of_all(const at::Tensor& pairs) const {
     squares += off * off;
     rows.emplace_back(row[0], row[1]);
   }
-  if (!target_.binary) return {std::sqrt(squares / count)};
+  if (!target_.binary) return {squares / count, std::sqrt(squares / count)};
   return {area_under_curve(std::move(rows)), right / count, both / std::max(1.0, said),
           both / std::max(1.0, ones)};
 }

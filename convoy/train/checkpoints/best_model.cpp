@@ -11,7 +11,7 @@ BestModel::BestModel(const TrainingArguments& arguments)
     : metric_(arguments.metric_for_best_model.empty() ? "loss" : arguments.metric_for_best_model),
       greater_is_better_(arguments.greater_is_better == "auto"
                              ? metric_.find("loss") == std::string::npos &&
-                                   !metric_.ends_with("rmse")
+                                   !metric_.ends_with("mse")
                              : arguments.greater_is_better == "true"),
       patience_(arguments.early_stopping_patience),
       threshold_(arguments.early_stopping_threshold) {}

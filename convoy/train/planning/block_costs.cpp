@@ -99,8 +99,8 @@ BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments argumen
   arguments_.global_batch_size.reset();
 }
 
-BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file)
-    : file_(std::move(file)), known_(std::move(measured)) {
+BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file, double spread)
+    : file_(std::move(file)), known_(std::move(measured)), spread_(spread) {
   std::set<int64_t> sizes;
   for (const auto& [share, costs] : known_) {
     if (share.context == 1) sizes.insert(share.rows);
@@ -171,11 +171,15 @@ void BlockCosts::run(const plan::BlockShare& share) {
 
 namespace {
 
-/// Runs the blocks on several threads at once. By block, what they take on average.
-std::vector<BlockCost> profile_at_once(const parallel::ModelFactory& factory,
-                                       const parallel::MicroBatch& batch, int num_threads,
-                                       profile::ProfileOptions options,
-                                       const std::vector<BlockCost>& alone) {
+/// A run of all blocks on several threads at once.
+struct Pass {
+  std::vector<BlockCost> blocks;  ///< what they take on average
+  std::vector<double> totals;     ///< by thread, of all blocks: seconds
+};
+
+Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::MicroBatch& batch,
+                     int num_threads, profile::ProfileOptions options,
+                     const std::vector<BlockCost>& alone) {
   profile::Neighbours neighbours(num_threads, alone);
   options.neighbours = &neighbours;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(num_threads));
@@ -198,12 +202,17 @@ std::vector<BlockCost> profile_at_once(const parallel::ModelFactory& factory,
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  auto out = alone;
-  for (size_t b = 0; b < out.size(); ++b) {
+  Pass out{alone, {}};
+  for (size_t b = 0; b < alone.size(); ++b) {
     for (const auto field : kSeconds) {
-      out[b].*field = 0;
-      for (const auto& one : busy) out[b].*field += one[b].*field / num_threads;
+      out.blocks[b].*field = 0;
+      for (const auto& one : busy) out.blocks[b].*field += one[b].*field / num_threads;
     }
+  }
+  for (const auto& one : busy) {
+    out.totals.push_back(0);
+    for (const auto& block : one)
+      out.totals.back() += block.forward_seconds + block.backward_seconds;
   }
   return out;
 }
@@ -212,13 +221,13 @@ std::vector<BlockCost> profile_at_once(const parallel::ModelFactory& factory,
 
 /// What is soon done is done again: a host's speed changes within a second.
 void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
-                                        profile::ProfileOptions options) const {
+                                        profile::ProfileOptions options) {
   constexpr double kEnough = 0.5;  // seconds
   constexpr size_t kMostPasses = 7;
   options.is_timed = true;
   const auto batch = batches_->mean(rows);
   const auto began = std::chrono::steady_clock::now();
-  std::vector<std::vector<BlockCost>> passes;
+  std::vector<Pass> passes;
   while (passes.empty() || (passes.size() < kMostPasses && seconds_since(began) < kEnough)) {
     passes.push_back(profile_at_once(factory_, batch, neighbours_, options, costs.mean));
   }
@@ -226,12 +235,19 @@ void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
   for (size_t b = 0; b < mean.size(); ++b) {
     for (const auto field : kSeconds) {
       std::vector<double> all;
-      for (const auto& pass : passes) all.push_back(pass[b].*field);
+      for (const auto& pass : passes) all.push_back(pass.blocks[b].*field);
       mean[b].*field = median(all);
     }
     mean[b].weight_seconds = std::min(mean[b].weight_seconds, mean[b].backward_seconds);
   }
   take_times(costs.longest, mean);
+  std::vector<double> totals;
+  for (const auto& pass : passes) {
+    totals.insert(totals.end(), pass.totals.begin(), pass.totals.end());
+  }
+  const auto [least, most] = std::minmax_element(totals.begin(), totals.end());
+  off_seconds_ += (*most - *least) / 2;
+  median_seconds_ += median(totals);
 }
 
 int64_t most_context_ranks(const parallel::MicroBatch& batch) {

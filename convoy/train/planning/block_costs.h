@@ -52,12 +52,14 @@ class BlockCosts {
 
   /// Those of a profile. Throws UsageError where one asks for a share that it has not; `file` is
   /// for messages.
-  BlockCosts(MeasuredBlocks measured, std::string file);
+  BlockCosts(MeasuredBlocks measured, std::string file, double spread);
 
   /// By block. Measures what was not asked for before.
   std::vector<plan::BlockCost> of(const plan::BlockShare& share);
   /// What was measured so far.
   const MeasuredBlocks& known() const { return known_; }
+  /// By how much times of the same work differed: half of their range, of their median.
+  double spread() const { return median_seconds_ > 0 ? off_seconds_ / median_seconds_ : spread_; }
 
  private:
   const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share);
@@ -65,8 +67,7 @@ class BlockCosts {
   size_t num_sizes(const plan::BlockShare& share);
   bool may_run(const plan::BlockShare& next, const plan::BlockShare& last);
   void run(const plan::BlockShare& share);
-  void time_beside_neighbours(UsualCosts& costs, int64_t rows,
-                              profile::ProfileOptions options) const;
+  void time_beside_neighbours(UsualCosts& costs, int64_t rows, profile::ProfileOptions options);
 
   parallel::ModelFactory factory_;  // null: of a profile
   TrainingArguments arguments_;
@@ -77,6 +78,8 @@ class BlockCosts {
   std::optional<UsualBatches> batches_;
   std::string file_;
   MeasuredBlocks known_;
+  double median_seconds_ = 0, off_seconds_ = 0;  // over all that was timed
+  double spread_ = 0;                            // of a profile
 };
 
 /// How many ranks may share out the positions of a row: each has two stretches of some.

@@ -27,8 +27,8 @@ namespace {
 
 /// Rows of a micro-batch; those beyond keep a processor's core no busier, but a GPU.
 constexpr int64_t kMostRowsHere = 64, kMostRowsElsewhere = 1024;
-/// Measured times hold for a quiet machine; those of data sheets are of devices that never ran it.
-constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.3;
+/// Of predictions from times that do not differ, and from data sheets (see docs/planning.md).
+constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
 /// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
@@ -218,9 +218,11 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
     wishes.base.counts = counts;
   }
   const int neighbours = out.is_this_host ? out.cluster.devices_per_host : 1;
-  const auto costs = profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile)
-                             : costs_by_running(factory, arguments, data, request, most,
-                                                out.is_this_host ? neighbours : 0);
+  const auto costs =
+      profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile, profile->spread)
+              : costs_by_running(factory, arguments, data, request, most,
+                                 out.is_this_host ? neighbours : 0);
+  out.costs = costs;
   if (out.is_this_host) {
     out.how_known = profile ? "from " + request.profile : "measured on this host";
     numbers.time_spread = kMeasuredSpread;
@@ -271,6 +273,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments ar
   out.found = plan::search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
   });
+  if (out.is_this_host) out.numbers.time_spread = kMeasuredSpread + out.costs->spread();
   return out;
 }
 

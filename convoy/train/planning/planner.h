@@ -49,6 +49,8 @@ struct PlanReport {
   plan::Cluster cluster;
   plan::Wishes wishes;
   plan::Found found;
+  /// What costs are asked of; what was measured, of this host.
+  std::shared_ptr<BlockCosts> costs;
 };
 
 /// All of a report but what a search finds. Throws UsageError where a request does not go together.

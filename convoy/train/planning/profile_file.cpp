@@ -144,6 +144,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
     step();
   }
   out.blocks = costs.known();
+  out.spread = costs.spread();
   out.update_seconds = seconds_of_update(arguments, num_ranks);
   step();
   if (num_ranks > 1) out.sums = time_sums_of_threads(num_ranks);
@@ -152,6 +153,15 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   if (!folder.empty()) out.disk_rate = disk_bytes_per_second(folder, num_ranks);
   step();
   return out;
+}
+
+std::vector<std::string> spread_warnings(double spread) {
+  constexpr double kMuch = 0.15;
+  if (spread <= kMuch) return {};
+  return {fmt::format(
+      "warning: times of the same work differed by {:.0f} %: something else uses this host, or its "
+      "speed changes; measure again, or use --verify",
+      100 * spread)};
 }
 
 Json to_json(const Profile& profile) {
@@ -174,6 +184,7 @@ Json to_json(const Profile& profile) {
   }
   return {{"profile", of},
           {"names", profile.names},
+          {"spread", profile.spread},
           {"update_seconds", profile.update_seconds},
           {"sum_seconds", profile.sums.seconds},
           {"sum_seconds_per_byte", profile.sums.seconds_per_byte},
@@ -194,6 +205,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   for (const auto& [name, field] : kProfileTexts) out.of.*field = of.at(name).get<std::string>();
   for (const auto& [name, field] : kProfileNumbers) out.of.*field = of.at(name).get<int64_t>();
   out.names = json.at("names").get<std::vector<std::string>>();
+  out.spread = json.at("spread");
   out.update_seconds = json.at("update_seconds");
   out.sums = {json.at("sum_seconds"), json.at("sum_seconds_per_byte")};
   out.disk_rate = json.value("disk_bytes_per_second", 0.0);
@@ -243,7 +255,7 @@ std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t row
                      profile.of.model);
   }
   std::vector<schedule::BlockCounts> out;
-  for (const auto& cost : BlockCosts(profile.blocks, file).of({rows, tensor})) {
+  for (const auto& cost : BlockCosts(profile.blocks, file, profile.spread).of({rows, tensor})) {
     out.push_back({cost.forward_seconds, cost.backward_seconds, cost.weight_seconds,
                    static_cast<double>(cost.kept_bytes), static_cast<double>(cost.put_off_bytes),
                    static_cast<double>(cost.returned_bytes), static_cast<double>(cost.sent_bytes),

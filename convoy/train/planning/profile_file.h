@@ -31,6 +31,7 @@ struct Profile {
   std::vector<std::string> names = {};  ///< of the blocks
   double update_seconds = 0;            ///< of the optimizer, for an element
   SumTimes sums = {};                   ///< of sums over the ranks
+  double spread = 0;                    ///< of the times (see BlockCosts::spread)
   double disk_rate = 0;  ///< of offload_dir (see disk_bytes_per_second); 0: none was given
 };
 
@@ -45,6 +46,9 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
 /// What a profile would be of here and now, with as many threads as this thread has.
 ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
                          const Dataset& data, int num_ranks);
+
+/// A warning where times of the same work differed by so much that plans are in doubt.
+std::vector<std::string> spread_warnings(double spread);
 
 Json to_json(const Profile& profile);
 /// Throws FileError where `json`, of `file`, is no profile.

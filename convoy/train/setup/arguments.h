@@ -34,6 +34,12 @@ struct ParallelArguments : schedule::RunOptions {
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
   int64_t timeout = 100;
   std::string device = "auto";
+  /// What convoy plan --output wrote: the ranks it planned for, 0 of a run that it did not plan,
+  /// and what it predicted.
+  int64_t planned_ranks = 0;
+  std::string planned_split;
+  double planned_step_seconds = 0;
+  int64_t planned_memory_bytes = 0;
 
   int num_stages() const { return static_cast<int>(mesh.pipeline); }
   int num_tensor_ranks() const { return static_cast<int>(mesh.tensor); }

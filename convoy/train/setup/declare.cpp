@@ -108,7 +108,7 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "metric_for_best_model", metric_for_best_model,
         "metric that decides which is best, without eval_; none = loss");
   t.add(s, "greater_is_better", greater_is_better,
-        "whether higher is better for that metric; auto = yes, except for a loss or rmse")
+        "whether higher is better for that metric; auto = yes, except for a loss, mse or rmse")
       .choice({"auto", "true", "false"});
   t.add(s, "early_stopping_patience", early_stopping_patience,
         "stop after this many evaluations in a row without improvement; 0 = never")

@@ -30,7 +30,7 @@ struct Job {
   int stages = 1;                      ///< of a pipeline whose stages are threads of this process
   std::string reason;                  ///< why it was chosen
   std::string faster;                  ///< what would be faster, or ""
-  std::optional<PlannedStep> planned;  ///< with strategy = plan
+  std::optional<PlannedStep> planned;  ///< of a run that was planned
   std::vector<std::string> warnings;   ///< what a person may not have meant
   std::vector<at::Device> devices;     ///< of this process; more than one only with threads
   int threads = 1;                     ///< intra-op threads per rank
