@@ -18,7 +18,8 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
   }
   for (const auto& option : table.options()) {
     const bool of_costs = option.name == "pipeline_costs" && split.pipeline > 1;
-    if (option.name.starts_with("pipeline_") && !of_costs) reset(option.key());
+    const bool of_stages = option.name.starts_with("pipeline_") && !of_costs;
+    if (of_stages || option.name.starts_with("planned_")) reset(option.key());
   }
   if (split.zero < 3) {
     for (const char* name : {"prefetch", "reshard_after_forward", "zero_keep_mb"}) {
@@ -27,9 +28,6 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
   }
   if (split.parameters != schedule::Place::Device) reset("parallel.zero_keep_mb");
   if (split.zero < 2) reset("parallel.zero_reduce");
-  for (const char* what : {"ranks", "split", "step_seconds", "memory_bytes"}) {
-    reset(fmt::format("parallel.planned_{}", what));
-  }
   reset("train.gradient_accumulation_steps");
   reset("train.auto_find_batch_size");
   for (const auto& flag : split.to_flags()) {
@@ -49,16 +47,14 @@ void set_split(Configured& configured, const plan::Split& split) {
 }
 
 void set_prediction(Configured& configured, const plan::Planned& planned) {
-  auto& parallel = configured.training.parallel;
-  parallel.planned_ranks = planned.split.num_ranks();
-  parallel.planned_split = planned.split.to_text();
-  parallel.planned_step_seconds = planned.prediction.seconds;
-  parallel.planned_memory_bytes = planned.prediction.memory.sum();
+  configured.training.parallel.planned = {planned.split.num_ranks(), planned.split.to_text(),
+                                          planned.prediction.seconds,
+                                          planned.prediction.memory.sum()};
 }
 
 void drop_prediction_of_others(Configured& configured) {
-  auto& parallel = configured.training.parallel;
-  if (parallel.planned_ranks == 0) return;
+  auto& planned = configured.training.parallel.planned;
+  if (planned.ranks == 0) return;
   std::vector<std::string> typed;
   for (const auto& [key, value] : settings_of({}, configured.table)) {
     const auto* option = configured.table.find(key);
@@ -66,7 +62,7 @@ void drop_prediction_of_others(Configured& configured) {
       typed.push_back("--" + option->name);
   }
   if (typed.empty()) return;
-  parallel.planned_ranks = 0;
+  planned.ranks = 0;
   configured.notes.push_back(
       fmt::format("{} {} a run that was planned: what the plan predicted does not hold for it",
                   join(typed), typed.size() == 1 ? "changes" : "change"));

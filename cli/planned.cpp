@@ -122,7 +122,7 @@ train::Decision decide(const std::string& config, Configured& configured, const 
   configured.table.check();
   text = told.dump(2) + "\n";
   return {arguments.parallel,
-          {told.at("split").get<std::string>(), told.at("seconds").get<double>(),
+          {ranks.world_size, told.at("split").get<std::string>(), told.at("seconds").get<double>(),
            told.at("memory_bytes").get<int64_t>(), kept}};
 }
 

@@ -47,7 +47,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
 ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
                          const Dataset& data, int num_ranks);
 
-/// A warning where times of the same work differed by so much that plans are in doubt.
+/// A warning where times of the same work differed so much that plans are uncertain.
 std::vector<std::string> spread_warnings(double spread);
 
 Json to_json(const Profile& profile);

@@ -20,6 +20,15 @@ struct AskedMesh {
   std::string shard = "all";  ///< ranks of a state replica: all, host, or a number
 };
 
+/// What a run was planned for, by convoy plan or before its ranks formed groups.
+struct PlannedStep {
+  int64_t ranks = 0;         ///< 0: it was not planned
+  std::string split;         ///< how a step is shared out
+  double seconds = 0;        ///< that it takes
+  int64_t memory_bytes = 0;  ///< of the rank that needs most
+  bool kept = false;         ///< by the checkpoint that the run goes on from
+};
+
 /// `[parallel]`: how the work is spread. What a plan follows from is schedule::RunOptions'.
 struct ParallelArguments : schedule::RunOptions {
   std::string strategy = "auto";  ///< auto, single, dp, ddp or plan
@@ -34,12 +43,7 @@ struct ParallelArguments : schedule::RunOptions {
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
   int64_t timeout = 100;
   std::string device = "auto";
-  /// What convoy plan --output wrote: the ranks it planned for, 0 of a run that it did not plan,
-  /// and what it predicted.
-  int64_t planned_ranks = 0;
-  std::string planned_split;
-  double planned_step_seconds = 0;
-  int64_t planned_memory_bytes = 0;
+  PlannedStep planned;
 
   int num_stages() const { return static_cast<int>(mesh.pipeline); }
   int num_tensor_ranks() const { return static_cast<int>(mesh.tensor); }

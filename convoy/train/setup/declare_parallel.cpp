@@ -172,14 +172,13 @@ void ParallelArguments::declare(OptionTable& t) {
       .alias("ddp_timeout")
       .differs();
   t.add(s, "device", device, "device to compute on").choice({"auto", "cpu", "cuda"}).differs();
-  t.add(s, "planned_ranks", planned_ranks,
+  t.add(s, "planned_ranks", planned.ranks,
         "ranks that convoy plan --output planned this run for: others are refused; 0 = it was not "
         "planned")
       .at_least(0);
-  t.add(s, "planned_split", planned_split, "the parallelism that it planned");
-  t.add(s, "planned_step_seconds", planned_step_seconds, "the step time that it predicted")
-      .at_least(0);
-  t.add(s, "planned_memory_bytes", planned_memory_bytes,
+  t.add(s, "planned_split", planned.split, "the parallelism that it planned");
+  t.add(s, "planned_step_seconds", planned.seconds, "the step time that it predicted").at_least(0);
+  t.add(s, "planned_memory_bytes", planned.memory_bytes,
         "the memory that it predicted for the rank that needs most")
       .at_least(0);
 }

@@ -283,17 +283,15 @@ comm::Group all_ranks(const comm::Connector& connector, int size) {
 
 /// What convoy plan --output predicted for a run of so many ranks. Throws UsageError where it
 /// planned for others.
-std::optional<PlannedStep> planned_before(const ParallelArguments& arguments, int64_t num_ranks) {
-  if (arguments.planned_ranks == 0) return std::nullopt;
-  if (arguments.planned_ranks != num_ranks) {
+std::optional<PlannedStep> planned_before(const PlannedStep& planned, int64_t num_ranks) {
+  if (planned.ranks == 0) return std::nullopt;
+  if (planned.ranks != num_ranks) {
     fail<UsageError>("parallel",
                      "this run was planned for {}; got {}; try --nproc {}, or plan for {}: convoy "
                      "plan --ranks {}; --planned_ranks 0 trains it as it is",
-                     plural(arguments.planned_ranks, "rank"), num_ranks, arguments.planned_ranks,
-                     num_ranks, num_ranks);
+                     plural(planned.ranks, "rank"), num_ranks, planned.ranks, num_ranks, num_ranks);
   }
-  return PlannedStep{arguments.planned_split, arguments.planned_step_seconds,
-                     arguments.planned_memory_bytes};
+  return planned;
 }
 
 Job join_job(const ParallelArguments& given, const Decide& decide) {
@@ -304,7 +302,8 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
-  job.planned = planned_before(arguments, job.environment.world_size * std::ssize(job.devices));
+  job.planned =
+      planned_before(arguments.planned, job.environment.world_size * std::ssize(job.devices));
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);

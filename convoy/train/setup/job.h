@@ -15,14 +15,6 @@
 
 namespace convoy::train {
 
-/// What a run was planned for, before its ranks formed groups.
-struct PlannedStep {
-  std::string split;         ///< how a step is shared out
-  double seconds = 0;        ///< that it takes
-  int64_t memory_bytes = 0;  ///< of the rank that needs most
-  bool kept = false;         ///< by the checkpoint that the run goes on from
-};
-
 /// How this process takes part in a run: which strategy, why, on which devices, with whom.
 struct Job {
   launch::RankEnvironment environment;
