@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
+#include "convoy/machine/host.h"
 #include "convoy/plan/decision.h"
 #include "convoy/train/planning/planner.h"
 #include "convoy/train/setup/batch.h"
@@ -26,6 +27,7 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
   return {{"ranks", ranks.world_size},
           {"hosts", ranks.num_nodes},
           {"threads", met.threads},
+          {"processor", machine::read_host().cpu},
           {"global_batch_size", train::step_rows(arguments, ranks.world_size)},
           {"optim", arguments.optim},
           {"bf16", arguments.bf16},

@@ -53,7 +53,15 @@ TEST_F(PlannedRun, KeepsItsPlanUntilTheRanksChange) {
   ASSERT_EQ(run("train out/run.toml --nproc 2 --max_steps 5 --resume_from_checkpoint latest"), 0)
       << output_;
   expect("kept from the checkpoint");
-  ASSERT_EQ(run(train("--max_steps 6 --resume_from_checkpoint latest --output_dir out")), 0)
+  // Made on another processor.
+  auto other = json("out/checkpoint-5/plan.json");
+  other["for"]["processor"] = "one from long ago";
+  write_file(folder_ / "out/checkpoint-5/plan.json", other.dump());
+  ASSERT_EQ(run("train out/run.toml --nproc 2 --max_steps 6 --resume_from_checkpoint latest"), 0)
+      << output_;
+  EXPECT_FALSE(says("kept from the checkpoint")) << output_;
+  EXPECT_EQ(json("out/plan.json")["for"]["processor"], plan["for"]["processor"]);
+  ASSERT_EQ(run(train("--max_steps 7 --resume_from_checkpoint latest --output_dir out")), 0)
       << output_;
   EXPECT_FALSE(says("kept from the checkpoint")) << output_;
   expect("= 8 in total");
