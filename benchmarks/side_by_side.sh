@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# All tables of docs/performance.md and docs/quality.md side by side on one machine, as Markdown; about five hours, in which nothing else
+# All tables of docs/performance.md and docs/quality.md side by side on one machine, as Markdown; about seven hours, in which nothing else
 # should run on the machine.
 #   benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...] > side_by_side.md     PYTHON has torch, transformers and accelerate
-#   T4REC_PYTHON=... has transformers4rec; a table that cannot be made is named at the end
+#   T4REC_PYTHON=... has transformers4rec, RECTOOLS_PYTHON=... rectools; a table that cannot be made is named at the end
 #   PARTs as in `parts` below; all unless some are named
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
-parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality reviews)
+parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality reviews
+  bodies rectools rows recommender pipeline tensor context)
 (($# < 3)) || parts=("${@:3}")
 source benchmarks/common.sh
 work=$(mktemp -d)
@@ -19,6 +20,7 @@ section() { # TITLE COMMAND...
   local title=$1 begin=$SECONDS shown
   shift
   shown=${*//$PYTHON/PYTHON}
+  shown=${shown//${RECTOOLS_PYTHON:-none}/RECTOOLS_PYTHON}
   printf '%s ...\n' "$title" >&2
   if "$@" >"$work/table" 2>"$work/errors"; then
     printf '\n## %s\n\n`%s`, %s:\n\n' "$title" "${shown//${T4REC_PYTHON:-none}/T4REC_PYTHON}" "$(date +%F\ %R)"
@@ -69,6 +71,13 @@ for part in "${parts[@]}"; do
     start) section 'Start and loader' benchmarks/start_speed.sh "$ROUNDS" ;;
     quality) section 'Quality' benchmarks/quality.sh ;;
     reviews) section "Film reviews beside Hugging Face's Trainer" benchmarks/reviews_quality.sh "$PYTHON" ;;
+    bodies) section "Bodies beside Transformers4Rec's" benchmarks/t4rec_table.sh "${T4REC_PYTHON:-no-T4REC_PYTHON}" ;;
+    rectools) section "Bodies beside RecTools'" benchmarks/rectools_table.sh "${RECTOOLS_PYTHON:-no-RECTOOLS_PYTHON}" ;;
+    rows) section 'Millions of items' benchmarks/rows_speed.sh "$ROUNDS" ;;
+    recommender) section 'A request to a Recommender' benchmarks/recommender_speed.sh ;;
+    pipeline) section 'Pipelines' benchmarks/pipeline_speed.sh "$PYTHON" "$ROUNDS" ;;
+    tensor) section 'Tensor parallelism' benchmarks/tensor_speed.sh "$ROUNDS" "" "$PYTHON" ;;
+    context) section 'Context parallelism' benchmarks/context_speed.sh "$ROUNDS" ;;
     *) failed+=("no such part: $part") ;;
   esac
 done

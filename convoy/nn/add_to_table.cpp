@@ -10,7 +10,7 @@ namespace convoy::nn {
 void add_to_table(const ParamPtr& table, const at::Tensor& ids, const at::Tensor& rows,
                   const comm::Group& tensor) {
   if (!is_cut(table, 0, tensor)) {
-    return table->add_to_grad([&](at::Tensor& to) { add_rows(to, ids, rows); });
+    return table->add_to_grad([&](at::Tensor& to) { add_rows(to, table->places_of(ids), rows); });
   }
   const int64_t here = table->shape()[0];
   if (here == 0) return;  // a small table may have fewer rows than there are ranks

@@ -94,6 +94,22 @@ TEST(RowTables, AreTheTablesThatEachRankKeepsWhole) {
   }
 }
 
+TEST(RowTables, GoWithItemsThatEachTargetCompetesWith) {
+  for (const char* masking : {"clm", "mlm"}) {
+    SCOPED_TRACE(masking);
+    const auto factory = model([&](auto& config) {
+      config.body = std::string(masking) == "clm" ? "gpt2" : "bert";
+      config.sampled_softmax = false;
+      config.loss = "gbce";
+      config.n_negatives = 6;
+    });
+    const auto alone = outcome_of(factory, sessions(), by_rows(8, 2), one_device());
+    EXPECT_LT(alone.losses.back(), alone.losses.front());
+    expect_same_bits(alone, on_two(factory, by_rows(8, 1)), kSteps);
+    expect_near(alone, outcome_of(factory, sessions(), by_rows(8, 2, false), one_device()));
+  }
+}
+
 TEST(RowTables, KnowTheRowsOfAnyInput) {
   const auto factory = model([&](auto& config) {
     config.stochastic_swap_noise = 0.2;
@@ -226,7 +242,7 @@ std::string refusal(const parallel::ModelFactory& factory, const TrainingArgumen
 TEST(RowTables, TellWhatDoesNotGo) {
   const auto whole = HasSubstr(
       "row_tables = true needs a table of which a step reads some rows, as the items of a session "
-      "model with sampled_softmax and weight_tying");
+      "model with sampled_softmax or gbce, and weight_tying");
   EXPECT_THAT(refusal(model([](auto& config) { config.sampled_softmax = false; }), by_rows(8, 1)),
               whole);
   EXPECT_THAT(refusal(model([](auto& config) { config.weight_tying = false; }), by_rows(8, 1)),

@@ -159,9 +159,10 @@ std::string SessionConfig::masking_kind() const {
 }
 
 std::optional<schedule::RowReads> SessionConfig::item_reads() const {
-  if (!sampled_softmax || !weight_tying) return std::nullopt;
+  if (!(sampled_softmax || has_own_negatives()) || !weight_tying) return std::nullopt;
   const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
-  return schedule::RowReads{max_n_samples + 1, times * max_length};
+  const int64_t own = has_own_negatives() ? n_negatives : 0;
+  return schedule::RowReads{(sampled_softmax ? max_n_samples : 0) + 1, (times + own) * max_length};
 }
 
 int64_t SessionConfig::inner() const {

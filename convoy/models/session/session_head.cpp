@@ -79,9 +79,17 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
 
 at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
                                   const nn::Context& context) {
-  const auto targets = batch.at(config_.item_feature).reshape({-1});
-  if (context.mode != Mode::Train || !sampler_) return targets;
-  return at::cat({targets, sampler_->draw(context.seed, context.step)});
+  const auto& ids = batch.at(config_.item_feature);
+  const auto targets = ids.reshape({-1});
+  if (context.mode != Mode::Train) return targets;
+  if (sampler_) return at::cat({targets, sampler_->draw(context.seed, context.step)});
+  // Of masked items some are asked for; here all are drawn for.
+  const auto next = config_.masks_items() ? ids : at::constant_pad_nd(ids.slice(1, 1), {0, 1});
+  const auto asked = next.reshape({-1});
+  const auto positions = asked.nonzero().squeeze(1);
+  return at::cat(
+      {targets,
+       own_negatives(ids, positions, asked.index_select(0, positions), context).reshape({-1})});
 }
 
 at::Tensor SessionHead::asked_states(const nn::Bundle& in, const Targets& targets) const {
@@ -149,12 +157,18 @@ at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
     return nn::sampled_cross_entropy(h, items_, targets.items, *sampler_, config_.temperature,
                                      context);
   }
-  const int64_t num_ids = config_.item().cardinality, n = config_.n_negatives;
-  const auto negatives = draw_negatives(in.at("item_ids"), targets.positions, targets.items,
-                                        first_id_, num_ids, n, context);
-  const double rate = static_cast<double>(n) / static_cast<double>(num_ids - first_id_ - 1);
+  const auto negatives =
+      own_negatives(in.at("item_ids"), targets.positions, targets.items, context);
+  const double rate = static_cast<double>(config_.n_negatives) /
+                      static_cast<double>(config_.item().cardinality - first_id_ - 1);
   return nn::gbce(h, items_, targets.items, negatives,
                   {config_.gbce_t, std::min(rate, 1.0), config_.temperature}, context);
+}
+
+at::Tensor SessionHead::own_negatives(const at::Tensor& ids, const at::Tensor& positions,
+                                      const at::Tensor& items, const nn::Context& context) const {
+  return draw_negatives(ids, positions, items, first_id_, config_.item().cardinality,
+                        config_.n_negatives, context);
 }
 
 at::Tensor SessionHead::normed(const at::Tensor& rows) const {

@@ -134,11 +134,12 @@ void check_row_tables(const ModelDecl& model, const Mesh& mesh, const RunOptions
   };
   if (std::none_of(model.params.begin(), model.params.end(),
                    [](const auto& param) { return param.row_reads && param.trained; })) {
-    fail<UsageError>("parallel",
-                     "row_tables = true needs a table of which a step reads some rows, as the "
-                     "items of a session model with sampled_softmax and weight_tying that are "
-                     "trained; got none; try --sampled_softmax true --weight_tying true, or "
-                     "without it");
+    fail<UsageError>(
+        "parallel",
+        "row_tables = true needs a table of which a step reads some rows, as the "
+        "items of a session model with sampled_softmax or gbce, and weight_tying, that are "
+        "trained; got none; try --sampled_softmax true --weight_tying true, or "
+        "without it");
   }
   for (const auto& [axis, name] : {std::pair{Axis::Pipeline, "pipeline_parallel_size"},
                                    std::pair{Axis::Tensor, "tensor_parallel_size"},

@@ -147,7 +147,8 @@ void ParallelArguments::declare(OptionTable& t) {
         "all-reduced between such groups")
       .only_with("zero", {"1", "2", "3"});
   t.add(s, "row_tables", row_tables,
-        "shard tables of which a step reads only some rows (items, with sampled_softmax) by rows, "
+        "shard tables of which a step reads only some rows (items, with sampled_softmax or "
+        "loss = gbce) by rows, "
         "row r on rank r mod N: only rows that are read are gathered, reduced and updated; other "
         "rows catch up on missed updates when they are read");
   t.add(s, "offload_optimizer", offload.optimizer, offload_places(),
