@@ -167,6 +167,16 @@ TEST_F(EstimateCommand, OtherMicroBatchesKeepSharesOfTheTokens) {
   EXPECT_EQ(json("estimate.json")[0]["most_rows"], 8);
 }
 
+TEST_F(EstimateCommand, TellsOfAnArchitectureThatIsUnknown) {
+  make_folder(folder_ / "other");
+  write_file(folder_ / "other/config.json",
+             R"({"model_type": "gptx", "architectures": ["GPTXLMHeadModel"]})");
+  for (const char* command : {"estimate other", "plan other --ranks 2 --on h100-80"}) {
+    EXPECT_EQ(run(command), 2) << output_;
+    expect("model family 'gptx' is unknown; expected one of");
+  }
+}
+
 TEST_F(EstimateCommand, TellsOfAModelThatNoMachineHolds) {
   ASSERT_EQ(run("estimate" + options("--ranks 4 --n_embd 1024 --n_head 8 --n_layer 1500")), 0)
       << output_;

@@ -35,6 +35,10 @@ TEST(ClusterFile, SaysWhatIsMissing) {
             std::string::npos);
   EXPECT_NE(refusal("[cluster]\nhosts = 2\n[device]\nname = \"t4-16\"\n").find("[between]"),
             std::string::npos);
+  EXPECT_NE(refusal("[cluster]\ndevices = 2\n[device]\nname = \"t4-16\"\n[inside]\n"
+                    "gb_per_second = 0\n")
+                .find("no [inside] gb_per_second"),
+            std::string::npos);
   EXPECT_NE(refusal("[cluster]\nhost = 2\n").find("hosts"), std::string::npos);
 }
 
