@@ -22,14 +22,14 @@ std::vector<StrategyRow> rows_of_readme() {
   std::vector<StrategyRow> rows;
   for (const auto& line : split(read_file(std::string(CONVOY_SOURCE_DIR) + "/README.md"), '\n')) {
     const auto cells = split(line, '|');
-    const auto strategy = cells.size() == 15 ? trim(cells[1]) : "";
+    const auto strategy = cells.size() == 16 ? trim(cells[1]) : "";
     if (strategy != "single" && strategy != "dp" && strategy != "ddp") continue;
     StrategyRow row;
     row.strategy = strategy;
     row.ranks = static_cast<int>(number(cells[2]));
     row.samples_per_second = number(cells[5]);
-    row.loss = number(cells[11]);
-    row.metrics["ndcg@10"] = number(cells[12]);
+    row.loss = number(cells[12]);
+    row.metrics["ndcg@10"] = number(cells[13]);
     rows.push_back(row);
   }
   return rows;
