@@ -24,6 +24,18 @@ struct TrainOptions {
   std::optional<int64_t> nproc;
 };
 
+/// Throws UsageError where the run was planned for others, unless these are what a restart has
+/// left.
+void check_planned(const train::PlannedStep& planned, const train::Job& job) {
+  const int ranks = job.num_devices();
+  if (planned.ranks == 0 || planned.ranks == ranks || job.environment.restart_count > 0) return;
+  fail<UsageError>(
+      "cli",
+      "this run was planned for {}; got {}; try --nproc {}, or plan for {}: convoy plan "
+      "--ranks {}; --planned_ranks 0 trains it as it is",
+      plural(planned.ranks, "rank"), ranks, planned.ranks, ranks, ranks);
+}
+
 int run_train(const TrainOptions& options) {
   auto configured = read_config(options.config);
   if (options.print_config) {
@@ -42,6 +54,7 @@ int run_train(const TrainOptions& options) {
                                    [&](const train::Job& met, const comm::Group& all) {
                                      return decide(options.config, *configured, met, all, plan);
                                    });
+  check_planned(configured->training.parallel.planned, job);
   if (!windows.empty()) return train_windows(*configured, windows, job);
   return train_run(*configured, job, {}, plan).exit_code;
 }

@@ -281,20 +281,6 @@ comm::Group all_ranks(const comm::Connector& connector, int size) {
 
 }  // namespace
 
-/// What convoy plan --output predicted for a run of so many ranks. Throws UsageError where it
-/// planned for others, unless these are what a restart has left.
-std::optional<PlannedStep> planned_before(const PlannedStep& planned, int64_t num_ranks,
-                                          bool restarted) {
-  if (planned.ranks == 0 || (restarted && planned.ranks != num_ranks)) return std::nullopt;
-  if (planned.ranks != num_ranks) {
-    fail<UsageError>("parallel",
-                     "this run was planned for {}; got {}; try --nproc {}, or plan for {}: convoy "
-                     "plan --ranks {}; --planned_ranks 0 trains it as it is",
-                     plural(planned.ranks, "rank"), num_ranks, planned.ranks, num_ranks, num_ranks);
-  }
-  return planned;
-}
-
 Job join_job(const ParallelArguments& given, const Decide& decide) {
   std::string why_no_gpu;
   const auto visible = visible_devices(given.device, &why_no_gpu);
@@ -303,9 +289,8 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
-  job.planned =
-      planned_before(arguments.planned, job.environment.world_size * std::ssize(job.devices),
-                     job.environment.restart_count > 0);
+  if (arguments.planned.ranks == job.environment.world_size * std::ssize(job.devices))
+    job.planned = arguments.planned;
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);
