@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 
@@ -43,7 +45,8 @@ void set(OptionTable& table, const Settings& settings) {
 
 void set_split(Configured& configured, const plan::Split& split) {
   set(configured.table, settings_of(split, configured.table));
-  configured.table.set("parallel.strategy", "auto", "the plan");
+  // Of one rank not all GPUs of its host.
+  configured.table.set("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto", "the plan");
 }
 
 void set_prediction(Configured& configured, const plan::Planned& planned) {
@@ -55,14 +58,17 @@ void set_prediction(Configured& configured, const plan::Planned& planned) {
 void drop_prediction_of_others(Configured& configured) {
   auto& planned = configured.training.parallel.planned;
   if (planned.ranks == 0) return;
+  std::set<std::string> decide{"parallel.strategy", "parallel.threads", "parallel.device",
+                               "train.bf16",        "train.fp16",       "train.optim"};
+  for (const auto& [key, value] : settings_of({}, configured.table)) decide.insert(key);
   std::vector<std::string> typed;
-  for (const auto& [key, value] : settings_of({}, configured.table)) {
-    const auto* option = configured.table.find(key);
-    if (option->typed && !option->name.starts_with("planned_"))
-      typed.push_back("--" + option->name);
+  for (const auto& option : configured.table.options()) {
+    const bool counts = option.section == "model" || decide.contains(option.key());
+    if (!option.typed || !counts || option.name.starts_with("planned_")) continue;
+    typed.push_back("--" + option.name);
   }
   if (typed.empty()) return;
-  planned.ranks = 0;
+  planned = {};
   configured.notes.push_back(
       fmt::format("{} {} a run that was planned: what the plan predicted does not hold for it",
                   join(typed), typed.size() == 1 ? "changes" : "change"));

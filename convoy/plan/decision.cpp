@@ -200,7 +200,7 @@ std::string verdict(const Planned& planned, const Planned* best) {
     return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
   }
   const auto& other = best->prediction;
-  if (it.seconds == other.seconds) return "as fast, but less simple";
+  if (it.seconds <= (1 + 1e-9) * other.seconds) return "as fast, but less simple";
   constexpr double kClose = 1.01;
   if (it.seconds < kClose * other.seconds) return "less than 1 % slower";
   struct Loss {

@@ -255,6 +255,10 @@ TEST_F(PlanCommand, TakesTheFastestThatWasTriedAndKeepsWhatWasMeasured) {
       << output_;
   expect(fastest + "; predicted: ");
   expect("plan: step time predicted ");
+}
+
+TEST_F(PlanCommand, ARunIsOfTheRanksThatItWasPlannedFor) {
+  ASSERT_EQ(run("train --print-config --planned_ranks 2" + options("> plan.toml")), 0) << output_;
   EXPECT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --output_dir other"), 2);
   expect("this run was planned for 2 ranks; got 1; try --nproc 2");
   ASSERT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --zero 0 --output_dir other"), 0)

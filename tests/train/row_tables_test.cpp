@@ -247,6 +247,12 @@ TEST(RowTables, TellWhatDoesNotGo) {
               whole);
   EXPECT_THAT(refusal(model([](auto& config) { config.weight_tying = false; }), by_rows(8, 1)),
               whole);
+  EXPECT_THAT(refusal(model([](auto& config) {
+                        config.body = "electra";
+                        config.masking = "rtd";
+                      }),
+                      by_rows(8, 1)),
+              whole);
   for (const char* optim : {"adamw_bf16", "lion_32bit"}) {
     auto arguments = by_rows(8, 1);
     arguments.optim = optim;

@@ -159,7 +159,8 @@ std::string SessionConfig::masking_kind() const {
 }
 
 std::optional<schedule::RowReads> SessionConfig::item_reads() const {
-  if (!(sampled_softmax || has_own_negatives()) || !weight_tying) return std::nullopt;
+  // What a generator will draw is not known before it has run.
+  if (detects() || !(sampled_softmax || has_own_negatives()) || !weight_tying) return std::nullopt;
   const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
   const int64_t own = has_own_negatives() ? n_negatives : 0;
   return schedule::RowReads{(sampled_softmax ? max_n_samples : 0) + 1, (times + own) * max_length};

@@ -205,7 +205,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   for (const auto& [name, field] : kProfileTexts) out.of.*field = of.at(name).get<std::string>();
   for (const auto& [name, field] : kProfileNumbers) out.of.*field = of.at(name).get<int64_t>();
   out.names = json.at("names").get<std::vector<std::string>>();
-  out.spread = json.at("spread");
+  out.spread = json.value("spread", 0.0);
   out.update_seconds = json.at("update_seconds");
   out.sums = {json.at("sum_seconds"), json.at("sum_seconds_per_byte")};
   out.disk_rate = json.value("disk_bytes_per_second", 0.0);
