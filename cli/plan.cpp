@@ -148,8 +148,7 @@ void print_table(const train::PlanReport& report, bool all) {
   const auto about = fmt::format(
       "For each kind of parallelism, the fastest split that fits; 8 x 4 rows are 8 micro-batches "
       "of 4. {}{} splits were simulated, {} pruned by bounds. Times are {}, within {:.0f} %; "
-      "memory "
-      "is of the rank that needs most, within {:.0f} %.",
+      "memory is of the rank that needs most, within {:.0f} %.",
       more > 0 ? fmt::format("--all prints {} more. ", plural(more, "kind")) : "",
       report.found.tried.size(), report.found.num_bounded, report.how_known,
       100 * report.numbers.time_spread, 100 * report.numbers.memory_spread);

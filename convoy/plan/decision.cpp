@@ -70,13 +70,18 @@ std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, con
            : "no stage of a pipeline can hold it; tensor parallelism or ZeRO 3 splits it");
 }
 
+double trained_elements(const schedule::ModelDecl& model) {
+  double out = 0;
+  for (const auto& param : model.params) {
+    if (param.trained) out += static_cast<double>(schedule::num_elements(param.shape));
+  }
+  return out;
+}
+
 std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
   const Split data{.data = wishes.num_ranks};
   const GroupTimes group(cluster, data.mesh(), schedule::kRows);
-  double bytes = 0;
-  for (const auto& param : numbers.model.params) {
-    if (param.trained) bytes += 4.0 * static_cast<double>(schedule::num_elements(param.shape));
-  }
+  const double bytes = 4 * trained_elements(numbers.model);
   const Split share{.data = wishes.num_ranks,
                     .rows = 1,
                     .micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks)};
@@ -128,18 +133,13 @@ std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes&
       });
   if (with_stages == found.tried.end()) return {};
   const auto& split = with_stages->split;
-  double elements = 0;
-  for (const auto& param : numbers.model.params) {
-    if (param.trained) elements += static_cast<double>(schedule::num_elements(param.shape));
-  }
-  const double of_stage = elements / split.pipeline / split.tensor;
+  const double of_stage = trained_elements(numbers.model) / split.pipeline / split.tensor;
   const double gradients = 4 * of_stage, weights = (wishes.base.low_precision ? 2 : 4) * of_stage;
   const auto times = static_cast<double>(split.micro_batches);
   return {fmt::format(
       "Stages 2 and 3 of ZeRO are not tried with a pipeline. In a step of {} stages and {} "
       "micro-batches ZeRO 1 reduces {} of gradients and gathers {} of weights of a stage; ZeRO 2 "
-      "would reduce {}, and "
-      "ZeRO 3 also gather {}.",
+      "would reduce {}, and ZeRO 3 also gather {}.",
       split.pipeline, split.micro_batches, human_bytes(gradients), human_bytes(weights),
       human_bytes(times * gradients), human_bytes(2 * times * weights))};
 }
@@ -155,6 +155,11 @@ std::string outcome(const Found& found) {
       "more or larger devices, or a smaller model or batch.",
       smallest->split.to_text(), human_bytes(smallest->prediction.memory.sum()),
       smallest->prediction.stage, human_bytes(smallest->prediction.short_bytes));
+}
+
+std::string longer(double times) {
+  return times < 2 ? fmt::format("{:.0f} % longer", 100 * (times - 1))
+                   : fmt::format("{:.3g} times as long", times);
 }
 
 double part(double of, double all) {
@@ -183,15 +188,6 @@ std::string shortage(const Prediction& prediction, int num_stages) {
                      : num_stages > 1       ? fmt::format(" in stage {}", prediction.stage)
                                             : "");
 }
-
-namespace {
-
-std::string longer(double times) {
-  return times < 2 ? fmt::format("{:.0f} % longer", 100 * (times - 1))
-                   : fmt::format("{:.3g} times as long", times);
-}
-
-}  // namespace
 
 std::string verdict(const Planned& planned, const Planned* best) {
   const auto& it = planned.prediction;
