@@ -80,6 +80,7 @@ class C10dEngine : public Engine {
   }
 
   const char* name() const override { return name_; }
+  bool sends_when_asked() const override { return !is_nccl_; }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     c10d::AllreduceOptions options;

@@ -27,8 +27,9 @@ class ThenWork : public Work {
 
 std::shared_ptr<Work> Engine::send_receive(at::Tensor out, int to, at::Tensor in, int from,
                                            const Call& call) {
+  auto received = receive(std::move(in), from, call);  // first: it may be what the other waits for
   auto sent = send(std::move(out), to, call);
-  return then(receive(std::move(in), from, call), [sent] { sent->wait(); });
+  return then(std::move(received), [sent] { sent->wait(); });
 }
 
 std::shared_ptr<Work> then(std::shared_ptr<Work> work, std::function<void()> finish) {

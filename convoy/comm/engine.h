@@ -49,6 +49,8 @@ class Engine {
   virtual ~Engine() = default;
   virtual const char* name() const = 0;
   virtual bool adds() const { return false; }
+  /// What is sent leaves only when its receiver has asked for it: ask early.
+  virtual bool sends_when_asked() const { return false; }
 
   /// `op` is Sum or Max, here and below.
   virtual std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) = 0;

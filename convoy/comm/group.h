@@ -27,6 +27,8 @@ class Group {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const char* engine() const { return engine_ ? engine_->name() : "none"; }
+  /// What is sent leaves only when its receiver has asked for it: ask early.
+  bool sends_when_asked() const { return engine_ && engine_->sends_when_asked(); }
 
   /// A collective under way; wait() on a default handle returns at once.
   class Handle {

@@ -53,6 +53,7 @@ class StagedEngine : public Engine {
 
   const char* name() const override { return engine_->name(); }
   bool adds() const override { return engine_->adds(); }
+  bool sends_when_asked() const override { return engine_->sends_when_asked(); }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     return in_place(tensor, call, [=, this](const at::Tensor& t, const Call& c) {

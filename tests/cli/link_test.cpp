@@ -12,6 +12,11 @@ namespace {
 
 class OverLink : public CommandTest {
  protected:
+  static constexpr const char* kLanguageModel =
+      " --family gpt2 --n_embd 256 --n_layer 1 --n_head 4 --n_positions 64 --vocab_size 500 "
+      "--random_tokens 40000 --block_size 64 --threads 1 --global_batch_size 32 --max_steps 4 "
+      "--save_strategy no ";
+
   void SetUp() override {
     if (!link_.why_not().empty()) GTEST_SKIP() << link_.why_not();
     CommandTest::SetUp();
@@ -20,18 +25,38 @@ class OverLink : public CommandTest {
 
   /// Trains on both hosts; output_ is host b's and then host a's. Its exit code is that of `a`.
   int train_on_both(const std::string& options, int ranks_on_each = 2) {
+    return run_on_both(kTiny + options, ranks_on_each);
+  }
+
+  int run_on_both(const std::string& training, int ranks_on_each) {
     const auto on = [&](const std::string& host) {
       return fmt::format(
           "unshare --uts bash -c \"echo host-{4} > /proc/sys/kernel/hostname; exec ip netns exec "
           "{0} $convoy launch --nnodes 2 --node-rank {1} -n {5} --rdzv-endpoint {2}:29400 "
           "--rdzv-conf heartbeat_timeout=5 train {3} > said-{4} 2>&1\" ",
-          link_.space(host), host == "a" ? 0 : 1, launch::Link::address("a"), kTiny + options, host,
+          link_.space(host), host == "a" ? 0 : 1, launch::Link::address("a"), training, host,
           ranks_on_each);
     };
     return shell("export CONVOY_TOKEN=0123456789abcdef PATH=$PATH:/sbin:/usr/sbin; " + on("b") +
                  "& " + on("a") +
                  "; code=$?; wait $!; echo host b ended with $?; cat said-b said-a; "
                  "exit $code");
+  }
+
+  /// Lets the ranks plan over the link as it is, into a run of this name.
+  void plan_on_both(const std::string& run) {
+    ASSERT_EQ(run_on_both(kLanguageModel + ("--strategy plan --output_dir " + run), 1), 0)
+        << output_;
+  }
+
+  /// What a step takes with the plan of that run.
+  double step_seconds(const std::string& run, int steps) {
+    const auto training = fmt::format(
+        "{}/run.toml --strategy auto --output_dir timed --overwrite_output_dir "
+        "--max_steps {}",
+        run, steps);
+    EXPECT_EQ(run_on_both(training, 1), 0) << output_;
+    return json("timed/train_results.json").at("train_step_seconds").get<double>();
   }
 
   launch::Link link_;
@@ -79,6 +104,24 @@ TEST_F(OverLink, TensorRanksThatDoNotShareAHostTrainAndWarn) {
   ASSERT_EQ(train_on_both(steps + "--output_dir two", 1), 0) << output_;
   expect("tensor ranks 0 and 1 are on host-a and host-b: each layer waits for the network");
   expect_near(losses("one"), losses("two"), 1e-5);
+}
+
+TEST_F(OverLink, ASlowLinkChangesThePlanAndEachPlanWinsOnItsOwn) {
+  constexpr double kSlow = 8e6;
+  plan_on_both("fast");
+  link_.set_bandwidth(kSlow);
+  plan_on_both("slow");
+  const double planned_on_slow = step_seconds("slow", 4), other_on_slow = step_seconds("fast", 4);
+  link_.set_bandwidth(0);
+  const double planned_on_fast = step_seconds("fast", 30), other_on_fast = step_seconds("slow", 30);
+  const auto fast = json("fast/plan.json"), slow = json("slow/plan.json");
+  SCOPED_TRACE(fast.dump(1) + slow.dump(1));
+  EXPECT_EQ(fast["settings"]["parallel.pipeline_parallel_size"], "1");
+  EXPECT_EQ(slow["settings"]["parallel.pipeline_parallel_size"], "2");
+  EXPECT_LT(planned_on_slow, other_on_slow);
+  EXPECT_LT(planned_on_fast, 1.1 * other_on_fast);  // the processor may be busy
+  // Most of it the link's, which no other process makes slower.
+  EXPECT_NEAR(slow["seconds"].get<double>() / planned_on_slow, 1, 0.35);
 }
 
 TEST_F(OverLink, WhenItIsCutAllRanksStopAndSayWhereTheyWere) {

@@ -27,8 +27,8 @@
 
 namespace convoy::launch {
 
-/// Two network namespaces, as if they were hosts, and a link between them that can be made slow,
-/// lossy, and cut. A process of its own carries the packets. Needs root and /dev/net/tun.
+/// Two network namespaces, as if they were hosts, and a link between them that can be made late,
+/// narrow, lossy, and cut. A process of its own carries the packets. Needs root and /dev/net/tun.
 class Link {
  public:
   static constexpr const char* kHosts[] = {"a", "b"};
@@ -71,6 +71,8 @@ class Link {
 
   /// Each packet comes this much later.
   void set_delay(std::chrono::milliseconds delay) { settings_->delay_ms = delay.count(); }
+  /// So many bytes pass each way in a second; 0: as many as are sent.
+  void set_bandwidth(double bytes_per_second) { settings_->bandwidth = bytes_per_second; }
   /// This share of the packets does not come, 0 to 1.
   void set_loss(double share) { settings_->loss = share; }
   /// From now on nothing comes, and nobody is told.
@@ -81,14 +83,22 @@ class Link {
  private:
   struct Settings {
     std::atomic<int64_t> delay_ms = 0;
-    std::atomic<double> loss = 0;
+    std::atomic<double> bandwidth = 0, loss = 0;
     std::atomic<int64_t> lost = 0;
   };
 
+  using Clock = std::chrono::steady_clock;
+
   struct Packet {
-    std::chrono::steady_clock::time_point due;
-    size_t from;
+    Clock::time_point due;
     std::vector<char> bytes;
+  };
+
+  /// Packets under way from one host to the other.
+  struct Direction {
+    int from, to;
+    std::deque<Packet> packets = {};
+    Clock::time_point free = {};  // when the last one has left
   };
 
   static bool ip(const std::string& words) {
@@ -129,7 +139,7 @@ class Link {
       const std::string in = "-n " + space(host);
       if (why_not_.empty() &&
           !(ip(in + " addr add " + address(host) + "/24 dev wire-" + host) &&
-            ip(in + " link set lo up") && ip(in + " link set wire-" + host + " up"))) {
+            ip(in + " link set lo up") && ip(in + " link set wire-" + host + " mtu 9000 up"))) {
         why_not_ = "`ip addr add` does not work here";
       }
     }
@@ -138,36 +148,51 @@ class Link {
   [[noreturn]] void carry_packets(const std::array<int, 2>& wires) const {
     std::mt19937 random(1);
     std::uniform_real_distribution<double> share(0, 1);
-    std::deque<Packet> under_way;
+    std::array directions{Direction{wires[0], wires[1]}, Direction{wires[1], wires[0]}};
     std::array<char, 65536> buffer;
     while (true) {
-      int wait = -1;
-      const auto now = std::chrono::steady_clock::now();
-      while (!under_way.empty() && under_way.front().due <= now) {
-        const auto& packet = under_way.front();
-        [[maybe_unused]] const auto sent =
-            ::write(wires[1 - packet.from], packet.bytes.data(), packet.bytes.size());
-        under_way.pop_front();
-      }
-      if (!under_way.empty()) {
-        const auto left = under_way.front().due - now;
-        wait = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
-      }
       std::array<pollfd, 2> polled{pollfd{wires[0], POLLIN, 0}, pollfd{wires[1], POLLIN, 0}};
-      ::poll(polled.data(), polled.size(), wait);
-      for (size_t from = 0; from < 2; ++from) {
-        for (ssize_t bytes = 0; (bytes = ::read(wires[from], buffer.data(), buffer.size())) > 0;) {
+      ::poll(polled.data(), polled.size(), deliver(directions));
+      for (auto& direction : directions) {
+        ssize_t bytes = 0;
+        while ((bytes = ::read(direction.from, buffer.data(), buffer.size())) > 0) {
           if (share(random) < settings_->loss) {
             ++settings_->lost;
-            continue;
+          } else {
+            send(direction, {buffer.data(), buffer.data() + bytes});
           }
-          under_way.push_back(
-              {std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_->delay_ms),
-               from,
-               {buffer.data(), buffer.data() + bytes}});
         }
       }
     }
+  }
+
+  void send(Direction& direction, std::vector<char> packet) const {
+    const double bandwidth = settings_->bandwidth;
+    direction.free = std::max(direction.free, Clock::now());
+    if (bandwidth > 0) {
+      const std::chrono::duration<double> takes(static_cast<double>(packet.size()) / bandwidth);
+      direction.free += std::chrono::duration_cast<Clock::duration>(takes);
+    }
+    const std::chrono::milliseconds delay(settings_->delay_ms);
+    direction.packets.push_back({direction.free + delay, std::move(packet)});
+  }
+
+  /// Delivers what is due. Returns in how many milliseconds the next is; -1: none is under way.
+  static int deliver(std::array<Direction, 2>& directions) {
+    const auto now = Clock::now();
+    int out = -1;
+    for (auto& [from, to, packets, free] : directions) {
+      while (!packets.empty() && packets.front().due <= now) {
+        const auto& bytes = packets.front().bytes;
+        [[maybe_unused]] const auto sent = ::write(to, bytes.data(), bytes.size());
+        packets.pop_front();
+      }
+      if (packets.empty()) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(packets.front().due - now);
+      const int wait = static_cast<int>(left.count());
+      out = out < 0 ? wait : std::min(out, wait);
+    }
+    return out;
   }
 
   std::string name_ = fmt::format("convoy-{}", ::getpid());

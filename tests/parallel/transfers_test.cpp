@@ -49,6 +49,42 @@ TEST(Transfers, WhatAnotherStageSendsLaterSaysWhatHasArrived) {
   });
 }
 
+// Gloo sends what its receiver has asked for: the next bundle is asked for while this rank
+// computes.
+TEST(Transfers, WhatIsExpectedComesWhileTheReceiverComputes) {
+  // Larger than what sockets hold, and bundles that have less, more and none of the last one's
+  // room.
+  const std::vector<int64_t> sizes{8 << 20, 8 << 20, 8 << 20, 1000,   9 << 20,
+                                   0,       0,       8 << 20, 8 << 20};
+  comm::run_gloo_ranks(2, [&](const comm::Group& group) {
+    Transfers transfers(stages(group), at::kCPU);
+    std::vector<schedule::Instruction> messages;
+    for (size_t m = 0; m < sizes.size(); ++m) {
+      messages.push_back({.op = group.rank() == 0 ? Op::Send : Op::Receive,
+                          .block = 0,
+                          .micro_batch = static_cast<int64_t>(m),
+                          .peer = 1 - group.rank()});
+    }
+    if (group.rank() == 1) transfers.expect(messages);
+    const auto meet = [&] { group.all_reduce(at::zeros({1}), comm::ReduceOp::Sum, "meet"); };
+    for (size_t m = 0; m < sizes.size(); ++m) {
+      const nn::Bundle values{{"x", at::full({sizes[m]}, static_cast<float>(m))}};
+      const auto bundle = sizes[m] > 0 ? values : nn::Bundle();
+      if (group.rank() == 0) {
+        transfers.send(messages[m], bundle, {});
+        if (m == 1) transfers.settle();  // while the other rank waits here
+        if (m == 1) meet();
+        continue;
+      }
+      const auto got = transfers.receive(messages[m], {}).value();
+      ASSERT_EQ(got.size(), bundle.size());
+      if (!got.empty()) EXPECT_TRUE(at::equal(got.at("x"), values.at("x"))) << "bundle " << m;
+      if (m == 0) meet();
+    }
+    transfers.settle();
+  });
+}
+
 // Over NCCL heads go beside the values, which may leave before any head is looked at.
 TEST(Transfers, BothSidesMaySendMuchBeforeEitherReceives) {
   const auto timeout = std::chrono::seconds(10);

@@ -34,6 +34,7 @@ class HierarchyEngine : public Engine {
   explicit HierarchyEngine(Levels levels) : levels_(std::move(levels)) {}
 
   const char* name() const override { return "shm+gloo"; }
+  bool sends_when_asked() const override { return levels_.world->sends_when_asked(); }
 
   std::shared_ptr<Work> all_reduce(at::Tensor tensor, ReduceOp op, const Call& call) override {
     return start([this, tensor, op, label = call.label] { reduce(tensor, op, label); });
@@ -145,8 +146,8 @@ class HierarchyEngine : public Engine {
     auto mine = parts_of(leaders.rank(), sums, counts), theirs = parts_of(other, sums, counts);
     auto received = at::empty_like(mine);
     Group::Handle sending, receiving;
-    if (theirs.numel() > 0) sending = leaders.start_send(theirs, other, between);
     if (mine.numel() > 0) receiving = leaders.start_receive(received, other, between);
+    if (theirs.numel() > 0) sending = leaders.start_send(theirs, other, between);
     receiving.wait();
     sending.wait();
     return op == ReduceOp::Max ? at::maximum(mine, received) : mine.add_(received);

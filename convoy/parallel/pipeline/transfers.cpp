@@ -66,6 +66,10 @@ Transfers::Transfers(comm::Groups groups, at::Device device)
       bytes_(at::TensorOptions(at::kByte).device(device)),
       sent_(static_cast<size_t>(groups_.pipeline.size())),
       received_(sent_.size()),
+      last_sent_(sent_.size()),
+      last_received_(sent_.size()),
+      expected_(sent_.size()),
+      asked_(sent_.size()),
       told_(sent_.size()),
       heard_(sent_.size()) {}
 
@@ -84,11 +88,13 @@ void Transfers::InFlight::wait() {
   std::exchange(head, {}).wait();
   std::exchange(text, {}).wait();
   std::exchange(body, {}).wait();
+  std::exchange(rest, {}).wait();
 }
 
 void Transfers::InFlight::free_body() {
-  if (!packet.body.defined() || !body.done()) return;
+  if (!packet.body.defined() || !values_done()) return;
   std::exchange(body, {}).wait();
+  std::exchange(rest, {}).wait();
   packet.body = at::Tensor();
 }
 
@@ -174,15 +180,58 @@ void Transfers::complete(int64_t peer, int64_t num_arrived) {
   }
 }
 
+void Transfers::expect(const std::vector<Instruction>& receives) {
+  for (auto& of_peer : expected_) of_peer.clear();
+  for (const auto& i : receives) expected_.at(static_cast<size_t>(i.peer)).push_back(i);
+  for (size_t peer = 0; peer < asked_.size(); ++peer) ask_for_next(static_cast<int64_t>(peer));
+}
+
+Transfers::Asked Transfers::ask(const Instruction& i) {
+  const bool forth = i.peer < groups_.pipeline.rank();
+  const auto label = label_of(i);
+  Asked out;
+  out.head = at::empty({kHeadBytes}, at::kByte);
+  out.head_comes = heads_towards(forth).start_receive(out.head, i.peer, "shapes of " + label);
+  const int64_t bytes = last_received_.at(static_cast<size_t>(i.peer));
+  if (bytes > 0 && towards(forth).sends_when_asked()) {
+    out.values = at::empty({bytes}, bytes_);
+    out.values_come = towards(forth).start_receive(out.values, i.peer, label);
+  }
+  return out;
+}
+
+void Transfers::ask_for_next(int64_t peer) {
+  auto& expected = expected_.at(static_cast<size_t>(peer));
+  if (expected.empty() || !towards(peer < groups_.pipeline.rank()).sends_when_asked()) return;
+  asked_.at(static_cast<size_t>(peer)) = ask(expected.front());
+  expected.pop_front();
+}
+
+/// What was asked for, of the bundle's size, and what had no room there.
+at::Tensor Transfers::receive_body(const Instruction& i, Asked& asked, int64_t bytes) {
+  const int64_t room = asked.values.defined() ? asked.values.numel() : 0;
+  asked.values_come.wait();
+  if (room == bytes && room > 0) return asked.values;
+  auto out = at::empty({bytes}, bytes_);
+  const int64_t there = std::min(room, bytes);
+  if (there > 0) out.narrow(0, 0, there).copy_(asked.values.narrow(0, 0, there));
+  if (bytes > there) {
+    const bool forth = i.peer < groups_.pipeline.rank();
+    const auto rest = out.narrow(0, there, bytes - there);
+    towards(forth).start_receive(rest, i.peer, label_of(i)).wait();
+  }
+  return out;
+}
+
 std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
   const auto label = label_of(i);
   const bool forth = i.peer < groups_.pipeline.rank();
-  const auto& group = towards(forth);
   const auto peer = static_cast<size_t>(i.peer);
-  const auto head = at::empty({kHeadBytes}, at::kByte);
-  heads_towards(forth).start_receive(head, i.peer, "shapes of " + label).wait();
-  const auto sizes = sizes_of(head);
+  auto& next = asked_.at(peer);
+  auto asked = next ? *std::exchange(next, std::nullopt) : ask(i);
+  asked.head_comes.wait();
+  const auto sizes = sizes_of(asked.head);
   auto& heard = heard_.at(peer);
   if (sizes.text > 0) {
     heard.resize(static_cast<size_t>(sizes.shapes));  // its sender may have begun anew
@@ -190,9 +239,10 @@ std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bun
     heads_towards(forth).start_receive(text, i.peer, "new shapes of " + label).wait();
     heard.emplace_back(static_cast<const char*>(text.const_data_ptr()), text.nbytes());
   }
-  const auto body = at::empty({sizes.body}, bytes_);
-  if (body.numel() > 0) group.start_receive(body, i.peer, label).wait();
+  const auto body = receive_body(i, asked, sizes.body);
+  last_received_.at(peer) = sizes.body;
   ++received_.at(peer);
+  ask_for_next(i.peer);
   complete(i.peer, sizes.received);
   if (sizes.shapes == kGivenUp) return std::nullopt;
   return unpack(body, heard.at(static_cast<size_t>(sizes.shapes)), known);
@@ -212,15 +262,25 @@ void Transfers::post(const Instruction& i, Packet packet) {
   complete(i.peer, 0);
   const auto label = label_of(i);
   const bool forth = i.peer > groups_.pipeline.rank();
-  InFlight message{i.peer, sent_.at(static_cast<size_t>(i.peer))++, std::move(packet), {}, {}, {}};
-  message.head = heads_towards(forth).start_send(message.packet.head, i.peer, "shapes of " + label);
-  if (message.packet.text.defined()) {
-    message.text =
-        heads_towards(forth).start_send(message.packet.text, i.peer, "new shapes of " + label);
+  const auto peer = static_cast<size_t>(i.peer);
+  const auto& group = towards(forth);
+  InFlight message{.peer = i.peer, .number = sent_.at(peer)++, .packet = std::move(packet)};
+  const auto& [head, text, body] = message.packet;
+  message.head = heads_towards(forth).start_send(head, i.peer, "shapes of " + label);
+  // What the receiver has asked for already; of no values one byte.
+  const int64_t room = group.sends_when_asked() ? last_sent_.at(peer) : 0;
+  const int64_t there = std::min(room, body.numel());
+  if (room > 0) {
+    const auto first = there > 0 ? body.narrow(0, 0, there) : at::zeros({1}, bytes_);
+    message.body = group.start_send(first, i.peer, label);
   }
-  if (message.packet.body.numel() > 0) {
-    message.body = towards(forth).start_send(message.packet.body, i.peer, label);
+  if (text.defined()) {
+    message.text = heads_towards(forth).start_send(text, i.peer, "new shapes of " + label);
   }
+  if (body.numel() > there) {
+    message.rest = group.start_send(body.narrow(0, there, body.numel() - there), i.peer, label);
+  }
+  last_sent_.at(peer) = body.numel();
   in_flight_.push_back(std::move(message));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <optional>
@@ -18,6 +19,10 @@ namespace convoy::parallel {
 /// where they are new, else by a number that both sides remember. Tensors that the receiver has,
 /// because they are part of the batch, travel by name only. Each also tells how many have arrived
 /// from its receiver, who needs not keep those any longer: not all engines say so.
+///
+/// Where an engine sends only when it is asked, a rank asks for the next bundle of another stage as
+/// soon as it has one, before its size is known: for as many values as the last one had. A larger
+/// bundle has the rest in a message of its own.
 class Transfers {
  public:
   Transfers(comm::Groups groups, at::Device device);
@@ -25,6 +30,8 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
+  /// What will be received until the next call, in this order.
+  void expect(const std::vector<schedule::Instruction>& receives);
   /// Starts sending a bundle, of which the receiver has `known`, too.
   void send(const schedule::Instruction& instruction, const nn::Bundle& bundle,
             const nn::Bundle& known);
@@ -49,14 +56,23 @@ class Transfers {
     int64_t peer = 0;
     int64_t number = 0;  // among those sent to it
     Packet packet;
-    comm::Group::Handle head, text, body;
+    comm::Group::Handle head, text, body, rest;
     void wait();
     /// Gives up the values as soon as they have left: heads may go another way, and later.
     void free_body();
     /// Of Gloo nobody knows.
-    bool done() const { return head.done() && text.done() && body.done(); }
+    bool done() const { return head.done() && text.done() && values_done(); }
+    bool values_done() const { return body.done() && rest.done(); }
+  };
+  /// A bundle that was asked for: its head, and as much of its values as there is room for.
+  struct Asked {
+    at::Tensor head, values;
+    comm::Group::Handle head_comes, values_come;
   };
 
+  Asked ask(const schedule::Instruction& instruction);
+  at::Tensor receive_body(const schedule::Instruction& instruction, Asked& asked, int64_t bytes);
+  void ask_for_next(int64_t peer);
   void complete(int64_t peer, int64_t num_arrived);
   Packet pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer);
   void post(const schedule::Instruction& instruction, Packet packet);
@@ -72,7 +88,10 @@ class Transfers {
   comm::Groups groups_;
   at::TensorOptions bytes_;
   std::list<InFlight> in_flight_;
-  std::vector<int64_t> sent_, received_;              // [stage] bundles so far
+  std::vector<int64_t> sent_, received_;            // [stage] bundles so far
+  std::vector<int64_t> last_sent_, last_received_;  // [stage] bytes of the last bundle's values
+  std::vector<std::deque<schedule::Instruction>> expected_;  // [stage] not asked for yet
+  std::vector<std::optional<Asked>> asked_;                  // [stage] what comes next
   std::vector<std::map<std::string, int64_t>> told_;  // [stage] descriptions it knows, by number
   std::vector<std::vector<std::string>> heard_;       // [stage] those that it told
 };

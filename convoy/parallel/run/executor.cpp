@@ -21,6 +21,16 @@ namespace {
 using schedule::Axis;
 using schedule::Op;
 
+/// What a run of the program receives of other stages.
+std::vector<schedule::Instruction> received_in(const schedule::Program& program, const Pass& pass) {
+  std::vector<schedule::Instruction> out;
+  for (const auto& i : program) {
+    const bool receives = i.op == Op::Receive || i.op == Op::ReceiveGrad;
+    if (receives && !pass.empty(i.micro_batch)) out.push_back(i);
+  }
+  return out;
+}
+
 }  // namespace
 
 Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, comm::Groups groups,
@@ -47,6 +57,7 @@ StepResult Executor::run(const schedule::Program& program,
   if (auto* offload = flat_.offload()) offload->forget();
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
+  transfers_.expect(received_in(program, pass));
   wait_seconds_ = 0;
   for (const auto& i : program) {
     try {
@@ -73,6 +84,7 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
   const std::vector<MicroBatch> batches{batch};
   const StepInput input;
   auto pass = make_pass(batches, input, mode, program);
+  transfers_.expect(received_in(program, pass));
   at::NoGradGuard no_grad;
   for (const auto& i : program) execute(pass, i);
   transfers_.settle();  // no stage runs ahead
