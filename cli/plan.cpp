@@ -51,15 +51,16 @@ std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t nu
   for (const auto& planned : found.tried) take(&planned);
   std::vector<const plan::Planned*> out(
       fitting.begin(), fitting.begin() + std::min<int64_t>(number, std::ssize(fitting)));
+  const auto has = [&](const plan::Planned* planned) {
+    return std::find(out.begin(), out.end(), planned) != out.end();
+  };
   for (const bool shards : {false, true}) {
     const auto is_simple = [&](const plan::Planned* planned) {
       const auto& split = planned->split;
       return split.data == split.num_ranks() && (split.zero > 0) == shards && !split.offloads();
     };
     const auto first = std::find_if(fitting.begin(), fitting.end(), is_simple);
-    const bool is_new =
-        first != fitting.end() && std::find(out.begin(), out.end(), *first) == out.end();
-    if (is_new) out.push_back(*first);
+    if (first != fitting.end() && !has(*first)) out.push_back(*first);
   }
   return out;
 }
@@ -206,6 +207,11 @@ int plan_for_each(const PlanOptions& options) {
     fail<UsageError>("cli", "{} is of one plan; got --ranks {}; try one of these numbers",
                      options.verify > 0 ? "--verify" : "--output", fmt::join(options.ranks, ","));
   }
+  if (options.all) {
+    fail<UsageError>("cli",
+                     "--all prints the kinds of splits of one number of ranks; got --ranks {}",
+                     fmt::join(options.ranks, ","));
+  }
   auto request = options.request;
   request.traced = std::make_shared<train::TracedBlocks>();
   const auto [configured, run] = ask_about(options.config, !options.json);
@@ -247,8 +253,8 @@ int run_plan(PlanOptions options) {
       fmt::print("{}\n", wrap("- " + line, 2));
     }
     print_table(report, options.all);
-    if (report.is_this_host) tell(train::spread_warnings(report.costs->spread()));
   }
+  if (report.is_this_host) tell(train::spread_warnings(report.costs->spread()));
   const auto tried =
       options.verify > 0 ? verify(*configured, report, options.verify) : std::vector<Verified>();
   if (options.json) {

@@ -59,11 +59,13 @@ void drop_prediction_of_others(Configured& configured) {
   auto& planned = configured.training.parallel.planned;
   if (planned.ranks == 0) return;
   std::set<std::string> decide{"parallel.strategy", "parallel.threads", "parallel.device",
-                               "train.bf16",        "train.fp16",       "train.optim"};
+                               "train.bf16",        "train.fp16",       "train.optim",
+                               "train.deepspeed"};
   for (const auto& [key, value] : settings_of({}, configured.table)) decide.insert(key);
   std::vector<std::string> typed;
   for (const auto& option : configured.table.options()) {
-    const bool counts = option.section == "model" || decide.contains(option.key());
+    const bool counts =
+        option.section == "model" || option.section == "data" || decide.contains(option.key());
     if (!option.typed || !counts || option.name.starts_with("planned_")) continue;
     typed.push_back("--" + option.name);
   }

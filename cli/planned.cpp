@@ -13,6 +13,7 @@
 #include "convoy/machine/host.h"
 #include "convoy/plan/decision.h"
 #include "convoy/train/planning/planner.h"
+#include "convoy/train/planning/these_gpus.h"
 #include "convoy/train/setup/batch.h"
 
 namespace convoy::cli {
@@ -28,6 +29,7 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"hosts", ranks.num_nodes},
           {"threads", met.threads},
           {"processor", machine::read_host().cpu},
+          {"device", met.devices.at(0).is_cpu() ? "cpu" : "gpu"},
           {"global_batch_size", train::step_rows(arguments, ranks.world_size)},
           {"optim", arguments.optim},
           {"bf16", arguments.bf16},
@@ -57,16 +59,36 @@ Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
   return out.value("for", Json()) == question ? out : Json();
 }
 
-Json make_plan(const std::string& config, const train::Job& met, const train::SumTimes& sums,
+/// Measured of the ranks' devices.
+struct Measured {
+  train::SumTimes sums;               // of processors
+  std::optional<plan::Cluster> gpus;  // none: processors
+};
+
+/// Collective.
+Measured measure(const train::TrainingArguments& arguments, const train::Job& met,
+                 const train::MetRanks& ranks) {
+  Measured out;
+  if (!met.devices.at(0).is_cpu()) {
+    out.gpus = train::these_gpus(arguments, met, ranks);
+  } else if (ranks.all.size() > 1) {
+    out.sums = train::time_sums(ranks.all);
+  }
+  return out;
+}
+
+Json make_plan(const std::string& config, const train::Job& met, const Measured& measured,
                const Json& question) {
   const auto [scratch, run] = ask_about(config, /*tells=*/false);
   train::PlanRequest request;
   request.num_ranks = met.environment.world_size;
   request.num_hosts = met.environment.num_nodes;
-  request.sums = sums;
+  request.sums = measured.sums;
+  request.gpus = measured.gpus;
   request.threads = met.threads;
   const auto report =
       train::make_plan(run.factory, scratch->training, *run.train_data, request, {});
+  if (report.is_this_host) tell(train::spread_warnings(report.costs->spread()));
   const auto* best = report.found.best();
   if (best == nullptr) {
     const auto why = plan::decision(report.numbers, report.cluster, report.wishes, report.found);
@@ -98,7 +120,8 @@ void check_plans(const Configured& configured) {
 }
 
 train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
-                       const comm::Group& all, std::string& text) {
+                       const train::MetRanks& met_ranks, std::string& text) {
+  const auto& all = met_ranks.all;
   const auto& arguments = configured.training;
   const auto& ranks = met.environment;
   if (ranks.local_world_size * ranks.num_nodes != ranks.world_size) {
@@ -112,9 +135,9 @@ train::Decision decide(const std::string& config, Configured& configured, const 
       comm::ask_main(all, "look for a plan", [&] { return kept_plan(arguments, met, question); });
   const bool kept = !told.is_null();
   if (!kept) {
-    const auto sums = all.size() > 1 ? train::time_sums(all) : train::SumTimes();
+    const auto measured = measure(arguments, met, met_ranks);
     told = comm::ask_main(
-        all, "plan", [&] { return make_plan(config, met, sums, question); }, comm::Lasts::Long);
+        all, "plan", [&] { return make_plan(config, met, measured, question); }, comm::Lasts::Long);
   }
   Settings settings;
   for (const auto& [key, value] : told.at("settings").items()) {

@@ -19,6 +19,6 @@ void check_plans(const Configured& configured);
 /// makes. Sets it among the options of `configured`, and `text` to what kPlanFile holds. `config`:
 /// the run's TOML file, or "". Collective.
 train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
-                       const comm::Group& all, std::string& text);
+                       const train::MetRanks& met_ranks, std::string& text);
 
 }  // namespace convoy::cli

@@ -51,8 +51,8 @@ int run_train(const TrainOptions& options) {
   if (!windows.empty()) check_windows(*configured, windows);
   std::string plan;
   const auto job = train::join_job(configured->training.parallel,
-                                   [&](const train::Job& met, const comm::Group& all) {
-                                     return decide(options.config, *configured, met, all, plan);
+                                   [&](const train::Job& met, const train::MetRanks& ranks) {
+                                     return decide(options.config, *configured, met, ranks, plan);
                                    });
   check_planned(configured->training.parallel.planned, job);
   if (!windows.empty()) return train_windows(*configured, windows, job);

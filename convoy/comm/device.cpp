@@ -21,6 +21,13 @@ void* driver_function(const char* name) {
   return driver == nullptr ? nullptr : ::dlsym(driver, name);
 }
 
+/// Null of the host, and where nothing was asked of it so far.
+c10::DeviceAllocator* allocator_of(at::Device device) {
+  if (device.is_cpu()) return nullptr;
+  auto* out = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  return out != nullptr && out->initialized() ? out : nullptr;
+}
+
 }  // namespace
 
 void use_device(at::Device device) {
@@ -60,10 +67,23 @@ int compute_capability(at::Device device) {
   return get != nullptr && get(&major, kComputeCapabilityMajor, device.index()) == 0 ? major : 0;
 }
 
+int64_t free_device_bytes(at::Device device) {
+  auto* allocator = allocator_of(device);
+  return allocator == nullptr
+             ? 0
+             : static_cast<int64_t>(allocator->getMemoryInfo(device.index()).first);
+}
+
+void free_unused_memory(at::Device device) {
+  auto* allocator = allocator_of(device);
+  if (allocator == nullptr) return;
+  allocator->emptyCache();
+  allocator->resetPeakStats(device.index());
+}
+
 int64_t peak_device_bytes(at::Device device) {
-  if (device.is_cpu()) return 0;
-  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
-  if (allocator == nullptr || !allocator->initialized()) return 0;
+  auto* allocator = allocator_of(device);
+  if (allocator == nullptr) return 0;
   return allocator->getDeviceStats(device.index()).allocated_bytes[0].peak;
 }
 

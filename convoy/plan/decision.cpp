@@ -223,6 +223,7 @@ std::string verdict(const Planned& planned, const Planned* best) {
 }
 
 std::string step_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.1f} us", 1e6 * seconds);
   const bool is_short = seconds < 1;
   const double number = is_short ? 1e3 * seconds : seconds;
   const int decimals = number < 10 ? 2 : number < 100 ? 1 : 0;  // three digits

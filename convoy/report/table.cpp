@@ -88,6 +88,8 @@ std::string Table::to_text(size_t width) const {
   const auto is_last_text = [&](size_t column) {
     return column + 1 == titles_.size() && aligns_[column] == Align::kLeft;
   };
+  internal_check(num_keys_ <= titles_.size(), "report", "{} keys among {} columns", num_keys_,
+                 titles_.size());
   for (size_t next = num_keys_; next <= titles_.size();) {
     std::vector<size_t> shown(num_keys_);
     std::iota(shown.begin(), shown.end(), 0);

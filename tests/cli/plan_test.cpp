@@ -209,6 +209,8 @@ TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   expect("device_memory = lots; expected a size such as 4GiB");
   EXPECT_EQ(run("plan --strategy dp" + options("")), 2) << output_;
   expect("a process for each rank");
+  EXPECT_EQ(run("plan --ranks 1,2 --all" + options("")), 2) << output_;
+  expect("--all prints the kinds of splits of one number of ranks; got --ranks 1,2");
 }
 
 // What the plan decides a run may have said otherwise.
@@ -264,6 +266,11 @@ TEST_F(PlanCommand, ARunIsOfTheRanksThatItWasPlannedFor) {
   ASSERT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --zero 0 --output_dir other"), 0)
       << output_;
   expect("--zero changes a run that was planned");
+  ASSERT_EQ(run("train plan.toml --max_steps 2 --save_strategy no --block_size 16 --nproc 2 "
+                "--output_dir shorter"),
+            0)
+      << output_;
+  expect("--block_size changes a run that was planned");
 }
 
 TEST_F(PlanCommand, LeavesOutWhatFailsWhenItIsTried) {

@@ -240,6 +240,42 @@ class Commands(OnFakeGpus):
         self.assertGreater(told["mfu_percent"], 0)
 
 
+class Plans(OnFakeGpus):
+    BATCH = ("--global_batch_size", "16", "--per_device_train_batch_size", "16")
+
+    def planned(self, gpus, *args):
+        result = self.good(self.runs.train("gpt2", (*NO_DROPOUT["gpt2"], "--global_batch_size", "16", "--strategy", "plan", "--nproc", "2",
+                                                    *args), gpus, name="planned"))
+        on_cpu = self.runs.known("gpt2", (*NO_DROPOUT["gpt2"], *self.BATCH))
+        self.assertLess(difference(result, on_cpu), 1e-5)
+        plan = json.loads((result.folder / "plan.json").read_text())
+        self.assertEqual(plan["for"]["device"], "gpu")
+        results = json.loads((result.folder / "train_results.json").read_text())
+        self.assertAlmostEqual(results["planned_memory_bytes_per_rank"] / results["peak_device_memory_bytes_per_rank"], 1,
+                               delta=0.15)
+        return plan["settings"]
+
+    def test_ranks_plan_with_what_their_gpus_are_measured_to_do(self):
+        self.planned(2)
+
+    def test_ranks_that_share_a_gpu_plan_with_their_share_of_it(self):
+        self.planned(1)
+        # Its state takes 277 MiB.
+        large = ("--model.vocab_size", "100000", "--global_batch_size", "4", "--strategy", "plan", "--nproc", "2")
+        self.good(self.runs.train("gpt2", large, 1, "memory=400M"))
+        said = self.runs.train("gpt2", large, 1, "memory=240M")
+        self.assertEqual(said.code, 2, said.out)
+        self.assertIn("no plan fits", said.out)
+
+    def test_a_batch_is_found_for_what_is_free(self):
+        args = (*NO_DROPOUT["gpt2"], "--per_device_train_batch_size", "64", "--auto_find_batch_size", "true")
+        small, large = (self.good(self.runs.train("gpt2", args, 1, f"memory={size}M")) for size in (100, 1000))
+        rows = [int(re.search(r"batch +(\d+) per device", result.out)[1]) for result in (small, large)]
+        self.assertLess(rows[0], 64)
+        self.assertEqual(rows[1], 64)
+        self.assertLess(difference(small, large), 1e-5)
+
+
 class Faults(OnFakeGpus):
     NCCL = (*RANKS[2], *batches(4, 1))
 

@@ -50,7 +50,7 @@ TEST(TargetMetrics, AreWhatPairsOfRowsSay) {
   });
 }
 
-TEST(TargetMetrics, OfNumbersAreTheRootOfTheMeanSquare) {
+TEST(TargetMetrics, OfNumbersAreTheMeanSquareAndItsRoot) {
   TargetMetrics metrics({"click", /*binary=*/false});
   metrics.add(told(at::tensor({1.0F, 2.0F}), at::tensor({4.0F, 2.0F})));
   metrics.add(told(at::tensor({-1.0F}), at::tensor({3.0F})));

@@ -11,8 +11,8 @@ namespace convoy::tasks {
 
 /// How well a number of whole sessions is predicted. Of 0 or 1: auc (the share of pairs of a 1 and
 /// a 0 whose probabilities are in order, ties by half; 0.5 without such a pair), and of
-/// probabilities of at least 0.5 accuracy, precision and recall. Of other numbers: rmse. Keeps all
-/// predictions, so that every number of ranks gives the same.
+/// probabilities of at least 0.5 accuracy, precision and recall. Of other numbers: mse, rmse. Keeps
+/// all predictions, so that every number of ranks gives the same.
 class TargetMetrics : public train::Scorer {
  public:
   explicit TargetMetrics(models::SessionTarget target);

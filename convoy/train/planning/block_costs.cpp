@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
+#include <memory>
 #include <set>
 #include <span>
-#include <thread>
 
+#include "convoy/base/at_once.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
@@ -183,25 +183,13 @@ Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::Micr
   profile::Neighbours neighbours(num_threads, alone);
   options.neighbours = &neighbours;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(num_threads));
-  std::vector<std::exception_ptr> failures(busy.size());
   const int threads_each = at::get_num_threads();
-  {
-    std::vector<std::jthread> threads;
-    for (size_t n = 0; n < busy.size(); ++n) {
-      threads.emplace_back([&, n] {
-        try {
-          at::set_num_threads(threads_each);
-          busy[n] = profile::profile(factory(), batch, options);
-        } catch (...) {
-          failures[n] = std::current_exception();
-        }
-        neighbours.leave();
-      });
-    }
-  }
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  at_once(num_threads, [&](int n) {
+    // However this thread ends, the others do not wait for it.
+    const std::shared_ptr<void> leaves(nullptr, [&](void*) { neighbours.leave(); });
+    at::set_num_threads(threads_each);
+    busy[static_cast<size_t>(n)] = profile::profile(factory(), batch, options);
+  });
   Pass out{alone, {}};
   for (size_t b = 0; b < alone.size(); ++b) {
     for (const auto field : kSeconds) {

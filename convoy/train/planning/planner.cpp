@@ -41,9 +41,10 @@ plan::Cluster cluster_of(const PlanRequest& request, int num_ranks, int64_t memo
   if (!request.cluster_file.empty() && !request.device.empty()) {
     fail<UsageError>("train", "--cluster and --on both say what the devices are; try one of them");
   }
-  auto out = !request.cluster_file.empty() ? plan::read_cluster(request.cluster_file)
-             : !request.device.empty()     ? plan::usual_cluster(request.device, num_ranks)
-                                           : hosts_of(request, num_ranks);
+  auto out = request.gpus                    ? *request.gpus
+             : !request.cluster_file.empty() ? plan::read_cluster(request.cluster_file)
+             : !request.device.empty()       ? plan::usual_cluster(request.device, num_ranks)
+                                             : hosts_of(request, num_ranks);
   if (memory_bytes > 0) {
     const auto limit = memory_bytes + out.reserved_bytes;
     out.device.memory_bytes = std::min(out.device.memory_bytes, limit);
@@ -161,7 +162,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const auto costs_file = std::exchange(arguments.parallel.pipeline.costs, "");
   const int num_ranks = ranks_of(request);
   PlanReport out;
-  out.is_this_host = request.cluster_file.empty() && request.device.empty();
+  out.is_this_host = request.cluster_file.empty() && request.device.empty() && !request.gpus;
   if (request.threads > 0 || arguments.parallel.threads > 0) {
     at::set_num_threads(request.threads > 0 ? request.threads
                                             : static_cast<int>(arguments.parallel.threads));
@@ -171,9 +172,10 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const auto profile = read_profile(factory, arguments, data, request, num_ranks);
   if (profile) request.sums = profile->sums;
   out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
-  if (arguments.tf32) out.cluster.use_tf32();
+  if (arguments.tf32) out.cluster.use_tf32();  // of measured GPUs its rate is fp32's
   const auto& offload_dir = arguments.parallel.offload.folder;
-  if (out.is_this_host) measure_disk(out.cluster, offload_dir, profile, request.profile);
+  if (out.is_this_host || request.gpus)
+    measure_disk(out.cluster, offload_dir, profile, request.profile);
   const auto blocks = factory();
   const auto replica = replica_options(arguments, true);
   auto& wishes = out.wishes;
@@ -234,7 +236,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
       return costs->of(share);
     };
   } else {
-    out.how_known = "from data sheets";
+    out.how_known = request.gpus ? "from rates measured on these GPUs" : "from data sheets";
     numbers.time_spread = kAnalyticSpread;
     numbers.memory_spread = kOtherDevicesMemorySpread;
     numbers.update_seconds =

@@ -35,6 +35,8 @@ struct PlanRequest {
   /// Of ranks that have met on hosts that are like this one, what their sums take; none: the ranks
   /// would all be on this host.
   std::optional<SumTimes> sums = {};
+  /// Of ranks that have met on GPUs, what these were measured to do; none: other devices.
+  std::optional<plan::Cluster> gpus = {};
   int num_hosts = 1;                          ///< with `sums`
   std::shared_ptr<TracedBlocks> traced = {};  ///< of plans before; null: nothing is kept
   int threads = 0;  ///< of a rank; 0: parallel.threads, or of this host its cores shared out

@@ -6,6 +6,7 @@
 
 #include "convoy/base/text.h"
 #include "convoy/plan/cluster.h"
+#include "convoy/train/planning/these_gpus.h"
 #include "convoy/train/planning/this_host.h"
 
 namespace convoy::train {
@@ -24,6 +25,16 @@ Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memor
                     !here            ? "a " + device
                     : num_ranks == 1 ? "this host"
                                      : fmt::format("this host for each of {} ranks", num_ranks));
+  }
+  return out;
+}
+
+Room room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory) {
+  Room out{.bytes = free_for_tensors(gpu, group), .spread = kOtherDevicesMemorySpread};
+  out.text = fmt::format("{} that are free on this GPU", human_bytes(out.bytes));
+  if (device_memory > 0 && device_memory < out.bytes) {
+    out.bytes = device_memory;
+    out.text = fmt::format("device_memory = {}", human_bytes(device_memory));
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "convoy/comm/group.h"
 #include "convoy/plan/predict.h"
 
 namespace convoy::train {
@@ -27,5 +28,9 @@ struct Room {
 /// On a device of a kind that plan::usual_cluster knows, or where it is "" on this host, which so
 /// many ranks share; no more than `device_memory` bytes, where that is not 0.
 Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory);
+
+/// What this rank has of what is free now on its GPU. All ranks of `group`, among which are those
+/// of this host, call this.
+Room room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory);
 
 }  // namespace convoy::train

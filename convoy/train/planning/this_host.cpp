@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <memory>
-#include <thread>
 
+#include "convoy/base/at_once.h"
 #include "convoy/base/scratch_file.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/measure.h"
@@ -27,30 +26,30 @@ constexpr double kMicro = 1e-6;
 /// What a process of convoy takes beside tensors: programs, libraries and their heaps.
 constexpr int64_t kProcessBytes = 200LL << 20;
 
-/// Runs `work` on threads 0 to n - 1 at once.
-template <class Work>
-void at_once(int num_threads, const Work& work) {
-  std::vector<std::jthread> threads;
-  for (int n = 0; n < num_threads; ++n) threads.emplace_back([&work, n] { work(n); });
-}
-
 /// What a sum of all bytes passes over a rank's link, of which a part is its own.
 double passes_of(int num_ranks) {
   return 2.0 * (num_ranks - 1) / num_ranks;
 }
 
-/// The link of a group inside a host.
+}  // namespace
+
 plan::Link link_of(const SumTimes& sums, int num_ranks) {
   return {sums.seconds, passes_of(num_ranks) / sums.seconds_per_byte};
 }
 
-}  // namespace
+plan::Link link_between(const plan::Cluster& cluster, const SumTimes& sums) {
+  const int ranks = cluster.devices_per_host;
+  const double inside = ranks > 1 ? passes_of(ranks) / cluster.inside.bytes_per_second : 0;
+  const double first = ranks > 1 ? cluster.inside.seconds : 0;
+  return {std::max(0.0, sums.seconds - first),
+          passes_of(cluster.num_hosts) / std::max(1e-15, sums.seconds_per_byte - inside)};
+}
 
-SumTimes time_sums(const comm::Group& group) {
+SumTimes time_sums(const comm::Group& group, at::Device device) {
   constexpr int64_t kSmall = 64 << 10, kMiddle = 1 << 20, kLargest = 32 << 20;
   constexpr double kSecondsEach = 0.5;
   const auto time = [&](int64_t bytes) {
-    return kMicro * comm::measure(group, "all_reduce", at::kFloat, bytes, at::kCPU, kSecondsEach);
+    return kMicro * comm::measure(group, "all_reduce", at::kFloat, bytes, device, kSecondsEach);
   };
   // Two sizes tell the line; on a slow link the second is not so large. All ranks measure the same.
   const double small = time(kSmall), middle = time(kMiddle);
@@ -93,11 +92,7 @@ plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums
     auto out = this_host(num_ranks);
     out.num_hosts = num_hosts;
     out.phases_overlap = false;  // one rank of a host carries what all of them sum up
-    // What the part inside of the hosts leaves.
-    const double inside = num_ranks > 1 ? passes_of(num_ranks) / out.inside.bytes_per_second : 0;
-    const double slope = std::max(1e-15, sums.seconds_per_byte - inside);
-    const double first = num_ranks > 1 ? out.inside.seconds : 0;
-    out.between = {std::max(0.0, sums.seconds - first), passes_of(num_hosts) / slope};
+    out.between = link_between(out, sums);
     return out;
   }
   auto out = processors(num_ranks);
@@ -111,7 +106,6 @@ double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks)
   for (int rank = 0; rank < num_ranks; ++rank) {
     files.push_back(std::make_unique<ScratchFile>(folder, kPieces * kPiece, "offload_dir"));
   }
-  std::vector<std::exception_ptr> failures(files.size());
   const auto pass = [&](bool reads) {
     const auto began = std::chrono::steady_clock::now();
     at_once(num_ranks, [&](int rank) {
@@ -121,20 +115,13 @@ double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks)
             at::zeros({kPiece + static_cast<int64_t>(ScratchFile::kAlignment)}, at::kByte), kPiece);
       };
       const auto in = piece(), out = piece();
-      try {
-        for (int64_t n = 0; n < kPieces; ++n) {
-          auto written = file.write(static_cast<size_t>(n * kPiece), out.data_ptr(), kPiece);
-          const auto next = static_cast<size_t>((n + 1) % kPieces * kPiece);
-          if (reads) file.read(next, in.data_ptr(), kPiece).wait();
-          written.wait();
-        }
-      } catch (...) {
-        failures[static_cast<size_t>(rank)] = std::current_exception();
+      for (int64_t n = 0; n < kPieces; ++n) {
+        auto written = file.write(static_cast<size_t>(n * kPiece), out.data_ptr(), kPiece);
+        const auto next = static_cast<size_t>((n + 1) % kPieces * kPiece);
+        if (reads) file.read(next, in.data_ptr(), kPiece).wait();
+        written.wait();
       }
     });
-    for (const auto& failure : failures) {
-      if (failure) std::rethrow_exception(failure);
-    }
     return seconds_since(began);
   };
   pass(/*reads=*/false);  // what was never written is read from nowhere

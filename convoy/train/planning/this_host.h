@@ -13,8 +13,15 @@ struct SumTimes {
   double seconds = 0, seconds_per_byte = 0;
 };
 
-/// Measures it for a second. All ranks of the group call this.
-SumTimes time_sums(const comm::Group& group);
+/// Measures it for a second, of tensors on `device`. All ranks of the group call this.
+SumTimes time_sums(const comm::Group& group, at::Device device = at::kCPU);
+
+/// The link of a host's ranks, of which sums take so long.
+plan::Link link_of(const SumTimes& sums, int num_ranks);
+
+/// That of a host to others, where sums over the cluster's ranks take so long: what the part inside
+/// of the hosts leaves.
+plan::Link link_between(const plan::Cluster& cluster, const SumTimes& sums);
 
 /// The same of ranks that are threads here.
 SumTimes time_sums_of_threads(int num_ranks);

@@ -33,11 +33,8 @@ StepLimit::~StepLimit() {
 void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
   const bool on_gpu = !job_.devices.at(0).is_cpu();
   const int64_t limit = arguments_.parallel.device_memory;
-  if (on_gpu && limit == 0) {
-    fail<UsageError>("train",
-                     "auto_find_batch_size knows a processor's memory only; on GPUs say what there "
-                     "is: --device_memory 70GB");
-  }
+  const auto room = on_gpu ? room_of_gpu(job_.devices.at(0), job_.world(), limit)
+                           : room_of_rank("", ranks_here(), limit);
   const int64_t shares = job_.num_ranks(), batch = step_rows(arguments_, shares);
   if (batch % shares != 0) {
     fail<UsageError>("train",
@@ -56,7 +53,6 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
         const int64_t more = std::clamp<int64_t>(batch / shares, 2, kRun);
         const Estimator estimator(factory, whole, *train_data_, job_.num_devices(),
                                   {more / 2, more});
-        const auto room = room_of_rank("", ranks_here(), limit);
         const int64_t found = estimator.most_rows(estimator.asked(), room.sure_bytes(), true);
         if (found > 0) return found;
         auto one = estimator.asked();

@@ -261,22 +261,25 @@ ParallelArguments before_plan(ParallelArguments arguments) {
   return arguments;
 }
 
-void check_plans(const Decide& decide, at::Device device) {
-  if (!decide) {
-    fail<UsageError>("parallel",
-                     "strategy = plan is for convoy train; try convoy plan, which writes a run "
-                     "with --output FILE");
-  }
-  if (device.is_cpu()) return;
+void check_plans(const Decide& decide) {
+  if (decide) return;
   fail<UsageError>("parallel",
-                   "strategy = plan measures on processors, and there are GPUs; try convoy plan "
-                   "--on KIND --output FILE, or --device cpu");
+                   "strategy = plan is for convoy train; try convoy plan, which writes a run "
+                   "with --output FILE");
 }
 
-comm::Group all_ranks(const comm::Connector& connector, int size) {
-  std::vector<int> ranks(static_cast<size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return connector.connect(ranks, "plan");
+MetRanks connect_all(const comm::Connector& connector, const launch::RankEnvironment& env) {
+  const auto group = [&](int first, int size, const char* name) {
+    std::vector<int> ranks(static_cast<size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), first);
+    return size > 1 ? connector.connect(ranks, name) : comm::Group();
+  };
+  MetRanks out;
+  out.all = out.host = group(0, env.world_size, "plan");
+  if (env.num_nodes == 1) return out;
+  const int first = env.rank - env.local_rank;
+  out.host = group(first, env.local_world_size, fmt::format("plan-host-{}", first).c_str());
+  return out;
 }
 
 }  // namespace
@@ -285,7 +288,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   std::string why_no_gpu;
   const auto visible = visible_devices(given.device, &why_no_gpu);
   const bool plans = given.strategy == "plan";
-  if (plans) check_plans(decide, visible.at(0));
+  if (plans) check_plans(decide);
   auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
@@ -310,7 +313,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
         std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0], options);
   }
   if (plans) {
-    auto decision = decide(job, connector ? all_ranks(*connector, env.world_size) : comm::Group());
+    auto decision = decide(job, connector ? connect_all(*connector, env) : MetRanks());
     arguments = std::move(decision.parallel);
     job = plan_job(arguments, env, visible);
     job.planned = std::move(decision.planned);

@@ -76,12 +76,17 @@ struct Decision {
   PlannedStep planned;
 };
 
-/// Makes it where the ranks have met and formed no groups yet: on all of them, which are `all`;
-/// `met` has no groups.
-using Decide = std::function<Decision(const Job& met, const comm::Group& all)>;
+/// Ranks that have met and formed no other groups yet.
+struct MetRanks {
+  comm::Group all;
+  comm::Group host;  ///< those of this rank's host
+};
+
+/// Makes it where the ranks have met: on all of them. `met` has no groups.
+using Decide = std::function<Decision(const Job& met, const MetRanks& ranks)>;
 
 /// plan_job() for this process, then meets the other ranks. Throws UsageError for strategy = plan
-/// without `decide`, and on GPUs, which no plan measures.
+/// without `decide`.
 Job join_job(const ParallelArguments& arguments, const Decide& decide = {});
 
 /// Devices that `choice` (auto, cpu, cuda) allows here, CUDA_VISIBLE_DEVICES respected. With auto

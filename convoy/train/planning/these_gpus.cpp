@@ -1,0 +1,114 @@
+#include "convoy/train/planning/these_gpus.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "convoy/base/host_name.h"
+#include "convoy/base/timing.h"
+#include "convoy/comm/device.h"
+#include "convoy/machine/memory_limit.h"
+#include "convoy/train/planning/this_host.h"
+#include "convoy/train/setup/from_arguments.h"
+#include "convoy/train/setup/numerics.h"
+
+namespace convoy::train {
+
+namespace {
+
+/// What NCCL, cuBLAS and fragments take beside tensors once a training runs: at most a tenth.
+constexpr int64_t kReservedBytes = 500'000'000, kReservedShare = 10;
+/// What trainings reach of the largest products' rate (see docs/planning.md).
+constexpr double kEfficiency = 0.9;
+
+double seconds_on(at::Device gpu, const std::function<void()>& work) {
+  const c10::impl::VirtualGuardImpl guard(gpu.type());
+  guard.synchronizeDevice(gpu.index());
+  const auto began = std::chrono::steady_clock::now();
+  work();
+  guard.synchronizeDevice(gpu.index());
+  return seconds_since(began);
+}
+
+/// The best of some runs, the first of which are slow.
+double best_seconds(at::Device gpu, const std::function<void()>& work) {
+  constexpr int kRuns = 5;
+  double best = seconds_on(gpu, work);
+  for (int run = 1; run < kRuns; ++run) best = std::min(best, seconds_on(gpu, work));
+  return best;
+}
+
+/// Of square matrices, as large as take a moment and have room.
+double product_flops(at::Device gpu, at::ScalarType dtype, int64_t most_bytes) {
+  constexpr int64_t kSmallest = 512, kLargest = 8192;
+  constexpr double kMoment = 0.01;
+  double flops = 0;
+  for (int64_t n = kSmallest; n <= kLargest; n *= 2) {
+    const auto a = at::ones({n, n}, at::TensorOptions().dtype(dtype).device(gpu));
+    auto out = at::empty_like(a);
+    const double seconds = best_seconds(gpu, [&] { at::mm_out(out, a, a); });
+    const double size = static_cast<double>(n);
+    flops = std::max(flops, 2 * size * size * size / seconds);
+    const int64_t bytes_of_next = 4 * 2 * static_cast<int64_t>(a.nbytes());
+    if (seconds > kMoment || bytes_of_next > most_bytes) break;
+  }
+  return flops;
+}
+
+/// Bytes read and written in a second.
+double memory_rate(at::Device gpu, int64_t most_bytes) {
+  constexpr int64_t kEnough = 512 << 20;
+  const int64_t bytes = std::min(kEnough, most_bytes) / 2;
+  const auto from = at::ones({bytes}, at::TensorOptions(at::kByte).device(gpu));
+  auto to = at::empty_like(from);
+  return 2.0 * static_cast<double>(bytes) / best_seconds(gpu, [&] { to.copy_(from); });
+}
+
+/// Of a group's ranks, those that compute on this one's GPU.
+int64_t ranks_sharing(const comm::Group& group, at::Device gpu) {
+  if (group.size() == 1) return 1;
+  const auto who = host_name() + comm::identity(gpu) + std::to_string(gpu.index());
+  const auto own = static_cast<int64_t>(std::hash<std::string>()(who));
+  const auto all = group.all_gather(at::full({1}, own, at::kLong), "compare GPUs");
+  return all.eq(own).sum().item<int64_t>();
+}
+
+}  // namespace
+
+int64_t free_for_tensors(at::Device gpu, const comm::Group& group) {
+  const int64_t ranks = ranks_sharing(group, gpu);
+  if (ranks > 1) group.barrier("look for free memory");  // before one of them takes some
+  const int64_t bytes = comm::free_device_bytes(gpu);
+  return (bytes - std::min(kReservedBytes, bytes / kReservedShare)) / ranks;
+}
+
+plan::Cluster these_gpus(const TrainingArguments& arguments, const Job& met,
+                         const MetRanks& ranks) {
+  const auto gpu = met.devices.at(0);
+  const auto dtype = replica_options(arguments, true).compute_dtype;
+  plan::Cluster out;
+  out.num_hosts = met.environment.num_nodes;
+  out.devices_per_host = met.environment.local_world_size;
+  out.device.name = "this kind of GPU";
+  out.device.memory_bytes = free_for_tensors(gpu, ranks.host);
+  const int64_t to_measure = out.device.memory_bytes / 4;
+  out.host_memory_bytes = machine::memory_limit().bytes;
+  {
+    const Tf32 tf32(arguments.tf32);
+    out.device.bf16_flops = out.device.fp32_flops = product_flops(gpu, dtype, to_measure);
+  }
+  out.device.bytes_per_second = memory_rate(gpu, to_measure);
+  out.efficiency = kEfficiency;
+  out.memory_efficiency = 1;
+  if (out.devices_per_host > 1) {
+    out.inside = link_of(time_sums(ranks.host, gpu), out.devices_per_host);
+  }
+  if (out.num_hosts > 1) out.between = link_between(out, time_sums(ranks.all, gpu));
+  comm::free_unused_memory(gpu);
+  return out;
+}
+
+}  // namespace convoy::train
