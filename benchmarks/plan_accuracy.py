@@ -11,9 +11,26 @@ import subprocess
 CONVOY = os.environ["CONVOY"]
 
 
-def draw_model(rng):
+def draw_session_model(rng):
+    """Options of a recommender with some body, with sessions of many lengths."""
+    body, masking = rng.choice([("gpt2", "clm"), ("bert", "mlm"), ("albert", "mlm"), ("electra", "rtd"), ("xlnet", "plm"),
+                                ("sasrec", "clm"), ("ligr", "clm")])
+    width, layers = 4 * rng.choice([16, 24, 32]), rng.choice([2, 3, 4])
+    items, length = rng.choice([1000, 5000, 20000]), rng.choice([12, 20, 40])
+    folder = f"data/plan_accuracy/{items}"
+    if not pathlib.Path(folder, "schema.json").exists():
+        run(["data", "synthetic", "--output", folder, "--items", items, "--rows", 4000, "--max-length", 40])
+    name = f"{body} {masking} {layers} x {width}, {items} items, sessions of up to {length}"
+    options = (f"--body {body} --masking {masking} --d_model {width} --n_layer {layers} --n_head 4 --data.path {folder} "
+               f"--features item_id-list --max_length {length}")
+    return name, options.split()
+
+
+def draw_model(rng, families):
     """Options of a model of some family, with tokens that are drawn."""
-    family = rng.choice(["gpt2", "llama", "bert", "t5"])
+    family = rng.choice(families)
+    if family == "session":
+        return draw_session_model(rng)
     heads = rng.choice([2, 4, 6])
     width = heads * rng.choice([32, 48, 64])
     length = rng.choice([64, 96, 128])
@@ -58,6 +75,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--families", type=lambda text: text.split(","), default=["gpt2", "llama", "bert", "t5"],
+                        help="to draw from: gpt2, llama, bert, t5, session")
     parser.add_argument("--output", help="JSON file of all")
     options = parser.parse_args()
     rng = random.Random(options.seed)
@@ -65,7 +84,7 @@ def main():
     print("| model | split | step predicted | measured | off | memory predicted | counted | off |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     for number in range(options.models):
-        what, model = draw_model(rng)
+        what, model = draw_model(rng, options.families)
         found = json.loads(run(["bench", "plan", *model, "--ranks", options.ranks, "--threads", 1, "--json", "--seed",
                                 options.seed + number, "--plans", options.plans, "--steps", options.steps, "--rounds",
                                 options.rounds, "--global_batch_size", rng.choice([8, 16])]))

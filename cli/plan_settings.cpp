@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <set>
 
 #include "convoy/base/files.h"
@@ -86,8 +87,19 @@ TrialFolder::~TrialFolder() {
 }
 
 std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
+  auto& table = configured.table;
+  std::vector<std::array<std::string, 3>> before;  // key, value, source
+  const auto keep = [&](const std::string& key) {
+    const auto* option = table.find(key);
+    before.push_back({option->key(), option->plain(), option->source});
+  };
+  for (const auto& [key, value] : settings_of(split, table)) keep(key);
+  keep("parallel.strategy");
   set_split(configured, split);
-  return write(configured);
+  auto out = write(configured);
+  // What one split says must not hold for the next.
+  for (const auto& [key, value, source] : before) table.set(key, value, source);
+  return out;
 }
 
 std::string TrialFolder::write(const Configured& configured) const {

@@ -39,7 +39,7 @@ class TrialFolder {
   TrialFolder(const TrialFolder&) = delete;
   TrialFolder& operator=(const TrialFolder&) = delete;
 
-  /// Writes the run of a split; gives the file's name.
+  /// Writes the run of a split; gives the file's name. `configured` is afterwards as it was.
   std::string write(Configured& configured, const plan::Split& split) const;
   /// Writes a run as it is now.
   std::string write(const Configured& configured) const;

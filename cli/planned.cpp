@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/device.h"
 #include "convoy/machine/host.h"
 #include "convoy/plan/decision.h"
 #include "convoy/train/planning/planner.h"
@@ -30,6 +31,8 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"threads", met.threads},
           {"processor", machine::read_host().cpu},
           {"device", met.devices.at(0).is_cpu() ? "cpu" : "gpu"},
+          {"gpu_bytes", comm::device_memory(met.devices.at(0)).total},
+          {"tf32", arguments.tf32},
           {"global_batch_size", train::step_rows(arguments, ranks.world_size)},
           {"optim", arguments.optim},
           {"bf16", arguments.bf16},
@@ -44,7 +47,8 @@ std::optional<fs::path> checkpoint_of(const train::TrainingArguments& arguments,
   const auto& from = arguments.resume_from_checkpoint;
   const auto& dir = arguments.output.dir;
   const bool asks = !from.empty() && from != "false" && from != "False";
-  if (asks && from != "latest") return fs::path(from);
+  const bool is_latest = from == "latest" || from == "true" || from == "True";
+  if (asks && !is_latest) return fs::path(from);
   const bool again = from.empty() && met.environment.restart_count > 0;
   return (asks || again) && !dir.empty() ? checkpoint::latest_checkpoint(dir) : std::nullopt;
 }

@@ -67,11 +67,11 @@ int compute_capability(at::Device device) {
   return get != nullptr && get(&major, kComputeCapabilityMajor, device.index()) == 0 ? major : 0;
 }
 
-int64_t free_device_bytes(at::Device device) {
+DeviceMemory device_memory(at::Device device) {
   auto* allocator = allocator_of(device);
-  return allocator == nullptr
-             ? 0
-             : static_cast<int64_t>(allocator->getMemoryInfo(device.index()).first);
+  if (allocator == nullptr) return {};
+  const auto [free, total] = allocator->getMemoryInfo(device.index());
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
 void free_unused_memory(at::Device device) {

@@ -24,8 +24,11 @@ std::string identity(at::Device device);
 /// The major number of the GPU's compute capability (9: Hopper); 0 when unknown.
 int compute_capability(at::Device device);
 
-/// Bytes of `device` that no process holds; 0 when unknown, and of the host.
-int64_t free_device_bytes(at::Device device);
+/// Bytes of a device, and those that no process holds; 0 when unknown, and of the host.
+struct DeviceMemory {
+  int64_t free = 0, total = 0;
+};
+DeviceMemory device_memory(at::Device device);
 
 /// Gives back what no tensor of this process holds on `device`, and counts its peak anew.
 void free_unused_memory(at::Device device);

@@ -182,6 +182,13 @@ Cluster read_cluster(const std::filesystem::path& file) {
       fail<UsageError>("plan", "{}: kinds and [device] name both say what the devices are; try one",
                        file.string());
     }
+    if (written.memory_gb > 0 || written.memory_gb_per_second > 0 || written.fp32_tflops > 0 ||
+        written.tf32_tflops > 0 || written.bf16_tflops > 0) {
+      fail<UsageError>("plan",
+                       "{}: the numbers of [device] do not go with kinds, which are known devices; "
+                       "try without them",
+                       file.string());
+    }
     out.each = devices_of(written.kinds, written.hosts, written.devices);
     written.device = written.kinds.front();
   }

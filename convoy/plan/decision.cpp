@@ -12,7 +12,7 @@ namespace convoy::plan {
 
 namespace {
 
-/// Of a block: what training keeps of its parameters.
+/// Of a block: what training keeps of its parameters, of frozen ones their values.
 struct BlockState {
   std::string name;
   double bytes = 0;
@@ -23,7 +23,8 @@ double state_of(const schedule::ModelDecl& model, const std::vector<int64_t>& pa
   double out = 0;
   for (const int64_t p : params) {
     const auto& param = model.params[static_cast<size_t>(p)];
-    out += static_cast<double>(schedule::num_elements(param.shape)) * bytes_each;
+    out += static_cast<double>(schedule::num_elements(param.shape)) *
+           (param.trained ? bytes_each : sizeof(float));
   }
   return out;
 }

@@ -27,7 +27,8 @@ Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, c
     double bytes = 0;
     for (const int64_t p : block.params) {
       const auto& param = numbers.model.params[static_cast<size_t>(p)];
-      bytes += each * static_cast<double>(schedule::num_elements(
+      const double kept = param.trained ? each : sizeof(float);
+      bytes += kept * static_cast<double>(schedule::num_elements(
                           schedule::local_shape(param.shape, param.cut, place)));
     }
     out.bytes.push_back(out.bytes.back() + bytes);

@@ -69,6 +69,9 @@ TEST(ClusterFile, HostsMayDiffer) {
   EXPECT_NE(refusal("[cluster]\nhosts = 3\nkinds = [\"t4-16\", \"l4-24\"]\n" + links)
                 .find("names 2 devices; expected one for each of 3 hosts"),
             std::string::npos);
+  EXPECT_NE(refusal("[cluster]\nkinds = [\"t4-16\"]\n[device]\nmemory_gb = 12\n" + links)
+                .find("the numbers of [device] do not go with kinds"),
+            std::string::npos);
   EXPECT_NE(refusal("[cluster]\nkinds = [\"t4-16\"]\n[device]\nname = \"t4-16\"\n")
                 .find("both say what the devices are"),
             std::string::npos);

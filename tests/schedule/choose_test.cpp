@@ -60,6 +60,17 @@ TEST(Choose, AHeadThatPutsNothingOffAllowsHalves) {
   EXPECT_LT(found.timeline.length, it.plan().timeline.length);
 }
 
+TEST(Choose, PlacementVHasTwoVirtualStagesWhereverTheyAreCut) {
+  Asked it;
+  it.options.pipeline.placement = Placement::V;
+  it.options.pipeline.splits = {1, 2, 3, 4, 5};
+  for (const auto schedule : {PipelineSchedule::Interleaved, PipelineSchedule::Automatic}) {
+    it.options.pipeline.schedule = schedule;
+    it.options.pipeline.virtual_stages = 3;
+    EXPECT_THAT(it.refusal(), HasSubstr("pipeline_splits needs 3 numbers for 2 stages"));
+  }
+}
+
 TEST(Choose, AScheduleThatKeepsMoreThanItMayIsRefused) {
   Asked it;
   it.options.pipeline.schedule = PipelineSchedule::GPipe;

@@ -14,7 +14,7 @@ namespace convoy::parallel {
 namespace {
 
 /// What stages send each other at a time of the gradient of a unit that several hold.
-constexpr int64_t kTiedElements = 4 << 20;
+constexpr int64_t kTiedElements = 512 << 10;
 
 }  // namespace
 
@@ -185,6 +185,10 @@ void Gradients::reduce_tied(int64_t unit) {
       parts.push_back(at::empty_like(mine));
       const auto label = fmt::format("reduce tied unit {}", unit);
       pipeline.start_send_receive(mine, stage, parts.back(), stage, label).wait();
+    }
+    if (parts.size() == 2) {  // of two numbers the order does not matter
+      mine.add_(parts[mine.is_same(parts[0]) ? 1 : 0]);
+      continue;
     }
     auto sum = parts[0] + parts[1];
     for (size_t p = 2; p < parts.size(); ++p) sum.add_(parts[p]);

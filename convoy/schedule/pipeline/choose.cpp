@@ -61,6 +61,12 @@ Cut split_at(const std::vector<int64_t>& splits, int64_t num_blocks, int num_sta
                      fmt::join(splits, ","), given, num_stages * std::max(1, virtual_stages) - 1,
                      num_stages, with_virtual_stages(virtual_stages));
   }
+  if (placement == Placement::V && given != 2 * num_stages) {
+    fail<UsageError>("parallel",
+                     "pipeline_placement = v gives each stage two virtual stages: pipeline_splits "
+                     "needs {} numbers for {} stages; got {}",
+                     2 * num_stages - 1, num_stages, fmt::join(splits, ","));
+  }
   int64_t before = 0;
   for (const int64_t begin : splits) {
     if (begin <= before || begin >= num_blocks) {

@@ -266,6 +266,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
       plural(out.cluster.num_hosts > 1 ? out.cluster.devices_per_host : num_ranks, "device"),
       out.cluster.each.empty() ? out.cluster.device.name : "several kinds",
       memory_text(out.cluster));
+  if (out.cluster.num_hosts > 1 && num_ranks < out.cluster.num_devices()) {
+    out.what += fmt::format(", of which {} are used", num_ranks);
+  }
   return out;
 }
 

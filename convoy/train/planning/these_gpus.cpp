@@ -76,12 +76,26 @@ int64_t ranks_sharing(const comm::Group& group, at::Device gpu) {
   return all.eq(own).sum().item<int64_t>();
 }
 
+/// The least that any rank has: a plan must hold for all.
+void take_least(const comm::Group& all, plan::Device& device) {
+  if (all.size() == 1) return;
+  // Exact: bytes are fewer than 2^53.
+  auto least = at::tensor({static_cast<double>(device.memory_bytes), device.fp32_flops,
+                           device.bytes_per_second},
+                          at::kDouble)
+                   .neg();
+  all.all_reduce(least, comm::ReduceOp::Max, "compare GPUs");
+  device.memory_bytes = static_cast<int64_t>(-least[0].item<double>());
+  device.fp32_flops = device.bf16_flops = -least[1].item<double>();
+  device.bytes_per_second = -least[2].item<double>();
+}
+
 }  // namespace
 
 int64_t free_for_tensors(at::Device gpu, const comm::Group& group) {
   const int64_t ranks = ranks_sharing(group, gpu);
   if (ranks > 1) group.barrier("look for free memory");  // before one of them takes some
-  const int64_t bytes = comm::free_device_bytes(gpu);
+  const int64_t bytes = comm::device_memory(gpu).free;
   return (bytes - std::min(kReservedBytes, bytes / kReservedShare)) / ranks;
 }
 
@@ -101,6 +115,7 @@ plan::Cluster these_gpus(const TrainingArguments& arguments, const Job& met,
     out.device.bf16_flops = out.device.fp32_flops = product_flops(gpu, dtype, to_measure);
   }
   out.device.bytes_per_second = memory_rate(gpu, to_measure);
+  take_least(ranks.all, out.device);
   out.efficiency = kEfficiency;
   out.memory_efficiency = 1;
   if (out.devices_per_host > 1) {

@@ -13,8 +13,8 @@ namespace convoy::train {
 int64_t free_for_tensors(at::Device gpu, const comm::Group& group);
 
 /// The GPUs of ranks that have met, each with what it was measured to do while the others were,
-/// too: products of the training's type, copies, sums over the ranks. Takes some seconds. All ranks
-/// call this; rank 0's numbers count.
+/// too: products of the training's type, copies, sums over the ranks; the least that a rank has
+/// counts. Takes some seconds. Collective.
 plan::Cluster these_gpus(const TrainingArguments& arguments, const Job& met, const MetRanks& ranks);
 
 }  // namespace convoy::train

@@ -28,7 +28,14 @@ UsualBatches::UsualBatches(const TrainingArguments& arguments, const Dataset& da
     longest_row_ = static_cast<size_t>(most - lengths_.begin());
     vary_ = *least < *most;
   }
-  if (vary_) return;
+  if (vary_) {
+    const auto of_step = arguments.global_batch_size.value_or(
+        arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps);
+    rows_of_run_ = arguments.max_steps > 0
+                       ? static_cast<double>(arguments.max_steps * of_step)
+                       : arguments.num_train_epochs * static_cast<double>(lengths_.size());
+    return;
+  }
   lengths_.clear();
   auto one = arguments;
   one.per_device_train_batch_size = most_rows;
@@ -50,7 +57,7 @@ void UsualBatches::check(int64_t rows) const {
 }
 
 parallel::MicroBatch UsualBatches::longest(int64_t rows) const {
-  if (vary_) return of(longest_row_, rows);
+  if (vary_) return of(longest_row_, rows, most_positions(rows));
   check(rows);
   return profile::first_rows(first_, rows);
 }
@@ -62,7 +69,20 @@ parallel::MicroBatch UsualBatches::mean(int64_t rows) const {
       std::min_element(lengths_.begin(), lengths_.end(), [&](int64_t a, int64_t b) {
         return std::abs(static_cast<double>(a) - mean) < std::abs(static_cast<double>(b) - mean);
       });
-  return of(static_cast<size_t>(nearest - lengths_.begin()), rows);
+  return of(static_cast<size_t>(nearest - lengths_.begin()), rows, 0);
+}
+
+/// In the largest of a run's micro-batches: the sum of drawn rows is about normal, and the largest
+/// of M of these is below its mean plus sqrt(2 ln M) deviations.
+double UsualBatches::most_positions(int64_t rows) const {
+  double sum = 0, squares = 0;
+  for (const auto length : lengths_) {
+    sum += static_cast<double>(length);
+    squares += static_cast<double>(length * length);
+  }
+  const auto all = static_cast<double>(lengths_.size()), n = static_cast<double>(rows);
+  const double mean = sum / all, deviation = std::sqrt(std::max(0.0, squares / all - mean * mean));
+  return n * mean + deviation * std::sqrt(n * 2 * std::log(std::max(1.0, rows_of_run_ / n)));
 }
 
 /// The mean of the longest of so many drawn rows: it is at most L with the chance that each is.
@@ -81,8 +101,9 @@ double UsualBatches::mean_length(int64_t rows) const {
   return mean;
 }
 
-/// That row, and others that are no longer: short and long ones as the data has them.
-parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows) const {
+/// That row, and others that are no longer: short and long ones as the data has them, or without
+/// the shortest of these, so that all have so many positions, if there are such rows.
+parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows, double positions) const {
   check(rows);
   std::vector<int64_t> others;
   for (size_t row = 0; row < std::min(kNear, lengths_.size()); ++row) {
@@ -93,10 +114,20 @@ parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows) const {
   std::stable_sort(others.begin(), others.end(), [&](int64_t a, int64_t b) {
     return lengths_[static_cast<size_t>(a)] < lengths_[static_cast<size_t>(b)];
   });
-  std::vector<int64_t> chosen{static_cast<int64_t>(longest_row)};
+  constexpr int64_t kTries = 32;
   const auto all = std::ssize(others);
-  for (int64_t i = 1; i < rows; ++i) {
-    chosen.push_back(others[static_cast<size_t>((2 * i - 1) * all / (2 * rows - 2))]);
+  std::vector<int64_t> chosen;
+  for (int64_t tried = 0; tried < kTries; ++tried) {
+    const int64_t shortest = tried * all / kTries, left = all - shortest;
+    chosen = {static_cast<int64_t>(longest_row)};
+    double sum = static_cast<double>(lengths_[longest_row]);
+    for (int64_t i = 1; i < rows; ++i) {
+      const auto other =
+          others[static_cast<size_t>(shortest + (2 * i - 1) * left / (2 * rows - 2))];
+      chosen.push_back(other);
+      sum += static_cast<double>(lengths_[static_cast<size_t>(other)]);
+    }
+    if (sum >= positions) break;
   }
   return data_.of_rows(chosen);
 }

@@ -8,7 +8,8 @@
 namespace convoy::train {
 
 /// The micro-batches whose costs stand for all others. Where rows differ in length, memory is that
-/// of one with the longest row of all, and time that of one as long as they are on average.
+/// of one with the longest row of all and, together, as many positions as the largest of the run is
+/// expected to have; time is that of one as long as they are on average.
 class UsualBatches {
  public:
   /// Of `most_rows` rows at most. The data must outlive it.
@@ -26,7 +27,8 @@ class UsualBatches {
   int64_t longest_length() const { return lengths_.empty() ? 0 : lengths_[longest_row_]; }
 
  private:
-  parallel::MicroBatch of(size_t longest_row, int64_t rows) const;
+  parallel::MicroBatch of(size_t longest_row, int64_t rows, double positions) const;
+  double most_positions(int64_t rows) const;
   void check(int64_t rows) const;
   int64_t num_rows() const;
 
@@ -34,6 +36,7 @@ class UsualBatches {
   std::vector<int64_t> lengths_;  // by row; none where all rows are alike
   size_t longest_row_ = 0;
   bool vary_ = false;
+  double rows_of_run_ = 0;
   parallel::MicroBatch first_;  // of the data, where they are
 };
 
