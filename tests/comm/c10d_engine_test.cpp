@@ -97,7 +97,7 @@ TEST(C10dEngine, NcclGetsPairsAsOneAndFlatTensors) {
   Fake gloo("gloo");
   gloo.group.start_send_receive(out, 2, in, 0, "ring").wait();
   gloo.group.all_gather(all, in, "gather");
-  EXPECT_THAT(gloo.backend->calls, ElementsAre("send to 2", "receive from 0", "gather a list"));
+  EXPECT_THAT(gloo.backend->calls, ElementsAre("receive from 0", "send to 2", "gather a list"));
 }
 
 TEST(C10dEngine, NcclConnectsPairsAndNamesWhoDoesNotCome) {
