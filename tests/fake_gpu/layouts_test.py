@@ -241,19 +241,17 @@ class Commands(OnFakeGpus):
 
 
 class Plans(OnFakeGpus):
-    BATCH = ("--global_batch_size", "16", "--per_device_train_batch_size", "16")
-
-    def planned(self, gpus, *args):
-        result = self.good(self.runs.train("gpt2", (*NO_DROPOUT["gpt2"], "--global_batch_size", "16", "--strategy", "plan", "--nproc", "2",
-                                                    *args), gpus, name="planned"))
-        on_cpu = self.runs.known("gpt2", (*NO_DROPOUT["gpt2"], *self.BATCH))
+    def planned(self, gpus):
+        # Of two rows all splits are predicted to 11 %, whichever the clock finds fastest.
+        options = (*NO_DROPOUT["gpt2"], "--global_batch_size", "2")
+        result = self.good(self.runs.train("gpt2", (*options, "--strategy", "plan", "--nproc", "2"), gpus, name="planned"))
+        on_cpu = self.runs.known("gpt2", (*options, "--per_device_train_batch_size", "2"))
         self.assertLess(difference(result, on_cpu), 1e-5)
         plan = json.loads((result.folder / "plan.json").read_text())
         self.assertEqual(plan["for"]["device"], "gpu")
         results = json.loads((result.folder / "train_results.json").read_text())
         self.assertAlmostEqual(results["planned_memory_bytes_per_rank"] / results["peak_device_memory_bytes_per_rank"], 1,
                                delta=0.15)
-        return plan["settings"]
 
     def test_ranks_plan_with_what_their_gpus_are_measured_to_do(self):
         self.planned(2)
