@@ -13,6 +13,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/machine/host.h"
 #include "convoy/plan/decision.h"
+#include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/planning/planner.h"
 #include "convoy/train/planning/these_gpus.h"
 #include "convoy/train/setup/batch.h"
@@ -44,13 +45,12 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
 /// What the run will go on from; none: it begins.
 std::optional<fs::path> checkpoint_of(const train::TrainingArguments& arguments,
                                       const train::Job& met) {
-  const auto& from = arguments.resume_from_checkpoint;
+  const auto from = train::resume_source(arguments);
   const auto& dir = arguments.output.dir;
-  const bool asks = !from.empty() && from != "false" && from != "False";
-  const bool is_latest = from == "latest" || from == "true" || from == "True";
-  if (asks && !is_latest) return fs::path(from);
-  const bool again = from.empty() && met.environment.restart_count > 0;
-  return (asks || again) && !dir.empty() ? checkpoint::latest_checkpoint(dir) : std::nullopt;
+  if (!from.empty() && from != "latest") return fs::path(from);
+  const bool again = arguments.resume_from_checkpoint.empty() && met.environment.restart_count > 0;
+  return (!from.empty() || again) && !dir.empty() ? checkpoint::latest_checkpoint(dir)
+                                                  : std::nullopt;
 }
 
 /// The plan of the checkpoint that the run goes on from; null where there is none for `question`.

@@ -1,5 +1,6 @@
 #include "convoy/comm/device.h"
 
+#include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
@@ -35,6 +36,11 @@ void use_device(at::Device device) {
   c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
+void synchronize(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
 at::Tensor upload(const at::Tensor& tensor, at::Device device) {
   if (!device.is_cuda() || !tensor.is_cpu()) return tensor.to(device);
   return tensor.pin_memory().to(device, /*non_blocking=*/true);
@@ -68,6 +74,7 @@ int compute_capability(at::Device device) {
 }
 
 DeviceMemory device_memory(at::Device device) {
+  if (!device.is_cpu()) at::globalContext().lazyInitDevice(device.type());
   auto* allocator = allocator_of(device);
   if (allocator == nullptr) return {};
   const auto [free, total] = allocator->getMemoryInfo(device.index());

@@ -11,6 +11,9 @@ namespace convoy::comm {
 /// and what torch does without a tensor, goes there.
 void use_device(at::Device device);
 
+/// Waits for all that was started on `device`: it is not done when its call returns.
+void synchronize(at::Device device);
+
 /// The copy of a host tensor on `device`, through pinned memory: the host does not wait for it.
 at::Tensor upload(const at::Tensor& tensor, at::Device device);
 

@@ -1,7 +1,6 @@
 #include "convoy/comm/measure.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::comm {
 
@@ -19,12 +19,6 @@ constexpr int kRuns = 5;
 constexpr const char* kInPlace = "_in_place";
 
 using Clock = std::chrono::steady_clock;
-
-/// What was started on a GPU is not done when its call returns.
-void synchronize(at::Device device) {
-  if (device.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
 
 template <class Work>
 double seconds_of(int64_t times, at::Device device, const Work& work) {

@@ -6,6 +6,7 @@
 
 #include "convoy/base/text.h"
 #include "convoy/plan/bounds.h"
+#include "convoy/plan/uneven.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {
@@ -18,21 +19,10 @@ struct BlockState {
   double bytes = 0;
 };
 
-double state_of(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
-                double bytes_each) {
-  double out = 0;
-  for (const int64_t p : params) {
-    const auto& param = model.params[static_cast<size_t>(p)];
-    out += static_cast<double>(schedule::num_elements(param.shape)) *
-           (param.trained ? bytes_each : sizeof(float));
-  }
-  return out;
-}
-
 BlockState largest_block(const schedule::ModelDecl& model, double bytes_each) {
   BlockState out;
   for (const auto& block : model.blocks) {
-    const double bytes = state_of(model, block.params, bytes_each);
+    const double bytes = state_of_block(model, block.params, {}, bytes_each);
     if (bytes > out.bytes) out = {block.name, bytes};
   }
   return out;

@@ -24,19 +24,25 @@ Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, c
     const double again = split.recompute && block.repeatable && b + 1 < costs.size() ? 2 : 1;
     out.seconds.push_back(out.seconds.back() + again * costs[b].forward_seconds +
                           costs[b].backward_seconds);
-    double bytes = 0;
-    for (const int64_t p : block.params) {
-      const auto& param = numbers.model.params[static_cast<size_t>(p)];
-      const double kept = param.trained ? each : sizeof(float);
-      bytes += kept * static_cast<double>(schedule::num_elements(
-                          schedule::local_shape(param.shape, param.cut, place)));
-    }
-    out.bytes.push_back(out.bytes.back() + bytes);
+    out.bytes.push_back(out.bytes.back() +
+                        state_of_block(numbers.model, block.params, place, each));
   }
   return out;
 }
 
 }  // namespace
+
+double state_of_block(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
+                      const schedule::TensorPlace& place, double bytes_each) {
+  double out = 0;
+  for (const int64_t p : params) {
+    const auto& param = model.params[static_cast<size_t>(p)];
+    out += static_cast<double>(
+               schedule::num_elements(schedule::local_shape(param.shape, param.cut, place))) *
+           (param.trained ? bytes_each : sizeof(float));
+  }
+  return out;
+}
 
 std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const schedule::Mesh& mesh,
                                            bool low_precision) {

@@ -6,6 +6,11 @@
 
 namespace convoy::plan {
 
+/// What training keeps of a block's parameters on a tensor rank: so many bytes of each that is
+/// trained, of others their values.
+double state_of_block(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
+                      const schedule::TensorPlace& place, double bytes_each);
+
 /// Speeds of a mesh's stages on devices that differ, in products where `Cluster::device` has 1: of
 /// each data rank by stage. Ranks of the same rows wait for the slowest of them.
 std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const schedule::Mesh& mesh,

@@ -187,22 +187,21 @@ void Transfers::expect(const std::vector<Instruction>& receives) {
 }
 
 Transfers::Asked Transfers::ask(const Instruction& i) {
-  const bool forth = i.peer < groups_.pipeline.rank();
   const auto label = label_of(i);
   Asked out;
   out.head = at::empty({kHeadBytes}, at::kByte);
-  out.head_comes = heads_towards(forth).start_receive(out.head, i.peer, "shapes of " + label);
+  out.head_comes = heads_from(i.peer).start_receive(out.head, i.peer, "shapes of " + label);
   const int64_t bytes = last_received_.at(static_cast<size_t>(i.peer));
-  if (bytes > 0 && towards(forth).sends_when_asked()) {
+  if (bytes > 0 && asks_early()) {
     out.values = at::empty({bytes}, bytes_);
-    out.values_come = towards(forth).start_receive(out.values, i.peer, label);
+    out.values_come = from(i.peer).start_receive(out.values, i.peer, label);
   }
   return out;
 }
 
 void Transfers::ask_for_next(int64_t peer) {
   auto& expected = expected_.at(static_cast<size_t>(peer));
-  if (expected.empty() || !towards(peer < groups_.pipeline.rank()).sends_when_asked()) return;
+  if (expected.empty()) return;
   asked_.at(static_cast<size_t>(peer)) = ask(expected.front());
   expected.pop_front();
 }
@@ -216,17 +215,14 @@ at::Tensor Transfers::receive_body(const Instruction& i, Asked& asked, int64_t b
   const int64_t there = std::min(room, bytes);
   if (there > 0) out.narrow(0, 0, there).copy_(asked.values.narrow(0, 0, there));
   if (bytes > there) {
-    const bool forth = i.peer < groups_.pipeline.rank();
     const auto rest = out.narrow(0, there, bytes - there);
-    towards(forth).start_receive(rest, i.peer, label_of(i)).wait();
+    from(i.peer).start_receive(rest, i.peer, label_of(i)).wait();
   }
   return out;
 }
 
 std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
-  const auto label = label_of(i);
-  const bool forth = i.peer < groups_.pipeline.rank();
   const auto peer = static_cast<size_t>(i.peer);
   auto& next = asked_.at(peer);
   auto asked = next ? *std::exchange(next, std::nullopt) : ask(i);
@@ -236,7 +232,7 @@ std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bun
   if (sizes.text > 0) {
     heard.resize(static_cast<size_t>(sizes.shapes));  // its sender may have begun anew
     const auto text = at::empty({sizes.text}, at::kByte);
-    heads_towards(forth).start_receive(text, i.peer, "new shapes of " + label).wait();
+    heads_from(i.peer).start_receive(text, i.peer, "new shapes of " + label_of(i)).wait();
     heard.emplace_back(static_cast<const char*>(text.const_data_ptr()), text.nbytes());
   }
   const auto body = receive_body(i, asked, sizes.body);
@@ -268,7 +264,7 @@ void Transfers::post(const Instruction& i, Packet packet) {
   const auto& [head, text, body] = message.packet;
   message.head = heads_towards(forth).start_send(head, i.peer, "shapes of " + label);
   // What the receiver has asked for already; of no values one byte.
-  const int64_t room = group.sends_when_asked() ? last_sent_.at(peer) : 0;
+  const int64_t room = asks_early() ? last_sent_.at(peer) : 0;
   const int64_t there = std::min(room, body.numel());
   if (room > 0) {
     const auto first = there > 0 ? body.narrow(0, 0, there) : at::zeros({1}, bytes_);

@@ -30,6 +30,8 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
+  /// Whether a rank asks for bundles before it needs them: tell what to expect().
+  bool asks_early() const { return groups_.pipeline.sends_when_asked(); }
   /// What will be received until the next call, in this order.
   void expect(const std::vector<schedule::Instruction>& receives);
   /// Starts sending a bundle, of which the receiver has `known`, too.
@@ -80,6 +82,10 @@ class Transfers {
   /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
   const comm::Group& towards(bool later_stage) const {
     return later_stage ? groups_.pipeline : groups_.pipeline_back;
+  }
+  const comm::Group& from(int64_t peer) const { return towards(peer < groups_.pipeline.rank()); }
+  const comm::Group& heads_from(int64_t peer) const {
+    return heads_towards(peer < groups_.pipeline.rank());
   }
   const comm::Group& heads_towards(bool later_stage) const {
     return groups_.pipeline_heads.size() > 1 ? groups_.pipeline_heads : towards(later_stage);

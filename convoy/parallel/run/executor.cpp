@@ -57,7 +57,7 @@ StepResult Executor::run(const schedule::Program& program,
   if (auto* offload = flat_.offload()) offload->forget();
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
-  transfers_.expect(received_in(program, pass));
+  if (transfers_.asks_early()) transfers_.expect(received_in(program, pass));
   wait_seconds_ = 0;
   for (const auto& i : program) {
     try {
@@ -84,7 +84,7 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
   const std::vector<MicroBatch> batches{batch};
   const StepInput input;
   auto pass = make_pass(batches, input, mode, program);
-  transfers_.expect(received_in(program, pass));
+  if (transfers_.asks_early()) transfers_.expect(received_in(program, pass));
   at::NoGradGuard no_grad;
   for (const auto& i : program) execute(pass, i);
   transfers_.settle();  // no stage runs ahead

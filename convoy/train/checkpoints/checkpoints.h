@@ -106,7 +106,10 @@ class Checkpoints {
   std::unique_ptr<Saving> saving_;                   // under way
 };
 
-/// Whether arguments ask to go on from a checkpoint.
+/// What arguments ask to go on from: a folder, "latest", or "" for a new run.
+std::string resume_source(const TrainingArguments& arguments);
+
+/// Whether they ask to go on from a checkpoint.
 bool resumes(const TrainingArguments& arguments);
 
 }  // namespace convoy::train

@@ -31,9 +31,14 @@ TrainerState read_state(const fs::path& folder) {
 
 }  // namespace
 
-bool resumes(const TrainingArguments& arguments) {
+std::string resume_source(const TrainingArguments& arguments) {
   const auto& from = arguments.resume_from_checkpoint;
-  return !from.empty() && from != "false" && from != "False";
+  if (from == "false" || from == "False") return "";
+  return from == "true" || from == "True" ? "latest" : from;
+}
+
+bool resumes(const TrainingArguments& arguments) {
+  return !resume_source(arguments).empty();
 }
 
 /// Rank 0 looks at the files, and all go on from where it says.

@@ -33,9 +33,7 @@ Checkpoints::Checkpoints(const TrainingArguments& arguments, const Job& job,
       strategy_(strategy),
       callbacks_(callbacks),
       dir_(arguments.output.dir),
-      resume_from_(resumes(arguments) ? arguments.resume_from_checkpoint : "") {
-  if (resume_from_ == "true" || resume_from_ == "True") resume_from_ = "latest";
-}
+      resume_from_(resume_source(arguments)) {}
 
 Checkpoints::~Checkpoints() = default;
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "convoy/base/text.h"
 #include "convoy/plan/cluster.h"
@@ -11,32 +11,36 @@
 
 namespace convoy::train {
 
+namespace {
+
+/// Where the run's limit is smaller it counts.
+Room limited(Room room, int64_t device_memory) {
+  if (device_memory > 0 && device_memory < room.bytes) {
+    room.bytes = device_memory;
+    room.text = fmt::format("device_memory = {}", human_bytes(device_memory));
+  }
+  return room;
+}
+
+}  // namespace
+
 Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory) {
   const bool here = device.empty();
   const auto cluster = here ? processors(num_ranks) : plan::usual_cluster(device, num_ranks);
   Room out{.bytes = cluster.device.memory_bytes - cluster.reserved_bytes,
            .spread = here ? kMemorySpread : kOtherDevicesMemorySpread};
-  if (device_memory > 0 && device_memory < out.bytes) {
-    out.bytes = device_memory;
-    out.text = fmt::format("device_memory = {}", human_bytes(device_memory));
-  } else {
-    out.text =
-        fmt::format("{} of {}", human_bytes(out.bytes),
-                    !here            ? "a " + device
-                    : num_ranks == 1 ? "this host"
-                                     : fmt::format("this host for each of {} ranks", num_ranks));
-  }
-  return out;
+  out.text =
+      fmt::format("{} of {}", human_bytes(out.bytes),
+                  !here            ? "a " + device
+                  : num_ranks == 1 ? "this host"
+                                   : fmt::format("this host for each of {} ranks", num_ranks));
+  return limited(std::move(out), device_memory);
 }
 
 Room room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory) {
   Room out{.bytes = free_for_tensors(gpu, group), .spread = kOtherDevicesMemorySpread};
   out.text = fmt::format("{} that are free on this GPU", human_bytes(out.bytes));
-  if (device_memory > 0 && device_memory < out.bytes) {
-    out.bytes = device_memory;
-    out.text = fmt::format("device_memory = {}", human_bytes(device_memory));
-  }
-  return out;
+  return limited(std::move(out), device_memory);
 }
 
 }  // namespace convoy::train

@@ -1,7 +1,6 @@
 #include "convoy/train/planning/these_gpus.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,11 +24,10 @@ constexpr int64_t kReservedBytes = 500'000'000, kReservedShare = 10;
 constexpr double kEfficiency = 0.9;
 
 double seconds_on(at::Device gpu, const std::function<void()>& work) {
-  const c10::impl::VirtualGuardImpl guard(gpu.type());
-  guard.synchronizeDevice(gpu.index());
+  comm::synchronize(gpu);
   const auto began = std::chrono::steady_clock::now();
   work();
-  guard.synchronizeDevice(gpu.index());
+  comm::synchronize(gpu);
   return seconds_since(began);
 }
 
@@ -52,8 +50,8 @@ double product_flops(at::Device gpu, at::ScalarType dtype, int64_t most_bytes) {
     const double seconds = best_seconds(gpu, [&] { at::mm_out(out, a, a); });
     const double size = static_cast<double>(n);
     flops = std::max(flops, 2 * size * size * size / seconds);
-    const int64_t bytes_of_next = 4 * 2 * static_cast<int64_t>(a.nbytes());
-    if (seconds > kMoment || bytes_of_next > most_bytes) break;
+    const auto bytes_of_both = static_cast<int64_t>(a.nbytes() + out.nbytes());
+    if (seconds > kMoment || 4 * bytes_of_both > most_bytes) break;
   }
   return flops;
 }
