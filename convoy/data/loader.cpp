@@ -76,8 +76,7 @@ std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOption
 
 MicroBatch micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
                           const std::vector<int64_t>& rows) {
-  MicroBatchBuilder builder(selected(dataset, options.selection), options.max_length,
-                            options.truncation);
+  MicroBatchBuilder builder(selected(dataset, options.selection), options);
   const auto& sizes = dataset.group_rows();
   std::map<int64_t, Rows> decoded;  // by row group
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -213,8 +212,8 @@ struct SessionLoader::Impl {
     if (s0 >= last || (options.drop_last && s0 + step > last)) return std::nullopt;
     StepBatch<MicroBatch> batch{s0, std::min(s0 + step, last), {}};
     const Layout& layout = options.layout;
-    std::vector<MicroBatchBuilder> builders(
-        layout.accumulation, MicroBatchBuilder(columns, options.max_length, options.truncation));
+    std::vector<MicroBatchBuilder> builders(layout.accumulation,
+                                            MicroBatchBuilder(columns, options));
     // The micro-batches of micro_batch_samples(), filled side by side: lanes are read in ascending
     // order.
     for (int64_t s = s0 + layout.rank; s < batch.end; s += layout.world) {

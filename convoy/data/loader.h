@@ -23,10 +23,8 @@ enum class Partition {
 /// files and the columns read, not of the memory there is: the order is a property of a run.
 inline constexpr int64_t kShuffledWhole = int64_t{256} << 20;
 
-struct LoaderOptions : StreamOptions {
-  Selection selection;      ///< columns to read, with the limits of their ids; see select()
-  int64_t max_length = 20;  ///< of a list; longer ones are cut
-  Truncation truncation = Truncation::KeepLast;
+struct LoaderOptions : StreamOptions, ListLimits {
+  Selection selection;  ///< columns to read, with the limits of their ids; see select()
   Partition partition = Partition::Rows;
   /// Rows of one lane's window. 0: all rows of a data set that takes at most kShuffledWhole bytes
   /// once decoded, else 65,536 rows over all lanes. As many as the data set has or more: all rows.

@@ -1,6 +1,7 @@
 #include "convoy/data/micro_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace convoy::data {
 
@@ -29,8 +30,8 @@ void copy_values(const std::vector<T>& from, int64_t begin, int64_t count, std::
 }  // namespace
 
 MicroBatchBuilder::MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns,
-                                     int64_t max_length, Truncation truncation)
-    : columns_(columns), max_length_(max_length), truncation_(truncation) {}
+                                     ListLimits limits)
+    : columns_(columns), limits_(std::move(limits)) {}
 
 void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
   int64_t row_length = 1;
@@ -39,10 +40,13 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
     Column& values = ragged_[name];
     int64_t begin = column.begin(ref.row), length = column.end(ref.row) - begin;
     if (column.is_list) {
-      if (length > max_length_ && truncation_ == Truncation::KeepLast)
-        begin += length - max_length_;
+      if (name == limits_.whole) {
+        copy_values(column.ints, begin, length, whole_);
+        whole_lengths_.push_back(length);
+      }
       row_length = length;
-      length = std::min(length, max_length_);
+      length = std::min(length, limits_.max_length);
+      if (limits_.truncation == Truncation::KeepLast) begin += row_length - length;
     }
     if (column.kind == Column::Int64) {
       copy_values(column.ints, begin, length, values.ints);
@@ -51,8 +55,8 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
                   values.floats);
     }
   }
-  micro_batch_.truncated_rows += row_length > max_length_;
-  row_length = std::min(row_length, max_length_);
+  micro_batch_.truncated_rows += row_length > limits_.max_length;
+  row_length = std::min(row_length, limits_.max_length);
   micro_batch_.short_rows += row_length < 2;
   micro_batch_.lengths.push_back(row_length);
   micro_batch_.sample_offset.push_back(sample_offset);
@@ -85,6 +89,13 @@ MicroBatch MicroBatchBuilder::finish() {
     }
     micro_batch_.columns.emplace(name, std::move(out));
     values.clear();
+  }
+  if (!limits_.whole.empty()) {
+    whole_lengths_.resize(lengths.size());
+    micro_batch_.whole_length = std::max<int64_t>(1, *std::ranges::max_element(whole_lengths_));
+    micro_batch_.whole = pad(whole_, whole_lengths_, micro_batch_.whole_length, 1);
+    whole_.clear();
+    whole_lengths_.clear();
   }
   MicroBatch done = std::move(micro_batch_);
   micro_batch_ = {};

@@ -28,6 +28,13 @@ struct PaddedColumn : ColumnShape {
   std::vector<float> floats;
 };
 
+/// What micro-batches have of lists.
+struct ListLimits {
+  int64_t max_length = 20;  ///< longer ones are cut
+  Truncation truncation = Truncation::KeepLast;
+  std::string whole = "";  ///< a column of ids that MicroBatch::whole has uncut; "": none
+};
+
 /// A micro-batch of one rank. It always has a row: a micro-batch without samples holds one row of
 /// padding with length 0, so that every rank has something to run.
 struct MicroBatch {
@@ -35,6 +42,8 @@ struct MicroBatch {
   int64_t num_samples = 0;  ///< rows that hold a sample: `rows`, or 0 for a micro-batch of padding
   int64_t length = 1;       ///< of the longest list, at least 1
   std::map<std::string, PaddedColumn> columns;
+  std::vector<int64_t> whole;  ///< [rows, whole_length] ids of ListLimits::whole, padded with zeros
+  int64_t whole_length = 0;    ///< of its longest list; 0: not asked for
   std::vector<int64_t> lengths;        ///< [rows] valid positions; 1 without list columns
   std::vector<int64_t> sample_offset;  ///< [rows] index of the sample in the step's global batch
   int64_t truncated_rows = 0;          ///< rows that lost positions to the limit
@@ -45,8 +54,7 @@ struct MicroBatch {
 class MicroBatchBuilder {
  public:
   /// Of these columns, by name.
-  MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns, int64_t max_length,
-                    Truncation truncation);
+  MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns, ListLimits limits);
 
   /// Copies the row, cut to the limit.
   void add(const RowRef& ref, int64_t sample_offset);
@@ -55,10 +63,10 @@ class MicroBatchBuilder {
 
  private:
   const std::map<std::string, ColumnShape> columns_;
-  const int64_t max_length_;
-  const Truncation truncation_;
+  const ListLimits limits_;
   MicroBatch micro_batch_;
-  std::map<std::string, Column> ragged_;  // values of the rows so far, by column
+  std::vector<int64_t> whole_, whole_lengths_;  // ids of the rows so far, laid end to end
+  std::map<std::string, Column> ragged_;        // values of the rows so far, by column
 };
 
 }  // namespace convoy::data

@@ -19,13 +19,13 @@ TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
     rows.push_back(row.row);
     EXPECT_EQ(row.ids.size(), 3U);
   };
-  recommend(trainer, *data, {"items", "", 3, false}, note);
+  recommend(trainer, *data, {"items", "", 3}, note);
   ASSERT_EQ(rows.size(), 20U);
   for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(rows[static_cast<size_t>(i)], i);
 
   trainer.strategy().replica().flat().masters().fill_(3e38);
   trainer.strategy().replica().flat().publish_weights();
-  EXPECT_THROW(recommend(trainer, *data, {"items", "", 3, false}, note), NumericError);
+  EXPECT_THROW(recommend(trainer, *data, {"items", "", 3}, note), NumericError);
 }
 
 TEST(Recommend, NoMoreIsComputedThanTheRowsThatAreAskedFor) {
@@ -44,7 +44,7 @@ TEST(Recommend, NoMoreIsComputedThanTheRowsThatAreAskedFor) {
                       {"lengths", at::full({count}, 3, at::kLong)}};
   });
   std::vector<int64_t> rows;
-  recommend(trainer, *data, {"items", "", 3, false, 6},
+  recommend(trainer, *data, {"items", "", 3, 6},
             [&](const Recommendation& row) { rows.push_back(row.row); });
   const std::vector<int64_t> first{0, 1, 2, 3, 4, 5};
   EXPECT_EQ(rows, first);

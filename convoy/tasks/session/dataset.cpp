@@ -27,6 +27,10 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
     out.inputs[name] = column.kind == data::Column::Int64 ? adopt(std::move(column.ints), shape)
                                                           : adopt(std::move(column.floats), shape);
   }
+  if (micro_batch.whole_length > 0) {
+    out.inputs[kWholeSession] =
+        adopt(std::move(micro_batch.whole), {micro_batch.rows, micro_batch.whole_length});
+  }
   out.inputs["lengths"] = adopt(std::move(micro_batch.lengths), {micro_batch.rows});
   out.samples = adopt(std::move(micro_batch.sample_offset), {micro_batch.rows});
   return out;

@@ -6,6 +6,9 @@
 
 namespace convoy::tasks {
 
+/// The input that LoaderOptions::whole gives: [rows, longest] ids, padded with zeros.
+inline constexpr char kWholeSession[] = "whole_session";
+
 /// Sessions in Parquet. Its streams give `warnings` beside their own.
 std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,

@@ -114,8 +114,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
   recommend(trainer, *data,
-            {arguments_.model.item_feature, owner_column(schema_), top_k_, exclude_seen_,
-             asked.rows, targets},
+            {arguments_.model.item_feature, owner_column(schema_), top_k_, asked.rows, targets},
             [&](const Recommendation& row) {
               writer ? writer->write(row) : show(row, names);
               ++rows;

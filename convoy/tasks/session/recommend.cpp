@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/data/row_writer.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/text_output.h"
 
 namespace convoy::tasks {
@@ -29,10 +30,10 @@ void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t
                const RecommendOptions& options, Best& best, int64_t& filled) {
   auto scores = out.at("scores");
   const auto& sessions = batch.inputs.at(options.item_feature);
-  if (options.exclude_seen) {
+  if (const auto whole = batch.inputs.find(kWholeSession); whole != batch.inputs.end()) {
     // Column c is id c + 1; padding (id 0) falls on a column that is cut off again.
     auto wide = at::cat({scores.new_zeros({scores.size(0), 1}), scores}, 1);
-    wide.scatter_(1, sessions.to(wide.device()), -std::numeric_limits<float>::infinity());
+    wide.scatter_(1, whole->second.to(wide.device()), -std::numeric_limits<float>::infinity());
     scores = wide.narrow(1, 1, scores.size(1));
   }
   auto [values, columns] = scores.topk(best.scores.size(1), 1);

@@ -19,7 +19,7 @@ struct Recommendation {
   int64_t row = 0;               ///< of the data
   std::optional<int64_t> owner;  ///< whose session it is, where the data says
   std::vector<int64_t> session;  ///< what it is recommended after, oldest first: the last of it
-  int64_t session_length = 0;    ///< the whole session's
+  int64_t session_length = 0;    ///< of what the model reads: no more than its max_length
   std::vector<int64_t> ids;
   std::vector<float> scores;
   std::vector<float> targets;  ///< what is predicted of the session, as RecommendOptions has them
@@ -29,13 +29,13 @@ struct RecommendOptions {
   std::string item_feature;
   std::string owner;  ///< scalar column of whose session a row is; "" or not in the data: unknown
   int64_t top_k = 10;
-  bool exclude_seen = false;              ///< items of the session itself are left out
   int64_t rows = 0;                       ///< only the first; 0 = all
   std::vector<std::string> targets = {};  ///< columns that the model predicts, too
 };
 
 /// Scores the rows of `data`, on all ranks, and hands over its `top_k` best items (fewer when
-/// there are fewer) on rank 0, in order of the rows.
+/// there are fewer) on rank 0, in order of the rows. Items of kWholeSession, where `data` gives it,
+/// are left out.
 void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use);
 

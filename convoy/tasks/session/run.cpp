@@ -200,7 +200,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
                                               std::vector<std::string> warnings,
-                                              const std::string& owner, bool answers) {
+                                              const MoreColumns& more) {
   const auto& [model, data] = std::tie(arguments.model, arguments.data);
   data::LoaderOptions options;
   std::vector<std::string> columns;
@@ -211,6 +211,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   options.max_length = model.max_length;
   options.truncation =
       data.truncation == "keep_last" ? data::Truncation::KeepLast : data::Truncation::KeepFirst;
+  if (more.whole_items) options.whole = model.item_feature;
   options.partition = data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
   options.shuffle_window = data.shuffle_window;
   options.memory_budget = data.memory_budget_mb << 20;
@@ -219,9 +220,10 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   for (const auto& column : dataset.columns()) {
     const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
     const bool selected = std::ranges::count(columns, column.name) > 0;
-    if (ids && column.name == owner && !selected) options.selection.columns.push_back(column.name);
+    if (ids && column.name == more.owner && !selected)
+      options.selection.columns.push_back(column.name);
   }
-  if (answers) {
+  if (more.answers) {
     for (const auto& target : model.targets) {
       check_answers(dataset, target);
       options.selection.columns.push_back(target.column);

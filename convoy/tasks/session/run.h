@@ -27,14 +27,20 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
 /// The column that says whose session a row is: the user, else the session; "" when there is none.
 std::string owner_column(const formats::Schema& schema);
 
-/// The session data set of a Parquet file for this model. Its streams give `warnings` too; its
-/// batches hold the column `owner`, where the file has it as whole numbers, and with `answers` the
-/// model's targets, all of which are read once: throws FileError on one that is no answer.
+/// What batches of sessions hold beside what the model reads.
+struct MoreColumns {
+  /// The model's targets, all of which are read once: throws FileError on one that is no answer.
+  bool answers = true;
+  std::string owner = "";    ///< a column, where the file has it as whole numbers
+  bool whole_items = false;  ///< all items of each session as input kWholeSession
+};
+
+/// The session data set of a Parquet file for this model. Its streams give `warnings` too.
 std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
                                               std::vector<std::string> warnings = {},
-                                              const std::string& owner = "", bool answers = true);
+                                              const MoreColumns& more = {});
 
 /// Draws what swap noise of this model takes values from, of its training data.
 void take_swap_values(SessionArguments& arguments, const formats::Schema& schema, int64_t seed);

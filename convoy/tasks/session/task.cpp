@@ -101,7 +101,7 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
 }
 
 NamedData SessionTask::open_data(const std::string& where, const SessionArguments& arguments,
-                                 const std::string& owner, bool answers) const {
+                                 const MoreColumns& more) const {
   const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
   if (file.empty()) return {};
   if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {
@@ -110,17 +110,19 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                      "try a smaller one",
                      arguments.model.max_length, trained_length_);
   }
-  return {file, open_sessions(file, arguments, schema_, {}, owner, answers)};
+  return {file, open_sessions(file, arguments, schema_, {}, more)};
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
-  return open_data(where, arguments_, "", /*answers=*/true);
+  return open_data(where, arguments_, {});
 }
 
 NamedData SessionTask::prediction_data(const std::string& where) const {
   auto arguments = arguments_;
   arguments.data.truncation = "keep_last";  // what follows a session follows its end
-  return open_data(where, arguments, owner_column(schema_), /*answers=*/false);
+  return open_data(
+      where, arguments,
+      {.answers = false, .owner = owner_column(schema_), .whole_items = exclude_seen_});
 }
 
 std::string SessionTask::baseline() {

@@ -26,7 +26,7 @@ class SessionTask : public Task {
   /// whose they are.
   NamedData prediction_data(const std::string& where) const;
   NamedData open_data(const std::string& where, const SessionArguments& arguments,
-                      const std::string& owner, bool answers) const;
+                      const MoreColumns& more) const;
   Run run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files);
 
   SessionArguments arguments_;
