@@ -77,6 +77,7 @@ void print_json(const train::Estimator& estimator, const train::Room& room, bool
       most = std::max(most, stage.memory.sum());
     }
     out.push_back({{"zero", way.zero},
+                   {"peak", estimator.peak_text(way)},
                    {"gradient_checkpointing", way.recompute},
                    {"asked", way == estimator.asked()},
                    {"stages", stages},
@@ -94,7 +95,12 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
   if (room.fit(estimator.memory(asked).sum()) == plan::Fit::Yes) return "";
   const auto way = estimator.nearest(room.sure_bytes());
   if (!way) return "Nothing fits on these ranks; use more ranks, or a smaller model.\n";
-  return fmt::format("Fits: {}\n", train::flags_of(*way, asked, holds_batch));
+  auto flags = train::flags_of(*way, asked, holds_batch);
+  const auto rows = estimator.eval_rows(*way, room.sure_bytes());
+  if (rows && *rows < estimator.asked_eval_rows()) {
+    flags += fmt::format("{}--per_device_eval_batch_size {}", flags.empty() ? "" : " ", *rows);
+  }
+  return fmt::format("Fits: {}\n", flags);
 }
 
 void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch,
@@ -127,7 +133,7 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
   const auto& mesh = estimator.mesh();
   using schedule::Axis;
   const auto asked = estimator.asked();
-  fmt::print("{}, {} x {} rows a step: memory of {} while a step computes\n\n",
+  fmt::print("{}, {} x {} rows a step: memory of {} at its most\n\n",
              mesh.num_ranks() == 1 ? mesh.to_text()
                                    : fmt::format("{} ranks, {}", mesh.num_ranks(), mesh.to_text()),
              asked.micro_batches, asked.rows,
@@ -136,9 +142,11 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
                                              : "a rank");
   const auto about = fmt::format(
       "* is what was asked for{}. Room: {}; estimates are within {:.0f} %, and a fit closer than "
-      "that is at risk. Rows at most are rows per micro-batch that surely fit, with as many "
+      "that is at risk. Most is held {}. Rows at most are rows per micro-batch that surely fit, "
+      "with as many "
       "micro-batches.",
-      is_here ? "; times are this processor's" : "", room.text, 100 * room.spread);
+      is_here ? "; times are this processor's" : "", room.text, 100 * room.spread,
+      estimator.peak_text(asked));
   fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
 
@@ -150,8 +158,12 @@ int run_estimate(const EstimateOptions& options) {
   arguments.check(true, run.valid_data != nullptr);
   const bool is_here = options.device.empty();
   const auto sizes = is_here ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
-  const train::Estimator estimator(run.factory, arguments, *run.train_data, options.ranks, sizes,
-                                   !is_here);
+  const train::Estimator estimator(run.factory, arguments,
+                                   {.data = *run.train_data,
+                                    .num_ranks = options.ranks,
+                                    .eval_data = run.valid_data,
+                                    .sizes = sizes,
+                                    .for_gpu = !is_here});
   if (options.json) {
     print_json(estimator, room, is_here);
   } else {

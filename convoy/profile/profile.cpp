@@ -117,8 +117,13 @@ class OtherBlocks {
 class Run {
  public:
   Run(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
-      int64_t number, OtherBlocks* others = nullptr)
-      : block_(block), batch_(batch), options_(options), number_(number), others_(others) {}
+      int64_t number, OtherBlocks* others = nullptr, nn::Mode mode = nn::Mode::Train)
+      : block_(block),
+        batch_(batch),
+        options_(options),
+        number_(number),
+        others_(others),
+        mode_(mode) {}
 
   /// What the block returns, without its graph.
   nn::Bundle run(const nn::Bundle& given) {
@@ -191,7 +196,7 @@ class Run {
   }
 
   nn::Context context() const {
-    return {.mode = nn::Mode::Train,
+    return {.mode = mode_,
             .seed = options_.seed,
             .block = number_,
             .compute_dtype = options_.compute_dtype,
@@ -243,6 +248,33 @@ class Run {
   const ProfileOptions& options_;
   int64_t number_;
   OtherBlocks* others_;  // null: time does not count
+  nn::Mode mode_;
+};
+
+/// How blocks run while it lives: as the options say, on their rank's share of the parameters.
+class Setting {
+ public:
+  Setting(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
+          const ProfileOptions& options) {
+    if (options.gpu_rows > 0) {
+      skipped_.emplace();
+      shapes_.emplace();
+      scores_.emplace(static_cast<double>(options.gpu_rows) /
+                      static_cast<double>(batch.samples.numel()));
+    }
+    for (const auto& block : blocks) {
+      for (const auto& param : block->params()) {
+        param->cut({options.tensor.rank(), options.tensor.size()});
+      }
+    }
+  }
+
+  bool skips_products() const { return skipped_.has_value(); }
+
+ private:
+  std::optional<nn::ScoresOfGpu> scores_;
+  std::optional<SkippedProducts> skipped_;
+  std::optional<nn::ShapesOnly> shapes_;
 };
 
 /// The first run of a block: it makes what is kept for the others. Where time does not count it
@@ -282,27 +314,14 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   std::map<std::string, Known> known;
   const auto shared = nn::read_by_several(blocks);
   nn::Bundle in = batch.inputs;
-  std::optional<nn::ScoresOfGpu> scores;
-  std::optional<SkippedProducts> skipped;
-  std::optional<nn::ShapesOnly> shapes;
-  if (options.gpu_rows > 0) {
-    skipped.emplace();
-    shapes.emplace();
-    scores.emplace(static_cast<double>(options.gpu_rows) /
-                   static_cast<double>(batch.samples.numel()));
-  }
-  for (const auto& block : blocks) {
-    for (const auto& param : block->params()) {
-      param->cut({options.tensor.rank(), options.tensor.size()});
-    }
-  }
+  const Setting setting(blocks, batch, options);
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = *blocks[b];
     const auto kind = likeness(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
       OtherBlocks others(blocks, block);
-      const bool is_timed = options.is_timed && !skipped;
+      const bool is_timed = options.is_timed && !setting.skips_products();
       Run run(block, batch, options, static_cast<int64_t>(b), is_timed ? &others : nullptr);
       bind_params(block, options, batch.inputs, run.context());
       auto result = run_some(run, in, is_timed);
@@ -314,6 +333,45 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       options.again(b, found->second.block, {});
     }
     out.push_back(found->second.cost);
+    in = found->second.result;
+  }
+  return out;
+}
+
+std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
+                                      const parallel::MicroBatch& batch,
+                                      const ProfileOptions& options) {
+  struct Known {
+    int64_t bytes;
+    nn::Bundle result;
+  };
+  std::map<std::string, Known> known;
+  const auto shared = nn::read_by_several(blocks);
+  nn::Bundle in = batch.inputs;
+  const Setting setting(blocks, batch, options);
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> out;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    auto& block = *blocks[b];
+    const auto kind = likeness(block, in, shared);
+    auto found = known.find(kind);
+    if (found == known.end()) {
+      const Run run(block, batch, options, static_cast<int64_t>(b), nullptr, nn::Mode::Evaluate);
+      bind_params(block, options, batch.inputs, run.context());
+      Known one;
+      for (int i = 0; i < kRuns; ++i) {
+        tensor_memory.take_peak();
+        const int64_t before = tensor_memory.held();
+        one.result = block.forward(in, run.context());
+        one.bytes = tensor_memory.take_peak() - before;
+      }
+      for (const auto& [name, tensor] : in) {
+        if (!holds(batch.inputs, name, tensor)) one.bytes += static_cast<int64_t>(tensor.nbytes());
+      }
+      release(block);
+      found = known.emplace(kind, std::move(one)).first;
+    }
+    out.push_back(found->second.bytes);
     in = found->second.result;
   }
   return out;

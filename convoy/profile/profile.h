@@ -56,4 +56,10 @@ struct ProfileOptions {
 std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
                                const ProfileOptions& options);
 
+/// What tensors take at most while each block evaluates a micro-batch, what it was given among it.
+/// Runs the blocks forward as profile() does.
+std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
+                                      const parallel::MicroBatch& batch,
+                                      const ProfileOptions& options);
+
 }  // namespace convoy::profile

@@ -134,6 +134,31 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
   }
 }
 
+TEST_F(EstimateCommand, EvaluationsCountWhereTheyTakeMost) {
+  make_sessions(300);
+  for (const auto& [rows, evaluates] : {std::pair{8, false}, {250, true}}) {
+    SCOPED_TRACE(rows);
+    const auto more = kTiny + fmt::format(
+                                  " --per_device_train_batch_size 8 "
+                                  "--per_device_eval_batch_size {}",
+                                  rows);
+    ASSERT_EQ(run("estimate --json" + more + " > estimate.json"), 0) << output_;
+    const auto told = json("estimate.json")[0];
+    EXPECT_EQ(told["peak"].get<std::string>().starts_with("while it evaluates"), evaluates);
+    ASSERT_EQ(run("train --eval_strategy steps --eval_steps 3 --logging_steps 6 --max_steps 6 "
+                  "--save_strategy no --output_dir out --overwrite_output_dir" +
+                  more),
+              0)
+        << output_;
+    const auto took = json("out/train_results.json")["memory_activations_bytes_per_rank"];
+    EXPECT_NEAR(told["stages"][0]["activations"].get<double>() / took.get<double>(), 1,
+                evaluates ? 0.02 : 0.1);
+  }
+  ASSERT_EQ(run("estimate --device_memory 240KB" + kTiny + " --per_device_eval_batch_size 250"), 0)
+      << output_;
+  expect("Fits: --per_device_eval_batch_size ");
+}
+
 TEST_F(EstimateCommand, OfAnOptimizerThatKeepsLessIsAsMuchLess) {
   const auto optimizer_bytes = [&](const std::string& name) {
     EXPECT_EQ(run("estimate --json --optim " + name + options("") + " > estimate.json"), 0)

@@ -105,7 +105,7 @@ TEST(Rows, TakeTheirShareAndWhatAStepReads) {
   // 3 of the step, 2 of each of 4 samples.
   EXPECT_EQ(most_rows_read(layout, 1, options, kBatch), 11);
   EXPECT_EQ(most_rows_read(layout, 1, {}, kBatch), 7);
-  const auto use = memory_of(layout, program, options, 0, {}, kStateBytes, kBatch);
+  const auto use = memory_of(layout, program, options, 0, {}, kStateBytes, kBatch).use;
   const int64_t flat = layout.num_elements();
   EXPECT_EQ(use.parameters, 4 * flat + 6 * 4 * 4);
   EXPECT_EQ(use.optimizer, kStateBytes * flat + 6 * (4 * kStateBytes + 4));

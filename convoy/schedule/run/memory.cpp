@@ -114,6 +114,7 @@ class Activations {
   }
 
   void see(const Instruction& i) {
+    ++instruction_;
     if (i.block < 0) return;
     const auto& cost = costs_[static_cast<size_t>(i.block)];
     const bool again = recomputed_[static_cast<size_t>(i.block)];
@@ -168,9 +169,15 @@ class Activations {
   }
 
   int64_t most() const { return most_; }
+  /// The instruction at which it was, by its place in the program.
+  int64_t peak() const { return peak_; }
 
  private:
-  void reach(int64_t more) { most_ = std::max(most_, now_ + more); }
+  void reach(int64_t more) {
+    if (now_ + more <= most_) return;
+    most_ = now_ + more;
+    peak_ = instruction_;
+  }
 
   /// What was sent is there until its receiver tells that it came: beside it the next of each
   /// virtual stage is under way.
@@ -185,6 +192,7 @@ class Activations {
   const std::vector<BlockCost>& costs_;
   size_t most_under_way_;
   std::vector<bool> recomputed_;  // [block]
+  int64_t instruction_ = -1, peak_ = -1;
   int64_t now_ = 0, most_ = 0;
   std::deque<int64_t> under_way_;
 };
@@ -280,9 +288,9 @@ int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& op
                   table.row_reads->of_step + table.row_reads->of_sample * samples);
 }
 
-MemoryUse memory_of(const Layout& layout, const Program& program, const StepOptions& options,
-                    int64_t most_gathered, const std::vector<BlockCost>& costs, int64_t state_bytes,
-                    int64_t batch_rows) {
+StepMemory memory_of(const Layout& layout, const Program& program, const StepOptions& options,
+                     int64_t most_gathered, const std::vector<BlockCost>& costs,
+                     int64_t state_bytes, int64_t batch_rows) {
   const bool low = layout.options().low_precision;
   const int64_t width = low ? 2 : 4;
   MemoryUse out;
@@ -322,11 +330,11 @@ MemoryUse memory_of(const Layout& layout, const Program& program, const StepOpti
   out.buffers += offload.most();
   out.gathered = most_gathered * width;
   (layout.is_sharded(Kind::Gradients) ? out.gathered : out.buffers) += pool.most() * 4;
-  if (costs.empty()) return out;
+  if (costs.empty()) return {out};
   Activations activations(layout, options, costs);
   for (const auto& i : program) activations.see(i);
   out.activations = activations.most();
-  return out;
+  return {out, activations.peak()};
 }
 
 }  // namespace convoy::schedule

@@ -34,13 +34,19 @@ struct BlockCost {
 /// Sharded buckets of gradients that are being summed while another one fills.
 inline constexpr size_t kBucketsInFlight = 2;
 
+/// What a step takes. All kinds but activations are pools or stay, so the peak of all is theirs.
+struct StepMemory {
+  MemoryUse use;
+  int64_t peak = -1;  ///< instruction during which activations are at their most; -1: none count
+};
+
 /// What a rank will hold at most in a step, by kind: state from what its layout keeps; gradients
 /// and weights that are whole for a while, and activations, from walking through its program with
 /// what blocks cost (none: activations count nothing). `state_bytes`: of a parameter, that the
 /// optimizer keeps. `batch_rows`: samples of a micro-batch, that read rows of row tables.
-MemoryUse memory_of(const Layout& layout, const Program& program, const StepOptions& options,
-                    int64_t most_gathered, const std::vector<BlockCost>& costs, int64_t state_bytes,
-                    int64_t batch_rows = 1);
+StepMemory memory_of(const Layout& layout, const Program& program, const StepOptions& options,
+                     int64_t most_gathered, const std::vector<BlockCost>& costs,
+                     int64_t state_bytes, int64_t batch_rows = 1);
 
 /// Rows that a step reads at most of a unit that is kept by rows, on all ranks together.
 int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options,

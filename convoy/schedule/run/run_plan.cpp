@@ -259,8 +259,10 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
   }
   for (auto& stage : out.stages) {
     const auto gathered = proves ? stage.alive.weights : most_gathered(stage.step, stage.layout);
-    stage.memory = memory_of(stage.layout, stage.step, out.step, gathered, costs,
-                             options.state_bytes, options.batch_rows);
+    const auto memory = memory_of(stage.layout, stage.step, out.step, gathered, costs,
+                                  options.state_bytes, options.batch_rows);
+    stage.memory = memory.use;
+    stage.peak = memory.peak;
   }
   if (!proves) return out;
   if (num_stages > 1 || !costs.empty()) {

@@ -23,6 +23,7 @@ struct StagePlan {
   Program forward;  ///< of an evaluation
   Alive alive;      ///< at most in a step
   MemoryUse memory;
+  int64_t peak = -1;  ///< of `step`, the instruction of StepMemory::peak
 };
 
 /// What a run will do, before any memory is taken: proven by check().

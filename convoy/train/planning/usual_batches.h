@@ -19,18 +19,18 @@ class UsualBatches {
   bool vary() const { return vary_; }
   /// Whether the data has so many rows.
   bool has(int64_t rows) const { return rows <= num_rows(); }
+  /// Of the data, where they vary; else of `most_rows`, those that it has.
+  int64_t num_rows() const;
   /// Throw UsageError where it has not.
   parallel::MicroBatch longest(int64_t rows) const;
   parallel::MicroBatch mean(int64_t rows) const;
   /// How long a micro-batch of so many rows is on average, where they vary.
   double mean_length(int64_t rows) const;
-  int64_t longest_length() const { return lengths_.empty() ? 0 : lengths_[longest_row_]; }
 
  private:
   parallel::MicroBatch of(size_t longest_row, int64_t rows, double positions) const;
   double most_positions(int64_t rows) const;
   void check(int64_t rows) const;
-  int64_t num_rows() const;
 
   const Dataset& data_;
   std::vector<int64_t> lengths_;  // by row; none where all rows are alike

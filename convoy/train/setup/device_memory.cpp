@@ -51,8 +51,9 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
       [&]() -> Json {
         constexpr int64_t kRun = 8;
         const int64_t more = std::clamp<int64_t>(batch / shares, 2, kRun);
-        const Estimator estimator(factory, whole, *train_data_, job_.num_devices(),
-                                  {more / 2, more});
+        const Estimator estimator(
+            factory, whole,
+            {.data = *train_data_, .num_ranks = job_.num_devices(), .sizes = {more / 2, more}});
         const int64_t found = estimator.most_rows(estimator.asked(), room.sure_bytes(), true);
         if (found > 0) return found;
         auto one = estimator.asked();
@@ -113,7 +114,7 @@ std::string Trainer::Impl::beyond_device_memory() {
   const auto fact = note_memory();
   std::string head = fmt::format("device_memory = {} is not enough for a step", human_bytes(limit));
   try {
-    const Estimator estimator(factory_, arguments_, *train_data_, job_.num_devices());
+    const Estimator estimator(factory_, arguments_, {*train_data_, job_.num_devices()});
     const auto estimated = estimator.memory(estimator.asked());
     const auto guess = kinds_of(estimated);
     std::vector<std::string> parts;

@@ -15,8 +15,8 @@
 namespace convoy::train {
 
 Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                     const Dataset& data, int num_ranks, std::vector<int64_t> sizes, bool for_gpu)
-    : run_(asked_run(factory, arguments, data, num_ranks)),
+                     const EstimateInputs& inputs)
+    : run_(asked_run(factory, arguments, inputs.data, inputs.num_ranks)),
       rows_(arguments.per_device_train_batch_size) {
   hold_batch(arguments, run_.mesh.degree(schedule::kRows));
   if (arguments.parallel.threads > 0) {
@@ -26,28 +26,54 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
     // Tells what does not go before anything runs.
     schedule::plan_run(run_.model, run_.mesh, run_.options);
   }
-  const bool as_asked = sizes.empty();
-  if (as_asked) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
-  const auto tensor = schedule::Axis::Tensor, context = schedule::Axis::Context;
-  others_ = std::make_shared<BlockCosts>(factory, arguments, data, std::move(sizes), 0,
-                                         for_gpu ? rows_ : 0);
-  if (!as_asked) {
-    costs_ = others_->of(share_of(rows_));
-    return;
-  }
-  const auto batch = first_batch(arguments, data, run_.mesh.degree(schedule::kRows));
-  if (batch.empty()) {
-    fail<UsageError>("train", "the training data has no rows to read the costs from");
-  }
+  auto sizes = inputs.sizes;
+  if (sizes.empty()) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
+  others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
+                                         inputs.for_gpu ? rows_ : 0);
   auto how = profile_options(arguments);
-  how.tensor = comm::echo_group(run_.mesh.place(tensor), run_.mesh.degree(tensor));
+  const auto group = [&](schedule::Axis axis) {
+    return comm::echo_group(run_.mesh.place(axis), run_.mesh.degree(axis));
+  };
+  how.tensor = group(schedule::Axis::Tensor);
   how.is_timed = false;
   how.sequence_parallel = arguments.parallel.sequence_parallel;
-  how.context = comm::echo_group(run_.mesh.place(context), run_.mesh.degree(context));
-  const auto rows = batch.samples.numel();
-  const UsualBatches batches(arguments, data, rows);
-  costs_ = batches.vary() ? profile_usual(factory, batches, rows, how).longest
-                          : profile::profile(factory(), batch, how);
+  how.context = group(schedule::Axis::Context);
+  if (inputs.sizes.empty()) {
+    const auto batch = first_batch(arguments, inputs.data, run_.mesh.degree(schedule::kRows));
+    if (batch.empty()) {
+      fail<UsageError>("train", "the training data has no rows to read the costs from");
+    }
+    const auto rows = batch.samples.numel();
+    const UsualBatches batches(arguments, inputs.data, rows);
+    costs_ = batches.vary() ? profile_usual(factory, batches, rows, how).longest
+                            : profile::profile(factory(), batch, how);
+  } else {
+    costs_ = others_->of(share_of(rows_));
+  }
+  if (inputs.eval_data) run_evaluation(factory, std::move(arguments), inputs, how);
+}
+
+/// As it will run; or, where that may be too large to run here, on the line through two sizes.
+void Estimator::run_evaluation(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                               const EstimateInputs& inputs, profile::ProfileOptions how) {
+  eval_rows_ = arguments.per_device_eval_batch_size;
+  arguments.per_device_train_batch_size = eval_rows_;
+  if (inputs.for_gpu) how.gpu_rows = eval_rows_;
+  const UsualBatches batches(arguments, *inputs.eval_data,
+                             inputs.sizes.empty() ? eval_rows_ : inputs.sizes.back());
+  const auto bytes_of = [&](int64_t rows) {
+    return profile::evaluation_bytes(factory(), batches.longest(rows), how);
+  };
+  const int64_t most = std::min(eval_rows_, batches.num_rows());
+  if (most == 0) return;
+  if (inputs.sizes.empty() || most == 1) {
+    eval_bytes_ = bytes_of(most);
+    return;
+  }
+  const auto one = bytes_of(1), two = bytes_of(2);
+  for (size_t b = 0; b < one.size(); ++b) {
+    eval_bytes_.push_back(one[b] + (two[b] - one[b]) * (eval_rows_ - 1));
+  }
 }
 
 plan::BlockShare Estimator::share_of(int64_t rows) const {
@@ -66,7 +92,7 @@ Way Estimator::asked() const {
   return {zero, run_.options.recompute, rows_, run_.options.num_micro_batches};
 }
 
-schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
+schedule::RunPlan Estimator::plan_step(const Way& way, bool proves) const {
   auto options = run_.options;
   options.zero = way.zero;
   if (way.zero < 2) options.offload.gradients = schedule::Place::Device;
@@ -78,12 +104,55 @@ schedule::RunPlan Estimator::plan(const Way& way, bool proves) const {
                             way.rows == rows_ ? costs_ : others_->of(share_of(way.rows)), proves);
 }
 
+int64_t Estimator::eval_bytes(const schedule::Layout& layout) const {
+  int64_t most = 0;
+  for (size_t b = 0; b < eval_bytes_.size(); ++b) {
+    if (layout.holds(static_cast<int64_t>(b))) most = std::max(most, eval_bytes_[b]);
+  }
+  return most;
+}
+
+schedule::RunPlan Estimator::with_evaluation(schedule::RunPlan plan) const {
+  for (auto& stage : plan.stages) {
+    const int64_t bytes = eval_bytes(stage.layout);
+    if (bytes <= stage.memory.activations) continue;
+    stage.memory.activations = bytes;
+    stage.peak = -1;
+  }
+  return plan;
+}
+
+schedule::RunPlan Estimator::plan(const Way& way) const {
+  return with_evaluation(plan_step(way, /*proves=*/true));
+}
+
+namespace {
+
+const schedule::StagePlan& fullest(const schedule::RunPlan& plan) {
+  return *std::max_element(
+      plan.stages.begin(), plan.stages.end(),
+      [](const auto& a, const auto& b) { return a.memory.sum() < b.memory.sum(); });
+}
+
+}  // namespace
+
 schedule::MemoryUse Estimator::memory(const Way& way) const {
-  const auto stages = plan(way, /*proves=*/false).stages;
-  return std::max_element(
-             stages.begin(), stages.end(),
-             [](const auto& a, const auto& b) { return a.memory.sum() < b.memory.sum(); })
-      ->memory;
+  return fullest(with_evaluation(plan_step(way, /*proves=*/false))).memory;
+}
+
+std::string Estimator::peak_text(const Way& way) const {
+  const auto planned = with_evaluation(plan_step(way, /*proves=*/false));
+  const auto& stage = fullest(planned);
+  if (stage.peak < 0) {
+    return fmt::format("while it evaluates (per_device_eval_batch_size {})", eval_rows_);
+  }
+  const auto& instruction = stage.step[static_cast<size_t>(stage.peak)];
+  return fmt::format("during \"{}\" ({})", schedule::to_text(instruction),
+                     run_.model.blocks[static_cast<size_t>(instruction.block)].name);
+}
+
+int64_t Estimator::step_bytes(const Way& way) const {
+  return fullest(plan_step(way, /*proves=*/false)).memory.sum();
 }
 
 int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) const {
@@ -92,7 +161,7 @@ int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) co
     auto other = way;
     other.rows = rows;
     if (holds_batch) other.micro_batches = of_rank / rows;
-    return memory(other).sum() <= bytes;
+    return step_bytes(other) <= bytes;
   };
   if (holds_batch) {
     for (int64_t rows = of_rank; rows > 0; --rows) {
@@ -106,7 +175,7 @@ int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) co
   const auto of = [&](int64_t rows) {
     auto other = way;
     other.rows = rows;
-    return static_cast<double>(memory(other).sum());
+    return static_cast<double>(step_bytes(other));
   };
   const double one = of(1), each = std::max(1.0, of(2) - one);
   int64_t good = 1;
@@ -133,10 +202,21 @@ std::optional<Way> Estimator::nearest(int64_t bytes) const {
       way.rows = std::min(rows_, most_rows(way, bytes, /*holds_batch=*/true));
       if (way.rows == 0) continue;
       way.micro_batches = of_rank / way.rows;
-      if (memory(way).sum() <= bytes) return way;
+      if (step_bytes(way) <= bytes) return way;
     }
   }
   return std::nullopt;
+}
+
+std::optional<int64_t> Estimator::eval_rows(const Way& way, int64_t bytes) const {
+  if (eval_bytes_.empty()) return std::nullopt;
+  int64_t rows = eval_rows_;
+  for (const auto& stage : plan_step(way, /*proves=*/false).stages) {
+    const int64_t taken = eval_bytes(stage.layout);
+    const int64_t left = bytes - (stage.memory.sum() - stage.memory.activations);
+    if (taken > left) rows = std::min(rows, eval_rows_ * std::max<int64_t>(0, left) / taken);
+  }
+  return std::max<int64_t>(1, rows);
 }
 
 std::string flags_of(const Way& way, const Way& asked, bool holds_batch) {
@@ -154,7 +234,7 @@ std::string flags_of(const Way& way, const Way& asked, bool holds_batch) {
 
 schedule::RunPlan estimate(const parallel::ModelFactory& factory,
                            const TrainingArguments& arguments, const Dataset& data, int num_ranks) {
-  return Estimator(factory, arguments, data, num_ranks).plan();
+  return Estimator(factory, arguments, {data, num_ranks}).plan();
 }
 
 }  // namespace convoy::train

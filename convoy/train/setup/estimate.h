@@ -24,17 +24,27 @@ struct Way {
   bool operator==(const Way&) const = default;
 };
 
+/// What an estimate is read from, beside model and arguments.
+struct EstimateInputs {
+  const Dataset& data;  ///< must outlive the Estimator
+  int num_ranks = 1;
+  /// What a training evaluates, with per_device_eval_batch_size rows at a time: memory is of that
+  /// where it takes more than a step.
+  std::shared_ptr<const Dataset> eval_data = {};
+  /// Run micro-batches of two numbers of rows only, for a batch that is too large to run here.
+  std::vector<int64_t> sizes = {};
+  bool for_gpu = false;  ///< scores take a GPU's memory; goes with `sizes`
+};
+
 /// Tells what a training would take before it takes anything. Each block of the model runs once
 /// with the first batch of the data, with weights for that block only; the rest follows from what
 /// ranks would keep.
 class Estimator {
  public:
-  /// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the
-  /// arguments, and for DataParallel. `data` must outlive it. `sizes`: run
-  /// micro-batches of two numbers of rows only, for a batch that is too large to run here.
-  /// `for_gpu`: scores take a GPU's memory; goes with `sizes`.
-  Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments, const Dataset& data,
-            int num_ranks, std::vector<int64_t> sizes = {}, bool for_gpu = false);
+  /// Of ranks that are a process each. Throws UsageError where they do not go with the arguments,
+  /// and for DataParallel.
+  Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
+            const EstimateInputs& inputs);
 
   /// What the arguments ask for.
   Way asked() const;
@@ -42,29 +52,44 @@ class Estimator {
   /// the timeline is of computing alone, in seconds. For micro-batches of other sizes than the one
   /// asked for, blocks run for two sizes, and costs lie on the line through them.
   schedule::RunPlan plan() const { return plan(asked()); }
-  schedule::RunPlan plan(const Way& way) const { return plan(way, /*proves=*/true); }
+  schedule::RunPlan plan(const Way& way) const;
   /// Of the stage that needs most.
   schedule::MemoryUse memory(const Way& way) const;
 
-  /// The most rows that `way` could have in a micro-batch within `bytes`, of those that make the
-  /// same step where `holds_batch`; 0: not even one row fits.
+  /// When a rank of that stage holds most, in words.
+  std::string peak_text(const Way& way) const;
+
+  /// The most rows that `way` could have in a micro-batch of a step within `bytes`, of those that
+  /// make the same step where `holds_batch`; 0: not even one row fits.
   int64_t most_rows(const Way& way, int64_t bytes, bool holds_batch) const;
   /// The way that is nearest to the one asked for, makes the same step and takes no more than
-  /// `bytes`; none: there is none on these ranks.
+  /// `bytes`, evaluations left out; none: there is none on these ranks.
   std::optional<Way> nearest(int64_t bytes) const;
+  /// The per_device_eval_batch_size with which an evaluation of such a run takes no more than
+  /// `bytes`, no larger than it is; none: nothing is evaluated.
+  std::optional<int64_t> eval_rows(const Way& way, int64_t bytes) const;
+  int64_t asked_eval_rows() const { return eval_rows_; }
 
   /// Of the rank that is told of.
   const schedule::Mesh& mesh() const { return run_.mesh; }
 
  private:
-  schedule::RunPlan plan(const Way& way, bool proves) const;
+  schedule::RunPlan plan_step(const Way& way, bool proves) const;
+  /// What evaluations take more than the step counts.
+  schedule::RunPlan with_evaluation(schedule::RunPlan plan) const;
+  int64_t step_bytes(const Way& way) const;
+  int64_t eval_bytes(const schedule::Layout& layout) const;
   /// Of the rank that is told of.
   plan::BlockShare share_of(int64_t rows) const;
+  void run_evaluation(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                      const EstimateInputs& inputs, profile::ProfileOptions how);
 
   AskedRun run_;
   int64_t rows_;
   std::vector<schedule::BlockCost> costs_;  // for micro-batches of rows_
   std::shared_ptr<BlockCosts> others_;
+  int64_t eval_rows_ = 0;
+  std::vector<int64_t> eval_bytes_;  // by block; none without an evaluation
 };
 
 /// The options of a run that make a step so, in words as they are typed, those that are as `asked`
