@@ -30,13 +30,14 @@ void refuse_kind_as_device(const std::vector<std::string>& args) {
   }
 }
 
-Asked ask_about(const std::string& config, bool tells) {
+Asked ask_about(const std::string& config, const AskOptions& options) {
   auto configured = read_config(config);
   auto parallel = configured->training.parallel;
   parallel.only_asks = true;
+  parallel.data_may_be_random = !options.needs_data;
   auto run = configured->task->prepare(parallel);
   configured->note_flags(run);
-  if (tells) tell(*run.notes);
+  if (options.tells) tell(*run.notes);
   return {std::move(configured), std::move(run)};
 }
 

@@ -26,7 +26,11 @@ struct Asked {
   tasks::Run run;
 };
 
-/// Reads it; prints notes for a person where `tells`.
-Asked ask_about(const std::string& config, bool tells = true);
+struct AskOptions {
+  bool tells = true;       ///< print notes for a person
+  bool needs_data = true;  ///< else random rows stand for files that are not there
+};
+
+Asked ask_about(const std::string& config, const AskOptions& options = {});
 
 }  // namespace convoy::cli

@@ -18,7 +18,7 @@ struct BenchAxesFlags : bench::AxesOptions {
 };
 
 int bench_axes(const BenchAxesFlags& flags) {
-  const auto [configured, run] = ask_about(flags.config, !flags.json);
+  const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   const TrialFolder folder;
   // A copy, for trials change the table's.
   const auto arguments = configured->training;

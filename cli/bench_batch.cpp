@@ -18,7 +18,7 @@ struct BenchBatchFlags : bench::BatchOptions {
 };
 
 int bench_batch(const BenchBatchFlags& flags) {
-  const auto [configured, run] = ask_about(flags.config, !flags.json);
+  const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   const TrialFolder folder;
   const auto train = [&, &configured = *configured](int64_t rows) {
     set(configured.table, {{"train.per_device_train_batch_size", std::to_string(rows)},

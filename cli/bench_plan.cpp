@@ -168,7 +168,7 @@ void print_trials(const std::vector<Drawn>& all) {
 }
 
 int bench_plan(BenchPlanFlags flags) {
-  const auto [configured, run] = ask_about(flags.config, !flags.json);
+  const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
                                        flags.request, progress.function());

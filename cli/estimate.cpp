@@ -151,7 +151,8 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
 }
 
 int run_estimate(const EstimateOptions& options) {
-  const auto [configured, run] = ask_about(options.config);
+  const auto [configured, run] =
+      ask_about(options.config, {.tells = !options.json, .needs_data = false});
   auto& arguments = configured->training;
   const auto room =
       train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
@@ -185,7 +186,8 @@ void add_estimate(CLI::App& app, Run& run) {
   command->footer(
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "
       "data, with weights for that block only; the rest is computed from what ranks would keep. "
-      "For a folder with config.json instead of a run, random tokens are used.\n"
+      "For a folder with config.json instead of a run, and where the data's files are not there, "
+      "random rows of full length are used.\n"
       "Examples:\n  convoy estimate run.toml --ranks 8\n"
       "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n"
       "  convoy estimate run.toml --ranks 8 --tensor_parallel_size 2 --zero 1\n"

@@ -214,7 +214,8 @@ int plan_for_each(const PlanOptions& options) {
   }
   auto request = options.request;
   request.traced = std::make_shared<train::TracedBlocks>();
-  const auto [configured, run] = ask_about(options.config, !options.json);
+  const auto [configured, run] =
+      ask_about(options.config, {.tells = !options.json, .needs_data = false});
   std::vector<PlanOfRanks> plans;
   for (const int ranks : options.ranks) {
     request.num_ranks = ranks;
@@ -241,7 +242,8 @@ int run_plan(PlanOptions options) {
   }
   if (options.ranks.size() > 1) return plan_for_each(options);
   if (!options.ranks.empty()) request.num_ranks = options.ranks.front();
-  const auto [configured, run] = ask_about(options.config, !options.json);
+  const auto [configured, run] =
+      ask_about(options.config, {.tells = !options.json, .needs_data = options.verify > 0});
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());

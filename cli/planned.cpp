@@ -83,7 +83,7 @@ Measured measure(const train::TrainingArguments& arguments, const train::Job& me
 
 Json make_plan(const std::string& config, const train::Job& met, const Measured& measured,
                const Json& question) {
-  const auto [scratch, run] = ask_about(config, /*tells=*/false);
+  const auto [scratch, run] = ask_about(config, {.tells = false});
   train::PlanRequest request;
   request.num_ranks = met.environment.world_size;
   request.num_hosts = met.environment.num_nodes;

@@ -159,6 +159,28 @@ TEST_F(EstimateCommand, EvaluationsCountWhereTheyTakeMost) {
   expect("Fits: --per_device_eval_batch_size ");
 }
 
+// Rows of full length stand for what is not there: nothing takes more.
+TEST_F(EstimateCommand, NeedsNoData) {
+  const auto sum = [&](const std::string& more) {
+    EXPECT_EQ(run("estimate --json" + more + " > estimate.json 2> said"), 0) << output_;
+    return json("estimate.json")[0]["stages"][0]["sum"].get<double>();
+  };
+  const auto with = sum(options(""));
+  fs::rename(folder_ / "text.txt", folder_ / "elsewhere.txt");
+  EXPECT_EQ(sum(options("")), with);
+  EXPECT_EQ(run("train --max_steps 1" + options("")), 1) << output_;
+  expect("there is no file text.txt");
+  make_sessions(300);
+  const auto sessions = kTiny + "--model.body bert --dropout 0 ";
+  const auto some = sum(sessions);
+  fs::remove(folder_ / "syn/train.parquet");
+  EXPECT_GT(sum(sessions), some);
+  ASSERT_EQ(run("plan --ranks 2 --max_rows 1" + sessions), 0) << output_;
+  expect("syn/train.parquet is not there: random rows are used instead, each of 20 positions");
+  EXPECT_EQ(run("plan --ranks 2 --verify 1" + sessions), 1) << output_;
+  expect("there is no file syn/train.parquet");
+}
+
 TEST_F(EstimateCommand, OfAnOptimizerThatKeepsLessIsAsMuchLess) {
   const auto optimizer_bytes = [&](const std::string& name) {
     EXPECT_EQ(run("estimate --json --optim " + name + options("") + " > estimate.json"), 0)

@@ -10,6 +10,7 @@
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
+#include "convoy/tasks/random_data.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -255,11 +256,21 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
                      "--data.valid FILE, or --validation_split_percentage 5",
                      *data_.max_eval_samples);
   };
+  const auto random_rows = [&](int64_t tokens) {
+    auto texts =
+        std::make_shared<data::TokenTexts>(random_texts(tokens, config_->num_ids(), /*seed=*/1));
+    return blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
+  };
   if (data_.random_tokens > 0) {
     check_evaluates();
-    auto texts = std::make_shared<data::TokenTexts>(
-        random_texts(data_.random_tokens, config_->num_ids(), /*seed=*/1));
-    out.train_data = blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
+    out.train_data = random_rows(data_.random_tokens);
+    return out;
+  }
+  if (use_random_data(data_.train, parallel, block_size(), *out.notes)) {
+    constexpr int64_t kRows = 4096;
+    out.train_data = random_rows(kRows * row_length());
+    const bool evaluates = !data_.valid.empty() || data_.validation_split_percentage > 0;
+    if (do_eval_ && evaluates) out.valid_data = out.train_data;
     return out;
   }
   if (data_.train.empty()) {

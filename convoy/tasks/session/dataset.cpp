@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <mutex>
 #include <utility>
@@ -113,6 +114,34 @@ std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      std::vector<std::string> warnings) {
   return std::make_shared<SessionDataset>(std::move(dataset), std::move(options),
                                           std::move(warnings));
+}
+
+std::shared_ptr<train::Dataset> make_random_sessions(const models::SessionConfig& model) {
+  constexpr int64_t kRows = 1 << 20;
+  constexpr int64_t kSecondsApart = 60;
+  const auto draw = [model](const std::vector<int64_t>& rows) {
+    const int64_t number = std::ssize(rows), length = model.max_length;
+    auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(rows.front()));
+    nn::Bundle out;
+    for (const auto& feature : model.features) {
+      std::vector<int64_t> shape{number};
+      if (feature.is_list) shape.push_back(length);
+      if (feature.width > 0) shape.push_back(feature.width);
+      out[feature.name] = feature.categorical
+                              ? at::randint(1, feature.cardinality, shape, generator, at::kLong)
+                              : at::rand(shape, generator);
+    }
+    for (const auto& target : model.targets) {
+      out[target.column] = at::randint(0, 2, {number}, generator).to(at::kFloat);
+    }
+    if (!model.time_feature.empty()) {
+      const auto times = at::arange(length, at::kLong) * kSecondsApart;
+      out[model.time_feature] = times.expand({number, length}).contiguous();
+    }
+    out["lengths"] = at::full({number}, length, at::kLong);
+    return out;
+  };
+  return train::make_map_dataset(kRows, draw);
 }
 
 }  // namespace convoy::tasks

@@ -2,6 +2,7 @@
 
 #include "convoy/data/loader.h"
 #include "convoy/data/parquet_files.h"
+#include "convoy/models/session/session.h"
 #include "convoy/train/batches.h"
 
 namespace convoy::tasks {
@@ -13,5 +14,8 @@ inline constexpr char kWholeSession[] = "whole_session";
 std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,
                                                      std::vector<std::string> warnings = {});
+
+/// Rows with all that this model reads, drawn, each as long as it reads any.
+std::shared_ptr<train::Dataset> make_random_sessions(const models::SessionConfig& model);
 
 }  // namespace convoy::tasks

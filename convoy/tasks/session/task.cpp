@@ -6,6 +6,8 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
 #include "convoy/tasks/memory.h"
+#include "convoy/tasks/random_data.h"
+#include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/session_metrics.h"
@@ -71,6 +73,15 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   const auto vectors = take_pretrained(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
+  const auto train_file = arguments_.data.train_file();
+  std::vector<std::string> notes;
+  if (use_random_data(train_file, parallel, arguments_.model.max_length, notes)) {
+    arguments_.model.stochastic_swap_noise = 0;  // takes no memory, and values from the file
+    auto out = run(make_random_sessions(arguments_.model), {});
+    out.valid_data = out.train_data;
+    *out.notes = std::move(notes);
+    return out;
+  }
   take_swap_values(arguments_, schema_, seed_);
   auto warnings = arguments_.warnings;
   if (arguments_.model.sees_targets()) {
@@ -79,7 +90,7 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
         "too: losses and metrics do not show how well the model predicts; use uni");
   }
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
-  auto out = run(open_sessions(arguments_.data.train_file(), arguments_, schema_, warnings),
+  auto out = run(open_sessions(train_file, arguments_, schema_, warnings),
                  session_files(arguments_, schema_));
   out.valid_data = evaluation_data("").data;
   if (!vectors.empty()) out.fill = fill_with(vectors);

@@ -41,6 +41,7 @@ struct ParallelArguments : schedule::RunOptions {
   std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
   bool one_process_each = false;          ///< --nproc was given: each rank is a process
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
+  bool data_may_be_random = false;  ///< where its files are not there
   int64_t timeout = 100;
   std::string device = "auto";
   PlannedStep planned;

@@ -65,7 +65,10 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
-  fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}", largest.what,
+  const auto splits = environment.world_size > 1
+                          ? fmt::format("what convoy plan --ranks {} finds", environment.world_size)
+                          : std::string("more ranks with --zero 3");
+  fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}{}", largest.what,
                    human_bytes(largest.parameters * sizeof(float)),
                    rows  ? "what row_tables, zero and offload leave of the model's state"
                    : all ? "the whole model with gradient and the optimizer's states"
@@ -74,7 +77,7 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
                    beyond_device
                        ? fmt::format("device_memory = {}", human_bytes(parallel.device_memory))
                        : limit.text,
-                   largest.advice);
+                   all ? splits + ", or " : "", largest.advice);
 }
 
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,
