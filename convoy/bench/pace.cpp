@@ -35,16 +35,19 @@ Pace pace_of(const doctor::Rate& rate, double flops_per_sample, double samples_p
   return {100 * each * flops_per_sample / peak, samples / each / floor};
 }
 
-doctor::Rate rate_of(const train::Job& job, int64_t bytes) {
-  return measure_rate(job.devices.at(0), job.threads, bytes);
+doctor::Rate rate_of(const train::Job& job, const train::TrainingArguments& arguments,
+                     int64_t bytes) {
+  const bool half = arguments.bf16 || arguments.fp16;
+  return measure_rate(job.devices.at(0), job.threads, bytes,
+                      half ? Products::Bf16 : Products::Fp32);
 }
 
 }  // namespace
 
 Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
                   const train::TrainingArguments& arguments, int64_t bytes) {
-  return pace_of(rate_of(trainer.job(), bytes), flops_per_sample, samples_per_second, trainer,
-                 arguments);
+  return pace_of(rate_of(trainer.job(), arguments, bytes), flops_per_sample, samples_per_second,
+                 trainer, arguments);
 }
 
 std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train::Trainer& trainer,
@@ -53,9 +56,11 @@ std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train:
   return [=, &trainer, began = std::chrono::steady_clock::now(),
           rate = std::optional<doctor::Rate>()](train::LogRecord& record) mutable {
     if (!rate && seconds_since(began) < kPatience) return;
-    // The peak of the memory is the training's, not the measurement's.
-    constexpr int64_t kLeast = 16 << 20, kMost = 256 << 20;
-    if (!rate) rate = rate_of(trainer.job(), std::clamp(record.memory_bytes / 8, kLeast, kMost));
+    // The peak of the memory is the training's: the measurement takes what activations left.
+    constexpr int64_t kLeast = 4 << 20, kMost = 256 << 20, kBuffers = 5;
+    const int64_t bytes = std::min(record.memory.activations / kBuffers, kMost);
+    if (!rate && bytes < kLeast) return;
+    if (!rate) rate = rate_of(trainer.job(), arguments, bytes);
     const auto pace =
         pace_of(*rate, flops_per_sample, record.samples_per_second, trainer, arguments);
     record.peak_percent = pace.peak_percent;

@@ -15,7 +15,12 @@ namespace convoy::bench {
 std::vector<doctor::Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,
                                         const std::function<void(const std::string&)>& say);
 
-/// Times one device only; at most some `bytes` are taken for each buffer.
-doctor::Rate measure_rate(at::Device device, int threads, int64_t bytes);
+/// Which products are timed.
+enum class Products { Both, Fp32, Bf16 };
+
+/// Times one device only, for about a second; at most some `bytes` are taken for each buffer of a
+/// copy, and four times as many for a product.
+doctor::Rate measure_rate(at::Device device, int threads, int64_t bytes,
+                          Products products = Products::Both);
 
 }  // namespace convoy::bench
