@@ -8,6 +8,8 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
+#include "convoy/plan/cluster.h"
+#include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
 #include "convoy/train/planning/room.h"
 #include "convoy/train/setup/estimate.h"
@@ -94,7 +96,10 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
   const auto asked = estimator.asked();
   if (room.fit(estimator.memory(asked).sum()) == plan::Fit::Yes) return "";
   const auto way = estimator.nearest(room.sure_bytes());
-  if (!way) return "Nothing fits on these ranks; use more ranks, or a smaller model.\n";
+  if (!way) {
+    return "Nothing fits with these options and other micro-batches, stages of ZeRO or "
+           "recomputation; convoy plan tries all kinds of parallelism.\n";
+  }
   auto flags = train::flags_of(*way, asked, holds_batch);
   const auto rows = estimator.eval_rows(*way, room.sure_bytes());
   if (rows && *rows < estimator.asked_eval_rows()) {
@@ -157,14 +162,23 @@ int run_estimate(const EstimateOptions& options) {
   const auto room =
       train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
   arguments.check(true, run.valid_data != nullptr);
+  if (arguments.parallel.strategy == "plan" && !options.json) {
+    tell(
+        {"strategy = plan: the plan may decide otherwise than these options; convoy plan shows "
+         "it"});
+  }
   const bool is_here = options.device.empty();
+  if (arguments.bf16) plan::check_bf16(options.device);
   const auto sizes = is_here ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
+  report::ProgressLine progress("running each block once");
   const train::Estimator estimator(run.factory, arguments,
                                    {.data = *run.train_data,
                                     .num_ranks = options.ranks,
                                     .eval_data = run.valid_data,
                                     .sizes = sizes,
-                                    .for_gpu = !is_here});
+                                    .for_gpu = !is_here,
+                                    .progress = progress.function()});
+  progress.wipe();
   if (options.json) {
     print_json(estimator, room, is_here);
   } else {

@@ -201,6 +201,38 @@ void draw_front(const std::string& file, const train::PlanReport& report) {
   write_file(file, report::line_chart(chart));
 }
 
+/// What is asked about, with what the plan decides instead of it.
+Asked ask(const PlanOptions& options, bool needs_data) {
+  auto asked = ask_about(options.config, {.tells = !options.json, .needs_data = needs_data});
+  const auto typed = typed_for_plan(asked.configured->table);
+  if (!typed.empty() && !options.json) {
+    tell({fmt::format("{} {} for the plan to decide, which takes no notice of {}", join(typed),
+                      typed.size() == 1 ? "is" : "are", typed.size() == 1 ? "it" : "them")});
+  }
+  return asked;
+}
+
+/// Before anything is measured.
+void check_writable(const PlanOptions& options) {
+  for (const auto& [name, file] :
+       {std::pair{"--output", options.output}, {"--plot", options.plot}}) {
+    if (file.empty()) continue;
+    std::error_code error;
+    const auto place = std::filesystem::path(file);
+    if (std::filesystem::is_directory(place, error)) {
+      fail<UsageError>("cli", "{} {} is a folder; try {}/plan{}", name, file, file,
+                       name == std::string("--plot") ? ".svg" : ".toml");
+    }
+    const auto folder = place.parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+      fail<UsageError>("cli", "{} {}: there is no folder {}", name, file, folder.string());
+    }
+    if (std::filesystem::equivalent(place, options.config, error)) {
+      fail<UsageError>("cli", "{} {} is the run itself; try another file", name, file);
+    }
+  }
+}
+
 /// Plans for each number of ranks that is asked for. 1: for some nothing fits.
 int plan_for_each(const PlanOptions& options) {
   if (!options.output.empty() || options.verify > 0) {
@@ -214,8 +246,7 @@ int plan_for_each(const PlanOptions& options) {
   }
   auto request = options.request;
   request.traced = std::make_shared<train::TracedBlocks>();
-  const auto [configured, run] =
-      ask_about(options.config, {.tells = !options.json, .needs_data = false});
+  const auto [configured, run] = ask(options, /*needs_data=*/false);
   std::vector<PlanOfRanks> plans;
   for (const int ranks : options.ranks) {
     request.num_ranks = ranks;
@@ -240,10 +271,12 @@ int run_plan(PlanOptions options) {
                      "--verify tries plans on this host; it does not go with --cluster and "
                      "--on");
   }
+  check_writable(options);
+  const std::set<int> once(options.ranks.begin(), options.ranks.end());
+  options.ranks.assign(once.begin(), once.end());
   if (options.ranks.size() > 1) return plan_for_each(options);
   if (!options.ranks.empty()) request.num_ranks = options.ranks.front();
-  const auto [configured, run] =
-      ask_about(options.config, {.tells = !options.json, .needs_data = options.verify > 0});
+  const auto [configured, run] = ask(options, /*needs_data=*/options.verify > 0);
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());
@@ -277,12 +310,16 @@ int run_plan(PlanOptions options) {
   }
   if (!options.output.empty()) {
     set_split(*configured, best->split);
-    set_prediction(*configured, *best);
+    set_prediction(*configured, *best, report.is_this_host ? "" : report.cluster.device.name);
     write_file(options.output, origin_text(report, tried) + configured->table.to_toml());
     if (!options.json) {
+      const auto* random = configured->table.find("data.random_tokens");
       fmt::print(
-          "\nwrote {0}; train it with: convoy train {0}{1}\n", options.output,
-          best->split.num_ranks() > 1 ? fmt::format(" --nproc {}", best->split.num_ranks()) : "");
+          "\nwrote {0}; train it with: convoy train {0}{1}{2}\n", options.output,
+          best->split.num_ranks() > 1 ? fmt::format(" --nproc {}", best->split.num_ranks()) : "",
+          random != nullptr && random->plain() != "0"
+              ? "\n(on random tokens; on text with --random_tokens 0 --data.train FILE)"
+              : "");
     }
   } else if (!options.json) {
     fmt::print("\nAs options of convoy train:\n  {}\n", wrap(join(best->split.to_flags(), " "), 2));
@@ -315,10 +352,11 @@ void add_plan(CLI::App& app, Run& run) {
       ->check(at_least(1));
   command->add_option("--profile", request.profile,
                       "costs measured by convoy profile, instead of measuring them");
-  command->add_option(
-      "--verify", options->verify,
-      "train the N best plans, ddp and the best ZeRO for some steps on this host; the "
-      "fastest wins");
+  command
+      ->add_option("--verify", options->verify,
+                   "train the N best plans, ddp and the best ZeRO for some steps on this host; the "
+                   "fastest wins")
+      ->check(at_least(0));
   command->add_option("--output", options->output, "write the run's TOML file with the plan");
   command->add_option("--plot", options->plot,
                       "plot time over memory, or over numbers of ranks, to this SVG file");

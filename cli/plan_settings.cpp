@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -40,6 +41,20 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
   return out;
 }
 
+std::vector<std::string> typed_for_plan(const OptionTable& table) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : settings_of({}, table)) {
+    const auto* option = table.find(key);
+    const bool of_batch = option->name == "per_device_train_batch_size" ||
+                          option->name == "gradient_accumulation_steps" ||
+                          option->name == "global_batch_size";
+    const auto name = "--" + option->name;
+    const bool is_new = std::find(out.begin(), out.end(), name) == out.end();
+    if (option->typed && !of_batch && is_new) out.push_back(name);
+  }
+  return out;
+}
+
 void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
 }
@@ -50,10 +65,11 @@ void set_split(Configured& configured, const plan::Split& split) {
   configured.table.set("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto", "the plan");
 }
 
-void set_prediction(Configured& configured, const plan::Planned& planned) {
+void set_prediction(Configured& configured, const plan::Planned& planned,
+                    const std::string& device) {
   configured.training.parallel.planned = {planned.split.num_ranks(), planned.split.to_text(),
                                           planned.prediction.seconds,
-                                          planned.prediction.memory.sum()};
+                                          planned.prediction.memory.sum(), device};
 }
 
 void drop_prediction_of_others(Configured& configured) {

@@ -18,14 +18,18 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// same.
 Settings settings_of(const plan::Split& split, const OptionTable& table);
 
+/// What was typed of options that a plan decides, but for how many rows a step has.
+std::vector<std::string> typed_for_plan(const OptionTable& table);
+
 /// Sets them.
 void set(OptionTable& table, const Settings& settings);
 
 /// Gives a run a split's options.
 void set_split(Configured& configured, const plan::Split& split);
 
-/// Keeps with a run what was predicted for it.
-void set_prediction(Configured& configured, const plan::Planned& planned);
+/// Keeps with a run what was predicted for it; `device`: of another host, "" for this one.
+void set_prediction(Configured& configured, const plan::Planned& planned,
+                    const std::string& device);
 
 /// Where options that a plan decides were typed beside it, the run is another: its prediction is
 /// dropped, with a note.

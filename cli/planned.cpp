@@ -111,15 +111,8 @@ Json make_plan(const std::string& config, const train::Job& met, const Measured&
 
 void check_plans(const Configured& configured) {
   if (configured.training.parallel.strategy != "plan") return;
-  for (const auto& [key, value] : settings_of({}, configured.table)) {
-    const auto* option = configured.table.find(key);
-    // How many rows a step has a plan must be told.
-    const bool of_batch = option->name == "per_device_train_batch_size" ||
-                          option->name == "gradient_accumulation_steps" ||
-                          option->name == "global_batch_size";
-    if (!option->typed || of_batch) continue;
-    fail<UsageError>("cli", "--{} is for a plan to decide; try without it, or --strategy auto",
-                     option->name);
+  for (const auto& name : typed_for_plan(configured.table)) {
+    fail<UsageError>("cli", "{} is for a plan to decide; try without it, or --strategy auto", name);
   }
 }
 
@@ -152,7 +145,7 @@ train::Decision decide(const std::string& config, Configured& configured, const 
   text = told.dump(2) + "\n";
   return {arguments.parallel,
           {ranks.world_size, told.at("split").get<std::string>(), told.at("seconds").get<double>(),
-           told.at("memory_bytes").get<int64_t>(), kept}};
+           told.at("memory_bytes").get<int64_t>(), "", kept}};
 }
 
 }  // namespace convoy::cli

@@ -1,6 +1,7 @@
 #include "cli/program.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <map>
 
@@ -126,6 +127,13 @@ void tell(const std::vector<std::string>& notes) {
 
 std::unique_ptr<Configured> read_config(const std::string& file) {
   auto out = std::make_unique<Configured>();
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    fail<UsageError>("cli",
+                     "{} is a folder without config.json; expected the TOML file of a run, or the "
+                     "folder of a model",
+                     file);
+  }
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
   if (const auto from = out->training.deepspeed; !from.empty()) {

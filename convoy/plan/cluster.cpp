@@ -44,11 +44,13 @@ std::vector<std::string> device_names() {
   return out;
 }
 
-[[noreturn]] void fail_for_device(const std::string& name) {
+/// `file`: of a cluster; "" where the device was typed.
+[[noreturn]] void fail_for_device(const std::string& name, const std::filesystem::path& file = {}) {
   fail<UsageError>("plan",
-                   "device '{}' is not known{}; expected one of {}, or a [device] with "
+                   "{}device '{}' is not known{}; expected one of {}, or a [device] with "
                    "memory_gb, bf16_tflops, fp32_tflops and memory_gb_per_second",
-                   name, did_you_mean(name, device_names()), join(device_names()));
+                   file.empty() ? "" : file.string() + ": ", name,
+                   did_you_mean(name, device_names()), join(device_names()));
 }
 
 void add_options(OptionTable& table, Written& to) {
@@ -138,12 +140,18 @@ const std::vector<Device>& known_devices() {
       {"h100-80", 80 * kGigabyte, 67 * kTera, 989 * kTera, 3350 * kGiga, 495 * kTera},
       {"a100-80", 80 * kGigabyte, 19.5 * kTera, 312 * kTera, 2039 * kGiga, 156 * kTera},
       {"a100-40", 40 * kGigabyte, 19.5 * kTera, 312 * kTera, 1555 * kGiga, 156 * kTera},
-      {"v100-32", 32 * kGigabyte, 15.7 * kTera, 125 * kTera, 900 * kGiga},
+      {"v100-32", 32 * kGigabyte, 15.7 * kTera, 125 * kTera, 900 * kGiga, 0, false},
       {"l40s-48", 48 * kGigabyte, 91.6 * kTera, 362 * kTera, 864 * kGiga, 183 * kTera},
       {"l4-24", 24 * kGigabyte, 30.3 * kTera, 121 * kTera, 300 * kGiga, 60 * kTera},
       {"rtx4090-24", 24 * kGigabyte, 82.6 * kTera, 165 * kTera, 1008 * kGiga, 82.6 * kTera},
-      {"t4-16", 16 * kGigabyte, 8.1 * kTera, 65 * kTera, 320 * kGiga}};
+      {"t4-16", 16 * kGigabyte, 8.1 * kTera, 65 * kTera, 320 * kGiga, 0, false}};
   return all;
+}
+
+void check_bf16(const std::string& device) {
+  const auto* known = find_device(device);
+  if (known == nullptr || known->has_bf16) return;
+  fail<UsageError>("plan", "a {} computes no products in bf16; try --fp16", device);
 }
 
 Cluster usual_cluster(const std::string& device, int num_devices) {
@@ -196,7 +204,7 @@ Cluster read_cluster(const std::filesystem::path& file) {
     out.device = *known;
   } else if (written.memory_gb <= 0 || written.memory_gb_per_second <= 0 ||
              (written.fp32_tflops <= 0 && written.bf16_tflops <= 0)) {
-    fail_for_device(written.device);
+    fail_for_device(written.device, file);
   }
   out.device.name = written.device;
   const auto take = [](auto& to, double given, double unit) {

@@ -20,7 +20,11 @@ struct Device {
   double fp32_flops = 0, bf16_flops = 0;  ///< of dense products a second, as its data sheet says
   double bytes_per_second = 0;            ///< of its memory
   double tf32_flops = 0;                  ///< of fp32 products with --tf32; 0: as without
+  bool has_bf16 = true;                   ///< else bf16_flops is of fp16 alone
 };
+
+/// Throws UsageError where the device that is known by this name has no products in bf16.
+void check_bf16(const std::string& device);
 
 /// Devices whose data sheets are known, such as h100-80.
 const std::vector<Device>& known_devices();

@@ -86,6 +86,10 @@ class Search {
       if (fits != also) return fits;
       return fits ? is_faster(a, b) : a.prediction.memory.sum() < b.prediction.memory.sum();
     });
+    // Where another split of the kind does go, why this one does not says nothing.
+    for (const auto& [family, reason] : of_family_) {
+      if (!families_.contains(family)) reasons_.insert(reason);
+    }
     found_.refused.assign(reasons_.begin(), reasons_.end());
     return std::move(found_);
   }
@@ -255,7 +259,7 @@ class Search {
       families_.insert(split.family());
       found_.tried.push_back(planned);
     } catch (const UsageError& error) {
-      reasons_.insert(error.what());
+      of_family_.emplace(split.family(), error.what());
     }
   }
 
@@ -266,7 +270,8 @@ class Search {
   size_t num_seen_ = 0;
   bool fits_on_devices_ = false;
   std::set<std::string> reasons_, families_, splits_that_fit_;
-  std::map<std::string, double> best_of_;  // [family] of what fits
+  std::map<std::string, std::string> of_family_;  // why one of its splits does not go
+  std::map<std::string, double> best_of_;         // [family] of what fits
   Found found_;
 };
 

@@ -202,13 +202,14 @@ std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool 
   for (const auto& kind : kinds()) {
     if (!kind.by_name && takes(kind, family)) return kind.make(family);
   }
-  fail<UsageError>("tasks", "model family '{}' is unknown; expected one of {}{}", family,
-                   join(families()), did_you_mean(family, families()));
+  const auto& named = start.empty() ? config_name : start;
+  fail<UsageError>("tasks", "model family '{}'{} is unknown; expected one of {}{}", family,
+                   named.empty() ? "" : " of " + named, join(families()),
+                   did_you_mean(family, families()));
 }
 
 bool needs_own_data(const std::filesystem::path& config) {
-  return parse_json(read_file(config), config.string()).value("model_type", "") ==
-         models::kSessionModelType;
+  return detect_in_config(config).family == models::kSessionModelType;
 }
 
 }  // namespace convoy::tasks

@@ -40,7 +40,7 @@ TEST_F(Errors, MissingEmptyAndTruncatedParquet) {
   refused("", "syn/train.parquet is cut short");
   write_file(file, "user,item\n1,2\n");
   refused("", "syn/train.parquet");
-  refused("--data.path nowhere", "cannot read nowhere/schema.json");
+  refused("--data.path nowhere", "data.path = nowhere is not there");
 }
 
 TEST_F(Errors, MissingColumnWrongTypeAndIdBeyondTheSchema) {

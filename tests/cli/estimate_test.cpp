@@ -181,6 +181,17 @@ TEST_F(EstimateCommand, NeedsNoData) {
   expect("there is no file syn/train.parquet");
 }
 
+TEST_F(EstimateCommand, RefusesWhatATrainingWould) {
+  EXPECT_EQ(run("estimate --offload_optimizer cpu" + options("")), 2) << output_;
+  expect("the device is the CPU, whose memory that is");
+  EXPECT_EQ(run("estimate --offload_optimizer disk --offload_dir nowhere" + options("")), 2);
+  expect("offload_dir = nowhere is no folder on this host");
+  ASSERT_EQ(run("estimate --offload_optimizer cpu --on h100-80" + options("")), 0) << output_;
+  EXPECT_EQ(run("estimate --on t4-16 --bf16" + options("")), 2) << output_;
+  expect("a t4-16 computes no products in bf16");
+  ASSERT_EQ(run("estimate --per_device_train_batch_size 100000" + options("")), 0) << output_;
+}
+
 TEST_F(EstimateCommand, OfAnOptimizerThatKeepsLessIsAsMuchLess) {
   const auto optimizer_bytes = [&](const std::string& name) {
     EXPECT_EQ(run("estimate --json --optim " + name + options("") + " > estimate.json"), 0)

@@ -213,6 +213,36 @@ TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   expect("--all prints the kinds of splits of one number of ranks; got --ranks 1,2");
 }
 
+TEST_F(PlanCommand, SaysWhatItTakesNoNoticeOf) {
+  ASSERT_EQ(run("plan --ranks 2 --on h100-80 --zero 3 --pipeline_parallel_size 2" + options("")), 0)
+      << output_;
+  expect("--pipeline_parallel_size, --zero are for the plan to decide");
+  EXPECT_EQ(run("plan --ranks 2 --on v100-32 --bf16" + options("")), 2) << output_;
+  expect("a v100-32 computes no products in bf16; try --fp16");
+  ASSERT_EQ(run("plan --ranks 2 --on v100-32 --fp16" + options("")), 0) << output_;
+  EXPECT_EQ(run("plan --verify -1" + options("")), 2) << output_;
+  fs::create_directory(folder_ / "there");
+  EXPECT_EQ(run("plan --output there" + options("")), 2) << output_;
+  expect("--output there is a folder; try there/plan.toml");
+  EXPECT_EQ(run("plan --plot not/there.svg" + options("")), 2) << output_;
+  expect("there is no folder not");
+  ASSERT_EQ(run("train --print-config" + options("> run.toml")), 0) << output_;
+  EXPECT_EQ(run("plan run.toml --output run.toml"), 2) << output_;
+  expect("--output run.toml is the run itself");
+  EXPECT_EQ(run("plan there --ranks 2"), 2) << output_;
+  expect("there is a folder without config.json");
+}
+
+// Here what was predicted for other devices says nothing.
+TEST_F(PlanCommand, PlansForOtherDevicesTrainHereToo) {
+  ASSERT_EQ(run("plan --ranks 2 --on h100-80 --output plan.toml" + options("")), 0) << output_;
+  expect("(on random tokens; on text with --random_tokens 0 --data.train FILE)");
+  ASSERT_EQ(run("train plan.toml --nproc 2 --max_steps 2 --save_strategy no --output_dir out"), 0)
+      << output_;
+  expect("this run was planned for h100-80: on this host's processor its predictions do not hold");
+  EXPECT_EQ(output_.find("predicted"), output_.rfind("predicted"));
+}
+
 // What the plan decides a run may have said otherwise.
 TEST_F(PlanCommand, OptionsThatDecideTheSameGiveWay) {
   ASSERT_EQ(run("train --print-config" +
@@ -327,6 +357,7 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
   refused("--ranks 2 --n_layer 3", "parameters in 5 blocks");
   refused("--ranks 2 --block_size 32", "costs.json was measured with rows of");
   refused("--ranks 2 --bf16", "was measured in fp32, and this is bf16");
+  refused("--ranks 2 --resid_pdrop 0", "with resid_pdrop = 0.1, and this is resid_pdrop = 0");
   refused("--ranks 2 --threads 2", "with 1 thread a rank, and this is 2 threads");
   refused("--ranks 2 --on t4-16", "does not go with --cluster and --on");
   auto costs = read_file(folder_ / "costs.json");

@@ -258,6 +258,9 @@ formats::Schema take_features(SessionArguments& arguments) {
                      "there is no training data; expected data.path or data.train; try "
                      "--data.path FOLDER");
   }
+  if (!data.path.empty() && !fs::exists(data.path)) {
+    fail<UsageError>("data", "data.path = {} is not there; try another folder", data.path);
+  }
   auto schema = formats::Schema::load(data.schema_file());
   auto& model = arguments.model;
   model.item_feature = schema.item_id().name;

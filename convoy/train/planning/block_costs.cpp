@@ -94,9 +94,18 @@ BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments argumen
       sizes_(std::move(sizes)),
       neighbours_(neighbours),
       gpu_rows_(gpu_rows),
-      always_(always) {
-  arguments_.gradient_accumulation_steps = 1;
-  arguments_.global_batch_size.reset();
+      always_(always) {}
+
+void BlockCosts::measure_also(int64_t rows) {
+  const auto at = std::lower_bound(sizes_.begin(), sizes_.end(), rows);
+  if (at == sizes_.end() || *at != rows) sizes_.insert(at, rows);
+}
+
+bool BlockCosts::has_rows(int64_t rows) {
+  if (!batches_ || !batches_->has(rows)) {
+    batches_.emplace(arguments_, *data_, std::max(rows, sizes_.back()));
+  }
+  return batches_->has(rows);
 }
 
 BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file, double spread)
@@ -157,7 +166,7 @@ const std::vector<BlockCost>& BlockCosts::measured(const plan::BlockShare& share
 }
 
 void BlockCosts::run(const plan::BlockShare& share) {
-  if (!batches_) batches_.emplace(arguments_, *data_, sizes_.back());
+  has_rows(share.rows);
   auto options = profile_options(arguments_);
   options.tensor = comm::echo_group(share.tensor - 1, share.tensor);
   options.sequence_parallel = share.sequence;

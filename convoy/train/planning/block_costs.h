@@ -54,6 +54,11 @@ class BlockCosts {
   /// for messages.
   BlockCosts(MeasuredBlocks measured, std::string file, double spread);
 
+  /// From now on micro-batches of so many rows are run, too.
+  void measure_also(int64_t rows);
+  /// Whether the data has so many.
+  bool has_rows(int64_t rows);
+
   /// By block. Measures what was not asked for before.
   std::vector<plan::BlockCost> of(const plan::BlockShare& share);
   /// What was measured so far.

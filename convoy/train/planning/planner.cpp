@@ -172,6 +172,10 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const auto profile = read_profile(factory, arguments, data, request, num_ranks);
   if (profile) request.sums = profile->sums;
   out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
+  if (arguments.bf16) {
+    plan::check_bf16(out.cluster.device.name);
+    for (const auto& device : out.cluster.each) plan::check_bf16(device.name);
+  }
   if (arguments.tf32) out.cluster.use_tf32();  // of measured GPUs its rate is fp32's
   const auto& offload_dir = arguments.parallel.offload.folder;
   if (out.is_this_host || request.gpus)

@@ -117,6 +117,7 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingAr
                        : arguments.fp16 ? "fp16"
                                         : "fp32",
           .optim = arguments.optim,
+          .options = arguments.parallel.task_options,
           .threads = at::get_num_threads(),
           .ranks = num_ranks};
 }
@@ -160,7 +161,7 @@ std::vector<std::string> spread_warnings(double spread) {
   if (spread <= kMuch) return {};
   return {fmt::format(
       "warning: times of the same work differed by {:.0f} %: something else uses this host, or its "
-      "speed changes; measure again, or use --verify",
+      "speed changes; measure again, or try plans with convoy plan --verify 3",
       100 * spread)};
 }
 
@@ -168,6 +169,7 @@ Json to_json(const Profile& profile) {
   Json of, measured = Json::array();
   for (const auto& [name, field] : kProfileTexts) of[name] = profile.of.*field;
   for (const auto& [name, field] : kProfileNumbers) of[name] = profile.of.*field;
+  of["options"] = profile.of.options;
   for (const auto& [share, costs] : profile.blocks) {
     Json blocks;
     for (size_t b = 0; b < costs.size(); ++b) {
@@ -204,6 +206,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   const auto& of = json.at("profile");
   for (const auto& [name, field] : kProfileTexts) out.of.*field = of.at(name).get<std::string>();
   for (const auto& [name, field] : kProfileNumbers) out.of.*field = of.at(name).get<int64_t>();
+  out.of.options = of.at("options").get<std::vector<std::string>>();
   out.names = json.at("names").get<std::vector<std::string>>();
   out.spread = json.value("spread", 0.0);
   out.update_seconds = json.at("update_seconds");
@@ -216,8 +219,14 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
     for (const auto& name : out.names) {
       const auto& block = one.at("blocks").at(name);
       auto& cost = costs.emplace_back();
-      for (const auto& [key, field] : kProfileSeconds) cost.*field = block.at(key).get<double>();
-      for (const auto& [key, field] : kProfileBytes) cost.*field = block.at(key).get<int64_t>();
+      const auto read = [&](const char* key, auto& into) {
+        block.at(key).get_to(into);
+        if (into >= 0) return;
+        fail<FileError>("train", "{} says that {} of {} is {}; expected none below 0", file, key,
+                        name, into);
+      };
+      for (const auto& [key, field] : kProfileSeconds) read(key, cost.*field);
+      for (const auto& [key, field] : kProfileBytes) read(key, cost.*field);
     }
   }
   if (out.blocks.empty()) fail<FileError>("train", "{} has no costs of any block", file);
@@ -237,6 +246,12 @@ void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::str
   if (of.torch != now.torch) refuse("with torch", of.torch, now.torch);
   if (of.model != now.model) refuse("of", of.model, now.model);
   if (of.rows != now.rows) refuse("with rows of", of.rows, now.rows);
+  for (size_t n = 0; n < std::max(of.options.size(), now.options.size()); ++n) {
+    const auto line = [&](const auto& lines) { return n < lines.size() ? lines[n] : "less"; };
+    if (line(of.options) != line(now.options)) {
+      refuse("with", line(of.options), line(now.options));
+    }
+  }
   if (of.precision != now.precision) refuse("in", of.precision, now.precision);
   if (of.optim != now.optim) refuse("with optim =", of.optim, now.optim);
   if (of.threads != now.threads) {

@@ -20,8 +20,9 @@ struct ProfiledFor {
   std::string rows;       ///< shapes of a row of the data
   std::string precision;  ///< of products
   std::string optim;
-  int64_t threads = 1;  ///< of a rank
-  int64_t ranks = 1;    ///< that computed at once
+  std::vector<std::string> options;  ///< the task's own, of model and data, as lines
+  int64_t threads = 1;               ///< of a rank
+  int64_t ranks = 1;                 ///< that computed at once
 };
 
 /// Costs of a run on this host, as a file keeps them.

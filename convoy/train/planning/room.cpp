@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "convoy/base/text.h"
@@ -27,11 +28,11 @@ Room limited(Room room, int64_t device_memory) {
 Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory) {
   const bool here = device.empty();
   const auto cluster = here ? processors(num_ranks) : plan::usual_cluster(device, num_ranks);
-  Room out{.bytes = cluster.device.memory_bytes - cluster.reserved_bytes,
+  Room out{.bytes = std::max<int64_t>(0, cluster.device.memory_bytes - cluster.reserved_bytes),
            .spread = here ? kMemorySpread : kOtherDevicesMemorySpread};
   out.text =
       fmt::format("{} of {}", human_bytes(out.bytes),
-                  !here            ? "a " + device
+                  !here            ? "one " + device
                   : num_ranks == 1 ? "this host"
                                    : fmt::format("this host for each of {} ranks", num_ranks));
   return limited(std::move(out), device_memory);

@@ -31,9 +31,14 @@ UsualBatches::UsualBatches(const TrainingArguments& arguments, const Dataset& da
   if (vary_) {
     const auto of_step = arguments.global_batch_size.value_or(
         arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps);
-    rows_of_run_ = arguments.max_steps > 0
-                       ? static_cast<double>(arguments.max_steps * of_step)
-                       : arguments.num_train_epochs * static_cast<double>(lengths_.size());
+    const auto epoch = static_cast<double>(lengths_.size());
+    const auto steps = static_cast<double>(arguments.max_steps);
+    rows_of_run_ = arguments.num_train_epochs * epoch;
+    if (arguments.max_steps > 0) {
+      rows_of_run_ = steps * static_cast<double>(of_step);
+      least_micro_batches_ =
+          steps * static_cast<double>(of_step / arguments.per_device_train_batch_size);
+    }
     return;
   }
   lengths_.clear();
@@ -49,21 +54,21 @@ int64_t UsualBatches::num_rows() const {
   return first_.empty() ? 0 : first_.samples.numel();
 }
 
-void UsualBatches::check(int64_t rows) const {
-  if (has(rows)) return;
-  fail<UsageError>("train",
-                   "the training data has no {} to read the costs from; try a smaller batch",
-                   plural(rows, "row"));
+/// Of larger micro-batches than the data has rows there is one of all rows.
+int64_t UsualBatches::there(int64_t rows) const {
+  if (num_rows() > 0) return std::min(rows, num_rows());
+  fail<UsageError>("train", "the training data has no rows to read the costs from");
 }
 
 parallel::MicroBatch UsualBatches::longest(int64_t rows) const {
+  rows = there(rows);
   if (vary_) return of(longest_row_, rows, most_positions(rows));
-  check(rows);
   return profile::first_rows(first_, rows);
 }
 
 parallel::MicroBatch UsualBatches::mean(int64_t rows) const {
   if (!vary_) return longest(rows);
+  rows = there(rows);
   const double mean = mean_length(rows);
   const auto nearest =
       std::min_element(lengths_.begin(), lengths_.end(), [&](int64_t a, int64_t b) {
@@ -82,7 +87,13 @@ double UsualBatches::most_positions(int64_t rows) const {
   }
   const auto all = static_cast<double>(lengths_.size()), n = static_cast<double>(rows);
   const double mean = sum / all, deviation = std::sqrt(std::max(0.0, squares / all - mean * mean));
-  return n * mean + deviation * std::sqrt(n * 2 * std::log(std::max(1.0, rows_of_run_ / n)));
+  return n * mean + deviation * std::sqrt(n * 2 * std::log(micro_batches(rows)));
+}
+
+/// Of a run with so many rows in each: smaller ones than the run's make the same step, larger ones
+/// a larger step.
+double UsualBatches::micro_batches(int64_t rows) const {
+  return std::max({1.0, least_micro_batches_, rows_of_run_ / static_cast<double>(rows)});
 }
 
 /// The mean of the longest of so many drawn rows: it is at most L with the chance that each is.
@@ -104,7 +115,6 @@ double UsualBatches::mean_length(int64_t rows) const {
 /// That row, and others that are no longer: short and long ones as the data has them, or without
 /// the shortest of these, so that all have so many positions, if there are such rows.
 parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows, double positions) const {
-  check(rows);
   std::vector<int64_t> others;
   for (size_t row = 0; row < std::min(kNear, lengths_.size()); ++row) {
     if (row == longest_row || lengths_[row] > lengths_[longest_row]) continue;

@@ -21,7 +21,7 @@ class UsualBatches {
   bool has(int64_t rows) const { return rows <= num_rows(); }
   /// Of the data, where they vary; else of `most_rows`, those that it has.
   int64_t num_rows() const;
-  /// Throw UsageError where it has not.
+  /// Of as many rows as there are, where it has fewer; throw UsageError where there are none.
   parallel::MicroBatch longest(int64_t rows) const;
   parallel::MicroBatch mean(int64_t rows) const;
   /// How long a micro-batch of so many rows is on average, where they vary.
@@ -30,14 +30,16 @@ class UsualBatches {
  private:
   parallel::MicroBatch of(size_t longest_row, int64_t rows, double positions) const;
   double most_positions(int64_t rows) const;
-  void check(int64_t rows) const;
+  double micro_batches(int64_t rows) const;
+  int64_t there(int64_t rows) const;
 
   const Dataset& data_;
   std::vector<int64_t> lengths_;  // by row; none where all rows are alike
   size_t longest_row_ = 0;
   bool vary_ = false;
-  double rows_of_run_ = 0;
-  parallel::MicroBatch first_;  // of the data, where they are
+  double rows_of_run_ = 0;          // of all epochs, or of all steps
+  double least_micro_batches_ = 1;  // of all steps, however many rows each has
+  parallel::MicroBatch first_;      // of the data, where they are
 };
 
 }  // namespace convoy::train

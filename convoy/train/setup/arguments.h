@@ -26,6 +26,7 @@ struct PlannedStep {
   std::string split;         ///< how a step is shared out
   double seconds = 0;        ///< that it takes
   int64_t memory_bytes = 0;  ///< of the rank that needs most
+  std::string device = "";   ///< of another host that it is for; "": the host that planned it
   bool kept = false;         ///< by the checkpoint that the run goes on from
 };
 

@@ -182,6 +182,8 @@ void ParallelArguments::declare(OptionTable& t) {
   t.add(s, "planned_memory_bytes", planned.memory_bytes,
         "the memory that it predicted for the rank that needs most")
       .at_least(0);
+  t.add(s, "planned_device", planned.device,
+        "the kind of device that it planned for; none = that of the host where it planned");
 }
 
 }  // namespace convoy::train

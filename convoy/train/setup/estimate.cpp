@@ -11,6 +11,7 @@
 #include "convoy/profile/profile.h"
 #include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
+#include "convoy/train/setup/offload.h"
 
 namespace convoy::train {
 
@@ -19,6 +20,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
     : run_(asked_run(factory, arguments, inputs.data, inputs.num_ranks)),
       rows_(arguments.per_device_train_batch_size) {
   hold_batch(arguments, run_.mesh.degree(schedule::kRows));
+  if (!inputs.for_gpu) check_offload_places(arguments.parallel, at::kCPU, "this host");
   if (arguments.parallel.threads > 0) {
     at::set_num_threads(static_cast<int>(arguments.parallel.threads));
   }
@@ -31,6 +33,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
                                          inputs.for_gpu ? rows_ : 0);
   auto how = profile_options(arguments);
+  refines_ = !inputs.for_gpu;
   const auto group = [&](schedule::Axis axis) {
     return comm::echo_group(run_.mesh.place(axis), run_.mesh.degree(axis));
   };
@@ -38,6 +41,11 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   how.is_timed = false;
   how.sequence_parallel = arguments.parallel.sequence_parallel;
   how.context = group(schedule::Axis::Context);
+  if (inputs.progress) {
+    how.again = [&](size_t block, size_t, const std::function<void()>&) {
+      inputs.progress(static_cast<int64_t>(block) + 1, std::ssize(run_.model.blocks));
+    };
+  }
   if (inputs.sizes.empty()) {
     const auto batch = first_batch(arguments, inputs.data, run_.mesh.degree(schedule::kRows));
     if (batch.empty()) {
@@ -157,30 +165,56 @@ int64_t Estimator::step_bytes(const Way& way) const {
 
 int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) const {
   const int64_t of_rank = way.rows * way.micro_batches;
-  const auto fits = [&](int64_t rows) {
+  const auto with = [&](int64_t rows) {
     auto other = way;
     other.rows = rows;
     if (holds_batch) other.micro_batches = of_rank / rows;
-    return step_bytes(other) <= bytes;
+    return other;
   };
-  if (holds_batch) {
-    for (int64_t rows = of_rank; rows > 0; --rows) {
-      if (of_rank % rows == 0 && fits(rows)) return rows;
+  // Between the sizes that have run costs are guessed: what is found runs, too, and is found anew.
+  constexpr int kTries = 5;
+  int64_t found = 0, ran = 0;  // that fits as it ran
+  for (int i = 0; i < kTries; ++i) {
+    const int64_t before = found;
+    found = 0;
+    if (!holds_batch) found = largest_that_fits(way, bytes);
+    for (int64_t rows = of_rank; holds_batch && rows > 0 && found == 0; --rows) {
+      if (of_rank % rows == 0 && step_bytes(with(rows)) <= bytes) found = rows;
     }
-    return 0;
+    if (found == before || found == 0) return found;
+    if (!refine(with(found))) break;
+    if (step_bytes(with(found)) <= bytes) ran = std::max(ran, found);
   }
-  if (!fits(1)) return 0;
-  // Memory grows evenly, or faster from a row on: the first rows tell how many there are at most.
-  constexpr double kMost = 1 << 20;
+  return ran > 0 ? ran : found;
+}
+
+bool Estimator::refine(const Way& way) const {
+  constexpr double kSoonDone = 1;  // seconds
+  const double times = static_cast<double>(way.rows) / static_cast<double>(rows_);
+  double seconds = 0;
+  for (const auto& cost : costs_) seconds += cost.forward_seconds + cost.backward_seconds;
+  if (!refines_ || seconds * times > kSoonDone || !others_->has_rows(way.rows)) return false;
+  others_->measure_also(way.rows);
+  return true;
+}
+
+/// The first rows tell about how many there are.
+int64_t Estimator::largest_that_fits(const Way& way, int64_t bytes) const {
   const auto of = [&](int64_t rows) {
     auto other = way;
     other.rows = rows;
-    return static_cast<double>(step_bytes(other));
+    return step_bytes(other);
   };
-  const double one = of(1), each = std::max(1.0, of(2) - one);
+  const auto fits = [&](int64_t rows) { return of(rows) <= bytes; };
+  if (!fits(1)) return 0;
+  constexpr int64_t kMost = 1 << 20;
+  const auto one = static_cast<double>(of(1));
+  const double each = std::max(1.0, static_cast<double>(of(2)) - one);
   int64_t good = 1;
-  auto bad = static_cast<int64_t>(std::min(kMost, (static_cast<double>(bytes) - one) / each)) + 3;
+  auto bad =
+      static_cast<int64_t>(std::min<double>(kMost, (static_cast<double>(bytes) - one) / each)) + 3;
   if (bad > 4 && fits(bad - 3)) good = bad - 3;
+  for (; bad < kMost && fits(bad); bad *= 2) good = bad;
   while (bad - good > 1) {
     const int64_t middle = (good + bad) / 2;
     (fits(middle) ? good : bad) = middle;

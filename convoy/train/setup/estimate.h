@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/progress.h"
 #include "convoy/parallel/run/types.h"
 #include "convoy/schedule/run/run_plan.h"
 #include "convoy/train/batches.h"
@@ -34,6 +35,7 @@ struct EstimateInputs {
   /// Run micro-batches of two numbers of rows only, for a batch that is too large to run here.
   std::vector<int64_t> sizes = {};
   bool for_gpu = false;  ///< scores take a GPU's memory; goes with `sizes`
+  ProgressFn progress = {};
 };
 
 /// Tells what a training would take before it takes anything. Each block of the model runs once
@@ -78,6 +80,9 @@ class Estimator {
   /// What evaluations take more than the step counts.
   schedule::RunPlan with_evaluation(schedule::RunPlan plan) const;
   int64_t step_bytes(const Way& way) const;
+  int64_t largest_that_fits(const Way& way, int64_t bytes) const;
+  /// Runs micro-batches of so many rows, unless that takes long; whether it did.
+  bool refine(const Way& way) const;
   int64_t eval_bytes(const schedule::Layout& layout) const;
   /// Of the rank that is told of.
   plan::BlockShare share_of(int64_t rows) const;
@@ -88,6 +93,7 @@ class Estimator {
   int64_t rows_;
   std::vector<schedule::BlockCost> costs_;  // for micro-batches of rows_
   std::shared_ptr<BlockCosts> others_;
+  bool refines_ = true;
   int64_t eval_rows_ = 0;
   std::vector<int64_t> eval_bytes_;  // by block; none without an evaluation
 };

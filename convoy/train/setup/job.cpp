@@ -292,8 +292,16 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
-  if (arguments.planned.ranks == job.environment.world_size * std::ssize(job.devices))
-    job.planned = arguments.planned;
+  const auto& planned = arguments.planned;
+  if (planned.ranks == job.environment.world_size * std::ssize(job.devices)) {
+    const bool elsewhere = !planned.device.empty() && job.devices[0].is_cpu();
+    if (!elsewhere) job.planned = planned;
+    if (elsewhere) {
+      job.warnings.push_back(fmt::format(
+          "this run was planned for {}: on this host's processor its predictions do not hold",
+          planned.device));
+    }
+  }
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);

@@ -42,6 +42,30 @@ void check_offloaded_shards(const ParallelArguments& a, bool is_pipeline) {
   }
 }
 
+void check_offload_places(const ParallelArguments& a, at::Device device, const std::string& where) {
+  for (const auto& [option, place, least_stage, why] : choices(a.offload)) {
+    if (place == Place::Cpu && device.is_cpu()) {
+      fail<UsageError>("parallel",
+                       "{} = cpu moves what a GPU holds to its host's memory, but the device is "
+                       "the CPU, whose memory that is; try {} = disk",
+                       option, option);
+    }
+    if (place == Place::Disk && a.offload.folder.empty()) {
+      fail<UsageError>("parallel",
+                       "{} = disk needs a folder on a disk with room; got none; try --offload_dir "
+                       "/path/to/scratch",
+                       option);
+    }
+    std::error_code error;
+    if (place == Place::Disk && !std::filesystem::is_directory(a.offload.folder, error)) {
+      fail<UsageError>("parallel",
+                       "{} = disk: offload_dir = {} is no folder on {}; try to "
+                       "make it, or another one",
+                       option, a.offload.folder.string(), where);
+    }
+  }
+}
+
 parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
                                          bool trains) {
   const auto& a = arguments;
@@ -60,32 +84,16 @@ parallel::OffloadOptions offload_options(const ParallelArguments& arguments, con
                        "or a process per device: convoy launch -n 2 train ...",
                        option, value);
     }
-    if (place == Place::Cpu && job.devices.at(0).is_cpu()) {
-      fail<UsageError>("parallel",
-                       "{} = cpu moves what a GPU holds to its host's memory, but the device is "
-                       "the CPU, whose memory that is; try {} = disk",
-                       option, option);
-    }
-    if (place == Place::Disk && offload.folder.empty()) {
-      fail<UsageError>("parallel",
-                       "{} = disk needs a folder on a disk with room; got none; try --offload_dir "
-                       "/path/to/scratch",
-                       option);
-    }
     if (least_stage == 3 && a.keep_bytes > 0) {
       fail<UsageError>("parallel",
                        "{} = {} with zero_keep_mb = {}: what is kept whole is in memory; try one "
                        "of the two",
                        option, value, a.keep_bytes >> 20);
     }
-    std::error_code error;
-    if (place == Place::Disk && !std::filesystem::is_directory(offload.folder, error)) {
-      fail<UsageError>("parallel",
-                       "{} = disk: offload_dir = {} is no folder on {}, seen from rank {}; try to "
-                       "make it, or another one",
-                       option, offload.folder.string(), launch::host_name(), job.environment.rank);
-    }
   }
+  check_offload_places(
+      checked, job.devices.at(0),
+      fmt::format("{}, seen from rank {}", launch::host_name(), job.environment.rank));
   return offload;
 }
 

@@ -15,6 +15,11 @@ namespace convoy::train {
 parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
                                          bool trains);
 
+/// Throws UsageError for a place that is not there: a CPU's memory beside itself, a disk without a
+/// folder. `where`: who looked for it.
+void check_offload_places(const ParallelArguments& arguments, at::Device device,
+                          const std::string& where);
+
 /// Throws UsageError for gradients or weights that the run's stage of ZeRO does not shard, or that
 /// stages of a pipeline would bring back for each micro-batch.
 void check_offloaded_shards(const ParallelArguments& arguments, bool is_pipeline);
