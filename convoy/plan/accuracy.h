@@ -9,9 +9,9 @@
 
 namespace convoy::plan {
 
-/// So many different splits of `wishes`, drawn: of each family in turn one, some with a part of
-/// their blocks recomputed or with gathers further ahead. The same seed draws the same, fewer where
-/// there are fewer. `num_blocks`: of the model.
+/// Draws `number` different splits, one of each family in turn, some with part of the model's
+/// `num_blocks` blocks recomputed or with more prefetch. The same seed draws the same splits; fewer
+/// if there are no more.
 std::vector<Split> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
                                size_t number);
 

@@ -50,9 +50,9 @@ struct Prediction {
   schedule::Place short_of = schedule::Place::Device;  ///< whose memory that is
 };
 
-/// Plans a run with the split and plays its step on the cluster: of ranks that are alike one each,
-/// and of many micro-batches the first and the last, or all of them. Throws UsageError where the
-/// model does not go into so many stages or tensor ranks.
+/// Plans a run with the split and simulates its step on the cluster. Simulates one of all ranks
+/// that are alike and, unless `in_full`, of many micro-batches only the first and the last. Throws
+/// UsageError if the model does not have so many blocks or heads.
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
                    const Split& split, bool in_full = false);
 

@@ -184,8 +184,8 @@ TEST_F(EstimateCommand, NeedsNoData) {
 TEST_F(EstimateCommand, RefusesWhatATrainingWould) {
   EXPECT_EQ(run("estimate --offload_optimizer cpu" + options("")), 2) << output_;
   expect("the device is the CPU, whose memory that is");
-  EXPECT_EQ(run("estimate --offload_optimizer disk --offload_dir nowhere" + options("")), 2);
-  expect("offload_dir = nowhere is no folder on this host");
+  EXPECT_EQ(run("estimate --offload_optimizer disk" + options("")), 2) << output_;
+  expect("needs a folder on a disk");
   ASSERT_EQ(run("estimate --offload_optimizer cpu --on h100-80" + options("")), 0) << output_;
   EXPECT_EQ(run("estimate --on t4-16 --bf16" + options("")), 2) << output_;
   expect("a t4-16 computes no products in bf16");
@@ -231,7 +231,8 @@ TEST_F(EstimateCommand, TellsOfAnArchitectureThatIsUnknown) {
              R"({"model_type": "gptx", "architectures": ["GPTXLMHeadModel"]})");
   for (const char* command : {"estimate other", "plan other --ranks 2 --on h100-80"}) {
     EXPECT_EQ(run(command), 2) << output_;
-    expect("model family 'gptx' is unknown; expected one of");
+    expect("model family 'gptx' of ");
+    expect("other is unknown; expected one of");
   }
 }
 

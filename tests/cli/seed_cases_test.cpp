@@ -49,11 +49,17 @@ class SmallSeedCases : public CommandTest {
   }
 };
 
-TEST_F(SmallSeedCases, WhatFitsIsTrainedByDdpOrZero) {
-  const auto best = plan("--ranks 2")["best"];
-  EXPECT_EQ(best["pipeline_parallel_size"], 1) << best;
-  EXPECT_EQ(best["tensor_parallel_size"], 1) << best;
-  train_as_planned(best, 2);
+// DDP or ZeRO, whichever is faster; on a host with other work tensor ranks may measure the same.
+TEST_F(SmallSeedCases, WhatFitsNeedsNoStages) {
+  const auto found = plan("--ranks 2");
+  EXPECT_EQ(found["best"]["pipeline_parallel_size"], 1) << found["best"];
+  for (const char* name : {"ddp", "zero 1"}) {
+    const auto simple = family(found, name);
+    ASSERT_FALSE(simple.is_null()) << name;
+    EXPECT_EQ(simple["fits"], "yes");
+    EXPECT_LT(simple["seconds"].get<double>(), 1.5 * found["best"]["seconds"].get<double>());
+  }
+  train_as_planned(found["best"], 2);
 }
 
 TEST_F(SmallSeedCases, WhatDoesNotFitIsSharedOut) {

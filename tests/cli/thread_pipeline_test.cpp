@@ -3,6 +3,7 @@
 #include <chrono>
 #include <tuple>
 
+#include "convoy/base/text.h"
 #include "tests/cli/ranks_testing.h"
 #include "tests/cli/ring_of_words.h"
 
@@ -91,6 +92,21 @@ TEST_F(StagesAsThreads, AndProcessesGoOnFromEachOthersCheckpoints) {
   }
 }
 
+/// Scores to a rounding: on some processors products of 12 rows round otherwise than those of 14.
+void expect_same_items(const std::string& some, const std::string& others) {
+  const auto lines = split(some, '\n'), expected = split(others, '\n');
+  ASSERT_EQ(lines.size(), expected.size());
+  for (size_t n = 0; n < lines.size(); ++n) {
+    auto line = split(lines[n], ','), other = split(expected[n], ',');
+    constexpr size_t kScore = 4;
+    if (n > 0 && line.size() > kScore && other.size() > kScore) {
+      EXPECT_NEAR(std::stod(line[kScore]), std::stod(other[kScore]), 1e-6);
+      line[kScore] = other[kScore] = "";
+    }
+    EXPECT_EQ(line, other);
+  }
+}
+
 TEST_F(StagesAsThreads, EvaluateAndPredict) {
   ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --output_dir run"), 0) << output_;
   for (const std::string command : {"eval run --json --threads 1 ", "predict run --top-k 3 "}) {
@@ -105,8 +121,8 @@ TEST_F(StagesAsThreads, EvaluateAndPredict) {
     ASSERT_EQ(run(command + "--pp_size 2 --replicas 2 " + output("four")), 0) << output_;
     if (predicts) {
       for (const char* name : {"processes", "threads", "four"}) {
-        EXPECT_EQ(read_file(folder_ / (std::string(name) + ".csv")),
-                  read_file(folder_ / "one.csv"));
+        expect_same_items(read_file(folder_ / (std::string(name) + ".csv")),
+                          read_file(folder_ / "one.csv"));
       }
     } else {
       EXPECT_EQ(json("threads.json").at("eval_loss"), json("processes.json").at("eval_loss"));

@@ -47,6 +47,8 @@ TEST(Estimate, TellsWhatItDoesNotCount) {
   EXPECT_THAT(refusal(options, 1), HasSubstr("try without --strategy and --replicas"));
   options = zero_arguments(0);
   options.parallel.offload.optimizer = schedule::Place::Disk;
+  EXPECT_THAT(refusal(options, 1), HasSubstr("needs a folder on a disk"));
+  options.parallel.offload.folder = "elsewhere";
   const auto offloaded = convoy::estimate(small_gpt2, options, *texts(), 1).stages.at(0).memory;
   EXPECT_GT(offloaded.offloaded, 0);
   EXPECT_EQ(offloaded.optimizer, 0);

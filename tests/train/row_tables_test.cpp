@@ -49,8 +49,10 @@ void expect_near(const Outcome& rows, const Outcome& dense) {
     EXPECT_NEAR(rows.losses[i] / dense.losses[i], 1, 1e-5) << "step " << i + 1;
     EXPECT_NEAR(rows.norms[i] / dense.norms[i], 1, 1e-4) << "step " << i + 1;
   }
+  // Decay that is made up for is rounded otherwise, and AdamW enlarges that where a gradient is
+  // about 0: on processors with AVX2 alone to 1.4e-6, on others below 1e-6.
   const auto difference = (rows.weights - dense.weights).abs().max();
-  EXPECT_LT((difference / dense.weights.abs().max()).item<double>(), 1e-6);
+  EXPECT_LT((difference / dense.weights.abs().max()).item<double>(), 3e-6);
 }
 
 TEST(RowTables, OfSeveralRanksAreOneDeviceThatAccumulatesBitForBit) {

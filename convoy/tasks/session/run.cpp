@@ -259,7 +259,7 @@ formats::Schema take_features(SessionArguments& arguments) {
                      "--data.path FOLDER");
   }
   if (!data.path.empty() && !fs::exists(data.path)) {
-    fail<UsageError>("data", "data.path = {} is not there; try another folder", data.path);
+    fail<FileError>("data", "data.path = {} is not there; try another folder", data.path);
   }
   auto schema = formats::Schema::load(data.schema_file());
   auto& model = arguments.model;

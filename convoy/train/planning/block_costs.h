@@ -35,10 +35,9 @@ inline constexpr int64_t kMeasuredRows = 8;
 /// 1, 2, 4 and so on rows of a micro-batch, up to some.
 std::vector<int64_t> sizes_to_run(int64_t most);
 
-/// What a model's blocks cost for any share of micro-batches of any size: they are run on this
-/// host, forward and backward, for some sizes; between and beyond those what they take and keep
-/// grows evenly. Where rows differ in length, bytes are those of the longest micro-batch and times
-/// those of one as long as they are on average.
+/// Costs of a model's blocks for any number of rows and any share of a micro-batch. The blocks run
+/// on this host, forward and backward, for some numbers of rows; others are interpolated. If rows
+/// differ in length, bytes are of the longest micro-batch and times of one of average length.
 class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, which the data must have. `neighbours`: threads

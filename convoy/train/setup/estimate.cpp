@@ -20,7 +20,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
     : run_(asked_run(factory, arguments, inputs.data, inputs.num_ranks)),
       rows_(arguments.per_device_train_batch_size) {
   hold_batch(arguments, run_.mesh.degree(schedule::kRows));
-  if (!inputs.for_gpu) check_offload_places(arguments.parallel, at::kCPU, "this host");
+  if (!inputs.for_gpu) check_offload_places(arguments.parallel, at::kCPU, /*where=*/"");
   if (arguments.parallel.threads > 0) {
     at::set_num_threads(static_cast<int>(arguments.parallel.threads));
   }

@@ -57,7 +57,8 @@ void check_offload_places(const ParallelArguments& a, at::Device device, const s
                        option);
     }
     std::error_code error;
-    if (place == Place::Disk && !std::filesystem::is_directory(a.offload.folder, error)) {
+    if (place == Place::Disk && !where.empty() &&
+        !std::filesystem::is_directory(a.offload.folder, error)) {
       fail<UsageError>("parallel",
                        "{} = disk: offload_dir = {} is no folder on {}; try to "
                        "make it, or another one",

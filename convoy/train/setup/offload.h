@@ -16,7 +16,7 @@ parallel::OffloadOptions offload_options(const ParallelArguments& arguments, con
                                          bool trains);
 
 /// Throws UsageError for a place that is not there: a CPU's memory beside itself, a disk without a
-/// folder. `where`: who looked for it.
+/// folder. `where`: who looks for it; "": nobody does.
 void check_offload_places(const ParallelArguments& arguments, at::Device device,
                           const std::string& where);
 
