@@ -87,7 +87,7 @@ TEST_F(DeviceMemory, MostRowsAreOnesThatTrain) {
     const auto rows = fmt::format("--per_device_train_batch_size {} ", most);
     ASSERT_EQ(run("estimate --json" + with + rows + "> estimate.json"), 0) << output_;
     EXPECT_EQ(json("estimate.json")[0]["fits"], "yes") << most;
-    EXPECT_NEAR(json("estimate.json")[0]["most_rows"].get<double>(), most, 1);
+    EXPECT_NEAR(json("estimate.json")[0]["most_rows"].get<double>(), most, 3);
     EXPECT_EQ(run("train --save_strategy no --overwrite_output_dir --output_dir out" + with + rows),
               0)
         << most << output_;
