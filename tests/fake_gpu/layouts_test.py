@@ -120,7 +120,9 @@ class Halves(OnFakeGpus):
         self.assertGreater(on_cpu.skipped, 0)
         for args, gpus in (((), 1), ((*RANKS[2], "--zero", "2", *batches(4, 1)), 2), (("--strategy", "dp", *batches(4, 1)), 2)):
             result = self.good(self.runs.train("gpt2", (*overflows, *args), gpus))
-            self.assertEqual(result.skipped, on_cpu.skipped)
+            # What is just beyond fp16 on one processor is just within it on another.
+            self.assertGreater(result.skipped, 0)
+            self.assertLessEqual(abs(result.skipped - on_cpu.skipped), 1)
             self.assertAlmostEqual(result.losses[0][0], on_cpu.losses[0][0], delta=5e-2)
 
 
@@ -196,7 +198,7 @@ class Commands(OnFakeGpus):
                 with self.subTest(family=family, precision=precision):
                     folder = self.good(self.runs.train(family, options, 1, name="sized")).folder
                     taken = json.loads((folder / "train_results.json").read_text())["peak_device_memory_bytes_per_rank"]
-                    out = self.good(self.runs.convoy(["estimate", f"{family}.toml", *options, "--on", "t4-16", "--json"])).out
+                    out = self.good(self.runs.convoy(["estimate", f"{family}.toml", *options, "--on", "l4-24", "--json"])).out
                     told = next(row for row in json.loads(out) if row["asked"])["stages"][0]["sum"]
                     # In bf16 a GPU keeps less of what is normalised than the processor, whose sizes the others are.
                     self.assertGreater(told / taken, 0.98, f"{told} said, {taken} taken")
