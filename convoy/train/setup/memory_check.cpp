@@ -65,9 +65,13 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const auto& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
-  const auto splits = environment.world_size > 1
-                          ? fmt::format("what convoy plan --ranks {} finds", environment.world_size)
-                          : std::string("more ranks with --zero 3");
+  // More ranks of one host share its memory; what replicas hold twice, a split does not.
+  std::string splits;
+  if (all && environment.world_size > 1) {
+    splits = fmt::format("what convoy plan --ranks {} finds, or ", environment.world_size);
+  } else if (all && beyond_device) {
+    splits = "more ranks with --zero 3, or ";
+  }
   fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}{}", largest.what,
                    human_bytes(largest.parameters * sizeof(float)),
                    rows  ? "what row_tables, zero and offload leave of the model's state"
@@ -77,7 +81,7 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
                    beyond_device
                        ? fmt::format("device_memory = {}", human_bytes(parallel.device_memory))
                        : limit.text,
-                   all ? splits + ", or " : "", largest.advice);
+                   splits, largest.advice);
 }
 
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,
